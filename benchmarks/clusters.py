@@ -179,7 +179,7 @@ def gpu_worker(seconds: float, sharers: int) -> dict[str, Any]:
     free = torch.cuda.mem_get_info()[0]
     begin = time.perf_counter()
     # As much room as there can never be: all rungs of the clean-up are climbed.
-    report = ladder.climb("cuda:0", need=1 << 50, force=True, highest="device buffers to the host")
+    report = ladder.climb("cuda:0", force=True, highest="device buffers to the host")
     found["spill"] = {
         "spilled": kept.spilled,
         "seconds": time.perf_counter() - begin,
@@ -235,7 +235,7 @@ def gpus(seconds: float) -> None:
 
 def energy(seconds: float) -> None:
     """Power of the arms of a convolution, and joules a call of the arms that time and energy choose."""
-    from hpfracc.engine.execution.calibration import calibrate
+    from hpfracc.engine.execution.calibration.runner import calibrate
     from hpfracc.errors import ConfigurationError
     from hpfracc.profiling.clocks import EnergyMeter
 

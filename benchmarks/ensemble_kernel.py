@@ -8,7 +8,7 @@
    ends, for Brusselators of order 0.8 on [0, 10] with 200 steps of the explicit rectangle rule. Numba's arm takes and
    gives host arrays, with all transfers counted; the others keep theirs on the device up to the end;
 3. prints the time of the kernel for both kinds of memory over the number of steps: where they cross is what
-   ``_STEPS_PER_TERM`` in ``solvers/ode/compiled/on_cuda/tables.py`` should say.
+   ``_STEPS_PER_TERM`` in ``solvers/ode/compiled/on_cuda/kernels.py`` should say.
 
 Package ``numba-cuda``. Beside NumPy 2.5 it needs ``--row-stack``, which puts ``numpy.row_stack`` back for this process
 alone. Without a GPU, ``NUMBA_ENABLE_CUDASIM=1`` with ``--trajectories 3 --steps 120`` runs the kernel in Numba's
@@ -63,7 +63,7 @@ def ensemble(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def choose_memory(exponentials: bool) -> None:
     """Sums of exponentials always, or never."""
-    from hpfracc.solvers.ode.compiled.on_cuda import tables
+    from hpfracc.solvers.ode.compiled.on_cuda import kernels as tables
 
     tables._STEPS_PER_TERM = 0 if exponentials else 10**9
 
@@ -233,7 +233,7 @@ def main() -> int:
     if given.row_stack and not hasattr(np, "row_stack"):
         np.row_stack = np.vstack  # type: ignore[attr-defined]
         print("numpy.row_stack was put back for numba-cuda")
-    from hpfracc.solvers.ode.compiled.on_cuda import tables
+    from hpfracc.solvers.ode.compiled.on_cuda import kernels as tables
 
     if SIMULATED:  # every thread is one of Python
         from hpfracc.solvers.ode.compiled.on_cuda import solve as of_ensembles

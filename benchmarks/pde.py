@@ -21,7 +21,7 @@ from numba import njit
 
 import hpfracc as hf
 from hpfracc.pde import Diffusion, DiffusionL1, problems
-from hpfracc.solvers.pde.compiled.exponentials import update
+from hpfracc.solvers.pde.compiled.marching import update
 from hpfracc.solvers.pde.compiled.sines import sine_values
 
 

@@ -129,9 +129,14 @@ def _operation(name: str, primitive: Primitive) -> Iterator[str]:
         (
             f'- Operands of `hf.explain("{name}", shape=...)`: {_sentence(primitive.example)}',
             f"- Work: {_sentence(primitive.work)}",
-            f"- Workspace (a kernel may hold several copies): {_sentence(primitive.workspace)}",
+            f"- Workspace (a kernel may hold several copies): {_workspace(primitive)}",
         )
     )
+
+
+def _workspace(primitive: Primitive) -> str:
+    inherited = type(primitive).workspace is Primitive.workspace
+    return "Nothing." if inherited else _sentence(primitive.workspace)
 
 
 def operations() -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 
 from hpfracc.engine.selection.costs import CostModel, Option
 from hpfracc.engine.selection.policy import Choice, Chooser
+from hpfracc.engine.selection.regret import regret_report
 from hpfracc.engine.workload import bucket_of
 
 from .simulation import Policy, Times, simulate
@@ -84,7 +85,7 @@ class Engine:
     @property
     def exploring(self) -> float:
         """Share of the time that went into trying alternatives."""
-        return self.chooser.ledger.report().total.exploring
+        return regret_report(self.chooser).total.exploring
 
 
 class Fixed:

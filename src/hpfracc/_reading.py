@@ -21,6 +21,7 @@ from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = [
     "array",
+    "broadcasts",
     "choice",
     "flag",
     "function",
@@ -203,6 +204,14 @@ def array(name: str, value: Any) -> Any:
     if found.dtype.kind not in "biufc":
         raise UnsupportedDtypeError(f"{name}={shown(value)} is not an array of numbers; give floats or complex numbers")
     return found
+
+
+def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Whether an array of ``shape`` broadcasts to the shape ``to``, without making it larger."""
+    try:
+        return np.broadcast_shapes(shape, to) == tuple(to)
+    except ValueError:
+        return False
 
 
 def listed(name: str, value: Any, what: str) -> list[Any]:

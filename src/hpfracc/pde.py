@@ -14,20 +14,19 @@ from __future__ import annotations
 
 from hpfracc.solvers.pde import problems
 from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Exterior, Neumann, NoFlux, Periodic, Robin
-from hpfracc.solvers.pde.domain import Disc
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.crank_nicolson import CrankNicolson
+from hpfracc.solvers.pde.methods.differences import DiffusionL1, DiffusionL2Sigma
 from hpfracc.solvers.pde.methods.etdrk4 import ETDRK4
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
 from hpfracc.solvers.pde.methods.imex_bdf2 import ImexBDF2
-from hpfracc.solvers.pde.methods.l1 import DiffusionL1
-from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
 from hpfracc.solvers.pde.methods.splitting import Strang, Yoshida4
 from hpfracc.solvers.pde.orders import DistributedOrder
 from hpfracc.solvers.pde.problems import ModelEquation
 from hpfracc.solvers.pde.result import EvolutionDecision, SpaceTimeError
+from hpfracc.solvers.pde.space.base import Disc
 from hpfracc.solvers.pde.space.jacobi import interval_eigenvalues, jacobi_grid
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, TermSum
 

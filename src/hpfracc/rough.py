@@ -8,16 +8,12 @@
 
 from __future__ import annotations
 
-from hpfracc.solvers.sde.rough import (
-    Bergomi,
-    Calibration,
-    Heston,
-    PathValuation,
-    RoughPaths,
-    Valuation,
-    black_price,
-    implied_volatility,
-)
+from hpfracc.solvers.sde.rough.bergomi import Bergomi
+from hpfracc.solvers.sde.rough.black import black_price, implied_volatility
+from hpfracc.solvers.sde.rough.calibration import Calibration
+from hpfracc.solvers.sde.rough.heston import Heston
+from hpfracc.solvers.sde.rough.model import RoughPaths, Valuation
+from hpfracc.solvers.sde.rough.sampling import PathValuation
 
 __all__ = [
     "Bergomi",

@@ -11,25 +11,22 @@
 
 from __future__ import annotations
 
-from hpfracc.solvers.sde.transport import (
-    ContinuousTimeRandomWalk,
+from hpfracc.solvers.sde.transport.displacement import MeanSquaredDisplacement, msd
+from hpfracc.solvers.sde.transport.laws import (
     ExponentialWaiting,
-    FirstPassage,
     FixedWaiting,
     GaussianJumps,
     Jumps,
-    MeanSquaredDisplacement,
     MittagLefflerWaiting,
     ParetoWaiting,
-    PassageEstimate,
     StableJumps,
     StableWaiting,
-    SubordinatedDiffusion,
     TemperedJumps,
     WaitingTimes,
-    first_passage,
-    msd,
 )
+from hpfracc.solvers.sde.transport.passage import FirstPassage, PassageEstimate, first_passage
+from hpfracc.solvers.sde.transport.random_walk import ContinuousTimeRandomWalk
+from hpfracc.solvers.sde.transport.subordinated_diffusion import SubordinatedDiffusion
 
 __all__ = [
     "ContinuousTimeRandomWalk",

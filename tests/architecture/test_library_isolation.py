@@ -37,7 +37,7 @@ HOMES = {
         "control.frequency",
         "control.responses",
         "models.base",
-        "solvers.sde.rough.smile",
+        "solvers.sde.rough.model",
         "solvers.sde.transport",
     ),
     "igraph": ("lattice.graphs",),

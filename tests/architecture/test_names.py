@@ -189,7 +189,7 @@ FREE_KEYWORDS = {
     "hpfracc.engine.workload.WorkloadCharacteristics.__init__": "the user's own notes",
     "hpfracc.ml.adapters.HighPerformanceAdapter.__call__": "keywords of the function that it wraps",
     "hpfracc.ml.adapters.HighPerformanceAdapter.explain": "keywords of the function that it wraps",
-    "hpfracc.ml.jax.pytrees.assign": "fields of a layer",
+    "hpfracc.ml.jax.order.assign": "fields of a layer",
     "hpfracc.models.base.Model.replace": "parameters of the model",
     "hpfracc.models.base.Model.draw": "properties of Matplotlib's artists",
     "hpfracc.models.base.Model.plot": "properties of Matplotlib's artists",
@@ -206,7 +206,7 @@ FREE_KEYWORDS = {
     "hpfracc.solvers.pde.result.FPDEResult.plot": "properties of Matplotlib's artists",
     "hpfracc.control.frequency.FrequencyResponse.plot": "properties of Matplotlib's artists",
     "hpfracc.control.responses.Response.plot": "properties of Matplotlib's artists",
-    "hpfracc.solvers.sde.rough.smile.VolatilityModel.plot": "properties of Matplotlib's artists",
+    "hpfracc.solvers.sde.rough.model.VolatilityModel.plot": "properties of Matplotlib's artists",
     "hpfracc.solvers.sde.transport.displacement.MeanSquaredDisplacement.plot": "properties of Matplotlib's artists",
     "hpfracc.solvers.sde.transport.passage.FirstPassage.plot": "properties of Matplotlib's artists",
 }

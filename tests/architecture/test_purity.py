@@ -14,7 +14,7 @@ IMPURE = ("logging", "warnings", "os", *(f"{PACKAGE}.{name}" for name in ("_conf
 #: Calls that wait for a device; adapters, clocks and transfers make them.
 WAITS = {"synchronize", "block_until_ready"}
 #: A program on one device that several operators share; its kernel has no primitive.
-USES_A_BACKEND = {f"{PACKAGE}.operators.core.order_programs"}
+USES_A_BACKEND = {f"{PACKAGE}.operators.core.order_tables"}
 #: How the docstring of a module begins that only keeps an old import path alive.
 OLD_PATH = "Keeps an old import path alive"
 

@@ -9,7 +9,9 @@ from itertools import pairwise
 import pytest
 
 from benchmarks import make_prior
-from hpfracc.engine.execution.calibration import CalibrationReport, Series, Timing
+from hpfracc.engine.execution.calibration.report import CalibrationReport
+from hpfracc.engine.execution.calibration.series import Series
+from hpfracc.engine.execution.calibration.trial import Timing
 from hpfracc.engine.selection.request import Placement
 
 

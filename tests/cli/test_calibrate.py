@@ -10,7 +10,7 @@ import pytest
 
 from hpfracc.cli import main
 from hpfracc.cli.answer import progress_bar
-from hpfracc.engine.execution.calibration.stopwatch import TimeBox
+from hpfracc.engine.execution.calibration.trial import TimeBox
 
 
 def test_options_are_obeyed(capsys: pytest.CaptureFixture[str]):

@@ -244,7 +244,7 @@ def test_labels_stay_in_convolutions_and_batches():
     ("options", "words"),
     [
         ({"alpha": "x"}, "is not a number"),
-        ({"alpha": float("nan")}, "not finite"),
+        ({"alpha": float("nan")}, "alpha=nan: give a finite number"),
         ({"alpha": lazy(np.ones(1), 1)}, "alpha is a Dask array"),
         ({"step": -0.1}, "step=-0.1: give a finite number above 0"),
         ({"backend": "nosuch"}, "unknown backend"),

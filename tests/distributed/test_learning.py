@@ -20,8 +20,8 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.hardware import GPU
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.wisdom.records import Record
-from hpfracc.engine.selection.wisdom.store import share_records
+from hpfracc.engine.selection.wisdom import share_records
+from hpfracc.engine.selection.wisdom_records import Record
 from tests.distributed import work
 
 

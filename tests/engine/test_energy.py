@@ -14,14 +14,16 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._config import get_settings
-from hpfracc.engine.execution.calibration import calibrate, power
-from hpfracc.engine.execution.calibration.trial import ArmTrial
+from hpfracc.engine.execution.calibration import trial
+from hpfracc.engine.execution.calibration.runner import calibrate
+from hpfracc.engine.execution.calibration.trial import ArmPower, ArmTrial
 from hpfracc.engine.hardware import GPU
 from hpfracc.engine.hardware import energy as hardware_energy
 from hpfracc.engine.hardware.energy import read_energy_counters
 from hpfracc.engine.selection.costs import CostModel, Option
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.regret import Ledger
+from hpfracc.engine.selection.policy import Chooser
+from hpfracc.engine.selection.regret import regret_report
 from hpfracc.errors import ConfigurationError
 from hpfracc.profiling import Profiler, clocks
 from hpfracc.profiling.clocks import EnergyMeter, EnergyTrace
@@ -37,7 +39,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = itertools.count()
     use_counters(monkeypatch, {"cpu": lambda: float(next(numbers))})
     monkeypatch.setattr(clocks, "MIN_SECONDS", 0.0)
-    monkeypatch.setattr(power, "POWER_SECONDS", 0.0)
+    monkeypatch.setattr(trial, "POWER_SECONDS", 0.0)
 
 
 def rapl(root: Path, *packages: int) -> list[Path]:
@@ -125,17 +127,17 @@ def test_regret_is_counted_in_joules():
     costs = CostModel()
     costs.add_knot("quick", 1.0, 1e-3)
     costs.add_knot("frugal", 1.0, 2e-3)
-    ledger = Ledger(costs)
+    chooser = Chooser(costs)
     options = [Option("quick", "quick", 1.0, watts=100.0), Option("frugal", "frugal", 1.0, watts=20.0)]
-    ledger.offered("fft", "bucket", options)
-    ledger.ran("fft", "bucket", options[0], 1e-3, 10)
-    row = ledger.report().total
+    chooser.choose("fft", "bucket", options)
+    chooser.tally("fft", "bucket", options[0], 10)
+    row = regret_report(chooser).total
     assert row.objective == "energy" and row.best == pytest.approx(0.4) and row.regret == pytest.approx(1.5)
-    assert row.slow == 1.0 and "0.4 J" in str(ledger.report())
+    assert row.slow == 1.0 and "0.4 J" in str(regret_report(chooser))
     plain = [replace(option, watts=None) for option in options]
-    ledger.offered("fft", "bucket", plain)
-    ledger.ran("fft", "bucket", plain[0], 1e-3, 10)
-    report = ledger.report()
+    chooser.choose("fft", "bucket", plain)
+    chooser.tally("fft", "bucket", plain[0], 10)
+    report = regret_report(chooser)
     assert [(each.objective, round(each.regret, 12)) for each in report.operations] == [("energy", 1.5), ("time", 0.0)]
     assert report.total.objective == "both" and np.isnan(report.total.regret) and report.total.calls == 20
 
@@ -144,11 +146,11 @@ def test_slow_arms_are_measured_on_short_calls(ticking: None, monkeypatch: pytes
     """A direct sum of as many points as an FFT takes would run for a minute."""
     sizes = {}
 
-    def note(trial: ArmTrial, arm: Any, counters: Any) -> power.ArmPower:
+    def note(trial: ArmTrial, arm: Any, counters: Any) -> ArmPower:
         sizes[arm.name] = trial.arrays[1].size
-        return power.ArmPower(trial.operation.name, arm.name, 1.0, 2.0)
+        return ArmPower(trial.operation.name, arm.name, 1.0, 2.0)
 
-    monkeypatch.setattr(power, "_measure", note)
+    monkeypatch.setattr(ArmTrial, "measure_power", note)
     calibrate(["causal_convolution"], backends=["numpy"], budget_seconds=0.05, energy=True)
     assert sizes["numpy:direct@cpu"] < sizes["numpy:fft@cpu"] == 1 << 18
 

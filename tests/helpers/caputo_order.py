@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import special
 
 from hpfracc import noise
 from hpfracc.solvers.sde.methods import CAPUTO_METHODS
-from hpfracc.solvers.sde.methods.exponentials import kernel_weights
+from hpfracc.solvers.sde.methods.caputo_euler import kernel_weights
 from hpfracc.solvers.sde.problem import read_problem
-from hpfracc.solvers.sde.stepping import step_along
+from hpfracc.solvers.sde.stepping import Steps, increments_of, prepare, step_along
 
-__all__ = ["strong_order"]
+__all__ = ["integrate", "strong_order"]
+
+
+def integrate(
+    problem: Any, method: Any, alpha: Any, t: np.ndarray, h: float, start: Any, driving: Any, *, keep: bool = True
+) -> Any:
+    """Paths of a method along the given noise, of shape (paths, sets * m, points)."""
+    return step_along(prepare(problem, method, alpha, t, h, start), increments_of(problem.xp, driving), keep=keep)
 
 
 def strong_order(method: str, alpha: float, counts: tuple[int, ...], finest: int, paths: int) -> float:
@@ -36,7 +45,8 @@ def strong_order(method: str, alpha: float, counts: tuple[int, ...], finest: int
             rows = rows.reshape(steps, parts, paths, 2)
         weights = chosen.weights(problem.traits, alpha, steps, 1 / steps)
         t = np.linspace(0, 1, steps + 1)
-        return step_along(problem, chosen, weights, t, 1 / steps, np.ones((paths, 1)), rows, keep=False)
+        made = Steps(problem, chosen, weights, t, 1 / steps, np.ones((paths, 1)))
+        return np.asarray(made.run([float(time) for time in t[:-1]], rows, keep=False))
 
     exact = solve("euler", finest)
     errors = [np.mean(np.abs(solve(method, steps) - exact)) for steps in counts]

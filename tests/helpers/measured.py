@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpfracc.engine.selection.wisdom.records import Record
+from hpfracc.engine.selection.wisdom_records import Record
 
 
 def sample(number: int = 0, **changes: Any) -> Record:

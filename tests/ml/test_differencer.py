@@ -58,7 +58,7 @@ def test_parameters_are_checked_when_fitted():
     """As scikit-learn has it, not in the constructor; unknown names are refused at once."""
     with pytest.raises(hf.errors.InvalidInputError, match="window=0"):
         hf.FractionalDifferencer(window=0).fit(TABLE)
-    with pytest.raises(hf.errors.InvalidInputError, match="no parameter 'order'"):
+    with pytest.raises(hf.errors.InvalidInputError, match="a parameter of FractionalDifferencer='order'"):
         hf.FractionalDifferencer().set_params(order=1)
 
 

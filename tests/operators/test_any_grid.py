@@ -277,6 +277,15 @@ def test_a_tempered_order_of_one_that_carries_a_derivative(rate):
     assert float(slope) == pytest.approx((below[0] - below[1]).sum() / 1e-6, rel=1e-3)
 
 
+@pytest.mark.parametrize("operator", [hf.tempered, hf.tempered_caputo, hf.tempered_integral])
+def test_tempered_operators_are_differentiable_in_the_points(operator):
+    """gradcheck in the points; there used to be no gradient, without a word."""
+    torch = pytest.importorskip("torch")
+    times = torch.tensor(np.linspace(0.0, 1.3, 9) ** 1.5 + 0.2, requires_grad=True)
+    samples = torch.tensor(np.cos(np.arange(9.0)))
+    assert torch.autograd.gradcheck(lambda t: operator(samples, t, 0.4, 1.7)[1:], (times,))
+
+
 @pytest.mark.parametrize("operator", [hf.caputo_fabrizio, hf.tempered, hf.tempered_caputo])
 def test_order_one_of_further_definitions(operator):
     """Order 1 is the ordinary derivative on any grid; tempered, the derivative and rate times f."""
@@ -366,8 +375,8 @@ def test_other_grids_are_taken_as_they_are(times):
 
 def test_a_long_direct_sum_is_hinted_at_once(monkeypatch, caplog):
     """The first call of an operator that is predicted to take long names method='fast' with its error."""
-    monkeypatch.setattr("hpfracc.operators.core.fast_memory._ASKED_FROM", 50)
-    monkeypatch.setattr("hpfracc.operators.core.fast_memory._LONG", 1e-9)
+    monkeypatch.setattr("hpfracc.operators.rules.any_grid._ASKED_FROM", 50)
+    monkeypatch.setattr("hpfracc.operators.rules.any_grid._LONG", 1e-9)
     times = np.linspace(0.0, 1.0, 60) ** 2
     hf.caputo(times, times, 0.5, method="fast")
     hf.caputo(np.arange(60.0), step=1.0, alpha=0.5)

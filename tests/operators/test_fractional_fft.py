@@ -103,7 +103,7 @@ def test_jax():
     ("x", "alpha", "options", "words"),
     [
         (1.0, 0.1, {}, "single number"),
-        ([1.0], float("nan"), {}, "not finite"),
+        ([1.0], float("nan"), {}, "give a finite number"),
         ([1.0], "half", {}, "not a number"),
         ([1.0], [0.1, 0.2], {}, "not a number"),
         ([1.0], 0.1, {"axis": 2}, "axis=2"),

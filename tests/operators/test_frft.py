@@ -10,7 +10,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._optional import is_installed
-from hpfracc.operators.core.hermite_gauss import MAX_POINTS, hermite_gauss, kept_vectors
+from hpfracc.operators._frft import MAX_POINTS, hermite_gauss, kept_vectors
 from tests.helpers.thinned import thinned
 
 NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")

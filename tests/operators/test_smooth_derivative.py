@@ -66,7 +66,7 @@ def test_the_noise_is_found():
 
 
 def test_polynomials_are_exact():
-    """Curves without a penalty are kept: t^2 has the derivative 2 t^(2 - alpha) / Gamma(3 - alpha) at orders above 1."""
+    """Curves without a penalty are kept: t^2 has the derivative 2 t^(2 - alpha) / Gamma(3 - alpha)."""
     t = np.concatenate([[0.0], np.geomspace(0.01, 3.0, 40)])
     found = hf.smooth_derivative(t**2, t, 1.4)
     np.testing.assert_allclose(found.value, 2.0 * t**0.6 / math.gamma(1.6), atol=1e-6)

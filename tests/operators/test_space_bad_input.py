@@ -19,7 +19,7 @@ BENT = X + 0.1 * X**2
 CASES: dict[str, tuple[Callable[[], Any], type[HpfraccError], str]] = {
     "bent grid": (lambda: hf.weyl(F, BENT, 0.5), InvalidInputError, "needs a uniform grid"),
     "bent plane": (lambda: hf.fractional_laplacian(PLANE, (X, BENT), 1.0, axis=(0, 1)), InvalidInputError, "uniform"),
-    "nan order": (lambda: hf.riesz(F, X, np.nan), InvalidInputError, "not finite"),
+    "nan order": (lambda: hf.riesz(F, X, np.nan), InvalidInputError, "give a finite number"),
     "negative riesz": (lambda: hf.riesz(F, X, -0.5), InvalidInputError, "fractional_laplacian with a negative"),
     "order zero": (lambda: hf.riesz(F, X, 0.0), InvalidInputError, "alpha=0"),
     "integral beyond 2": (lambda: hf.fractional_laplacian(F, X, 2.5), InvalidInputError, "method='periodic'"),

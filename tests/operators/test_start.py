@@ -16,7 +16,7 @@ from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.l12 import L12
+from hpfracc.operators.rules.l1 import L12
 
 NEEDS_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 NEEDS_JAX = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")

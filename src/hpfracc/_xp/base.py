@@ -218,6 +218,16 @@ class Namespace:
         """The same array, through which no derivative flows."""
         return x
 
+    def repeat_while(self, go_on: Callable[[Any], Any], turn: Callable[[Any], Any], state: Any) -> Any:
+        """``state = turn(state)`` while ``go_on(state)``; in JAX a turn is compiled once."""
+        while bool(go_on(state)):
+            state = turn(state)
+        return state
+
+    def branch(self, flag: Any, one: Callable[[Any], Any], other: Callable[[Any], Any], state: Any) -> Any:
+        """``one(state)`` if ``flag`` is true, and ``other(state)`` if not."""
+        return one(state) if flag else other(state)
+
     def jit(self, function: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
         """``function``, compiled if the library has a compiler; ``static`` names arguments that are not arrays."""
         return function

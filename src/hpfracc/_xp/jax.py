@@ -116,6 +116,14 @@ class JAXNamespace(Namespace):
         """JAX's own."""
         return sys.modules["jax"].lax.stop_gradient(x)
 
+    def repeat_while(self, go_on: Callable[[Any], Any], turn: Callable[[Any], Any], state: Any) -> Any:
+        """A turn is compiled once."""
+        return sys.modules["jax"].lax.while_loop(go_on, turn, state)
+
+    def branch(self, flag: Any, one: Callable[[Any], Any], other: Callable[[Any], Any], state: Any) -> Any:
+        """Both branches are compiled."""
+        return sys.modules["jax"].lax.cond(flag, one, other, state)
+
     def jit(self, function: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
         """Compiled once per shape and value of the static arguments."""
         compiled: Callable[..., Any] = sys.modules["jax"].jit(function, static_argnames=tuple(static))

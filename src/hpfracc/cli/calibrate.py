@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hpfracc.cli.answer import Answer, names, progress_bar
 
 if TYPE_CHECKING:
-    from hpfracc.engine.execution.calibration import Step
+    from hpfracc.engine.execution.calibration.runner import Step
 
 __all__ = ["add_command"]
 
@@ -38,7 +38,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Calibrate, with a progress bar."""
-    from hpfracc.engine.execution.calibration import calibrate
+    from hpfracc.engine.execution.calibration.runner import calibrate
 
     with progress_bar("Calibrating") as report:
 

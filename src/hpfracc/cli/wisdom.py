@@ -14,7 +14,7 @@ from hpfracc.cli.answer import Answer, add_action, is_stdout, refuse_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from hpfracc.engine.selection.wisdom.store import Wisdom
+    from hpfracc.engine.selection.wisdom import Wisdom
 
 __all__ = ["add_command"]
 
@@ -106,8 +106,6 @@ def _table(summary: dict[str, Any]) -> RenderableType:
         line += f", {summary['unwritten']} not written yet"
     if summary["skipped"]:
         line += f", {summary['skipped']} damaged lines skipped"
-    if summary["unknown"]:
-        line += f", {summary['unknown']} from a newer hpfracc kept but not used"
     if not summary["rows"]:
         return Group(head, Text(f"{line}; run `hpfracc calibrate` to add some"))
     numbers = dict.fromkeys(("knots", "samples", "compiles"), "number")

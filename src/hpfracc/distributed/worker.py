@@ -37,7 +37,7 @@ from hpfracc.errors import ClusterError, InvalidInputError
 from hpfracc.profiling.clocks import all_clocks
 
 if TYPE_CHECKING:
-    from hpfracc.engine.selection.wisdom.records import Record
+    from hpfracc.engine.selection.wisdom_records import Record
 
 __all__ = [
     "GPUClaim", "adopt_limits", "claim_gpu", "claimed", "compare_versions", "dask_worker", "decode_records",
@@ -288,7 +288,7 @@ def start_sharing(caller: tuple[str, int] | None) -> bool:
     """Collect what this process learns for the caller; False if it is the caller's own process."""
     away = caller is not None and tuple(caller) != process_id()
     if away:
-        from hpfracc.engine.selection.wisdom.store import share_records
+        from hpfracc.engine.selection.wisdom import share_records
 
         share_records(True)
     return away
@@ -296,7 +296,7 @@ def start_sharing(caller: tuple[str, int] | None) -> bool:
 
 def take_records() -> bytes:
     """The records learned since the last call, as a message."""
-    from hpfracc.engine.selection.wisdom.store import take_shared
+    from hpfracc.engine.selection.wisdom import take_shared
 
     return _encode(take_shared())
 
@@ -331,19 +331,18 @@ def merge_records(message: bytes, settings: Settings | None = None) -> int:
 def _encode(records: list[Record]) -> bytes:
     if not records:
         return b""
-    from hpfracc.engine.selection.wisdom.files import encode_lines
+    from hpfracc.engine.selection.wisdom_records import encode_lines
 
     return zlib.compress(encode_lines(records), 1)
 
 
 def decode_records(message: bytes) -> list[Record]:
-    """The records of a message; invalid lines and those of later versions are skipped."""
-    from hpfracc.engine.selection.wisdom.records import Record, parse_entry
+    """The records of a message; invalid lines are skipped."""
+    from hpfracc.engine.selection.wisdom_records import parse_record
 
     unpacked = zlib.decompressobj().decompress(message, _MAX_BYTES)
     found: list[Record] = []
     for line in unpacked.splitlines():
         with contextlib.suppress(InvalidInputError):  # the last line of a truncated message
-            entry = parse_entry(line)
-            found += [entry] if isinstance(entry, Record) else []
+            found.append(parse_record(line))
     return found

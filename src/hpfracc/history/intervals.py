@@ -165,11 +165,14 @@ class IntervalWeights:
         """The time at which the derivative of step n (counted from 1) is taken."""
         return float(self.mesh[n - 1]) + self.sigma * float(self.steps[n - 1])
 
-    def rows(self, first: int, stop: int) -> Any:
-        """``A[n, k]`` for n from ``first`` to ``stop - 1`` and k from 1, of shape (stop - first, stop - 1)."""
+    def rows(self, first: int, stop: int, begin: int = 0) -> Any:
+        """``A[n, k]`` for n from ``first`` to ``stop - 1`` and k from ``begin + 1`` to ``stop - 1``.
+
+        A parabola on an interval before those is left out.
+        """
         xp, mesh, steps = self.xp, self.mesh, self.steps
         ns = np.arange(first, stop)
-        columns = np.arange(stop - 1)
+        columns = np.arange(begin, stop - 1)
         past = columns[None, :] < ns[:, None] - 1
         own = columns[None, :] == ns[:, None] - 1
         newest = self.sigma * xp.array(steps[ns - 1][:, None])
@@ -180,12 +183,12 @@ class IntervalWeights:
         length = xp.where(here, xp.array(np.broadcast_to(steps[None, columns], past.shape)), newest)
         total: Any = None
         for coefficient, alpha in self.orders:
-            part = self._rows_of(alpha, near, length, past, own, ns)
+            part = self._rows_of(alpha, near, length, past, own, ns, columns)
             part = part if _is_one(coefficient) else part * coefficient
             total = part if total is None else total + part
         return total
 
-    def _rows_of(self, alpha: Any, near: Any, length: Any, past: Array, own: Array, ns: Array) -> Any:
+    def _rows_of(self, alpha: Any, near: Any, length: Any, past: Array, own: Array, ns: Array, columns: Array) -> Any:
         xp, steps = self.xp, self.steps
         if _is_one(alpha):
             return xp.array(np.where(own, 1.0 / steps[ns - 1][:, None], 0.0))
@@ -194,9 +197,7 @@ class IntervalWeights:
         a = mean * (xp.array(past.astype(float)) + self.sigma * xp.array(own.astype(float)))
         if not self.parabola:
             return a
-        count = past.shape[1]
-        current = steps[:count]
-        following = self.following[:count]
+        current, following = steps[columns], self.following[columns]
         b = moment * xp.array(np.where(past, 2.0 * current / (current + following), 0.0))
         # Interval k contributes b_k (tau_k / tau_(k+1) du_(k+1) - du_k).
         shifted = b * xp.array(current / following)

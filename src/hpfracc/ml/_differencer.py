@@ -7,6 +7,7 @@ from typing import Any, TypedDict, Unpack, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._frames import open_samples
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError, UnsupportedDtypeError
@@ -16,6 +17,7 @@ from hpfracc.operators.core.sequences import difference_width
 __all__ = ["FractionalDifferencer"]
 
 _PARAMETERS = ("d", "window", "threshold", "continues")
+_OUTPUTS = ("default", "pandas")
 #: Critical values of the t-statistic of the augmented Dickey-Fuller test with a constant, as polynomials in 1/T.
 #: J. G. MacKinnon, "Critical values for cointegration tests", Queen's Economics Department Working Paper 1227, 2010,
 #: table 2, N = 1.
@@ -126,11 +128,7 @@ class FractionalDifferencer:
             If a name is none of these.
         """
         for name, value in params.items():
-            if name not in _PARAMETERS:
-                raise InvalidInputError(
-                    f"FractionalDifferencer has no parameter {name!r}; use {', '.join(_PARAMETERS)}"
-                )
-            setattr(self, name, value)
+            setattr(self, _reading.choice("a parameter of FractionalDifferencer", name, _PARAMETERS), value)
         return self
 
     def fit(self, X: Any, y: Any = None) -> FractionalDifferencer:  # noqa: N803 (scikit-learn's name)
@@ -221,7 +219,7 @@ class FractionalDifferencer:
         """
         if transform is not None:
             # The attribute that scikit-learn's `clone` reads.
-            self._sklearn_output_config = {"transform": _check_output(transform)}
+            self._sklearn_output_config = {"transform": _reading.choice("transform", transform, _OUTPUTS)}
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
@@ -249,7 +247,8 @@ class FractionalDifferencer:
             return str(chosen["transform"])
         sklearn = sys.modules.get("sklearn")
         get_config = getattr(sklearn, "get_config", None)  # None while another thread imports it
-        return "default" if get_config is None else _check_output(get_config()["transform_output"])
+        name = "default" if get_config is None else get_config()["transform_output"]
+        return _reading.choice("transform", name, _OUTPUTS)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray[Any, Any]:
         """The names of the columns, unchanged; ``x0``, ``x1``, ... if they have none."""
@@ -374,12 +373,6 @@ def _names_of(given: Any) -> np.ndarray[Any, Any] | None:
     if columns is None or not all(isinstance(name, str) for name in columns):
         return None
     return np.asarray(columns, dtype=object)
-
-
-def _check_output(name: Any) -> str:
-    if name not in ("default", "pandas"):
-        raise InvalidInputError(f"transform={name!r} is not an output this transformer has; use 'default' or 'pandas'")
-    return str(name)
 
 
 def _as_table(given: Any) -> np.ndarray[Any, Any]:

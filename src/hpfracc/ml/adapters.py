@@ -7,7 +7,7 @@ from typing import Any, final
 
 from hpfracc._explain import explain
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.config import LayerConfig
+from hpfracc.ml.config import LayerConfig, read_config
 
 __all__ = ["HighPerformanceAdapter"]
 
@@ -37,13 +37,9 @@ class HighPerformanceAdapter:
     def __init__(self, function: Callable[..., Any], config: LayerConfig | None = None) -> None:
         if not callable(function):
             raise InvalidInputError(f"{function!r} cannot be called; give an operator such as hf.Caputo(0.5)")
-        config = LayerConfig() if config is None else config
-        if not isinstance(config, LayerConfig):
-            raise InvalidInputError(f"config={config!r} is not a LayerConfig; use LayerConfig(backend=...)")
-        if config.performance_mode == "memory":
+        self.function, self.config = function, read_config(config)
+        if self.config.performance_mode == "memory":
             raise InvalidInputError("performance_mode='memory' is for layers, which have a backward pass; leave it out")
-        self.function = function
-        self.config = config
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the function on the configured backend, unless ``backend=`` names another."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
@@ -12,7 +14,9 @@ from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 
 __all__ = [
+    "GivenOrder",
     "LayerOptions",
+    "LearnedOrder",
     "LossOptions",
     "RuleOptions",
     "check_kernel",
@@ -65,7 +69,7 @@ def read_orders(alpha: Any) -> float | tuple[float, ...]:
 
 
 def read_learnable(alpha: Any, bounds: Any) -> tuple[np.ndarray[Any, Any], float, float]:
-    """The start of an order that is learned, and its bounds, between which it lies strictly."""
+    """The start of ``rho``, whose sigmoid is the place of a learned order within its bounds, and these bounds."""
     start = _reading.numbers("alpha", alpha)
     low, high = _reading.pair("bounds", bounds)
     if start.ndim > 1:
@@ -74,7 +78,45 @@ def read_learnable(alpha: Any, bounds: Any) -> tuple[np.ndarray[Any, Any], float
         raise InvalidInputError(
             f"alpha={start.tolist()} is not strictly between the bounds {low:g} and {high:g}; start inside them"
         )
-    return start, low, high
+    share = (start - low) / (high - low)
+    return np.log(share) - np.log1p(-share), low, high
+
+
+class LearnedOrder:
+    """What a learnable order of either library has."""
+
+    bounds: tuple[float, float]
+    rho: Any
+
+    @property
+    def ceiling(self) -> int | None:
+        """The integer n with ``n - 1 < alpha <= n`` for every alpha within the bounds, if there is one."""
+        low, high = self.bounds
+        return math.ceil(high) if math.ceil(high) - 1 <= low else None
+
+    @property
+    def channels(self) -> int | None:
+        """Number of orders, or None for a single one."""
+        return None if self.rho.ndim == 0 else int(self.rho.shape[0])
+
+
+@dataclass(frozen=True)
+class GivenOrder:
+    """A number, a tuple of them, or an array given by the user."""
+
+    value: Any
+
+    ceiling = None
+
+    @property
+    def channels(self) -> int | None:
+        """Number of orders, or None for a single one."""
+        single = isinstance(self.value, float) or getattr(self.value, "ndim", 1) == 0
+        return None if single else len(self.value)
+
+    def __call__(self) -> Any:
+        """The order."""
+        return self.value
 
 
 def read_channels(given: Any, made: Any, groups: Any = 1) -> tuple[int, int, int]:

@@ -11,7 +11,14 @@ from hpfracc import _reading
 from hpfracc._config import check_backend, config
 from hpfracc.engine.backends.registry import BackendType
 
-__all__ = ["INFINITE_AT_START", "PERFORMANCE_MODES", "LayerConfig", "mode_scope", "warn_of_infinite_start"]
+__all__ = [
+    "INFINITE_AT_START",
+    "PERFORMANCE_MODES",
+    "LayerConfig",
+    "mode_scope",
+    "read_config",
+    "warn_of_infinite_start",
+]
 
 #: Allowed values of ``performance_mode``.
 PERFORMANCE_MODES = ("balanced", "deterministic", "memory")
@@ -55,6 +62,13 @@ class LayerConfig:
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """The settings of the engine during a call."""
         return mode_scope(self.performance_mode)
+
+
+def read_config(config: Any) -> LayerConfig:
+    """The settings that were given, or those by default."""
+    if config is None:
+        return LayerConfig()
+    return _reading.instance("config", config, LayerConfig, "LayerConfig(backend='torch')")
 
 
 def mode_scope(mode: str) -> contextlib.AbstractContextManager[Any]:

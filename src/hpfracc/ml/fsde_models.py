@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,48 +15,19 @@ from hpfracc._arrays import is_tracer, library_of, to_host
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.ml.arguments import refuse_foreign
-from hpfracc.solvers.sde.driving import increments_of
-from hpfracc.solvers.sde.methods.controlled import Controlled
-from hpfracc.solvers.sde.methods.markov_euler import MarkovEuler
-from hpfracc.solvers.sde.methods.method import PathMethod
-from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian
-from hpfracc.solvers.sde.problem import NoisyProblem
+from hpfracc.solvers.sde.methods.markov_euler import Controlled, MarkovEuler
+from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
+from hpfracc.solvers.sde.noise.process import plain_number
 from hpfracc.solvers.sde.simulation import Simulation
 from hpfracc.solvers.sde.solve import read_simulation
-from hpfracc.solvers.sde.stepping import method_weights, step_along
+from hpfracc.solvers.sde.stepping import Steps, increments_of, prepare, step_along
 from hpfracc.solvers.sde.stiffness import refuse_infinite
 
-__all__ = [
-    "Along",
-    "PathModel",
-    "Steps",
-    "along_noise",
-    "lower_bound",
-    "plain_number",
-    "read_model",
-    "read_noise_order",
-    "read_times",
-    "sample_paths",
-    "simulate",
-]
-
-
-class Steps(NamedTuple):
-    """Arguments common to all steps of a set of paths: the first ones of ``step_along`` and ``step_in_blocks``."""
-
-    problem: NoisyProblem
-    method: PathMethod
-    weights: tuple[Any, ...]
-    t: np.ndarray
-    h: float
-    start: Any
+__all__ = ["Along", "PathLayer", "PathModel", "along_noise", "read_times", "simulate"]
 
 
 #: ``along(draw, steps, key)`` returns the paths along the noise ``draw(key)``, of shape (steps, paths, noises).
 Along = Callable[[Callable[[Any], Any], Steps, Any], Any]
-
-_MODELS = ("volterra", "fbm", "markov")
-_NOISES = ("additive", "diagonal", "general")
 
 
 @dataclass(frozen=True)
@@ -85,37 +56,117 @@ class PathModel:
     factors: int
 
 
-def read_model(
-    drift: Any, model: Any, noise: Any, interpretation: Any, method: Any, step: Any, factors: Any, adjoint: Any,
-    *, alpha: Any, hurst: Any,
-) -> PathModel:  # fmt: skip
-    """Check the arguments of a layer, but for the diffusion and the order."""
-    _reading.choice("model", model, _MODELS)
-    _reading.choice("noise", noise, _NOISES)
-    _reading.choice("adjoint", adjoint, ("direct", "stored"))
-    if not callable(drift):
-        raise InvalidInputError(f"drift={drift!r} cannot be called; give a module or a function drift(t, y)")
-    wanted, other = ("alpha", "hurst") if model == "volterra" else ("hurst", "alpha")
-    if {"alpha": alpha is not None, "hurst": hurst is not None} != {wanted: True, other: False}:
-        raise InvalidInputError(f"model={model!r} takes {wanted}=, such as 0.75, and no {other}=")
-    if interpretation is not None:
-        _reading.choice("interpretation", interpretation, ("ito", "stratonovich"))
-    if model != "fbm" and (interpretation == "stratonovich" or method not in (None, "euler")):
-        raise InvalidInputError(
-            f"model={model!r} uses Euler's method with the Ito integral; leave method= and interpretation= out"
-        )
-    length = _reading.number("step", step, above=0)
-    count = _reading.whole("factors", factors, least=2, most=16)
-    return PathModel(model, noise, interpretation, method, length, count)
+class PathLayer:
+    """A neural stochastic equation of either library: its arguments, its paths, and a lower bound of likelihoods."""
+
+    library: ClassVar[str]
+    drift: Any
+    diffusion: Any
+    order: Any
+    spec: PathModel
+    adjoint: str
+
+    def __init__(
+        self,
+        drift: Callable[..., Any],
+        diffusion: Any,
+        model: str = "volterra",
+        *,
+        alpha: Any = None,
+        hurst: Any = None,
+        noise: str = "diagonal",
+        step: float,
+        interpretation: str | None = None,
+        method: str | None = None,
+        factors: int = 8,
+        adjoint: str = "direct",
+    ) -> None:
+        _reading.choice("model", model, ("volterra", "fbm", "markov"))
+        _reading.choice("noise", noise, ("additive", "diagonal", "general"))
+        _reading.choice("adjoint", adjoint, ("direct", "stored"))
+        if not callable(drift):
+            raise InvalidInputError(f"drift={drift!r} cannot be called; give a module or a function drift(t, y)")
+        wanted, other = ("alpha", "hurst") if model == "volterra" else ("hurst", "alpha")
+        if {"alpha": alpha is not None, "hurst": hurst is not None} != {wanted: True, other: False}:
+            raise InvalidInputError(f"model={model!r} takes {wanted}=, such as 0.75, and no {other}=")
+        if interpretation is not None:
+            _reading.choice("interpretation", interpretation, ("ito", "stratonovich"))
+        if model != "fbm" and (interpretation == "stratonovich" or method not in (None, "euler")):
+            raise InvalidInputError(
+                f"model={model!r} uses Euler's method with the Ito integral; leave method= and interpretation= out"
+            )
+        length = _reading.number("step", step, above=0)
+        count = _reading.whole("factors", factors, least=2, most=16)
+        if noise == "additive" and not callable(diffusion):
+            refuse_foreign(self.library, "neural_fsde", "diffusion", diffusion)
+        given = alpha if hurst is None else hurst
+        refuse_foreign(self.library, "neural_fsde", "the order", given)
+        order = self._as_order(given)
+        if order.channels is not None:
+            raise ShapeError(f"{wanted} has {order.channels} values; give one")
+        spec = PathModel(model, noise, interpretation, method, length, count)
+        self._assign(drift=drift, diffusion=diffusion, order=order, spec=spec, adjoint=adjoint)
+
+    def _assign(self, **fields: Any) -> None:
+        """Set the fields, in the way of the library."""
+        raise NotImplementedError
+
+    def _as_order(self, given: Any) -> Any:
+        """The order as the library's object."""
+        raise NotImplementedError
+
+    def _recomputed(self, functions: tuple[Any, ...], args: Any) -> tuple[tuple[Any, ...], Along]:
+        """The functions, and how paths follow the noise, for ``adjoint="stored"``."""
+        raise NotImplementedError
+
+    def _paths(self, y0: Any, t: Any, control: Any, samples: Any, args: Any, **random: Any) -> tuple[Any, Any]:
+        """Paths of shape (N, [samples,] ..., d), and for each half the integral of its squared control.
+
+        The functions get the paths along one axis, samples first.
+        """
+        refuse_foreign(self.library, "neural_fsde", "y0", y0)
+        if library_of(y0) != self.library or y0.ndim < 1 or "float" not in str(y0.dtype):
+            what = "PyTorch tensor" if self.library == "torch" else "JAX array"
+            raise InvalidInputError(f"y0={y0!r} is not a real {what} of shape (..., d); give one")
+        shape = tuple(y0.shape[:-1])
+        rows = y0.reshape(-1, y0.shape[-1])
+        if samples is not None:
+            count = _reading.whole("samples", samples, least=1)
+            rows, shape = array_namespace(rows).concatenate([rows] * count), (count, *shape)
+        diffusion = self.diffusion
+        if self.spec.noise == "additive" and callable(diffusion):
+            diffusion = diffusion()
+        functions: tuple[Any, ...] = (self.drift, diffusion, control)
+        along: Along = along_noise
+        if self.adjoint == "stored":
+            functions, along = self._recomputed(functions, args)
+        found, spent = simulate(self.spec, functions, rows, t, self.order(), tuple(args), along, **random)
+        found = found.reshape(found.shape[0], *shape, rows.shape[1])
+        return found, None if spent is None else spent.reshape(shape)
+
+    def _lower_bound(
+        self, y0: Any, t: Any, data: Any, control: Any, scale: Any, log_prob: Any, *rest: Any, **random: Any
+    ) -> Any:
+        """The ELBO of each series, from controlled paths and half the integral of their squared control."""
+        if (scale is None) == (log_prob is None):
+            raise InvalidInputError("give either scale=, the standard deviation of the data, or log_prob=")
+        if tuple(data.shape[:-1]) != (len(t), *y0.shape[:-1]):
+            raise ShapeError(f"data has shape {tuple(data.shape)}; give (N, ..., k), {(len(t), *y0.shape[:-1])} and k")
+        x, spent = self._paths(y0, t, control, *rest, **random)
+        target = data[:, None]
+        likelihood = log_prob(x, target) if log_prob is not None else _normal(x, target, scale)
+        if tuple(likelihood.shape) != tuple(x.shape[:-1]):
+            raise ShapeError(
+                f"log_prob returned shape {tuple(likelihood.shape)}; return (N, samples, ...), {tuple(x.shape[:-1])}"
+            )
+        return (likelihood.sum(0) - spent).mean(0)
 
 
 def read_times(t: Any, step: float) -> tuple[tuple[float, float], np.ndarray]:
     """The start and end, and the indices of the steps at which values are needed."""
     if is_tracer(t):
         raise InvalidInputError("t is being traced; the times must be known: make them outside the traced function")
-    if library_of(t) == "torch":
-        t = t.detach().cpu().numpy()
-    times = np.asarray(t, np.float64)
+    times = np.asarray(to_host(t), np.float64)
     if times.ndim != 1 or times.size < 2:
         raise ShapeError(f"t has shape {times.shape}; give the start and one or more later times along one axis")
     if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0):
@@ -134,53 +185,6 @@ def read_times(t: Any, step: float) -> tuple[tuple[float, float], np.ndarray]:
     return (begin, begin + int(numbers[-1]) * step), numbers
 
 
-def read_noise_order(library: str, alpha: Any, hurst: Any, as_order: Callable[[Any], Any]) -> Any:
-    """The one order that was given, alpha or H."""
-    given, name = (alpha, "alpha") if hurst is None else (hurst, "hurst")
-    refuse_foreign(library, "neural_fsde", "the order", given)
-    order = as_order(given)
-    if order.channels is not None:
-        raise ShapeError(f"{name} has {order.channels} values; give one")
-    return order
-
-
-def sample_paths(library: str, paths: Callable[[Any], Any], y0: Any, samples: Any) -> tuple[Any, Any]:
-    """``paths(rows)`` for initial values of all paths along one axis, samples first, as (N, [samples,] ..., d).
-
-    The second result of ``paths``, one number for each path, has the shape of the paths too.
-    """
-    refuse_foreign(library, "neural_fsde", "y0", y0)
-    if library_of(y0) != library or y0.ndim < 1 or "float" not in str(y0.dtype):
-        what = "PyTorch tensor" if library == "torch" else "JAX array"
-        raise InvalidInputError(f"y0={y0!r} is not a real {what} of shape (..., d); give one")
-    shape = tuple(y0.shape[:-1])
-    rows = y0.reshape(-1, y0.shape[-1])
-    if samples is not None:
-        count = _reading.whole("samples", samples, least=1)
-        rows, shape = array_namespace(rows).concatenate([rows] * count), (count, *shape)
-    found, spent = paths(rows)
-    found = found.reshape(found.shape[0], *shape, rows.shape[1])
-    return found, None if spent is None else spent.reshape(shape)
-
-
-def lower_bound(
-    library: str, paths: Callable[[Any], Any], y0: Any, t: Any, data: Any, scale: Any, log_prob: Any, samples: Any
-) -> Any:
-    """The ELBO of each series, from controlled paths and half the integral of their squared control."""
-    if (scale is None) == (log_prob is None):
-        raise InvalidInputError("give either scale=, the standard deviation of the data, or log_prob=")
-    if tuple(data.shape[:-1]) != (len(t), *y0.shape[:-1]):
-        raise ShapeError(f"data has shape {tuple(data.shape)}; give (N, ..., k), {(len(t), *y0.shape[:-1])} and k")
-    x, spent = sample_paths(library, paths, y0, samples)
-    target = data[:, None]
-    likelihood = log_prob(x, target) if log_prob is not None else _normal(x, target, scale)
-    if tuple(likelihood.shape) != tuple(x.shape[:-1]):
-        raise ShapeError(
-            f"log_prob returned shape {tuple(likelihood.shape)}; return (N, samples, ...), {tuple(x.shape[:-1])}"
-        )
-    return (likelihood.sum(0) - spent).mean(0)
-
-
 def _normal(x: Any, data: Any, scale: Any) -> Any:
     if data.shape[-1] != x.shape[-1]:
         raise ShapeError(f"data has {data.shape[-1]} components and the state {x.shape[-1]}; give log_prob= instead")
@@ -191,25 +195,22 @@ def _normal(x: Any, data: Any, scale: Any) -> Any:
     return (-0.5 * ((x - data) / spread) ** 2 - xp.log(spread) - 0.5 * math.log(2.0 * math.pi)).sum(-1)
 
 
-def plain_number(value: Any) -> float | None:
-    """The number, or None if it is traced."""
-    if is_tracer(value):
-        return None
-    return float(value.detach()) if library_of(value) == "torch" else float(value)
+def along_noise(draw: Callable[[Any], Any], steps: Steps, key: Any) -> Any:
+    """The paths along the noise, which is stored for the backward pass."""
+    return step_along(steps, draw(key))
 
 
 def simulate(
     spec: PathModel,
-    functions: tuple[Any, Any, Any],
+    functions: tuple[Any, ...],
     y0: Any,
     t: Any,
     order: Any,
-    *,
     args: tuple[Any, ...] = (),
+    along: Along = along_noise,
     rng: Any = None,
     key: Any = None,
     first_path: int = 0,
-    along: Along | None = None,
 ) -> tuple[Any, Any]:
     """Paths at the times ``t``, shape (N, paths, d), and for each path half the integral of the squared control.
 
@@ -232,13 +233,12 @@ def simulate(
     if not callable(control) and control is not None:
         raise InvalidInputError(f"control={control!r} cannot be called; give a function control(t, y)")
     span, numbers = read_times(t, spec.step)
-    hurst = plain_number(order) if spec.model != "volterra" else None
+    hurst = None if spec.model == "volterra" or is_tracer(order) else plain_number(order)
     if spec.model != "volterra":
         _refuse_hurst(hurst, additive)
     # JAX: arrays inside the functions become arguments of one compiled program; everything else is static.
     given = (drift, None if additive else diffusion, control, *args)
-    options: dict[str, Any] = {"args": given, "rng": rng, "key": key, "first_path": first_path}
-    options |= _driven(spec, order, hurst)
+    options = {"args": given, "rng": rng, "key": key, "first_path": first_path, **_driven(spec, order, hurst)}
     strength = diffusion if additive else _diffusion
     step = (span[1] - span[0]) / int(numbers[-1])
     simulation = read_simulation(_drift, strength, span, y0, step=step, paths=y0.shape[0], **options)
@@ -246,11 +246,11 @@ def simulate(
     if not additive and traits.general != (spec.noise == "general"):
         shape = "(paths, d, m)" if spec.noise == "general" else "(paths, d)"
         raise ShapeError(f"noise={spec.noise!r} takes a diffusion of shape {shape}; it returned another number of axes")
-    found, spent = _integrated(simulation, spec, order, control, along_noise if along is None else along)
+    found, spent = _integrated(simulation, spec, order, control, along)
     if spec.model != "volterra" and hurst is None and not additive:
         # H was traced: return nan if its value is too rough for multiplicative noise.
-        found = simulation.placement.xp.where(order >= 0.5, found, float("nan"))
-    return simulation.placement.xp.moveaxis(found, -1, 0)[numbers], spent
+        found = simulation.source.xp.where(order >= 0.5, found, float("nan"))
+    return simulation.source.xp.moveaxis(found, -1, 0)[numbers], spent
 
 
 def _driven(spec: PathModel, order: Any, hurst: float | None) -> dict[str, Any]:
@@ -266,11 +266,6 @@ def _driven(spec: PathModel, order: Any, hurst: float | None) -> dict[str, Any]:
     return {"noise": process, "interpretation": meaning, "method": method}
 
 
-def along_noise(draw: Callable[[Any], Any], steps: Steps, key: Any) -> Any:
-    """The paths along the noise, which is stored for the backward pass."""
-    return step_along(*steps, steps.method.increments(steps.problem, steps.weights, steps.h, draw(key)))
-
-
 def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: Any, along: Along) -> tuple[Any, Any]:
     """All steps, shape (paths, d, n), and the relative entropy of each path."""
     simulation.check_memory(simulation.forecast(), simulation.forecast().kept_bytes)
@@ -278,16 +273,15 @@ def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: An
     if spec.model == "markov":
         method, alpha = MarkovEuler(spec.factors), order
         driving = dataclasses.replace(driving, sets=method.sets(simulation.problem.traits))
-    problem, xp, start = simulation.problem, simulation.placement.xp, simulation.start
-    placement, t, h = simulation.placement, simulation.t, simulation.h
+    problem, xp, start = simulation.problem, simulation.source.xp, simulation.start
+    source = simulation.source
 
     def draw(key: Any) -> Any:
-        source = dataclasses.replace(placement.source, key=key)
-        return increments_of(xp, driving.paths(dataclasses.replace(placement, source=source), 0, simulation.count))
+        return increments_of(xp, driving.paths(dataclasses.replace(source, key=key), 0, simulation.count))
 
     def paths(method: Any, start: Any) -> Any:
-        weights = method_weights(problem, method, alpha, t, h, start)
-        y = along(draw, Steps(problem, method, weights, t, h, start), placement.source.key)
+        steps = prepare(problem, method, alpha, simulation.t, simulation.h, start)
+        y = along(draw, steps, source.key)
         _check(simulation, y)
         return y
 
@@ -345,16 +339,14 @@ def _check(simulation: Simulation, y: Any) -> None:
 
 def _culprit(simulation: Simulation, y: Any) -> str:
     problem = simulation.problem
-    values = y.detach() if library_of(y) == "torch" else y
-    host = values.cpu().numpy() if library_of(y) == "torch" else np.asarray(values)
+    host = to_host(y)
     bad = ~np.isfinite(host).all(1)
     path = int(np.argmax(bad[:, -1]))
     step = int(np.argmax(bad[path])) - 1
     time = float(simulation.t[step])
-    state = values[path : path + 1, : problem.traits.dimension, step]
+    state = array_namespace(y).stop_gradient(y)[path : path + 1, : problem.traits.dimension, step]
     for name, function in (("drift", problem.drift), ("diffusion", problem.diffusion)):
-        found = function(time, state)
-        found = found.detach().cpu().numpy() if library_of(found) == "torch" else np.asarray(found)
+        found = to_host(function(time, state))
         if not np.all(np.isfinite(found)):
             at = np.array2string(host[path, : problem.traits.dimension, step], precision=4)
             why = ": a square root of a negative number? Give it max(y, 0) or |y|" if np.isnan(found).any() else ""

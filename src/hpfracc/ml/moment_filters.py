@@ -9,17 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from hpfracc.errors import InvalidInputError
+from hpfracc import _reading
 
-__all__ = [
-    "MAX_EXPONENTIALS",
-    "ExponentialFilter",
-    "flow_filter",
-    "moment_filter",
-    "read_decay",
-    "read_filter_order",
-    "read_flow",
-]
+__all__ = ["MAX_EXPONENTIALS", "ExponentialFilter", "flow_filter", "moment_filter", "read_decay", "read_order"]
 
 Array = np.ndarray[Any, Any]
 
@@ -55,33 +47,14 @@ class ExponentialFilter(NamedTuple):
         )
 
 
-def read_filter_order(order: Any) -> float:
-    """Check that an order lies between 0 and 1."""
-    if isinstance(order, bool) or not isinstance(order, int | float | np.number) or not 0.0 <= float(order) <= 1.0:
-        raise InvalidInputError(
-            f"fractional_order={order!r} has to be a number from 0 (no memory) to 1 (the memory of the usual optimiser)"
-        )
-    return float(order)
+def read_order(order: Any, *, flow: bool = False) -> float:
+    """An order from 0 (no memory) to 1 (the memory of the usual optimiser); of a flow, above 0."""
+    return _reading.number("fractional_order", order, above=0 if flow else None, least=None if flow else 0, most=1)
 
 
 def read_decay(name: str, value: Any) -> float:
-    """Check that a decay lies between 0 and 1, 1 excluded."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        found = math.nan
-    if not 0.0 <= found < 1.0:
-        raise InvalidInputError(f"{name}={value!r} has to be a number from 0 to below 1, such as 0.9")
-    return found
-
-
-def read_flow(order: Any, horizon: Any) -> tuple[float, int]:
-    """Check the order and the horizon of a flow."""
-    if read_filter_order(order) == 0.0:
-        raise InvalidInputError("fractional_order=0: a flow has an order above 0, up to 1")
-    if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:
-        raise InvalidInputError(f"horizon={horizon!r} has to be a whole number of steps, 1 or more")
-    return read_filter_order(order), horizon
+    """A decay from 0 to below 1."""
+    return _reading.number(name, value, least=0, below=1)
 
 
 @functools.lru_cache(maxsize=256)
@@ -114,7 +87,7 @@ def moment_filter(order: float, decay: float) -> ExponentialFilter:
 
 
 @functools.lru_cache(maxsize=64)
-def flow_filter(order: float, horizon: int, tolerance: float = 1e-9) -> ExponentialFilter:
+def flow_filter(order: float, horizon: int) -> ExponentialFilter:
     r"""The weights :math:`((k+1)^a - k^a)/\Gamma(a+1)`, k below ``horizon``, as exponentials.
 
     :math:`(k+1)^a - k^a = \frac{a}{\Gamma(1-a)} \int_0^\infty s^{-a-1} (1-e^{-s}) e^{-ks} ds`, by the trapezoidal rule
@@ -135,7 +108,7 @@ def flow_filter(order: float, horizon: int, tolerance: float = 1e-9) -> Exponent
     weights *= order / (special.gamma(1.0 - order) * special.gamma(order + 1.0))
     # Damped during the reduction, which thereby emphasises lags within the horizon.
     damping = math.exp(-1.0 / horizon)
-    found = _reduced(damping * np.exp(-s), weights, _NODES, tolerance)
+    found = _reduced(damping * np.exp(-s), weights, _NODES, 1e-9)
     return ExponentialFilter(tuple(min(each / damping, 1.0) for each in found.rates), found.weights)
 
 

@@ -18,7 +18,7 @@ from hpfracc._signatures import names_options_of
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.arguments import LossOptions, read_loss
-from hpfracc.ml.config import LayerConfig, warn_of_infinite_start
+from hpfracc.ml.config import LayerConfig, read_config, warn_of_infinite_start
 from hpfracc.operators._fractional_laplacian import fractional_laplacian
 from hpfracc.operators._frft import frft
 from hpfracc.operators.core.registry import find_definition
@@ -94,10 +94,6 @@ class DerivativeLayer(OperatorLayer):
         channel_axis: int = 1,
         config: LayerConfig | None = None,
     ) -> None:
-        if config is not None and not isinstance(config, LayerConfig):
-            raise InvalidInputError(
-                f"config={config!r} is not a LayerConfig; use LayerConfig(backend=..., performance_mode=...)"
-            )
         known = find_definition(definition, "derivative").definition
         warn_of_infinite_start(known)
         self._assign(
@@ -107,7 +103,7 @@ class DerivativeLayer(OperatorLayer):
             step=_reading.number("step", step, above=0),
             axis=axis,
             channel_axis=channel_axis,
-            config=LayerConfig() if config is None else config,
+            config=read_config(config),
         )
 
     def forward(self, x: Any) -> Any:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-import numpy as np
-
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, to_host
 from hpfracc._config import check_backend
 from hpfracc._optional import import_optional
 from hpfracc._xp import Namespace, namespace
@@ -55,7 +53,7 @@ class TensorOps:
 
     def create_tensor(self, data: Any, *, requires_grad: bool = False) -> Any:
         """``data`` as an array of the library; integers stay integers. Only PyTorch supports gradients."""
-        made = self._xp.asarray(data if library_of(data) == self._xp.library else np.asarray(self.to_numpy(data)))
+        made = self._xp.asarray(data if library_of(data) == self._xp.library else self.to_numpy(data))
         if not requires_grad:
             return made
         if self._xp.library != "torch":
@@ -89,11 +87,8 @@ class TensorOps:
 
     @staticmethod
     def to_numpy(x: Any) -> Any:
-        """A copy on the host, without its gradient."""
-        library = library_of(x)
-        if library == "torch":
-            return x.detach().cpu().numpy()
-        return x.get() if library == "cupy" else np.asarray(x)
+        """The values on the host, without their gradient."""
+        return to_host(x)
 
     def __repr__(self) -> str:
         return f"TensorOps({self.backend.value!r})"

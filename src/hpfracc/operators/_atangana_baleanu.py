@@ -8,16 +8,15 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._caputo_fabrizio import MeanIntegral
+from hpfracc.operators._caputo_fabrizio import BoundedKernelDerivative, MeanIntegral, MemoryKernel
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.base import CallOptions, function_of
-from hpfracc.operators.core.memory_kernel import BoundedKernelDerivative, MemoryKernel
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import RuleTable, later
 from hpfracc.operators.core.values import Samples, join
-from hpfracc.operators.rules.first_points import infinite_at_origin
+from hpfracc.operators.rules.increments import infinite_at_origin
 from hpfracc.operators.rules.mittag_leffler import kernel_at_points
 from hpfracc.special import mittag_leffler
 

@@ -6,9 +6,9 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
-from hpfracc.operators.core.applying import FAST, apply_rule, pick_rule
+from hpfracc.operators.core.applying import apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of, operator_of
-from hpfracc.operators.core.function import Function, refuse_initial
+from hpfracc.operators.core.function import FAST, Function, refuse_initial
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
@@ -108,8 +108,8 @@ class Caputo(OneSidedDerivative):
     definition = "caputo"
     short_names = ("C",)
     who = "the Caputo derivative"
-    rules = RuleTable({"l1-2": later("l12.L12"), "l1": later("l1.L1Rule")})
-    any_grid_rules = RuleTable({"l1": later("any_l1.AnyGridL1"), "fast": later("any_l1.FastL1")})
+    rules = RuleTable({"l1-2": later("l1.L12"), "l1": later("l1.L1Rule")})
+    any_grid_rules = RuleTable({"l1": later("any_grid.AnyGridL1"), "fast": later("any_grid.FastL1")})
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
         rule = pick_rule(self, self.method, who, grid)

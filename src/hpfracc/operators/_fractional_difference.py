@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._reading import flag
+from hpfracc._reading import flag, whole
 from hpfracc._xp import Namespace, of_variables
 from hpfracc.engine.execution.api import causal_convolution, composite
 from hpfracc.errors import InvalidInputError
@@ -18,7 +18,7 @@ from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.sequences import binomials, difference_width
 from hpfracc.operators.core.values import Samples, apply_over_points
 from hpfracc.operators.core.weights import weights_of
-from hpfracc.operators.rules.grunwald import Grunwald
+from hpfracc.operators.rules.quadrature import Grunwald
 from hpfracc.profiling.recorder import watched
 
 __all__ = ["fractional_difference"]
@@ -132,9 +132,7 @@ def _taps(order: Order, n: int, window: Any, threshold: Any) -> int | None:
         raise InvalidInputError(f"window={window!r} and threshold={threshold!r} both set the memory; give one of them")
     taps: int | None = None
     if window is not None:
-        if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
-            raise InvalidInputError(f"window={window!r} is not a number of observations; use an integer of at least 1")
-        taps = int(window)
+        taps = whole("window", window, least=1)
     elif threshold is not None:
         taps = difference_width(order.value if order.known is None else order.known, threshold, max(1, n))
     if not n:

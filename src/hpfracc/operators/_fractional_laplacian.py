@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
-from hpfracc._arrays import is_chunked
-from hpfracc._frames import has_labels, open_samples
-from hpfracc._reading import flag
-from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.applying import UNIFORM, apply_rule, pick_rule
+import numpy as np
+
+from hpfracc._arrays import is_chunked, library_of, tracks_gradient
+from hpfracc._xp import array_namespace, namespace_of, user_scope
+from hpfracc.engine.execution.api import composite
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.operators.core.applying import UNIFORM, apply_rule, order_beside, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.grids import Grid, read_grid
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.periodic import sampled
-from hpfracc.operators.core.reporting import Outcome, relabelled
+from hpfracc.operators.core.reporting import OperatorResult, Outcome
 from hpfracc.operators.core.rule import RuleTable, later
-from hpfracc.operators.core.several_axes import call_over_axes
-from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.laplacian import Integral, LaplacianRule
-from hpfracc.profiling.recorder import shared as spans
+from hpfracc.operators.core.values import Samples, as_values, check_axis, points_like
+from hpfracc.operators.rules.periodic import sampled
+from hpfracc.operators.rules.space import Integral, LaplacianRule
 
 __all__ = ["FractionalLaplacian", "fractional_laplacian"]
 
@@ -70,65 +72,23 @@ class FractionalLaplacian(FractionalOperator):
     who = "the fractional Laplacian"
     rules = RuleTable(
         {
-            "integral": later("laplacian.Integral"),
-            "periodic": later("laplacian.PeriodicWaves"),
-            "dirichlet": later("laplacian.DirichletWaves"),
-            "neumann": later("laplacian.NeumannWaves"),
+            "integral": later("space.Integral"),
+            "periodic": later("space.PeriodicWaves"),
+            "dirichlet": later("space.DirichletWaves"),
+            "neumann": later("space.NeumannWaves"),
         }
     )
     grids = ("uniform",)
     unused = ("origin", "factor", "rtol")
 
-    def __call__(
-        self,
-        f: Any,
-        t: Any = None,
-        *,
-        step: Any = None,
-        axis: int | Sequence[int] | None = None,
-        dim: Any = None,
-        time_unit: str | None = None,
-        origin: Any = None,
-        factor: Any = None,
-        rtol: Any = None,
-        backend: Any = None,
-        full_output: bool = False,
-    ) -> Any:
-        """Apply the operator along an axis, or over several.
-
-        Parameters
-        ----------
-        f : array_like or callable
-            Samples, with any further axes, or a function that is sampled on the grid.
-        t : array_like or sequence of array_like, optional
-            The points along the axis, or those along each of the axes.
-        step : float or sequence of float, optional
-            The spacing instead of ``t``: one for all axes, or one for each.
-        axis : int or sequence of int, optional
-            The axes of space: by default the last one, or the index of a frame.
-        dim : hashable or sequence, optional
-            Their names instead, for a ``DataArray``, whose coordinates give the points.
-        time_unit : str, optional
-            Unit of dates, as for every operator.
-        origin, factor, rtol : None
-            Options of other operators; anything else raises an error.
-        backend : str, optional
-            Backend to run on; by default the engine selects it.
-        full_output : bool
-            Whether to return an :class:`OperatorResult` instead of the value only.
-        """
-        for name, option in zip(self.unused, (origin, factor, rtol), strict=True):
-            if option is not None:
-                raise InvalidInputError(f"{name}={option!r}: {self.who} does not take it; omit it")
-        along: Any = axis
-        options: dict[str, Any] = {"step": step, "backend": backend, "full_output": flag("full_output", full_output)}
-        if not isinstance(axis, Sequence) and (isinstance(dim, str) or not isinstance(dim, Sequence)):
-            return FractionalOperator.__call__(self, f, t, axis=along, dim=dim, time_unit=time_unit, **options)
-        with spans.span(type(self).__name__):
-            if dim is not None or time_unit is not None or (has_labels(f) and not is_chunked(f)):
-                opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit, chunked=True)
-                return relabelled(opened, call_over_axes(self, opened.values, opened.t, axes=opened.axis, **options))
-            return call_over_axes(self, f, t, axes=along, **options)
+    def _call_plain(self, f: Any, t: Any, step: Any, axis: Any, *, full_output: bool, **options: Any) -> Any:
+        for name in self.unused:
+            if options[name] is not None:
+                raise InvalidInputError(f"{name}={options[name]!r}: {self.who} does not take it; omit it")
+        if not isinstance(axis, Sequence) or is_chunked(f):
+            along = tuple(axis) if isinstance(axis, Sequence) else axis
+            return FractionalOperator._call_plain(self, f, t, step, along, full_output=full_output, **options)
+        return call_over_axes(self, f, t, step, axis, options["backend"], full_output=full_output)
 
     def _chosen(self) -> tuple[LaplacianRule, Order]:
         """The method, and the order that it must support."""
@@ -167,3 +127,85 @@ def fractional_laplacian(
     True
     """
     return FractionalLaplacian(alpha, method)(f, t, **options)
+
+
+def call_over_axes(
+    operator: Any, f: Any, t: Any, step: Any, axes: Sequence[int], backend: Any, *, full_output: bool
+) -> Any:
+    """Read the grids of all axes, apply the operator's method over them, and put the axes back."""
+    if not axes:
+        raise InvalidInputError("axis=() names no axis; give one, or several")
+    steps = _each("step", step, len(axes))
+    if callable(f) and not hasattr(f, "dtype"):
+        if t is None:
+            raise InvalidInputError("f is a callable, so give t, the points along each of the axes")
+        f = _sampled(f, _each("t", t, len(axes)))
+    values = as_values(f, operator._order_like(), *(one for one in steps if one is not None))
+    chosen = [check_axis(axis, values.ndim) for axis in axes]
+    if len(set(chosen)) < len(chosen):
+        raise ShapeError(f"axis={tuple(axes)!r} names an axis twice; name each once")
+    lengths = [values.shape[axis] for axis in chosen]
+    grids = [
+        read_grid(points, one, None, n) for points, one, n in zip(_each("t", t, len(axes)), steps, lengths, strict=True)
+    ]
+    for grid in grids:
+        grid.require_uniform("an operator over several axes")
+    # One step for all axes may carry a gradient: the ratio of steps is always 1.
+    ratios = _ratios(grids) if t is not None or isinstance(step, Sequence) else (1.0,) * len(grids)
+    # The axes of space are moved behind all others, in the caller's order.
+    behind: Any = tuple(range(-len(chosen), 0))
+    places: Any = tuple(chosen)
+    values = array_namespace(values).moveaxis(values, places, behind)
+    with namespace_of(operator._order_like()).scope(), composite() as decisions:
+        rule, order = operator._chosen()
+        order = order_beside(order, values)
+        with np.errstate(invalid="ignore"):
+            value = rule.over(Samples(values, grids[0], backend), ratios, order)
+        made = list(decisions)
+    value = array_namespace(value).moveaxis(value, behind, places)
+    if not full_output:
+        return value
+    decision = made[0] if len(made) == 1 else made or None
+    notes = "; ".join(grid.note for grid in grids if grid.note)
+    return OperatorResult(value, rule.name, math.nan, decision, grids[0].origin, message=notes)
+
+
+def _each(name: str, given: Any, count: int) -> list[Any]:
+    """One entry per axis: the given ones, or the same for all (steps only)."""
+    if given is None:
+        return [None] * count
+    if isinstance(given, Sequence):
+        if len(given) != count:
+            raise ShapeError(f"{name} has {len(given)} entries for {count} axes; give one for each")
+        return list(given)
+    if name == "t":
+        raise ShapeError(f"t is one array for {count} axes; give a sequence with the points along each")
+    return [given] * count
+
+
+def _ratios(grids: Sequence[Grid]) -> tuple[float, ...]:
+    """The squared first step divided by the squared step of each axis."""
+    first = grids[0].step
+    ratios = []
+    for grid in grids:
+        if any(library_of(one) in ("torch", "jax") and tracks_gradient(one) for one in (first, grid.step)):
+            raise InvalidInputError("several steps that carry gradients; give one step for all axes, or plain numbers")
+        ratio = (float(first) / float(grid.step)) ** 2
+        ratios.append(1.0 if abs(ratio - 1.0) < 1e-12 else ratio)
+    return tuple(ratios)
+
+
+def _sampled(f: Any, grids: Sequence[Any]) -> Any:
+    """The values of a callable at all points of the grid."""
+    points = [np.asarray(read_grid(grid, None, None, len(grid)).times()) for grid in grids]
+    like = next((grid for grid in grids if library_of(grid) in ("torch", "jax", "cupy")), points[0])
+    mesh = [points_like(np.ascontiguousarray(part), like) for part in np.meshgrid(*points, indexing="ij")]
+    with user_scope()():
+        values = f(*mesh)
+    shape = tuple(len(part) for part in points)
+    if tuple(getattr(values, "shape", ())) != shape:
+        raise ShapeError(
+            f"f returned shape {tuple(getattr(values, 'shape', ()))} for a grid of {shape}; it is called with an array "
+            "for each axis, shaped like the grid, and must return one value per point"
+        )
+    return values

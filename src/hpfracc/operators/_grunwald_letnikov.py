@@ -55,7 +55,7 @@ class GrunwaldLetnikov(FractionalOperator):
     definition = "grunwald_letnikov"
     short_names = ("GL",)
     who = "the Grünwald-Letnikov derivative"
-    rules = RuleTable({"gl": later("grunwald.Grunwald"), "wsgl": later("grunwald.WeightedGrunwald")})
+    rules = RuleTable({"gl": later("quadrature.Grunwald"), "wsgl": later("quadrature.WeightedGrunwald")})
     grids = ("uniform",)
     streams = True
     initial_terms = True

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Unpack, final
 
+import numpy as np
+
+from hpfracc._arrays import library_of, tracks_gradient
+from hpfracc._xp import namespace_of
+from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators._psi_caputo import logarithmic_function, logarithmic_grid
+from hpfracc.operators._psi_caputo import image_grid
 from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.grids import Grid, rounding_of_points
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 
@@ -32,13 +37,35 @@ class LogarithmicOperator(FractionalOperator, ABC):
         """The operator in the new variable."""
 
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
-        return logarithmic_grid(grid, t, self.who)
+        """The grid in x = log(t / a); a step given without points is a step in x."""
+        a = self._positive(grid.origin)
+        if grid.points is None:
+            return Grid(grid.n, 0.0, grid.step)
+        x, traced = np.log1p((grid.points - a) / a), None
+        if library_of(t) in ("torch", "jax") and tracks_gradient(t):
+            xp = namespace_of(t)
+            with xp.scope():
+                traced = xp.log(xp.array(t) / a)
+        # A relative rounding error of t is an absolute one of its logarithm.
+        return image_grid(x, rounding_of_points(t) * max(1.0, float(x[-1])), traced)
+
+    def _positive(self, origin: float) -> float:
+        if not origin > 0.0:
+            raise InvalidInputError(
+                f"{self.who} starts at origin={origin:g}, but log t needs t > 0 from the first point on; "
+                "omit the points up to 0, or give origin= above 0"
+            )
+        return origin
 
     def _of_samples(self, samples: Samples) -> Outcome:
         return self._inner().applied(samples, self.who)
 
     def _of_function(self, function: Function) -> Outcome:
-        return self._inner()._of_function(logarithmic_function(function, self.who))
+        a = self._positive(function.origin)
+        points = np.log1p((function.points - a) / a)
+        return self._inner()._of_function(
+            replace(function, points=points, origin=0.0, own_to_user=lambda x: a + a * np.expm1(x))
+        )
 
 
 @final

@@ -14,7 +14,7 @@ from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.values import Samples, as_values, move_axis
+from hpfracc.operators.core.values import Samples
 
 __all__ = ["Marchaud", "marchaud"]
 
@@ -80,7 +80,6 @@ class Marchaud(FractionalOperator):
             raise InvalidInputError(
                 f"before='first' with factor={function.factor:g}: f is infinite at the origin; give before= a number"
             )
-        user = function.f
         if not isinstance(self.before, str) and not is_array(self.before) and number("before", self.before) == 0.0:
             return self._inner()._of_function(function)
         if function.factor != 0.0:
@@ -90,12 +89,7 @@ class Marchaud(FractionalOperator):
             )
         first = self._first(function.at(np.array([function.origin])))
 
-        def change(t: Any) -> Any:
-            """Return f - c, with the points along the last axis."""
-            values = as_values(user(t))
-            return (move_axis(values, function.axis, -1) if values.ndim > 1 else values) - first
-
-        return self._inner()._of_function(replace(function, f=change, axis=-1))
+        return self._inner()._of_function(function.changed(lambda t, values: values - first))
 
     def _first(self, first: Any) -> Any:
         """The value c of f before the origin."""

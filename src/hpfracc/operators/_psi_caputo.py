@@ -1,4 +1,4 @@
-"""The psi-Caputo derivative, and the change of variable that it shares with the Hadamard operators."""
+"""The psi-Caputo derivative, and the grid in a new variable that it shares with the Hadamard operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hpfracc.operators.core.grids import Grid, rounding_of_points, uniform_step
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 
-__all__ = ["PsiCaputo", "logarithmic_function", "logarithmic_grid", "psi_caputo"]
+__all__ = ["PsiCaputo", "image_grid", "psi_caputo"]
 
 Array = np.ndarray[Any, Any]
 
@@ -147,7 +147,10 @@ class PsiCaputo(FractionalOperator):
                 f"t={function.points[0]:g}"
             )
         inner = Caputo(self.alpha, self.method, self.ceiling)
-        return inner._of_function(function_in(function, images - start, lambda x: self._invert(x + start, function)))
+        points = images - start
+        return inner._of_function(
+            replace(function, points=points, origin=0.0, own_to_user=lambda x: self._invert(x + start, function))
+        )
 
     def _invert(self, images: np.ndarray[Any, Any], function: Function) -> np.ndarray[Any, Any]:
         """The points at which psi has these values, between the origin and the last point."""
@@ -215,47 +218,9 @@ def psi_caputo(
     return PsiCaputo(alpha, psi, inverse, method, ceiling, initial)(f, t, **options)
 
 
-# An operator in ``psi(t)`` is an ordinary one in x = psi(t) - psi(origin).
-
-
 def image_grid(points: Array, rounding: float, traced: Any = None) -> Grid:
-    """The grid of ``points`` in the new variable, which start at 0; ``traced`` are the same, differentiable."""
+    """The grid of ``points`` in the new variable psi(t) - psi(origin); ``traced`` are the same, differentiable."""
     step: Any = uniform_step(points, rounding)
     if step is None or traced is None:
         return Grid(len(points), 0.0, step, points, traced)
     return Grid(len(points), 0.0, (traced[-1] - traced[0]) / max(len(points) - 1, 1), points)
-
-
-def logarithmic_grid(grid: Grid, t: Any, who: str) -> Grid:
-    """The grid in x = log(t / a); a step given without points is a step in x."""
-    _require_positive(grid.origin, who)
-    if grid.points is None:
-        return Grid(grid.n, 0.0, grid.step)
-    x = np.log1p((grid.points - grid.origin) / grid.origin)
-    traced = None
-    if library_of(t) in ("torch", "jax") and tracks_gradient(t):
-        xp = namespace_of(t)
-        with xp.scope():
-            traced = xp.log(xp.array(t) / grid.origin)
-    # A relative rounding error of t is an absolute one of its logarithm.
-    return image_grid(x, rounding_of_points(t) * max(1.0, float(x[-1])), traced)
-
-
-def logarithmic_function(function: Function, who: str) -> Function:
-    """The callable as a function of x = log(t / a)."""
-    a = function.origin
-    _require_positive(a, who)
-    return function_in(function, np.log1p((function.points - a) / a), lambda x: a + a * np.expm1(x))
-
-
-def function_in(function: Function, images: Array, inverse: Callable[[Array], Array]) -> Function:
-    """The callable as a function of the new variable, with points ``images`` and origin 0."""
-    return replace(function, points=images, origin=0.0, own_to_user=inverse)
-
-
-def _require_positive(origin: float, who: str) -> None:
-    if not origin > 0.0:
-        raise InvalidInputError(
-            f"{who} starts at origin={origin:g}, but log t needs t > 0 from the first point on; "
-            "omit the points up to 0, or give origin= above 0"
-        )

@@ -59,15 +59,15 @@ class RiemannLiouville(OneSidedDerivative):
     initial_terms = True
     rules = RuleTable(
         {
-            "l1-2": later("initial.WithInitialTerms", later("l12.L12")),
-            "l1": later("initial.WithInitialTerms", later("l1.L1Rule")),
+            "l1-2": later("start.WithInitialTerms", later("l1.L12")),
+            "l1": later("start.WithInitialTerms", later("l1.L1Rule")),
             **QUADRATURES,
         }
     )
     any_grid_rules = RuleTable(
         {
-            "l1": later("initial.WithInitialTerms", later("any_l1.AnyGridL1")),
-            "fast": later("initial.WithInitialTerms", later("any_l1.FastL1")),
+            "l1": later("start.WithInitialTerms", later("any_grid.AnyGridL1")),
+            "fast": later("start.WithInitialTerms", later("any_grid.FastL1")),
         }
     )
 

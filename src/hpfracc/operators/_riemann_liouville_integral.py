@@ -75,9 +75,9 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
     who = "the Riemann-Liouville integral"
     instead = "use riemann_liouville for the derivative"
     streams = True
-    rules = RuleTable({"simpson": later("simpson.Simpson"), "trapezoid": later("trapezoid.Trapezoid"), **QUADRATURES})
+    rules = RuleTable({"simpson": later("product.Simpson"), "trapezoid": later("product.Trapezoid"), **QUADRATURES})
     any_grid_rules = RuleTable(
-        {"trapezoid": later("any_trapezoid.AnyGridTrapezoid"), "fast": later("any_trapezoid.FastTrapezoid")}
+        {"trapezoid": later("any_grid.PiecewiseLinear", integral=True), "fast": later("any_grid.FastTrapezoid")}
     )
 
     def _of_function(self, function: Function) -> Outcome:

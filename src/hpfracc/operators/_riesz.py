@@ -11,10 +11,9 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator, functio
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.periodic import check_period, of_periodic_function, sampled
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule, RuleTable, later
-from hpfracc.operators.rules.periodic import RieszWaves
+from hpfracc.operators.rules.periodic import RieszWaves, check_period, of_periodic_function, sampled
 
 __all__ = ["Riesz", "riesz"]
 
@@ -61,8 +60,8 @@ class Riesz(FractionalOperator):
     who = "the Riesz derivative"
     rules = RuleTable(
         {
-            "centred": later("centred.Centred"),
-            "centred4": later("centred.Centred4"),
+            "centred": later("space.Centred"),
+            "centred4": later("space.Centred4"),
             "spectral": later("periodic.RieszWaves"),
         }
     )

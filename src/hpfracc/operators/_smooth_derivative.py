@@ -180,12 +180,17 @@ class _Curves:
 
 def _compressed(model: _Curves, x: Array, samples: Array) -> Array:
     """The triangular factor of the equations of all samples, whose last column is the samples'."""
-    factor = np.zeros((0, model.degree + model.knots.size + 1))
+    factor: Array = np.zeros((0, model.degree + model.knots.size + 1))
     for begin in range(0, x.size, _ROWS):
         rows = model.integrals(x[begin : begin + _ROWS], float(model.degree))
         part = np.column_stack([rows, samples[begin : begin + _ROWS]])
-        factor = np.linalg.qr(np.vstack([factor, part]), mode="r")
-    return np.asarray(factor)
+        factor = _triangle(np.vstack([factor, part]))
+    return factor
+
+
+def _triangle(rows: Array) -> Array:
+    """The triangular factor of a matrix."""
+    return np.asarray(np.linalg.qr(rows, mode="r"))
 
 
 def _weight(factor: Array, free: int, samples: int, known: float | None) -> tuple[float, float, float]:
@@ -232,7 +237,7 @@ def _result(
     penalised = model.knots.size - 1
     penalty = np.zeros((penalised, factor.shape[1]))
     penalty[:, model.degree + 1 : -1] = math.sqrt(weight) * np.eye(penalised)
-    both = np.linalg.qr(np.vstack([factor, penalty]), mode="r")
+    both = _triangle(np.vstack([factor, penalty]))
     square = both[: factor.shape[1] - 1, :-1]
     coefficients = linalg.solve_triangular(square, both[: square.shape[0], -1])
     value, error, smooth = (np.empty(x.size) for _ in range(3))

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Unpack, final
 
-from hpfracc._arrays import is_array
+import numpy as np
+
+from hpfracc._arrays import is_array, to_host
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouville
@@ -16,13 +18,12 @@ from hpfracc.operators._riemann_liouville_integral import RepeatedIntegral, Riem
 from hpfracc.operators.core.applying import apply_rule, order_beside
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function, refuse_initial
-from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.grids import Grid, known_values, read_scalar
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.reporting import Outcome, combined_outcome
 from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.spectral import differentiate
-from hpfracc.operators.core.tempering import read_rate, tempered_function
-from hpfracc.operators.core.values import Samples, scalar
+from hpfracc.operators.core.values import Samples, constant, join, namespace_among, scalar
 from hpfracc.operators.rules.differences import Differences
 from hpfracc.operators.rules.start import FittedStart, read_initial
 
@@ -129,7 +130,7 @@ class TemperedRiemannLiouville(TemperedDerivative):
     who = "the tempered derivative"
     initial_terms = True
     rules = RiemannLiouville.rules.wrapped("tempered.Tempered", singular=True)
-    any_grid_rules = RuleTable({"l1": later("any_tempered.AnyGridTempered", initial_term=True)})
+    any_grid_rules = RuleTable({"l1": later("any_grid.PiecewiseLinear", initial_term=True)})
 
     def _of_samples(self, samples: Samples) -> Outcome:
         def slope() -> Any:
@@ -165,7 +166,7 @@ class TemperedRiemannLiouville(TemperedDerivative):
 
 def _power(rate: Any, order: Order, p: int) -> Any:
     """``binom(alpha, p) rate^(alpha - p)`` for p = 0 or 1."""
-    xp = order.xp if not order.plain else namespace_of(rate)
+    xp = namespace_among(order.value, rate)
     factor = 1.0 if p == 0 else order.value
     if xp is NUMPY:
         return factor * float(rate) ** float(order.value - p)
@@ -248,11 +249,11 @@ class TemperedCaputo(TemperedDerivative):
     who = "the tempered Caputo derivative"
     rules = RuleTable(
         {
-            "l1-2": later("tempered.Tempered", later("l12.L12")),
+            "l1-2": later("tempered.Tempered", later("l1.L12")),
             "l1": later("tempered.Tempered", later("l1.L1Rule")),
         }
     )
-    any_grid_rules = RuleTable({"l1": later("any_tempered.AnyGridTempered")})
+    any_grid_rules = RuleTable({"l1": later("any_grid.PiecewiseLinear")})
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
         rule = TemperedDerivative._rule(self, order, grid, who)
@@ -324,7 +325,7 @@ class TemperedIntegral(TemperedOperator, RepeatedIntegral):
     who = "the tempered integral"
     instead = "use tempered for the derivative"
     rules = RiemannLiouvilleIntegral.rules.wrapped("tempered.Tempered", integral=True)
-    any_grid_rules = RuleTable({"trapezoid": later("any_tempered.AnyGridTempered", integral=True)})
+    any_grid_rules = RuleTable({"trapezoid": later("any_grid.PiecewiseLinear", integral=True)})
 
 
 @function_of(TemperedIntegral)
@@ -342,3 +343,81 @@ def tempered_integral(
     0.432332
     """
     return TemperedIntegral(alpha, rate, method)(f, t, **options)
+
+
+#: Points within this number of time constants are computed together: their values differ by at most e^4.
+_TOGETHER = 4.0
+#: Contributions from this number of time constants ago have decayed to 3e-20.
+_FADED = 45.0
+#: Largest number of groups of points; each needs its own polynomial.
+_MAX_GROUPS = 1000
+
+
+def read_rate(rate: Any) -> Any:
+    """The rate of decay: a float, or a scalar of the caller's library that may carry a gradient."""
+    return read_scalar("rate", rate, least=0.0)
+
+
+def _known(rate: Any) -> float | None:
+    known = known_values(rate)
+    return None if known is None else float(known)
+
+
+def tempered_function(function: Function, order: Order, rate: Any, method: str, *, initial_terms: bool) -> Outcome:
+    """``exp(-rate t) D^alpha [exp(rate t) f]`` of a callable, in groups of points, which avoids overflow."""
+    known = _known(rate)
+    groups = [slice(0, len(function.points))] if not known else _groups(function.points, known)
+    if len(groups) > _MAX_GROUPS:
+        raise InvalidInputError(
+            f"rate={known:g} on points up to {function.end - function.origin:g} beyond the origin needs {len(groups)} "
+            f"polynomials, more than {_MAX_GROUPS}; ask for fewer points, or give samples"
+        )
+    found = [_of_group(function, order, rate, known, method, group, initial_terms) for group in groups]
+    if len(found) == 1:
+        return found[0]
+    errors = [one.error for one in found if one.error is not None]
+    message = f"{len(found)} groups of points; the last: {found[-1].message}"
+    return combined_outcome(
+        found, join([one.value for one in found]), lambda: max(error() for error in errors), message
+    )
+
+
+def _groups(points: np.ndarray[Any, Any], rate: float) -> list[slice]:
+    groups, start = [], 0
+    while start < len(points):
+        stop = int(np.searchsorted(points, points[start] + _TOGETHER / rate, side="right"))
+        groups.append(slice(start, stop))
+        start = stop
+    return groups
+
+
+def _of_group(
+    function: Function, order: Order, rate: Any, known: float | None, method: str, group: slice, initial_terms: bool
+) -> Outcome:
+    points = function.points[group]
+    origin, power = function.origin, function.factor
+    if known and points[0] - _FADED / known > origin:
+        origin, power = float(points[0]) - _FADED / known, 0.0
+    end = float(points[-1])
+    xp = namespace_of(rate)
+
+    def grown(distance: np.ndarray[Any, Any], values: Any) -> Any:
+        """``exp(rate distance)``, to be multiplied with ``values``."""
+        with xp.scope():
+            return constant(xp.exp(xp.array(distance) * rate), values)
+
+    def change(t: Any, values: Any) -> Any:
+        return values * grown(to_host(t).astype(np.float64) - end, values)
+
+    part = replace(function.changed(change), points=points, origin=origin, factor=power)
+    outcome = differentiate(part, order, method, initial_terms=initial_terms)
+    # An infinite value at the origin is kept; 0 there does not become nan.
+    factor = grown(end - points, outcome.value)
+    error = outcome.error
+    bound = math.exp((end - float(points[0])) * known) if known else 1.0
+    return replace(
+        outcome,
+        value=outcome.value * factor,
+        error=None if error is None or known is None else lambda: error() * bound,
+        looked=outcome.looked and known is not None,
+    )

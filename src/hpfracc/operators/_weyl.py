@@ -11,11 +11,10 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator, functio
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.periodic import check_period, of_periodic_function
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.periodic import WeylWaves
+from hpfracc.operators.rules.periodic import WeylWaves, check_period, of_periodic_function
 
 __all__ = ["Weyl", "WeylIntegral", "weyl", "weyl_integral"]
 

@@ -18,21 +18,21 @@ from rich.console import Console
 import hpfracc as hf
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
-from hpfracc.engine.execution.calibration import (
+from hpfracc.engine.execution.calibration import runner
+from hpfracc.engine.execution.calibration import trial as timing
+from hpfracc.engine.execution.calibration.report import CalibrationReport
+from hpfracc.engine.execution.calibration.runner import Step, calibrate
+from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, Series, make_series, rounds
+from hpfracc.engine.execution.calibration.trial import (
     ArmTrial,
-    CalibrationReport,
-    Series,
-    Step,
     TimeBox,
+    TimeGrowth,
     Timing,
-    calibrate,
+    lower_quartile,
     make_operands,
-    runner,
-    stopwatch,
+    repeat,
     typical_operands,
 )
-from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, make_series, rounds
-from hpfracc.engine.execution.calibration.stopwatch import TimeGrowth, lower_quartile, repeat
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.knowledge import knowledge_for
@@ -80,7 +80,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The only clock there is: what a test sees does not depend on what else the machine does."""
     made = Clock()
-    for module in (stopwatch, runner):
+    for module in (timing, runner):
         monkeypatch.setattr(module, "time", made)
     return made
 
@@ -88,7 +88,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of this process alone: what else the machine does takes none of the budget."""
-    for module in (stopwatch, runner):
+    for module in (timing, runner):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=time.process_time))
 
 

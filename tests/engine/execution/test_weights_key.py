@@ -96,23 +96,6 @@ def test_a_dropped_transform_is_made_anew() -> None:
         assert prepared_operands.misses == before + 2
 
 
-def test_an_entry_that_its_holder_uses_outlives_older_lookups() -> None:
-    """Its value is gone with the entry."""
-    cache = PreparedOperands(capacity=1000)
-    entries = {name: cache.find(name, lambda: np.zeros(400, np.uint8))[1] for name in ("a", "b")}
-    entries["a"].used = True
-    kept = cache.find("c", lambda: np.zeros(400, np.uint8))[1]
-    assert entries["b"].value is None and entries["a"].value is not None and not entries["a"].used
-    assert cache.bytes == 800 and len(cache) == 2
-    assert cache.find("huge", lambda: np.zeros(2000, np.uint8))[1] is None
-    assert cache.clear() == 800 and kept.value is None and entries["a"].value is None
-    every = [cache.find(name, lambda: np.zeros(400, np.uint8))[1] for name in ("d", "e")]
-    for entry in every:
-        entry.used = True
-    cache.find("f", lambda: np.zeros(400, np.uint8))
-    assert every[0].value is None and every[1].value is not None
-
-
 def test_a_key_on_two_devices_of_jax() -> None:
     """Each device has its own transform."""
     program = """

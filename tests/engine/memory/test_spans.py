@@ -7,12 +7,11 @@ import asyncio
 import numpy as np
 import pytest
 
-from hpfracc.engine.memory.spans import SpanLedger, memory_spans, span
+from hpfracc.engine.memory.spans import memory_spans, span
 
 
 def test_spans_know_what_they_left_behind() -> None:
     """What a span inside another left is the inner one's alone; without a watcher nothing is kept."""
-    ledger = SpanLedger()
     with span("unwatched"):
         pass
     memory_spans.watch(True)
@@ -26,24 +25,21 @@ def test_spans_know_what_they_left_behind() -> None:
         assert "unwatched" not in rates
     finally:
         memory_spans.watch(False)
-    ledger.leave("never begun")
-    assert ledger.growers(1.0) == {}
 
 
 def test_spans_of_tasks_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tasks that take turns in one thread: each span ends with what was in use when it began."""
     used = [100]
     monkeypatch.setattr("hpfracc.engine.memory.spans.resident_bytes", lambda: (used[0], used[0]))
-    ledger = SpanLedger()
+    memory_spans.watch(True)
 
     async def work(name: str, grown: int) -> None:
-        ledger.enter()
-        await asyncio.sleep(0)
-        used[0] += grown
-        ledger.leave(name)
+        with span(name):
+            await asyncio.sleep(0)
+            used[0] += grown
 
     async def both() -> None:
         await asyncio.gather(work("first", 10), work("second", 5))
 
     asyncio.run(both())
-    assert [(name, grown) for _, name, grown in ledger._ended] == [("first", 10), ("second", 15)]
+    assert [(name, grown) for _, name, grown in memory_spans._ended] == [("first", 10), ("second", 15)]

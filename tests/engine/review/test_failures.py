@@ -12,7 +12,7 @@ import pytest
 import hpfracc as hf
 from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.timing import PendingTimes
+from hpfracc.engine.execution.bind import PendingTimes
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.knowledge import knowledge_for

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc.engine.execution.bind import pending_times
 from hpfracc.engine.execution.prepared import prepared_operands
-from hpfracc.engine.execution.timing import pending_times
 from tests.helpers.forked import run_in_child
 
 X = np.arange(64.0)

@@ -19,7 +19,7 @@ from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.selection import knowledge
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.knowledge import Prior, general_name, knowledge_for, load_prior
-from hpfracc.engine.selection.wisdom.store import Wisdom
+from hpfracc.engine.selection.wisdom import Wisdom
 from tests.helpers.own_operations import double, own_operation
 
 W, X = np.ones(300), np.arange(300.0)
@@ -32,10 +32,11 @@ def rows(op: hf.Operation, *arrays: np.ndarray) -> dict[str, tuple[int, str]]:
 
 def test_samples_survive_the_process() -> None:
     """Written at exit and read by the next process."""
-    for _ in range(1000):
-        hf.causal_convolution(W, X)
-    arm = max(rows(hf.causal_convolution, W, X).items(), key=lambda item: item[1][0])[0]
-    assert rows(hf.causal_convolution, W, X)[arm][0] > 1
+    most = 0
+    while most < 2:  # on a slow machine the first times are spread over several arms
+        for _ in range(1000):
+            hf.causal_convolution(W, X)
+        arm, (most, _) = max(rows(hf.causal_convolution, W, X).items(), key=lambda item: item[1][0])
     knowledge_for(get_settings()).wisdom.flush()
     state.reset()
     assert rows(hf.causal_convolution, W, X)[arm][0] > 1

@@ -10,9 +10,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._xp import NUMPY
-from hpfracc.operators.core.lags import few_lags
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.order_tables import tabulated_weights
+from hpfracc.operators.core.order_tables import few_lags, tabulated_weights
 from hpfracc.operators.core.sequences import binomials, power_differences
 from tests.helpers.recorded import operations
 from tests.helpers.thinned import thinned

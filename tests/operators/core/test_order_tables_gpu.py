@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hpfracc as hf
-from hpfracc.operators.core import order_programs
+from hpfracc.operators.core import order_tables
 from tests.helpers.recorded import operations, steps
 
 torch = pytest.importorskip("torch")
@@ -63,14 +63,14 @@ def test_one_kernel_makes_all_weights():
     calls = []
     x = torch.randn(20_000, dtype=torch.float64, device="cuda")
     order = torch.tensor(0.6, dtype=torch.float64, device="cuda", requires_grad=True)
-    usual = order_programs._ByKernel.weights
+    usual = order_tables._Evaluation.by_kernel
 
-    def counted(self, value, dtype):
-        calls.append(self.on_device.rows)
-        return usual(self, value, dtype)
+    def counted(self, value):
+        calls.append(self.key)
+        return usual(self, value)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order_programs._ByKernel, "weights", counted)
+        patch.setattr(order_tables._Evaluation, "by_kernel", counted)
         hf.caputo(x, alpha=order, step=0.5)
     assert len(calls) == 1
 

@@ -37,7 +37,7 @@ def solve(fun: Any = decay, t_span: Any = (0.0, 1.0), y0: Any = (1.0,), alpha: A
         ({"alpha": 0.5 + 0j}, InvalidInputError, "give real orders"),
         ({"alpha": [0.5, 0.6]}, ShapeError, "one order, or one for each"),
         ({"alpha": lambda t: -t}, InvalidInputError, "alpha\\(0\\)"),
-        ({"alpha": lambda t: [0.5, 0.5]}, ShapeError, "one order, or one per component"),
+        ({"alpha": lambda t: [0.5, 0.5]}, ShapeError, "one order, or one for each"),
         ({"alpha": lambda t: 0.5 if t in (0.0, 0.5, 1.0) else 2.0}, InvalidInputError, "up to 1"),
         ({"alpha": 1.5}, InvalidInputError, "needs 1 initial derivative beyond y0, and dy0 has 0"),
         ({"alpha": 2.5, "dy0": [[1.0]]}, InvalidInputError, "needs 2 initial derivatives"),
@@ -51,8 +51,8 @@ def solve(fun: Any = decay, t_span: Any = (0.0, 1.0), y0: Any = (1.0,), alpha: A
         ({"t_span": 3.0}, InvalidInputError, "two numbers"),
         ({"y0": [math.nan]}, InvalidInputError, "y0=.* is not finite"),
         ({"y0": []}, ShapeError, "without a component"),
-        ({"y0": ["a"]}, UnsupportedDtypeError, "y0 has dtype"),
-        ({"y0": [[1.0], [1.0, 2.0]]}, ShapeError, "ragged"),
+        ({"y0": ["a"]}, UnsupportedDtypeError, "y0=.* is not an array of numbers"),
+        ({"y0": [[1.0], [1.0, 2.0]]}, ShapeError, "different lengths"),
         ({"fun": 3.0}, InvalidInputError, "cannot be called"),
         ({"fun": 0.5, "t_span": decay}, InvalidInputError, r"solve_fode\(fun, t_span, y0, alpha\)"),
         ({"t_span": [1.0], "y0": (0.0, 1.0)}, InvalidInputError, r"solve_fode\(fun, t_span, y0, alpha\)"),
@@ -73,8 +73,8 @@ def solve(fun: Any = decay, t_span: Any = (0.0, 1.0), y0: Any = (1.0,), alpha: A
         ({"jac": 3.0}, InvalidInputError, "jac=3.0"),
         ({"fun": lambda t, y: np.zeros(2)}, ShapeError, "returned shape \\(2,\\)"),
         ({"fun": lambda t, y: 0.0, "y0": [1.0, 2.0]}, ShapeError, "returned shape \\(\\)"),
-        ({"fun": lambda t, y: ["a"]}, UnsupportedDtypeError, "return numbers"),
-        ({"fun": lambda t, y: [[1.0], [1.0, 2.0]]}, ShapeError, "ragged"),
+        ({"fun": lambda t, y: ["a"]}, UnsupportedDtypeError, r"fun\(t, y\)=.* is not an array of numbers"),
+        ({"fun": lambda t, y: [[1.0], [1.0, 2.0]]}, ShapeError, "different lengths"),
         ({"fun": lambda t, y: 1j * y}, UnsupportedDtypeError, "give y0 as complex"),
         ({"jac": lambda t, y: np.zeros(1), "method": "bdf2"}, ShapeError, "jac\\(t, y\\) returned"),
         ({"derivative": "weyl"}, InvalidInputError, "derivative='weyl'"),
@@ -103,8 +103,8 @@ def solve(fun: Any = decay, t_span: Any = (0.0, 1.0), y0: Any = (1.0,), alpha: A
         ({"t_eval": [0.5, 2.0]}, InvalidInputError, "beyond t_span"),
         ({"t_eval": [[0.5]]}, ShapeError, "one axis"),
         ({"t_eval": [0.1, math.nan]}, InvalidInputError, "t_eval"),
-        ({"events": 3.0}, InvalidInputError, "neither a function"),
-        ({"events": [3.0]}, InvalidInputError, "cannot be called"),
+        ({"events": 3.0}, InvalidInputError, "events=3.0"),
+        ({"events": [3.0]}, InvalidInputError, "events=3.0 is not a function"),
         ({"compile": "yes"}, InvalidInputError, "compile='yes'"),
         ({"progress": "bar"}, InvalidInputError, "progress='bar'"),
         ({"backend": "torch"}, BackendUnavailableError, "give y0 as an array of torch"),
@@ -245,7 +245,7 @@ def test_fdeint_raises_where_the_solve_stops():
 def test_what_is_no_number_or_function_is_refused_in_words(wrong: dict[str, Any]):
     """With a typed error, before anything is solved."""
     given = {"alpha": 0.5, **wrong}
-    with pytest.raises(InvalidInputError):
+    with pytest.raises((InvalidInputError, UnsupportedDtypeError)):
         hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], **given)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._shielded import run_shielded
-from hpfracc.solvers.ode.fixed import solve as fixed_solve
+from hpfracc.solvers.ode.fixed import walk as fixed_solve
 
 WAYS: dict[str, dict[str, Any]] = {
     "auto": {},
@@ -154,10 +154,10 @@ def test_an_interrupt_does_not_break_off_an_import():
 def test_an_interrupt_after_the_steps_is_raised(monkeypatch: pytest.MonkeyPatch):
     """The initial value is not told for all that there is."""
 
-    def broken(self: Any) -> Any:
+    def broken(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fixed_solve._Walk, "solution", broken)
+    monkeypatch.setattr(fixed_solve, "FixedSolution", broken)
     with pytest.raises(KeyboardInterrupt):
         hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.6, step=0.1, method="pece")
 

@@ -160,9 +160,9 @@ def test_kernels_tell_what_they_cost(copy: bool, monkeypatch: pytest.MonkeyPatch
 def test_a_function_compiled_by_the_user_needs_no_source() -> None:
     """Numba's own functions are recognised, and nothing else is."""
     scope: dict[str, Any] = {}
-    exec("def fun(t, y):\n    return -0.3 * y", scope)
+    exec("table = [-0.3]\ndef fun(t, y):\n    return -0.3 * y\ndef other(t, y):\n    return table[0] * y", scope)
     made = numba.njit(scope["fun"])
     assert compiled.is_jitted(made) and not compiled.is_jitted(scope["fun"])
-    for fun, expected in ((made, True), (scope["fun"], False)):
+    for fun, expected in ((made, True), (scope["other"], False)):
         result = hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.5, method="pece", step=1e-3, backend="numba")
         assert result.success and result.decision is not None and result.decision.compiled is expected

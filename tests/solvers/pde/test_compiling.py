@@ -12,8 +12,8 @@ from hpfracc.engine.selection import kernels
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.pde import Diffusion, DiffusionL1
-from hpfracc.solvers.pde import difference
 from hpfracc.solvers.pde.marching import MARCHING
+from hpfracc.solvers.pde.methods import differences as difference
 
 pytest.importorskip("numba")
 

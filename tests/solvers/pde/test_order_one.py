@@ -327,7 +327,7 @@ def test_a_step_of_etdrk4_is_eight_transforms_and_eleven_products():
 def test_a_reaction_that_cannot_be_traced_is_noted(monkeypatch: pytest.MonkeyPatch):
     """JAX would compile the steps: they run one operation at a time, and the note names the error."""
     jax = pytest.importorskip("jax")
-    monkeypatch.setattr("hpfracc.solvers.pde.fused._JAX_STEPS", 1)
+    monkeypatch.setattr("hpfracc.solvers.pde.methods.etdrk4._JAX_STEPS", 1)
     x = period(16)
 
     def reaction(t, u):

@@ -314,7 +314,7 @@ def test_complex_states():
         ({"terms": [(1.0, 0.9)]}, InvalidInputError, "not below the leading one"),
         ({"save": 0}, InvalidInputError, "save=0"),
         ({"backend": "cupy"}, InvalidInputError, "backend='cupy'"),
-        ({"span": (1.0, 0.0)}, InvalidInputError, "before the end"),
+        ({"span": (1.0, 0.0)}, InvalidInputError, "low < high"),
         ({"atol": [1e-3] * 17}, InvalidInputError, "one number"),
         ({"jac": lambda t, u: u}, InvalidInputError, "without a reaction"),
     ],

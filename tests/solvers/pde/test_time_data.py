@@ -15,6 +15,7 @@ import hpfracc as hf
 from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, Dirichlet
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde.driver import StepProgress, run_mesh
+from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.reading import read_evolution
 from hpfracc.solvers.pde.time_data import just_before, scan_data
 
@@ -148,7 +149,7 @@ def test_orders_behind_a_jump(method, order: float):
         frames = []
         for memory in ("direct", "exponentials"):
             one = dataclasses.replace(method, memory=memory)
-            frames.append(run_mesh(problem, one, Options(), "all", mesh, ()).recorder.frames())
+            frames.append(run_mesh(Question(problem, one, Options()), mesh).recorder.frames())
         assert np.abs(frames[0] - frames[1]).max() < 1e-9
         exact = ML(-RATE * mesh**ALPHA, ALPHA) + response(mesh - 0.4)
         errors.append(np.abs(frames[0][:, 8] - exact).max())

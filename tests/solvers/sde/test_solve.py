@@ -14,8 +14,8 @@ from hpfracc import noise
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.sde.methods import METHODS
 from hpfracc.solvers.sde.problem import read_problem
-from hpfracc.solvers.sde.stepping import integrate
 from hpfracc.solvers.sde.stiffness import stability_limit
+from tests.helpers.caputo_order import integrate
 from tests.helpers.law import mean_error
 from tests.helpers.thinned import thinned
 

@@ -274,7 +274,7 @@ def test_who_owns_the_arrays() -> None:
         hf.solve_fsde(lambda t, y: torch.as_tensor(y), 1.0, (0, 1), 1.0, step=0.5)
     with pytest.raises(InvalidInputError, match="use torch"):
         hf.solve_fsde(lambda t, y: y.numpy(), 1.0, (0, 1), one, step=0.5)
-    with pytest.raises(InvalidInputError, match="give a tuple"):
+    with pytest.raises(InvalidInputError, match="is no tuple"):
         hf.solve_fsde(drift, 1.0, (0, 1), 1.0, step=0.5, args=one)
 
 

@@ -10,9 +10,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.engine.execution.calibration import DEFAULT_OPERATIONS, ArmTrial, Series, TimeBox, Timing, typical_operands
 from hpfracc.engine.execution.calibration.report import show_shape
-from hpfracc.engine.execution.calibration.stopwatch import TimeGrowth, lower_quartile, repeat
+from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, Series
+from hpfracc.engine.execution.calibration.trial import (
+    ArmTrial,
+    TimeBox,
+    TimeGrowth,
+    Timing,
+    lower_quartile,
+    repeat,
+    typical_operands,
+)
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_seconds

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,21 +23,10 @@ from hpfracc.errors import MissingDependencyError
 from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = [
-    "IN_PLACE",
-    "MAX_MATRIX_ELEMENTS",
-    "Adapter",
-    "Arm",
-    "Declaration",
-    "DeviceTimer",
-    "HostAdapter",
-    "Kernel",
-    "KernelSpec",
-    "MemoryModel",
-    "too_long_for_causal_matrix",
-    "too_long_for_matrix",
-    "too_long_or_wide_for_matrix",
+    "IN_PLACE", "MAX_MATRIX_ELEMENTS", "Adapter", "Arm", "Declaration", "DeviceTimer", "HostAdapter", "Kernel",
+    "KernelSpec", "MemoryModel", "too_long_for_causal_matrix", "too_long_for_matrix", "too_long_or_wide_for_matrix",
     "too_many_taps",
-]
+]  # fmt: skip
 
 #: When a kernel compiles: never, once per dtypes and ranks, or once per shape.
 Compiles = Literal["never", "signature", "shape"]
@@ -148,21 +137,11 @@ class Arm:
         return self.name
 
 
-class DeviceTimer(Protocol):
-    """A pair of marks in a device's queue; reading it never waits."""
+class DeviceTimer:
+    """Two marks of a clock in a device's queue; :meth:`seconds` checks whether the device has passed the second.
 
-    def start(self) -> None:
-        """Mark the beginning."""
-
-    def stop(self) -> None:
-        """Mark the end."""
-
-    def seconds(self) -> float | None:
-        """Time between the marks, or None if the device has not reached the second yet."""
-
-
-class _MarkTimer:
-    """Two marks of a clock; :meth:`seconds` checks whether the device has passed the second, and never waits for it."""
+    Reading never waits.
+    """
 
     __slots__ = ("_clock", "_device", "_marks", "_seconds")
 
@@ -289,7 +268,7 @@ class Adapter(ABC):
     def timer(self, device: str) -> DeviceTimer | None:
         """A timer in the current queue of the device, by the marks of :meth:`clock`; None if the library has none."""
         clock = None if device == "cpu" else self.clock()
-        return None if clock is None or not clock.marks else _MarkTimer(clock, device)
+        return None if clock is None or not clock.marks else DeviceTimer(clock, device)
 
     def clock(self) -> DeviceClock | None:
         """The library's clock for the profiler; called only after the library is imported."""
@@ -394,13 +373,17 @@ class HostAdapter(Adapter):
 MAX_MATRIX_ELEMENTS = 1024 * 1024
 
 
+def _too_long(call: Call, most: int) -> str | None:
+    rows = max(1, call.facts.get("weight_rows", 1))
+    if rows * call.length**2 <= most:
+        return None
+    longest = math.isqrt(most // rows)
+    return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {longest:,}"
+
+
 def too_long_for_matrix(call: Call) -> str | None:
     """Refuse a direct sum whose matrix would be too large."""
-    rows = max(1, call.facts.get("weight_rows", 1))
-    if rows * call.length**2 > MAX_MATRIX_ELEMENTS:
-        most = math.isqrt(MAX_MATRIX_ELEMENTS // rows)
-        return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {most:,}"
-    return None
+    return _too_long(call, MAX_MATRIX_ELEMENTS)
 
 
 #: The same for a causal convolution, whose transforms are faster from there on. A traced call makes its matrix anew: at
@@ -411,10 +394,7 @@ _MAX_CAUSAL_ELEMENTS = 256 * 256
 
 def too_long_for_causal_matrix(call: Call) -> str | None:
     """Reason why a direct causal convolution does not support a call, or None."""
-    rows = max(1, call.facts.get("weight_rows", 1))
-    if rows * call.length**2 > _MAX_CAUSAL_ELEMENTS:
-        return f"{call.length:,} points: its direct sum is a product with a matrix, for short signals"
-    return None
+    return _too_long(call, _MAX_CAUSAL_ELEMENTS)
 
 
 def too_long_or_wide_for_matrix(call: Call) -> str | None:

@@ -29,26 +29,10 @@ from hpfracc.profiling.clocks import DeviceClock
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = [
-    "BackendManager",
-    "BackendType",
-    "adapter",
-    "arms",
-    "declaration",
-    "describe_failure",
-    "device_clocks",
-    "fingerprint",
-    "get_backend",
-    "import_cost",
-    "kernel",
-    "library_functions",
-    "load_kernels",
-    "mark_broken",
-    "plug_in_selection",
-    "register_kernel",
-    "reset",
-    "source_hash",
-    "unavailable",
-]
+    "BackendManager", "BackendType", "adapter", "arms", "declaration", "describe_failure", "device_clocks",
+    "fingerprint", "get_backend", "import_cost", "kernel", "library_functions", "load_kernels", "mark_broken",
+    "plug_in_selection", "register_kernel", "reset", "source_hash", "unavailable",
+]  # fmt: skip
 
 
 #: Backends whose library holds device memory and threads.
@@ -84,7 +68,8 @@ class _Registry(Guarded):
         #: machine.
         self.arms: dict[tuple[str, int, int], tuple[Arm, ...]] = {}
         self.kernels: dict[tuple[str, str, str], Kernel] = {}
-        self.own: dict[str, dict[str, dict[str, tuple[KernelSpec, Kernel]]]] = {}
+        #: Users' kernels by operation, backend and algorithm.
+        self.own: dict[tuple[str, str, str], tuple[KernelSpec, Kernel]] = {}
         self.hashes: dict[tuple[str, str, str], str] = {}
         self.fingerprints: dict[tuple[str, str], str] = {}
 
@@ -257,8 +242,8 @@ def arms(operation: str) -> tuple[Arm, ...]:
 def specs(operation: str, backend: str) -> tuple[KernelSpec, ...]:
     """The kernels of a backend for an operation, its own and those registered by users."""
     built_in = declaration(backend).specs.get(operation, ())
-    own = _registry.own.get(operation, {}).get(backend, {})
-    return (*built_in, *(spec for spec, _ in own.values()))
+    own = [spec for key, (spec, _) in _registry.own.items() if key[:2] == (operation, backend)]
+    return (*built_in, *own)
 
 
 def _worker_counts(spec: KernelSpec, device: str) -> tuple[int, ...]:
@@ -273,9 +258,8 @@ def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
     known = _registry.kernels.get(key)
     if known is not None:
         return known
-    own = _registry.own.get(operation, {}).get(backend, {}).get(algorithm)
-    if own is not None:
-        loaded = own[1]
+    if key in _registry.own:
+        loaded = _registry.own[key][1]
     else:
         try:
             _import_library(backend)
@@ -299,9 +283,8 @@ def load_kernels(operation: str, backend: str) -> dict[str, Kernel]:
         own: dict[str, Kernel] = module.KERNELS
         return own
     library = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.library").LIBRARY
-    made: dict[str, Kernel] = _optional.import_shielded(f"hpfracc.engine.backends.generic.{operation}").make_kernels(
-        library
-    )
+    generic = _optional.import_shielded(f"hpfracc.engine.backends.generic.{operation}")
+    made: dict[str, Kernel] = generic.make_kernels(library)
     return made
 
 
@@ -361,9 +344,10 @@ def _import_library(backend: str) -> None:
 def register_kernel(operation: str, backend: str, spec: KernelSpec, loaded: Kernel) -> None:
     """Add a user's kernel to an operation."""
     with _registry._lock:
-        _registry.own.setdefault(operation, {}).setdefault(backend, {})[spec.algorithm] = (spec, loaded)
-        _registry.kernels.pop((operation, backend, spec.algorithm), None)
-        _registry.hashes.pop((operation, backend, spec.algorithm), None)
+        key = operation, backend, spec.algorithm
+        _registry.own[key] = (spec, loaded)
+        _registry.kernels.pop(key, None)
+        _registry.hashes.pop(key, None)
         _registry.fingerprints.clear()
         _registry.arms.clear()
 
@@ -371,17 +355,16 @@ def register_kernel(operation: str, backend: str, spec: KernelSpec, loaded: Kern
 def remove_operation(operation: str) -> None:
     """Remove the kernels that users registered for an operation."""
     with _registry._lock:
-        _registry.own.pop(operation, None)
         _registry.arms.clear()
-        for key in [key for key in _registry.kernels if key[0] == operation]:
-            del _registry.kernels[key]
+        for known in (_registry.own, _registry.kernels):
+            for key in [key for key in known if key[0] == operation]:
+                del known[key]
 
 
 def shields_compilation(operation: str, arm: Arm) -> bool:
     """Whether the arm's first call is shielded from interrupts; a user's kernel stays in its thread."""
-    return declaration(arm.backend).shields_compilation and arm.algorithm not in _registry.own.get(operation, {}).get(
-        arm.backend, {}
-    )
+    own = (operation, arm.backend, arm.algorithm) in _registry.own
+    return declaration(arm.backend).shields_compilation and not own
 
 
 def source_hash(operation: str, backend: str, algorithm: str) -> str:
@@ -389,17 +372,14 @@ def source_hash(operation: str, backend: str, algorithm: str) -> str:
     key = operation, backend, algorithm
     known = _registry.hashes.get(key)
     if known is None:
-        known = hardware.source_hash(_source(*key))
-        _registry.hashes[key] = known
+        source: bytes | Callable[..., Any]
+        if key in _registry.own:
+            source = _registry.own[key][1].run
+        else:
+            files = (_kernel_file(operation, backend), Path(__file__).parent / "generic" / f"{operation}.py")
+            source = b"".join(file.read_bytes() for file in files if file.exists())
+        known = _registry.hashes[key] = hardware.source_hash(source)
     return known
-
-
-def _source(operation: str, backend: str, algorithm: str) -> bytes | Callable[..., Any]:
-    own = _registry.own.get(operation, {}).get(backend, {}).get(algorithm)
-    if own is not None:
-        return own[1].run
-    files = (_kernel_file(operation, backend), Path(__file__).parent / "generic" / f"{operation}.py")
-    return b"".join(file.read_bytes() for file in files if file.exists())
 
 
 def fingerprint(operation: str, arm: Arm) -> str:
@@ -433,12 +413,9 @@ if hasattr(os, "register_at_fork"):
 def reset() -> None:
     """Discard the state of the backends (not the kernels registered by users)."""
     with _registry._lock:
-        _registry.fingerprints.clear()
-        _registry.missing.clear()
-        _registry.broken.clear()
-        _registry.delayed.clear()
-        _registry.arms.clear()
-        _registry.kernels.clear()
+        of = _registry
+        for known in (of.fingerprints, of.missing, of.broken, of.delayed, of.arms, of.kernels):
+            known.clear()
 
 
 class BackendManager:

@@ -23,23 +23,10 @@ from hpfracc.engine.workload import WorkloadCharacteristics, as_shape
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
-    "Operation",
-    "bitwise_xor",
-    "causal_convolution",
-    "composite",
-    "elementwise",
-    "explain",
-    "exponential_recurrence",
-    "fft",
-    "history_sum",
-    "last_decision",
-    "matmul",
-    "reduction",
-    "spectral_multiply",
-    "stencil_relax",
-    "toeplitz_apply",
-    "unlogged",
-]
+    "Operation", "bitwise_xor", "causal_convolution", "composite", "elementwise", "explain", "exponential_recurrence",
+    "fft", "history_sum", "last_decision", "matmul", "reduction", "spectral_multiply", "stencil_relax",
+    "toeplitz_apply", "unlogged",
+]  # fmt: skip
 
 # Loaded when first used: each brings its contract.
 causal_convolution: Operation

@@ -14,7 +14,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Compiles, Kernel, KernelSpec
 from hpfracc.engine.execution.batch.probing import Probe
 from hpfracc.engine.execution.operation import Operation, register
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Cut, Primitive, dtype_of
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Cut, Primitive, dtype_of, itemsize
 from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 
@@ -67,8 +67,8 @@ class OwnPrimitive(Primitive):
         main = max(operands, key=lambda operand: operand.size)
         shape, size = main.shape, main.size
         dtype = str(np.result_type(*(operand.dtype for operand in operands)))
-        facts = {"work": self._model("work", self._work, operands, params, float(max(1, size)))}
-        input_bytes = sum(operand.size * np.dtype(operand.dtype).itemsize for operand in operands)
+        facts: dict[str, Any] = {"work": self._model("work", self._work, operands, params, float(max(1, size)))}
+        input_bytes = sum(operand.size * itemsize(operand.dtype) for operand in operands)
         if self._memory is not None:
             facts["memory"] = self._model("memory", self._memory, operands, params, 0.0)
         elif self._probe is not None and input_bytes >= NEGLIGIBLE_BYTES:
@@ -76,16 +76,8 @@ class OwnPrimitive(Primitive):
             if found is not None:
                 facts["memory"] = found
         length = shape[-1] if shape else 1
-        return Call(
-            operation=self.name,
-            batch=size // length if length else 0,
-            length=length,
-            dtype=dtype,
-            shape=shape,
-            input_bytes=input_bytes,
-            output_bytes=size * np.dtype(dtype).itemsize,
-            facts=facts,
-        )
+        batch = size // length if length else 0
+        return self.call(dtype, shape, (), batch=batch, length=length, more_bytes=input_bytes, **facts)
 
     def _spec(self, array: Any) -> ArraySpec:
         """Shape and dtype, the only inputs of a model, for arrays of any library."""

@@ -12,16 +12,8 @@ from typing import Any
 from hpfracc.engine.selection.decision import Decision
 
 __all__ = [
-    "Mode",
-    "composite",
-    "current",
-    "current_mode",
-    "dry_run",
-    "forget_last",
-    "last_decision",
-    "record",
-    "unlogged",
-]
+    "Mode", "composite", "current", "current_mode", "dry_run", "forget_last", "last_decision", "record", "unlogged",
+]  # fmt: skip
 
 
 class Mode:

@@ -10,10 +10,8 @@ from typing import Any
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.bind import BoundArm, compilation_span
-from hpfracc.engine.execution.plan import LOOK, MAX_CALLS_BETWEEN_LOOKS, REVIEW, Plan, choose_and_bind, learns
-from hpfracc.engine.execution.recover import RECHECK, recover
-from hpfracc.engine.execution.timing import pending_times
+from hpfracc.engine.execution.bind import BoundArm, compilation_span, pending_times
+from hpfracc.engine.execution.plan import LOOK, MAX_CALLS_BETWEEN_LOOKS, RECHECK, REVIEW, Plan, choose_and_bind, learns
 from hpfracc.engine.selection.call_memory import read_marks, record_peak
 from hpfracc.engine.selection.costs import Option
 
@@ -121,7 +119,7 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     try:
         result = timed.run(*arrays, **params)
     except Exception as error:
-        return recover(plan, bound, arrays, params, error)
+        return _recover(plan, bound, arrays, params, error)
     warms_up = plan.warms_up(bound.arm)
     due = timed.learn(calls, warms_up=warms_up)
     if due and timed.tells and not warms_up and decision.explored and plan.end_trial(timed.seconds, count):
@@ -137,12 +135,18 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     return result
 
 
+def _recover(*failed: Any) -> Any:
+    from hpfracc.engine.execution.recover import recover  # loaded with the first failure
+
+    return recover(*failed)
+
+
 def _run_and_recheck(plan: Plan, bound: BoundArm, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Run the call and choose again without learning, to check whether a failed arm works again."""
     try:
         result = bound.run(*arrays, **params)
     except Exception as error:
-        return recover(plan, bound, arrays, params, error)
+        return _recover(plan, bound, arrays, params, error)
     review(plan, count, arrays)
     plan.keep_for(RECHECK, count)
     return result
@@ -169,10 +173,11 @@ def _reconsider(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int) 
         plan.expire()
         return
     plan.adopt(bound, selection, selection.expected)
-    # The first call of another arm is timed, because it may compile.
+    kept = selection.review_after
     if bound.arm == before:
-        plan.keep_for(max(selection.review_after, min(at_least, MAX_CALLS_BETWEEN_LOOKS)), count)
-    else:
-        plan.keep_for(selection.review_after if bound.arm.name in plan.warm else 0, count)
+        kept = max(kept, min(at_least, MAX_CALLS_BETWEEN_LOOKS))
+    elif bound.arm.name not in plan.warm:
+        kept = 0  # the first call of another arm is timed, because it may compile
+    plan.keep_for(kept, count)
     if bound.arm != before:
         logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, selection.decision.reason)

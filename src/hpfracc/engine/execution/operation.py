@@ -20,12 +20,11 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import KINDS, PAIR_KINDS, is_chunked, library_of, quick_kind, wraps_chunks
-from hpfracc._clusters import cluster_support
 from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution.decision_log import Mode, current, record
 from hpfracc.engine.execution.learn import run_and_learn
 from hpfracc.engine.execution.plan import Plan, as_array, hashable_options, make_plan, make_request
-from hpfracc.engine.execution.recover import describe_shortage, make_room, recover
+from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.spans import memory_spans
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
@@ -47,7 +46,7 @@ _RETIRED = 64
 _ndarray = np.ndarray
 
 
-class Operation:
+class Operation(Guarded):
     """A callable operation: ``op(*arrays, backend=None, weights_key=None, **params)``.
 
     Parameters
@@ -64,6 +63,7 @@ class Operation:
     """
 
     def __init__(self, primitive: Primitive) -> None:
+        super().__init__()
         self.primitive = _reading.instance("primitive", primitive, Primitive, "that of a registered operation")
         self.name = primitive.name
         self.__name__ = primitive.name
@@ -79,7 +79,6 @@ class Operation:
         self._retired_calls = 0
         #: Recently replaced plans. A call that found one before its replacement is still counted there.
         self._retired: deque[Plan] = deque()
-        self._lock = threading.Lock()
 
     def __copy__(self) -> Operation:
         """Return the operation itself, because a process has only one of each name."""
@@ -112,14 +111,15 @@ class Operation:
             plan = self.plan_for(arrays, backend, weights_key, params)
         except OutOfMemoryError as error:
             keyed = _with_key(self.name, weights_key, params)
-            why = describe_shortage(error)
-            result = _run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=why, whole=math.inf)
+            result = _run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=str(error), whole=math.inf)
             if result is None:
                 raise
             return result
         except InvalidInputError:
             if not any(is_chunked(each) or wraps_chunks(each) for each in arrays):
                 raise
+            from hpfracc._clusters import cluster_support
+
             return cluster_support().apply_operation(self, arrays, backend, params)
         return self.run(plan, arrays, weights_key, params, checked=True)
 
@@ -158,6 +158,8 @@ class Operation:
                 return run_prepared(weights_key, params, arrays)
             return bound.run(*arrays, weights_key=weights_key, **params)
         except Exception as error:
+            from hpfracc.engine.execution.recover import recover
+
             return recover(plan, bound, arrays, _with_key(self.name, weights_key, params), error)
 
     def plan_for(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Plan:
@@ -170,7 +172,7 @@ class Operation:
             options = dict(enumerate(hashable_options(self.name, params)))
             key = _key(arrays, backend, weights_key, options)
             plan = self._plans.get(key)
-        if plan is not None and plan.guard is not None and not plan.guard() and not make_room(plan):
+        if plan is not None and not plan.has_room():
             plan = None
         if plan is None or plan.version != state.version:
             plan = self._new_plan(key, arrays, backend, weights_key, params)
@@ -220,10 +222,6 @@ class Operation:
             self._retire(list(self._plans))
             self._retired.clear()
             self._retired_calls = 0
-
-    def renew_lock(self) -> None:
-        """Create a new lock, because a forked child must not wait for one that a thread of its parent held."""
-        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<hpfracc operation {self.name!r}>"
@@ -355,7 +353,6 @@ def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
     for operation in _operations.values():
-        operation.renew_lock()
         operation.reset_plans()  # a plan may be bound to a library whose threads are not in this process
 
 

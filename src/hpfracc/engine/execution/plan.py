@@ -15,41 +15,31 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import dtype_name, is_array, library_of
+from hpfracc._arrays import is_array, library_of
 from hpfracc._config import current_context
 from hpfracc._torch_transforms import is_deterministic
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.execution.bind import BoundArm, bind
-from hpfracc.engine.execution.timing import log_transfer
+from hpfracc.engine.execution.bind import BoundArm, bind, log_transfer
 from hpfracc.engine.memory.budget import MemoryGuard, get_budget
-from hpfracc.engine.primitives.base import ArraySpec, Primitive
-from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes, stays_put
+from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
+from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes
 from hpfracc.engine.selection.decide import Selection, decide
 from hpfracc.engine.selection.decision import Decision, Fallback
-from hpfracc.engine.selection.exploration import LONG_CALL_SECONDS, MAX_WARMUP_CALLS
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
+from hpfracc.engine.selection.policy import LONG_CALL_SECONDS, MAX_WARMUP_CALLS
 from hpfracc.engine.selection.request import Placement, Request, find_preference, place
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
-    "LOOK",
-    "MAX_CALLS_BETWEEN_LOOKS",
-    "REVIEW",
-    "Plan",
-    "Price",
-    "as_array",
-    "choose_and_bind",
-    "hashable_options",
-    "learns",
-    "make_plan",
-    "make_request",
-    "without",
-    "zeros_for",
-]
+    "LOOK", "MAX_CALLS_BETWEEN_LOOKS", "RECHECK", "REVIEW", "Plan", "Price", "as_array", "choose_and_bind",
+    "hashable_options", "learns", "make_plan", "make_request", "zeros_for",
+]  # fmt: skip
 
 #: Maximum fraction of the time of calls that timing a settled plan may take, and likewise for reviewing it.
 _SHARE = 0.01
+#: Calls after which a plan that learns nothing is chosen again, once one of its arms has failed.
+RECHECK = 256
 #: Maximum number of calls between two timed ones.
 MAX_CALLS_BETWEEN_LOOKS = 4096
 #: A call shorter than timing and reviewing one is timed again after this many times as many calls as before it, until
@@ -93,7 +83,7 @@ def memory_guard(request: Request, arm: Arm) -> MemoryGuard | None:
     need = predicted_bytes(request.primitive, request.call, arm)
     if need < NEGLIGIBLE_BYTES or request.placement.traced:
         return None
-    fresh = fresh_bytes(need, request.call, stays_put(request.placement, arm))
+    fresh = fresh_bytes(request, arm, need)
     owner = None if arm.on_host else arm.backend
     return get_budget().guard(fresh, arm.device, memory_share(request.settings, arm), owner)
 
@@ -105,23 +95,9 @@ class Plan:
     """
 
     __slots__ = (
-        "backend",
-        "bound",
-        "chunked_run",
-        "guard",
-        "in_chunks",
-        "incumbent",
-        "interval",
-        "knowledge",
-        "peeks",
-        "request",
-        "review_at",
-        "run_seconds",
-        "seen",
-        "tick",
-        "version",
-        "warm",
-    )
+        "backend", "bound", "chunked_run", "guard", "in_chunks", "incumbent", "interval", "knowledge", "peeks",
+        "request", "review_at", "run_seconds", "seen", "tick", "version", "warm",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -129,8 +105,8 @@ class Plan:
         knowledge: Knowledge,
         selection: Selection,
         bound: BoundArm,
-        backend: Any = None,
-        chunked_run: Callable[..., Any] | None = None,
+        backend: Any,
+        chunked_run: Callable[..., Any] | None,
     ) -> None:
         self.request = request
         self.knowledge = knowledge
@@ -143,12 +119,8 @@ class Plan:
         self.in_chunks = selection.in_chunks
         #: Runs a call in chunks; None for a plan of one chunk of a larger call.
         self.chunked_run = chunked_run
-        self.seen = 0
-        self.peeks = 0
-        self.interval = 0
+        self.seen = self.peeks = self.interval = 0
         self.warm: set[str] = set()
-        #: The arm to which the plan returns after a trial of another one.
-        self.incumbent: BoundArm | None = None
         self.bound = bound
         self.adopt(bound, selection, math.nan)
 
@@ -162,6 +134,7 @@ class Plan:
 
     def _use(self, bound: BoundArm, incumbent: BoundArm | None) -> None:
         self.run_seconds = 0.0
+        #: The arm to which the plan returns after a trial of another one.
         self.incumbent = incumbent
         self.bound = bound
         #: Whether there is memory for a call now; None for calls too small to matter.
@@ -175,6 +148,16 @@ class Plan:
         self._use(incumbent, None)
         self.keep_for(self.interval, now)
         return True
+
+    def has_room(self) -> bool:
+        """Whether a call that fitted when it was planned still does; memory is freed if it does not."""
+        guard = self.guard
+        if guard is None or guard():
+            return True
+        from hpfracc.engine.execution.pressure.ladder import ladder
+
+        ladder.climb(self.bound.arm.device, enough=guard, highest="library caches")
+        return bool(guard())
 
     def expire(self) -> None:
         """Have the next call planned from scratch."""
@@ -204,8 +187,8 @@ class Plan:
         """
         if self.chunked_run is None:
             return None
-        primitive, backend = self.request.primitive, self.backend
-        return self.chunked_run(primitive, arrays, params, backend=backend, why=why, fallbacks=fallbacks, whole=whole)
+        call = self.request.primitive, arrays, params
+        return self.chunked_run(*call, backend=self.backend, why=why, fallbacks=fallbacks, whole=whole)
 
     def calls(self) -> int:
         """Number of calls so far. Reading takes a tick, which is subtracted."""
@@ -273,37 +256,34 @@ def make_request(
     params: Mapping[str, Any],
     *,
     backend: Any = None,
-    prepared: bool = False,
     placement: Placement | None = None,
-    limit: int | None = None,
-    kernel: str | None = None,
-    short: bool = False,
+    **options: Any,
 ) -> Request:
-    """Check the operands and describe the call; raises the primitive's typed errors."""
+    """Check the operands and describe the call; raises the primitive's typed errors.
+
+    ``options`` are further attributes of the request: ``prepared``, ``limit``, ``kernel``, ``short``.
+    """
     context = current_context()
     settings = context.settings()
     if placement is None:
         placement = place(arrays)
     if placement.library == "torch" and is_deterministic():
         settings = replace(settings, deterministic=True)
-    if prepared and primitive.prepared_operand is None:
+    if options.get("prepared") and primitive.prepared_operand is None:
         raise InvalidInputError(f"{primitive.name} has no operand that can be prepared; omit weights_key")
-    kinds = tuple((_dtype(array), tuple(array.shape)) for array in map(as_array, arrays))
-    options = hashable_options(primitive.name, params)
+    kinds = tuple((dtype_of(array), tuple(array.shape)) for array in map(as_array, arrays))
+    named = hashable_options(primitive.name, params)
     return Request(
         primitive=primitive,
         call=primitive.describe(*arrays, **params),
         placement=placement,
         settings=settings,
-        signature=(tuple((dtype, len(shape)) for dtype, shape in kinds), options),
-        shapes=(kinds, options),
+        signature=(tuple((dtype, len(shape)) for dtype, shape in kinds), named),
+        shapes=(kinds, named),
         preference=find_preference(primitive.name, settings, argument=backend, context=context.backend),
-        prepared=prepared,
         banned=context.banned,
-        limit=limit,
-        kernel=kernel,
         plain=not params,
-        short=short,
+        **options,
     )
 
 
@@ -313,19 +293,11 @@ def make_plan(
     params: Mapping[str, Any],
     *,
     backend: Any = None,
-    prepared: bool = False,
-    limit: int | None = None,
-    kernel: str | None = None,
-    short: bool = False,
     chunked_run: Callable[..., Any] | None = None,
+    **options: Any,
 ) -> Plan:
-    """The plan for such a call. It may use ``limit`` bytes in total, and runs on ``kernel`` if one is named.
-
-    ``short`` means that the call is a chunk of one that lacked memory, ``chunked_run`` runs a call in chunks.
-    """
-    request = make_request(
-        primitive, arrays, params, backend=backend, prepared=prepared, limit=limit, kernel=kernel, short=short
-    )
+    """The plan for such a call, with the ``options`` of :func:`make_request`."""
+    request = make_request(primitive, arrays, params, backend=backend, **options)
     knowledge = knowledge_for(request.settings)
     selection, bound = choose_and_bind(request, knowledge, arrays)
     plan = Plan(request, knowledge, selection, bound, backend, chunked_run)
@@ -334,8 +306,7 @@ def make_plan(
         plan.review_next(True)  # at every call
     elif learns(request):
         # While there is something to learn, the first call of a kind is timed, because it may be the only one.
-        tells = knowledge.is_first(selection.option) or selection.review_after <= MAX_WARMUP_CALLS
-        if tells:
+        if knowledge.is_first(selection.option) or selection.review_after <= MAX_WARMUP_CALLS:
             plan.review_after(1)
         else:
             plan.keep_for(selection.review_after, 0)
@@ -376,16 +347,9 @@ def choose_and_bind(
         if bound is not None and selection.arm == bound.arm:
             return selection, bound
         try:
-            bound = bind(
-                request.primitive,
-                request.call,
-                selection.arm,
-                request.placement,
-                arrays,
-                log_transfer(knowledge) if learns(request) else None,
-                keyed=request.prepared,
-                plain=request.plain,
-            )
+            log = log_transfer(knowledge) if learns(request) else None
+            work = request.primitive, request.call, selection.arm, request.placement
+            bound = bind(*work, arrays, log, keyed=request.prepared, plain=request.plain)
         except ImportError as error:
             registry.mark_broken(selection.arm.backend, error)
             if request.preference is not None:
@@ -408,11 +372,6 @@ def zeros_for(request: Request) -> Any:
     if placement.library == "numpy":
         return empty
     return registry.adapter(placement.library).from_host(empty, placement.device)
-
-
-def without(request: Request, arm: str) -> Request:
-    """The same request with one more failed arm."""
-    return replace(request, tried=request.tried | {arm})
 
 
 def as_array(array: Any) -> Any:
@@ -448,7 +407,3 @@ def _hashable(operation: str, name: str, value: Any) -> Hashable:
             f"{operation}: {name}={value!r} cannot be compared; use numbers, text, tuples, lists or dicts"
         ) from None
     return value  # type: ignore[no-any-return]
-
-
-def _dtype(array: Any) -> str:
-    return array.dtype if isinstance(array, ArraySpec) else dtype_name(array)

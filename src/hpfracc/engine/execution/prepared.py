@@ -6,17 +6,16 @@ than it saves, and a key that describes the weights cannot collide by chance.
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
 from hpfracc._arrays import is_array, may_be_cached, nbytes
 from hpfracc._torch_transforms import is_tracing
+from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.host import HostProbe
 
-__all__ = ["PreparedOperand", "PreparedOperands", "prepared_operands"]
+__all__ = ["PreparedOperands", "prepared_operands"]
 
 #: Minimum capacity in bytes: sixteen transforms of 1e6 points, or one of 1e7, in float64.
 CAPACITY = 256 * 2**20
@@ -28,21 +27,7 @@ MAX_CAPACITY, _SHARE = 2**30, 32
 MAX_ENTRIES = 4096
 
 
-class PreparedOperand:
-    """An entry of the cache. ``value`` becomes None on eviction, so a held entry keeps no memory alive.
-
-    A holder that uses ``value`` without another lookup sets ``used``.
-    """
-
-    __slots__ = ("size", "used", "value")
-
-    def __init__(self, value: Any, size: int) -> None:
-        self.value: Any = value
-        self.size = size
-        self.used = False
-
-
-class PreparedOperands:
+class PreparedOperands(Guarded):
     """A least-recently-used cache bounded in bytes and in entries; thread-safe.
 
     It keeps no array that belongs to a transform (:func:`~hpfracc._arrays.may_be_cached`), and is not used while
@@ -52,13 +37,12 @@ class PreparedOperands:
     """
 
     def __init__(self, capacity: int | None = None, most: int = MAX_ENTRIES) -> None:
+        super().__init__()
         self._capacity = capacity
         self.most = most
-        self.hits = 0
-        self.misses = 0
-        self.bytes = 0
-        self._entries: OrderedDict[Hashable, PreparedOperand] = OrderedDict()
-        self._lock = threading.Lock()
+        self.hits = self.misses = self.bytes = 0
+        #: Values and their bytes.
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
 
     @property
     def capacity(self) -> int:
@@ -71,69 +55,46 @@ class PreparedOperands:
     def capacity(self, value: int) -> None:
         self._capacity = value
 
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The transform of ``key``, computed by ``make()`` if missing (two threads may both compute it once)."""
-        return self.find(key, make)[0]
-
-    def find(self, key: Hashable, make: Callable[[], Any]) -> tuple[Any, PreparedOperand | None]:
-        """As :meth:`get`, with the entry of the cache; None for a transform that is not kept."""
+    def get(self, key: Hashable, make: Callable[..., Any], *args: Any) -> Any:
+        """The transform of ``key``, computed by ``make(*args)`` if missing (two threads may both compute it once)."""
         if is_tracing():
-            return make(), None
+            return make(*args)
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
                 self._entries.move_to_end(key)
                 self.hits += 1
-                return entry.value, entry
+                return entry[0]
             self.misses += 1
-        made = make()
-        if not may_be_cached(made):
-            return made, None
+        made = make(*args)
         size = _size(made)
+        if not may_be_cached(made) or size > self.capacity:
+            return made
         with self._lock:
-            if size > self.capacity or key in self._entries:
-                return made, None
-            while self.bytes + size > self.capacity or len(self._entries) >= self.most:
-                self._drop_oldest()
-            entry = self._entries[key] = PreparedOperand(made, size)
-            self.bytes += size
-        return made, entry
-
-    def _drop_oldest(self) -> None:
-        """Drop the entry that was not looked up for longest; one that was used since then goes to the end."""
-        key, entry = self._entries.popitem(last=False)
-        if entry.used:
-            entry.used = False
-            self._entries[key] = entry
-            return
-        self._empty(entry)
-
-    def _empty(self, entry: PreparedOperand) -> None:
-        entry.value = None
-        self.bytes -= entry.size
+            if key not in self._entries:
+                while self.bytes + size > self.capacity or len(self._entries) >= self.most:
+                    self.bytes -= self._entries.popitem(last=False)[1][1]
+                self._entries[key] = made, size
+                self.bytes += size
+        return made
 
     def forget(self, owner: Hashable) -> None:
         """Drop entries whose keys start with ``owner``."""
         with self._lock:
             for key in [key for key in self._entries if _belongs(key, owner)]:
-                self._empty(self._entries.pop(key))
+                self.bytes -= self._entries.pop(key)[1]
 
     def clear(self) -> int:
         """Drop everything; returns the freed bytes."""
         with self._lock:
-            freed = self.bytes
-            while self._entries:
-                self._empty(self._entries.popitem()[1])
+            freed, self.bytes = self.bytes, 0
+            self._entries.clear()
             return freed
 
     def reset(self) -> None:
         """Drop everything and reset the counters."""
         self.clear()
         self.hits = self.misses = 0
-
-    def renew_lock(self) -> None:
-        """Create a new lock, because a forked child must not wait for one that a thread of its parent held."""
-        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -153,6 +114,3 @@ def _size(value: Any) -> int:
 
 #: The cache of this process.
 prepared_operands = PreparedOperands()
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=prepared_operands.renew_lock)

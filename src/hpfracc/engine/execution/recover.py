@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import logging
 import math
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.bind import BoundArm
-from hpfracc.engine.execution.plan import Plan, choose_and_bind, learns, without
+from hpfracc.engine.execution.plan import RECHECK, Plan, choose_and_bind, learns
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.selection.call_memory import memory_place, predicted_bytes
@@ -21,21 +20,7 @@ from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.request import Request
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, HpfraccError, OutOfMemoryError
 
-__all__ = [
-    "RECHECK",
-    "Failure",
-    "classify",
-    "describe_shortage",
-    "drop_frames",
-    "make_room",
-    "recover",
-    "try_other_arms",
-]
-
-logger = logging.getLogger("hpfracc.engine")
-
-#: Calls after which a plan that learns nothing is chosen again, once one of its arms has failed.
-RECHECK = 256
+__all__ = ["Failure", "classify", "drop_frames", "recover", "try_other_arms"]
 
 
 class Failure(enum.Enum):
@@ -87,11 +72,6 @@ def drop_frames(error: BaseException) -> None:
         link = link.__cause__ or link.__context__
 
 
-def describe_shortage(error: BaseException) -> str:
-    """Reason for running a call in chunks, from the out-of-memory error."""
-    return str(error) if isinstance(error, HpfraccError) else registry.describe_failure(error)
-
-
 def recover(plan: Plan, bound: BoundArm, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception) -> Any:
     """Run a failed call on another arm, or in chunks if memory ran out, or raise the error.
 
@@ -113,7 +93,8 @@ def recover(plan: Plan, bound: BoundArm, arrays: tuple[Any, ...], params: dict[s
             fallbacks = (Fallback(bound.arm.name, Failure.MEMORY.value, registry.describe_failure(error)),)
         else:
             raise
-        result = plan.run_in_chunks(arrays, params, why=describe_shortage(final), fallbacks=fallbacks, whole=math.inf)
+        why = str(final) if isinstance(final, HpfraccError) else registry.describe_failure(final)
+        result = plan.run_in_chunks(arrays, params, why=why, fallbacks=fallbacks, whole=math.inf)
         if result is None:
             raise final
         return result
@@ -141,7 +122,7 @@ def try_other_arms(
         failures[arm.name] = error
         kinds.add(kind)
         fallbacks.append(Fallback(arm.name, kind.value, registry.describe_failure(error)))
-        request = without(request, arm.name)
+        request = replace(request, tried=request.tried | {arm.name})
         try:
             selection, bound = choose_and_bind(request, knowledge, arrays)
         except (BackendUnavailableError, OutOfMemoryError):
@@ -167,17 +148,6 @@ def try_other_arms(
         plan.review_after(1 if learns(request) else RECHECK)
         decision_log.record(decision)
         return result
-
-
-def make_room(plan: Plan) -> bool:
-    """Free memory for a call that fitted when it was planned and no longer does; returns whether it fits again."""
-    guard = plan.guard
-    if guard is None:
-        return True
-    from hpfracc.engine.execution.pressure.ladder import ladder
-
-    ladder.climb(plan.bound.arm.device, enough=guard, highest="library caches")
-    return bool(guard())
 
 
 def _is_much_slower(plan: Plan, request: Request, failed: Arm, selection: Selection) -> bool:

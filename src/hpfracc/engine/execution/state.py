@@ -8,17 +8,16 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch.driver import remembered_sizes
 from hpfracc.engine.execution.batch.stacked import remembered_kernels
+from hpfracc.engine.execution.bind import pending_times
 from hpfracc.engine.execution.operation import all_operations
 from hpfracc.engine.execution.plan import LOOK, REVIEW
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure import monitor, pool
 from hpfracc.engine.execution.pressure.ladder import ladder
-from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.memory import budget
-from hpfracc.engine.memory.budget import relief
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.spans import memory_spans
-from hpfracc.engine.selection import knowledge, selector, wisdom
+from hpfracc.engine.selection import knowledge, selector, wisdom_files
 from hpfracc.engine.selection.call_memory import forecasts
 from hpfracc.profiling import recorder
 
@@ -42,7 +41,6 @@ def reset() -> None:
     REVIEW.reset()
     budget.get_budget().invalidate()
     forecasts.clear()
-    relief.clear()
     monitor.reset()
     memory_spans.clear()
     ladder.reset()
@@ -51,6 +49,6 @@ def reset() -> None:
     remembered_sizes.clear()
     remembered_kernels.clear()
     hardware.reset()
-    wisdom.reset_warnings()
+    wisdom_files.reset_warnings()
     decision_log.forget_last()
     recorder.reset()

@@ -13,7 +13,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.bind import compilation_span, queue_of
 from hpfracc.engine.execution.plan import Plan, learns, make_request, zeros_for
-from hpfracc.engine.memory.spans import memory_spans
+from hpfracc.engine.memory.spans import memory_spans, span
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
@@ -55,8 +55,7 @@ def call_wrapped(
         if spans.on:
             _enter_span(around, operation, call)
         if memory_spans.active:
-            memory_spans.enter()
-            around.callback(memory_spans.leave, operation.name)
+            around.enter_context(span(operation.name))
         return operation.find_and_run(*call)
 
 

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -75,7 +75,7 @@ class Machine:
         Version of the interpreter.
     cpu : CPU
         The processor.
-    ram : int or None
+    ram : int
         Bytes of memory of the machine; ``engine.memory`` has the limits of this process.
     gpus : tuple of GPU
         GPUs that this process may use, in the order of their device numbers.
@@ -87,7 +87,7 @@ class Machine:
     system: str
     python: str
     cpu: CPU
-    ram: int | None
+    ram: int
     gpus: tuple[GPU, ...]
     libraries: Mapping[str, str | None]
 
@@ -97,15 +97,7 @@ class Machine:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {
-            "host": self.host,
-            "system": self.system,
-            "python": self.python,
-            "cpu": self.cpu.to_dict(),
-            "ram": self.ram,
-            "gpus": [gpu.to_dict() for gpu in self.gpus],
-            "libraries": dict(self.libraries),
-        }
+        return asdict(self)
 
 
 _machine: Machine | None = None
@@ -115,13 +107,15 @@ def machine() -> Machine:
     """The machine of this process; read on the first call and cached."""
     global _machine
     if _machine is None:  # a race only reads twice
+        import psutil
+
         host, system = _names()
         _machine = Machine(
             host=host,
             system=system,
             python=".".join(map(str, sys.version_info[:3])),
             cpu=read_cpu(),
-            ram=_ram(),
+            ram=int(psutil.virtual_memory().total),
             gpus=read_gpus(),
             libraries=library_versions(),
         )
@@ -141,15 +135,6 @@ def _names() -> tuple[str, str]:
     import platform
 
     return platform.node(), f"{platform.system()} {platform.release()}"
-
-
-def _ram() -> int | None:
-    try:
-        import psutil
-
-        return int(psutil.virtual_memory().total)
-    except (ImportError, OSError):
-        return None
 
 
 def driver_memory(device: str) -> DriverMemory | None:

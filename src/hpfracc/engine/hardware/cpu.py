@@ -50,7 +50,7 @@ class CPU:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
-        return {**asdict(self), "affinity": list(self.affinity)}
+        return asdict(self)
 
 
 def read_cpu(root: Path = Path("/"), affinity: tuple[int, ...] | None = None) -> CPU:

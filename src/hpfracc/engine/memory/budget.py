@@ -1,8 +1,7 @@
 """The memory budget of a call, and readings of free memory that are cheap enough for every call.
 
 ``allowed = share * free``: the refusal of candidates, the monitor and the chunk sizes all use this module, so that they
-cannot disagree. This floor knows no backend: a backend registers how it counts its free bytes. When memory is short,
-the clean-up ladder requests smaller chunks here, or that new work avoid a device.
+cannot disagree. This floor knows no backend: a backend registers how it counts its free bytes.
 """
 
 from __future__ import annotations
@@ -11,9 +10,7 @@ import logging
 import math
 import os
 import re
-import threading
 import time
-import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,12 +24,10 @@ __all__ = [
     "Budget",
     "FreeBytes",
     "MemoryGuard",
-    "Relief",
     "allowed",
     "fits",
     "get_budget",
     "parse_bytes",
-    "relief",
     "reset",
 ]
 
@@ -44,10 +39,6 @@ HOST = "cpu"
 
 #: Seconds for which a reading is valid. A host reading takes 0.1 to 0.3 ms, i.e. at most 0.3 % of the time.
 TIME_TO_LIVE = 0.1
-#: Seconds after which a request for smaller chunks, or for avoiding a device, expires.
-FADE = 60.0
-#: Smallest chunks that can be requested, relative to what memory would allow.
-_SMALLEST_SCALE = 1 / 16
 
 _UNITS = {"": 1, "b": 1} | {
     f"{letter}{ending}": base**power
@@ -56,8 +47,6 @@ _UNITS = {"": 1, "b": 1} | {
 }
 
 _log = logging.getLogger("hpfracc.memory")
-_lock = threading.Lock()
-_every: weakref.WeakSet[Budget] = weakref.WeakSet()
 
 
 def allowed(free: int, share: float) -> int:
@@ -68,10 +57,6 @@ def allowed(free: int, share: float) -> int:
 def fits(need: float, free: int | None, share: float) -> bool:
     """Whether ``need`` bytes are allowed; always true if free memory is unknown."""
     return free is None or need <= share * free
-
-
-def _read_host(_: str) -> int | None:
-    return _probe.read().free
 
 
 _probe = HostProbe()
@@ -113,7 +98,7 @@ class MemoryGuard:
         return self.enough <= self.reading.free
 
 
-class Budget:
+class Budget(Guarded):
     """Free memory of the host and of devices, read through registered functions and cached briefly.
 
     Parameters
@@ -128,28 +113,23 @@ class Budget:
 
     def __init__(
         self,
-        host: FreeBytes = _read_host,
+        host: FreeBytes = lambda device: _probe.read().free,
         time_to_live: float = TIME_TO_LIVE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__()
         self._host = host
         self._time_to_live = time_to_live
         self._clock = clock
         self._readers: dict[str, FreeBytes] = {}
         self._readings: dict[tuple[str, str | None], FreeBytesReading] = {}
         self._caps: dict[str, int] = {}
-        _every.add(self)
 
-    def register(self, owner: str, reader: FreeBytes) -> None:
-        """Register how ``owner`` (a backend) reads what it could allocate on a device; replaces an earlier reader."""
-        with _lock:
-            self._readers = {**self._readers, owner: reader}  # replaced as a whole, so that lookups need no lock
-        self.invalidate()
-
-    def unregister(self, owner: str) -> None:
-        """Remove the reader of ``owner``, if it has one."""
-        with _lock:
-            self._readers = {name: reader for name, reader in self._readers.items() if name != owner}
+    def register(self, owner: str, reader: FreeBytes | None) -> None:
+        """Register how ``owner`` (a backend) reads what it could allocate on a device; None removes its reader."""
+        with self._lock:
+            others = {name: known for name, known in self._readers.items() if name != owner}
+            self._readers = others if reader is None else {**others, owner: reader}  # so that lookups need no lock
         self.invalidate()
 
     def free(self, device: str = HOST, owner: str | None = None) -> int | None:
@@ -210,11 +190,10 @@ class Budget:
 
     def cap(self, device: str, size: int | None) -> int | None:
         """Limit calls to ``size`` bytes on ``device``, however much is free; returns the previous cap."""
-        with _lock:
+        with self._lock:
             before = self._caps.get(device)
-            self._caps = {name: cap for name, cap in self._caps.items() if name != device}
-            if size is not None:
-                self._caps[device] = size
+            others = {name: cap for name, cap in self._caps.items() if name != device}
+            self._caps = others if size is None else {**others, device: size}
         self.invalidate(device)
         return before
 
@@ -250,55 +229,6 @@ def parse_bytes(name: str, value: Any) -> int:
     return int(value)
 
 
-class Relief(Guarded):
-    """Requests for smaller chunks and for avoiding devices while memory is short; they expire. Thread-safe.
-
-    Parameters
-    ----------
-    clock : callable
-        A monotonic clock in seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._clock = clock
-        self._scale = 1.0
-        self._scale_until = 0.0
-        self._avoided: dict[str, float] = {}
-
-    def shrink(self) -> float:
-        """Halve the chunks for a while; returns their size relative to the usual one."""
-        with self._lock:
-            self._scale = max(_SMALLEST_SCALE, self.chunk_scale() / 2)
-            self._scale_until = self._clock() + FADE
-            return self._scale
-
-    def chunk_scale(self) -> float:
-        """The fraction of the allowed memory that a chunk may take; 1 unless smaller chunks were requested."""
-        return self._scale if self._clock() < self._scale_until else 1.0
-
-    def avoid(self, device: str) -> None:
-        """Keep new work away from ``device`` for a while, if it can run elsewhere."""
-        with self._lock:
-            self._avoided = {**self._avoided, device: self._clock() + FADE}
-
-    def avoids(self, device: str) -> str | None:
-        """Why new work avoids ``device``, or None."""
-        until = self._avoided.get(device)
-        rest = 0.0 if until is None else until - self._clock()
-        return None if rest <= 0.0 else f"{device} was short of memory, and is avoided for {rest:.0f} s more"
-
-    def clear(self) -> None:
-        """Drop every request."""
-        with self._lock:
-            self._scale, self._scale_until = 1.0, 0.0
-            self._avoided = {}
-
-
-#: The requests of this process.
-relief = Relief()
-
-
 _budget = Budget()
 
 
@@ -308,19 +238,10 @@ def get_budget() -> Budget:
 
 
 def reset() -> None:
-    """Remove every reader and reading of the process's budget."""
-    with _lock:
-        _budget._readers = {}
-        _budget._caps = {}
+    """Remove every reader, cap and reading of the process's budget."""
+    _budget._readers, _budget._caps = {}, {}
     _budget.invalidate()
 
 
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-    for budget in list(_every):
-        budget.invalidate()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_budget.invalidate)

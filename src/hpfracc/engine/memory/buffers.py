@@ -14,11 +14,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from operator import index
 from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.engine.locks import Guarded
 from hpfracc.errors import InvalidInputError
 
@@ -222,12 +222,7 @@ def _as_dtype(dtype: Any) -> np.dtype[Any]:
 
 def _as_shape(shape: Any) -> tuple[int, ...]:
     """A tuple of non-negative integers."""
-    try:
-        sizes = tuple(map(index, shape if isinstance(shape, tuple) else (shape,)))
-    except TypeError:
-        sizes = (-1,)
-    if any(size < 0 for size in sizes) or isinstance(shape, bool):
-        raise InvalidInputError(f"shape={shape!r} is not a shape; use a number of elements, or a tuple of them")
+    sizes = tuple(_reading.whole("shape", size, least=0) for size in (shape if isinstance(shape, tuple) else (shape,)))
     if math.prod(sizes) >= 2**60:
         raise InvalidInputError(f"shape={shape!r} has more elements than fit into any memory; use fewer")
     return sizes

@@ -139,15 +139,17 @@ def _group_bound(group: Group) -> MemoryLimit | None:
     return MemoryLimit(f"cgroup {group.folder}", min(known), max(0, used))
 
 
-def _process_bounds(root: Path) -> list[MemoryLimit]:
-    """The process's own ``ulimit``: its address space, and its private writable memory."""
+def _own_limits() -> dict[str, int]:
+    """The process's own ``ulimit``, where one is set: of its address space, and of its private writable memory."""
     if sys.platform == "win32":
-        return []
-    limits = {
-        "RLIMIT_AS": resource.getrlimit(resource.RLIMIT_AS)[0],
-        "RLIMIT_DATA": resource.getrlimit(resource.RLIMIT_DATA)[0],
-    }
-    limits = {name: limit for name, limit in limits.items() if 0 <= limit < _UNLIMITED}  # RLIM_INFINITY may be -1
+        return {}
+    kinds = {"RLIMIT_AS": resource.RLIMIT_AS, "RLIMIT_DATA": resource.RLIMIT_DATA}
+    found = {name: resource.getrlimit(kind)[0] for name, kind in kinds.items()}
+    return {name: limit for name, limit in found.items() if 0 <= limit < _UNLIMITED}  # RLIM_INFINITY may be -1
+
+
+def _process_bounds(root: Path) -> list[MemoryLimit]:
+    limits = _own_limits()
     if not limits:
         return []
     text = read_text(root / "proc/self/status")
@@ -155,8 +157,7 @@ def _process_bounds(root: Path) -> list[MemoryLimit]:
     if None in used.values():  # not Linux
         import psutil
 
-        everything = int(psutil.Process().memory_info().vms)
-        used = {name: everything if size is None else size for name, size in used.items()}
+        used = dict.fromkeys(used, int(psutil.Process().memory_info().vms))
     return [MemoryLimit(name, limit, used[name] or 0) for name, limit in limits.items()]
 
 
@@ -165,10 +166,7 @@ def thread_bytes() -> int:
 
     0 if no such limit is set: untouched memory is not taken from the machine.
     """
-    if sys.platform == "win32":
-        return 0
-    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
-    if not any(0 <= limit < _UNLIMITED for limit in limits):
+    if sys.platform == "win32" or not _own_limits():
         return 0
     stack = threading.stack_size() or resource.getrlimit(resource.RLIMIT_STACK)[0]
     return (stack if 0 < stack < _UNLIMITED else _USUAL_STACK) + _ARENA

@@ -19,17 +19,6 @@ __all__ = ["SpanLedger", "memory_spans", "span"]
 _MAX = 8192
 
 
-class _Open:
-    """An open span: bytes in use at its start, and bytes that nested spans have left so far."""
-
-    __slots__ = ("began", "inside", "outer")
-
-    def __init__(self, began: int, outer: _Open | None) -> None:
-        self.began = began
-        self.inside = 0
-        self.outer = outer
-
-
 class SpanLedger(Guarded):
     """The growth of each span: bytes in use at its end minus those at its start, without nested spans."""
 
@@ -39,8 +28,6 @@ class SpanLedger(Guarded):
         self.active = False
         self._watchers = 0
         self._ended: deque[tuple[float, str, int]] = deque(maxlen=_MAX)
-        #: The innermost open span of this thread or task.
-        self._open: ContextVar[_Open | None] = ContextVar("hpfracc_memory_span", default=None)
 
     def watch(self, on: bool) -> None:
         """Start or stop recording spans; several watchers may be active."""
@@ -48,22 +35,9 @@ class SpanLedger(Guarded):
             self._watchers = max(0, self._watchers + (1 if on else -1))
             self.active = self._watchers > 0
 
-    def enter(self) -> None:
-        """Begin a span in this thread or task."""
-        now = resident_bytes()
-        self._open.set(_Open(0 if now is None else now[0], self._open.get()))
-
-    def leave(self, name: str) -> None:
-        """End the innermost span of this thread or task."""
-        ending = self._open.get()
-        if ending is None:
-            return  # it started before watching did
-        self._open.set(ending.outer)
-        now = resident_bytes()
-        grown = 0 if now is None else now[0] - ending.began
-        if ending.outer is not None:
-            ending.outer.inside += grown
-        self._ended.append((time.monotonic(), name, grown - ending.inside))
+    def add(self, name: str, grown: int) -> None:
+        """Record the end of a span."""
+        self._ended.append((time.monotonic(), name, grown))
 
     def growers(self, seconds: float) -> dict[str, float]:
         """Bytes per second that each span added over the last ``seconds``, fastest first."""
@@ -80,7 +54,6 @@ class SpanLedger(Guarded):
         with self._lock:
             self._ended.clear()
             self._watchers, self.active = 0, False
-        self._open.set(None)
 
 
 #: The spans of this process.
@@ -97,20 +70,34 @@ class span:
     ...     data = bytearray(1000)
     """
 
-    __slots__ = ("_entered", "name")
+    __slots__ = ("_began", "_inside", "_outer", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._entered = False
+        self._began: int | None = None
 
     def __enter__(self) -> span:
-        self._entered = memory_spans.active
-        if self._entered:
-            memory_spans.enter()
+        if memory_spans.active:
+            self._began, self._inside, self._outer = _in_use(), 0, _open.get()
+            _open.set(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._entered:
-            memory_spans.leave(self.name)
+        if self._began is None:
+            return
+        _open.set(self._outer)
+        grown, self._began = _in_use() - self._began, None
+        if self._outer is not None:
+            self._outer._inside += grown
+        memory_spans.add(self.name, grown - self._inside)
+
+
+#: The innermost open span of this thread or task.
+_open: ContextVar[span | None] = ContextVar("hpfracc_memory_span", default=None)
+
+
+def _in_use() -> int:
+    now = resident_bytes()
+    return 0 if now is None else now[0]

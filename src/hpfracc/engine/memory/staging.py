@@ -243,16 +243,14 @@ class PinnedLedger:
     def __init__(self, bound: int) -> None:
         self.bound = bound
         self._held = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # Results are freed wherever the garbage collector runs, possibly while this lock is held; deque.append is safe.
         self._returned: deque[int] = deque()
 
     def reserve(self, size: int) -> bool:
         """Count ``size`` bytes as handed out, unless that exceeds the limit."""
         with self._lock:
-            while self._returned:
-                self._held -= self._returned.popleft()
-            if self._held + size > self.bound:
+            if self.held + size > self.bound:
                 return False
             self._held += size
             return True

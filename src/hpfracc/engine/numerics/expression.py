@@ -107,7 +107,6 @@ class Expression:
     functions: frozenset[str]
     steps: int
     _code: CodeType
-    _complex_result: Result | UnsupportedDtypeError
 
     def compile_for(self, namespace: Mapping[str, Any]) -> Callable[..., Any]:
         """The formula as a function of the arrays (positional, in the order of ``names``).
@@ -117,19 +116,14 @@ class Expression:
         """
         # Builtins stay available to the libraries (PyTorch imports parts of itself inside an operator, with the
         # builtins of its caller); the formula cannot use them, because every name in it was checked.
-        scope: dict[str, Any] = {}
-        for name in self.functions:
-            scope[name] = namespace[name]
-        function: Callable[..., Any] = eval(self._code, scope)
+        function: Callable[..., Any] = eval(self._code, {name: namespace[name] for name in self.functions})
         return function
 
     def result(self, *, complex_operands: bool) -> Result:
         """Type of the result for real or complex operands; raises an error for functions without complex support."""
         if not complex_operands:
             return "bool" if self.tree.kind == "comparison" else "real"
-        if isinstance(self._complex_result, UnsupportedDtypeError):
-            raise UnsupportedDtypeError(*self._complex_result.args)
-        return self._complex_result
+        return _result(self.tree)
 
     def render(
         self,
@@ -138,7 +132,7 @@ class Expression:
         power: Callable[[str, int], str] = _plain_power,
     ) -> str:
         """The source in another dialect: how a number, an operand and a small integer power are written."""
-        return _render(self.tree, _Dialect(number, name, power))
+        return _render(self.tree, number, name, power)
 
 
 def parse_expression(expression: str, names: Sequence[str]) -> Expression:
@@ -175,7 +169,7 @@ def _parse(expression: str, names: tuple[str, ...]) -> Expression:
     unused = [name for name in names if name not in used]
     if unused:
         raise InvalidInputError(f"expression={expression!r} does not use {unused[0]!r}; omit that array")
-    source = _render(tree, _Dialect())
+    source = _render(tree)
     code = compile(f"lambda {', '.join(names)}: {source}", "<expression>", "eval")
     nodes = list(tree.walk())
     return Expression(
@@ -185,7 +179,6 @@ def _parse(expression: str, names: tuple[str, ...]) -> Expression:
         functions=frozenset(str(node.value) for node in nodes if node.kind == "call"),
         steps=sum(1 for node in nodes if node.kind not in ("name", "number")),
         _code=code,
-        _complex_result=_complex_result(tree),
     )
 
 
@@ -221,10 +214,9 @@ class _FormulaReader:
         if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
             pair = (self.read_numeric(node.left, depth), self.read_numeric(node.right, depth))
             return _folded(Node("operator", _BINARY[type(node.op)], pair))
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd):
-            return self.read_numeric(node.operand, depth)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return _folded(Node("operator", "negative", (self.read_numeric(node.operand, depth),)))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
+            operand = self.read_numeric(node.operand, depth)
+            return operand if isinstance(node.op, ast.UAdd) else _folded(Node("operator", "negative", (operand,)))
         if isinstance(node, ast.Compare):
             return self.read_comparison(node, depth)
         if isinstance(node, ast.Call):
@@ -308,21 +300,18 @@ def _folded(node: Node) -> Node:
         return Node("number", float(function(*(np.float64(argument.value) for argument in node.arguments))))
 
 
-@dataclass(frozen=True, slots=True)
-class _Dialect:
-    """Notation of the leaves of a formula."""
-
-    number: Callable[[float], str] = repr
-    name: Callable[[str], str] = str
-    power: Callable[[str, int], str] = _plain_power
-
-
-def _render(node: Node, dialect: _Dialect) -> str:
+def _render(
+    node: Node,
+    number: Callable[[float], str] = repr,
+    name: Callable[[str], str] = str,
+    power: Callable[[str, int], str] = _plain_power,
+) -> str:
+    """A formula with its leaves and small integer powers written in a dialect."""
     if node.kind == "name":
-        return dialect.name(str(node.value))
+        return name(str(node.value))
     if node.kind == "number":
-        return _bracketed(dialect.number, float(node.value))
-    parts = [_render(argument, dialect) for argument in node.arguments]
+        return _bracketed(number, float(node.value))
+    parts = [_render(argument, number, name, power) for argument in node.arguments]
     if node.kind == "call":
         return f"{node.value}({', '.join(parts)})"
     if node.value == "negative":
@@ -331,7 +320,7 @@ def _render(node: Node, dialect: _Dialect) -> str:
         exponent = node.arguments[1]
         # An integer exponent is a few multiplications; a float calls pow.
         if exponent.kind == "number" and float(exponent.value).is_integer() and abs(float(exponent.value)) < 64:
-            return dialect.power(parts[0], int(exponent.value))
+            return power(parts[0], int(exponent.value))
     return f"({parts[0]} {node.value} {parts[1]})"
 
 
@@ -343,13 +332,6 @@ def _bracketed(number: Callable[[float], str], value: float) -> str:
     if math.isnan(value):
         return f"({number(1.0)} * (1e999 - 1e999))"
     return "(1e999)" if value > 0 else "(-1e999)"
-
-
-def _complex_result(tree: Node) -> Result | UnsupportedDtypeError:
-    try:
-        return _result(tree)
-    except UnsupportedDtypeError as error:
-        return error.with_traceback(None)
 
 
 def _result(node: Node) -> Result:

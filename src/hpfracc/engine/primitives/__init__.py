@@ -9,14 +9,14 @@ from hpfracc.engine.primitives.base import Primitive
 
 __all__ = ["OWN_PRIMITIVES", "PRIMITIVES"]
 
-#: The class of each primitive, in the module of its name.
+#: The class of each primitive; its module has that name unless it is given before a dot.
 _CLASSES = {
     "causal_convolution": "CausalConvolution",
-    "matmul": "Matmul",
+    "matmul": "linear_algebra.Matmul",
     "fft": "FourierTransform",
     "elementwise": "Elementwise",
     "reduction": "Reduction",
-    "bitwise_xor": "BitwiseXor",
+    "bitwise_xor": "elementwise.BitwiseXor",
     "mittag_leffler": "MittagLefflerFunction",
     "spectral_multiply": "SpectralMultiply",
     "toeplitz_apply": "ToeplitzApply",
@@ -25,7 +25,7 @@ _CLASSES = {
     "history_sum": "HistorySum",
     "chirp_transform": "ChirpTransform",
     "random": "Random",
-    "tridiagonal_solve": "TridiagonalSolve",
+    "tridiagonal_solve": "linear_algebra.TridiagonalSolve",
 }
 
 
@@ -38,9 +38,9 @@ class _Primitives(Mapping[str, Primitive]):
     def __getitem__(self, name: str) -> Primitive:
         found = self._loaded.get(name)
         if found is None:
-            kind = _CLASSES[name]
-            found = getattr(importlib.import_module(f"{__name__}.{name}"), kind)()
-            found = self._loaded.setdefault(name, found)
+            module, _, kind = _CLASSES[name].rpartition(".")
+            made = getattr(importlib.import_module(f"{__name__}.{module or name}"), kind)()
+            found = self._loaded.setdefault(name, made)
         return found
 
     def __contains__(self, name: object) -> bool:

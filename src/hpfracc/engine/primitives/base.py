@@ -17,31 +17,23 @@ import numpy as np
 
 from hpfracc._arrays import dtype_name
 from hpfracc.engine.workload import Bucket, as_shape, bucket_of
-from hpfracc.errors import UnsupportedDtypeError
+from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 __all__ = [
-    "FLOATS",
-    "INEXACT",
-    "INTEGERS",
-    "ArraySpec",
-    "Call",
-    "Cut",
-    "Primitive",
-    "Transform",
-    "broadcast_cuts",
-    "dtype_of",
-    "fills_one_block",
-    "outer_cuts",
-    "several_axes",
-]
+    "FLOATS", "INEXACT", "INTEGERS", "NUMBERS", "REALS", "ArraySpec", "Call", "Cut", "Primitive", "Transform",
+    "dtype_of", "fills_one_block", "itemsize", "outer_cuts", "own_axis", "several_axes",
+]  # fmt: skip
 
 FLOATS: frozenset[str] = frozenset({"float32", "float64"})
 INEXACT: frozenset[str] = FLOATS | {"complex64", "complex128"}
 INTEGERS: frozenset[str] = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
+REALS: frozenset[str] = FLOATS | INTEGERS
+NUMBERS: frozenset[str] = INEXACT | INTEGERS
 
 
 @cache
-def _itemsize(dtype: str) -> int:
+def itemsize(dtype: str) -> int:
+    """Bytes of one element."""
     return int(np.dtype(dtype).itemsize)
 
 
@@ -108,7 +100,7 @@ class Call:
     @property
     def itemsize(self) -> int:
         """Bytes of one element in the dtype of the computation."""
-        return _itemsize(self.dtype)
+        return itemsize(self.dtype)
 
     @property
     def wide_itemsize(self) -> int:
@@ -130,7 +122,7 @@ class Transform(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of the signals."""
-        return math.prod(self.lengths) * self.rows * _itemsize(self.dtype)
+        return math.prod(self.lengths) * self.rows * itemsize(self.dtype)
 
 
 class Primitive(ABC):
@@ -147,21 +139,52 @@ class Primitive(ABC):
     prepared_operand: ClassVar[int | None] = None
     #: Whether operands are cast to ``Call.dtype`` before a kernel sees them.
     casts: ClassVar[bool] = True
+    #: Indices of the operands that every piece of a call needs whole.
+    whole_operands: ClassVar[tuple[int, ...]] = ()
 
     @abstractmethod
     def describe(self, *arrays: Any, **params: Any) -> Call:
         """Check the operands (arrays or :class:`ArraySpec`) and return what the cost depends on."""
 
+    def call(
+        self,
+        dtype: str,
+        shape: tuple[int, ...],
+        given: Iterable[tuple[int, ...]],
+        /,
+        *,
+        batch: int | None = None,
+        length: int | None = None,
+        result: str | None = None,
+        more_bytes: int = 0,
+        **facts: Any,
+    ) -> Call:
+        """Describe a call with operands of the shapes ``given`` in ``dtype``, and others of ``more_bytes`` in total.
+
+        ``shape`` is that of the result, and ``result`` its dtype if it is another one. Its last axis is the length and
+        the others are the batch, unless these are given.
+        """
+        return Call(
+            operation=self.name,
+            batch=math.prod(shape[:-1]) if batch is None else batch,
+            length=shape[-1] if length is None else length,
+            dtype=dtype,
+            shape=shape,
+            input_bytes=sum(map(math.prod, given)) * itemsize(dtype) + more_bytes,
+            output_bytes=math.prod(shape) * itemsize(result or dtype),
+            facts=facts if result is None else {**facts, "result": result},
+        )
+
     @abstractmethod
     def work(self, call: Call, algorithm: str) -> float:
         """Elementary steps of ``call`` by ``algorithm``: time is interpolated along it, so only its growth matters."""
 
-    @abstractmethod
     def workspace(self, call: Call, algorithm: str) -> int:
         """Bytes of the working arrays of ``algorithm``, counted once; a kernel needs a multiple of them.
 
         See :class:`~hpfracc.engine.backends.base.MemoryModel`.
         """
+        return 0
 
     def block_elements(self, call: Call, algorithm: str) -> int:
         """Elements that ``algorithm`` processes in blocks of a bounded size, such as computed weights."""
@@ -180,8 +203,13 @@ class Primitive(ABC):
         return arrays
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Ways to split the call, the best first; none if it cannot be split."""
-        return iter(())
+        """Ways to split the call, the best first.
+
+        By default along every axis of the result, the longest first, but those that are ``inner`` by the call's facts:
+        usually the last one.
+        """
+        shapes = (None if index in self.whole_operands else shape_of(array) for index, array in enumerate(arrays))
+        return outer_cuts(shapes, call.shape, call.facts.get("inner", (-1,)))
 
     def merge(self, parts: np.ndarray, sizes: tuple[int, ...], **params: Any) -> np.ndarray:
         """The result from those of the pieces, stacked along a new first axis; ``sizes`` are their lengths."""
@@ -190,6 +218,17 @@ class Primitive(ABC):
     def memory(self, call: Call, algorithm: str) -> int:
         """Total bytes: operands, result and one workspace."""
         return call.input_bytes + call.output_bytes + self.workspace(call, algorithm)
+
+
+def shape_of(array: Any) -> tuple[int, ...]:
+    """The shape of an operand; a Python number has ``()``."""
+    shape = getattr(array, "shape", None)
+    if shape is not None:
+        return tuple(shape)
+    try:
+        return np.shape(array)
+    except ValueError as error:
+        raise ShapeError(f"a list is not an array ({error}); make its rows equally long") from None
 
 
 def dtype_of(array: Any) -> str:
@@ -229,25 +268,6 @@ class Cut:
     merges: bool = False
 
 
-def broadcast_cuts(
-    shapes: Iterable[tuple[int, ...]], result: tuple[int, ...], core: tuple[int, ...] = ()
-) -> Iterator[Cut]:
-    """Cuts along every axis that operands share by broadcasting, the longest first.
-
-    ``core`` is the number of last axes of each operand that do not broadcast.
-    """
-    shapes = tuple(shapes)
-    core = core or (0,) * len(shapes)
-    inner = len(result) - _broadcast_axes(shapes, core)
-    axes = sorted(range(-len(result), -inner), key=lambda axis: -result[axis])
-    for axis in axes:
-        if result[axis] < 2:
-            continue
-        operands = tuple(_own_axis(shape, axis + inner - own) for shape, own in zip(shapes, core, strict=True))
-        if any(own is not None for own in operands):
-            yield Cut(axis, result[axis], operands)
-
-
 def outer_cuts(
     shapes: Iterable[tuple[int, ...] | None], result: tuple[int, ...], inner: Iterable[int]
 ) -> Iterator[Cut]:
@@ -258,16 +278,12 @@ def outer_cuts(
     shapes, kept = tuple(shapes), frozenset(inner)
     axes = [axis for axis in range(-len(result), 0) if axis not in kept and result[axis] > 1]
     for axis in sorted(axes, key=lambda axis: -result[axis]):
-        operands = tuple(None if shape is None else _own_axis(shape, axis) for shape in shapes)
+        operands = tuple(None if shape is None else own_axis(shape, axis) for shape in shapes)
         if any(own is not None for own in operands):
             yield Cut(axis, result[axis], operands)
 
 
-def _broadcast_axes(shapes: tuple[tuple[int, ...], ...], core: tuple[int, ...]) -> int:
-    return max((len(shape) - own for shape, own in zip(shapes, core, strict=True)), default=0)
-
-
-def _own_axis(shape: tuple[int, ...], axis: int) -> int | None:
+def own_axis(shape: tuple[int, ...], axis: int) -> int | None:
     """The axis if the operand has it and is not repeated along it."""
     return axis if -axis <= len(shape) and shape[axis] > 1 else None
 

@@ -6,33 +6,13 @@ import math
 from collections.abc import Iterator
 from typing import Any, final
 
-import numpy as np
-
+from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import block_length, fast_length
-from hpfracc.engine.primitives.base import (
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    Transform,
-    outer_cuts,
-)
-from hpfracc.engine.primitives.operands import (
-    broadcast,
-    complex_of,
-    dtype_bytes,
-    elements,
-    read_dtype,
-    shape_of,
-    whole_number,
-)
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, Transform, outer_cuts
+from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, read_dtype, shape_of
+from hpfracc.errors import ShapeError
 
 __all__ = ["CausalConvolution"]
-
-_TAKES = INEXACT | INTEGERS
 
 
 @final
@@ -65,11 +45,8 @@ class CausalConvolution(Primitive):
         self, weights: Any, signal: Any, starts: Any = None, *, differences: bool = False, starts_from: int = 0
     ) -> Call:
         """Check the operands; ``facts``: ``taps`` (those used), rows of either, and whether it is a ``plain`` sum."""
-        kernel = read_dtype(self.name, "weights", weights, _TAKES)
-        sampled = read_dtype(self.name, "signal", signal, _TAKES)
-        dtype = sampled if sampled in INEXACT else "float64"
-        if kernel.startswith("complex"):
-            dtype = complex_of(dtype)
+        is_complex = read_dtype(self.name, "weights", weights).startswith("complex")
+        dtype = inexact(read_dtype(self.name, "signal", signal))
         rows, points = shape_of(weights), shape_of(signal)
         if not rows or not points:
             name, shape = ("signal", points) if rows else ("weights", rows)
@@ -77,35 +54,29 @@ class CausalConvolution(Primitive):
         length, batch = points[-1], points[:-1]
         if len(rows) > 1 and rows[:-1] != batch:
             batch = broadcast(self.name, rows[:-1], batch)
-        size = elements(batch)
-        item = dtype_bytes(dtype)
-        if not isinstance(differences, bool | np.bool_):
-            raise InvalidInputError(f"{self.name}: differences={differences!r} is neither True nor False")
-        begun = 0 if starts is None else self._check_starts(starts, starts_from, length)
-        return Call(
-            operation=self.name,
-            batch=size,
-            length=length,
-            dtype=dtype,
-            shape=(*batch, length),
-            input_bytes=(elements(rows) + elements(points) + begun) * item,
-            output_bytes=size * length * item,
-            facts={
-                "taps": min(rows[-1], length),
-                "weight_rows": elements(rows[:-1]),
-                "plain": starts is None and not differences,
-                "differences": bool(differences),
-                "starts": starts is not None,
-                "starts_from": 0 if starts is None else int(starts_from),
-                # The transform of the weights for a single row may have another form than that for several.
-                "prepared_for": (length, not batch),
-            },
+        differences = _reading.flag(f"{self.name}: differences", differences)
+        given = [rows, points]
+        if starts is not None:
+            starts_from = self._check_starts(starts, starts_from, length)
+            given.append(shape_of(starts))
+        return self.call(
+            complex_of(dtype) if is_complex else dtype,
+            (*batch, length),
+            given,
+            taps=min(rows[-1], length),
+            weight_rows=math.prod(rows[:-1]),
+            plain=starts is None and not differences,
+            differences=differences,
+            starts=starts is not None,
+            starts_from=0 if starts is None else starts_from,
+            # The transform of the weights for a single row may have another form than that for several.
+            prepared_for=(length, not batch),
         )
 
     def _check_starts(self, starts: Any, starts_from: Any, length: int) -> int:
-        """Elements of the third operand, if it fits the signal."""
-        read_dtype(self.name, "starts", starts, _TAKES)
-        shape, first = shape_of(starts), whole_number(self.name, "starts_from", starts_from)
+        """The first sample with starting weights, if they fit the signal."""
+        read_dtype(self.name, "starts", starts)
+        shape, first = shape_of(starts), _reading.whole(f"{self.name}: starts_from", starts_from)
         if len(shape) != 2 or shape[1] != length:
             raise ShapeError(
                 f"{self.name}: starts has shape {shape}; it needs one row of {length} weights, one for each point "
@@ -116,19 +87,15 @@ class CausalConvolution(Primitive):
                 f"{self.name}: {shape[0]} samples from number {first} on have additional weights, but the "
                 f"signal has {length} points"
             )
-        return elements(shape)
+        return first
 
     def work(self, call: Call, algorithm: str) -> float:
         """Multiplications, up to a constant."""
         n, taps = call.length, call.facts["taps"]
         if algorithm == "direct":
             return float(call.batch * (n * taps - taps * (taps - 1) / 2))
-        if algorithm == "blocked":
-            size = block_length(taps)
-            blocks = -(-n // (size - taps + 1))
-            return float(call.batch * blocks * size * math.log2(size))
-        size = fast_length(max(1, n + taps - 1))
-        return float(call.batch * size * math.log2(size))
+        size, rows = _padded(n, taps, algorithm)
+        return float(call.batch * rows * size * math.log2(size))
 
     def workspace(self, call: Call, algorithm: str) -> int:
         """The padded rows of signal and weights, or the signal in blocks; for a direct sum the rows."""
@@ -149,20 +116,27 @@ class CausalConvolution(Primitive):
         n, taps = call.length, call.facts["taps"]
         if algorithm == "direct" or not call.batch * n * taps:
             return None
-        if algorithm == "blocked":
-            size = block_length(taps)
-            return Transform((size,), call.batch * -(-n // (size - taps + 1)), call.dtype, inverse=True)
-        return Transform((fast_length(n + taps - 1),), call.batch, call.dtype, inverse=True)
+        size, rows = _padded(n, taps, algorithm)
+        return Transform((size,), call.batch * rows, call.dtype, inverse=True)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Rows; then time, where a piece needs the earlier samples within reach of the weights."""
         weights, signal, *starts = map(shape_of, arrays)
-        yield from outer_cuts((weights, signal, *(None for _ in starts)), call.shape, (-1,))
+        whole = (None,) * len(starts)
+        yield from outer_cuts((weights, signal, *whole), call.shape, (-1,))
         if call.length > 1:
             # Every piece needs all starting weights; differences need one more sample.
             before = max(0, call.facts["taps"] - 1) + int(call.facts["differences"])
-            yield Cut(-1, call.length, (None, -1, *(None for _ in starts)), before=before)
+            yield Cut(-1, call.length, (None, -1, *whole), before=before)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """As many weights as points: the full memory of a fractional operator."""
         return (ArraySpec(shape[-1:] or (1,), dtype), ArraySpec(shape or (1,), dtype)), {}
+
+
+def _padded(n: int, taps: int, algorithm: str) -> tuple[int, int]:
+    """Points of one transform, and the number of transforms of a row."""
+    if algorithm == "blocked":
+        size = block_length(taps)
+        return size, -(-n // (size - taps + 1))
+    return fast_length(max(1, n + taps - 1)), 1

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, final
 
+from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import fast_length
-from hpfracc.engine.primitives.base import (
-    FLOATS,
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    Transform,
-    outer_cuts,
-)
-from hpfracc.engine.primitives.operands import (
-    broadcast,
-    complex_of,
-    dtype_bytes,
-    elements,
-    read_dtype,
-    shape_of,
-    whole_number,
-)
+from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive, Transform
+from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, read_dtype, real_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["ChirpTransform", "transform_length"]
 
-_TAKES = INEXACT | INTEGERS
 #: Maximum number of points: the square of twice an index needs 62 bits.
 _MAX_POINTS = 1 << 29
 
@@ -70,9 +51,8 @@ class ChirpTransform(Primitive):
         self, x: Any, rates: Any, *, points: int | None = None, offsets: tuple[float, float] = (0.0, 0.0)
     ) -> Call:
         """Check the call; ``facts``: ``result`` (a dtype), ``points``, ``offsets`` and ``rate_rows``."""
-        dtype = read_dtype(self.name, "x", x, _TAKES)
-        dtype = dtype if dtype in INEXACT else "float64"
-        read_dtype(self.name, "rates", rates, FLOATS | INTEGERS)
+        dtype = inexact(read_dtype(self.name, "x", x))
+        read_dtype(self.name, "rates", rates, REALS)
         shape, rows = shape_of(x), shape_of(rates)
         if not shape:
             raise ShapeError(f"{self.name}: x has no axis to transform along; give it at least one")
@@ -80,30 +60,23 @@ class ChirpTransform(Primitive):
             raise ShapeError(
                 f"{self.name}: rates have shape {rows}; they are three numbers along the last axis (or three and three)"
             )
-        given = shape[-1]
-        wanted = given if points is None else whole_number(self.name, "points", points)
-        if wanted < 0 or max(given, wanted) > _MAX_POINTS:
-            raise InvalidInputError(f"{self.name}: points={wanted} for {given} samples; use 0 to {_MAX_POINTS:,}")
-        self._check_offsets(offsets)
+        wanted = shape[-1] if points is None else _reading.whole(f"{self.name}: points", points, least=0)
+        if max(shape[-1], wanted) > _MAX_POINTS:
+            raise InvalidInputError(f"{self.name}: points={wanted} for {shape[-1]} samples; use 0 to {_MAX_POINTS:,}")
         batch = shape[:-1] if len(rows) == 1 else broadcast(self.name, shape[:-1], rows[:-1])
-        result = complex_of(dtype)
-        return Call(
-            operation=self.name,
-            batch=elements(batch),
-            length=given,
-            dtype=dtype,
-            shape=(*batch, wanted),
-            input_bytes=elements(shape) * dtype_bytes(dtype) + elements(rows) * 8,
-            output_bytes=elements(batch) * wanted * dtype_bytes(result),
-            facts={
-                "result": result,
-                "points": wanted,
-                "offsets": tuple(map(float, offsets)),
-                "rate_rows": elements(rows[:-1]),
-            },
+        return self.call(
+            dtype,
+            (*batch, wanted),
+            [shape],
+            length=shape[-1],
+            result=complex_of(dtype),
+            more_bytes=math.prod(rows) * 8,
+            points=wanted,
+            offsets=self._read_offsets(offsets),
+            rate_rows=math.prod(rows[:-1]),
         )
 
-    def _check_offsets(self, offsets: Any) -> None:
+    def _read_offsets(self, offsets: Any) -> tuple[float, ...]:
         try:
             first, second = offsets
             fits = all(2 * offset == round(2 * offset) and abs(offset) <= _MAX_POINTS for offset in (first, second))
@@ -111,6 +84,7 @@ class ChirpTransform(Primitive):
             fits = False
         if not fits:
             raise InvalidInputError(f"{self.name}: offsets={offsets!r}; use two multiples of 0.5, such as (-4, -4.5)")
+        return tuple(map(float, offsets))
 
     def work(self, call: Call, algorithm: str) -> float:
         """``L log L`` with L the padded length, for each row."""
@@ -126,11 +100,6 @@ class ChirpTransform(Primitive):
         """The transform of the padded rows."""
         return Transform((transform_length(call.length, call.facts["points"]),), call.batch, call.facts["result"])
 
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Rows."""
-        return outer_cuts(map(shape_of, arrays), call.shape, (-1,))
-
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """As many points as samples, one set of rates for all rows."""
-        real = "float32" if dtype in ("float32", "complex64") else "float64"
-        return (ArraySpec(shape or (1,), dtype), ArraySpec((3,), real)), {}
+        return (ArraySpec(shape or (1,), dtype), ArraySpec((3,), real_of(dtype))), {}

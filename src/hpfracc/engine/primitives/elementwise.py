@@ -1,38 +1,21 @@
-"""Contract of formulae applied element by element."""
+"""Contracts of formulae applied element by element, and of the exclusive or."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
 
 from hpfracc.engine.numerics.expression import Node, parse_expression
-from hpfracc.engine.primitives.base import (
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    broadcast_cuts,
-)
-from hpfracc.engine.primitives.operands import (
-    broadcast,
-    complex_of,
-    dtype_bytes,
-    elements,
-    promoted,
-    read_dtype,
-    real_of,
-    shape_of,
-)
-from hpfracc.errors import ShapeError
+from hpfracc.engine.primitives.base import INTEGERS, ArraySpec, Call, Primitive
+from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, promoted, read_dtype, real_of, shape_of
+from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
-__all__ = ["Elementwise", "live_bytes"]
+__all__ = ["BitwiseXor", "Elementwise", "live_bytes"]
 
-_TAKES = INEXACT | INTEGERS
 Shape = tuple[int, ...]
 
 
@@ -66,31 +49,16 @@ class Elementwise(Primitive):
         result = {"bool": "bool", "real": real_of(dtype), "complex": complex_of(dtype)}[kind]
         shapes = [shape_of(array) for array in arrays]
         shape = broadcast(self.name, *shapes)
-        size = elements(shape)
-        return Call(
-            operation=self.name,
-            batch=1,
-            length=size,
-            dtype=dtype,
-            shape=shape,
-            input_bytes=sum(map(elements, shapes)) * dtype_bytes(dtype),
-            output_bytes=size * dtype_bytes(result),
-            facts={
-                "steps": formula.steps,
-                "temporaries": live_bytes(expression, formula.names, tuple(shapes), dtype),
-                "result": result,
-            },
-        )
+        live = live_bytes(expression, formula.names, tuple(shapes), dtype)
+        facts: dict[str, Any] = {"steps": formula.steps, "temporaries": live}
+        return self.call(dtype, shape, shapes, batch=1, length=math.prod(shape), result=result, inner=(), **facts)
 
     def _dtype(self, names: tuple[str, ...], arrays: tuple[Any, ...]) -> str:
         strong: list[str] = []
         weak: list[str] = []
         for name, array in zip(names, arrays, strict=True):
-            dtype = read_dtype(self.name, name, array, _TAKES)
-            (strong if hasattr(array, "dtype") else weak).append(dtype)
-        dtype = promoted(tuple(strong or weak))
-        if dtype not in INEXACT:
-            dtype = "float64"
+            (strong if hasattr(array, "dtype") else weak).append(read_dtype(self.name, name, array))
+        dtype = inexact(promoted(tuple(strong or weak)))
         return complex_of(dtype) if any(name.startswith("complex") for name in weak) else dtype
 
     def work(self, call: Call, algorithm: str) -> float:
@@ -101,14 +69,43 @@ class Elementwise(Primitive):
         """Intermediate results: whole arrays, or nothing if the formula is evaluated in blocks."""
         return int(call.facts["temporaries"]) if algorithm == "default" else 0
 
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis, the longest first."""
-        return broadcast_cuts(map(shape_of, arrays), call.shape)
-
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """Two arrays, cheap arithmetic and one costly function."""
         spec = ArraySpec(shape, dtype)
         return (spec, spec), {"expression": "x*y + sin(x)", "names": ("x", "y")}
+
+
+@final
+class BitwiseXor(Primitive):
+    """``a ^ b`` for integers of any width and booleans, over arrays that broadcast.
+
+    Operands are converted to NumPy's common dtype; int64 with uint64 has none and raises an error. A bool with booleans
+    is a truth value, with integers 0 or 1. Exact, and without a derivative.
+    """
+
+    name = "bitwise_xor"
+    operands = ("a", "b")
+
+    def describe(self, a: Any, b: Any) -> Call:
+        """Check both operands."""
+        pair = read_dtype(self.name, "a", a, INTEGERS), read_dtype(self.name, "b", b, INTEGERS)
+        dtype = promoted(pair)
+        if dtype not in INTEGERS:
+            raise UnsupportedDtypeError(
+                f"{self.name}: no integer dtype holds both {pair[0]} and {pair[1]}; convert one with .astype()"
+            )
+        given = shape_of(a), shape_of(b)
+        shape = broadcast(self.name, *given)
+        return self.call(dtype, shape, given, batch=1, length=math.prod(shape), inner=())
+
+    def work(self, call: Call, algorithm: str) -> float:
+        """Bytes: an element's width counts."""
+        return float(call.output_bytes)
+
+    def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
+        """Two arrays; other dtypes are replaced by 64-bit integers."""
+        spec = ArraySpec(shape, dtype if dtype in INTEGERS else "uint64")
+        return (spec, spec), {}
 
 
 @lru_cache(maxsize=1024)

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.engine.numerics.recurrence import MAX_DEGREE
-from hpfracc.engine.primitives.base import (
-    FLOATS,
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    outer_cuts,
-)
-from hpfracc.engine.primitives.operands import (
-    broadcast,
-    dtype_bytes,
-    elements,
-    read_dtype,
-    real_of,
-    shape_of,
-    whole_number,
-)
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive
+from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, read_dtype, real_of, shape_of
+from hpfracc.errors import ShapeError
 
 __all__ = ["ExponentialRecurrence"]
-
-_REAL = FLOATS | INTEGERS
 
 
 @final
@@ -59,6 +41,7 @@ class ExponentialRecurrence(Primitive):
     name = "exponential_recurrence"
     operands = ("rates", "weights", "steps", "signal", "initial")
     casts = False
+    whole_operands = (0, 1, 2)
 
     def describe(
         self,
@@ -73,21 +56,14 @@ class ExponentialRecurrence(Primitive):
         final: bool = False,
     ) -> Call:
         """Check the operands; ``facts``: ``terms``, ``uniform`` and ``final``."""
-        dtype = read_dtype(self.name, "signal", signal, INEXACT | INTEGERS)
-        start = read_dtype(self.name, "initial", initial, INEXACT | INTEGERS)
+        dtype = inexact(read_dtype(self.name, "signal", signal))
+        if read_dtype(self.name, "initial", initial).startswith("complex"):
+            dtype = complex_of(dtype)
         for name, operand in (("rates", rates), ("weights", weights), ("steps", steps)):
-            read_dtype(self.name, name, operand, _REAL)
-        if dtype not in INEXACT:
-            dtype = "float64"
-        if start.startswith("complex") and not dtype.startswith("complex"):
-            dtype = "complex64" if dtype == "float32" else "complex128"
-        if degree is not None and not 0 <= whole_number(self.name, "degree", degree) <= MAX_DEGREE:
-            raise InvalidInputError(
-                f"{self.name}: degree={degree!r}; use None for inputs at the end of their step, or 0 to {MAX_DEGREE}"
-            )
-        for name, flag in (("lagged", lagged), ("final", final)):
-            if not isinstance(flag, bool):
-                raise InvalidInputError(f"{self.name}: {name}={flag!r}; use True or False")
+            read_dtype(self.name, name, operand, REALS)
+        if degree is not None:
+            _reading.whole(f"{self.name}: degree", degree, least=0, most=MAX_DEGREE)
+        _reading.flag(f"{self.name}: lagged", lagged)
         points, states, terms = shape_of(signal), shape_of(initial), shape_of(rates)
         if not points or not states:
             name, shape = ("signal", points) if not points else ("initial", states)
@@ -104,16 +80,15 @@ class ExponentialRecurrence(Primitive):
                 f"{self.name}: steps has shape {shape_of(steps)}; give one number, or one for each of {length}"
             )
         batch = points[:-1] if states[:-1] in ((), points[:-1]) else broadcast(self.name, points[:-1], states[:-1])
-        size, item, long = elements(batch), dtype_bytes(dtype), length + (terms[0] if final else 0)
-        return Call(
-            operation=self.name,
-            batch=size,
+        return self.call(
+            dtype,
+            (*batch, length + (terms[0] if _reading.flag(f"{self.name}: final", final) else 0)),
+            (points, states),
             length=length,
-            dtype=dtype,
-            shape=(*batch, long),
-            input_bytes=(elements(points) + elements(states)) * item + (2 * terms[0] + elements(shape_of(steps))) * 8,
-            output_bytes=size * long * item,
-            facts={"terms": terms[0], "uniform": uniform, "final": final},
+            more_bytes=(2 * terms[0] + math.prod(shape_of(steps))) * 8,
+            terms=terms[0],
+            uniform=uniform,
+            final=final,
         )
 
     def work(self, call: Call, algorithm: str) -> float:
@@ -125,10 +100,6 @@ class ExponentialRecurrence(Primitive):
         """The signal in double precision, and a state for each term of each segment of 128 points."""
         states: int = call.facts["terms"] * (1 + call.length // 128)
         return call.batch * (call.length + states) * call.wide_itemsize
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Rows of the signal and their states."""
-        return outer_cuts((None, None, None, shape_of(arrays[3]), shape_of(arrays[4])), call.shape, (-1,))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """Forty terms, as for a fractional derivative with six digits."""

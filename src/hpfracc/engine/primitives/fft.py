@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, final
 
+from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import row_scratch
-from hpfracc.engine.primitives.base import (
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    Transform,
-)
-from hpfracc.engine.primitives.operands import (
-    complex_of,
-    dtype_bytes,
-    elements,
-    normal_axis,
-    read_dtype,
-    real_of,
-    shape_of,
-    whole_number,
-)
-from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform
+from hpfracc.engine.primitives.operands import complex_of, inexact, normal_axis, read_dtype, real_of, shape_of
+from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 __all__ = ["KINDS", "NORMS", "FourierTransform"]
 
-_TAKES = INEXACT | INTEGERS
 KINDS = ("fft", "ifft", "rfft", "irfft")
 NORMS = ("backward", "ortho", "forward")
 
@@ -54,12 +36,9 @@ class FourierTransform(Primitive):
         self, x: Any, *, kind: str = "fft", n: int | None = None, axis: int = -1, norm: str = "backward"
     ) -> Call:
         """Check the call; ``facts``: ``kind``, ``result`` (a dtype), ``frequencies`` and ``given`` (points of both)."""
-        dtype = read_dtype(self.name, "x", x, _TAKES)
-        dtype = dtype if dtype in INEXACT else "float64"
-        if kind not in KINDS:
-            raise InvalidInputError(f"{self.name}: kind={kind!r} is not a transform; use {', '.join(KINDS)}")
-        if norm not in NORMS:
-            raise InvalidInputError(f"{self.name}: norm={norm!r} is not a scaling; use {', '.join(NORMS)}")
+        dtype = inexact(read_dtype(self.name, "x", x))
+        _reading.choice(f"{self.name}: kind", kind, KINDS)
+        _reading.choice(f"{self.name}: norm", norm, NORMS)
         shape = shape_of(x)
         if not shape:
             raise ShapeError(f"{self.name}: x has no axis to transform along; give it at least one")
@@ -68,35 +47,26 @@ class FourierTransform(Primitive):
             raise UnsupportedDtypeError(f"{self.name}: kind='rfft' of {dtype} numbers; use kind='fft', or take x.real")
         if kind == "irfft":
             dtype = complex_of(dtype)
-        points = self._points(shape[axis], kind, n)
-        frequencies = points // 2 + 1 if kind in ("rfft", "irfft") and points else points
-        along = frequencies if kind == "rfft" else points
-        result = real_of(dtype) if kind == "irfft" else complex_of(dtype)
-        out = (*shape[:axis], along, *shape[axis + 1 :])
-        return Call(
-            operation=self.name,
-            batch=elements(shape[:axis]) * elements(shape[axis + 1 :]),
-            length=points,
-            dtype=dtype,
-            shape=out,
-            input_bytes=elements(shape) * dtype_bytes(dtype),
-            output_bytes=elements(out) * dtype_bytes(result),
-            facts={"kind": kind, "result": result, "frequencies": frequencies, "given": shape[axis]},
-        )
-
-    def _points(self, given: int, kind: str, n: Any) -> int:
+        given = shape[axis]
         if n is not None:
-            points = whole_number(self.name, "n", n)
-            if points < 1:
-                raise InvalidInputError(
-                    f"{self.name}: n={points} points cannot be transformed; use at least 1, or None"
-                )
-            return points
-        if kind != "irfft" or given == 0:
-            return given
-        if given == 1:
+            points = _reading.whole(f"{self.name}: n", n, least=1)
+        elif kind == "irfft" and given == 1:
             raise ShapeError(f"{self.name}: kind='irfft' of a single frequency gives 2 (1 - 1) = 0 points; use n=1")
-        return 2 * (given - 1)
+        else:
+            points = 2 * (given - 1) if kind == "irfft" and given else given
+        frequencies = points // 2 + 1 if kind in ("rfft", "irfft") and points else points
+        return self.call(
+            dtype,
+            (*shape[:axis], frequencies if kind == "rfft" else points, *shape[axis + 1 :]),
+            [shape],
+            batch=math.prod(shape[:axis]) * math.prod(shape[axis + 1 :]),
+            length=points,
+            result=real_of(dtype) if kind == "irfft" else complex_of(dtype),
+            kind=kind,
+            frequencies=frequencies,
+            given=given,
+            inner=(axis - len(shape),),
+        )
 
     def work(self, call: Call, algorithm: str) -> float:
         """``n log n`` for each row."""
@@ -117,14 +87,6 @@ class FourierTransform(Primitive):
             return None
         real = call.facts["kind"] == "irfft"
         return Transform((call.length,), call.batch, call.facts["result"] if real else call.dtype, inverse=real)
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis except the transformed one, the longest first."""
-        shape = shape_of(arrays[0])
-        along = normal_axis(self.name, params.get("axis", -1), len(shape))
-        axes = [axis for axis in range(len(shape)) if axis != along and shape[axis] > 1]
-        for axis in sorted(axes, key=lambda axis: -shape[axis]):
-            yield Cut(axis - len(shape), shape[axis], (axis - len(shape),))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """The most common transform of this dtype: half the spectrum for real numbers."""

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.engine.numerics.history_tree import LEAF, NODES
 from hpfracc.engine.numerics.history_weights import KINDS
-from hpfracc.engine.primitives.base import (
-    FLOATS,
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    outer_cuts,
-)
-from hpfracc.engine.primitives.operands import dtype_bytes, elements, read_dtype, real_of, shape_of
+from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive
+from hpfracc.engine.primitives.operands import inexact, read_dtype, real_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["HistorySum"]
-
-_REAL = FLOATS | INTEGERS
 
 
 @final
@@ -54,15 +43,12 @@ class HistorySum(Primitive):
     name = "history_sum"
     operands = ("times", "signal", "parameters*")
     casts = False
+    whole_operands = (0, 2, 3)
 
     def describe(self, times: Any, signal: Any, *parameters: Any, kernel: str = "power", scaled: bool = False) -> Call:
         """Check operands and parameters; ``facts``: ``kernel``, ``scaled``."""
-        dtype = read_dtype(self.name, "signal", signal, INEXACT | INTEGERS)
-        if dtype not in INEXACT:
-            dtype = "float64"
-        names = KINDS.get(kernel) if isinstance(kernel, str) else None
-        if names is None:
-            raise InvalidInputError(f"{self.name}: kernel={kernel!r}; use one of {', '.join(KINDS)}")
+        dtype = inexact(read_dtype(self.name, "signal", signal))
+        names = KINDS[_reading.choice(f"{self.name}: kernel", kernel, KINDS)]
         if not isinstance(scaled, bool) or (scaled and kernel == "tabulated"):
             raise InvalidInputError(
                 f"{self.name}: scaled={scaled!r} with the {kernel} kernel; use True or False, and False for a table"
@@ -73,7 +59,7 @@ class HistorySum(Primitive):
                 f"{len(parameters)} were given"
             )
         for name, operand in (("times", times), *zip(names, parameters, strict=True)):
-            read_dtype(self.name, name, operand, _REAL)
+            read_dtype(self.name, name, operand, REALS)
         points = shape_of(signal)
         if not points or shape_of(times) != points[-1:]:
             raise ShapeError(
@@ -86,19 +72,10 @@ class HistorySum(Primitive):
                 raise ShapeError(
                     f"{self.name}: knots {shapes[0]} and table {shapes[1]}; give the same number of each, at least two"
                 )
-        elif any(elements(shape) != 1 for shape in shapes):
+        elif any(math.prod(shape) != 1 for shape in shapes):
             raise ShapeError(f"{self.name}: {' and '.join(names)} of shape {shapes}; give one number for each")
-        size, item = elements(points), dtype_bytes(dtype)
-        return Call(
-            operation=self.name,
-            batch=elements(points[:-1]),
-            length=points[-1],
-            dtype=dtype,
-            shape=points,
-            input_bytes=size * item + (points[-1] + sum(map(elements, shapes))) * 8,
-            output_bytes=size * item,
-            facts={"kernel": kernel, "scaled": scaled},
-        )
+        more = (points[-1] + sum(map(math.prod, shapes))) * 8
+        return self.call(dtype, points, [points], more_bytes=more, kernel=kernel, scaled=scaled)
 
     def work(self, call: Call, algorithm: str) -> float:
         """Pairs of points: a weight for each, which costs about as much as ten products; fewer in a tree."""
@@ -113,10 +90,6 @@ class HistorySum(Primitive):
     def block_elements(self, call: Call, algorithm: str) -> int:
         """A weight for each pair of points."""
         return call.length * (call.length + 1) // 2
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Rows of the signal."""
-        return outer_cuts((None, shape_of(arrays[1]), *(None for _ in arrays[2:])), call.shape, (-1,))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """The kernel of a half-derivative."""

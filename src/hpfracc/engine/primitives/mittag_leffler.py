@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters
-from hpfracc.engine.primitives.base import (
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    broadcast_cuts,
-)
-from hpfracc.engine.primitives.operands import dtype_bytes, elements, read_dtype, shape_of, whole_number
-from hpfracc.errors import InvalidInputError
+from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive
+from hpfracc.engine.primitives.operands import inexact, read_dtype, shape_of
 
 __all__ = ["MittagLefflerFunction"]
 
@@ -43,15 +35,10 @@ class MittagLefflerFunction(Primitive):
         """Check operand and parameters; ``facts``: ``order``."""
         (z,) = arrays
         check_parameters(alpha, beta)
-        if whole_number(self.name, "order", order) < 0:
-            raise InvalidInputError(f"{self.name}: order={order!r} of a derivative; use 0 or more")
-        dtype = read_dtype(self.name, "z", z, INEXACT | INTEGERS)
-        if dtype not in INEXACT:
-            dtype = "float64"
+        order = _reading.whole(f"{self.name}: order", order, least=0)
         shape = shape_of(z)
-        size = elements(shape)
-        bytes_ = size * dtype_bytes(dtype)
-        return Call(self.name, 1, size, dtype, shape, bytes_, bytes_, {"order": order})
+        dtype = inexact(read_dtype(self.name, "z", z))
+        return self.call(dtype, shape, [shape], batch=1, length=math.prod(shape), inner=(), order=order)
 
     def work(self, call: Call, algorithm: str) -> float:
         """Elements times the number of derivatives."""
@@ -64,10 +51,6 @@ class MittagLefflerFunction(Primitive):
     def block_elements(self, call: Call, algorithm: str) -> int:
         """Points: each needs about fifty fractions."""
         return call.length
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis, the longest first."""
-        return broadcast_cuts(map(shape_of, arrays), call.shape)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """The solution of D^0.7 y = -y."""

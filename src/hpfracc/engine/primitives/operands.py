@@ -6,48 +6,27 @@ list; only ``shape`` and ``dtype`` are read.
 
 from __future__ import annotations
 
-import math
-import operator
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from hpfracc.engine.primitives.base import INEXACT, dtype_of
+from hpfracc import _reading
+from hpfracc.engine.primitives.base import INEXACT, NUMBERS, dtype_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = [
-    "broadcast",
-    "complex_of",
-    "dtype_bytes",
-    "elements",
-    "normal_axis",
-    "promoted",
-    "read_dtype",
-    "real_of",
-    "shape_of",
-    "whole_number",
-]
+    "broadcast", "complex_of", "inexact", "normal_axes", "normal_axis", "promoted", "read_dtype", "real_of", "shape_of",
+]  # fmt: skip
 
 #: Cached names of dtypes, because formatting one takes a microsecond.
 _NAMES: dict[Any, str] = {}
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 _REAL = {"complex64": "float32", "complex128": "float64"}
-_BYTES = {name: int(np.dtype(name).itemsize) for name in (*INEXACT, "bool")}
 
 
-def shape_of(array: Any) -> tuple[int, ...]:
-    """The shape of an operand; a Python number has ``()``."""
-    shape = getattr(array, "shape", None)
-    if shape is not None:
-        return tuple(shape)
-    try:
-        return np.shape(array)
-    except ValueError as error:
-        raise ShapeError(f"a list is not an array ({error}); make its rows equally long") from None
-
-
-def read_dtype(operation: str, name: str, array: Any, allowed: frozenset[str]) -> str:
+def read_dtype(operation: str, name: str, array: Any, allowed: frozenset[str] = NUMBERS) -> str:
     """The dtype of an operand; raises :class:`UnsupportedDtypeError` with a remedy if it is not supported."""
     key = getattr(array, "dtype", None)
     dtype = _NAMES.get(key) if key is not None else None
@@ -88,22 +67,14 @@ def complex_of(dtype: str) -> str:
     return _COMPLEX.get(dtype, dtype)
 
 
+def inexact(dtype: str) -> str:
+    """The dtype of a computation with numbers of ``dtype``: float64 for integers and booleans."""
+    return dtype if dtype in INEXACT else "float64"
+
+
 def real_of(dtype: str) -> str:
     """The real dtype of the same precision."""
     return _REAL.get(dtype, dtype)
-
-
-def dtype_bytes(dtype: str) -> int:
-    """Bytes of one element."""
-    size = _BYTES.get(dtype)
-    if size is None:
-        size = _BYTES[dtype] = int(np.dtype(dtype).itemsize)
-    return size
-
-
-def elements(shape: tuple[int, ...]) -> int:
-    """Number of elements of an array of ``shape``."""
-    return math.prod(shape)
 
 
 def broadcast(operation: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -124,19 +95,9 @@ def broadcast(operation: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def whole_number(operation: str, name: str, value: Any) -> int:
-    """``value`` as an int; raises :class:`InvalidInputError` if it is not one. A bool is not accepted."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise InvalidInputError(f"{operation}: {name}={value!r} is not a whole number; use an int") from None
-
-
 def normal_axis(operation: str, axis: Any, axes: int) -> int:
     """``axis`` counted from the front; raises :class:`InvalidInputError` if it does not exist."""
-    number = whole_number(operation, "axis", axis)
+    number = _reading.whole(f"{operation}: axis", axis)
     if not -axes <= number < axes:
         raise InvalidInputError(
             f"{operation}: axis={number} of an array with {axes} axes; use {-axes} to {axes - 1}"
@@ -144,3 +105,12 @@ def normal_axis(operation: str, axis: Any, axes: int) -> int:
             else f"{operation}: axis={number} of an array without axes; give it at least one, or omit axis"
         )
     return number % axes
+
+
+def normal_axes(operation: str, axes: Any, ndim: int) -> tuple[int, ...]:
+    """``axes``, one or several different ones, counted from the front, in the given order."""
+    chosen = tuple(axes) if isinstance(axes, Sequence) and not isinstance(axes, str) else (axes,)
+    numbers = tuple(normal_axis(operation, axis, ndim) for axis in chosen)
+    if len(set(numbers)) < len(numbers):
+        raise InvalidInputError(f"{operation}: axes={axes!r} names an axis twice; name each once")
+    return numbers

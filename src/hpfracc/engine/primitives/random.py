@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives.base import (
-    FLOATS,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-)
-from hpfracc.engine.primitives.operands import dtype_bytes, elements, read_dtype, shape_of, whole_number
-from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc import _reading
+from hpfracc.engine.primitives.base import FLOATS, INTEGERS, ArraySpec, Call, Cut, Primitive, itemsize
+from hpfracc.engine.primitives.operands import read_dtype, shape_of
+from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 __all__ = ["KINDS", "Random"]
 
@@ -64,25 +59,14 @@ class Random(Primitive):
         words = read_dtype(self.name, "key", key, _WIDE)
         if shape_of(key) != (4,):
             raise ShapeError(f"{self.name}: key has shape {shape_of(key)}; give four words of 32 bits, low ones first")
-        if whole_number(self.name, "n", n) < 0:
-            raise InvalidInputError(f"{self.name}: n={n!r} numbers for each path; use 0 or more")
-        if kind not in KINDS:
-            raise InvalidInputError(f"{self.name}: kind={kind!r}; use {' or '.join(map(repr, KINDS))}")
-        if not 0 <= whole_number(self.name, "stream", stream) < 2**63:
-            raise InvalidInputError(f"{self.name}: stream={stream!r}; use 0 to 2**63 - 1")
+        n = _reading.whole(f"{self.name}: n", n, least=0)
+        _reading.choice(f"{self.name}: kind", kind, KINDS)
+        _reading.whole(f"{self.name}: stream", stream, least=0, most=2**63 - 1)
         if dtype not in FLOATS:
             raise UnsupportedDtypeError(f"{self.name}: dtype={dtype!r}; use 'float64' or 'float32'")
-        batch = elements(shape_of(paths))
-        return Call(
-            operation=self.name,
-            batch=batch,
-            length=int(n),
-            dtype=dtype,
-            shape=(*shape_of(paths), int(n)),
-            input_bytes=batch * dtype_bytes(places) + 4 * dtype_bytes(words),
-            output_bytes=batch * int(n) * dtype_bytes(dtype),
-            facts={"kind": kind},
-        )
+        shape = shape_of(paths)
+        more = math.prod(shape) * itemsize(places) + 4 * itemsize(words)
+        return self.call(dtype, (*shape, n), (), more_bytes=more, kind=kind)
 
     def work(self, call: Call, algorithm: str) -> float:
         """Numbers; moving a generator to a path costs as much as 500 of them."""

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives.base import (
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-)
-from hpfracc.engine.primitives.operands import dtype_bytes, elements, normal_axis, read_dtype, real_of, shape_of
-from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc import _reading
+from hpfracc.engine.primitives.base import INTEGERS, ArraySpec, Call, Cut, Primitive
+from hpfracc.engine.primitives.operands import normal_axes, read_dtype, real_of, shape_of
+from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 __all__ = ["KINDS", "Reduction", "reduced_axes"]
 
-_TAKES = INEXACT | INTEGERS
 KINDS = ("sum", "mean", "prod", "max", "min", "norm")
 #: Kinds that add up; integers do so in 64 bits, as in NumPy on all supported systems.
 _WIDENED = {name: "uint64" if name.startswith("u") else "int64" for name in INTEGERS}
@@ -28,14 +22,7 @@ _WIDENED = {name: "uint64" if name.startswith("u") else "int64" for name in INTE
 
 def reduced_axes(axis: Any, axes: int) -> tuple[int, ...]:
     """``axis`` (None, a number or several) as ascending axes counted from the front."""
-    if axis is None:
-        return tuple(range(axes))
-    if not isinstance(axis, tuple | list):
-        return (normal_axis("reduction", axis, axes),)
-    chosen = sorted(normal_axis("reduction", each, axes) for each in axis)
-    if len(set(chosen)) != len(chosen):
-        raise InvalidInputError(f"reduction: axis={axis!r} names an axis twice; name each once")
-    return tuple(chosen)
+    return tuple(range(axes)) if axis is None else tuple(sorted(normal_axes("reduction", axis, axes)))
 
 
 @final
@@ -55,36 +42,27 @@ class Reduction(Primitive):
 
     def describe(self, x: Any, *, kind: str = "sum", axis: Any = None, keepdims: bool = False) -> Call:
         """Check the call; ``facts``: ``kind``, ``result`` (a dtype), and whether the reduced axes come last."""
-        dtype = read_dtype(self.name, "x", x, _TAKES)
-        if kind not in KINDS:
-            raise InvalidInputError(f"{self.name}: kind={kind!r} is not a reduction; use {', '.join(KINDS)}")
-        if not isinstance(keepdims, bool | np.bool_):
-            raise InvalidInputError(f"{self.name}: keepdims={keepdims!r} is not a flag; use True or False")
+        dtype = read_dtype(self.name, "x", x)
+        _reading.choice(f"{self.name}: kind", kind, KINDS)
+        _reading.flag(f"{self.name}: keepdims", keepdims)
         if kind in ("max", "min") and dtype.startswith("complex"):
             raise UnsupportedDtypeError(f"{self.name}: complex numbers have no {kind}; reduce x.real, or abs(x)")
         if dtype in INTEGERS and kind not in ("max", "min"):
             dtype = _WIDENED[dtype] if kind in ("sum", "prod") else "float64"
         shape = shape_of(x)
         gone = reduced_axes(axis, len(shape))
-        length = elements(tuple(shape[i] for i in gone))
-        batch = elements(tuple(size for i, size in enumerate(shape) if i not in gone))
+        length = math.prod(shape[i] for i in gone)
         if not length and kind in ("max", "min"):
             raise ShapeError(f"{self.name}: {kind} over no elements (shape {shape}); give it at least one")
-        out = tuple(1 if i in gone else size for i, size in enumerate(shape) if keepdims or i not in gone)
-        result = real_of(dtype) if kind == "norm" else dtype
-        return Call(
-            operation=self.name,
-            batch=batch,
+        return self.call(
+            dtype,
+            tuple(1 if i in gone else size for i, size in enumerate(shape) if keepdims or i not in gone),
+            [shape],
+            batch=math.prod(size for i, size in enumerate(shape) if i not in gone),
             length=length,
-            dtype=dtype,
-            shape=out,
-            input_bytes=batch * length * dtype_bytes(dtype),
-            output_bytes=batch * dtype_bytes(result),
-            facts={
-                "kind": kind,
-                "result": result,
-                "trailing": gone == tuple(range(len(shape) - len(gone), len(shape))),
-            },
+            result=real_of(dtype) if kind == "norm" else dtype,
+            kind=kind,
+            trailing=gone == tuple(range(len(shape) - len(gone), len(shape))),
         )
 
     def work(self, call: Call, algorithm: str) -> float:

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, final
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import row_scratch
 from hpfracc.engine.numerics.trigonometric import TRIGONOMETRIC
-from hpfracc.engine.primitives.base import (
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    Transform,
-    outer_cuts,
-)
+from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform, itemsize
 from hpfracc.engine.primitives.operands import (
     broadcast,
     complex_of,
-    dtype_bytes,
-    elements,
-    normal_axis,
+    inexact,
+    normal_axes,
     read_dtype,
+    real_of,
     shape_of,
 )
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["KINDS", "SpectralAxes", "SpectralMultiply", "is_half", "plan_axes"]
 
-_TAKES = INEXACT | INTEGERS
 KINDS = ("fft", *TRIGONOMETRIC)
 
 
@@ -55,19 +44,15 @@ class SpectralAxes(NamedTuple):
 def plan_axes(axes: Any, kinds: Any, ndim: int) -> SpectralAxes:
     """Check ``axes`` and ``kinds`` for a signal with ``ndim`` axes."""
     name = SpectralMultiply.name
-    chosen = list(axes) if isinstance(axes, Sequence) else [axes]
-    named = [kinds] * len(chosen) if isinstance(kinds, str) else _reading.listed("kinds", kinds, "one for each axis")
-    if not chosen:
+    numbers = [axis - ndim for axis in normal_axes(name, axes, ndim)]
+    named = [kinds] * len(numbers) if isinstance(kinds, str) else _reading.listed("kinds", kinds, "one for each axis")
+    if not numbers:
         raise InvalidInputError(f"{name}: axes={axes!r} names no axis; give at least one")
-    if len(named) != len(chosen):
-        raise InvalidInputError(f"{name}: {len(named)} kinds for {len(chosen)} axes; give one for each, or one for all")
-    numbers = [normal_axis(name, axis, ndim) - ndim for axis in chosen]
-    if len(set(numbers)) < len(numbers):
-        raise InvalidInputError(f"{name}: axes={axes!r} names an axis twice; name each once")
-    for kind in named:
-        if not isinstance(kind, str) or kind not in KINDS:
-            raise InvalidInputError(f"{name}: kind {kind!r} is not a transform; use {', '.join(KINDS)}")
-    pairs = list(zip(numbers, named, strict=True))
+    if len(named) != len(numbers):
+        raise InvalidInputError(
+            f"{name}: {len(named)} kinds for {len(numbers)} axes; give one for each, or one for all"
+        )
+    pairs = [(axis, _reading.choice(f"{name}: kind", kind, KINDS)) for axis, kind in zip(numbers, named, strict=True)]
     return SpectralAxes(
         tuple((axis, kind) for axis, kind in pairs if kind != "fft"),
         tuple(axis for axis, kind in pairs if kind == "fft"),
@@ -112,9 +97,8 @@ class SpectralMultiply(Primitive):
         self, symbol: Any, signal: Any, *, axes: Any = -1, kinds: Any = "fft", real: bool | None = None
     ) -> Call:
         """Check both operands; ``facts``: ``waves``, ``turns``, ``real`` (the result), ``spectrum_bytes``."""
-        factor = read_dtype(self.name, "symbol", symbol, _TAKES)
-        sampled = read_dtype(self.name, "signal", signal, _TAKES)
-        dtype = sampled if sampled in INEXACT else "float64"
+        factor = read_dtype(self.name, "symbol", symbol)
+        dtype = inexact(read_dtype(self.name, "signal", signal))
         points, given = shape_of(signal), shape_of(symbol)
         if not points:
             raise ShapeError(f"{self.name}: signal has no axis to transform along; give it at least one")
@@ -137,31 +121,24 @@ class SpectralMultiply(Primitive):
             full[axis] = points[axis]
         length = math.prod(points[axis] for axis in chosen)
         batch = math.prod(size for axis, size in enumerate(full, -len(full)) if axis not in chosen)
-        size, item = elements(tuple(full)), dtype_bytes(dtype)
-        symbol_bytes = elements(given) * item * (2 if is_real and factor.startswith("complex") else 1)
-        return Call(
-            operation=self.name,
+        # A complex symbol of a real result takes twice the bytes.
+        doubled = [given] if is_real and factor.startswith("complex") else []
+        spectrum_bytes = math.prod(points) * itemsize(dtype)
+        if is_real and plan.turns:
+            along = points[plan.turns[-1]]
+            spectrum_bytes = spectrum_bytes // max(1, along) * 2 * (along // 2 + 1)
+        return self.call(
+            dtype,
+            tuple(full),
+            [given, points, *doubled],
             batch=batch,
             length=length,
-            dtype=dtype,
-            shape=tuple(full),
-            input_bytes=symbol_bytes + elements(points) * item,
-            output_bytes=size * item,
-            facts={
-                "waves": plan.waves,
-                "turns": plan.turns,
-                "real": is_real,
-                "spectrum_bytes": self._spectrum_bytes(plan, points, dtype),
-            },
+            inner=chosen,
+            waves=plan.waves,
+            turns=plan.turns,
+            real=is_real,
+            spectrum_bytes=spectrum_bytes,
         )
-
-    @staticmethod
-    def _spectrum_bytes(plan: SpectralAxes, points: tuple[int, ...], dtype: str) -> int:
-        size = elements(points) * dtype_bytes(dtype)
-        if dtype.startswith("complex") or not plan.turns:
-            return size
-        along = points[plan.turns[-1]]
-        return size // max(1, along) * 2 * (along // 2 + 1)
 
     def _is_real(self, plan: SpectralAxes, dtype: str, factor: str, real: Any) -> bool:
         if real not in (None, True, False):
@@ -212,16 +189,6 @@ class SpectralMultiply(Primitive):
         lengths = tuple(call.shape[axis] for axis in turns)
         return Transform(lengths, math.prod(call.shape) // math.prod(lengths), call.dtype, inverse=True)
 
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis that is not transformed, the longest first."""
-        return outer_cuts(
-            map(shape_of, arrays), call.shape, (*(axis for axis, _ in call.facts["waves"]), *call.facts["turns"])
-        )
-
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """A real symbol along the last axis, periodic: a fractional Laplacian of each row."""
-        real = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
-        return (ArraySpec(shape[-1:] or (1,), real), ArraySpec(shape or (1,), dtype)), {}
-
-
-# The transforms by definition, in extended precision, against which kernels are tested.
+        return (ArraySpec(shape[-1:] or (1,), real_of(dtype)), ArraySpec(shape or (1,), dtype)), {}

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.engine.numerics.stencils import NEIGHBOURHOODS, forward_offsets
-from hpfracc.engine.primitives.base import (
-    FLOATS,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    outer_cuts,
-)
-from hpfracc.engine.primitives.operands import dtype_bytes, elements, promoted, read_dtype, shape_of
+from hpfracc.engine.primitives.base import FLOATS, REALS, ArraySpec, Call, Primitive
+from hpfracc.engine.primitives.operands import inexact, promoted, read_dtype, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["StencilRelax", "read_periodic"]
-
-_TAKES = FLOATS | INTEGERS
 
 
 def read_periodic(periodic: Any, ndim: int) -> tuple[bool, ...]:
@@ -57,6 +48,7 @@ class StencilRelax(Primitive):
 
     name = "stencil_relax"
     operands = ("costs", "start")
+    whole_operands = (0,)
 
     def describe(
         self,
@@ -68,16 +60,9 @@ class StencilRelax(Primitive):
         edges: bool = False,
     ) -> Call:
         """Check both operands; ``facts``: ``lattice`` (its shape), ``steps`` (directions), ``reach`` (sum of sides)."""
-        pair = read_dtype(self.name, "costs", costs, _TAKES), read_dtype(self.name, "start", start, _TAKES)
-        dtype = promoted(pair)
-        if dtype not in FLOATS:
-            dtype = "float64"
-        if neighbourhood not in NEIGHBOURHOODS:
-            raise InvalidInputError(
-                f"{self.name}: neighbourhood={neighbourhood!r}; use {' or '.join(map(repr, NEIGHBOURHOODS))}"
-            )
-        if edges not in (True, False):
-            raise InvalidInputError(f"{self.name}: edges={edges!r}; use True or False")
+        pair = read_dtype(self.name, "costs", costs, REALS), read_dtype(self.name, "start", start, REALS)
+        _reading.choice(f"{self.name}: neighbourhood", neighbourhood, NEIGHBOURHOODS)
+        edges = _reading.flag(f"{self.name}: edges", edges)
         given, points = shape_of(costs), shape_of(start)
         lattice = given[1:] if edges else given
         if not lattice:
@@ -93,17 +78,10 @@ class StencilRelax(Primitive):
             raise ShapeError(
                 f"{self.name}: start has shape {points}, the lattice {lattice}; the last axes must be the lattice's"
             )
-        length, batch, item = math.prod(lattice), math.prod(points[: -len(lattice)]), dtype_bytes(dtype)
-        return Call(
-            operation=self.name,
-            batch=batch,
-            length=length,
-            dtype=dtype,
-            shape=points,
-            input_bytes=(elements(given) + elements(points)) * item,
-            output_bytes=elements(points) * item,
-            facts={"lattice": lattice, "steps": 2 * steps, "reach": sum(lattice), "edges": bool(edges)},
-        )
+        facts: dict[str, Any] = {"lattice": lattice, "steps": 2 * steps, "reach": sum(lattice), "edges": edges}
+        facts["inner"] = tuple(range(-len(lattice), 0))
+        batch, length = math.prod(points[: -len(lattice)]), math.prod(lattice)
+        return self.call(inexact(promoted(pair)), points, (given, points), batch=batch, length=length, **facts)
 
     def work(self, call: Call, algorithm: str) -> float:
         """Steps examined: each once in order of distance, or all in every round."""
@@ -120,10 +98,6 @@ class StencilRelax(Primitive):
         if algorithm == "csgraph":
             return steps * call.length * 72  # steps have 64-bit indices and lengths
         return (call.batch + (steps if call.facts["edges"] else 1)) * call.length * call.itemsize
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Maps."""
-        return outer_cuts((None, shape_of(arrays[1])), call.shape, range(-len(call.facts["lattice"]), 0))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """One map of a lattice of that shape."""

@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 from hpfracc.engine.numerics.lengths import fast_length
-from hpfracc.engine.primitives.base import (
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    Transform,
-    outer_cuts,
-)
-from hpfracc.engine.primitives.operands import (
-    broadcast,
-    complex_of,
-    dtype_bytes,
-    elements,
-    normal_axis,
-    read_dtype,
-    shape_of,
-)
+from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform
+from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, normal_axes, read_dtype, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["ToeplitzApply", "padded_sizes", "read_axes"]
-
-_TAKES = INEXACT | INTEGERS
 
 
 def read_axes(axes: Any, ndim: int) -> tuple[int, ...]:
     """``axes`` of a signal with ``ndim`` axes, counted from the end and in their order."""
     name = ToeplitzApply.name
-    chosen = tuple(axes) if isinstance(axes, Sequence) else (axes,)
-    if not chosen:
+    numbers = sorted(axis - ndim for axis in normal_axes(name, axes, ndim))
+    if not numbers:
         raise InvalidInputError(f"{name}: axes={axes!r} names no axis; give at least one")
-    numbers = sorted(normal_axis(name, axis, ndim) - ndim for axis in chosen)
-    if len(set(numbers)) < len(numbers):
-        raise InvalidInputError(f"{name}: axes={axes!r} names an axis twice; name each once")
     return tuple(numbers)
 
 
@@ -72,11 +50,8 @@ class ToeplitzApply(Primitive):
 
     def describe(self, weights: Any, signal: Any, *, axes: Any = -1) -> Call:
         """Check both operands; ``facts``: ``axes``, ``points`` and ``used`` taps along them, ``rows`` of weights."""
-        kernel = read_dtype(self.name, "weights", weights, _TAKES)
-        sampled = read_dtype(self.name, "signal", signal, _TAKES)
-        dtype = sampled if sampled in INEXACT else "float64"
-        if kernel.startswith("complex"):
-            dtype = complex_of(dtype)
+        is_complex = read_dtype(self.name, "weights", weights).startswith("complex")
+        dtype = inexact(read_dtype(self.name, "signal", signal))
         given, shape = shape_of(weights), shape_of(signal)
         if not shape:
             raise ShapeError(f"{self.name}: signal has no axis to sum along; give it at least one")
@@ -87,32 +62,26 @@ class ToeplitzApply(Primitive):
             )
         points = tuple(shape[axis] for axis in chosen)
         used = tuple(min(given[axis], shape[axis]) for axis in chosen)
-        ones = [1 if axis in chosen else size for axis, size in enumerate(given, -len(given))]
-        full = list(shape)
-        for axis in chosen:
-            full[axis] = 1
-        rows = [*broadcast(self.name, tuple(ones), tuple(full))]
-        batch = elements(tuple(rows))
+        ones = tuple(1 if axis in chosen else size for axis, size in enumerate(given, -len(given)))
+        outer = tuple(1 if axis in chosen else size for axis, size in enumerate(shape, -len(shape)))
+        rows = [*broadcast(self.name, ones, outer)]
+        batch = math.prod(rows)
         for axis, size in zip(chosen, points, strict=True):
             rows[axis] = size
-        length, item = math.prod(points), dtype_bytes(dtype)
-        return Call(
-            operation=self.name,
+        return self.call(
+            complex_of(dtype) if is_complex else dtype,
+            tuple(rows),
+            (given, shape),
             batch=batch,
-            length=length,
-            dtype=dtype,
-            shape=tuple(rows),
-            input_bytes=(elements(given) + elements(shape)) * item,
-            output_bytes=batch * length * item,
-            facts={
-                "axes": chosen,
-                "points": points,
-                "used": used,
-                "taps": math.prod(used),
-                "rows": tuple(ones),
-                "weight_rows": elements(tuple(ones)),
-                "prepared_for": (chosen, points),
-            },
+            length=math.prod(points),
+            axes=chosen,
+            inner=chosen,
+            points=points,
+            used=used,
+            taps=math.prod(used),
+            rows=ones,
+            weight_rows=math.prod(ones),
+            prepared_for=(chosen, points),
         )
 
     def work(self, call: Call, algorithm: str) -> float:
@@ -140,10 +109,6 @@ class ToeplitzApply(Primitive):
             return None
         sizes = padded_sizes(call.facts["points"], call.facts["used"])
         return Transform(sizes, call.batch, call.dtype, inverse=True)
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis except the summation axes, the longest first."""
-        return outer_cuts(map(shape_of, arrays), call.shape, call.facts["axes"])
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """As many weights as points: a fractional derivative in space."""

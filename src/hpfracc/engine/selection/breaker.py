@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hpfracc.engine.locks import Guarded
 
@@ -18,8 +18,7 @@ _FADE = 60.0
 _FORGOTTEN = 4.0
 
 
-@dataclass(slots=True)
-class _Trouble:
+class _Trouble(NamedTuple):
     failures: int
     until: float
     error: str
@@ -60,7 +59,7 @@ class CircuitBreaker(Guarded):
         with self._lock:
             before = self._troubles.get(key)
             if before is not None and before.until > self._clock():
-                before.error = error
+                self._troubles[key] = before._replace(error=error)
                 return
             failures = 1 if before is None else before.failures + 1
             rest = min(_LONGEST_REST, _FIRST_REST * 2.0 ** (failures - 1))

@@ -11,7 +11,7 @@ pool. If a call leaves a new mark, it is the peak of that call; otherwise the pe
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from hpfracc._arrays import file_mapping
@@ -19,36 +19,19 @@ from hpfracc._config import Settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.memory.budget import HOST, fits, get_budget, relief
+from hpfracc.engine.memory.budget import HOST, fits, get_budget
 from hpfracc.engine.memory.host import free_heap_bytes, resident_bytes, thread_bytes
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.breaker import CircuitBreaker
-from hpfracc.engine.selection.request import Placement, Request
+from hpfracc.engine.selection.request import Request
 from hpfracc.engine.workers import started_workers
 from hpfracc.engine.workload import Bucket
 
 __all__ = [
-    "HOST_SHARE",
-    "MIN_BYTES",
-    "NEGLIGIBLE_BYTES",
-    "ForecastKind",
-    "ForecastRow",
-    "Forecasts",
-    "Marks",
-    "forecast_kind",
-    "forecasts",
-    "fresh_bytes",
-    "is_memory_refusal",
-    "memory_place",
-    "memory_refusal",
-    "memory_share",
-    "modelled_bytes",
-    "predicted_bytes",
-    "read_marks",
-    "record_peak",
-    "starting_bytes",
-    "stays_put",
-]
+    "HOST_SHARE", "MIN_BYTES", "NEGLIGIBLE_BYTES", "ForecastRow", "Forecasts", "Marks", "forecasts", "fresh_bytes",
+    "is_memory_refusal", "memory_place", "memory_refusal", "memory_share", "modelled_bytes", "predicted_bytes",
+    "read_marks", "record_peak",
+]  # fmt: skip
 
 #: Calls below this are not measured: other allocations of the process are as large.
 MIN_BYTES = 16 * 2**20
@@ -59,7 +42,7 @@ _LOWEST, _HIGHEST = 0.25, 8.0
 #: Largest distance of two buckets, in powers of two, at which one can stand for the other.
 _NEAR = 2
 
-#: Operation, kernel, device, and dtype with variant.
+#: Operation, kernel, device, and dtype with variant: calls whose predictions have about the same relative error.
 ForecastKind = tuple[str, str, str, str]
 
 
@@ -99,18 +82,16 @@ class ForecastRow:
         return asdict(self)
 
 
+@dataclass(slots=True)
 class _Record:
     """The measurements of one kind of call."""
 
-    __slots__ = ("corrected", "errors", "last", "ratios", "samples")
-
-    def __init__(self) -> None:
-        #: Ratios of measured to predicted bytes, by size.
-        self.ratios: dict[Bucket, deque[float]] = {}
-        self.errors: deque[float] = deque(maxlen=_KEPT)
-        self.corrected: deque[float] = deque(maxlen=_KEPT)
-        self.samples = 0
-        self.last: tuple[int, int, Bucket] = (0, 0, (0, 0))
+    #: Ratios of measured to predicted bytes, by size.
+    ratios: dict[Bucket, deque[float]] = field(default_factory=dict)
+    errors: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    corrected: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    samples: int = 0
+    last: tuple[int, int, Bucket] = (0, 0, (0, 0))
 
     def correction(self, bucket: Bucket) -> float:
         """The correction for the nearest size; sizes far from every measured one are only corrected upwards."""
@@ -201,23 +182,18 @@ def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
     return size + work_bytes(transform)
 
 
-def forecast_kind(call: Call, arm: Arm) -> ForecastKind:
-    """Key of calls whose memory predictions have about the same relative error."""
-    variant = call.facts.get("kind", "")
-    kind = f"{call.dtype} {variant}" if variant else call.dtype
+def _kind(call: Call, arm: Arm) -> ForecastKind:
+    kind = f"{call.dtype} {call.facts.get('kind', '')}".rstrip()
     return call.operation, f"{arm.backend}:{arm.algorithm}", "cpu" if arm.on_host else "cuda", kind
 
 
 def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
     """Modelled bytes, corrected by the measured peaks of earlier calls of this kind."""
     need = modelled_bytes(primitive, call, arm)
-    if not forecasts.measured:
-        return need
-    factor = forecasts.correction(forecast_kind(call, arm), call.bucket)
-    return need if factor == 1.0 else int(need * factor)
+    return int(need * forecasts.correction(_kind(call, arm), call.bucket)) if forecasts.measured else need
 
 
-def starting_bytes(arm: Arm, requested: bool) -> int:
+def _starting_bytes(arm: Arm, requested: bool) -> int:
     """Host memory that an arm takes before its first call: importing its library, and starting threads.
 
     The import of a requested library is not counted, because it happens in any case. Thread stacks count only under a
@@ -228,9 +204,10 @@ def starting_bytes(arm: Arm, requested: bool) -> int:
     return library + (missing * thread_bytes() if missing > 0 else 0)
 
 
-def fresh_bytes(need: int, call: Call, stays: bool) -> int:
-    """The part of ``need`` that is not allocated yet: all but the operands if they ``stay``."""
-    return max(call.output_bytes, need - call.input_bytes) if stays else need
+def fresh_bytes(request: Request, arm: Arm, need: int) -> int:
+    """The part of ``need`` that is not allocated yet: all but the operands if they are in the arm's memory."""
+    call = request.call
+    return max(call.output_bytes, need - call.input_bytes) if arm.device == request.placement.device else need
 
 
 #: Calls that need less are not checked against free memory.
@@ -254,11 +231,6 @@ def memory_share(settings: Settings, arm: Arm) -> float:
     return HOST_SHARE if arm.on_host else settings.gpu_memory_limit
 
 
-def stays_put(placement: Placement, arm: Arm) -> bool:
-    """Whether the operands are already in the arm's memory."""
-    return arm.device == placement.device
-
-
 def memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker) -> str | None:
     """The reason why there is no memory for the ``need`` bytes of the request on ``arm`` now, or None."""
     if request.ignore_memory:
@@ -268,16 +240,13 @@ def memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreake
         return f"needs {_mib(need)}; {_mib(ceiling)} ran out of memory a short while ago"
     if request.limit is not None and need > request.limit:
         return f"needs {_mib(need)}; it may take {_mib(request.limit)}"
-    starting = starting_bytes(arm, request.preference is not None) if arm.on_host else 0
+    starting = _starting_bytes(arm, request.preference is not None) if arm.on_host else 0
     if need + starting < NEGLIGIBLE_BYTES:
         return None
-    avoided = None if arm.on_host else relief.avoids(arm.device)
-    if avoided is not None and not stays_put(request.placement, arm):
-        return f"needs {_mib(need)}; {avoided}"
-    budget, share = get_budget(), memory_share(request.settings, arm)
-    fresh = fresh_bytes(need, request.call, stays_put(request.placement, arm))
+    stays = arm.device == request.placement.device
+    budget, share, fresh = get_budget(), memory_share(request.settings, arm), fresh_bytes(request, arm, need)
     free = budget.free(arm.device, None if arm.on_host else arm.backend)
-    if free is not None and request.reserved and stays_put(request.placement, arm):
+    if free is not None and stays:
         free = max(0, free - request.reserved)
     if not fits(fresh, free, share):
         return f"needs {_mib(fresh)}; {share:.0%} of {_mib(free or 0)} are free on {arm.device}"
@@ -318,17 +287,15 @@ def read_marks(request: Request, arm: Arm, arrays: tuple[Any, ...]) -> Marks | N
     need = modelled_bytes(request.primitive, request.call, arm)
     if need < (_MIN_ON_HOST if arm.on_host else MIN_BYTES):
         return None
-    # JAX frees memory some time after a call, in its own threads.
-    if arm.on_host and (arm.backend == "jax" or _takes_from_heap(request.call.output_bytes, need)):
-        return None
-    # Pages of a mapped file become resident while a call reads them, although its operands are not allocated by it.
-    if arm.on_host and any(file_mapping(array) is not None for array in arrays):
+    # JAX frees memory some time after a call, in its own threads; memory from the heap is not measured; and pages of a
+    # mapped file become resident while a call reads them, although its operands are not allocated by it.
+    if arm.on_host and (
+        arm.backend == "jax"
+        or (request.call.output_bytes <= _HEAP_ARRAY and free_heap_bytes() > _MAX_FREE * need)
+        or any(file_mapping(array) is not None for array in arrays)
+    ):
         return None
     return _read(arm)
-
-
-def _takes_from_heap(array: int, need: int) -> bool:
-    return array <= _HEAP_ARRAY and free_heap_bytes() > _MAX_FREE * need
 
 
 def _read(arm: Arm) -> Marks | None:
@@ -346,7 +313,7 @@ def record_peak(request: Request, arm: Arm, before: Marks) -> None:
     if after is None or after.peak <= before.peak:
         return
     taken = after.peak - before.used + after.reused - before.reused
-    if stays_put(request.placement, arm):
+    if arm.device == request.placement.device:
         taken += request.call.input_bytes
     need = modelled_bytes(request.primitive, request.call, arm)
-    forecasts.observe(forecast_kind(request.call, arm), request.call.bucket, need, taken)
+    forecasts.observe(_kind(request.call, arm), request.call.bucket, need, taken)

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.rent_or_buy import RentOrBuy
@@ -132,9 +132,7 @@ class CostModel(Guarded):
         check_seconds(seconds)
         with self._lock:
             entry = self._entry(key)
-            samples = entry.buckets.get(bucket)
-            if samples is None:
-                samples = entry.buckets[bucket] = TimeSamples()
+            samples = entry.buckets.setdefault(bucket, TimeSamples())
             verdict = samples.add(x, seconds, log_seconds(seconds) - entry.base(log_work(x)))
             entry.forget_derived()
             return verdict
@@ -159,10 +157,7 @@ class CostModel(Guarded):
         return known
 
     def _entry(self, key: Hashable) -> _Entry:
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._entries[key] = _Entry()
-        return entry
+        return self._entries.setdefault(key, _Entry())
 
     def _predict(self, entry: _Entry, bucket: Hashable, x: float, extra: float) -> CostEstimate:
         samples = entry.buckets.get(bucket)
@@ -237,16 +232,14 @@ class Option:
     x : float
         The work of this call.
     transfer : float
-        Predicted seconds of transfers, used only with ``includes_transfer=False``.
-    includes_transfer : bool
-        Whether the knots of ``key`` were measured with the transfers that its start implies. If not, ``transfer`` is
-        added to their prediction. Samples always cover the whole call, so nothing is added to them.
+        Predicted seconds of transfers.
+    extra : float
+        Seconds to add to the prediction of the knots: ``transfer``, unless the knots of ``key`` were measured with the
+        transfers that its start implies. Samples always cover the whole call, so nothing is added to them.
     compile_key : Hashable or None
         Names the compilation this call needs; options with equal compile keys share it. None: nothing to compile.
     startup : float
         Seconds to import the library; 0 if it is loaded.
-    library : str or None
-        The library that ``startup`` imports; by default the part of ``arm`` before the colon.
     watts : float or None
         Power of its device if energy is minimised; None if time is.
     """
@@ -255,27 +248,21 @@ class Option:
     key: Hashable
     x: float
     transfer: float = 0.0
-    includes_transfer: bool = True
+    extra: float = 0.0
     compile_key: Hashable | None = None
     startup: float = 0.0
-    library: str | None = None
     watts: float | None = None
 
     @property
     def owner(self) -> str:
         """The library that ``startup`` imports."""
-        return self.library if self.library is not None else self.arm.partition(":")[0]
+        return self.arm.partition(":")[0]
 
     @property
     def on_host(self) -> bool:
         """Whether the arm runs on the host."""
         _, _, device = self.arm.partition("@")
         return device.startswith("cpu") or not device
-
-    @property
-    def extra(self) -> float:
-        """Seconds to add to the prediction of the knots."""
-        return 0.0 if self.includes_transfer else self.transfer
 
 
 class Scored(NamedTuple):
@@ -306,17 +293,12 @@ _DEFAULT = (20e-6, 6e9)
 _MIN_SHARE = 1e-3
 
 
-class _Route:
+class _Route(NamedTuple):
     """The last copies along one route."""
 
-    __slots__ = ("large", "medium", "rates", "small")
-
-    def __init__(self) -> None:
-        self.small: deque[float] = deque(maxlen=_KEPT)
-        self.medium: deque[tuple[int, float]] = deque(maxlen=_KEPT)
-        self.large: deque[tuple[int, float]] = deque(maxlen=_KEPT)
-        #: Derived from the above; None after a new copy.
-        self.rates: tuple[float, float] | None = None
+    small: deque[float]
+    medium: deque[tuple[int, float]]
+    large: deque[tuple[int, float]]
 
 
 class TransferModel(Guarded):
@@ -326,28 +308,26 @@ class TransferModel(Guarded):
         super().__init__()
         self._priors: dict[str, tuple[float, float]] = {}
         self._routes: dict[str, _Route] = {}
+        #: Latency and rate of each route, derived from the above.
+        self._rates: dict[str, tuple[float, float]] = {}
 
     def set_prior(self, route: str, latency: float, rate: float) -> None:
         """Expect ``latency + bytes / rate`` of a route, or of a kind of route (``"host->cuda"``)."""
         if not (0.0 <= latency < math.inf and 0.0 < rate < math.inf):
             raise InvalidInputError(f"latency={latency!r}, rate={rate!r}: use seconds >= 0 and bytes per second > 0")
-        with self._lock:
-            self._priors[route] = latency, rate
-            for known in self._routes.values():
-                known.rates = None
+        self._priors[route] = latency, rate
+        self._rates.clear()
 
     def observe(self, route: str, nbytes: int, seconds: float) -> None:
         """Learn from a copy."""
         check_seconds(seconds)
         with self._lock:
-            known = self._routes.get(route)
-            if known is None:
-                known = self._routes[route] = _Route()
+            known = self._routes.setdefault(route, _Route(*(deque[Any](maxlen=_KEPT) for _ in range(3))))
             if nbytes <= _SMALL:
                 known.small.append(seconds)
             else:
                 (known.large if nbytes >= _LARGE else known.medium).append((nbytes, seconds))
-            known.rates = None
+            self._rates.pop(route, None)
 
     def estimate(self, route: str, nbytes: int) -> float:
         """Predicted seconds of a copy."""
@@ -356,20 +336,19 @@ class TransferModel(Guarded):
 
     def rates(self, route: str) -> tuple[float, float]:
         """Latency in seconds and bytes per second of a route."""
-        known = self._routes.get(route)
-        if known is None:
-            return self._prior(route)
-        rates = known.rates
-        if rates is None:
+        found = self._rates.get(route)
+        if found is None:
             with self._lock:
-                rates = known.rates = self._learned(known, *self._prior(route))
-        return rates
+                found = self._rates[route] = self._learned(self._routes.get(route), *self._prior(route))
+        return found
 
     def _prior(self, route: str) -> tuple[float, float]:
         kind = "->".join(end.partition(":")[0] for end in route.split("->"))
         return self._priors.get(route) or self._priors.get(kind) or _DEFAULT
 
-    def _learned(self, known: _Route, latency: float, rate: float) -> tuple[float, float]:
+    def _learned(self, known: _Route | None, latency: float, rate: float) -> tuple[float, float]:
+        if known is None:
+            return latency, rate
         if known.small:
             latency = _quarter(known.small)
         copies = known.large or known.medium

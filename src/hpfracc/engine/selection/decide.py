@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from hpfracc._environment import BACKENDS
@@ -17,13 +17,17 @@ from hpfracc.engine.selection.costs import Option
 from hpfracc.engine.selection.decision import Candidate, Decision
 from hpfracc.engine.selection.knowledge import Knowledge
 from hpfracc.engine.selection.policy import Choice
-from hpfracc.engine.selection.request import Placement, Request, preference_error, refusal_reason
+from hpfracc.engine.selection.request import Request, preference_error, refusal_reason
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, OutOfMemoryError, PinnedBackendError
 from hpfracc.profiling.clocks import energy_counters
 
 __all__ = ["MIN_SAVED", "WORTH_CUTTING", "Selection", "decide", "masked", "refusals"]
 
 logger = logging.getLogger("hpfracc.engine")
+
+#: An arm, why it is refused, and the bytes it would need.
+Row = tuple[Arm, str | None, int]
+Rows = list[Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +79,15 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
     """
     settings, call, preference = request.settings, request.call, request.preference
     rows = list(masked(request, knowledge.breaker))
-    arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
-    if not arms:
+    if all(refused for _, refused, _ in rows):
         # Use an arm that has just failed rather than none: the failure may have been due to the data.
         rows = list(masked(request, knowledge.breaker, disturb=True))
-        arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
-    if not arms:
+    if all(refused for _, refused, _ in rows):
         raise _nothing_left(request, rows)
     if settings.objective == "energy":
         rows = _with_power(request, knowledge, rows)
-        arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
+    arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
     options = [knowledge.option(request, arm) for arm in arms.values()]
-    if settings.objective == "energy":
-        options = [replace(option, watts=knowledge.watts(call.operation, arms[option.arm])) for option in options]
-    if settings.deterministic:
-        # What is already compiled or imported differs from run to run.
-        options = [replace(option, compile_key=None, startup=0.0) for option in options]
     frozen = frozen or settings.deterministic or request.placement.traced
     choice = knowledge.chooser.choose(
         request.slot,
@@ -124,9 +121,7 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
     return Selection(arm, choice.option, decision, choice.review_after, choice.estimate.seconds, rival, in_chunks)
 
 
-def _with_power(
-    request: Request, knowledge: Knowledge, rows: list[tuple[Arm, str | None, int]]
-) -> list[tuple[Arm, str | None, int]]:
+def _with_power(request: Request, knowledge: Knowledge, rows: Rows) -> Rows:
     """The rows, without arms whose power was not measured; raises an error if none is left."""
     operation = request.call.operation
     unknown = "its power was not measured; run `hpfracc calibrate --energy`"
@@ -143,9 +138,7 @@ def _with_power(
     return found
 
 
-def _quicker_in_pieces(
-    request: Request, knowledge: Knowledge, rows: list[tuple[Arm, str | None, int]], choice: Choice
-) -> tuple[float, str | None]:
+def _quicker_in_pieces(request: Request, knowledge: Knowledge, rows: Rows, choice: Choice) -> tuple[float, str | None]:
     """The time of the fastest arm without enough memory, and the reason to work in chunks, or None."""
     short = {arm.name: (arm, refused) for arm, refused, _ in rows if is_memory_refusal(refused)}
     if not short or request.placement.gradient or request.placement.traced:
@@ -163,7 +156,7 @@ def _quicker_in_pieces(
     return best.total, f"{name} {short[name][1]}, and {choice.option.arm} would take {ratio:,.0f} times as long"
 
 
-def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> Exception:
+def _nothing_left(request: Request, rows: Rows) -> Exception:
     """The error for a request that no arm can run."""
     preference, placement, operation = request.preference, request.placement, request.call.operation
     if preference is not None and placement.pinned is not None and preference.backend != placement.library:
@@ -172,20 +165,18 @@ def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> 
             f"use {placement.library!r} or 'auto', or detach and convert the operands first"
         )
     if preference is not None:
-        own_rows = [(arm, refused) for arm, refused, _ in rows if arm.backend == preference.backend]
-        if any(is_memory_refusal(refused) for _, refused in own_rows):
-            short = "; ".join(f"{arm.name}: {refused}" for arm, refused in own_rows)
-            return OutOfMemoryError(
-                f"{operation}: {preference.source} asks for {preference.backend!r}, which has no room for this call "
-                f"({short}); use smaller arrays, free memory, or another backend"
-            )
-        why = registry.unavailable(preference.backend)
-        if why is None:
-            own = [f"{arm.name}: {refused}" for arm, refused, _ in rows if arm.backend == preference.backend]
-            why = "; ".join(own) or "kernel not implemented"
-        return preference_error(operation, preference, why)
+        rows = [row for row in rows if row[0].backend == preference.backend]
     reasons = "; ".join(f"{arm.name}: {refused}" for arm, refused, _ in rows)
-    if any(is_memory_refusal(refused) for _, refused, _ in rows):
+    short = any(is_memory_refusal(refused) for _, refused, _ in rows)
+    if preference is not None and short:
+        return OutOfMemoryError(
+            f"{operation}: {preference.source} asks for {preference.backend!r}, which has no room for this call "
+            f"({reasons}); use smaller arrays, free memory, or another backend"
+        )
+    if preference is not None:
+        why = registry.unavailable(preference.backend) or reasons or "kernel not implemented"
+        return preference_error(operation, preference, why)
+    if short:
         return OutOfMemoryError(f"{operation}: no arm fits into memory ({reasons}); use smaller arrays or free memory")
     return BackendUnavailableError(
         f"{operation}: no backend can serve dtype {request.call.dtype!r} here ({reasons or 'none has a kernel'}); "
@@ -193,9 +184,7 @@ def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> 
     )
 
 
-def build_candidates(
-    request: Request, rows: list[tuple[Arm, str | None, int]], choice: Choice
-) -> tuple[Candidate, ...]:
+def build_candidates(request: Request, rows: Rows, choice: Choice) -> tuple[Candidate, ...]:
     """Every arm as a row: the cheapest first, then the refused ones, then backends without an arm."""
     judged = {row.option.arm: row for row in choice.candidates}
     possible, refused = [], []
@@ -203,19 +192,17 @@ def build_candidates(
         if why is not None:
             refused.append(Candidate(arm.name, arm.backend, arm.device, refused=why, memory=need))
             continue
-        row = judged[arm.name]
-        estimate = row.estimate
+        option, estimate, total, compiling = judged[arm.name]
         possible.append(
             Candidate(
                 arm.name,
                 arm.backend,
                 arm.device,
-                seconds=estimate.seconds,
-                low=estimate.low,
-                high=estimate.high,
-                transfer=row.option.transfer,
-                compile=row.compile,
-                total=row.total,
+                None,
+                *estimate[:3],
+                transfer=option.transfer,
+                compile=compiling,
+                total=total,
                 memory=need,
                 samples=estimate.samples,
                 source=estimate.source,
@@ -228,9 +215,7 @@ def build_candidates(
 # The arms that can run a call; for every other arm, the reason why it cannot.
 
 
-def masked(
-    request: Request, breaker: CircuitBreaker, *, disturb: bool = False
-) -> Iterator[tuple[Arm, str | None, int]]:
+def masked(request: Request, breaker: CircuitBreaker, *, disturb: bool = False) -> Iterator[Row]:
     """Every arm with the reason why it is refused, or None, and the bytes it would need.
 
     ``disturb`` also offers arms whose circuit breaker is open, for a call that no other arm can run.
@@ -276,29 +261,17 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
         return f"its last digits are not those of {placement.library}; backend={arm.backend!r} asks for it"
     if call.dtype not in spec.dtypes:
         return f"dtype {call.dtype} is not served"
-    pinned = _pin_refusal(placement, arm)
-    if pinned is not None:
-        return pinned
+    if placement.pinned is not None and arm.backend != placement.library:
+        return placement.pinned
+    if placement.pinned is not None and arm.device != placement.device:
+        return f"the operands live on {'the host' if placement.device == 'cpu' else placement.device}"
     if (placement.gradient or request.needs_gradient) and not spec.differentiable:
         return "its kernel cannot be differentiated"
-    if spec.refuses is not None:
-        refused = spec.refuses(call)
-        if refused is not None:
-            return refused
-    if arm.name in request.tried:
-        return "failed in this call"
+    refused = None if spec.refuses is None else spec.refuses(call)
+    if refused is not None or arm.name in request.tried:
+        return refused or "failed in this call"
     return (
         breaker.masked((call.operation, arm.name, call.dtype, placement.start))
         or (None if disturb else breaker.allows((call.operation, arm.name)))
         or memory_refusal(request, arm, need, breaker)
     )
-
-
-def _pin_refusal(placement: Placement, arm: Arm) -> str | None:
-    if placement.pinned is None:
-        return None
-    if arm.backend != placement.library:
-        return placement.pinned
-    if arm.device != placement.device:
-        return f"the operands live on {'the host' if placement.device == 'cpu' else placement.device}"
-    return None

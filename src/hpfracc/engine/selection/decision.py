@@ -18,7 +18,7 @@ from hpfracc.profiling.formats import format_bytes, format_seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Candidate", "Decision", "Explanation", "Fallback", "as_text"]
+__all__ = ["Candidate", "Decision", "Explanation", "Fallback", "as_text", "plain_values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Candidate:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, with None for unknown numbers."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+        return plain_values(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,6 @@ class Fallback:
     arm: str
     kind: str
     error: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"arm": self.arm, "kind": self.kind, "error": self.error}
 
 
 @dataclass(frozen=True)
@@ -113,28 +109,22 @@ class Decision:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
+        names = (
+            "operation", "arm", "backend", "device", "algorithm", "reason", "wish", "shape", "dtype", "bucket", "start",
+            "library", "explored", "chunks",
+        )  # fmt: skip
+        values = {name: getattr(self, name) for name in names}
         return {
-            "operation": self.operation,
-            "arm": self.arm,
-            "backend": self.backend,
-            "device": self.device,
-            "algorithm": self.algorithm,
-            "reason": self.reason,
-            "wish": self.wish,
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            "bucket": list(self.bucket),
-            "start": self.start,
-            "library": self.library,
-            "explored": self.explored,
-            "chunks": self.chunks,
+            **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
             "candidates": [row.to_dict() for row in self.candidates],
-            "fallbacks": [row.to_dict() for row in self.fallbacks],
+            "fallbacks": [plain_values(row) for row in self.fallbacks],
         }
 
 
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def plain_values(row: Any) -> dict[str, Any]:
+    """The fields of a dataclass with slots, with None for numbers that are not finite."""
+    values = ((name, getattr(row, name)) for name in row.__slots__)
+    return {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values}
 
 
 _COLUMNS = ("", "arm", "predicted", "interval", "transfer", "first call", "memory", "samples", "from")
@@ -242,23 +232,8 @@ def _table(decision: Decision) -> RenderableType:
 
 
 def _html(decision: Decision) -> str:
-    from html import escape
+    from hpfracc._results import as_html
 
-    head = "".join(f"<th>{escape(name)}</th>" for name in _COLUMNS)
-    body = []
-    for row in decision.candidates:
-        if row.refused is not None:
-            span = len(_COLUMNS) - 2
-            cells = f'<td></td><td>{escape(row.arm)}</td><td colspan="{span}"><i>{escape(row.refused)}</i></td>'
-        else:
-            cells = "".join(f"<td>{escape(cell)}</td>" for cell in _cells(decision, row))
-        weight = ' style="font-weight:bold"' if row.arm == decision.arm else ""
-        body.append(f"<tr{weight}>{cells}</tr>")
-    failed = "".join(
-        f"<div>fell back from {escape(row.arm)} ({escape(row.kind)}): {escape(row.error)}</div>"
-        for row in decision.fallbacks
-    )
-    return (
-        f'<div class="hpfracc-explanation"><b>{escape(title(decision))}</b><div>{escape(verdict(decision))}</div>'
-        f"{failed}<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
-    )
+    failed = {f"fell back from {row.arm}": f"{row.kind}: {row.error}" for row in decision.fallbacks}
+    rows = [_cells(decision, row) if row.refused is None else ("", row.arm, row.refused) for row in decision.candidates]
+    return as_html(title(decision), {"decision": verdict(decision)} | failed, rows=[_COLUMNS, *rows])

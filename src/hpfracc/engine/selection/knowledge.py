@@ -27,13 +27,13 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.breaker import CircuitBreaker
-from hpfracc.engine.selection.costs import CostEstimate, CostModel, Option, TransferModel
+from hpfracc.engine.selection.costs import CostModel, Option, TransferModel
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.engine.selection.request import CostKey, Request
-from hpfracc.engine.selection.wisdom import continuing, resolve_path
-from hpfracc.engine.selection.wisdom.records import Kind, Record
-from hpfracc.engine.selection.wisdom.store import Wisdom, shares_records
+from hpfracc.engine.selection.wisdom import Wisdom, shares_records
+from hpfracc.engine.selection.wisdom_files import continuing, resolve_path
+from hpfracc.engine.selection.wisdom_records import Kind, Record
 from hpfracc.engine.workers import machine_load
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
@@ -59,21 +59,10 @@ class Prior:
     def knots(self, operation: str, arm: Arm, start: str, dtype: str) -> list[tuple[float, float]]:
         """Points (work, seconds) for an arm; without any, those of another dtype, scaled by its bytes."""
         starts = self.data["knots"].get(operation, {}).get(general_name(arm), {})
-        dtypes = starts.get(start, {})
-        if dtype in dtypes:
-            return [(x, seconds) for x, seconds in dtypes[dtype]]
-        for other, points in dtypes.items():
-            scale = np.dtype(dtype).itemsize / np.dtype(other).itemsize
+        for other, points in sorted(starts.get(start, {}).items(), key=lambda pair: pair[0] != dtype):
+            scale = 1.0 if other == dtype else np.dtype(dtype).itemsize / np.dtype(other).itemsize
             return [(x, seconds * scale) for x, seconds in points]
         return []
-
-    def compile_seconds(self) -> dict[str, float]:
-        """Expected compile times, by patterns of arm names."""
-        return dict(self.data["compile"])
-
-    def transfers(self) -> dict[str, tuple[float, float]]:
-        """Latency in seconds and bytes per second, by kind of route (``"host->cuda"``)."""
-        return {route: (latency, rate) for route, (latency, rate) in self.data["transfers"].items()}
 
 
 def general_name(arm: Arm) -> str:
@@ -123,13 +112,9 @@ class Knowledge(Guarded):
         self._ids: set[str] = set()
         #: Watts by operation and arm, and by device; None until first needed.
         self._watts: tuple[dict[tuple[str, str], float], dict[str, float]] | None = None
-        self._begin()
-
-    def _begin(self) -> None:
-        prior = load_prior()
-        for pattern, seconds in prior.compile_seconds().items():
+        for pattern, seconds in load_prior().data["compile"].items():
             self.costs.compiling.set_prior(pattern, seconds)
-        for route, (latency, rate) in prior.transfers().items():
+        for route, (latency, rate) in load_prior().data["transfers"].items():
             self.transfers.set_prior(route, latency, rate)
         with continuing(self.wisdom.path, "nothing is known from it"):
             for record in self.wisdom.load():
@@ -137,12 +122,12 @@ class Knowledge(Guarded):
 
     def _store(self, record: Record) -> None:
         self._ids.add(record.id)
-        if record.kind == "transfer":
-            self._take_transfer(record)
-        else:
+        if record.kind != "transfer":
             self._stored.setdefault((record.operation, record.arm), []).append(record)
             if record.kind == "power":
                 self._watts = None
+        elif record.fingerprint == _gpu_fingerprint(record.route or ""):
+            self.transfers.observe(record.route or "", record.nbytes or 0, record.seconds)
 
     @property
     def taken(self) -> int:
@@ -165,39 +150,35 @@ class Knowledge(Guarded):
             new = [record for record in records if record.id not in self._ids]
             for record in new:
                 self._store(record)
-                for key in [key for key in self._primed if record.operation in _names_of(key)]:
-                    if record.arm == key[1] and record.fingerprint == _fingerprint_of(key):
-                        self._take(record, key, exact=record.operation == key[0])
+                for key in self._primed:
+                    operation = key[0].removesuffix(_PREPARED)
+                    # Times of the plain operation bound those of one with a cached transform.
+                    if record.operation in (key[0], operation) and record.arm == key[1]:
+                        arm = _find_arm(operation, record.arm)
+                        if arm is not None and record.fingerprint == registry.fingerprint(operation, arm):
+                            self._take(record, key, exact=record.operation == key[0])
         self.wisdom.append(new, own=False)
         return len(new)
-
-    def _take_transfer(self, record: Record) -> None:
-        if record.route is not None and record.nbytes is not None:
-            device = _gpu_of(record.route)
-            if record.fingerprint == _gpu_fingerprint(device):
-                self.transfers.observe(record.route, record.nbytes, record.seconds)
 
     def option(self, request: Request, arm: Arm) -> Option:
         """The arm as an option, with its work, transfers and compile key."""
         key = request.cost_key(arm)
         if key not in self._primed:
             self._prime(request, arm, key)
-        call = request.call
-        transfer = 0.0
-        moves = not arm.on_host and request.placement.device == "cpu"
-        if moves:
-            transfer = self.transfers.estimate(f"host->{arm.device}", call.input_bytes) + self.transfers.estimate(
-                f"{arm.device}->host", call.output_bytes
-            )
+        call, settings, transfer = request.call, request.settings, 0.0
+        if not arm.on_host and request.placement.device == "cpu":
+            transfer = self.transfers.estimate(f"host->{arm.device}", call.input_bytes)
+            transfer += self.transfers.estimate(f"{arm.device}->host", call.output_bytes)
         return Option(
             arm=arm.name,
             key=key,
             x=request.primitive.work(call, arm.algorithm),
             transfer=transfer,
-            includes_transfer=key not in self._without_transfer,
-            compile_key=request.compile_key(arm),
-            startup=registry.import_cost(arm.backend),
-            library=arm.backend,
+            extra=transfer if key in self._without_transfer else 0.0,
+            # What is already compiled or imported differs from run to run.
+            compile_key=None if settings.deterministic else request.compile_key(arm),
+            startup=0.0 if settings.deterministic else registry.import_cost(arm.backend),
+            watts=self.watts(call.operation, arm) if settings.objective == "energy" else None,
         )
 
     def _prime(self, request: Request, arm: Arm, key: CostKey) -> None:
@@ -208,12 +189,12 @@ class Knowledge(Guarded):
             operation, start, dtype = request.call.operation, request.placement.start, request.call.dtype
             prior = load_prior()
             names = tuple(dict.fromkeys((operation, request.operation)))
-            knots = _first(prior.knots(name, arm, start, dtype) for name in reversed(names))
-            if not knots and start == "host" and not arm.on_host:
-                knots = _first(prior.knots(name, arm, "device", dtype) for name in reversed(names))
+            found = [prior.knots(name, arm, start, dtype) for name in reversed(names)]
+            if not any(found) and start == "host" and not arm.on_host:
+                found = [prior.knots(name, arm, "device", dtype) for name in reversed(names)]
                 self._without_transfer.add(key)
             waiting = 1.0 if request.settings.deterministic else _waiting(arm)
-            for x, seconds in knots:
+            for x, seconds in next(filter(None, found), []):
                 self.costs.add_knot(key, x, waiting * seconds, prior=True)
             if arm.spec.compiles == "never":
                 self.costs.compiling.set_prior(key, 0.0)
@@ -248,17 +229,18 @@ class Knowledge(Guarded):
             self.chooser.observe(request.slot, bucket, option, seconds, first=False, calls=calls)
             self._keep(request, option, "sample", seconds)
             return
-        extra = 0.0 if option.includes_transfer else option.transfer
-        run = self.costs.estimate(option.key, bucket, option.x, extra)
+        run = self.costs.estimate(option.key, bucket, option.x, option.extra)
         self.chooser.observe(request.slot, bucket, option, seconds, first=True, calls=calls)
-        arm = _arm_of(request, option)
-        if arm is not None and arm.spec.compiles == "never" and _is_far_off(seconds, run):
-            # Nothing was compiled, so the next call will take as long: count it as a run.
+        arm = _find_arm(request.call.operation, option.arm)
+        if arm is None:
+            return
+        if arm.spec.compiles != "never":
+            self._keep(request, option, "compile", seconds if run.source == "none" else max(0.0, seconds - run.seconds))
+        elif run.source != "none" and seconds > max(_FAR_OFF * run.seconds, run.seconds + _MAX_WARMING):
+            # Nothing was compiled, so the next call will take as long: count it as a run. Otherwise the first call of
+            # an arm that compiles nothing is mostly a run, and useless to other processes.
             self.costs.observe(option.key, bucket, option.x, seconds)
             self._keep(request, option, "sample", seconds)
-        # The first call of an arm that compiles nothing is mostly a run, and useless to other processes.
-        if arm is not None and arm.spec.compiles != "never":
-            self._keep(request, option, "compile", seconds if run.source == "none" else max(0.0, seconds - run.seconds))
 
     def tally(self, request: Request, option: Option, calls: int) -> None:
         """Count calls that could not be timed."""
@@ -287,23 +269,10 @@ class Knowledge(Guarded):
 
     def add_power(self, request: Request, option: Option, watts: float, seconds: float) -> None:
         """Learn the power of an arm's device, measured while it ran for ``seconds``."""
-        operation, arm, start, dtype = cast(CostKey, option.key)
-        found = _arm_of(request, option)
-        if found is not None:
-            fingerprint = registry.fingerprint(request.call.operation, found)
-            record = Record(
-                kind="power",
-                operation=operation,
-                arm=arm,
-                fingerprint=fingerprint,
-                start=start,
-                dtype=dtype,
-                seconds=seconds,
-                x=watts,
-            )
+        record = self._keep(request, option, "power", seconds, x=watts)
+        if record is not None:
             with self._lock:
                 self._store(record)
-            self.wisdom.append([record])
 
     def watts(self, operation: str, arm: Arm) -> float | None:
         """Power of the device while the arm runs; that of other arms there if it was not measured; None if unknown."""
@@ -319,7 +288,7 @@ class Knowledge(Guarded):
         groups: dict[str, list[float]] = {}
         for (operation, name), records in self._stored.items():
             newest = max((each for each in records if each.kind == "power"), key=lambda each: each.time, default=None)
-            arm = next((each for each in registry.arms(operation) if each.name == name), None) if newest else None
+            arm = _find_arm(operation, name) if newest else None
             if newest is None or arm is None or newest.fingerprint != registry.fingerprint(operation, arm):
                 continue
             by_arm[operation, name] = float(newest.x or 0.0)
@@ -329,45 +298,31 @@ class Knowledge(Guarded):
     def observe_transfer(self, route: str, nbytes: int, seconds: float) -> None:
         """Learn from a copy."""
         self.transfers.observe(route, nbytes, seconds)
-        self._write_down(
-            kind="transfer",
-            operation="",
-            arm="",
-            fingerprint=_gpu_fingerprint(_gpu_of(route)),
-            start="",
-            dtype="",
-            seconds=seconds,
-            nbytes=nbytes,
-            route=route,
-        )
+        fingerprint = _gpu_fingerprint(route)
+        self._write_down("transfer", ("", "", "", ""), fingerprint, seconds=seconds, nbytes=nbytes, route=route)
 
-    def _keep(self, request: Request, option: Option, kind: Kind, seconds: float) -> None:
-        operation, arm, start, dtype = cast(CostKey, option.key)
-        found = _arm_of(request, option)
-        if found is None:
-            return
-        self._write_down(
-            kind=kind,
-            operation=operation,
-            arm=arm,
-            fingerprint=registry.fingerprint(request.call.operation, found),
-            start=start,
-            dtype=dtype,
-            bucket=request.call.bucket,
-            x=option.x,
-            seconds=seconds,
-        )
+    def _keep(self, request: Request, option: Option, kind: Kind, seconds: float, **more: Any) -> Record | None:
+        arm = _find_arm(request.call.operation, option.arm)
+        if arm is None:
+            return None
+        facts = {"x": option.x, "bucket": request.call.bucket, "seconds": seconds} | more
+        fingerprint = registry.fingerprint(request.call.operation, arm)
+        return self._write_down(kind, cast(CostKey, option.key), fingerprint, **facts)
 
-    def _write_down(self, **facts: Any) -> None:
+    def _write_down(self, kind: Kind, key: CostKey, fingerprint: str, **facts: Any) -> Record | None:
         """Append a measurement to the wisdom, unless it exceeds the limits of a record (such as a very long name)."""
+        operation, arm, start, dtype = key
         try:
-            record = Record(**facts)
+            record = Record(
+                kind=kind, operation=operation, arm=arm, fingerprint=fingerprint, start=start, dtype=dtype, **facts
+            )
         except InvalidInputError as error:
             logger.debug("a measurement is not kept: %s", error)
-            return
+            return None
         if shares_records():
             self._ids.add(record.id)  # it may be received again from other processes
         self.wisdom.append([record])
+        return record
 
     def note_fallback(self, operation: str, failed: str, taken: str, kind: str, error: BaseException) -> None:
         """Count a fallback, and log the first of its kind at INFO."""
@@ -397,41 +352,16 @@ def _waiting(arm: Arm) -> float:
     return 1.0 + load if threads and load > _BUSY else 1.0
 
 
-def _is_far_off(seconds: float, predicted: CostEstimate) -> bool:
-    far = _FAR_OFF * predicted.seconds
-    return predicted.source != "none" and seconds > far and seconds > predicted.seconds + _MAX_WARMING
-
-
-def _first(found: Iterable[list[tuple[float, float]]]) -> list[tuple[float, float]]:
-    return next((knots for knots in found if knots), [])
-
-
-def _arm_of(request: Request, option: Option) -> Arm | None:
-    """The arm of an option, if it still exists."""
-    return next((known for known in registry.arms(request.call.operation) if known.name == option.arm), None)
-
-
-def _names_of(key: CostKey) -> tuple[str, str]:
-    """The recorded name of a key's operation, and that of the operation whose times bound it."""
-    return key[0], key[0].removesuffix(_PREPARED)
-
-
-def _fingerprint_of(key: CostKey) -> str | None:
-    """The fingerprint of a key's arm on this machine, if it still exists."""
-    operation = key[0].removesuffix(_PREPARED)
-    arm = next((known for known in registry.arms(operation) if known.name == key[1]), None)
-    return None if arm is None else registry.fingerprint(operation, arm)
-
-
-def _gpu_of(route: str) -> str:
-    """The GPU at one end of a route such as ``"host->cuda:0"``."""
-    source, _, target = route.partition("->")
-    return target if source == "host" else source
+def _find_arm(operation: str, name: str) -> Arm | None:
+    """The arm of that name, if it exists on this machine."""
+    return next((known for known in registry.arms(operation) if known.name == name), None)
 
 
 @functools.cache
-def _gpu_fingerprint(device: str) -> str:
-    return hardware.fingerprint("transfer", device, "", 1, "")
+def _gpu_fingerprint(route: str) -> str:
+    """The fingerprint of the GPU at one end of a route such as ``"host->cuda:0"``."""
+    source, _, target = route.partition("->")
+    return hardware.fingerprint("transfer", target if source == "host" else source, "", 1, "")
 
 
 class _KnowledgeCache(Guarded):
@@ -443,16 +373,13 @@ class _KnowledgeCache(Guarded):
         #: By the setting as written, because resolving it takes longer than a decision.
         self.by_setting: dict[tuple[str | None, bool], Knowledge] = {}
 
-    def get(self, setting: str | None, frozen: bool) -> Knowledge:
-        known = self.by_setting.get((setting, frozen))
-        if known is None:
-            with self._lock:
-                path = resolve_path(setting)
-                known = self.known.get((path, frozen))
-                if known is None:
-                    known = self.known[path, frozen] = Knowledge(Wisdom(path, read_only=frozen))
-                self.by_setting[setting, frozen] = known
-        return known
+    def find(self, setting: str | None, frozen: bool) -> Knowledge:
+        with self._lock:
+            path = resolve_path(setting)
+            if (path, frozen) not in self.known:
+                self.known[path, frozen] = Knowledge(Wisdom(path, read_only=frozen))
+            found = self.by_setting[setting, frozen] = self.known[path, frozen]
+            return found
 
 
 _cache = _KnowledgeCache()
@@ -460,7 +387,8 @@ _cache = _KnowledgeCache()
 
 def knowledge_for(settings: Settings) -> Knowledge:
     """The knowledge for these settings. Deterministic runs have a separate one, which never changes."""
-    return _cache.get(settings.wisdom, settings.deterministic)
+    key = settings.wisdom, settings.deterministic
+    return _cache.by_setting.get(key) or _cache.find(*key)
 
 
 def all_knowledge() -> list[Knowledge]:

@@ -1,4 +1,4 @@
-"""The policy: which arm runs the next call.
+"""The policy: which arm runs the next call, and when another one is tried.
 
 - The cost of an arm is its predicted run time with transfers, plus what must still be compiled or imported.
 - The cheapest arm is used. The incumbent stays unless the gain exceeds the threshold.
@@ -12,24 +12,157 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.costs import CostEstimate, CostModel, Option, Scored
-from hpfracc.engine.selection.exploration import (
-    MAX_REVIEW_INTERVAL,
-    MAX_WARMUP_CALLS,
-    Exploration,
-    ExplorationTrial,
-    Incumbent,
-    warmup_calls,
-)
-from hpfracc.engine.selection.regret import Ledger
-from hpfracc.engine.selection.times import Drift
+from hpfracc.engine.selection.times import KEPT, Drift
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_seconds
 
-__all__ = ["Choice", "Chooser"]
+__all__ = [
+    "LONG_CALL_SECONDS", "MAX_REVIEW_INTERVAL", "MAX_WARMUP_CALLS", "Choice", "Chooser", "Incumbent", "warmup_calls",
+]  # fmt: skip
+
+#: Samples of the incumbent until its bucket counts as settled. With 4 the settled regret on ``timings-h200.json`` grows
+#: by half, 16 gain nothing (benchmarks/selection.py).
+_SETTLED_SAMPLES = 8
+#: Maximum number of calls for which a bucket keeps learning while an alternative might be better.
+_MAX_LEARNING_CALLS = 32
+#: Calls from one review of a settled bucket to the next, at first and at most (selection.md) ...
+_REVIEW_INTERVAL, MAX_REVIEW_INTERVAL = 16, 256
+#: ... but far enough apart that timing a call, some 50 us, takes less than half a percent of the calls it stands for.
+#: Every call that takes longer than this is timed.
+LONG_CALL_SECONDS = 50e-6 / 0.005
+#: An alternative that was ruled out is retried after this many calls, and then after twice as many each time, if it is
+#: predicted within this factor of the incumbent or was the incumbent itself: times change (workload "drift" of
+#: benchmarks/selection.py).
+_RETRY_CALLS, _RETRY_FACTOR = 256, 1.5
+#: Calls shorter than this are not timed right after other work, not even after a choice, because caches are cold. After
+#: 20 calls of another arm, a call of 44 us took 56, then 48, then 45; right after a choice it took three times as long.
+_COLD_CACHE_SECONDS = 1e-3
+#: Sleeping threads slow down longer calls too, but none longer than this.
+_COLD_THREAD_SECONDS = 0.1
+#: Warm-up calls before a timed one on the host. On a GPU, whose clock drops while it idles: enough calls to fill the
+#: seconds, but not more than the maximum.
+_WARMUP_CALLS, _WARMUP_SECONDS, MAX_WARMUP_CALLS = 2, 4e-3, 12
+#: Maximum predicted cost of a tried alternative, relative to the best (selection.md).
+_MAX_COST_RATIO = 5.0
+#: Unknown arms can only be learned about by trying them. Together they may take this fraction of the total time, so
+#: that with an unexpected compile time a slot stays within twice its cost without trials.
+_UNKNOWN_SHARE = 0.5
+#: Number of samples of the best arm that determine the error of its curve.
+_TRUSTED_SAMPLES = 3
+
+
+def warmup_calls(seconds: float, *, switched: bool, on_host: bool = True) -> int:
+    """Calls to make before a timed one, if each takes ``seconds``; ``switched``: another arm ran last."""
+    if not seconds < _COLD_THREAD_SECONDS:  # also for nan: every call of an unknown arm is informative
+        return 0
+    if not switched:
+        return int(seconds < _COLD_CACHE_SECONDS)
+    if not on_host:
+        return max(1, min(MAX_WARMUP_CALLS, int(_WARMUP_SECONDS / seconds)))
+    return _WARMUP_CALLS if seconds < _COLD_CACHE_SECONDS else 1
+
+
+class _Trial(NamedTuple):
+    """A trial of an alternative: the incumbent's predicted time, the expected compile time, and the time charged."""
+
+    best: float
+    price: float
+    charged: float
+
+
+@dataclass(slots=True)
+class Incumbent:
+    """The arm of one slot and bucket, records about the others, and what ran. Not thread-safe: the owner locks."""
+
+    arm: str | None = None
+    #: Calls so far, timed or not.
+    calls: int = 0
+    #: Whether the last time was unusual; then every call is timed until that is explained.
+    watched: bool = False
+    #: Whether some alternative might still be better.
+    doubtful: bool = False
+    #: Seconds that each purchase (a compilation, an import) would save per call.
+    gains: dict[Hashable, float] = field(default_factory=dict)
+    #: An option of each arm, its calls, and the seconds of all, for the regret.
+    options: dict[str, Option] = field(default_factory=dict)
+    ran_calls: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    compiling: float = 0.0
+    exploring: float = 0.0
+    interval: int = _REVIEW_INTERVAL
+    #: Trials without a report yet. Several plans share a bucket, so one arm may have several.
+    _trials: dict[str, list[_Trial]] = field(default_factory=dict)
+    #: Long review intervals granted since a call was last reported.
+    _unreported: int = 0
+    _trial_counts: dict[str, int] = field(default_factory=dict)
+    _next_trial: dict[str, int] = field(default_factory=dict)
+    _retry_at: dict[str, int] = field(default_factory=dict)
+
+    def take(self, arm: str) -> None:
+        """Make ``arm`` the incumbent."""
+        self._trials.pop(arm, None)
+        if arm == self.arm:
+            return
+        if self.arm is not None:
+            self._retry_at.setdefault(self.arm, self.calls + _RETRY_CALLS)
+        self.arm = arm
+        self.interval = _REVIEW_INTERVAL
+
+    def may_try(self, row: Scored, best: Scored, *, promising: bool) -> bool:
+        """Whether to try an alternative: a promising one at growing intervals, any other one rarely."""
+        arm = row.option.arm
+        if promising:
+            # Wait for the result of one trial before the next, but not indefinitely: its plan may never be called
+            # again.
+            return self.calls >= self._next_trial.get(arm, 0) + (_RETRY_CALLS if self._trials.get(arm) else 0)
+        due = self._retry_at.get(arm)
+        if due is None:
+            due = _RETRY_CALLS if row.total <= _RETRY_FACTOR * best.total else self.calls + 1
+        return self.calls >= due
+
+    def begin_trial(self, arm: str, trial: _Trial) -> None:
+        """Record a trial of an alternative; the interval to its next trial doubles."""
+        self._trials.setdefault(arm, []).append(trial)
+        count = self._trial_counts.get(arm, 0)
+        self._trial_counts[arm] = count + 1
+        self._next_trial[arm] = self.calls + 2**count
+        self._retry_at[arm] = max(2 * self.calls, _RETRY_CALLS)
+
+    def end_trial(self, arm: str) -> _Trial | None:
+        """The trial that a report about ``arm`` ends, or None."""
+        trials = self._trials.get(arm)
+        return trials.pop(0) if trials else None
+
+    def ran(self, option: Option, seconds: float, calls: int, compiling: float = 0.0) -> None:
+        """Count ``calls`` calls of ``seconds`` each, the first of which took ``compiling`` more."""
+        self.calls += calls
+        self._unreported = 0
+        self.options.setdefault(option.arm, option)
+        self.ran_calls[option.arm] = self.ran_calls.get(option.arm, 0) + calls
+        self.seconds += seconds * calls
+        self.compiling += compiling
+
+    def review_after(self, best: Scored) -> int:
+        """Number of further calls of the incumbent before the next review."""
+        found = best.estimate
+        if best.compile > 0.0 or best.total >= LONG_CALL_SECONDS:
+            return 0
+        learns = self.watched or found.samples < _SETTLED_SAMPLES or (found.erratic and found.samples < KEPT)
+        if learns or (self.doubtful and self.calls < _MAX_LEARNING_CALLS):
+            return warmup_calls(best.total, switched=False)
+        # Calls with changing shapes never reach the end of their interval, so one is timed at once from time to time.
+        self._unreported += 1
+        if self._unreported > _REVIEW_INTERVAL:
+            return 0
+        interval = min(self.interval, max(int(LONG_CALL_SECONDS / best.total), _REVIEW_INTERVAL), MAX_REVIEW_INTERVAL)
+        if found.samples >= KEPT:
+            self.interval = 2 * interval
+        return interval - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +210,11 @@ class Chooser(Guarded):
     def __init__(self, costs: CostModel) -> None:
         super().__init__()
         self.costs = costs
-        self.ledger = Ledger(costs)
         self._account = costs.compiling
-        self._exploration = Exploration()
-        self._incumbents: dict[tuple[Hashable, Hashable], Incumbent] = {}
+        #: By slot, bucket and objective.
+        self.incumbents: dict[tuple[Hashable, Hashable, str], Incumbent] = {}
+        #: Seconds of all calls so far, of trials beyond what the incumbent would have taken, and of unknown arms.
+        self._total = self._spent = self._on_unknown = 0.0
 
     def choose(
         self,
@@ -113,17 +247,19 @@ class Chooser(Guarded):
         if not options:
             raise InvalidInputError("no option to choose from; offer at least one arm")
         with self._lock:
-            incumbent = self._incumbents.get((slot, bucket)) or Incumbent()
+            key = slot, bucket, _objective(options[0])
+            incumbent = self.incumbents.get(key) or Incumbent()
             rows = self.score(bucket, options)
             best, reason = self._best(incumbent, rows, threshold)
             if frozen:
                 return Choice(best.option, best.estimate, reason, False, MAX_REVIEW_INTERVAL - 1, rows)
-            self._incumbents[slot, bucket] = incumbent
-            self.ledger.offered(slot, bucket, options)
+            self.incumbents[key] = incumbent
+            if len(incumbent.options) < len(options):
+                incumbent.options = {option.arm: option for option in options} | incumbent.options
             _note_gains(incumbent, rows, best, threshold)
             incumbent.take(best.option.arm)
             if explore and len(rows) > 1:
-                row = self._exploration.pick(incumbent, rows, best, self._price, threshold, budget)
+                row = self._pick(incumbent, rows, best, threshold, budget)
                 if row is not None:
                     return self._try(incumbent, row, best, rows)
             return Choice(best.option, best.estimate, reason, False, incumbent.review_after(best), rows)
@@ -153,7 +289,7 @@ class Chooser(Guarded):
             Calls since the last report, this one included.
         """
         with self._lock:
-            incumbent = self._incumbent(slot, bucket)
+            incumbent = self._incumbent(slot, bucket, option)
             trial = incumbent.end_trial(option.arm)
             run, unknown = seconds, False
             if first or trial is not None:
@@ -168,37 +304,32 @@ class Chooser(Guarded):
                 verdict = self.costs.observe(option.key, bucket, option.x, seconds)
                 incumbent.watched = verdict is not Drift.NONE
                 if verdict is Drift.CONFIRMED:
-                    incumbent.unsettle()
+                    incumbent.interval = _REVIEW_INTERVAL
             if trial is not None:
                 # Compilation is charged up to the expected price, so that one bad surprise does not end exploration; in
                 # full if nothing was known, so that surprises do not follow one another.
                 compiling = seconds - run if unknown else min(trial.price, seconds - run)
                 spent = min(calls, 1 + MAX_WARMUP_CALLS) * max(0.0, run - trial.best) + compiling
-                self._exploration.refund(trial.charged)
-                self._exploration.charge(spent, unknown=unknown)
-                self.ledger.explored(slot, bucket, option, spent)
-            self.ledger.ran(slot, bucket, option, run, calls, compiling=seconds - run)
-            self._count(incumbent, run * calls + (seconds - run), calls)
+                self._spent += (0.0 if unknown else spent) - trial.charged
+                self._on_unknown += spent if unknown else 0.0
+                incumbent.exploring += spent
+            self._count(incumbent, option, run, calls, seconds - run)
 
     def tally(self, slot: Hashable, bucket: Hashable, option: Option, calls: int) -> None:
         """Count calls that were not timed. The savings of another arm in them are still credited."""
         with self._lock:
             estimate = self.costs.estimate(option.key, bucket, option.x, option.extra)
             run = 0.0 if estimate.source == "none" else estimate.seconds
-            self.ledger.ran(slot, bucket, option, run, calls)
-            incumbent = self._incumbent(slot, bucket)
+            incumbent = self._incumbent(slot, bucket, option)
             incumbent.end_trial(option.arm)  # its charge stands
-            self._count(incumbent, run * calls, calls)
+            self._count(incumbent, option, run, calls)
 
-    def _incumbent(self, slot: Hashable, bucket: Hashable) -> Incumbent:
-        incumbent = self._incumbents.get((slot, bucket))
-        if incumbent is None:
-            incumbent = self._incumbents[slot, bucket] = Incumbent()
-        return incumbent
+    def _incumbent(self, slot: Hashable, bucket: Hashable, option: Option) -> Incumbent:
+        return self.incumbents.setdefault((slot, bucket, _objective(option)), Incumbent())
 
-    def _count(self, incumbent: Incumbent, seconds: float, calls: int) -> None:
-        incumbent.count(calls)
-        self._exploration.total += seconds
+    def _count(self, incumbent: Incumbent, option: Option, run: float, calls: int, compiling: float = 0.0) -> None:
+        incumbent.ran(option, run, calls, compiling)
+        self._total += run * calls + compiling
         if incumbent.gains:
             self._account.credit_calls(incumbent.gains, calls)
 
@@ -207,23 +338,19 @@ class Chooser(Guarded):
         estimate, price = self.costs.estimate, self._account.price
         rows = []
         for option in options:
-            key, x = option.key, option.x
-            found = estimate(key, bucket, x, 0.0 if option.includes_transfer else option.transfer)
-            wait = option.startup + price(key, option.compile_key, x)
+            found = estimate(option.key, bucket, option.x, option.extra)
+            wait = option.startup + price(option.key, option.compile_key, option.x)
             rows.append(Scored(option, found, found.seconds, wait))
         return rows
 
     def _price(self, row: Scored) -> float:
         """Seconds still to be paid before ``row`` runs at its total; 0 once the savings have covered them."""
-        if row.compile <= 0.0:
-            return 0.0
         option, pays = row.option, self._account.pays
         compiling = row.compile - option.startup
-        if compiling > 0.0 and not pays(option.compile_key, compiling):
-            return row.compile
-        if option.startup > 0.0 and not pays(_import_of(option), row.compile):
-            return row.compile
-        return 0.0
+        unpaid = (compiling > 0.0 and not pays(option.compile_key, compiling)) or (
+            option.startup > 0.0 and not pays(_import_of(option), row.compile)
+        )
+        return row.compile if unpaid else 0.0
 
     def _best(self, incumbent: Incumbent, rows: list[Scored], threshold: float) -> tuple[Scored, str]:
         """The row to use, and the reason: the cheapest, or an incumbent within the threshold."""
@@ -241,27 +368,70 @@ class Chooser(Guarded):
         if best is None:
             row = kept or rows[0]
             return row, f"{row.option.arm} is taken because nothing is known about any arm yet"
+        name, watts = best.option.arm, best.option.watts
         if kept is not None and kept is not best and kept_cost < (1.0 + threshold) * least:
-            more = kept_cost / least - 1.0
-            if kept.option.watts is not None:
-                return kept, f"{kept.option.arm} stays: {more:.0%} more energy than {best.option.arm}"
-            return kept, f"{kept.option.arm} stays: {more:.0%} slower than {best.option.arm}, less than {threshold:.0%}"
+            more = f"{kept.option.arm} stays: {kept_cost / least - 1.0:.0%}"
+            return kept, f"{more} slower than {name}, less than {threshold:.0%}" if watts is None else (
+                f"{more} more energy than {name}"
+            )
         found = best.estimate
         source = f"{found.samples} samples" if found.samples else _SOURCES[found.source]
-        watts = best.option.watts
+        here = f"{format_seconds(best.total)} from {source}"
         if watts is not None:
-            return best, (
-                f"{best.option.arm} is predicted to need least energy: {best.total * watts:.3g} J, "
-                f"{format_seconds(best.total)} from {source} at {watts:.3g} W"
+            return (
+                best,
+                f"{name} is predicted to need least energy: {best.total * watts:.3g} J, {here} at {watts:.3g} W",
             )
         quicker = min((row for row in rows if row.total < best.total), key=lambda row: row.total, default=None)
         if quicker is None:
-            return best, f"{best.option.arm} is predicted fastest: {format_seconds(best.total)} from {source}"
-        here, less, once = map(format_seconds, (best.total, quicker.total, quicker.compile))
+            return best, f"{name} is predicted fastest: {here}"
+        less, once = format_seconds(quicker.total), format_seconds(quicker.compile)
         return best, (
-            f"{best.option.arm} is taken: {here} from {source}; {quicker.option.arm} is predicted to take {less}, but "
-            f"its first call {once} more, which would not have paid yet"
+            f"{name} is taken: {here}; {quicker.option.arm} is predicted to take {less}, but its first call {once} "
+            "more, which would not have paid yet"
         )
+
+    def _pick(
+        self, incumbent: Incumbent, rows: Sequence[Scored], best: Scored, threshold: float, budget: float
+    ) -> Scored | None:
+        """The alternative to try instead of ``best``, or None.
+
+        An unknown arm comes first, then the cheapest of those whose lower bound beats the best by the threshold. The
+        bound decreases slowly with the number of calls, so that no wrong prediction excludes an arm permanently.
+        """
+        incumbent.doubtful = False
+        if not best.known:
+            return None
+        spare = budget * self._total - self._spent
+        bar = best.total / (1.0 + threshold)
+        optimism = math.sqrt(math.log(2.0 + incumbent.calls))
+        found: Scored | None = None
+        least = math.inf
+        speedup = _speedup_over_curve(best)
+        for row in rows:
+            total, low = row.total, row.estimate.low
+            if speedup < 1.0 and not row.estimate.samples:
+                total, low = total * speedup, low * speedup
+            if total > _MAX_COST_RATIO * best.total or row is best:
+                continue
+            if total != total:  # nan: unknown
+                # If its calls cannot be timed (each is a first one) it stays unknown, and its trials become rare.
+                affordable = self._price(row) <= 0.0 and self._on_unknown + row.compile <= _UNKNOWN_SHARE * self._total
+                if affordable and incumbent.may_try(row, best, promising=True):
+                    return row
+                continue
+            if 0 < row.estimate.samples < _TRUSTED_SAMPLES and row.estimate.curve < low:
+                low = row.estimate.curve  # one or two times, perhaps of a cold device, do not refute the knots
+            low = total * (low / total) ** optimism
+            if not incumbent.may_try(row, best, promising=low < bar):
+                continue
+            incumbent.doubtful = True
+            cost = total + self._price(row)
+            warmup = warmup_calls(total, switched=True, on_host=row.option.on_host)
+            more = cost - best.total + warmup * max(0.0, total - best.total)
+            if cost < least and more <= spare:
+                found, least = row, cost
+        return found
 
     def _try(self, incumbent: Incumbent, row: Scored, best: Scored, rows: list[Scored]) -> Choice:
         arm = row.option.arm
@@ -271,8 +441,8 @@ class Chooser(Guarded):
         # Charged now and corrected by the report, because other plans choose in the meantime, and some trials are never
         # reported.
         charged = max(0.0, price + (1 + warmup) * (row.total - best.total)) if row.known else 0.0
-        self._exploration.charge(charged, unknown=False)
-        incumbent.begin_trial(arm, ExplorationTrial(best.total, price, charged))
+        self._spent += charged
+        incumbent.begin_trial(arm, _Trial(best.total, price, charged))
         return Choice(row.option, row.estimate, reason, True, warmup, rows)
 
 
@@ -294,13 +464,26 @@ def _note_gains(incumbent: Incumbent, rows: Sequence[Scored], best: Scored, thre
         total = row.total if row.known else 0.0
         if best.total > (1.0 + threshold) * total:
             option, gain = row.option, best.total - total
-            if option.compile_key is not None:
-                gains[option.compile_key] = max(gain, gains.get(option.compile_key, 0.0))
-            if option.startup > 0.0:
-                library = _import_of(option)
-                gains[library] = max(gain, gains.get(library, 0.0))
+            bought = [option.compile_key, _import_of(option) if option.startup > 0.0 else None]
+            gains.update({item: max(gain, gains.get(item, 0.0)) for item in bought if item is not None})
 
 
 def _import_of(option: Option) -> tuple[str, str]:
     """Account item of the import of an option's library."""
     return "import", option.owner
+
+
+def _objective(option: Option) -> str:
+    """What an option is chosen for: options have a power only where energy decides."""
+    return "time" if option.watts is None else "energy"
+
+
+def _speedup_over_curve(best: Scored) -> float:
+    """The measured time of the best arm over its curve, if it is faster and well known; otherwise 1.
+
+    The curves of arms not tried here may have the same error (for example, of a Fourier transform at a prime size). A
+    best arm that is slower than its curve implies nothing about the others, because it was selected for its low
+    prediction.
+    """
+    found = best.estimate
+    return found.seconds / found.curve if found.samples >= _TRUSTED_SAMPLES and found.seconds < found.curve else 1.0

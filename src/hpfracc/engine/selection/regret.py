@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.engine.selection.costs import CostModel, Option
-from hpfracc.engine.selection.decision import as_text
+from hpfracc.engine.selection.decision import as_text, plain_values
+from hpfracc.engine.selection.policy import Chooser, Incumbent
 from hpfracc.profiling.formats import format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Ledger", "OperationRegret", "RegretReport"]
+__all__ = ["OperationRegret", "RegretReport", "regret_report"]
 
 #: A call counts as slow if its arm is slower than the best by more than this.
 _SLOW = 1.1
@@ -60,21 +59,7 @@ class OperationRegret:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, with None for unknown numbers."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        return {
-            name: None if isinstance(value, float) and math.isnan(value) else value for name, value in found.items()
-        }
-
-
-@dataclass(slots=True)
-class _Line:
-    """The calls of one slot and bucket, per arm, and an option of each arm for predictions."""
-
-    options: dict[str, Option] = field(default_factory=dict)
-    calls: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
-    compiling: float = 0.0
-    exploring: float = 0.0
+        return plain_values(self)
 
 
 @dataclass(slots=True)
@@ -90,17 +75,17 @@ class _RegretTotals:
     slow: int = 0
     objectives: set[str] = field(default_factory=set)
 
-    def add(self, line: _Line, predicted: dict[str, float], objective: str) -> None:
+    def add(self, line: Incumbent, predicted: dict[str, float], objective: str) -> None:
         """Add a line; ``predicted`` maps its arms to typical times, or joules."""
         self.objectives.add(objective)
-        self.calls += sum(line.calls.values())
+        self.calls += sum(line.ran_calls.values())
         self.seconds += line.seconds + line.compiling
         self.compiling += line.compiling
         self.exploring += line.exploring
         if not predicted:
             return
         least = min(predicted.values())
-        for arm, calls in line.calls.items():
+        for arm, calls in line.ran_calls.items():
             if arm in predicted:
                 self.ran += predicted[arm] * calls
                 self.best += least * calls
@@ -122,12 +107,12 @@ class _RegretTotals:
         )
 
 
+@dataclass(frozen=True, repr=False)
 class RegretReport:
     """The regret of the engine's choices, per operation and in total. Print it, or use :meth:`to_dict`."""
 
-    def __init__(self, operations: Sequence[OperationRegret], total: OperationRegret) -> None:
-        self.operations = tuple(operations)
-        self.total = total
+    operations: tuple[OperationRegret, ...]
+    total: OperationRegret
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -154,71 +139,21 @@ class RegretReport:
         return str(self)
 
 
-class Ledger:
-    """A chooser's record of calls, for the regret. Not thread-safe: the owner locks.
-
-    Parameters
-    ----------
-    costs : CostModel
-        Predicts typical times for the report.
-    """
-
-    def __init__(self, costs: CostModel) -> None:
-        self._costs = costs
-        self._lines: dict[tuple[Hashable, Hashable, str], _Line] = {}
-
-    def offered(self, slot: Hashable, bucket: Hashable, options: Sequence[Option]) -> None:
-        """Note the options of a choice."""
-        known = self._line(slot, bucket, _objective(options[0])).options
-        if len(known) < len(options):
-            for option in options:
-                known.setdefault(option.arm, option)
-
-    def ran(
-        self, slot: Hashable, bucket: Hashable, option: Option, seconds: float, calls: int, compiling: float = 0.0
-    ) -> None:
-        """Note ``calls`` calls of ``seconds`` each, the first of which took ``compiling`` more."""
-        line = self._line(slot, bucket, _objective(option))
-        line.options.setdefault(option.arm, option)
-        line.calls[option.arm] = line.calls.get(option.arm, 0) + calls
-        line.seconds += seconds * calls
-        line.compiling += compiling
-
-    def explored(self, slot: Hashable, bucket: Hashable, option: Option, seconds: float) -> None:
-        """Note time spent on trying an alternative."""
-        self._line(slot, bucket, _objective(option)).exploring += seconds
-
-    def report(self) -> RegretReport:
-        """The report so far, per operation: the slot itself, or the first part of a tuple."""
-        sums: dict[tuple[str, str], _RegretTotals] = {}
-        whole = _RegretTotals()
-        for (slot, bucket, objective), line in list(self._lines.items()):
-            operation = str(slot[0] if isinstance(slot, tuple) and slot else slot)
-            predicted = self._predicted(bucket, line)
-            sums.setdefault((operation, objective), _RegretTotals()).add(line, predicted, objective)
-            whole.add(line, predicted, objective)
-        rows = [found.regret(operation) for (operation, _), found in sorted(sums.items())]
-        return RegretReport(rows, whole.regret("all"))
-
-    def _line(self, slot: Hashable, bucket: Hashable, objective: str) -> _Line:
-        key = slot, bucket, objective
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = _Line()
-        return line
-
-    def _predicted(self, bucket: Hashable, line: _Line) -> dict[str, float]:
-        found = {}
+def regret_report(chooser: Chooser) -> RegretReport:
+    """The regret of choices so far by all that is known now, per operation: a slot, or the first part of a tuple."""
+    sums: dict[tuple[str, str], _RegretTotals] = {}
+    whole = _RegretTotals()
+    for (slot, bucket, objective), line in list(chooser.incumbents.items()):
+        operation = str(slot[0] if isinstance(slot, tuple) and slot else slot)
+        predicted = {}
         for arm, option in line.options.items():
-            estimate = self._costs.estimate(option.key, bucket, option.x, option.extra)
+            estimate = chooser.costs.estimate(option.key, bucket, option.x, option.extra)
             if estimate.source != "none":
-                found[arm] = estimate.seconds if option.watts is None else estimate.seconds * option.watts
-        return found
-
-
-def _objective(option: Option) -> str:
-    """What an option is chosen for: options have a power only where energy decides."""
-    return "time" if option.watts is None else "energy"
+                predicted[arm] = estimate.seconds * (1.0 if option.watts is None else option.watts)
+        for found in (sums.setdefault((operation, objective), _RegretTotals()), whole):
+            found.add(line, predicted, objective)
+    rows = tuple(found.regret(operation) for (operation, _), found in sorted(sums.items()))
+    return RegretReport(rows, whole.regret("all"))
 
 
 def _share(part: float, whole: float) -> float:
@@ -226,16 +161,9 @@ def _share(part: float, whole: float) -> float:
 
 
 def _cells(row: OperationRegret) -> tuple[str, ...]:
-    return (
-        row.operation,
-        f"{row.calls:,}",
-        format_seconds(row.seconds),
-        format_seconds(row.compiling),
-        format_seconds(row.best) if row.objective == "time" else _joules(row.best),
-        _percent(row.regret),
-        _percent(row.exploring),
-        _percent(row.slow),
-    )
+    times = [format_seconds(row.seconds), format_seconds(row.compiling)]
+    best = format_seconds(row.best) if row.objective == "time" else _joules(row.best)
+    return row.operation, f"{row.calls:,}", *times, best, *map(_percent, (row.regret, row.exploring, row.slow))
 
 
 def _joules(energy: float) -> str:

@@ -1,20 +1,15 @@
-"""Workloads that users describe, without arrays: the times they report, and decisions by them.
-
-Reports are shared for predictions by backend, and each selector has a history of its own.
-"""
+"""Workloads that users describe, without arrays: the times they report, and decisions by them."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from hpfracc._config import Settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
-from hpfracc.engine.backends.registry import BackendType
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
@@ -25,26 +20,10 @@ from hpfracc.engine.selection.request import HOST_PLACEMENT, Preference, Request
 from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, Bucket, WorkloadCharacteristics
 from hpfracc.errors import BackendUnavailableError
 
-__all__ = [
-    "BackendTimes",
-    "PerformanceHistory",
-    "PerformanceRecord",
-    "TimeReport",
-    "backend_times",
-    "operation_name",
-    "route",
-]
+__all__ = ["BackendTimes", "backend_times", "operation_name", "route"]
 
 #: Number of reports per operation, backend and bucket, as for samples of an arm.
 _KEPT_TIMES = 32
-
-
-@dataclass(frozen=True, slots=True)
-class TimeReport:
-    """A reported time in seconds (``inf`` for a failure), and the selector it was reported to."""
-
-    owner: int
-    seconds: float
 
 
 class BackendTimes(Guarded):
@@ -55,15 +34,15 @@ class BackendTimes(Guarded):
 
     def __init__(self) -> None:
         super().__init__()
-        self._reports: dict[tuple[str, str], dict[Bucket, deque[TimeReport]]] = defaultdict(dict)
+        self._reports: dict[tuple[str, str], dict[Bucket, deque[tuple[int, float]]]] = defaultdict(dict)
         #: Changes with every report, and when reports are withdrawn.
         self.version = 0
 
-    def add(self, operation: str, backend: str, bucket: Bucket, report: TimeReport) -> None:
-        """Add a report."""
+    def add(self, operation: str, backend: str, bucket: Bucket, owner: int, seconds: float) -> None:
+        """Add a time in seconds (``inf`` for a failure), and the selector it was reported to."""
         with self._lock:
             ring = self._reports[operation, backend].setdefault(bucket, deque(maxlen=_KEPT_TIMES))
-            ring.append(report)
+            ring.append((owner, seconds))
             self.version += 1
 
     def estimate(self, operation: str, backend: str, bucket: Bucket) -> float:
@@ -76,7 +55,7 @@ class BackendTimes(Guarded):
         if not known:
             return math.nan
         place = min(known, key=lambda other: (abs(_size(other) - _size(bucket)), other))
-        seconds = sorted(report.seconds for report in known[place])
+        seconds = sorted(time for _, time in known[place])
         good = [value for value in seconds if math.isfinite(value)]
         if 2 * len(good) <= len(seconds):
             return math.inf
@@ -86,12 +65,16 @@ class BackendTimes(Guarded):
         # Time is assumed proportional to the size.
         return float(level * 2.0 ** (_size(bucket) - _size(place)))
 
+    def estimate_for(self, workload: WorkloadCharacteristics, backend: str) -> float:
+        """The same for a workload, whose batch shape reports do not include."""
+        return self.estimate(workload.operation_type, backend, workload.bucket_of_size)
+
     def forget(self, owner: int) -> None:
         """Withdraw the reports of ``owner``."""
         with self._lock:
             for places in self._reports.values():
                 for place, ring in places.items():
-                    places[place] = deque((report for report in ring if report.owner != owner), maxlen=_KEPT_TIMES)
+                    places[place] = deque((each for each in ring if each[0] != owner), maxlen=_KEPT_TIMES)
             self.version += 1
 
     def clear(self) -> None:
@@ -107,76 +90,6 @@ def _size(bucket: Bucket) -> int:
 
 #: The reports of this process.
 backend_times = BackendTimes()
-
-
-#: Maximum number of records; the sums cover all that were ever added.
-_KEPT_RECORDS = 10_000
-_RECENT = 10
-
-
-@dataclass(frozen=True, slots=True)
-class PerformanceRecord:
-    """A reported call; ``execution_time`` is in seconds."""
-
-    backend: BackendType
-    operation: str
-    data_size: int
-    execution_time: float
-    success: bool
-
-
-class PerformanceHistory(Guarded):
-    """The calls reported to one selector, and their sums. Thread-safe."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._records: deque[PerformanceRecord] = deque(maxlen=_KEPT_RECORDS)
-        self._sums: dict[tuple[BackendType, str], list[float]] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        with self._lock:
-            return PerformanceHistory, (), (self._records.copy(), {key: list(sums) for key, sums in self._sums.items()})
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._records, self._sums = state
-
-    def add(self, record: PerformanceRecord) -> None:
-        """Add a record."""
-        with self._lock:
-            self._records.append(record)
-            sums = self._sums.setdefault((record.backend, record.operation), [0.0, 0, 0])
-            if record.success:
-                sums[0] += record.execution_time
-                sums[1] += 1
-            else:
-                sums[2] += 1
-
-    def records(self) -> list[PerformanceRecord]:
-        """The records, oldest first."""
-        with self._lock:
-            return list(self._records)
-
-    def summary(self) -> dict[str, Any]:
-        """Totals per backend and operation; ``avg_time`` is nan if no call succeeded."""
-        with self._lock:
-            stats = {
-                key: {
-                    "total_time": total,
-                    "count": int(count),
-                    "failures": int(failures),
-                    "avg_time": total / count if count else math.nan,
-                }
-                for key, (total, count, failures) in self._sums.items()
-            }
-            recent = [record.backend for record in list(self._records)[-_RECENT:]]
-        total_records = sum(entry["count"] + entry["failures"] for entry in stats.values())
-        return {"total_records": int(total_records), "operation_stats": stats, "recent_backends": recent}
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._records.clear()
-            self._sums.clear()
 
 
 _FLOATS = {2: "float32", 4: "float32", 8: "float64", 16: "complex128"}
@@ -200,11 +113,8 @@ def route(workload: WorkloadCharacteristics, settings: Settings, preference: Pre
     if primitive is None:
         return _between_backends(workload, settings, preference)
     decision = _by_arms(primitive, workload, settings, preference)
-    reported = {
-        name: seconds
-        for name in BACKENDS
-        if not math.isnan(seconds := backend_times.estimate(workload.operation_type, name, workload.bucket_of_size))
-    }
+    reported = {name: backend_times.estimate_for(workload, name) for name in BACKENDS}
+    reported = {name: seconds for name, seconds in reported.items() if not math.isnan(seconds)}
     return decision if not reported else _with_reports(decision, reported, settings)
 
 
@@ -301,12 +211,6 @@ def _row(name: str, workload: WorkloadCharacteristics, settings: Settings, prefe
         refused = refusal_reason(workload.operation_type, name, settings)
     if refused is None and workload.requires_gradient and name not in _GRADIENT:
         refused = "it carries no gradient"
-    seconds = backend_times.estimate(workload.operation_type, name, workload.bucket_of_size)
-    return Candidate(
-        arm=name,
-        backend=name,
-        refused=refused,
-        seconds=seconds,
-        total=seconds,
-        source="none" if math.isnan(seconds) else "samples",
-    )
+    seconds = backend_times.estimate_for(workload, name)
+    source = "none" if math.isnan(seconds) else "samples"
+    return Candidate(arm=name, backend=name, refused=refused, seconds=seconds, total=seconds, source=source)

@@ -16,18 +16,9 @@ from hpfracc.engine.workload import named_for
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 
 __all__ = [
-    "HOST_PLACEMENT",
-    "CostKey",
-    "Placement",
-    "Preference",
-    "Request",
-    "find_preference",
-    "never_reason",
-    "place",
-    "preference_error",
-    "read_preference",
-    "refusal_reason",
-]
+    "HOST_PLACEMENT", "CostKey", "Placement", "Preference", "Request", "find_preference", "never_reason", "place",
+    "preference_error", "read_preference", "refusal_reason",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +85,13 @@ def place(arrays: Sequence[Any]) -> Placement:
             if device not in ("cpu", where):
                 raise InvalidInputError(f"operands on {device} and {where} in one call; move them to one device first")
             device = where
-    if device != "cpu":
-        _refuse_host_operands(arrays, library, device)
-    return Placement(library, device, gradient, traced)
-
-
-def _refuse_host_operands(arrays: Sequence[Any], library: str, device: str) -> None:
-    for array in arrays:
+    for array in arrays if device != "cpu" else ():
         # NumPy operands (such as weights) are moved; a tensor left on the host is treated as a mistake.
         if library_of(array) == library and not is_tracer(array) and array.ndim and device_of(array) == "cpu":
             raise InvalidInputError(
                 f"one {library} operand is on the host and another on {device}; move both to one device first"
             )
+    return Placement(library, device, gradient, traced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +119,11 @@ def find_preference(
     In this order: the ``backend=`` argument, the innermost ``use_backend`` block, a selector's ``preferred_backend``,
     ``config(pin=...)``, ``HPFRACC_FORCE_*``.
     """
-    if argument is not None:
-        name = check_backend(argument, auto=True)
+    asked = (argument, "the backend= argument", False), (context, "use_backend", True)
+    for value, source, general in (*asked, (preferred, "preferred_backend", False)):
+        name = "auto" if value is None else check_backend(value, auto=True)
         if name != "auto":
-            return Preference(name, "the backend= argument")
-    if context is not None:
-        return Preference(context, "use_backend", general=True)
-    if preferred is not None:
-        name = check_backend(preferred, auto=True)
-        if name != "auto":
-            return Preference(name, "preferred_backend")
+            return Preference(name, source, general)
     pinned = named_for(operation, settings.pin)
     if pinned is not None:
         return Preference(pinned, f"config(pin={{{operation!r}: {pinned!r}}})")

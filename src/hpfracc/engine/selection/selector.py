@@ -6,8 +6,9 @@ import inspect
 import itertools
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hpfracc._config import (
@@ -24,17 +25,11 @@ from hpfracc._environment import check_fraction
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.registry import BackendType
+from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import allowed, get_budget
 from hpfracc.engine.selection.decision import Decision, Explanation
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.reports import (
-    PerformanceHistory,
-    PerformanceRecord,
-    TimeReport,
-    backend_times,
-    operation_name,
-    route,
-)
+from hpfracc.engine.selection.reports import backend_times, operation_name, route
 from hpfracc.engine.selection.request import find_preference
 from hpfracc.engine.workload import WorkloadCharacteristics, as_count, as_shape, bucket_of
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, InvalidInputError
@@ -59,20 +54,34 @@ _MAX_ANSWERS = 4096
 _ids = itertools.count(1)
 
 
+#: Maximum number of records in a history; the sums cover all that were ever added.
+_MAX_RECORDS = 10_000
+_RECENT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PerformanceRecord:
+    """A reported call; ``execution_time`` is in seconds."""
+
+    backend: BackendType
+    operation: str
+    data_size: int
+    execution_time: float
+    success: bool
+
+
+@dataclass(slots=True)
 class _Answer:
     """A selected backend, and how long it is valid."""
 
-    __slots__ = ("backend", "calls_left", "reports_version", "review_at", "settings_version")
-
-    def __init__(self, backend: BackendType, settings_version: int, reports_version: int, review_at: float) -> None:
-        self.backend = backend
-        self.settings_version = settings_version
-        self.reports_version = reports_version
-        self.review_at = review_at
-        self.calls_left = _CALLS_KEPT
+    backend: BackendType
+    #: Of the settings and of the reports.
+    versions: tuple[int, int]
+    review_at: float
+    calls_left: int = _CALLS_KEPT
 
 
-class IntelligentBackendSelector:
+class IntelligentBackendSelector(Guarded):
     """Select a backend for a workload, run functions with fallback, and learn from their times.
 
     Parameters
@@ -96,24 +105,29 @@ class IntelligentBackendSelector:
         gpu_memory_limit: float | None = None,
         performance_threshold: float | None = None,
     ) -> None:
+        super().__init__()
         refresh_environment()
-        own = {
-            "enable_learning": enable_learning,
-            "gpu_memory_limit": gpu_memory_limit,
-            "performance_threshold": performance_threshold,
-        }
+        given = (enable_learning, gpu_memory_limit, performance_threshold)
+        own = dict(zip(("enable_learning", "gpu_memory_limit", "performance_threshold"), given, strict=True))
         self._own = config.check({name: value for name, value in own.items() if value is not None})
+        self._records: deque[PerformanceRecord] = deque(maxlen=_MAX_RECORDS)
+        #: Seconds, successes and failures.
+        self._sums: dict[tuple[BackendType, str], list[float]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
         self._id = next(_ids)
-        self._history = PerformanceHistory()
         self._answers: dict[Any, _Answer] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_own": self._own, "_history": self._history}
+        with self._lock:
+            sums = {key: list(each) for key, each in self._sums.items()}
+            return {"_own": self._own, "_records": self._records.copy(), "_sums": sums}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__init__()
         self.__dict__.update(state)
-        self._id = next(_ids)
-        self._answers = {}
+        self._begin()
 
     @property
     def settings(self) -> Settings:
@@ -156,11 +170,7 @@ class IntelligentBackendSelector:
         except AttributeError:
             raise _no_workload(workload) from None
         answer = self._answers.get(key)
-        if (
-            answer is not None
-            and answer.settings_version == state.version
-            and answer.reports_version == backend_times.version
-        ):
+        if answer is not None and answer.versions == (state.version, backend_times.version):
             if answer.calls_left > 0:
                 answer.calls_left -= 1
                 return answer.backend
@@ -173,7 +183,7 @@ class IntelligentBackendSelector:
         end = time.perf_counter()
         if len(self._answers) >= _MAX_ANSWERS:
             self._answers.clear()
-        self._answers[key] = _Answer(backend, *versions, end + (end - begin) / _REVIEW_SHARE)
+        self._answers[key] = _Answer(backend, versions, end + (end - begin) / _REVIEW_SHARE)
         return backend
 
     def _decide(self, workload: WorkloadCharacteristics, preferred: Any = None) -> Decision:
@@ -194,7 +204,7 @@ class IntelligentBackendSelector:
         for row in self._decide(workload).candidates:
             if row.refused is None:
                 backend = BackendType(row.backend)
-                reported = backend_times.estimate(workload.operation_type, row.backend, workload.bucket_of_size)
+                reported = backend_times.estimate_for(workload, row.backend)
                 seconds = row.total if math.isnan(reported) else reported
                 known = best.get(backend, math.nan)
                 best[backend] = seconds if math.isnan(known) else min(known, seconds)
@@ -280,29 +290,47 @@ class IntelligentBackendSelector:
         if not (math.isfinite(seconds) and seconds >= 0.0):
             raise InvalidInputError(f"execution_time={execution_time!r} is not a time; use seconds of at least 0")
         size = as_count("data_size", data_size)
-        self._history.add(PerformanceRecord(used, operation, size, seconds, bool(success)))
+        record = PerformanceRecord(used, operation, size, seconds, bool(success))
+        with self._lock:
+            self._records.append(record)
+            sums = self._sums.setdefault((used, operation), [0.0, 0, 0])
+            sums[1 if success else 2] += 1
+            sums[0] += seconds if success else 0.0
         if self.settings.enable_learning:
-            report = TimeReport(self._id, seconds if success else math.inf)
-            backend_times.add(operation, used.value, bucket_of(1, size), report)
+            backend_times.add(operation, used.value, bucket_of(1, size), self._id, seconds if success else math.inf)
             self._answers.clear()
 
     def get_performance_summary(self) -> dict[str, Any]:
         """Totals of the reports to this selector."""
-        return self._history.summary()
+        names = ("total_time", "count", "failures")
+        with self._lock:
+            stats: dict[tuple[BackendType, str], dict[str, Any]] = {
+                key: dict(zip(names, sums, strict=True)) for key, sums in self._sums.items()
+            }
+            recent = [record.backend for record in list(self._records)[-_RECENT:]]
+        for row in stats.values():
+            row["avg_time"] = row["total_time"] / row["count"] if row["count"] else math.nan
+        total = sum(row["count"] + row["failures"] for row in stats.values())
+        return {"total_records": total, "operation_stats": stats, "recent_backends": recent}
 
     def get_performance_history(self) -> list[PerformanceRecord]:
         """The reports to this selector, oldest first."""
-        return self._history.records()
+        with self._lock:
+            return list(self._records)
 
     def reset_performance_history(self) -> None:
         """Discard the history and what this selector learned; the shared wisdom is kept."""
-        self._history.clear()
+        with self._lock:
+            self._records.clear()
+            self._sums.clear()
         backend_times.forget(self._id)
         self._answers.clear()
 
     def regret_report(self) -> RegretReport:
         """Time that the engine's choices cost compared with the best ones, as measured in this process."""
-        return knowledge_for(self.settings).chooser.ledger.report()
+        from hpfracc.engine.selection.regret import regret_report
+
+        return regret_report(knowledge_for(self.settings).chooser)
 
     def calculate_gpu_threshold(self, dtype_size: int = 8) -> int:
         """Elements that fit on the first GPU now, within ``gpu_memory_limit``; 0 without a GPU."""
@@ -315,13 +343,8 @@ def _takes_backend(function: Callable[..., Any]) -> bool:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some built-in functions have no signature
         return False
-    required = [
-        parameter
-        for parameter in parameters
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        and parameter.default is parameter.empty
-    ]
-    return len(required) == 1
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return sum(each.kind in kinds and each.default is each.empty for each in parameters) == 1
 
 
 def _no_workload(value: Any) -> InvalidInputError:
@@ -333,11 +356,9 @@ def calculate_gpu_threshold(dtype_size: int = 8, gpu_memory_limit: float | None 
     size = as_count("dtype_size", dtype_size)
     if size == 0:
         raise InvalidInputError("dtype_size=0 is not the size of an element; use its bytes, such as 8")
-    share = (
-        get_settings().gpu_memory_limit
-        if gpu_memory_limit is None
-        else check_fraction("gpu_memory_limit", gpu_memory_limit)
-    )
+    share = get_settings().gpu_memory_limit
+    if gpu_memory_limit is not None:
+        share = check_fraction("gpu_memory_limit", gpu_memory_limit)
     free = get_budget().free("cuda:0") if hardware.machine().gpus else None
     return 0 if free is None else allowed(free, share) // size
 

@@ -12,8 +12,7 @@ from hpfracc import _reading
 from hpfracc._signatures import names_options_of
 from hpfracc.ml.arguments import RuleOptions, check_kernel, read_channels, read_image_axes, read_kernel
 from hpfracc.ml.jax.layers import FractionalDerivative, Layer
-from hpfracc.ml.jax.order import OrderLike
-from hpfracc.ml.jax.pytrees import as_samples, assign, pytree, uniform_parameters
+from hpfracc.ml.jax.order import OrderLike, as_samples, assign, pytree, uniform_parameters
 
 __all__ = ["FractionalConv1d", "FractionalConv2d"]
 

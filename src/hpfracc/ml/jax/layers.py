@@ -15,8 +15,7 @@ from hpfracc._signatures import names_options_of
 from hpfracc.ml import graphs
 from hpfracc.ml.arguments import LayerOptions, read_linear
 from hpfracc.ml.config import LayerConfig, mode_scope
-from hpfracc.ml.jax.order import OrderLike, as_order
-from hpfracc.ml.jax.pytrees import as_samples, assign, pytree, uniform_parameters
+from hpfracc.ml.jax.order import OrderLike, as_order, as_samples, assign, pytree, uniform_parameters
 from hpfracc.ml.operator_layers import (
     OPERATIONS,
     DerivativeLayer,

@@ -12,7 +12,7 @@ from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError
 from hpfracc.ml.arguments import refuse_foreign
 from hpfracc.ml.fode_methods import NeuralOptions, read_method, solve_states
-from hpfracc.ml.jax.pytrees import is_plain_function, pytree
+from hpfracc.ml.jax.order import is_plain_function, pytree
 
 __all__ = ["NeuralFODE"]
 

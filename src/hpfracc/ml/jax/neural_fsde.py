@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 
-from hpfracc.ml.arguments import refuse_foreign
-from hpfracc.ml.fsde_models import (
-    PathModel,
-    Steps,
-    along_noise,
-    lower_bound,
-    read_model,
-    read_noise_order,
-    sample_paths,
-    simulate,
-)
-from hpfracc.ml.jax.order import OrderLike, as_order
-from hpfracc.ml.jax.pytrees import assign, pytree
+from hpfracc.ml.fsde_models import Along, PathLayer, PathModel, along_noise
+from hpfracc.ml.jax.order import OrderLike, as_order, assign, pytree
+from hpfracc.solvers.sde.stepping import Steps
 
 __all__ = ["NeuralFSDE"]
 
@@ -30,7 +19,7 @@ __all__ = ["NeuralFSDE"]
 @final
 @pytree("drift", "diffusion", "order")
 @dataclass(init=False, frozen=True, eq=False)
-class NeuralFSDE:
+class NeuralFSDE(PathLayer):
     r"""Paths of a stochastic equation with memory, with the gradient of their discrete steps; a pytree.
 
     See :class:`hpfracc.ml.torch.neural_fsde.NeuralFSDE` for the parameters. Here ``drift`` and ``diffusion`` are
@@ -57,28 +46,18 @@ class NeuralFSDE:
     spec: PathModel
     adjoint: str
 
-    def __init__(
-        self,
-        drift: Callable[..., Any],
-        diffusion: Any,
-        model: str = "volterra",
-        *,
-        alpha: OrderLike = None,
-        hurst: OrderLike = None,
-        noise: str = "diagonal",
-        step: float,
-        interpretation: str | None = None,
-        method: str | None = None,
-        factors: int = 8,
-        adjoint: str = "direct",
-    ) -> None:
-        names = (drift, model, noise, interpretation, method, step, factors, adjoint)
-        spec = read_model(*names, alpha=alpha, hurst=hurst)
-        if noise == "additive" and not callable(diffusion):
-            refuse_foreign("jax", "neural_fsde", "diffusion", diffusion)
-            diffusion = jnp.asarray(diffusion)
-        order = read_noise_order("jax", alpha, hurst, as_order)
-        assign(self, drift=drift, diffusion=diffusion, order=order, spec=spec, adjoint=adjoint)
+    library = "jax"
+
+    def _assign(self, **fields: Any) -> None:
+        if fields["spec"].noise == "additive" and not callable(fields["diffusion"]):
+            fields["diffusion"] = jnp.asarray(fields["diffusion"])
+        assign(self, **fields)
+
+    def _as_order(self, given: OrderLike) -> Any:
+        return as_order(given)
+
+    def _recomputed(self, functions: tuple[Any, ...], args: Any) -> tuple[tuple[Any, ...], Along]:
+        return tuple(_Rematerialized(each) if callable(each) else each for each in functions), _along_regenerated_noise
 
     def __call__(
         self,
@@ -91,7 +70,7 @@ class NeuralFSDE:
         first_path: int = 0,
     ) -> Any:
         """Paths at the times ``t``, shape (N, ..., d), or (N, samples, ..., d), for a ``key`` of ``jax.random.key``."""
-        return sample_paths("jax", partial(self._paths, t, None, args, key, first_path), y0, samples)[0]
+        return self._paths(y0, t, None, samples, args, key=key, first_path=first_path)[0]
 
     def elbo(
         self,
@@ -111,20 +90,8 @@ class NeuralFSDE:
 
         See :meth:`hpfracc.ml.torch.neural_fsde.NeuralFSDE.elbo`.
         """
-        paths = partial(self._paths, t, control, args, key, first_path)
-        return lower_bound("jax", paths, y0, t, data, scale, log_prob, samples)
-
-    def _paths(self, t: Any, control: Any, args: Any, key: Any, first_path: int, rows: Any) -> tuple[Any, Any]:
-        diffusion = self.diffusion
-        if self.spec.noise == "additive" and callable(diffusion):
-            diffusion = diffusion()
-        functions = (self.drift, diffusion, control)
-        if self.adjoint == "stored":
-            functions = tuple(_Rematerialized(each) if callable(each) else each for each in functions)  # type: ignore[assignment]
-        along = _along_regenerated_noise if self.adjoint == "stored" else None
-        return simulate(
-            self.spec, functions, rows, t, self.order(), args=tuple(args), key=key, first_path=first_path, along=along
-        )
+        numbers = {"key": key, "first_path": first_path}
+        return self._lower_bound(y0, t, data, control, scale, log_prob, samples, args, **numbers)
 
 
 @pytree("function")

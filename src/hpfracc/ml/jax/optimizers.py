@@ -14,16 +14,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hpfracc._arrays import is_array, is_tracer
+from hpfracc import _reading
+from hpfracc._arrays import is_tracer
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.moment_filters import (
-    ExponentialFilter,
-    flow_filter,
-    moment_filter,
-    read_decay,
-    read_filter_order,
-    read_flow,
-)
+from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_decay, read_order
 
 __all__ = [
     "FilterState",
@@ -101,25 +95,7 @@ def fractional_adam(
     >>> x = x + changes
     """
     by = moment_filter(_read_order(fractional_order), _read_decay("b1", b1))
-    second = b2 if is_tracer(b2) else _read_decay("b2", b2)
-
-    def init(params: Any) -> FilterState:
-        return FilterState(jnp.zeros((), jnp.int32), _zeros(params, by), jax.tree.map(jnp.zeros_like, params))
-
-    def update(gradients: Any, state: FilterState, params: Any = None) -> tuple[Any, FilterState]:
-        count, rate = state.count + 1, _rate(learning_rate, state.count)
-        moments = _advanced(by, state.moments, gradients)
-        squares = jax.tree.map(lambda v, g: second * v + (1.0 - second) * jnp.abs(g) ** 2, state.squares, gradients)
-
-        def change(moment: Any, square: Any) -> Any:
-            real = square.real.dtype
-            total = _total(by, count, real)
-            correction = 1.0 - jnp.asarray(second, real) ** count
-            return -rate * (_combined(by, moment) / total) / (jnp.sqrt(square / correction) + eps)
-
-        return jax.tree.map(change, moments, squares), FilterState(count, moments, squares)
-
-    return Transformation(init, update)
+    return _filtered(by, learning_rate, b2 if is_tracer(b2) else _read_decay("b2", b2), eps)
 
 
 def fractional_sgd(
@@ -129,18 +105,34 @@ def fractional_sgd(
 
     The order is 0.5 and the momentum 0.9 by default.
     """
-    by = moment_filter(_read_order(fractional_order), _read_decay("momentum", momentum))
+    return _filtered(
+        moment_filter(_read_order(fractional_order), _read_decay("momentum", momentum)), learning_rate, None, 0.0
+    )
+
+
+def _filtered(by: ExponentialFilter, learning_rate: LearningRate, second: Any, eps: float) -> Transformation:
+    """Steps along the filtered gradient, over the root of its squares unless their decay ``second`` is None."""
 
     def init(params: Any) -> FilterState:
-        return FilterState(jnp.zeros((), jnp.int32), _zeros(params, by), None)
+        squares = None if second is None else jax.tree.map(jnp.zeros_like, params)
+        return FilterState(jnp.zeros((), jnp.int32), _zeros(params, by), squares)
 
     def update(gradients: Any, state: FilterState, params: Any = None) -> tuple[Any, FilterState]:
         count, rate = state.count + 1, _rate(learning_rate, state.count)
         moments = _advanced(by, state.moments, gradients)
-        changes = jax.tree.map(
-            lambda moment: -rate * _combined(by, moment) / _total(by, count, moment.real.dtype), moments
-        )
-        return changes, FilterState(count, moments, None)
+
+        def change(moment: Any) -> Any:
+            return -rate * (_combined(by, moment) / _total(by, count, moment.real.dtype))
+
+        if second is None:
+            return jax.tree.map(change, moments), FilterState(count, moments, None)
+
+        def scaled(moment: Any, square: Any) -> Any:
+            correction = 1.0 - jnp.asarray(second, square.real.dtype) ** count
+            return change(moment) / (jnp.sqrt(square / correction) + eps)
+
+        squares = jax.tree.map(lambda v, g: second * v + (1.0 - second) * jnp.abs(g) ** 2, state.squares, gradients)
+        return jax.tree.map(scaled, moments, squares), FilterState(count, moments, squares)
 
     return Transformation(init, update)
 
@@ -153,10 +145,8 @@ def fractional_gradient_flow(
     The order is 0.5 and the horizon 100,000 by default. With a schedule, eta is a function of time: each gradient keeps
     the rate of its step.
     """
-    order, horizon = read_flow(
-        _read_order(fractional_order), 100_000 if horizon is None else _known("horizon", horizon)
-    )
-    by = flow_filter(order, horizon)
+    steps = 100_000 if horizon is None else _reading.whole("horizon", _known("horizon", horizon), least=1)
+    by = flow_filter(_read_order(fractional_order, flow=True), steps)
 
     def init(params: Any) -> FlowState:
         return FlowState(jnp.zeros((), jnp.int32), _zeros(params, by), jax.tree.map(jnp.zeros_like, params))
@@ -198,8 +188,8 @@ def _rate(learning_rate: LearningRate, count: Any) -> Any:
     return learning_rate(count) if callable(learning_rate) else learning_rate
 
 
-def _read_order(order: Any) -> float:
-    return 0.5 if order is None else read_filter_order(_known("fractional_order", order))
+def _read_order(order: Any, *, flow: bool = False) -> float:
+    return 0.5 if order is None else read_order(_known("fractional_order", order), flow=flow)
 
 
 def _read_decay(name: str, value: Any) -> float:
@@ -207,10 +197,10 @@ def _read_decay(name: str, value: Any) -> float:
 
 
 def _known(name: str, value: Any) -> Any:
-    """The number in an array; raises an error if it is traced."""
+    """The value; raises an error if it is traced."""
     if is_tracer(value):
         raise InvalidInputError(
             f"{name} is traced, and the exponentials of the memory need its value: give a number, and in "
             f"optax.inject_hyperparams static_args=({name!r},)"
         )
-    return value.item() if is_array(value) and value.ndim == 0 else value
+    return value

@@ -1,30 +1,114 @@
-"""Learnable orders, and the order argument of all layers."""
+"""Layers as pytrees, whose parameters are leaves and everything else is static; learnable orders."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hpfracc._arrays import is_array
+from hpfracc import _reading
+from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.arguments import read_learnable, read_orders
-from hpfracc.ml.jax.pytrees import pytree
+from hpfracc.ml.arguments import GivenOrder, LearnedOrder, read_learnable, read_orders
 
-__all__ = ["LearnableOrder", "OrderLike", "as_order"]
+__all__ = [
+    "LearnableOrder",
+    "OrderLike",
+    "as_order",
+    "as_samples",
+    "assign",
+    "is_plain_function",
+    "pytree",
+    "uniform_parameters",
+]
 
 #: Anything a layer accepts as its order.
 OrderLike = Any
+T = TypeVar("T")
+
+#: The classes that are registered here.
+_registered: set[type] = set()
+
+
+class _Items(tuple[Any, ...]):
+    """A dict as a hashable part of a pytree's structure."""
+
+    __slots__ = ()
+
+
+def pytree(*leaves: str) -> Callable[[type[T]], type[T]]:
+    """Register a class whose fields in ``leaves`` are arrays or other pytrees; the others are compared by value.
+
+    Such a layer works with ``jax.jit``, ``jax.grad``, ``jax.tree.map`` and Equinox modules like any pytree. A plain
+    function among the leaves is compared by value too. Nothing is checked when a layer is rebuilt, because leaves may
+    be anything.
+    """
+
+    def register(kind: type[T]) -> type[T]:
+        def flatten_with_keys(layer: T) -> tuple[Any, Any]:
+            fields = dict(vars(layer))
+            moving = {name: fields.pop(name) for name in leaves}
+            for name, value in moving.items():
+                if is_plain_function(value):
+                    fields[name], moving[name] = value, None
+            children = [(jax.tree_util.GetAttrKey(name), value) for name, value in moving.items()]
+            kept = ((name, fields[name]) for name in sorted(fields))
+            return children, tuple((name, _Items(sorted(v.items())) if type(v) is dict else v) for name, v in kept)
+
+        def unflatten(kept: Any, children: Any) -> T:
+            made = object.__new__(kind)
+            fields = {name: dict(value) if isinstance(value, _Items) else value for name, value in kept}
+            assign(made, **(dict(zip(leaves, children, strict=True)) | fields))
+            return made
+
+        jax.tree_util.register_pytree_with_keys(kind, flatten_with_keys, unflatten)
+        _registered.add(kind)
+        return kind
+
+    return register
+
+
+def assign(layer: Any, **fields: Any) -> None:
+    """Set the fields of a frozen dataclass."""
+    for name, value in fields.items():
+        object.__setattr__(layer, name, value)
+
+
+def is_plain_function(value: Any) -> bool:
+    """Whether it is a function, i.e. a leaf that is not an array, and not a callable pytree."""
+    if not callable(value) or type(value) in _registered:
+        return False
+    leaves = jax.tree_util.tree_leaves(value)
+    return len(leaves) == 1 and leaves[0] is value
+
+
+def uniform_parameters(key: Any, shape: tuple[int, ...], fan: int) -> Any:
+    """Uniform within ``1 / sqrt(fan)``, the initialisation of PyTorch's linear maps and convolutions."""
+    if key is None:
+        raise InvalidInputError("this layer has random parameters; give key=jax.random.key(0), or another seed")
+    bound = fan**-0.5
+    try:
+        return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"key={_reading.shown(key)} is no key of JAX; give key=jax.random.key(0)") from None
+
+
+def as_samples(x: Any) -> Any:
+    """``x`` as a JAX array; tensors are refused."""
+    library = library_of(x)
+    if library not in ("jax", "numpy", "python"):
+        raise InvalidInputError(f"this layer takes JAX arrays, not {library} ones; convert them, or use hpfracc.ml")
+    return jax.numpy.asarray(x)
 
 
 @final
 @pytree("rho")
 @dataclass(init=False, frozen=True)
-class LearnableOrder:
+class LearnableOrder(LearnedOrder):
     r"""A fractional order within bounds: :math:`\alpha = lo + (hi - lo)\,\sigma(\rho)`.
 
     See :class:`hpfracc.ml.LearnableOrder`. Optimisers update the leaf ``rho``; the slope of the sigmoid vanishes
@@ -49,20 +133,7 @@ class LearnableOrder:
 
     def __init__(self, alpha: Any = 0.5, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
         start, low, high = read_learnable(alpha, bounds)
-        share = (start - low) / (high - low)
-        object.__setattr__(self, "rho", jnp.asarray(np.log(share) - np.log1p(-share)))
-        object.__setattr__(self, "bounds", (low, high))
-
-    @property
-    def ceiling(self) -> int | None:
-        """The integer n with ``n - 1 < alpha <= n`` for every alpha within the bounds, if there is one."""
-        low, high = self.bounds
-        return math.ceil(high) if math.ceil(high) - 1 <= low else None
-
-    @property
-    def channels(self) -> int | None:
-        """Number of orders, or None for a single one."""
-        return None if self.rho.ndim == 0 else int(self.rho.shape[0])
+        assign(self, rho=jnp.asarray(start), bounds=(low, high))
 
     def __call__(self) -> Any:
         """The order."""
@@ -73,37 +144,15 @@ class LearnableOrder:
 @final
 @pytree()
 @dataclass(frozen=True)
-class _FixedOrder:
+class _FixedOrder(GivenOrder):
     """An order that is not learned."""
-
-    value: Any
-
-    ceiling = None
-
-    @property
-    def channels(self) -> int | None:
-        return None if isinstance(self.value, float) else len(self.value)
-
-    def __call__(self) -> Any:
-        return self.value
 
 
 @final
 @pytree("value")
 @dataclass(frozen=True)
-class _GivenOrder:
+class _GivenOrder(GivenOrder):
     """An array given by the user, possibly traced."""
-
-    value: Any
-
-    ceiling = None
-
-    @property
-    def channels(self) -> int | None:
-        return None if self.value.ndim == 0 else int(self.value.shape[0])
-
-    def __call__(self) -> Any:
-        return self.value
 
 
 def as_order(alpha: OrderLike) -> Any:

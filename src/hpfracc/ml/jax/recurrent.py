@@ -22,8 +22,7 @@ from hpfracc._signatures import names_options_of
 from hpfracc._xp import Namespace, namespace, of_variables
 from hpfracc.errors import InvalidInputError
 from hpfracc.ml.jax.layers import FractionalDerivative
-from hpfracc.ml.jax.order import LearnableOrder, OrderLike, as_order
-from hpfracc.ml.jax.pytrees import as_samples, assign, pytree, uniform_parameters
+from hpfracc.ml.jax.order import LearnableOrder, OrderLike, as_order, as_samples, assign, pytree, uniform_parameters
 from hpfracc.ml.recurrence import (
     BLOCK,
     Stack,

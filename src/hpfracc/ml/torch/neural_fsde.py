@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from hpfracc._config import config
-from hpfracc.ml.arguments import refuse_foreign
-from hpfracc.ml.fsde_models import Steps, lower_bound, read_model, read_noise_order, sample_paths, simulate
+from hpfracc.ml.fsde_models import Along, PathLayer, along_noise
 from hpfracc.ml.torch.order import OrderLike, as_order, shown_order
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers, warn_of_captured
-from hpfracc.solvers.sde.stepping import step_in_blocks
+from hpfracc.solvers.sde.stepping import Steps, step_in_blocks
 
 __all__ = ["NeuralFSDE"]
 
@@ -25,7 +24,7 @@ BLOCK = 32
 
 
 @final
-class NeuralFSDE(nn.Module):  # type: ignore[misc]
+class NeuralFSDE(PathLayer, nn.Module):  # type: ignore[misc]
     r"""Paths of a stochastic equation with memory as a layer, with the gradient of its discrete steps.
 
     .. math:: X_t = X_0 + \frac{1}{\Gamma(\alpha)} \int_0^t (t-s)^{\alpha-1} \left(f(s, X)\,ds + g(s, X)\,dW_s\right)
@@ -87,35 +86,28 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        drift: Callable[..., Any],
-        diffusion: Any,
-        model: str = "volterra",
-        *,
-        alpha: OrderLike = None,
-        hurst: OrderLike = None,
-        noise: str = "diagonal",
-        step: float,
-        interpretation: str | None = None,
-        method: str | None = None,
-        factors: int = 8,
-        adjoint: str = "direct",
-    ) -> None:
-        super().__init__()
-        names = (drift, model, noise, interpretation, method, step, factors, adjoint)
-        self.spec = read_model(*names, alpha=alpha, hurst=hurst)
-        self.adjoint = adjoint
-        self.drift = drift
-        if noise == "additive" and not callable(diffusion) and not isinstance(diffusion, nn.Parameter):
-            refuse_foreign("torch", "neural_fsde", "diffusion", diffusion)
+    library = "torch"
+
+    def _assign(self, **fields: Any) -> None:
+        nn.Module.__init__(self)
+        drift, diffusion = fields["drift"], fields.pop("diffusion")
+        for name, value in fields.items():
+            setattr(self, name, value)
+        if self.spec.noise == "additive" and not callable(diffusion) and not isinstance(diffusion, nn.Parameter):
             # Numbers keep all their digits; the state has the precision of y0.
             kept = diffusion if isinstance(diffusion, Tensor) else torch.as_tensor(diffusion, dtype=torch.float64)
             self.register_buffer("diffusion", kept)
         else:
             self.diffusion = diffusion
-        self.order = read_noise_order("torch", alpha, hurst, as_order)
         warn_of_captured(self, drift=drift, diffusion=diffusion)
+
+    def _as_order(self, given: OrderLike) -> Any:
+        return as_order(given)
+
+    def _recomputed(self, functions: tuple[Any, ...], args: Any) -> tuple[tuple[Any, ...], Along]:
+        if not torch.is_grad_enabled():
+            return functions, along_noise
+        return functions, partial(_along_regenerated_noise, buffers=Buffers(functions, args))
 
     def forward(
         self,
@@ -144,8 +136,7 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         first_path : int
             Index of the first path: processes that share a seed but use different indices get independent paths.
         """
-        paths = partial(self._paths, t, None, args, rng, first_path)
-        found: Tensor = sample_paths("torch", paths, y0, samples)[0]
+        found: Tensor = self._paths(y0, t, None, samples, args, rng=_seeded(rng), first_path=first_path)[0]
         return found
 
     def elbo(
@@ -196,23 +187,9 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         1. R. Daems, M. Opper, G. Crevecoeur, T. Birdal, "Variational inference for SDEs driven by fractional noise",
            ICLR 2024.
         """
-        paths = partial(self._paths, t, control, args, rng, first_path)
-        found: Tensor = lower_bound("torch", paths, y0, t, data, scale, log_prob, samples)
+        numbers = {"rng": _seeded(rng), "first_path": first_path}
+        found: Tensor = self._lower_bound(y0, t, data, control, scale, log_prob, samples, args, **numbers)
         return found
-
-    def _paths(self, t: Any, control: Any, args: Any, rng: Any, first_path: int, rows: Tensor) -> tuple[Tensor, Any]:
-        diffusion = self.diffusion
-        if self.spec.noise == "additive" and callable(diffusion):
-            diffusion = diffusion()
-        functions = (self.drift, diffusion, control)
-        if rng is None:
-            rng = int(torch.randint(2**62, ()))
-        along = None
-        if self.adjoint == "stored" and torch.is_grad_enabled():
-            along = partial(_along_regenerated_noise, buffers=Buffers(functions, args))
-        return simulate(
-            self.spec, functions, rows, t, self.order(), args=tuple(args), rng=rng, first_path=first_path, along=along
-        )
 
     def extra_repr(self) -> str:
         """Model, order, noise and step."""
@@ -221,6 +198,11 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
             f"model={self.spec.model!r}, {name}={shown_order(self.order)}, noise={self.spec.noise!r}, "
             f"step={self.spec.step:g}"
         )
+
+
+def _seeded(rng: Any) -> Any:
+    """A seed of PyTorch's own generator if none was given."""
+    return int(torch.randint(2**62, ())) if rng is None else rng
 
 
 def _along_regenerated_noise(draw: Callable[[Any], Tensor], steps: Steps, key: Any, *, buffers: Buffers) -> Tensor:
@@ -242,7 +224,7 @@ def _along_regenerated_noise(draw: Callable[[Any], Tensor], steps: Steps, key: A
         Buffers of the modules that are called; the backward pass leaves them unchanged.
     """
     noise = _Noise(draw, key)
-    found: Tensor = step_in_blocks(*steps, noise.rows, BLOCK, partial(_run, buffers))
+    found: Tensor = step_in_blocks(steps, noise.rows, BLOCK, partial(_run, buffers))
     noise.forget()
     return found
 

@@ -9,15 +9,9 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.moment_filters import (
-    ExponentialFilter,
-    flow_filter,
-    moment_filter,
-    read_decay,
-    read_filter_order,
-    read_flow,
-)
+from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_decay, read_order
 
 __all__ = ["FractionalGradientFlow", "FractionalSGD", "OptimizedFractionalAdam", "updates_together"]
 
@@ -39,9 +33,9 @@ class _Filtered(Optimizer):  # type: ignore[misc]
         self._check(self.param_groups[-1])
 
     def _check(self, group: dict[str, Any]) -> None:
-        read_filter_order(group["fractional_order"])
+        read_order(group["fractional_order"])
         for name in ("lr", "weight_decay"):
-            _not_negative(name, group[name])
+            _reading.number(name, group[name], least=0)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step; ``closure`` evaluates the loss again and returns it."""
@@ -196,13 +190,13 @@ class OptimizedFractionalAdam(_Filtered):
 
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)
-        _not_negative("eps", group["eps"])
+        _reading.number("eps", group["eps"], least=0)
         for place, each in enumerate(group["betas"]):
             read_decay(f"betas[{place}]", each)
 
     def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
         first, second = group["betas"]
-        by = moment_filter(read_filter_order(group["fractional_order"]), float(first))
+        by = moment_filter(read_order(group["fractional_order"]), float(first))
         gradients = self._gradients(group, parameters)
         filtered = self._filter(group, parameters, gradients, by)
         for each, gradient in zip(parameters, gradients, strict=True):
@@ -270,7 +264,7 @@ class FractionalSGD(_Filtered):
         read_decay("momentum", group["momentum"])
 
     def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
-        by = moment_filter(read_filter_order(group["fractional_order"]), float(group["momentum"]))
+        by = moment_filter(read_order(group["fractional_order"]), float(group["momentum"]))
         gradients = self._gradients(group, parameters)
         filtered = self._filter(group, parameters, gradients, by)
         for each, moment in zip(parameters, filtered, strict=True):
@@ -320,10 +314,11 @@ class FractionalGradientFlow(_Filtered):
 
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)
-        read_flow(group["fractional_order"], group["horizon"])
+        read_order(group["fractional_order"], flow=True)
+        _reading.whole("horizon", group["horizon"], least=1)
 
     def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
-        by = flow_filter(read_filter_order(group["fractional_order"]), group["horizon"])
+        by = flow_filter(read_order(group["fractional_order"]), group["horizon"])
         gradients = self._gradients(group, parameters)
         for each in parameters:
             if "first" not in self.state[each]:
@@ -348,12 +343,3 @@ def updates_together(group: dict[str, Any], tensors: list[torch.Tensor], exponen
     if wish is not None:
         return bool(wish)
     return len(tensors) >= max(2, exponentials) and all(each.is_cuda for each in tensors)
-
-
-def _not_negative(name: str, value: Any) -> None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not 0.0 <= number < math.inf:
-        raise InvalidInputError(f"{name}={value!r} has to be a finite number, 0 or more")

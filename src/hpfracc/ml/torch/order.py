@@ -3,7 +3,6 @@ r"""Learnable orders, and the order argument of all layers."""
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Iterable
 from typing import Any, TypedDict, Unpack, final
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from hpfracc import _reading
 from hpfracc._arrays import to_host
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.arguments import read_learnable, read_orders
+from hpfracc.ml.arguments import LearnedOrder, read_learnable, read_orders
 
 __all__ = [
     "GroupOptions",
@@ -32,7 +31,7 @@ OrderLike = Any
 
 
 @final
-class LearnableOrder(nn.Module):
+class LearnableOrder(LearnedOrder, nn.Module):
     r"""A fractional order within bounds, learned by gradient descent.
 
     .. math:: \alpha = lo + (hi - lo)\,\sigma(\rho).
@@ -63,22 +62,9 @@ class LearnableOrder(nn.Module):
 
     def __init__(self, alpha: Any = 0.5, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
         super().__init__()
-        given, low, high = read_learnable(to_host(alpha) if isinstance(alpha, Tensor) else alpha, bounds)
-        start = torch.from_numpy(given.copy())
+        start, low, high = read_learnable(to_host(alpha) if isinstance(alpha, Tensor) else alpha, bounds)
         self.bounds = (low, high)
-        share = (start - low) / (high - low)
-        self.rho = nn.Parameter(torch.log(share) - torch.log1p(-share))
-
-    @property
-    def ceiling(self) -> int | None:
-        """The integer n with ``n - 1 < alpha <= n`` for every alpha within the bounds, if there is one."""
-        low, high = self.bounds
-        return math.ceil(high) if math.ceil(high) - 1 <= low else None
-
-    @property
-    def channels(self) -> int | None:
-        """Number of orders, or None for a single one."""
-        return None if self.rho.ndim == 0 else int(self.rho.shape[0])
+        self.rho = nn.Parameter(torch.as_tensor(start))
 
     def forward(self) -> Tensor:
         """The order, float64, on the device of the parameter."""
@@ -107,9 +93,7 @@ class _FixedOrder(nn.Module):
         self.register_load_state_dict_pre_hook(_supply_order)
         self.register_load_state_dict_post_hook(_read_order)
 
-    @property
-    def ceiling(self) -> int | None:
-        return None
+    ceiling = None
 
     @property
     def channels(self) -> int | None:
@@ -152,9 +136,7 @@ class _GivenOrder(nn.Module):
         else:
             self.register_buffer("alpha", alpha)
 
-    @property
-    def ceiling(self) -> int | None:
-        return None
+    ceiling = None
 
     @property
     def channels(self) -> int | None:

@@ -1,1 +1,1 @@
-"""What all operators share: a call is read (``reading``), applied (``applying``) and reported (``reporting``)."""
+"""What all operators share: a call is read (``base``, ``function``, ``grids``), applied and reported."""

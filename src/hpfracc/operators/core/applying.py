@@ -7,8 +7,8 @@ import math
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, replace
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -23,25 +23,7 @@ from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome, rounding_note, rounding_of
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Finish, RecordedSum, Samples, join, zeros
-
-__all__ = [
-    "FAST",
-    "UNIFORM",
-    "CachedApplication",
-    "LearnedApplication",
-    "apply_rule",
-    "cache_application",
-    "cached_applications",
-    "check_streamed",
-    "estimated_distance",
-    "largest_nearby",
-    "learned_key",
-    "no_estimate",
-    "order_beside",
-    "pick_rule",
-    "unmeasured",
-]
+from hpfracc.operators.core.values import RecordedSum, Samples, join, zeros
 
 #: A uniform grid, to choose a rule where there are no samples yet.
 UNIFORM = Grid(1 << 30, 0.0, 1.0)
@@ -50,31 +32,19 @@ UNIFORM = Grid(1 << 30, 0.0, 1.0)
 #: checking a call again takes longer than the work on some thousand points.
 cached_applications: dict[Any, CachedApplication | LearnedApplication] = {}
 _MAX_APPLICATIONS = 256
-#: Sums kept by one application, and the samples up to which their operands are kept alive.
-_MAX_SUMS, _MAX_POINTS = 16, 65_536
+#: Sums kept by one application.
+_MAX_SUMS = 16
 _DOUBLE = "torch.float64"
 #: Without a companion that suffices, the distance from every other sample is multiplied by this: both may miss part of
 #: a jump.
 _ALONE = 1.5
 
 
-class _CachedConvolution(NamedTuple):
-    """A causal convolution of samples with weights that are kept: its plan, its other operands and what follows it."""
-
-    plan: Plan
-    #: The weights and, where the rule has them, the starting weights; empty where there are references instead.
-    operands: tuple[Any, ...]
-    key: Hashable
-    options: dict[str, Any]
-    finish: Finish | None
-    #: Where operands are not kept alive: references to them.
-    references: tuple[weakref.ref[Any], ...] = ()
-
-
 class CachedApplication:
     """A rule of a plain order for samples of one kind, whose call needs no reading and checking.
 
-    Where the rule is one sum over the samples themselves, the plan of its engine call is kept for each step.
+    Where the rule is one sum over the samples themselves, the plan of its engine call is kept for each step, with
+    references to its weights, which live as long as the caches of weights keep them.
     """
 
     __slots__ = ("_order", "_rule", "_sums")
@@ -82,17 +52,17 @@ class CachedApplication:
     def __init__(self, rule: Rule, order: Order) -> None:
         self._rule = rule
         self._order = order
-        self._sums: dict[Any, _CachedConvolution] = {}
+        self._sums: dict[Any, tuple[Plan, tuple[weakref.ref[Any], ...], RecordedSum]] = {}
 
     def repeat(self, values: Any, step: float, grid: Grid | None, backend: Any) -> Any:
         """The operator at every point of ``values``, samples on a uniform grid, which is made if it is not given."""
         if backend is None:
-            kept = self._sums.get((step, current_context()))
-            if kept is not None and kept.plan.version == state.version:
-                weights, *starts = kept.operands or [reference() for reference in kept.references]
+            plan, references, made = self._sums.get((step, current_context()), (None, (), None))
+            if plan is not None and made is not None and plan.version == state.version:
+                weights, *starts = [reference() for reference in references]
                 if weights is not None and (not starts or starts[0] is not None):
-                    result = causal_convolution.run(kept.plan, (weights, values, *starts), kept.key, kept.options)
-                    return result if kept.finish is None else kept.finish(result, values)
+                    result = causal_convolution.run(plan, (weights, values, *starts), made.key, made.options)
+                    return result if made.finish is None else made.finish(result, values)
         return self._apply(values, grid or Grid(values.shape[-1], 0.0, step), backend)
 
     def _apply(self, values: Any, grid: Grid, backend: Any) -> Any:
@@ -106,7 +76,7 @@ class CachedApplication:
         return result
 
     def _keep(self, made: RecordedSum, values: Any, grid: Grid) -> None:
-        operands: tuple[Any, ...] = (made.weights, *made.starts)
+        operands = (made.weights, *made.starts)
         if is_traced(values) or not may_be_cached(operands):
             return
         try:
@@ -115,11 +85,8 @@ class CachedApplication:
             return
         if len(self._sums) >= _MAX_SUMS:
             self._sums.clear()
-        references: tuple[weakref.ref[Any], ...] = ()
-        if values.shape[-1] > _MAX_POINTS:
-            operands, references = (), tuple(map(weakref.ref, operands))
-        kept = _CachedConvolution(plan, operands, made.key, made.options, made.finish, references)
-        self._sums[grid.step, current_context()] = kept
+        bare = made._replace(weights=None, signal=None, starts=(), result=None)
+        self._sums[grid.step, current_context()] = plan, tuple(map(weakref.ref, operands)), bare
 
 
 class LearnedApplication:
@@ -167,6 +134,13 @@ def learned_key(operator: Any, values: Any) -> Hashable:
     return (type(operator), others, values.shape[-1], values.dtype, values.device, alpha.requires_grad)
 
 
+def learned_application(operator: Any, values: Any) -> Callable[..., Any] | None:
+    """The cached application of an operator with a learned order to samples like ``values``, if there is one."""
+    key = learned_key(operator, values)
+    found: Any = None if key is None else cached_applications.get(key)
+    return None if found is None else partial(found.repeat, alpha=operator.alpha)
+
+
 def cache_application(operator: Any, values: Any, application: Any) -> None:
     """Keep how an operator was applied to ``values`` for the next samples of their kind."""
     key: Any = None
@@ -210,16 +184,6 @@ def pick_rule(operator: Any, method: str, who: str, grid: Grid) -> Rule:
         kind = "a uniform grid" if rules is operator.rules else "a grid that is not uniform"
         raise InvalidInputError(f"{who} has no method {method!r} for samples on {kind}; use 'auto' or one of {names}")
     return found
-
-
-def check_streamed(method: str, who: str, order: Order) -> None:
-    """Refuse a stream of an order that has no fading memory, or by the fast method."""
-    if not order.plain or order.known is None:
-        raise InvalidInputError(f"the order of a stream of {who} is a plain number; give float(alpha)")
-    if order.is_integer:
-        raise InvalidInputError(f"alpha={order.known:g}: {who} of whole order has no memory to stream; use differences")
-    if method in FAST:
-        raise InvalidInputError(f"{who}: a stream is fast by itself; leave method='fast' out, or name a uniform rule")
 
 
 def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:

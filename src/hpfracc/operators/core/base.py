@@ -6,7 +6,8 @@ import functools
 import inspect
 import math
 from abc import ABC
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar
 
 import numpy as np
@@ -20,27 +21,23 @@ from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import (
-    FAST,
     UNIFORM,
     apply_rule,
     cache_application,
     cached_applications,
-    check_streamed,
-    learned_key,
+    learned_application,
     pick_rule,
 )
-from hpfracc.operators.core.function import Function, first_point, read_problem
+from hpfracc.operators.core.function import FAST, Function, first_point, read_problem
 from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.reporting import Outcome, relabelled, report_outcome
+from hpfracc.operators.core.reporting import OperatorResult, Outcome, relabelled, report_outcome
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, flip, move_axis
 from hpfracc.profiling.recorder import shared as spans
 
 if TYPE_CHECKING:
     from hpfracc.operators._stream import OperatorStream
-
-__all__ = ["CallOptions", "FractionalOperator", "function_of", "operator_of"]
 
 
 class CallOptions(TypedDict, total=False):
@@ -113,7 +110,7 @@ class FractionalOperator(ABC):
         t: Any = None,
         *,
         step: Any = None,
-        axis: int | None = None,
+        axis: int | Sequence[int] | None = None,
         dim: Any = None,
         time_unit: str | None = None,
         origin: float | None = None,
@@ -136,9 +133,10 @@ class FractionalOperator(ABC):
         step : float, optional
             Spacing of the samples, instead of ``t``; may carry a gradient.
         axis : int, optional
-            The axis of the samples along which the points lie: by default the last one, or the index of a frame.
+            The axis of the samples along which the points lie: by default the last one, or the index of a frame. For
+            the fractional Laplacian also several axes, each with its points in ``t`` or its ``step``.
         dim : hashable, optional
-            For a ``DataArray``: the name of that axis, required if there are several.
+            For a ``DataArray``: the name of that axis, required if there are several; or the names of several axes.
         time_unit : str, optional
             Unit in which dates are counted, from the first one: ``"s"`` by default, or ``"ns"``, ``"us"``, ``"ms"``,
             ``"min"``, ``"h"``, ``"D"``, ``"W"``. A derivative of order alpha is per unit to the power alpha.
@@ -180,77 +178,63 @@ class FractionalOperator(ABC):
         miss, i.e. one narrower than about 1/200 of the distance from the origin to the last point of ``t``, is not
         detected; give points of ``t`` up to it and beyond, or samples.
         """
-        unusual = full_output is not False or spans.on or not (origin is rtol is factor is dim is time_unit is None)
-        unusual = unusual or not (axis is None or (type(axis) is int and axis == -1))
-        repeat: Callable[..., Any] | None = None
-        if not unusual:
-            try:
-                if type(self.alpha) is float:
-                    # Sharded arrays are never cached.
-                    cached = cached_applications.get((self, (KINDS.get(type(f)) or quick_kind)(f)))
-                    repeat = None if cached is None else cached.repeat
-                elif type(f) is not np.ndarray and not is_sharded(f):
-                    repeat = self._cached_learned(f)
-            except (AttributeError, IndexError, TypeError):  # not an array, a single number, or an unhashable field
-                repeat = None
-        if repeat is not None:
-            # A call with samples like earlier ones, along the last axis, is not read again.
-            found = None
-            if t is None:
-                if type(step) is float and 0.0 < step < math.inf:
-                    found = repeat(f, step, None, backend)
-            elif step is None and type(t) is np.ndarray and type(f) is not np.ndarray and t.flags.writeable:
-                known = likely_grid(t)
-                if known is not None and known.grid.n == f.shape[-1]:
-                    # The points are compared on the host while a device does the work; the call is repeated if they
-                    # differ.
-                    result = repeat(f, known.grid.step, known.grid, backend)
-                    found = result if known.has_points(t) else None
-            elif step is None:
-                grid = cached_grid(t)
-                if grid is not None and grid.n == f.shape[-1]:
-                    found = repeat(f, grid.step, grid, backend)
+        usual = full_output is False and not spans.on and origin is rtol is factor is dim is time_unit is None
+        if usual and (axis is None or (type(axis) is int and axis == -1)):
+            found = self._repeated(f, t, step, backend)
             if found is not None:
                 return found
-        if not spans.on:
-            return self._call_labelled(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
-        with spans.span(type(self).__name__):
-            return self._call_labelled(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
-
-    def _cached_learned(self, f: Any) -> Callable[..., Any] | None:
-        """The cached application of an operator with a learned order to samples like ``f``, if there is one."""
-        key = learned_key(self, f)
-        found: Any = None if key is None else cached_applications.get(key)
-        return None if found is None else functools.partial(found.repeat, alpha=self.alpha)
-
-    def _call_labelled(
-        self, f: Any, t: Any, step: Any, axis: Any, dim: Any, time_unit: Any, origin: Any, *more: Any
-    ) -> Any:
-        """Apply to samples without their labels, and restore the labels of the result."""
-        more = (*more[:-1], flag("full_output", more[-1]))
-        if is_chunked(f):
-            if dim is not None or time_unit is not None:
+        options = {"origin": origin, "factor": factor, "rtol": rtol, "backend": backend}
+        options["full_output"] = flag("full_output", full_output)
+        with spans.span(type(self).__name__) if spans.on else nullcontext():
+            labelled = dim is not None or time_unit is not None
+            if labelled and is_chunked(f):
                 raise InvalidInputError(
                     "dim= and time_unit= apply to labelled samples, and f is a Dask array; use axis="
                 )
-            return self._call_plain(f, t, step, -1 if axis is None else axis, origin, *more)
-        if dim is None and time_unit is None and not has_labels(f, None if callable(f) else t):
-            return self._call_plain(f, t, step, -1 if axis is None else axis, origin, *more)
-        opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit, chunked=True)
-        return relabelled(opened, self._call_plain(opened.values, opened.t, step, opened.axis, origin, *more))
+            if is_chunked(f) or not (labelled or has_labels(f, None if callable(f) else t)):
+                return self._call_plain(f, t, step, -1 if axis is None else axis, **options)
+            opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit, chunked=True)
+            return relabelled(opened, self._call_plain(opened.values, opened.t, step, opened.axis, **options))
 
-    def _call_plain(
-        self, f: Any, t: Any, step: Any, axis: Any, origin: Any, factor: Any, rtol: Any, backend: Any, full_output: bool
-    ) -> Any:
+    def _repeated(self, f: Any, t: Any, step: Any, backend: Any) -> Any:
+        """The result for samples like earlier ones, along the last axis, which are not read again; None for others."""
+        try:
+            if type(self.alpha) is float:
+                # Sharded arrays are never cached.
+                cached = cached_applications.get((self, (KINDS.get(type(f)) or quick_kind)(f)))
+                repeat: Any = None if cached is None else cached.repeat
+            elif type(f) is not np.ndarray and not is_sharded(f):
+                repeat = learned_application(self, f)
+            else:
+                return None
+        except (AttributeError, IndexError, TypeError):  # not an array, a single number, or an unhashable field
+            return None
+        if repeat is None or (t is None) == (step is None):
+            return None
+        if t is None:
+            return repeat(f, step, None, backend) if type(step) is float and 0.0 < step < math.inf else None
+        if type(t) is np.ndarray and type(f) is not np.ndarray and t.flags.writeable:
+            known = likely_grid(t)
+            if known is None or known.grid.n != f.shape[-1]:
+                return None
+            # The points are compared on the host while a device does the work; the call is repeated if they differ.
+            result = repeat(f, known.grid.step, known.grid, backend)
+            return result if known.has_points(t) else None
+        grid = cached_grid(t)
+        return None if grid is None or grid.n != f.shape[-1] else repeat(f, grid.step, grid, backend)
+
+    def _call_plain(self, f: Any, t: Any, step: Any, axis: Any, *, full_output: bool, **options: Any) -> Any:
         """Read the arguments, apply the operator, and report the result."""
         if is_chunked(f):
-            options = {"step": step, "axis": axis, "origin": origin, "factor": factor, "rtol": rtol, "backend": backend}
-            return cluster_support().apply_operator(self, f, t, **options, full_output=full_output)
+            return cluster_support().apply_operator(
+                self, f, t, step=step, axis=axis, **options, full_output=full_output
+            )
         if is_sharded(f):
-            options = {"step": step, "axis": axis, "origin": origin, "rtol": rtol, "backend": backend}
-            return cluster_support().apply_shards(self, f, t, {**options, "full_output": full_output or None})
+            del options["factor"]
+            options |= {"step": step, "axis": axis, "full_output": full_output or None}
+            return cluster_support().apply_shards(self, f, t, options)
         right = self._is_right()
-        problem, grid, axis = read_problem(self, f, t, step, axis, origin, factor, rtol, backend, right=right)
+        problem, grid, axis = read_problem(self, f, t, step, axis, **options, right=right)
         # A JAX order is float64 inside, regardless of the user's setting: the samples keep their dtype.
         with namespace_of(self._order_like()).scope(), composite() as decisions:
             outcome = self._of_function(problem) if isinstance(problem, Function) else self._of_samples(problem)
@@ -263,9 +247,8 @@ class FractionalOperator(ABC):
         if right:
             value = flip(value)
             estimate = flip(estimate) if getattr(estimate, "ndim", 0) else estimate
-        note = ""
         if isinstance(problem, Function):
-            value, start = problem.shaped(value), problem.start
+            value, start, note = problem.shaped(value), problem.start, ""
         else:
             start, note = grid.origin, problem.grid.note
             if outcome.reusable is not None and problem.values is f and problem.grid is grid:
@@ -274,19 +257,10 @@ class FractionalOperator(ABC):
                 value = move_axis(value, -1, axis)
         if not (full_output or checked):
             return value
-        return report_outcome(
-            self,
-            value,
-            outcome,
-            estimate,
-            rtol=rtol,
-            full_output=full_output,
-            decisions=made,
-            origin=start,
-            note=note,
-            where=t if isinstance(problem, Function) else grid,
-            axis=axis,
-        )
+        decision = made[0] if len(made) == 1 else made or None
+        points = t if isinstance(problem, Function) else grid.known_times()
+        result = OperatorResult(value, outcome.method, estimate, decision, start, message=note, t=points, axis=axis)
+        return report_outcome(self, outcome, result, options["rtol"], full_output)
 
     def _is_right(self) -> bool:
         return choice("side", self.side, ("left", "right")) == "right"
@@ -345,7 +319,16 @@ class FractionalOperator(ABC):
         if not self.streams:
             raise InvalidInputError(f"{type(self).__name__} has no streaming form; give it the whole signal")
         order = self._order()
-        check_streamed(self.method, self.who, order)
+        if not order.plain or order.known is None:
+            raise InvalidInputError(f"the order of a stream of {self.who} is a plain number; give float(alpha)")
+        if order.is_integer:
+            raise InvalidInputError(
+                f"alpha={order.known:g}: {self.who} of whole order has no memory to stream; use differences"
+            )
+        if self.method in FAST:
+            raise InvalidInputError(
+                f"{self.who}: a stream is fast by itself; leave method='fast' out, or name a uniform rule"
+            )
         return self._rule(order, UNIFORM, self.who), order
 
     def _order(self) -> Order:

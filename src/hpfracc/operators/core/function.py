@@ -16,8 +16,6 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.grids import Grid, known_values, read_grid, read_points, require_increasing
 from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, move_axis, points_like
 
-__all__ = ["FAST", "RTOL", "Function", "first_point", "read_callable", "read_problem", "refuse_initial"]
-
 RTOL = 1e-10
 #: The names of the method that keeps its memory as a sum of exponentials.
 FAST = ("fast", "soe")
@@ -103,6 +101,15 @@ class Function:
         self._refuse_nonfinite(values, points)
         return values
 
+    def changed(self, change: Callable[[Any, Any], Any]) -> Function:
+        """The function ``change(t, f(t))``, whose values have their points along the last axis."""
+
+        def f(t: Any) -> Any:
+            values = as_values(self.f(t))
+            return change(t, move_axis(values, self.axis, -1) if values.ndim > 1 else values)
+
+        return replace(self, f=f, axis=-1)
+
     def _refuse_nonfinite(self, values: Any, points: np.ndarray[Any, Any]) -> None:
         known = known_values(values)
         if known is None:
@@ -139,40 +146,6 @@ def refuse_initial(initial: Any, who: str) -> None:
         )
 
 
-def read_reflected_function(
-    f: Callable[[Any], Any],
-    t: Any,
-    *,
-    origin: float | None,
-    factor: float | None,
-    rtol: float | None,
-    axis: int,
-    backend: Any,
-) -> Function:
-    """Read a callable for an operator with ``side="right"``: f as a function of the distance from the end."""
-    if t is None:
-        raise InvalidInputError("f is a callable, so give t, the points at which to compute the result")
-    points = read_points(t)
-    if points.ndim != 1 and origin is None:
-        raise InvalidInputError(
-            "side='right' of a callable reaches from t up to an end, which a single t does not define; give origin="
-        )
-    if points.ndim == 1:
-        require_increasing(points)
-    end = float(points[-1]) if origin is None else number("origin", origin)
-    if points.max(initial=-np.inf) > end:
-        raise InvalidInputError(
-            f"t={points.max():g} lies beyond origin={end:g}, the end up to which the operator reaches with "
-            "side='right'; give origin= at or beyond the last point"
-        )
-    distances = (end - points)[::-1] if points.ndim == 1 else end - points
-    found = read_callable(f, distances, origin=0.0, factor=factor, rtol=rtol, axis=axis, backend=backend)
-    like = t if library_of(t) in ("torch", "jax", "cupy") else found.like
-    if library_of(like) != "numpy" and not str(like.dtype).removeprefix("torch.").startswith("float"):
-        like = as_values(like)
-    return replace(found, like=like, own_to_user=lambda x: end - x, reflected_at=end)
-
-
 def read_callable(
     f: Callable[[Any], Any],
     t: Any,
@@ -182,18 +155,30 @@ def read_callable(
     rtol: float | None,
     axis: int,
     backend: Any,
+    right: bool = False,
 ) -> Function:
-    """Read and check the points, the origin and the tolerance."""
+    """Read and check the points, the origin and the tolerance.
+
+    With ``right``, f is read as a function of the distance from the end, for an operator with ``side="right"``.
+    """
     if t is None:
         raise InvalidInputError("f is a callable, so give t, the points at which to compute the result")
     points = read_points(t)
     if points.ndim > 1:
         raise ShapeError(f"t has shape {points.shape}; give a number or a one-dimensional array of points")
-    shape = points.shape
-    points = points.reshape(-1)
+    shape, points = points.shape, points.reshape(-1)
     require_increasing(points)
-    start = 0.0 if origin is None else number("origin", origin)
-    if points[0] < start:
+    if right and origin is None and not shape:
+        raise InvalidInputError(
+            "side='right' of a callable reaches from t up to an end, which a single t does not define; give origin="
+        )
+    start = (float(points[-1]) if right else 0.0) if origin is None else number("origin", origin)
+    if right and points[-1] > start:
+        raise InvalidInputError(
+            f"t={points[-1]:g} lies beyond origin={start:g}, the end up to which the operator reaches with "
+            "side='right'; give origin= at or beyond the last point"
+        )
+    if not right and points[0] < start:
         raise InvalidInputError(
             f"t[0]={points[0]:g} lies before the origin {start:g}, where the operator starts; give origin= at or "
             "before the first point"
@@ -204,7 +189,12 @@ def read_callable(
     like = t if library_of(t) in ("torch", "jax", "cupy") else points
     if library_of(like) != "numpy" and not str(like.dtype).removeprefix("torch.").startswith("float"):
         like = as_values(like)
-    return Function(f, points, start, power, tolerance, axis, like, shape, backend, user_scope())
+    found = Function(f, points, start, power, tolerance, axis, like, shape, backend, user_scope())
+    if not right:
+        return found
+    return replace(
+        found, points=(start - points)[::-1], origin=0.0, own_to_user=lambda x: start - x, reflected_at=start
+    )
 
 
 #: Placeholder for the grid of samples if f is a callable.
@@ -233,10 +223,9 @@ def read_problem(
     if callable(f) and not hasattr(f, "dtype"):
         if step is not None:
             raise InvalidInputError("step= is for samples; give the points t at which to compute a callable's result")
-        options = {"factor": factor, "rtol": rtol, "axis": axis, "backend": backend}
-        if right:
-            return read_reflected_function(f, t, origin=origin, **options), _NO_GRID, axis
-        return read_callable(f, t, origin=operator._start_of(t, origin), **options), _NO_GRID, axis
+        origin = origin if right else operator._start_of(t, origin)
+        options = {"origin": origin, "factor": factor, "rtol": rtol, "axis": axis, "backend": backend}
+        return read_callable(f, t, right=right, **options), _NO_GRID, axis
     if factor is not None:
         raise InvalidInputError(f"factor={factor!r} is for callables; samples do not use it")
     tolerance = None if rtol is None else operator._tolerance(rtol)
@@ -249,7 +238,7 @@ def read_problem(
         values, own = flip(values), grid.reflected()
     problem = Samples(values, operator._own_grid(own, t), backend, tolerance)
     if not problem.grid.uniform and operator.method not in FAST:
-        from hpfracc.operators.core.fast_memory import hint_at_fast
+        from hpfracc.operators.rules.any_grid import hint_at_fast
 
         hint_at_fast(operator, problem)
     return problem, grid, axis

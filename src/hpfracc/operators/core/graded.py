@@ -20,8 +20,6 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import constant, join, real_dtype
 
-__all__ = ["differentiate_graded"]
-
 #: Points of one panel: its polynomial has degree 15.
 _POINTS = 16
 #: Largest number of panels: a power t^0.1 at the origin takes some 500 halvings; noise takes them all.
@@ -228,9 +226,8 @@ def _pointwise(table: Array, mesh: _Mesh, distance: Array, slopes: Array, n: int
     where = np.clip(np.searchsorted(mesh.left, distance, side="right") - 1, 0, len(mesh.left) - 1)
     half = 0.5 * (mesh.right - mesh.left)[where]
     x = (distance - mesh.left[where]) / half - 1.0
-    for row, panel in enumerate(where):
-        basis = legendre.legvander(x[row : row + 1], slopes.shape[1] - 1)
-        table[row, panel] = (slopes @ basis[0]) / half[row] ** n
+    basis = legendre.legvander(x, slopes.shape[1] - 1)
+    table[np.arange(len(where)), where] = (basis @ slopes.T) / half[:, None] ** n
 
 
 def _integrate(table: Array, mesh: _Mesh, distance: Array, slopes: Array, n: int, mu: float) -> None:

@@ -20,24 +20,7 @@ from hpfracc._arrays import (
 )
 from hpfracc._reading import number, whole
 from hpfracc._xp import namespace_of
-from hpfracc.engine.workers import available_cores, even_blocks, run_blocks
 from hpfracc.errors import InvalidInputError, ShapeError
-
-__all__ = [
-    "Grid",
-    "KnownGrid",
-    "cached_grid",
-    "graded_grid",
-    "known_values",
-    "likely_grid",
-    "read_grid",
-    "read_points",
-    "read_scalar",
-    "require_increasing",
-    "rounded_step",
-    "rounding_of_points",
-    "uniform_step",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +64,10 @@ class Grid:
                 "step is being traced by jax, but this operator needs the points themselves; give step as a number"
             )
         return np.asarray(self.origin + np.arange(self.n) * float(to_host(self.step)))
+
+    def known_times(self) -> np.ndarray[Any, Any] | None:
+        """The points; None if the step is traced."""
+        return None if self.points is None and is_transformed(self.step) else self.times()
 
     def reflected(self) -> Grid:
         """The same points as distances from the last one."""
@@ -172,25 +159,13 @@ class KnownGrid(NamedTuple):
     content: bytes
 
     def has_points(self, t: np.ndarray[Any, Any]) -> bool:
-        """Whether ``t``, of the same dtype and length, has the same points.
-
-        Long arrays are compared on the engine's threads: one core reads 24 GB/s, several read more.
-        """
-        if t.size < 2 * _MIN_IN_THREAD:
-            return self.content.startswith(t.data if t.flags.c_contiguous else t.tobytes())
-        points = np.frombuffer(self.content, t.dtype)
-        workers = available_cores()
-        blocks = even_blocks(t.size, workers, _MIN_IN_THREAD)
-        return all(run_blocks(lambda block: bool((t[slice(*block)] == points[slice(*block)]).all()), blocks, workers))
+        """Whether ``t``, of the same dtype and length, has the same points."""
+        return self.content.startswith(t.data if t.flags.c_contiguous else t.tobytes())
 
 
 #: Recent uniform grids given as points, by dtype, length, both ends and the middle; and limits of the cache.
 _grids: dict[Any, KnownGrid] = {}
 _MAX_GRIDS, _MAX_CACHED_POINTS, _MAX_CACHED_BYTES = 64, 2**20, 64 * 2**20
-#: Fewest points that a thread compares: they take 50 us, waking a thread some 20.
-_MIN_IN_THREAD = 2**16
-
-
 #: Grids given as points of other libraries, by identity: the points, a copy of them if they are mutable, the grid.
 _array_grids: dict[int, tuple[weakref.ref[Any], Any, Grid]] = {}
 _MAX_ARRAY_GRIDS = 8
@@ -205,9 +180,7 @@ def cached_grid(t: Any) -> Grid | None:
     if type(t) is not np.ndarray:
         return _cached_by_identity(t)
     known = likely_grid(t)
-    if known is None or not known.content.startswith(t.data if t.flags.c_contiguous else t.tobytes()):
-        return None
-    return known.grid
+    return known.grid if known is not None and known.has_points(t) else None
 
 
 def likely_grid(t: np.ndarray[Any, Any]) -> KnownGrid | None:
@@ -319,10 +292,6 @@ def known_values(value: Any) -> np.ndarray[Any, Any] | None:
         raise
 
 
-#: Points that are processed together: 64 kB of them, and as much temporary memory.
-_BLOCK = 8192
-
-
 def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
     """The step of points that are equally spaced within their absolute ``rounding``, else None.
 
@@ -337,17 +306,8 @@ def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
     if not (step > 0.0 and math.isfinite(step)):
         return None
     allowed = max(4.0 * rounding, min(n * rounding, 1e-3 * step))
-    # In blocks, which stay in cache; points that are not uniform are detected in the first one.
-    ramp = np.arange(min(n, _BLOCK), dtype=np.float64) * step
-    off = np.empty_like(ramp)
-    for begin in range(0, n, _BLOCK):
-        block = points[begin : begin + _BLOCK]
-        part = off[: len(block)]
-        np.subtract(block, first + begin * step, out=part)
-        part -= ramp[: len(block)]
-        if not (part.max() <= allowed and part.min() >= -allowed):  # also if a point is nan
-            return None
-    return step
+    off = points - (first + np.arange(n) * step)
+    return step if off.max() <= allowed and off.min() >= -allowed else None  # None also if a point is nan
 
 
 #: Points that are uniform except for rounding: the fewest that are accepted as such, and the largest rounding relative

@@ -12,16 +12,6 @@ from scipy.special import roots_jacobi, roots_legendre
 
 from hpfracc._xp import NUMPY, Namespace
 
-__all__ = [
-    "between",
-    "derivative_matrix",
-    "end_derivatives",
-    "fractional_basis",
-    "gauss_points",
-    "slope_matrix",
-    "transform",
-]
-
 
 @lru_cache(maxsize=32)
 def gauss_points(count: int, power: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -44,10 +34,13 @@ def transform(count: int, power: float) -> np.ndarray[Any, Any]:
 def slope_matrix(count: int, power: float) -> np.ndarray[Any, Any]:
     """The matrix from values at the Gauss points to the interpolant's slopes there: ``slopes = values @ matrix``."""
     points, _ = gauss_points(count, power)
-    # P_k^(0,b)' = (k + b + 1) / 2 P_(k-1)^(1,b+1)
-    lower = _recurrence(NUMPY, 1.0, power + 1.0, power + 2.0, points, max(count - 1, 1))
-    rows = [0.0 * points] + [0.5 * (k + power + 1.0) * lower[k - 1] for k in range(1, count)]
-    return np.asarray(transform(count, power) @ np.stack(rows))
+    return np.asarray(transform(count, power) @ _slopes(count, power, points))
+
+
+def _slopes(count: int, power: float, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Slopes of ``P_0 .. P_(count-1)`` at x, with parameters 0 and b: ``P_k' = (k + b + 1) / 2 P_(k-1)^(1,b+1)``."""
+    lower = _recurrence(NUMPY, 1.0, power + 1.0, power + 2.0, x, max(count - 1, 1))
+    return np.stack([0.0 * x] + [0.5 * (k + power + 1.0) * lower[k - 1] for k in range(1, count)])
 
 
 @lru_cache(maxsize=32)
@@ -62,9 +55,7 @@ def between(count: int, power: float, looks: int) -> tuple[np.ndarray[Any, Any],
     x = 0.5 * (edges[1:] + edges[:-1])
     rows = np.stack(_recurrence(NUMPY, 0.0, power, power, x, count))
     matrix = transform(count, power)
-    lower = _recurrence(NUMPY, 1.0, power + 1.0, power + 2.0, x, max(count - 1, 1))
-    falls = np.stack([0.0 * x] + [0.5 * (k + power + 1.0) * lower[k - 1] for k in range(1, count)])
-    return x, np.asarray(matrix @ rows), np.asarray(matrix @ falls)
+    return x, np.asarray(matrix @ rows), np.asarray(matrix @ _slopes(count, power, x))
 
 
 def derivative_matrix(count: int, times: int) -> np.ndarray[Any, Any]:

@@ -6,13 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from hpfracc._arrays import is_array, is_tracer, library_of, refuse_chunked
+from hpfracc._reading import number, whole
 from hpfracc._xp import NUMPY, Namespace, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
-
-__all__ = ["Order", "read_order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +82,6 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
         raise InvalidInputError(
             f"{name} is missing; give the order after the points, as in hf.caputo(f, t, 0.5), or by name: {name}=0.5"
         )
-    if isinstance(alpha, bool | np.bool_ | str):
-        raise InvalidInputError(f"{name}={alpha!r} is not a number; use one such as 0.5")
     refuse_chunked(alpha, name)
     library = library_of(alpha)
     if is_array(alpha):
@@ -107,15 +102,9 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
         with xp.scope():
             value: Any = xp.array(alpha)
     else:
-        try:
-            known = value = float(alpha)
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"{name}={alpha!r} is not a number; use one such as 0.5") from None
-        xp = NUMPY
-    if known is not None and not math.isfinite(known):
-        raise InvalidInputError(f"{name}={known} is not finite; use a real number such as 0.5")
-    if ceiling is not None and (isinstance(ceiling, bool) or not isinstance(ceiling, int | np.integer)):
-        raise InvalidInputError(f"ceiling={ceiling!r} is not a whole number; use the integer next above {name}")
+        known, value, xp = alpha, number(name, alpha), NUMPY
+    known = None if known is None else number(name, known)
+    ceiling = None if ceiling is None else whole("ceiling", ceiling)
     found = math.ceil(known) if known is not None else ceiling if ceiling is not None else 1
     if ceiling is not None and found != ceiling:
         raise InvalidInputError(

@@ -13,17 +13,6 @@ from hpfracc import operators
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.base import FractionalOperator
 
-__all__ = [
-    "DerivativeOptions",
-    "DerivativeParameters",
-    "IntegralOptions",
-    "all_operators",
-    "create_fractional_derivative",
-    "create_fractional_integral",
-    "definitions",
-    "find_definition",
-]
-
 
 class _IntegralParameters(TypedDict, total=False):
     side: str
@@ -56,14 +45,9 @@ class DerivativeOptions(DerivativeParameters, total=False):
     method: str
 
 
-def all_operators() -> list[type[FractionalOperator]]:
-    """Every operator class in this folder. Its files are imported; declaring ``definition`` is enough."""
-    return list(_search_folder())
-
-
 @cache
-def _search_folder() -> tuple[type[FractionalOperator], ...]:
-    """The classes; cached, because searching takes a millisecond and the folder does not change."""
+def all_operators() -> tuple[type[FractionalOperator], ...]:
+    """Every operator class in this folder. Its files are imported; declaring ``definition`` is enough."""
     found = {
         value
         for module in pkgutil.iter_modules(operators.__path__, f"{operators.__name__}.")

@@ -5,30 +5,21 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_transformed, to_host
+from hpfracc._arrays import to_host
 from hpfracc._frames import Opened, has_labels
 from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import AccuracyWarning
-from hpfracc.operators.core.grids import Grid, known_values
+from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, largest, real_dtype, scalar
-
-__all__ = [
-    "OperatorResult",
-    "Outcome",
-    "relabelled",
-    "report_outcome",
-    "rounding_note",
-    "rounding_of",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +45,19 @@ class Outcome:
     #: Applies the same rule to other samples of this length and dtype, on any uniform grid; None if that is not
     #: allowed.
     reusable: Any = None
+
+
+def combined_outcome(parts: Sequence[Outcome], value: Any, error: Callable[[], Any], message: str) -> Outcome:
+    """The outcome of a callable that was put together from those of several parts; it knows what all of them know."""
+    return Outcome(
+        value,
+        parts[0].method if len({part.method for part in parts}) == 1 else "graded",
+        error if all(part.error is not None for part in parts) else None,
+        all(part.converged for part in parts),
+        message,
+        parts[0].rtol,
+        looked=all(part.looked for part in parts),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,46 +159,24 @@ def _largest_error(estimate: Any) -> float | None:
     return float(np.max(known[np.isfinite(known)]))
 
 
-def _points_of(where: Any) -> Any:
-    """The points of a grid, or those of a callable; None if they are traced."""
-    if not isinstance(where, Grid):
-        return where
-    return None if where.points is None and is_transformed(where.step) else where.times()
-
-
-def report_outcome(
-    operator: Any,
-    value: Any,
-    outcome: Outcome,
-    estimate: Any,
-    *,
-    rtol: float | None,
-    full_output: bool,
-    decisions: list[Decision],
-    origin: float,
-    note: str,
-    where: Any = None,
-    axis: int = -1,
-) -> Any:
-    """The value, with a warning if its error is too large; or the :class:`OperatorResult` with ``full_output``."""
+def report_outcome(operator: Any, outcome: Outcome, result: OperatorResult, rtol: float | None, full: bool) -> Any:
+    """The result with its message, or with ``full`` false its value; warns if the error of that is too large."""
     converged, message = outcome.converged, outcome.message
     # Without a tolerance from the caller, only the loss of nearly all digits justifies a warning.
     limit, scale = outcome.rtol, 0.0
-    if limit is not None and rtol is None and not full_output:
+    if limit is not None and rtol is None and not full:
         limit, scale = LOST, outcome.scale
-    if converged and limit is not None and not meets(value, estimate, limit, scale):
+    if converged and limit is not None and not meets(result.value, result.error_estimate, limit, scale):
         converged = False
         message += f"; rounding leaves an error above rtol={limit:g} of the largest value"
-    if not full_output:
+    if not full:
         if not converged:
-            warn_of(operator, value, estimate, message)
-        return value
-    decision = decisions[0] if len(decisions) == 1 else decisions or None
+            warn_of(operator, result.value, result.error_estimate, message)
+        return result.value
     if outcome.note is not None:
         message = _joined(message, outcome.note())
-    message = _joined(message, _missing_note(estimate, message), note)
-    points = _points_of(where)
-    return OperatorResult(value, outcome.method, estimate, decision, origin, converged, message, points, axis)
+    message = _joined(message, _missing_note(result.error_estimate, message), result.message)
+    return replace(result, converged=converged, message=message)
 
 
 def _missing_note(estimate: Any, message: str) -> str:

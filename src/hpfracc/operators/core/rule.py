@@ -11,8 +11,6 @@ from hpfracc.errors import ShapeError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, step_power
 
-__all__ = ["QUADRATURES", "DelegatingRule", "Rule", "RuleTable", "later"]
-
 
 class Rule(ABC):
     """One method: stateless, one instance per module. Its docstring has the formula, the order and a citation."""
@@ -98,40 +96,28 @@ class Rule(ABC):
             )
 
 
+#: What a rule that extends another one has of it.
+_INHERITED = ("name", "cost", "any_grid", "one_call", "companion_suffices")
+_METHODS = ("accuracy", "least_points", "head", "measured_from", "magnification")
+
+
 class DelegatingRule(Rule):
-    """A rule that extends another one, ``rule``, and has its name and its orders."""
+    """A rule that extends another one, ``rule``, and has its name, its orders and its companion, extended alike."""
 
-    rule: Rule
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        own = [name for name in _METHODS if getattr(type(self), name) is not getattr(Rule, name)]
+        vars(self).update({name: getattr(rule, name) for name in (*_INHERITED, *_METHODS) if name not in own})
+
+    def around(self, rule: Rule) -> Rule:
+        """Another rule, extended like this one."""
+        return type(self)(rule)
 
     @property
-    def companion_suffices(self) -> bool:  # type: ignore[override]
-        """As for the rule."""
-        return self.rule.companion_suffices
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """The name of the rule."""
-        return self.rule.name
-
-    def accuracy(self, alpha: float) -> float:
-        """As for the rule."""
-        return self.rule.accuracy(alpha)
-
-    def least_points(self, order: Order) -> int:
-        """As for the rule."""
-        return self.rule.least_points(order)
-
-    def head(self, order: Order) -> tuple[int, int]:
-        """As for the rule."""
-        return self.rule.head(order)
-
-    def measured_from(self, order: Order) -> int:
-        """As for the rule."""
-        return self.rule.measured_from(order)
-
-    def magnification(self, alpha: float) -> float:
-        """As for the rule."""
-        return self.rule.magnification(alpha)
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """That of the rule, extended."""
+        found = self.rule.companion
+        return None if found is None else self.around(found)
 
 
 Maker = Callable[[], Rule]

@@ -8,31 +8,15 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hpfracc._reading import number
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.lags import Lags, count_of, long_run
 from hpfracc.operators.core.order import read_order
-
-__all__ = [
-    "binomial",
-    "binomial_coefficients",
-    "binomials",
-    "centred_binomials",
-    "difference_width",
-    "power_difference",
-    "power_differences",
-    "power_sum",
-    "second_difference",
-    "second_differences",
-    "tangent_defect",
-    "tangent_defects",
-    "trapezoid_defect",
-    "trapezoid_defects",
-]
 
 #: From this k on a series in 1/k needs few terms.
 _HEAD = 64
@@ -40,6 +24,36 @@ _HEAD = 64
 _RECIPROCALS = 512
 #: The last binomial computed by the recurrence.
 _RECURRED = 128
+
+#: Numbers up to this count are computed on the host; more are computed where they are used.
+_FEW = 4096
+
+
+@dataclass(frozen=True)
+class Lags:
+    """Lags 0, 1, ..., ``near - 1`` and those in ``far``, which need not be integers."""
+
+    near: int
+    far: np.ndarray[Any, Any]
+
+
+def count_of(n: int | Lags) -> int:
+    """Number of lags."""
+    return n if isinstance(n, int) else n.near + len(n.far)
+
+
+def previous(n: int | Lags) -> int | Lags:
+    """The lag before each of them, except for the first."""
+    return n - 1 if isinstance(n, int) else Lags(n.near - 1, n.far - 1.0)
+
+
+def long_run(xp: Namespace, first: int, n: int | Lags) -> Any:
+    """Lags from ``first`` on: a NumPy array if they are few, else one of ``xp`` on its device."""
+    if not isinstance(n, int):
+        return np.concatenate([np.arange(first, n.near, dtype=np.float64), n.far])
+    if xp.library in ("numpy", "cupy") or n - first <= _FEW:
+        return np.arange(first, n, dtype=np.float64)
+    return xp.arange(first, n, "float64")
 
 
 def _numbers(first: int, stop: int) -> np.ndarray[Any, Any]:
@@ -231,8 +245,7 @@ def difference_width(d: float, threshold: float, most: int = 1_000_000) -> int:
     >>> difference_width(0.4, 1e-2)
     11
     """
-    if not isinstance(threshold, int | float | np.floating | np.integer) or not 0.0 < threshold < math.inf:
-        raise InvalidInputError(f"threshold={threshold!r} for weights; use a small positive number such as 1e-4")
+    threshold = number("threshold", threshold, above=0.0)
     order = read_order(d, name="d")
     if order.known is None:
         raise InvalidInputError("threshold= needs the value of d, which is traced here; give window= instead")

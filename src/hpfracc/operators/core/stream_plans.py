@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,13 @@ from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.exponentials import Exponentials, exponential_nodes, exponential_sum, node_weights
 from hpfracc.operators.core.grids import Grid
-from hpfracc.operators.core.lags import HEAD, Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.sequences import binomial, binomials, tangent_defect, trapezoid_defect
+from hpfracc.operators.core.sequences import Lags, binomial, binomials, tangent_defect, trapezoid_defect
 from hpfracc.operators.core.values import Samples, join, zeros
-from hpfracc.operators.rules import first_points, grunwald, initial, l1, l12, simpson, trapezoid
-from hpfracc.operators.rules.increments import forward_differences, increments, start_points
-from hpfracc.operators.rules.start import FittedStart
-
-__all__ = ["WINDOW", "StreamPlan", "plan_stream"]
+from hpfracc.operators.rules import l1, product, quadrature
+from hpfracc.operators.rules.increments import forward_differences, increments, start_points, taylor_at_origin
+from hpfracc.operators.rules.start import FittedStart, WithInitialTerms
 
 Array = np.ndarray[Any, Any]
 
@@ -36,6 +33,8 @@ Array = np.ndarray[Any, Any]
 WINDOW = 192
 #: Largest lag for which the far weights meet their tolerance: some 35 years of samples at a kilohertz.
 HORIZON = 2.0**40
+#: Weights of ranges of lags that begin below this are computed from lag 0 on.
+_EVERY = 4096
 #: Gauss nodes for integrals of exponentials over one or two steps, along which they fall by less than a quarter.
 _X, _W = legendre.leggauss(12)
 
@@ -66,14 +65,14 @@ class StreamPlan:
         The first ``WINDOW`` weights.
     """
 
-    inputs: Callable[[Any], Any]
-    lookback: int
     weights: Callable[[int, int], Array]
     far: Exponentials
-    alternating: Array | None
-    firsts: Callable[[Any, float], list[Any]]
-    start: Callable[[Array], list[Array]]
     scale: float
+    inputs: Callable[[Any], Any] = lambda x: x * 1
+    lookback: int = 0
+    alternating: Array | None = None
+    firsts: Callable[[Any, float], list[Any]] = lambda head, step: []
+    start: Callable[[Array], list[Array]] = lambda k: []
     near: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,34 +93,45 @@ def plan_stream(rule: Rule, order: Order, rtol: float | None, who: str, horizon:
     horizon : float
         Largest lag for which the far weights meet their tolerance.
     """
-    alpha = float(order.value)
+    alpha, n = float(order.value), order.ceiling
     far = _Far(rtol, horizon)
-    if isinstance(rule, initial.WithInitialTerms):
-        return _with_initial_terms(plan_stream(rule.rule, order, rtol, who, horizon), order)
+    if isinstance(rule, WithInitialTerms):
+        plan = plan_stream(rule.rule, order, rtol, who, horizon)
+        return _with_terms(plan, lambda head, step: taylor_at_origin(head, n, start_points(n)), alpha, range(n))
     if isinstance(rule, FittedStart):
-        return _with_fitted_start(plan_stream(rule.rule, order, rtol, who, horizon), rule, order)
+        # The effect of better derivatives at the origin, for orders above 1.
+        plan, fitted = plan_stream(rule.rule, order, rtol, who, horizon), rule
+        return _with_terms(
+            plan,
+            lambda head, step: fitted.coefficients(Samples(head, Grid(WINDOW, 0.0, step)), order),
+            alpha,
+            range(1, n),
+        )
     if isinstance(rule, l1.UniformLType):
         return _increment_plan(rule, order, far)
-    if isinstance(rule, grunwald.GrunwaldSum):
-        _require_fading(rtol is None or alpha > -1.0, alpha, who)
+    integral = isinstance(rule, product.Trapezoid | product.Simpson)
+    if rtol is not None and (alpha >= 1.0 if integral else alpha <= -1.0):
+        raise InvalidInputError(
+            f"alpha={alpha:g}: the memory of {who} does not decay, so that no fixed state can hold it; stream the "
+            "fractional part of the order and add up the values, step times each"
+        )
+    if isinstance(rule, quadrature.GrunwaldSum):
         return _binomial_plan(rule, order, far)
-    if isinstance(rule, trapezoid.Trapezoid):
-        _require_fading(rtol is None or alpha < 1.0, alpha, who)
-        return _trapezoid_plan(alpha, far)
-    if isinstance(rule, simpson.Simpson):
-        _require_fading(rtol is None or alpha < 1.0, alpha, who)
-        return _simpson_plan(alpha, far)
+    if integral:
+        return (_simpson_plan if isinstance(rule, product.Simpson) else _trapezoid_plan)(alpha, far)
     raise InvalidInputError(
         f"{who} by {rule.name!r} cannot be streamed; use one of the rules l1, l1-2, gl, wsgl, trapezoid or simpson"
     )
 
 
-def _require_fading(fades: bool, alpha: float, who: str) -> None:
-    if not fades:
-        raise InvalidInputError(
-            f"alpha={alpha:g}: the memory of {who} does not decay, so that no fixed state can hold it; stream the "
-            "fractional part of the order and add up the values, step times each"
-        )
+def _with_terms(plan: StreamPlan, more: Callable[[Any, float], list[Any]], alpha: float, powers: range) -> StreamPlan:
+    """The plan with initial terms of the given powers, whose coefficients are ``more(head, step)``."""
+
+    def start(j: Array) -> list[Array]:
+        terms = [math.factorial(k) * float(NUMPY.rgamma(k + 1.0 - alpha)) * j ** (k - alpha) for k in powers]
+        return [*plan.start(j), *terms]
+
+    return replace(plan, firsts=lambda head, step: [*plan.firsts(head, step), *more(head, step)], start=start)
 
 
 _NOTHING = Exponentials(np.zeros(0), np.zeros(0))
@@ -144,9 +154,9 @@ class _Far:
 
 def _between(make: Callable[[int | Lags], Any], begin: int, end: int) -> Array:
     """The weights of a range of lags, by a function that computes those of all up to a length, or of a few."""
-    if begin < HEAD:
-        return np.asarray(make(end))[begin:]
-    return np.asarray(make(Lags(HEAD, np.arange(begin, end, dtype=np.float64))))[HEAD:]
+    if begin < _EVERY:
+        return np.asarray(make(end))[..., begin:]
+    return np.asarray(make(Lags(_EVERY, np.arange(begin, end, dtype=np.float64))))[..., _EVERY:]
 
 
 def _over(rates: Array, low: float, high: float, density: Callable[[Array], Array]) -> Array:
@@ -163,57 +173,28 @@ def _increment_plan(rule: l1.UniformLType, order: Order, far: _Far) -> StreamPla
     power = far.power(beta, 1)
     rates = power.rates
     share = _over(rates, 0.0, 1.0, np.ones_like)
-    if isinstance(rule, l12.L12):
+    if isinstance(rule, l1.L12):
         bend = 0.5 * rates * _over(rates, 0.0, 1.0, lambda u: u * (1.0 - u))
         share = share - bend * np.expm1(rates)
 
-    def start(k: Array) -> list[Array]:
-        return [-np.asarray(trapezoid_defect(NUMPY, 1.0 - beta, k - 1.0, 4)) * float(NUMPY.rgamma(2.0 - beta))]
-
-    bends = isinstance(rule, l12.L12)
-    return StreamPlan(
-        inputs=lambda x: increments(x, n),
-        lookback=1 if n == 1 else start_points(n) + 1,
+    plan = StreamPlan(
         weights=lambda begin, end: _between(lambda lags: rule.make(NUMPY, beta, lags)[0], begin, end),
         far=Exponentials(rates, factor * power.weights * share),
-        alternating=None,
-        firsts=(lambda head, step: [increments(head, n)[..., 1:2]]) if bends else lambda head, step: [],
-        start=start if bends else lambda k: [],
         scale=-float(order.value),
+        inputs=lambda x: increments(x, n),
+        lookback=1 if n == 1 else start_points(n) + 1,
+    )
+    if not isinstance(rule, l1.L12):
+        return plan
+    scale = float(NUMPY.rgamma(2.0 - beta))
+    return replace(
+        plan,
+        firsts=lambda head, step: [increments(head, n)[..., 1:2]],
+        start=lambda k: [-scale * np.asarray(trapezoid_defect(NUMPY, 1.0 - beta, k - 1.0, 4))],
     )
 
 
-def _with_initial_terms(plan: StreamPlan, order: Order) -> StreamPlan:
-    """The terms that Riemann-Liouville adds to Caputo."""
-    n, alpha = order.ceiling, float(order.value)
-
-    def firsts(head: Any, step: float) -> list[Any]:
-        return [*plan.firsts(head, step), *first_points.taylor_at_origin(head, n, start_points(n))]
-
-    def start(j: Array) -> list[Array]:
-        return [*plan.start(j), *_initial_terms(alpha, j, range(n))]
-
-    return StreamPlan(plan.inputs, plan.lookback, plan.weights, plan.far, None, firsts, start, plan.scale)
-
-
-def _with_fitted_start(plan: StreamPlan, rule: FittedStart, order: Order) -> StreamPlan:
-    """The effect of better derivatives at the origin, for orders above 1."""
-    n, alpha = order.ceiling, float(order.value)
-
-    def firsts(head: Any, step: float) -> list[Any]:
-        return [*plan.firsts(head, step), *rule.coefficients(Samples(head, Grid(WINDOW, 0.0, step)), order)]
-
-    def weights(j: Array) -> list[Array]:
-        return [*plan.start(j), *_initial_terms(alpha, j, range(1, n))]
-
-    return StreamPlan(plan.inputs, plan.lookback, plan.weights, plan.far, None, firsts, weights, plan.scale)
-
-
-def _initial_terms(alpha: float, j: Array, powers: range) -> list[Array]:
-    return [math.factorial(k) * float(NUMPY.rgamma(k + 1.0 - alpha)) * j ** (k - alpha) for k in powers]
-
-
-def _binomial_plan(rule: grunwald.GrunwaldSum, order: Order, far: _Far) -> StreamPlan:
+def _binomial_plan(rule: quadrature.GrunwaldSum, order: Order, far: _Far) -> StreamPlan:
     r"""Grünwald's sums of binomials with an upper number between -1 and 0.
 
     .. math:: (-1)^k \binom{\gamma}{k} = \frac{1}{\Gamma(-\gamma) \Gamma(1+\gamma)} \int_0^\infty (e^\lambda-1)^\gamma
@@ -223,7 +204,7 @@ def _binomial_plan(rule: grunwald.GrunwaldSum, order: Order, far: _Far) -> Strea
     m = max(order.ceiling, 0)
     gamma = alpha - m
     found = _NOTHING if far.rtol is None else _binomial_terms(gamma, far.rtol, far.horizon)
-    shift = 0.5 * alpha if isinstance(rule, grunwald.WeightedGrunwald) else 0.0
+    shift = 0.5 * alpha if isinstance(rule, quadrature.WeightedGrunwald) else 0.0
     weights = found.weights * np.exp(-found.rates * WINDOW) * (1.0 - shift * np.expm1(found.rates))
 
     def inputs(x: Any) -> Any:
@@ -236,14 +217,13 @@ def _binomial_plan(rule: grunwald.GrunwaldSum, order: Order, far: _Far) -> Strea
         return [_binomials_at(alpha - i - 1.0, k - i, shift) for i in range(m)]
 
     return StreamPlan(
-        inputs=inputs,
-        lookback=m,
         weights=lambda begin, end: _between(lambda lags: rule.make(NUMPY, alpha, lags, m), begin, end),
         far=Exponentials(found.rates, weights),
-        alternating=None,
+        scale=-alpha,
+        inputs=inputs,
+        lookback=m,
         firsts=lambda head, step: forward_differences(head[..., :m]) if m else [],
         start=start,
-        scale=-alpha,
     )
 
 
@@ -271,14 +251,11 @@ def _trapezoid_plan(mu: float, far: _Far) -> StreamPlan:
     hat = _over(power.rates, 0.0, 1.0, lambda u: 1.0 - u) + _over(power.rates, -1.0, 0.0, lambda u: 1.0 + u)
     scale = float(NUMPY.rgamma(mu + 2.0))
     return StreamPlan(
-        inputs=lambda x: x * 1,
-        lookback=0,
-        weights=lambda begin, end: _between(lambda lags: trapezoid._make_weights(NUMPY, mu, lags)[0], begin, end),
+        weights=lambda begin, end: _between(lambda lags: product.make_weights(NUMPY, mu, lags)[0], begin, end),
         far=Exponentials(power.rates, mu * (mu + 1.0) * scale * power.weights * hat),
-        alternating=None,
+        scale=mu,
         firsts=lambda head, step: [head[..., :1]],
         start=lambda k: [-scale * np.asarray(tangent_defect(NUMPY, mu + 1.0, k, 9))],
-        scale=mu,
     )
 
 
@@ -292,18 +269,20 @@ def _simpson_plan(mu: float, far: _Far) -> StreamPlan:
     scale = float(NUMPY.rgamma(mu))
     even, odd = (scale * power.weights * share for share in (newest + oldest, middle))
 
-    def make(lags: int | Lags) -> Array:
-        evens, odds = simpson._make_parities(NUMPY, mu, lags)[:2]
-        numbers = np.arange(lags) if isinstance(lags, int) else np.concatenate([np.arange(lags.near), lags.far])
-        return np.asarray(np.where(numbers % 2 == 0, evens, odds))
+    def weights(begin: int, end: int) -> Array:
+        first = begin // 2
+        rows = _between(lambda pairs: product.make_halves(NUMPY, mu, pairs)[0], first, (end + 1) // 2)
+        return np.stack([rows[0], rows[2]], -1).reshape(-1)[begin - 2 * first : end - 2 * first]
+
+    def start(k: Array) -> list[Array]:
+        rows = product.make_halves(NUMPY, mu, Lags(2, k // 2))[0][:, 2:]
+        return [np.where(k % 2, rows[i], rows[1] if i == 3 else 0.0) for i in (3, 4, 5)]
 
     return StreamPlan(
-        inputs=lambda x: x * 1,
-        lookback=0,
-        weights=lambda begin, end: _between(make, begin, end),
+        weights=weights,
         far=Exponentials(rates, 0.5 * (even + odd)),
+        scale=mu,
         alternating=0.5 * (even - odd),
         firsts=lambda head, step: [head[..., i : i + 1] for i in range(3)],
-        start=lambda k: [scale / mu * part for part in simpson.first_weights(mu, k)],
-        scale=mu,
+        start=start,
     )

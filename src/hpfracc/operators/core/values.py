@@ -22,32 +22,11 @@ from hpfracc._arrays import (
 )
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples, refuse_tables
-from hpfracc._xp import NUMPY, array_namespace
+from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace_of
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators.core.grids import Grid
-
-__all__ = [
-    "Finish",
-    "RecordedSum",
-    "Samples",
-    "add_from",
-    "apply_over_points",
-    "as_values",
-    "check_axis",
-    "constant",
-    "flip",
-    "join",
-    "largest",
-    "move_axis",
-    "points_like",
-    "real_dtype",
-    "replace_first",
-    "scalar",
-    "step_power",
-    "zeros",
-]
 
 _SERVED = ("float32", "float64", "complex64", "complex128")
 #: The last step of a rule, ``finish(result, values)``, from the result of its sum, which may be written over, and the
@@ -209,6 +188,11 @@ def scalar(value: Any, like: Any) -> Any:
     if library_of(value) in ("numpy", "python"):
         return float(value)
     return constant(value, like)
+
+
+def namespace_among(*values: Any) -> Namespace:
+    """The namespace of the first of ``values`` that is not NumPy's; NumPy's if there is none."""
+    return next((space for space in map(namespace_of, values) if space is not NUMPY), NUMPY)
 
 
 def zeros(like: Any, count: int) -> Any:

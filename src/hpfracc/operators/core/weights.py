@@ -14,8 +14,6 @@ from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, real_dtype, step_power
 
-__all__ = ["scaled_weights", "weight_cache", "weights_key", "weights_of"]
-
 #: Cache of weights of plain orders: room for at least three sequences for 1e7 points, or thirty for 1e6.
 weight_cache = PreparedOperands()
 
@@ -40,9 +38,8 @@ def scaled_weights(
     """The weights of a rule times ``step ** (sign (alpha + whole))``, the key of the first of them, and a factor.
 
     For a plain step and order the power is folded into the cached weights, and the returned factor is None. It is also
-    folded in for a PyTorch order, but those weights are not cached; if they come from a table, they have the precision
-    of the samples. Otherwise (a JAX order, or a plain order with a traced step) the factor is the power, and the caller
-    multiplies by it.
+    folded into weights from a table, for a PyTorch order, which have the precision of the samples. Otherwise the factor
+    is the power, and the caller multiplies by it.
 
     ``few`` as for :func:`weights_of`. With ``strict`` the first array is nan where a traced order is outside its
     interval. ``points`` is the number passed to ``make``, by default that of the samples.
@@ -59,14 +56,11 @@ def scaled_weights(
         if made is not None:
             return made, None, None
     exponent = sign * (order.value + whole) if whole else order.value if sign > 0 else -order.value
-    if not order.plain and order.xp.library == "torch":
-        made = _guarded(weights_of(scheme, make, order, n, few=few), order, strict)
-        if not plain_step or float(step) != 1.0:
-            factor = order.xp.array(step) ** order.xp.array(exponent)
-            made = tuple(array * factor for array in made)
-        return made, None, None
     if not order.plain or not plain_step:
-        made = _guarded(weights_of(scheme, make, order, n), order, strict)
+        made = weights_of(scheme, make, order, n, few=few)
+        if strict:
+            with order.xp.scope():
+                made = order.guard(made[0]), *made[1:]
         return made, weights_key(scheme, order, n), samples.scale(exponent)
     factor = step_power(step, exponent, samples.values)
 
@@ -75,13 +69,6 @@ def scaled_weights(
 
     name = (scheme, factor)
     return weights_of(name, make_scaled, order, n), weights_key(name, order, n), None
-
-
-def _guarded(made: tuple[Any, ...], order: Order, strict: bool) -> tuple[Any, ...]:
-    if not strict:
-        return made
-    with order.xp.scope():
-        return order.guard(made[0]), *made[1:]
 
 
 def weights_of(
@@ -94,8 +81,7 @@ def weights_of(
 ) -> tuple[Any, ...]:
     """``make(xp, alpha, n)``, a tuple of float64 arrays; cached, and read-only, for a plain order.
 
-    With ``few`` it can also be called for selected lags (:class:`~hpfracc.operators.core.lags.Lags`), of which a table
-    is cached for learned orders.
+    With ``few`` it can also be called for selected :class:`Lags`, of which a table is cached for learned orders.
     """
     if not order.plain:
         from hpfracc.operators.core.order_tables import tabulated_weights

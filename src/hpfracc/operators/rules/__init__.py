@@ -1,1 +1,1 @@
-"""Methods for samples, one per file: weights, order of accuracy, and where it holds."""
+"""Methods for samples, one family per file: weights, order of accuracy, and where it holds."""

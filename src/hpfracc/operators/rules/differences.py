@@ -21,8 +21,6 @@ from hpfracc.operators.rules.increments import (
     weighted_sum,
 )
 
-__all__ = ["Differences", "slopes", "slopes_at_start"]
-
 Array = np.ndarray[Any, Any]
 
 #: Maximum distance of a point relative to the nearest ones, and maximum growth of the weights that it may cause. All

@@ -1,7 +1,11 @@
-"""Increments of the samples, or of their derivative, the input of every L-type rule. Exactly zero on constants."""
+"""Increments of samples or of their derivative, the input of L-type rules; and the first points, from a polynomial.
+
+Increments are exactly zero on constants.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -9,22 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import polynomial as poly
 
-from hpfracc._arrays import library_of, tracks_gradient
-from hpfracc._xp import Namespace
-from hpfracc.operators.core.lags import Lags
+from hpfracc._xp import Namespace, array_namespace
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.values import Samples, add_from, constant, join, scalar, zeros
-from hpfracc.operators.core.weights import scaled_weights
-
-__all__ = [
-    "DIFFERENCE_ORDER",
-    "backward_size",
-    "binomial_polynomial",
-    "convolve_by_parts",
-    "forward_differences",
-    "increments",
-    "weighted_sum",
-]
+from hpfracc.operators.core.values import Samples, constant, join, largest, real_dtype, scalar, zeros
+from hpfracc.operators.core.weights import weights_of
 
 #: Order of accuracy of the differences that approximate derivatives of integer order.
 DIFFERENCE_ORDER = 4
@@ -38,43 +30,20 @@ def increments(x: Any, n: int) -> Any:
     from the polynomial through the first ``n + 3`` samples.
     """
     if n == 1:
-        return _first_differences(x)
+        return join([x[..., :1] - x[..., :1], x[..., 1:] - x[..., :-1]])
     reach = start_points(n)
     v = x
     for _ in range(n):
         v = v[..., 1:] - v[..., :-1]
-    total = _after(v, reach + 1 - n)
+    total = v[..., reach + 1 - n :]
     for factor in backward_series(n - 1)[1:]:
         v = v[..., 1:] - v[..., :-1]
-        total = total + factor * _last(v, total.shape[-1])
+        total = total + factor * v[..., v.shape[-1] - total.shape[-1] :]
     differences = forward_differences(x[..., : reach + 1])
     head = zeros(x, 1)
     table = start_table(n)
     steps = sum(differences[i] * constant(table[i - n], x) for i in range(n, reach + 1))
     return join([head, steps, total])
-
-
-def _after(v: Any, count: int) -> Any:
-    return v[..., count:]
-
-
-def _last(v: Any, count: int) -> Any:
-    return v[..., v.shape[-1] - count :]
-
-
-def _first_differences(x: Any) -> Any:
-    library = library_of(x)
-    if library in ("numpy", "cupy") or (library == "torch" and not tracks_gradient(x)):
-        # Into one buffer: a difference and a concatenation would read the samples twice.
-        result = np.empty_like(x) if library == "numpy" else x * 0 if library == "cupy" else x.new_empty(x.shape)
-        if library == "numpy":
-            np.subtract(x[..., 1:], x[..., :-1], out=result[..., 1:])
-        else:
-            result[..., 1:] = x[..., 1:]
-            result[..., 1:] -= x[..., :-1]
-        result[..., :1] = x[..., :1] - x[..., :1]
-        return result
-    return join([x[..., :1] - x[..., :1], x[..., 1:] - x[..., :-1]])
 
 
 def start_points(n: int) -> int:
@@ -135,48 +104,187 @@ def weighted_sum(x: Any, weights: Any) -> Any:
     return sum(terms[1:], terms[0])
 
 
-def convolve_by_parts(
-    samples: Samples, order: Order, scheme: str, make: Callable[[Namespace, Any, Any, int], Any]
-) -> Any:
-    """``h^-alpha sum_j w[j] f[k-j]`` at every point, where ``w`` are the coefficients of a series ``W(z)``.
+#: A slope at the origin counts as nonzero above this multiple of the polynomial's last term, and as 0 below that term.
+_CLEAR = 50.0
+#: Maximum distance of optional points relative to the required ones, on any grid.
+_REACH = 100.0
 
-    The error of a fast convolution is a rounding error of its largest product, which ``h^-alpha`` amplifies: applied to
-    the samples themselves, a derivative of order 2.5 has an error of 2e-5 at 1e4 points, and 5e-14 in this form.
-    Therefore the series of ``W(z) / (1 - z)^m`` is convolved with the m-th differences, which are small, and the first
-    samples are added with separate weights. The sum is the same.
 
-    Parameters
-    ----------
-    samples, order
-        What to convolve; m is the order rounded up, 0 for integrals.
-    scheme : str
-        Names the series.
-    make : callable
-        ``make(xp, alpha, n, m)``: n coefficients of ``W(z) / (1 - z)^m``.
+def head_of(order: Order) -> tuple[int, int]:
+    """Number of first points of an L-type rule, and of the samples that they need; see :meth:`Rule.head`."""
+    samples = start_points(order.ceiling) + 1
+    if order.ceiling > 1:
+        return samples - 1, samples
+    return (1, samples) if maybe_whole(order) else (0, 0)
+
+
+def maybe_whole(order: Order) -> bool:
+    """Whether an order that is differentiable or traced may be a positive integer."""
+    return not order.plain and order.ceiling > 0 and order.known in (None, order.ceiling)
+
+
+def first_points(samples: Samples, order: Order, lowest: int, last: int) -> Any:
+    """The operator at points 1 .. last - 1 of a uniform grid, of the polynomial through samples 0 .. last.
+
+    ``lowest`` is the lowest power that contributes: n for Caputo, 0 for Riemann-Liouville.
     """
-    n, x = samples.n, samples.values
-    m = min(max(order.ceiling, 0), n - 1)
+    x = samples.values
+    rows = first_rows(order, lowest, last)
+    differences = forward_differences(x[..., : last + 1])[lowest:]
+    with order.xp.scope():
+        rows = tuple(order.guard(row) for row in rows)
+    terms = [difference * constant(row, x) for difference, row in zip(differences, rows, strict=True)]
+    return sum(terms[1:], terms[0]) * samples.scale(-order.value)
 
-    def make_all(xp: Namespace, alpha: Any, n: int | Lags) -> tuple[Any, ...]:
-        return (make(xp, alpha, n, m), *(make(xp, alpha, n, i + 1) for i in range(m - 1)))
 
-    (weights, *firsts), key, factor = scaled_weights((scheme, m), make_all, order, samples, -1, few=True)
-    if factor is not None:
-        x = x * factor
-    if m == 0:
-        return samples.convolve(weights, x, key)
-    if m == 1:
-        value = samples.convolve(weights, x, key, differences=True)
-    else:
-        steps = x
-        for _ in range(m):
-            steps = steps[..., 1:] - steps[..., :-1]
-        value = samples.convolve(weights, join([zeros(x, m), steps]), key)
-    if samples.recorded is not None:
-        samples.recorded.clear()  # the result is changed in place below
-    # Added separately: with the primitive's starting weights the first samples themselves would be among its summands.
-    # The last of these series is that of the weights.
-    for i, (first, difference) in enumerate(zip([*firsts, weights], forward_differences(x[..., :m]), strict=True)):
-        first = constant(first[: n - i], x, None if key is None else (key, "first", i))
-        value = add_from(value, i, difference * first)
-    return value
+def first_values(samples: Samples, order: Order, lowest: int, value: Any, any_grid: bool) -> list[Any]:
+    """The points 1 .. :func:`start_points` - 1, of a rule for uniform grids or for any; ``value`` is the rule's own."""
+    if any_grid:
+        return first_points_on(samples, order, lowest, value)
+    return [first_points(samples, order, lowest, start_points(order.ceiling))]
+
+
+def first_rows(order: Order, lowest: int, last: int) -> tuple[Any, ...]:
+    """``D^alpha binom(s, i)`` at s = 1 .. last-1 for i = lowest .. last, without powers below ``lowest``."""
+
+    def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
+        at = np.arange(1.0, last)
+        powers = xp.stack([_power_factor(xp, alpha, q) * xp.power(at, q - alpha) for q in range(lowest, last + 1)])
+        return tuple(xp.matmul(xp.array(binomial_table(lowest, last)), powers))
+
+    return weights_of(("first points", lowest, last), make, order, last)
+
+
+def _power_factor(xp: Namespace, alpha: Any, q: int) -> Any:
+    return math.factorial(q) * xp.rgamma(q + 1.0 - alpha)
+
+
+@cache
+def binomial_table(lowest: int, last: int) -> np.ndarray[Any, Any]:
+    """Row i: the coefficients of ``binom(s, lowest + i)`` in powers of s from ``lowest`` on."""
+    rows = [np.pad(binomial_polynomial(i), (0, last - i))[lowest:] for i in range(lowest, last + 1)]
+    return np.stack(rows)
+
+
+def first_points_on(samples: Samples, order: Order, lowest: int, value: Any) -> list[Any]:
+    """The same on any grid, for the points of :func:`head_of`.
+
+    A sample much farther from the origin than those that a point needs is dropped. A point after such a gap, with
+    enough samples before it, keeps its ``value``.
+    """
+    x, n, points = samples.values, order.ceiling, samples.grid.times()
+    last = start_points(n)
+    reach = points[: last + 1] - points[0]
+    found = []
+    for i in range(1, last):
+        if i >= n and reach[i] > _REACH * reach[i - 1]:
+            found.append(value[..., i : i + 1])
+            continue
+        count = int(np.searchsorted(reach, _REACH * reach[max(i, n)], side="right"))
+        u = reach[:count] / reach[count - 1]
+        bases = [_lagrange(u, k) for k in range(count)]
+        with order.xp.scope():
+            unit = order.xp.power(float(reach[count - 1]), -order.value)
+            powers = [
+                _power_factor(order.xp, order.value, q) * order.xp.power(float(u[i]), q - order.value) * unit
+                for q in range(lowest, count)
+            ]
+            weights = [
+                order.guard(sum(factor * float(basis[q]) for q, factor in enumerate(powers, lowest))) for basis in bases
+            ]
+        found.append(weighted_sum(x, weights))
+    return found
+
+
+def _lagrange(u: np.ndarray[Any, Any], k: int) -> np.ndarray[Any, Any]:
+    """Coefficients of the polynomial that is 1 at ``u[k]`` and 0 at the others, in rising powers."""
+    others = np.delete(u, k)
+    return np.asarray(poly.polyfromroots(others) / np.prod(u[k] - others))
+
+
+def slopes_at_origin(x: Any, most: int, last: int) -> list[tuple[Any, Any]]:
+    """Derivatives 1 to ``most`` at the first point of a uniform grid, of the polynomial through samples 0 .. last.
+
+    Each is for unit step, divided by its factorial, and returned with the last term of its sum.
+    """
+    if most < 1:
+        return []
+    differences = forward_differences(x[..., : last + 1])
+    found = []
+    for k in range(1, most + 1):
+        terms = [float(binomial_polynomial(i)[k]) * differences[i] for i in range(k, len(differences))]
+        found.append((sum(terms[1:], terms[0]), abs(terms[-1])))
+    return found
+
+
+def taylor_at_origin(x: Any, count: int, last: int) -> list[Any]:
+    """Taylor coefficients 0 .. count-1 for unit step at the first point, of the polynomial of samples 0 .. last."""
+    return [x[..., :1], *(slope for slope, _ in slopes_at_origin(x, count - 1, last))]
+
+
+def slope_at_origin(samples: Samples, order: Order) -> Any:
+    """The derivative of order n at the first point of a uniform grid; nan if there are too few samples."""
+    x, n = samples.values, order.ceiling
+    if samples.n <= n:
+        return x[..., :1] * math.nan
+    last = min(start_points(n), samples.n - 1)
+    return slopes_at_origin(x, n, last)[-1][0] * math.factorial(n) * samples.scale(-n)
+
+
+def infinite_at_origin(first: Any, order: Order, slopes: list[tuple[Any, Any]], rounding: Any = 0.0) -> Any:
+    """A Riemann-Liouville operator at the origin: 0 for an integral, infinite for a derivative unless f is 0.
+
+    The sign is that of the lowest nonzero derivative of f there. f counts as 0 if its first sample is exactly 0.
+    ``slopes`` are its derivatives 1 .. n-1 with their uncertainties, to which ``rounding`` is added; if one can neither
+    be distinguished from 0 nor from a nonzero value, the result is nan. The result is not differentiable.
+    """
+    xp = array_namespace(first)
+    first = xp.stop_gradient(first)
+    if order.ceiling == 1 and "complex" not in str(first.dtype):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # Divided by 0, and by 1 where it is 0 itself. Non-finite values give nan, as a product with 0 would.
+            return first / (first == 0) + first * 0
+    nothing = first * 0
+    if order.ceiling <= 0:
+        return nothing
+    result = nothing
+    for k in range(order.ceiling - 1, -1, -1):
+        slope, doubt = slopes[k - 1] if k else (first, abs(nothing))
+        sign = -math.inf if (order.ceiling - 1 - k) % 2 else math.inf
+        if "complex" in str(first.dtype):
+            told = nothing + (sign + abs(nothing))
+        else:
+            told = xp.where(slope < 0, nothing - sign, nothing + sign)
+        if k:
+            doubt = doubt + rounding
+            told = xp.where(abs(slope) > _CLEAR * doubt, told, nothing + math.nan)
+        # False for nan, which then propagates.
+        result = xp.where(abs(slope) <= doubt, result, told + abs(slope) * 0)
+    return result
+
+
+def singular_origin(x: Any, order: Order, last: int) -> Any:
+    """:func:`infinite_at_origin` of samples on a uniform grid, from samples 0 .. last."""
+    x = array_namespace(x).stop_gradient(x)
+    if order.ceiling <= 1:
+        return infinite_at_origin(x[..., :1], order, [])
+    return infinite_at_origin(
+        x[..., :1], order, slopes_at_origin(x, order.ceiling - 1, last), rounding_at_origin(x, last)
+    )
+
+
+def rounding_at_origin(x: Any, last: int) -> Any:
+    """Bound of the rounding error of a zero slope from samples 0 .. last, for unit step."""
+    return largest(x[..., : last + 1]) * (4.0 * 2.0**last * float(np.finfo(real_dtype(x)).eps))
+
+
+def whole_at_origin(limit: Any, slope: Callable[[], Any], order: Order) -> Any:
+    """The value at the origin of a derivative whose order is a tensor: for an integer order n, the n-th derivative.
+
+    Below n it is ``limit``; nan if a traced order is outside this range.
+    """
+    if not maybe_whole(order):
+        return limit
+    if order.known is not None:
+        return slope()
+    return order.guard(order.xp.where(order.value == order.ceiling, slope(), limit))

@@ -1,4 +1,4 @@
-"""L1: piecewise linear interpolation under the Caputo derivative."""
+"""L1 and L1-2: piecewise linear and quadratic interpolation under the Caputo derivative, on uniform grids."""
 
 from __future__ import annotations
 
@@ -8,25 +8,20 @@ from collections.abc import Callable, Hashable
 from typing import Any, final
 
 from hpfracc._xp import Namespace, array_namespace
-from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.sequences import power_differences
+from hpfracc.operators.core.sequences import Lags, power_differences, previous, trapezoid_defects
 from hpfracc.operators.core.values import Finish, Samples, constant, join
 from hpfracc.operators.core.weights import scaled_weights
-from hpfracc.operators.rules.first_points import first_points, head_of, slope_at_origin, whole_at_origin
-from hpfracc.operators.rules.increments import backward_size, increments, start_points
-
-__all__ = [
-    "L1Rule",
-    "LType",
-    "Maker",
-    "UniformLType",
-    "convolve_increments",
-    "fractional_part",
-    "summands",
-    "with_start",
-]
+from hpfracc.operators.rules.increments import (
+    backward_size,
+    first_values,
+    head_of,
+    increments,
+    slope_at_origin,
+    start_points,
+    whole_at_origin,
+)
 
 #: Sequences of weights from a namespace, an order and lags.
 Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
@@ -41,17 +36,22 @@ def fractional_part(order: Order) -> Order:
     return Order(order.value - whole, known, 1, order.xp)
 
 
-def with_start(value: Any, samples: Samples, order: Order) -> Any:
+def with_start(value: Any, samples: Samples, order: Order, any_grid: bool) -> Any:
     """``value`` with its first points filled in, for orders above 1; see :meth:`Rule.head`."""
-    count, _ = head_of(order)
-    if not count:
+    x, n = samples.values, order.ceiling
+    if not head_of(order)[0]:
         return value
-    n, last = order.ceiling, start_points(order.ceiling)
-    first = array_namespace(samples.values).stop_gradient(samples.values[..., :1])
-    origin = whole_at_origin(first * 0, lambda: slope_at_origin(samples, order), order)
-    if n == 1:
-        return join([origin, value[..., 1:]])
-    return join([origin, first_points(samples, order, n, last), value[..., last:]])
+
+    def slope() -> Any:
+        if not any_grid:
+            return slope_at_origin(samples, order)
+        from hpfracc.operators.rules.differences import slopes_at_start
+
+        return slopes_at_start(x, samples.grid.times(), n)[-1]
+
+    origin = whole_at_origin(array_namespace(x).stop_gradient(x[..., :1]) * 0, slope, order)
+    head = first_values(samples, order, n, value, any_grid) if n > 1 else []
+    return join([origin, *head, value[..., start_points(n) if head else 1 :]])
 
 
 class LType(Rule):
@@ -86,11 +86,41 @@ class UniformLType(LType):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""
-        return with_start(self.apply_with_term(samples, order, None, None), samples, order)
+        return with_start(self.apply_with_term(samples, order, None, None), samples, order, any_grid=False)
 
     def apply_with_term(self, samples: Samples, order: Order, term: Maker | None, finish: Finish | None) -> Any:
-        """The same up to order 1 plus a sequence times the first sample, by the same convolution."""
-        return convolve_increments(self.name, self.make, samples, order, term, finish)
+        """The causal convolution; up to order 1 with a ``term``, a sequence times the first sample.
+
+        The input is increments of the derivative of order n - 1. Up to order 1 these are differences of the samples,
+        which the convolution computes itself.
+        """
+
+        def make_both(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, ...]:
+            assert term is not None
+            weights, *corrections = self.make(xp, beta, n)
+            return weights, xp.concatenate([term(xp, beta, n)[0].reshape(1, -1), *corrections], 0)
+
+        def scaled(scheme: Hashable, make: Maker) -> tuple[tuple[Any, ...], Hashable, Any]:
+            part = fractional_part(order)
+            return scaled_weights(scheme, make, part, samples, -1, whole=order.ceiling - 1, few=True, strict=True)
+
+        if term is None or order.plain:
+            # Those of a plain order are cached, and the same with and without the term.
+            (weights, *rows), key, factor = scaled(self.name, self.make)
+            named = key
+            if term is not None:
+                (*rows,), named, _ = scaled((self.name, "term"), lambda xp, beta, n: make_both(xp, beta, n)[1:])
+        else:
+            (weights, *rows), key, factor = scaled((self.name, "term"), make_both)
+            named = key
+        values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling)
+        options: dict[str, Any] = {"differences": order.ceiling <= 1}
+        if rows:
+            options["starts"] = constant(rows[0], samples.values, None if named is None else (named, "starts"))
+            options["starts_from"] = 1 if term is None else 0
+        return samples.convolve(
+            weights, values if factor is None else values * factor, key=key, finish=finish, **options
+        )
 
 
 @final
@@ -121,54 +151,46 @@ class L1Rule(UniformLType):
         return (power_differences(xp, 1.0 - beta, n) * xp.rgamma(2.0 - beta),)
 
 
-def convolve_increments(
-    name: str, make: Maker, samples: Samples, order: Order, term: Maker | None = None, finish: Finish | None = None
-) -> Any:
-    """The causal convolution of an L-type rule.
+@final
+class L12(UniformLType):
+    r"""Caputo derivative of a piecewise quadratic interpolant: the default for samples.
 
-    Parameters
+    On every interval but the first the quadratic goes through its two ends and the point before:
+
+    .. math::
+        D^\alpha f(t_k) \approx \frac{h^{-\beta}}{\Gamma(2-\beta)} \Big[ \sum_{j=1}^{k} a_{k-j}\,\delta_j
+        + \sum_{j=2}^{k} b_{k-j}\,(\delta_j - \delta_{j-1}) \Big], \quad \delta_j = g_j - g_{j-1},
+
+    with :math:`a_l` of L1, :math:`b_l = \int_l^{l+1} s^{1-\beta} ds - \tfrac12 (l^{1-\beta} + (l+1)^{1-\beta})`,
+    :math:`g = f^{(n-1)}` and :math:`\beta = \alpha - n + 1`. Order :math:`3 - \beta = n + 2 - \alpha` at a fixed t for
+    f with n + 2 continuous derivatives; one less at the first point after the origin, where interpolation is linear.
+    For f that starts like :math:`t^s` it is :math:`1 + s` at a fixed t, and there is no convergence at the first
+    points. Exactly zero on constants. Its difference from L1 is a safe error estimate, because it is the error of L1.
+    Above order 1 the first n + 2 points come from the polynomial through the first n + 3 samples, with an error of
+    :math:`O(h^{n+3-\alpha})`.
+
+    References
     ----------
-    name : str
-        Names the weights.
-    make : callable
-        Gives the weights of the increments and, perhaps, a row with corrections for the first one.
-    samples, order
-        What to convolve.
-    term : callable, optional
-        Up to order 1: gives a sequence whose product with the first sample is added, with the scale of the weights.
-    finish : callable, optional
-        As for :meth:`Samples.convolve`.
+    G. Gao, Z. Sun, H. Zhang, J. Comput. Phys. 259 (2014) 33-50.
     """
 
-    def make_both(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, ...]:
-        assert term is not None
-        weights, *corrections = make(xp, beta, n)
-        return weights, xp.concatenate([term(xp, beta, n)[0].reshape(1, -1), *corrections], 0)
+    name = "l1-2"
+    companion = L1Rule()
 
-    def scaled(scheme: Hashable, make: Maker) -> tuple[tuple[Any, ...], Hashable, Any]:
-        part = fractional_part(order)
-        return scaled_weights(scheme, make, part, samples, -1, whole=order.ceiling - 1, few=True, strict=True)
+    def accuracy(self, alpha: float) -> float:
+        """``n + 2 - alpha``."""
+        return math.ceil(alpha) + 2 - alpha
 
-    if term is None or order.plain:
-        # Those of a plain order are cached, and the same with and without the term.
-        (weights, *rows), key, factor = scaled(name, make)
-        named = key
-        if term is not None:
-            (*rows,), named, _ = scaled((name, "term"), lambda xp, beta, n: make_both(xp, beta, n)[1:])
-    else:
-        (weights, *rows), key, factor = scaled((name, "term"), make_both)
-        named = key
-    options = summands(samples, order, factor)
-    if rows:
-        options["starts"] = constant(rows[0], samples.values, None if named is None else (named, "starts"))
-        options["starts_from"] = 1 if term is None else 0
-    return samples.convolve(weights, key=key, finish=finish, **options)
+    def measured_from(self, order: Order) -> int:
+        """Two, the end of the first quadratic, and ``n + 3`` above order 1."""
+        return self.least_points(order)
 
-
-def summands(samples: Samples, order: Order, factor: Any) -> dict[str, Any]:
-    """The input of an L-type rule, times ``factor`` unless that is None: increments of the derivative of order n - 1.
-
-    Up to order 1 these are differences of the samples, which the convolution computes itself.
-    """
-    values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling)
-    return {"signal": values if factor is None else values * factor, "differences": order.ceiling <= 1}
+    @staticmethod
+    def make(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, Any]:
+        """The weights of the increments, and the correction for the first one, where interpolation is linear."""
+        scale = xp.rgamma(2.0 - beta)
+        line = power_differences(xp, 1.0 - beta, n) * scale
+        bend = trapezoid_defects(xp, 1.0 - beta, n) * scale
+        last = bend[:-1] if isinstance(n, int) else trapezoid_defects(xp, 1.0 - beta, previous(n)) * scale
+        before = xp.concatenate([xp.array([0.0]), last])
+        return line + bend - before, -before.reshape(1, -1)

@@ -27,8 +27,6 @@ from scipy import special
 
 from hpfracc._xp import Namespace
 
-__all__ = ["lattice_power_weights"]
-
 #: Step of the trapezoid rule in log t: its error is exp(-pi^2 / step).
 _STEP = 0.25
 #: Where the integrand, which starts like t^2 and ends like t^-1, has fallen below rounding.
@@ -62,7 +60,14 @@ def lattice_power_weights(xp: Namespace, alpha: Any, shape: tuple[int, ...], rat
     places = np.zeros(shape)
     places[(0,) * len(shape)] = 1.0
     # The centre has a separate formula, and its four or six neighbours a part in closed form.
-    weights = weights * xp.array(1.0 - places) + xp.array(places) * _centre(xp, s, t, shape, ratios, total, still)
+    near = [_heat(2, float(ratio), max(shape)) for ratio in ratios]
+    slope = np.zeros_like(t)
+    for axis, ratio in enumerate(ratios):
+        others = [table[:, 0] for other, table in enumerate(near) if other != axis]
+        slope += 2.0 * ratio * (near[axis][:, 0] - near[axis][:, 1]) * np.prod(others, axis=0)
+    rest = xp.matmul(xp.power(t, 1.0 - s).reshape(1, -1), xp.array(slope - total * still).reshape(-1, 1)).reshape(())
+    centre = xp.power(np.array(total), s) + _STEP * xp.rgamma(1.0 - s) * rest
+    weights = weights * xp.array(1.0 - places) + xp.array(places) * centre
     slow = _STEP * xp.rgamma(-s) * xp.matmul(xp.power(t, 1.0 - s).reshape(1, -1), xp.array(still).reshape(-1, 1))
     by_hand = -s * xp.power(np.array(total), s - 1.0) - slow.reshape(())
     for axis, ratio in enumerate(ratios):
@@ -71,24 +76,6 @@ def lattice_power_weights(xp: Namespace, alpha: Any, shape: tuple[int, ...], rat
             places[tuple(1 if other == axis else 0 for other in range(len(shape)))] = ratio
             weights = weights + xp.array(places) * by_hand
     return weights
-
-
-def _centre(
-    xp: Namespace,
-    s: Any,
-    t: np.ndarray[Any, Any],
-    shape: tuple[int, ...],
-    ratios: tuple[float, ...],
-    total: float,
-    still: np.ndarray[Any, Any],
-) -> Any:
-    near = [_heat(2, float(ratio), max(shape)) for ratio in ratios]
-    slope = np.zeros_like(t)
-    for axis, ratio in enumerate(ratios):
-        others = [table[:, 0] for other, table in enumerate(near) if other != axis]
-        slope += 2.0 * ratio * (near[axis][:, 0] - near[axis][:, 1]) * np.prod(others, axis=0)
-    rest = xp.matmul(xp.power(t, 1.0 - s).reshape(1, -1), xp.array(slope - total * still).reshape(-1, 1)).reshape(())
-    return xp.power(np.array(total), s) + _STEP * xp.rgamma(1.0 - s) * rest
 
 
 def _sum_over_time(xp: Namespace, factors: Any, tables: list[np.ndarray[Any, Any]]) -> Any:

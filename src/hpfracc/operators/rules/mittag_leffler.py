@@ -15,7 +15,7 @@ from hpfracc.engine.execution.api import unlogged
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.sequences import power_differences, trapezoid_defect, trapezoid_defects
+from hpfracc.operators.core.sequences import power_differences, trapezoid_defect
 from hpfracc.operators.core.values import Samples, constant
 from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.bounded_kernel import (
@@ -27,8 +27,6 @@ from hpfracc.operators.rules.bounded_kernel import (
     tabulate,
 )
 from hpfracc.special import mittag_leffler
-
-__all__ = ["MittagLefflerMemory", "kernel_at_points"]
 
 #: Gauss points of one interval: for l >= 8 their error is below rounding.
 _GAUSS = 6
@@ -161,16 +159,9 @@ def _reach(step: Any, n: int) -> float:
 
 def _by_series(xp: Namespace, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
     """The same by the Taylor series in ``c t^alpha``, which is small if alpha is, for any t."""
-    means, tilts, kernel = (xp.array(np.zeros(n)) for _ in range(3))
-    far, pace = np.arange(1.0, n), xp.exp(alpha * xp.log(xp.array(step)))
-    for k in range(_TERMS):
-        power = k * alpha
-        size = (alpha / (alpha - 1.0) * pace) ** k / (1.0 - alpha)
-        means = means + size * xp.rgamma(power + 2.0) * power_differences(xp, power + 1.0, n)
-        tilts = tilts + size * xp.rgamma(power + 2.0) * trapezoid_defects(xp, power + 1.0, n)
-        values = xp.concatenate([xp.array([1.0 if k == 0 else 0.0]), xp.power(far, power)])
-        kernel = kernel + size * xp.rgamma(power + 1.0) * values
-    return means, tilts, kernel
+    pace = alpha / (alpha - 1.0) * xp.exp(alpha * xp.log(xp.array(step)))
+    means, tilts, kernel = _of_powers(xp, [(pace**k / (1.0 - alpha), k * alpha) for k in range(_TERMS)], n)
+    return means, tilts, kernel + xp.array(np.eye(1, n)[0]) / (1.0 - alpha)
 
 
 def _at_one(xp: Namespace, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
@@ -182,17 +173,23 @@ def _at_one(xp: Namespace, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
 
     at alpha = 1 all but the first vanish, to order k + 1 in 1 - alpha (k in the tilt of the newest interval).
     """
-    means, tilts, kernel = (xp.array(np.zeros(n)) for _ in range(3))
-    far = np.arange(1.0, n)
+    terms = []
     for k in range(_ORDERS_AT_ONE):
         p = (k + 1.0) * alpha
-        size = (alpha - 1.0) ** k / alpha ** (k + 1.0) * xp.exp(-p * xp.log(xp.array(step)))
-        means = means + size * xp.rgamma(2.0 - p) * power_differences(xp, 1.0 - p, n)
-        newest = (xp.rgamma(3.0 - p) - 0.5 * xp.rgamma(2.0 - p)) * xp.array([1.0])
-        earlier = xp.rgamma(2.0 - p) * trapezoid_defect(xp, 1.0 - p, far, 17)
-        tilts = tilts + size * xp.concatenate([newest, earlier])
-        later = xp.rgamma(1.0 - p) * xp.power(far, -p)
-        kernel = kernel + size * xp.concatenate([xp.array([0.0]), later])
+        terms.append(((alpha - 1.0) ** k / alpha ** (k + 1.0) * xp.exp(-p * xp.log(xp.array(step))), -p))
+    return _of_powers(xp, terms, n)
+
+
+def _of_powers(xp: Namespace, terms: list[tuple[Any, Any]], n: int) -> tuple[Any, ...]:
+    """Means, tilts and point values of ``sum size l^p / Gamma(p + 1)``; without the value at l = 0."""
+    means, tilts, kernel = (xp.array(np.zeros(n)) for _ in range(3))
+    far = np.arange(1.0, n)
+    for size, p in terms:
+        scale = xp.rgamma(p + 2.0)
+        means = means + size * scale * power_differences(xp, p + 1.0, n)
+        newest = (xp.rgamma(p + 3.0) - 0.5 * scale) * xp.array([1.0])
+        tilts = tilts + size * xp.concatenate([newest, scale * trapezoid_defect(xp, p + 1.0, far, 17)])
+        kernel = kernel + size * xp.concatenate([xp.array([0.0]), xp.rgamma(p + 1.0) * xp.power(far, p)])
     return means, tilts, kernel
 
 

@@ -1,4 +1,7 @@
-"""Operators that multiply each wave of a periodic function by a power of its wave number and shift its phase."""
+"""Periodic functions: each wave is multiplied by a power of its wave number, and its phase is shifted.
+
+A callable is sampled over a period until its waves have decayed.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,18 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import dtype_name
+from hpfracc._arrays import dtype_name, to_host
+from hpfracc._reading import number
 from hpfracc._xp import Namespace
-from hpfracc.engine.execution.api import spectral_multiply
-from hpfracc.operators.core.lags import long_run
+from hpfracc.engine.execution.api import matmul, spectral_multiply
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.grids import Grid, known_values, read_grid
 from hpfracc.operators.core.order import Order
+from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Samples
+from hpfracc.operators.core.values import Samples, constant, join, real_dtype
 from hpfracc.operators.core.weights import scaled_weights
-
-__all__ = ["PeriodicRule", "RieszWaves", "WeylWaves", "wave_powers"]
 
 
 class PeriodicRule(Rule):
@@ -46,9 +51,6 @@ class PeriodicRule(Rule):
         scheme = (self.name, type(self).__name__, real)
 
         def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-            if real and not self.turns:
-                c, _ = self.phase(xp, alpha)
-                return (wave_powers(xp, alpha, 2.0 * math.pi / n * long_run(xp, 0, n // 2 + 1)) * c,)
             waves = np.arange(n // 2 + 1) if real else np.round(np.fft.fftfreq(n) * n)
             c, s = self.phase(xp, alpha)
             powers = wave_powers(xp, alpha, 2.0 * math.pi / n * np.abs(waves))
@@ -110,3 +112,158 @@ class RieszWaves(PeriodicRule):
     def phase(self, xp: Namespace, alpha: Any) -> tuple[Any, Any]:
         """-1."""
         return -1.0, 0.0
+
+
+#: Numbers of samples over a period, tried in turn.
+_COUNTS = (16, 32, 64, 128, 256, 512, 1024)
+#: Number of samples if the values are traced and unknown; the result says so.
+_BLIND = 128
+#: Rounding errors of a value of f, and of a term of the sum, in units of eps.
+_ROUNDED = 4.0
+#: Coefficients this small relative to the largest value, in units of eps, are rounding errors.
+_ROUNDING = 20.0
+#: Coefficients are resolved this far below the tolerance, because differentiation amplifies the truncated ones.
+_RESERVE = 1e-4
+#: Largest deviation of f from its waves between the samples, in units of the truncation level.
+_ALIKE = 100.0
+#: Largest difference of values a period apart, relative to the largest value.
+_PERIODIC = 1e-6
+#: Points of the result that are processed together.
+_CHUNK = 8192
+
+
+def check_period(grid: Grid, period: Any, who: str) -> None:
+    """Refuse samples that do not cover the given period."""
+    step = grid.require_uniform(who)
+    length, known = None if period is None else number("period", period, above=0.0), known_values(step)
+    if length is None or known is None:
+        return
+    apart, covered = float(known), grid.n * float(known)
+    if abs(covered - length) > 1e-6 * length:
+        closed = abs(covered - apart - length) < 1e-6 * length
+        raise InvalidInputError(
+            f"{who}: {grid.n} samples {apart:.6g} apart cover {covered:.6g}, not the period {length:.6g}"
+            f"{' (the last sample repeats the first: drop it)' if closed else ''}; "
+            "use np.linspace(0, period, n, endpoint=False)"
+        )
+
+
+def sampled(function: Function, who: str) -> Samples:
+    """A callable's values at the given points, which must form a uniform grid."""
+    _refuse_factor(function, who)
+    if function.shape == ():
+        raise InvalidInputError(
+            f"{who} of a callable is taken from its values at t, and t is a single point; give the whole grid"
+        )
+    grid = read_grid(function.points, None, None, len(function.points))
+    return Samples(function.at(function.points), grid, function.backend)
+
+
+def _refuse_factor(function: Function, who: str) -> None:
+    if function.factor != 0.0:
+        raise InvalidInputError(f"factor={function.factor:g}: {who} has no origin for a power to start from")
+
+
+def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, period: Any, who: str) -> Outcome:
+    """Sample a period more and more finely until the waves have decayed, and apply ``rule`` to them at every point.
+
+    The points may lie anywhere.
+    """
+    _refuse_factor(function, who)
+    if period is None:
+        raise InvalidInputError(
+            f"{who} of a callable needs its period; give period= (such as 2 * np.pi), or samples of one period"
+        )
+    length = number("period", period, above=0.0)
+    start = function.origin
+    values, level, resolved, looked = _fit(function, start, length)
+    count = values.shape[-1]
+    if looked:
+        _refuse_jump(function, start, length, float(np.abs(to_host(values)).max(initial=0.0)))
+    waves = np.arange(1, (count - 1) // 2 + 1)
+    # Whole turns are left out exactly: an angle of many turns has the rounding error of all of them.
+    angles = 2.0 * math.pi / count * (np.outer(np.arange(count), waves) % count)
+    # The mean, the cosines and the sines.
+    analysis = np.concatenate([np.full((count, 1), 0.5), np.cos(angles), np.sin(angles)], 1) * (2.0 / count)
+    coefficients = matmul(values, constant(analysis, values), backend=function.backend)
+    xp, alpha = order.xp, order.value
+    parts = []
+    for first in range(0, len(function.points), _CHUNK):
+        places = (function.points[first : first + _CHUNK] - start) / length
+        turns = 2.0 * math.pi * np.outer(waves, places - np.floor(places))
+        with xp.scope():
+            c, s = rule.phase(xp, alpha)
+            powers = wave_powers(xp, alpha, 2.0 * math.pi / length * waves).reshape(-1, 1)
+            cosine, sine = xp.array(np.cos(turns)), xp.array(np.sin(turns))
+            rest = wave_powers(xp, alpha, np.zeros(1)) * c * xp.array(np.ones((1, len(places))))
+            table = xp.concatenate([rest, powers * (cosine * c - sine * s), powers * (sine * c + cosine * s)])
+        parts.append(matmul(coefficients, constant(table, coefficients), backend=function.backend))
+    value = parts[0] if len(parts) == 1 else join(parts)
+
+    def error() -> float:
+        known = order.known if order.known is not None else 0.0
+        size = (2.0 * math.pi / length * waves) ** known
+        left_out = float(level * np.sqrt((size**2).sum()))
+        sizes = np.abs(to_host(coefficients)).reshape(-1, 1 + 2 * len(waves))[:, 1:]
+        heights = (sizes[:, : len(waves)] + sizes[:, len(waves) :]).max(axis=0)
+        # Rounding of a point moves wave k by k turns of its size; that of f reaches all waves alike.
+        moved = ((_ROUNDED + 2.0 * math.pi * waves * _farthest(function, start, length)) * size * heights).sum()
+        noise = float(np.abs(to_host(values)).max(initial=0.0)) * float(np.sqrt((size**2).sum() / count))
+        return left_out + float(np.finfo(real_dtype(values)).eps) * (float(moved) + _ROUNDED * noise)
+
+    if not looked:
+        message = f"{count} samples of a period; f is traced, so that its waves are unknown"
+    elif resolved:
+        message = f"{count} samples of a period, whose highest waves fell to rounding"
+    else:
+        message = f"{count} samples of a period did not resolve f to the tolerance: it is not smooth enough"
+    return Outcome(value, "spectral", error, resolved, message, looked=looked and order.known is not None)
+
+
+def _farthest(function: Function, start: float, length: float) -> float:
+    """The largest distance of a point from the start, in periods, and at least one."""
+    return max(1.0, float(np.abs(function.points - start).max(initial=0.0)) / length, abs(start) / length)
+
+
+def _fit(function: Function, start: float, length: float) -> tuple[Any, float, bool, bool]:
+    """Values over a period, the size of their highest waves, whether that is small, and whether it is known."""
+    values, level = None, math.nan
+    for count in _COUNTS:
+        values = function.at(start + length * np.arange(count) / count)
+        host = known_values(values)
+        if host is None:  # choose without the values
+            if count < _BLIND:
+                continue
+            return values, math.nan, False, False
+        largest = float(np.abs(host).max(initial=0.0))
+        waves = np.abs(np.fft.fft(host)).reshape(-1, count).max(axis=0) / count
+        level = float(waves[count // 2 - count // 8 : count // 2 + count // 8 + 1].max())
+        rounding = _ROUNDING * float(np.finfo(real_dtype(values)).eps)
+        allowed = max(rounding, _RESERVE * function.rtol)
+        if level <= allowed * largest and _confirmed(function, host, start, length, _ALIKE * allowed):
+            return values, max(level, 0.01 * rounding * largest), True, True
+    return values, level, False, True
+
+
+def _confirmed(function: Function, host: np.ndarray[Any, Any], start: float, length: float, allowed: float) -> bool:
+    """Whether f agrees with its waves at 16 points, a third of a step from the samples of every finer grid."""
+    count = host.shape[-1]
+    shift = (np.arange(_COUNTS[0]) + 1.0 / 3.0) / _COUNTS[0]
+    values = to_host(function.at(start + length * shift))
+    waves = np.fft.fft(host) / count
+    numbers = np.fft.fftfreq(count, 1.0 / count)
+    said = waves @ np.exp(2j * math.pi * np.outer(numbers, shift))
+    gap = np.abs(values - (said if np.iscomplexobj(host) else said.real)).max(initial=0.0)
+    size = max(float(np.abs(host).max(initial=0.0)), float(np.abs(values).max(initial=0.0)))
+    return bool(gap <= allowed * math.sqrt(count) * size)
+
+
+def _refuse_jump(function: Function, start: float, length: float, largest: float) -> None:
+    """Refuse a function that differs a period later."""
+    ends = to_host(function.at(np.array([start, start + length])))
+    jump = float(np.abs(ends[..., 1] - ends[..., 0]).max(initial=0.0))
+    if jump > max(_PERIODIC, function.rtol) * largest:
+        raise InvalidInputError(
+            f"f changes by {jump:.3g} from t={start:g} to t={start + length:g}, a period={length:g} later; "
+            "give its true period, or use an operator that does not need one"
+        )

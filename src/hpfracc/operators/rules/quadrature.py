@@ -1,8 +1,10 @@
-"""Convolution quadrature: fractional powers of a multistep method."""
+"""Convolution quadrature: Grünwald-Letnikov sums, and fractional powers of multistep methods."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Callable
 from functools import cache
 from typing import Any, final
 
@@ -10,28 +12,22 @@ import numpy as np
 from scipy.special import bernoulli
 
 from hpfracc._xp import Namespace
-from hpfracc.operators.core.lags import Lags, count_of, long_run
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.sequences import binomials, power_sum
-from hpfracc.operators.core.values import Samples, constant, join, scalar
-from hpfracc.operators.core.weights import weights_key, weights_of
-from hpfracc.operators.rules.first_points import (
+from hpfracc.operators.core.sequences import Lags, binomials, count_of, long_run, power_sum, previous
+from hpfracc.operators.core.values import Samples, add_from, constant, join, scalar, zeros
+from hpfracc.operators.core.weights import scaled_weights, weights_key, weights_of
+from hpfracc.operators.rules.increments import (
     binomial_table,
     first_points,
     first_rows,
+    forward_differences,
     maybe_whole,
     singular_origin,
     slope_at_origin,
+    start_points,
     whole_at_origin,
 )
-from hpfracc.operators.rules.increments import (
-    convolve_by_parts,
-    forward_differences,
-    start_points,
-)
-
-__all__ = ["QUADRATURES", "ConvolutionQuadrature", "multistep_weights"]
 
 #: Weights up to here come from the product of two power series, those beyond from the expansion about the pole.
 _HEAD = 512
@@ -42,6 +38,53 @@ _CIRCLE = 1024
 #: From here on the starting weights come from an expansion in 1/k, accurate to rounding.
 _FAR = {2: 128, 3: 128, 4: 128, 5: 128, 6: 256}
 _TERMS = 14
+
+
+def convolve_by_parts(
+    samples: Samples, order: Order, scheme: str, make: Callable[[Namespace, Any, Any, int], Any]
+) -> Any:
+    """``h^-alpha sum_j w[j] f[k-j]`` at every point, where ``w`` are the coefficients of a series ``W(z)``.
+
+    The error of a fast convolution is a rounding error of its largest product, which ``h^-alpha`` amplifies: applied to
+    the samples themselves, a derivative of order 2.5 has an error of 2e-5 at 1e4 points, and 5e-14 in this form.
+    Therefore the series of ``W(z) / (1 - z)^m`` is convolved with the m-th differences, which are small, and the first
+    samples are added with separate weights. The sum is the same.
+
+    Parameters
+    ----------
+    samples, order
+        What to convolve; m is the order rounded up, 0 for integrals.
+    scheme : str
+        Names the series.
+    make : callable
+        ``make(xp, alpha, n, m)``: n coefficients of ``W(z) / (1 - z)^m``.
+    """
+    n, x = samples.n, samples.values
+    m = min(max(order.ceiling, 0), n - 1)
+
+    def make_all(xp: Namespace, alpha: Any, n: int | Lags) -> tuple[Any, ...]:
+        return (make(xp, alpha, n, m), *(make(xp, alpha, n, i + 1) for i in range(m - 1)))
+
+    (weights, *firsts), key, factor = scaled_weights((scheme, m), make_all, order, samples, -1, few=True)
+    if factor is not None:
+        x = x * factor
+    if m == 0:
+        return samples.convolve(weights, x, key)
+    if m == 1:
+        value = samples.convolve(weights, x, key, differences=True)
+    else:
+        steps = x
+        for _ in range(m):
+            steps = steps[..., 1:] - steps[..., :-1]
+        value = samples.convolve(weights, join([zeros(x, m), steps]), key)
+    if samples.recorded is not None:
+        samples.recorded.clear()  # the result is changed in place below
+    # Added separately: with the primitive's starting weights the first samples themselves would be among its summands.
+    # The last of these series is that of the weights.
+    for i, (first, difference) in enumerate(zip([*firsts, weights], forward_differences(x[..., :m]), strict=True)):
+        first = constant(first[: n - i], x, None if key is None else (key, "first", i))
+        value = add_from(value, i, difference * first)
+    return value
 
 
 @final
@@ -148,9 +191,6 @@ class ConvolutionQuadrature(Rule):
             terms = [differences[i] * scalar(factor, x) for i, factor in enumerate(table)]
             points.append(scale * sum(terms[1:], terms[0]))
         return points
-
-
-QUADRATURES: dict[str, Rule] = {f"cq{p}": ConvolutionQuadrature(p) for p in range(2, 7)}
 
 
 def multistep_weights(xp: Namespace, alpha: Any, n: int, p: int) -> Any:
@@ -298,3 +338,76 @@ def _regular_part(i: int) -> np.ndarray[Any, Any]:
     if i == 0:
         found[0] = 0.5
     return np.array(found)
+
+
+class GrunwaldSum(Rule):
+    """A causal sum of the samples with the coefficients of a power series."""
+
+    one_call = True
+
+    @staticmethod
+    @abstractmethod
+    def make(xp: Namespace, alpha: Any, n: Any, m: int) -> Any:
+        """N coefficients of the series over ``(1 - z)^m``."""
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One causal convolution."""
+        return convolve_by_parts(samples, order, self.name, self.make)
+
+
+@final
+class Grunwald(GrunwaldSum):
+    r"""The Grünwald-Letnikov sum.
+
+    .. math:: D^\alpha f(t_k) \approx h^{-\alpha} \sum_{j=0}^{k} (-1)^j \binom{\alpha}{j} f_{k-j}.
+
+    Order 1 at a fixed t beyond the origin, for smooth f with any value at the origin. The backward
+    difference quotient for integer alpha, an integral for negative alpha.
+
+    References
+    ----------
+    I. Podlubny, *Fractional Differential Equations*, 1999, section 2.2.
+    """
+
+    usual_accuracy = 1.0
+    name = "gl"
+
+    def magnification(self, alpha: float) -> float:
+        """The generating function at -1."""
+        return 2.0**alpha if alpha > 0.0 else 0.0
+
+    @staticmethod
+    def make(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
+        """The weights."""
+        return binomials(xp, alpha - m, n)
+
+
+@final
+class WeightedGrunwald(GrunwaldSum):
+    r"""The weighted shifted Grünwald-Letnikov sum with shifts 0 and -1, which needs no later sample.
+
+    .. math:: D^\alpha f(t_k) \approx h^{-\alpha} \sum_{j=0}^{k} \Big[ \big(1 + \tfrac{\alpha}{2}\big) g_j
+        - \tfrac{\alpha}{2} g_{j-1} \Big] f_{k-j}, \quad g_j = (-1)^j \binom{\alpha}{j}.
+
+    Order 2 at a fixed t if f vanishes at the origin and continues smoothly by zero to order 1 there (f(0) = 0 is enough
+    at a fixed t); order 1 otherwise.
+
+    References
+    ----------
+    W. Tian, H. Zhou, W. Deng, Math. Comp. 84 (2015) 1703-1727.
+    """
+
+    usual_accuracy = 2.0
+    name = "wsgl"
+    companion = Grunwald()
+
+    def magnification(self, alpha: float) -> float:
+        """The generating function at -1."""
+        return (1.0 + alpha) * 2.0**alpha if alpha > 0.0 else 0.0
+
+    @staticmethod
+    def make(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
+        """The weights."""
+        g = binomials(xp, alpha - m, n)
+        before = g[:-1] if isinstance(n, int) else binomials(xp, alpha - m, previous(n))
+        return (1.0 + 0.5 * alpha) * g - 0.5 * alpha * xp.concatenate([xp.array([0.0]), before])

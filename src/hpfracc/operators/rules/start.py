@@ -1,29 +1,37 @@
-"""The derivatives at the origin that Caputo's definition needs above order 1: given, or fitted to the first samples."""
+"""Derivatives at the origin: those that Caputo's definition needs above order 1, given or fitted, and initial terms."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 
 from hpfracc._arrays import is_array
-from hpfracc._xp import NUMPY, array_namespace, namespace_of
+from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.fast_memory import power, reach_of
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
-from hpfracc.operators.core.values import Samples, constant, join, scalar
+from hpfracc.operators.core.sequences import Lags, long_run
+from hpfracc.operators.core.values import Samples, constant, join, namespace_among, replace_first, scalar, zeros
 from hpfracc.operators.core.weights import scaled_weights
+from hpfracc.operators.rules.any_grid import power, reach_of
 from hpfracc.operators.rules.differences import slopes_at_start
-from hpfracc.operators.rules.first_points import taylor_at_origin
-from hpfracc.operators.rules.increments import start_points
-from hpfracc.operators.rules.initial import make_terms
+from hpfracc.operators.rules.increments import (
+    first_values,
+    infinite_at_origin,
+    maybe_whole,
+    rounding_at_origin,
+    singular_origin,
+    slope_at_origin,
+    start_points,
+    taylor_at_origin,
+    whole_at_origin,
+)
 from hpfracc.operators.rules.start_fits import Start, find_start, samples_of_start
 from hpfracc.operators.rules.tempered import STEEPEST, Tempered
-
-__all__ = ["FittedStart", "read_initial"]
 
 Array = np.ndarray[Any, Any]
 #: Points farther from the origin than this multiple of point n are not used.
@@ -53,23 +61,6 @@ def read_initial(initial: Any, order: Order, who: str) -> tuple[Any, ...] | None
     return tuple(initial[k] for k in range(n - 1))
 
 
-def _given(initial: tuple[Any, ...], x: Any, unit: Any) -> list[Any]:
-    """The caller's derivatives as Taylor coefficients in units of a length, with one point along the last axis."""
-    xp, found = array_namespace(x), []
-    for k, one in enumerate(initial, 1):
-        value = scalar(one, x) if not np.shape(one) else constant(one if is_array(one) else np.asarray(one), x)
-        shape = tuple(np.shape(value))
-        if shape and shape != tuple(x.shape[:-1]):
-            raise ShapeError(
-                f"initial derivative {k} has shape {shape}; give one number, or one for each row of f: shape "
-                f"{tuple(x.shape[:-1])}"
-            )
-        value = value[..., None] if shape else value
-        size = unit**k if isinstance(unit, float) else scalar(unit, x) ** k
-        found.append(xp.zeros((*x.shape[:-1], 1), x.dtype, x) + value * (size / math.factorial(k)))
-    return found
-
-
 @final
 class FittedStart(DelegatingRule):
     r"""A rule for the Caputo derivative with better derivatives at the origin, for orders above 1.
@@ -88,17 +79,13 @@ class FittedStart(DelegatingRule):
     """
 
     def __init__(self, rule: Rule, initial: tuple[Any, ...] | None = None) -> None:
-        self.rule = rule
+        super().__init__(rule)
         self.initial = initial
-        self.cost = rule.cost  # type: ignore[misc]
-        self.any_grid = rule.any_grid  # type: ignore[misc]
         self.one_call = rule.one_call and initial is None  # type: ignore[misc]
 
-    @property
-    def companion(self) -> Rule | None:  # type: ignore[override]
-        """That of the rule, with the same start."""
-        found = self.rule.companion
-        return None if found is None else FittedStart(found, self.initial)
+    def around(self, rule: Rule) -> Rule:
+        """Another rule with the same start."""
+        return FittedStart(rule, self.initial)
 
     def can_repeat(self, order: Order) -> bool:
         """Not for learned orders: the choice of the start depends on the value."""
@@ -141,17 +128,6 @@ class FittedStart(DelegatingRule):
         assert found is not None
         return found[1]
 
-    def _used(self, samples: Samples, n: int) -> list[Any]:
-        """The Taylor coefficients that the rule uses."""
-        x = samples.values
-        if not self.any_grid:
-            head = _grown(self.rule, samples, start_points(n) + 1)
-            return taylor_at_origin(head, n, start_points(n))[1:]
-        points = samples.grid.times()
-        unit = float(points[n] - points[0])
-        slopes = slopes_at_start(x, points, n - 1)[1:]
-        return [slope * (unit**k / math.factorial(k)) for k, slope in enumerate(slopes, 1)]
-
     def _start(
         self, samples: Samples, order: Order, exponent: Order | None
     ) -> tuple[Start, list[Any], list[Any], Any] | None:
@@ -162,27 +138,30 @@ class FittedStart(DelegatingRule):
         x, n = samples.values, order.ceiling
         count = samples_of_start(n, samples.n)
         if self.any_grid:
-            points = samples.grid.times()
-            unit: Any = float(points[n] - points[0])
+            unit, points = unit_of(samples, n), samples.grid.times()
             places = (points[:count] - points[0]) / unit
             if places[1] * _REACH < 1.0:
                 return None
             count = int(np.searchsorted(places, _REACH, side="right"))
             if count < n + 3:
                 return None
-            start = find_start(x[..., :count], order, places[:count], exponent, None)
-            terms = self._terms_on(samples, order, unit)
-            scale = scalar(order.xp.power(unit, -order.value), x)
+            head, places, scale = x[..., :count], places[:count], scalar(order.xp.power(unit, -order.value), x)
         else:
             unit = samples.grid.step
             rate = getattr(self.rule, "rate", 0.0)
             plain = namespace_of(rate) is NUMPY and namespace_of(unit) is NUMPY
             if plain and float(rate) * float(unit) * count > STEEPEST:
                 return None
-            head = _grown(self.rule, samples, count)
-            start = find_start(head, order, np.arange(float(count)), exponent, "uniform")
-            terms, scale = self._terms(samples, order)
-        used = self._used(samples, n)
+            head, places = _grown(self.rule, samples, count), np.arange(float(count))
+            scale = samples.scale(-order.value)
+            if order.known is None:
+                with order.xp.scope():
+                    scale = scale * scalar(order.guard(order.xp.array(1.0)), x)
+        start = find_start(head, order, places, exponent)
+        terms, used = terms_of(samples, order, self.any_grid)[1:], taylor_of(samples, n, self.any_grid, self.rule)[1:]
+        if isinstance(self.rule, Tempered):
+            fall = _exponential(self.rule, samples, -1.0, samples.n)
+            terms, scale = [term * fall for term in terms], scale * fall[: start_points(n)]
         if self.initial is not None:
             given = self._given(samples, unit)
             return start, [one - other for one, other in zip(used, given, strict=True)], terms, scale
@@ -195,48 +174,30 @@ class FittedStart(DelegatingRule):
     def _given(self, samples: Samples, unit: Any) -> list[Any]:
         """The caller's derivatives as Taylor coefficients; those of ``exp(rate t) f`` for a tempered rule."""
         assert self.initial is not None
-        x = samples.values
-        found = _given(self.initial, x, unit)
+        x, whole = samples.values, [samples.values[..., :1]]
+        for k, one in enumerate(self.initial, 1):
+            value = scalar(one, x) if not np.shape(one) else constant(one if is_array(one) else np.asarray(one), x)
+            shape = tuple(np.shape(value))
+            if shape and shape != tuple(x.shape[:-1]):
+                raise ShapeError(
+                    f"initial derivative {k} has shape {shape}; give one number, or one for each row of f: shape "
+                    f"{tuple(x.shape[:-1])}"
+                )
+            value = value[..., None] if shape else value
+            whole.append(zeros(x, 1) + value * (scalar(unit, x) ** k / math.factorial(k)))
         if not isinstance(self.rule, Tempered):
-            return found
+            return whole[1:]
         decay = scalar(self.rule.rate, x) * scalar(unit, x)
-        whole = [x[..., :1], *found]
         return [
             sum(whole[k - i] * (decay**i / math.factorial(i)) for i in range(1, k + 1)) + whole[k]
             for k in range(1, len(whole))
         ]
 
-    def _terms(self, samples: Samples, order: Order) -> tuple[list[Any], Any]:
-        x, n = samples.values, order.ceiling
-        rows, key, factor = scaled_weights(("initial", n), make_terms(n), order, samples, -1, few=True)
-        scale = samples.scale(-order.value)
-        if order.known is None:
-            with order.xp.scope():
-                scale = scale * scalar(order.guard(order.xp.array(1.0)), x)
-        terms = [constant(rows[k], x, None if key is None else (key, k)) for k in range(1, n)]
-        if factor is not None:
-            terms = [term * factor for term in terms]
-        if isinstance(self.rule, Tempered):
-            fall = _exponential(self.rule, samples, -1.0, samples.n)
-            terms, scale = [term * fall for term in terms], scale * fall[: start_points(n)]
-        return terms, scale
-
-    def _terms_on(self, samples: Samples, order: Order, unit: float) -> list[Any]:
-        x, reach = samples.values, reach_of(samples, 1) / unit
-        found = []
-        for k in range(1, order.ceiling):
-            with order.xp.scope():
-                size = order.guard(math.factorial(k) * order.xp.rgamma(k + 1.0 - order.value))
-                term = size * order.xp.power(unit, -order.value) * power(reach, k - order.value, order)
-            later = constant(term, x)
-            found.append(array_namespace(later).concatenate([later[:1] * 0, later]))
-        return found
-
 
 def _exponential(rule: Tempered, samples: Samples, sign: float, count: int) -> Any:
     """``exp(sign rate t)`` at the first points, at most ``exp(40)``."""
     x, step = samples.values, samples.grid.step
-    xp = next((space for space in map(namespace_of, (rule.rate, step)) if space is not NUMPY), NUMPY)
+    xp = namespace_among(rule.rate, step)
     with xp.scope():
         ages = xp.array(rule.rate) * xp.array(step) * xp.array(np.arange(float(count)))
         return constant(xp.exp(sign * xp.where(ages > STEEPEST, STEEPEST, ages) if sign > 0 else -ages), x)
@@ -246,3 +207,106 @@ def _grown(rule: Rule, samples: Samples, count: int) -> Any:
     """The first samples, times ``exp(rate t)`` for a tempered rule."""
     head = samples.values[..., :count]
     return head * _exponential(rule, samples, 1.0, count) if isinstance(rule, Tempered) else head
+
+
+@final
+class WithInitialTerms(DelegatingRule):
+    r"""A rule for the Caputo derivative, plus the initial terms of Riemann-Liouville.
+
+    .. math:: D^\alpha_{RL} f(t) = D^\alpha_C f(t)
+        + \sum_{k=0}^{n-1} \frac{f^{(k)}(t_0)}{\Gamma(k+1-\alpha)} (t-t_0)^{k-\alpha}.
+
+    The order is that of the Caputo rule, at a fixed t beyond the origin. Above order 1 the initial derivatives, and the
+    first n + 2 points, come from the polynomial through the first n + 3 samples. At the origin itself the value is
+    infinite, with the sign of f there (for 0 < alpha < 1), and 0 if the first sample is 0 (above order 1, if the
+    derivatives below n are 0 too; nan if the samples do not determine that).
+    """
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """The Caputo rule plus one product for each initial term; up to order 1 its convolution adds the term."""
+        n = order.ceiling
+        if n == 1 and not self.any_grid:
+            return self._apply_up_to_one(samples, order)
+        value = whole = self.rule.apply(samples, order)
+        for coefficient, term in zip(
+            taylor_of(samples, n, self.any_grid), terms_of(samples, order, self.any_grid), strict=True
+        ):
+            whole = whole + coefficient * term
+        limit = (
+            self._limit_on(samples, order) if self.any_grid else singular_origin(samples.values, order, start_points(n))
+        )
+        head = first_values(samples, order, 0, whole, self.any_grid) if n > 1 else []
+        origin = whole_at_origin(limit, lambda: value[..., :1], order)
+        return join([origin, *head, whole[..., start_points(n) if head else 1 :]])
+
+    def _apply_up_to_one(self, samples: Samples, order: Order) -> Any:
+        """One causal convolution, in which the first sample has starting weights, and the value at the origin."""
+        rule: Any = self.rule
+        if not maybe_whole(order):
+            return rule.apply_with_term(samples, order, make_terms(1), partial(_with_origin, order))
+        value = rule.apply_with_term(samples, order, make_terms(1), None)
+        limit = singular_origin(samples.values, order, start_points(1))
+        return join([whole_at_origin(limit, lambda: slope_at_origin(samples, order), order), value[..., 1:]])
+
+    def _limit_on(self, samples: Samples, order: Order) -> Any:
+        """The value at the origin of any grid from the derivatives below order n, in units of the first step."""
+        x, n, points = samples.values, order.ceiling, samples.grid.times()
+        if n == 1:
+            return infinite_at_origin(x[..., :1], order, [])
+        last, unit = start_points(n), float(points[1] - points[0])
+        all_points, fewer = (slopes_at_start(x, some, n - 1) for some in (points, points[:last]))
+        told = [
+            (slope * unit**k, abs(slope - other) * unit**k)
+            for k, (slope, other) in enumerate(zip(all_points, fewer, strict=True))
+        ]
+        return infinite_at_origin(x[..., :1], order, told[1:], rounding_at_origin(x, last))
+
+
+def _with_origin(order: Order, result: Any, values: Any) -> Any:
+    return replace_first(result, singular_origin(values, order, start_points(1)))
+
+
+def unit_of(samples: Samples, n: int) -> float:
+    """The length in which powers of t are measured on any grid: the distance of point n from the origin."""
+    points = samples.grid.times()
+    return float(points[n] - points[0])
+
+
+def taylor_of(samples: Samples, n: int, any_grid: bool, rule: Rule | None = None) -> list[Any]:
+    """The Taylor coefficients 0 .. n-1 that a rule uses, in units of the step or :func:`unit_of`."""
+    if not any_grid:
+        head = samples.values if rule is None else _grown(rule, samples, start_points(n) + 1)
+        return taylor_at_origin(head, n, start_points(n))
+    unit, slopes = unit_of(samples, n), slopes_at_start(samples.values, samples.grid.times(), n - 1)
+    return [slope * (unit**k / math.factorial(k)) for k, slope in enumerate(slopes)]
+
+
+def terms_of(samples: Samples, order: Order, any_grid: bool) -> list[Any]:
+    """The derivatives of order alpha of the powers below n of t, in units of the step or :func:`unit_of`."""
+    x, n = samples.values, order.ceiling
+    if not any_grid:
+        rows, key, factor = scaled_weights(("initial", n), make_terms(n), order, samples, -1, few=True)
+        terms = [constant(row, x, None if key is None else (key, k)) for k, row in enumerate(rows)]
+        return terms if factor is None else [term * factor for term in terms]
+    unit, found = unit_of(samples, n), []
+    for k in range(n):
+        with order.xp.scope():
+            size = order.guard(math.factorial(k) * order.xp.rgamma(k + 1.0 - order.value))
+            reach = power(reach_of(samples) / unit, k - order.value, order)
+            later = constant(size * order.xp.power(unit, -order.value) * reach, x)
+        found.append(array_namespace(later).concatenate([later[:1] * 0, later]))
+    return found
+
+
+def make_terms(ceiling: int) -> Any:
+    """The weights of the initial terms, as a function of the namespace, the order and the number of points."""
+
+    def make(xp: Namespace, alpha: Any, n: int | Lags) -> tuple[Any, ...]:
+        """``k! / Gamma(k + 1 - alpha) j^(k - alpha)`` at points j = 1 .. n-1 after a 0, for k below the ceiling."""
+        points, zero = long_run(xp, 1, n), xp.array([0.0])
+        return tuple(
+            xp.concatenate([zero, math.factorial(k) * xp.rgamma(k + 1.0 - alpha) * xp.power(points, k - alpha)])
+            for k in range(ceiling)
+        )
+
+    return make

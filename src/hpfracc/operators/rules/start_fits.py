@@ -15,8 +15,6 @@ from hpfracc.operators.core.values import constant, largest, real_dtype
 from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.increments import start_points
 
-__all__ = ["Start", "find_start", "samples_of_start"]
-
 Array = np.ndarray[Any, Any]
 #: The exponents i + j alpha of a fit, as pairs (i, j).
 Shape = tuple[tuple[int, int], ...]
@@ -188,16 +186,16 @@ def _product(head: Any, table: Any) -> Any:
     return xp.matmul(head, flat.T).reshape(*head.shape[:-1], *table.shape[:-1])
 
 
-def _tables(scheme: Any, make: Any, order: Order, count: int, key: Any) -> tuple[Any, ...]:
-    """``make(xp, alpha, count)``, cached for a plain order with a key."""
+def _tables(scheme: Any, make: Any, order: Order, count: int) -> tuple[Any, ...]:
+    """``make(xp, alpha, count)``, cached for a plain order."""
     if order.plain:
-        return weights_of(scheme, make, order, count) if key is not None else tuple(make(NUMPY, order.value, count))
+        return weights_of(scheme, make, order, count)
     with order.xp.scope():
         found: tuple[Any, ...] = of_variables(order.xp, lambda alpha: make(order.xp, alpha, count))(order.value)
         return found
 
 
-def find_start(head: Any, order: Order, places: Array, exponent: Order | None, key: Any) -> Start:
+def find_start(head: Any, order: Order, places: Array, exponent: Order | None) -> Start:
     """The start of f from its first samples, at ``places`` in units of some length.
 
     The polynomial of the rules stays, and with it values that are linear in the samples, unless powers of t^alpha, as
@@ -211,15 +209,15 @@ def find_start(head: Any, order: Order, places: Array, exponent: Order | None, k
     known = base.known
     if known is not None:
         base = Order(known, known, n, NUMPY)
-    scheme = ("start", n, known, count, key)
+    scheme = ("start", n, known, places.tobytes())
     make_fits = _make_fits(n, known, places)
     if base.plain:
-        weights, rows, doubts, sums = _tables(scheme, make_fits, base, count, key)
+        weights, rows, doubts, sums = _tables(scheme, make_fits, base, count)
     else:
         with base.xp.scope():
             weights, rows, doubts, sums = make_fits(base.xp, base.value, count)
     make_first = _make_first(n, known, exponent, places[1 : start_points(n)], count)
-    (first_table,) = _tables((*scheme, "first"), make_first, order, count, key)
+    (first_table,) = _tables((*scheme, "first"), make_first, order, count)
     space = array_namespace(weights)
     with space.scope():
         fine = space.isfinite(abs(weights).sum(-1).sum(-1) + doubts.sum(-1))
@@ -244,21 +242,27 @@ def find_start(head: Any, order: Order, places: Array, exponent: Order | None, k
         if len(shape) == len(shapes[1]):
             left = residuals[..., 1:2]
             asked = asked | ((_SIGNIFICANT * residuals[..., i : i + 1] < left) & (left > _BEYOND_ROUNDING * rounding))
-    best, chosen = -xp.amax(-score[..., :polynomials], -1, keepdims=True) / _CLEARLY, coefficients[..., 0, :]
-    bound, first, singular = bounds[..., 0, :], firsts[..., 0, :], asked & ~asked
-    second, other = best * math.inf, chosen
-    for i in range(polynomials, weights.shape[0]):
-        mine = score[..., i : i + 1]
-        ahead = asked & (mine < best)
-        follows = ~ahead & ~(mine >= second)
-        other = xp.where(ahead, chosen, xp.where(follows, coefficients[..., i, :], other))
-        second = xp.where(ahead, best, xp.where(follows, mine, second))
-        chosen = xp.where(ahead, coefficients[..., i, :], chosen)
-        bound = xp.where(ahead, bounds[..., i, :], bound)
-        first = xp.where(ahead, firsts[..., i, :], first)
-        singular = singular | ahead
-        best = xp.where(ahead, mine, best)
+    best = -xp.amax(-score[..., :polynomials], -1, keepdims=True) / _CLEARLY
+    # The polynomial comes first, and leads unless powers of t^alpha are asked for and are more certain.
+    scores = xp.concatenate([xp.where(asked, best, best * 0 - 1.0), score[..., polynomials:]], -1)
+    choices = [
+        xp.concatenate([part[..., :1, :], part[..., polynomials:, :]], -2) for part in (coefficients, bounds, firsts)
+    ]
+    leads, (chosen, bound, first) = _least(scores, choices)
+    _, (other,) = _least(xp.where(leads, math.inf, scores), choices[:1])
     bound = bound + 0.5 * abs(chosen - other)
     return Start(
-        [chosen[..., k : k + 1] for k in range(n - 1)], [bound[..., k : k + 1] for k in range(n - 1)], first, singular
+        [chosen[..., k : k + 1] for k in range(n - 1)],
+        [bound[..., k : k + 1] for k in range(n - 1)],
+        first,
+        ~leads[..., :1],
     )
+
+
+def _least(scores: Any, tables: list[Any]) -> tuple[Any, list[Any]]:
+    """Which of the ``scores``, along the last axis, are least, and the rows of each table that belong to them."""
+    xp = array_namespace(scores)
+    leads = scores == -xp.amax(-scores, -1, keepdims=True)
+    share = xp.where(leads, 1.0, 0.0)
+    share = (share / share.sum(-1)[..., None])[..., None]
+    return leads, [(table * share).sum(-2) for table in tables]

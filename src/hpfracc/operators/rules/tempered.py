@@ -15,13 +15,10 @@ from hpfracc.engine.execution.api import unlogged
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
-from hpfracc.operators.core.values import Samples, add_from, constant, join, scalar, zeros
+from hpfracc.operators.core.values import Samples, add_from, constant, join, namespace_among, scalar, zeros
 from hpfracc.operators.core.weights import weights_key, weights_of
-from hpfracc.operators.rules.first_points import singular_origin, whole_at_origin
-from hpfracc.operators.rules.increments import start_points
+from hpfracc.operators.rules.increments import singular_origin, start_points, whole_at_origin
 from hpfracc.operators.rules.quadrature import ConvolutionQuadrature
-
-__all__ = ["STEEPEST", "Tempered"]
 
 #: Maximum time constants by which a later sample may be ahead of the first points that use it.
 STEEPEST = 40.0
@@ -46,16 +43,15 @@ class Tempered(DelegatingRule):
     """
 
     def __init__(self, rule: Rule, rate: Any = 0.0, *, integral: bool = False, singular: bool = False) -> None:
-        self.rule = rule
+        super().__init__(rule)
         self.rate = rate
         self.integral = integral
         self.singular = singular
+        self.one_call = False  # type: ignore[misc]
 
-    @property
-    def companion(self) -> Rule | None:  # type: ignore[override]
-        """The companion of the rule, tempered."""
-        other = self.rule.companion
-        return None if other is None else self._like(other, self.rate)
+    def around(self, rule: Rule) -> Rule:
+        """Another rule, tempered alike."""
+        return self._like(rule, self.rate)
 
     def at_rate(self, rate: Any) -> Tempered:
         """The same with this rate of decay."""
@@ -99,9 +95,7 @@ class Tempered(DelegatingRule):
         """The namespace, the decay over one step, the decayed weights, and their cache key if all is plain."""
         n, step = samples.n, samples.grid.step
         count = min(n, self.rule.least_points(order) + 2)
-        xp = next(
-            (space for space in (order.xp, namespace_of(self.rate), namespace_of(step)) if space is not NUMPY), NUMPY
-        )
+        xp = namespace_among(order.value, self.rate, step)
         name = ("tempered", self.name, type(self.rule).__name__, self.integral, m)
         if xp is NUMPY:
             decay = float(self.rate) * float(to_host(step))
@@ -143,10 +137,8 @@ class Tempered(DelegatingRule):
         points, size = self.rule.head(order)
         if not points:
             return np.zeros((0, 0))
-        xp, size = order.xp, min(size, n)
-        with unlogged(), xp.scope(), np.errstate(invalid="ignore"):
-            units = Samples(xp.array(np.eye(size)), Grid(size, 0.0, 1.0), "numpy" if order.plain else None)
-            table = self.rule.apply(units, order)[:, :points]
+        xp, table = order.xp, self._of_units(np.eye(min(size, n)), order)[:, :points]
+        with xp.scope():
             # An infinite value at the origin is set separately.
             return xp.where(abs(table) < math.inf, table, 0.0)
 
@@ -156,15 +148,18 @@ class Tempered(DelegatingRule):
         basis = np.where(places >= 0.0, 1.0, 0.0) if m else (places == 0.0).astype(np.float64)
         for _ in range(m - 1):
             basis = np.cumsum(basis, axis=1)
-        xp = order.xp
-        with unlogged(), xp.scope(), np.errstate(invalid="ignore"):
-            table = self.rule.apply(
-                Samples(xp.array(basis), Grid(n, 0.0, 1.0), "numpy" if order.plain else None), order
-            )
+        xp, table = order.xp, self._of_units(basis, order)
+        with xp.scope():
             if self.singular:
                 table = xp.concatenate([xp.array(np.zeros((count + 1, 1))), table[:, 1:]], 1)
             # Before its sample a column contains only rounding errors of the transform.
             return xp.where(xp.array(places) >= 0.0, table, 0.0)
+
+    def _of_units(self, basis: np.ndarray[Any, Any], order: Order) -> Any:
+        """The rule of rows of samples at step 1."""
+        xp, grid = order.xp, Grid(basis.shape[1], 0.0, 1.0)
+        with unlogged(), xp.scope(), np.errstate(invalid="ignore"):
+            return self.rule.apply(Samples(xp.array(basis), grid, "numpy" if order.plain else None), order)
 
 
 def _decayed(xp: Namespace, head: Any, columns: Any, decay: Any) -> tuple[Any, ...]:

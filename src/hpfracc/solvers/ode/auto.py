@@ -1,17 +1,21 @@
-"""``method="auto"``: selection of a method, with the reason."""
+"""``method="auto"``: selection of a method, with the reason; and the search for a step that meets the tolerance."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import rgamma
 
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode.events import EventWatch
+from hpfracc.solvers.ode.fixed.error_estimate import find_jumps
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.method import Method, find_method
-from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Problem, starts_infinite
+from hpfracc.solvers.ode.options import MAX_STEPS, Options
+from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
 
 if TYPE_CHECKING:
@@ -19,17 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = ["solve_auto", "solve_with"]
 
+Array = np.ndarray[Any, Any]
+
 #: Below this order L1 on a graded mesh is far more accurate for the same number of steps.
 _SMALL_ORDER = 0.25
+#: Steps of the first attempt of a search.
+_FIRST = 64
 
 
 def solve_with(method: Method, problem: Problem, options: Options) -> FODEResult:
     """Solve by one method; raises an error if it does not support the problem."""
-    if problem.library not in method.libraries:
-        raise InvalidInputError(
-            f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and y0 is of "
-            f"{problem.library}; convert y0, or use method='auto'"
-        )
     refusal = method.refuses(problem, options)
     if refusal is not None:
         raise InvalidInputError(refusal)
@@ -41,8 +44,6 @@ def solve_with(method: Method, problem: Problem, options: Options) -> FODEResult
     if method.fixed and options.step is None:
         if problem.library != "numpy":
             raise InvalidInputError(f"method={method.name!r} takes equal steps; give step=")
-        from hpfracc.solvers.ode.tolerance import solve_to_tolerance
-
         return solve_to_tolerance(method, problem, options)
     return method.solve(problem, options)
 
@@ -58,7 +59,7 @@ def solve_auto(problem: Problem, options: Options) -> FODEResult:
             return _because(method.solve(problem, options), "no step was given")
     if name is None:
         name, reason = "implicit_trapezoid", "no step was given; it is halved until two solutions agree"
-    return _because(solve_with(find_method(name, problem.library), problem, options), reason)
+    return _because(solve_with(find_method(name), problem, options), reason)
 
 
 def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
@@ -82,7 +83,7 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
     from hpfracc.solvers.ode.stiffness import StiffError, StiffnessGuard
 
     assert options.step is not None
-    graded = find_method("l1", problem.library) if _orders_below(problem, _SMALL_ORDER) else None
+    graded = find_method("l1") if _orders_below(problem, _SMALL_ORDER) else None
     if graded is not None and graded.refuses(problem, options) is None:
         times = make_grid(problem.t0, problem.t1, options.step, options.max_steps).times()
         even = options if options.t_eval is not None else dataclasses.replace(options, t_eval=times)
@@ -95,7 +96,7 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
             raise InvalidInputError(refusal)
         from hpfracc.solvers.ode.tensors.stability import solve_checked
 
-        return solve_checked(problem, options, pece, find_method("implicit_trapezoid", problem.library))
+        return solve_checked(problem, options, pece, find_method("implicit_trapezoid"))
     guard = StiffnessGuard(problem, make_grid(problem.t0, problem.t1, options.step).step, pece.name, pece.scheme)
     explicit: FODEResult | None = None
     try:
@@ -143,4 +144,144 @@ def _is_stiff(guard: StiffnessGuard, result: FODEResult, until: float) -> bool:
 def _because(result: FODEResult, reason: str) -> FODEResult:
     if result.decision is not None:
         result.decision = dataclasses.replace(result.decision, reason=reason)
+    return result
+
+
+def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FODEResult:
+    r"""Solutions with 64, 128, 256, ... steps, until ``|y_h - y_2h| <= atol + rtol |y_h|`` at all common points.
+
+    The difference of the last two solutions is the error estimate; it is at least the error of the finer one for every
+    order of 1 or more. Where the right-hand side jumps, both may have the same error: the estimate is then at least the
+    integral of the jump over its step, :math:`J h^\alpha/\Gamma(1+\alpha)`. If the tolerance would need more than
+    ``max_steps`` steps at the observed rate of convergence, the finest solution is returned with ``success=False``.
+    """
+    # The search compares the steps only. Everything else is done once, with the final step.
+    if options.max_steps == MAX_STEPS:
+        options = dataclasses.replace(options, max_steps=method.search_limit)
+    plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=True, estimate=False)
+    length = problem.t1 - problem.t0
+    steps = min(_FIRST, options.max_steps)
+    coarse = method.solve(problem, dataclasses.replace(plain, step=length / steps))
+    counts = [coarse.nfev, coarse.njev]
+
+    def finish(result: FODEResult) -> FODEResult:
+        """The solution with ``steps`` steps in the requested form."""
+        if options.events and not result.stats.get("interrupted"):
+            second = method.solve(
+                problem, dataclasses.replace(options, step=length / steps, progress=False, estimate=False)
+            )
+            counts[0], counts[1] = counts[0] + second.nfev, counts[1] + second.njev
+            second.error_estimate = result.error_estimate
+            if not result.success:
+                second.success, second.message = False, result.message
+            result = second
+        else:
+            _as_asked(result, problem, options)
+        result.nfev, result.njev = counts
+        result.stats["halvings"] = len(ratios)
+        return result
+
+    ratios: list[float] = []
+    while True:
+        if coarse.stats.get("interrupted") or (not coarse.success and steps >= 16 * _FIRST):
+            return finish(coarse)
+        if 2 * steps > options.max_steps:
+            return finish(_give_up(coarse, ratios, steps, options))
+        steps *= 2
+        fine = method.solve(problem, dataclasses.replace(plain, step=length / steps))
+        counts[0], counts[1] = counts[0] + fine.nfev, counts[1] + fine.njev
+        if coarse.success and fine.success:
+            distance, ratio = _distance(coarse, fine, options)
+            fine.error_estimate = distance
+            ratios.append(ratio)
+            if ratio <= 1.0:
+                error, ratio, rate, when = _bound_jumps(problem, fine, options)
+                counts[0] += steps
+                fine.error_estimate = max(distance, error)
+                if ratio <= 1.0:
+                    return finish(fine)
+                if steps * ratio ** (1.0 / rate) > options.max_steps:
+                    return finish(_give_up(fine, [ratio], steps, options, when))
+                coarse = fine
+                continue
+            if _expected(ratios, steps) > options.max_steps:
+                return finish(_give_up(fine, ratios, steps, options))
+        coarse = fine
+
+
+def _as_asked(result: FODEResult, problem: Problem, options: Options) -> None:
+    """Interpolate a result to the requested times, with ``sol`` if requested."""
+    solution: Any = result.sol
+    assert solution is not None
+    if options.t_eval is not None:
+        result.t = options.t_eval[options.t_eval <= solution.t_max]
+        result.y = solution(result.t)
+    result.t_events, result.y_events = EventWatch(options.events, ()).collected(problem.shape, problem.dtype)
+    if not options.dense_output:
+        result.sol = None
+
+
+def _distance(coarse: FODEResult, fine: FODEResult, options: Options) -> tuple[float, float]:
+    """The maximum difference, absolute and relative to the tolerance."""
+    common = fine.y[..., ::2]
+    finite = np.isfinite(common)  # the origin of a Riemann-Liouville problem is not finite
+    difference = np.abs(np.where(finite, common, 0.0) - np.where(finite, coarse.y, 0.0))
+    bound = np.asarray(options.atol)[..., None] + options.rtol * np.abs(np.where(finite, common, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(difference == 0.0, 0.0, difference / bound)
+    return float(difference.max()), float(ratio.max())
+
+
+def _expected(ratios: list[float], steps: int) -> float:
+    """Number of steps that would reduce the last ratio to 1 at the observed rate."""
+    if len(ratios) < 4:
+        return 0.0
+    rate = math.log2(ratios[-3] / ratios[-1]) / 2.0
+    return float(steps * ratios[-1] ** (1.0 / max(rate, 0.05)))
+
+
+def _bound_jumps(problem: Problem, result: FODEResult, options: Options) -> tuple[float, float, float, float]:
+    """Error that jumps of the right-hand side within a step may cause, from the integral of each over its step.
+
+    Also its ratio to the tolerance, the power of the step with which it falls, and the time of the largest ratio.
+    """
+    if problem.delays:  # whose right-hand side alone does not have the solution's jumps
+        return 0.0, 0.0, 1.0, math.nan
+    fun = RightHandSide(problem)
+    y = result.y.reshape(-1, result.t.size)
+    with np.errstate(all="ignore"):
+        values = [fun(t, y[:, n + 1].reshape(problem.shape)).reshape(-1) for n, t in enumerate(result.t[1:].tolist())]
+    steps = np.diff(result.t)[1:]
+    jumps = find_jumps(np.stack(values, axis=1), steps)
+    if not jumps.any():
+        return 0.0, 0.0, 1.0, math.nan
+    order = problem.orders
+    rows = np.full(problem.shape, np.nan) if order.known is None else np.broadcast_to(order.known, problem.shape)
+    if order.function is not None:
+        rows = np.broadcast_to(np.asarray(order.function(result.t[1:][jumps.max(axis=0).argmax()])), problem.shape)
+    alpha = rows.reshape(-1, 1).astype(np.float64)
+    # Above order 1 it grows until the end.
+    later = np.maximum(problem.t1 - result.t[1:-1], steps) ** np.maximum(alpha - 1.0, 0.0)
+    errors = jumps * steps ** np.minimum(alpha, 1.0) * later * rgamma(1.0 + np.minimum(alpha, 1.0))
+    bound = np.broadcast_to(options.atol, problem.shape).reshape(-1, 1) + options.rtol * np.abs(y[:, 2:])
+    ratios = (errors / bound).max(axis=0)
+    worst = int(ratios.argmax())
+    return float(errors.max()), float(ratios[worst]), float(min(alpha.min(), 1.0)), float(result.t[worst + 1])
+
+
+def _give_up(
+    result: FODEResult, ratios: list[float], steps: int, options: Options, jump: float = math.nan
+) -> FODEResult:
+    off = f"two solutions differ by {ratios[-1]:.3g} times the tolerance" if ratios else "no second solution was made"
+    result.success = False
+    if not math.isnan(jump):
+        off = (
+            f"the right-hand side jumps near t = {jump:.6g}, where equal steps may be off by {ratios[-1]:.3g} times "
+            f"the tolerance; method='adaptive' with breakpoints=[{jump:.6g}] meets it exactly"
+        )
+    result.message = (
+        f"rtol={options.rtol:g}, atol={options.atol} was not reached with {steps} equal steps ({off}), and "
+        f"would take more than max_steps={options.max_steps}: loosen it, raise max_steps, or use a method of higher "
+        "order."
+    )
     return result

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPERATION",
+    "AdaptiveSwitch",
     "CompiledProblem",
     "FunctionPrice",
     "KernelLesson",
@@ -43,6 +44,7 @@ __all__ = [
     "kernel_price",
     "read_backend",
     "refuse_compiled",
+    "refuse_numba",
     "solve_preference",
 ]
 
@@ -57,6 +59,13 @@ OPERATION = "solve_fode"
 _FIRST, _FUNCTION, _CACHED_KERNEL, _COLD_KERNEL = 3.3, 0.7, 0.3, 4.0
 #: The kernels of adaptive steps, not in the cache.
 _COLD_ADAPTIVE = 12.0
+#: Largest state for compiled arithmetic; larger ones are left to NumPy's loops.
+_MAX_ADAPTIVE = 64
+#: Steps between two readings of the clock.
+_EVERY = 16
+#: Remaining fraction of a step's time with compiled arithmetic, and its seconds without the right-hand side
+#: (benchmarks/ode.py --adaptive).
+_LEFT, _OWN = 0.35, 5e-5
 #: Account entries of right-hand sides and of Numba's first compilation.
 _FUNCTIONS, _NUMBA = "ode right-hand side", "numba first compilation"
 #: The folder with the kernels.
@@ -121,31 +130,52 @@ class FunctionPrice:
     ----------
     function : callable
         The right-hand side. Its code object is its key in the account.
+    family, start : pair of str and float
+        Account entries of such functions and of the first compilation, and their prices before the first measurement.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._code = getattr(function, "__code__", None)
-        compile_account.set_prior(_FUNCTIONS, _FUNCTION)
-        compile_account.set_prior(_NUMBA, _FIRST)
-        self.seconds = (
-            compile_account.price(_FUNCTIONS, self._code or "without code")
-            + compile_account.price(_NUMBA, _NUMBA)
-            + import_cost("numba")
-        )
+    def __init__(self, function: Callable[..., Any], family: tuple[str, float], start: tuple[str, float]) -> None:
+        code = getattr(function, "__code__", None)
+        self._family, self._start = family[0], start[0]
+        self.item = None if code is None else (family[0], code)
+        for name, seconds in (family, start):
+            compile_account.set_prior(name, seconds)
+
+    @property
+    def started(self) -> bool:
+        """Whether the first compilation was made."""
+        return compile_account.is_bought(self._start)
+
+    @property
+    def seconds(self) -> float:
+        """The price now."""
+        own = compile_account.price(self._family, "without code" if self.item is None else self.item)
+        return own + compile_account.price(self._start, self._start) + import_cost("numba")
 
     def pays(self, ahead: float) -> bool:
-        """Whether to compile now; ``ahead`` is the time that the rest of this solve would take in Python."""
+        """Whether to compile now; ``ahead`` is the time that this solve would save."""
         # Numba is looked up last, because the lookup takes as long as tens of steps.
-        return compile_account.pays(self._code, self.seconds, ahead) and is_installed("numba")
+        return compile_account.pays(self.item, self.seconds, ahead) and is_installed("numba")
 
     def credited(self) -> float:
         """Seconds that compiling would have saved in this process so far."""
-        return 0.0 if self._code is None else compile_account.saved(self._code)
+        return 0.0 if self.item is None else compile_account.saved(self.item)
 
     def credit(self, seconds: float) -> None:
-        """Add the time of steps taken in Python."""
-        if self._code is not None:
-            compile_account.credit(self._code, seconds)
+        """Add the time of steps that were not compiled."""
+        if self.item is not None:
+            compile_account.credit(self.item, seconds)
+
+    def buy(self, seconds: float) -> None:
+        """Record a compilation. The first one also loads what all later ones need, so its time is not typical."""
+        first = not self.started
+        compile_account.buy(self._start, self._start)
+        if self.item is not None:
+            compile_account.buy(self._family, self.item, None if first else seconds)
+
+
+def _function_price(function: Callable[..., Any]) -> FunctionPrice:
+    return FunctionPrice(function, (_FUNCTIONS, _FUNCTION), (_NUMBA, _FIRST))
 
 
 def compile_price(function: Callable[..., Any]) -> FunctionPrice | None:
@@ -154,12 +184,12 @@ def compile_price(function: Callable[..., Any]) -> FunctionPrice | None:
     The decision depends on measured times, and compiled steps differ in the last digits. Therefore a deterministic run
     compiles only on explicit request.
     """
-    return None if get_settings().deterministic else FunctionPrice(function)
+    return None if get_settings().deterministic else _function_price(function)
 
 
 def kernel_price(kind: str, dtype: Any) -> KernelPrice:
     """The price of compiled steps of that kind around a function in Python."""
-    others = {"adaptive": ("adaptive_kernels", "attempt"), "implicit": ("implicit_kernels", "implicit")}
+    others = {"adaptive": ("adaptive_kernels", "attempt"), "implicit": ("kernels", "implicit")}
     source, function = others.get(kind, ("kernels", "corrected"))
     cold = _COLD_ADAPTIVE if kind == "adaptive" else _COLD_KERNEL
     family = "ode adaptive kernel" if kind == "adaptive" else "ode kernel"
@@ -230,12 +260,7 @@ def compile_problem(
         return None, time.perf_counter() - started
     seconds = time.perf_counter() - started
     if fun.fresh:
-        # The first compilation also loads what all later ones need, so its time is not representative.
-        first = not compile_account.is_bought(_NUMBA)
-        code = getattr(problem.fun, "__code__", None)
-        compile_account.buy(_NUMBA, _NUMBA)
-        if code is not None:
-            compile_account.buy(_FUNCTIONS, code, None if first else seconds)
+        _function_price(problem.fun).buy(seconds)
     return CompiledProblem(fun, jac), seconds
 
 
@@ -276,3 +301,97 @@ def _is_compiled(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
 def numpy_raises() -> bool:
     """Whether ``np.errstate`` is set to raise errors or call a function on division by zero and similar."""
     return not {"raise", "call"}.isdisjoint(np.geterr().values())
+
+
+# -- adaptive steps ---------------------------------------------------------------------------------------------------
+
+
+def _misfit(problem: Problem) -> str | None:
+    """Reason why the arithmetic cannot be compiled; None if it can."""
+    assert problem.orders.known is not None
+    if problem.delays:
+        return "the equation has delays"
+    if np.unique(problem.orders.known).size > 1:
+        return "components have different orders"
+    size = int(np.prod(problem.shape))
+    if size > _MAX_ADAPTIVE:
+        return f"a state of {size} numbers is left to NumPy (from {_MAX_ADAPTIVE + 1} numbers on)"
+    return None
+
+
+def refuse_numba(problem: Problem, options: Options, name: str) -> str | None:
+    """Reason why Numba cannot be used although it was requested, or None."""
+    if read_backend(options) != "numba" and options.compile is not True:
+        return None
+    reason = _misfit(problem)
+    return None if reason is None else f"method={name!r} is not compiled here: {reason}; omit Numba"
+
+
+class AdaptiveSwitch:
+    """The choice between NumPy and compiled steps in one solve, over all its passes; ``stepper`` is a ``Stepper``."""
+
+    def __init__(self, problem: Problem, options: Options) -> None:
+        self.notes: list[str] = []
+        self.compiled = False
+        self.compile_seconds = 0.0
+        self._problem, self._options = problem, options
+        self._kernel = kernel_price("adaptive", np.dtype(problem.dtype))
+        self._lesson: KernelLesson | None = None
+        self._backend = read_backend(options)
+        self._fits = self._backend != "numpy" and _misfit(problem) is None
+        self._kernels = False
+        self._function: CompiledFunction | None = None
+        self._tried = options.compile is False
+        self._price = compile_price(problem.fun)
+        self._steps, self._since = 0, 0.0
+
+    def begin(self, stepper: Any) -> None:
+        """Called before the steps of a pass."""
+        if self._fits and not self._kernels:
+            asked = self._backend == "numba" or self._options.compile is True
+            self._kernels = asked or (self._kernel.is_bought and kernel_pays(self._kernel))
+        if self._kernels and self._options.compile is True and not self._tried:
+            self._compile(stepper, must=True)
+        self._use(stepper)
+        self._steps, self._since = 0, time.perf_counter()
+
+    def look(self, stepper: Any) -> None:
+        """Called after a step. Every few steps, switches to compiled steps if that pays off."""
+        if self._lesson is not None:
+            self._lesson.learn()
+        self._steps += 1
+        if self._steps < _EVERY or not self._fits or (self._kernels and self._tried):
+            return
+        now = time.perf_counter()
+        seconds, steps = now - self._since, self._steps
+        if not self._kernels:
+            self._kernel.credit((1.0 - _LEFT) * seconds)
+            if kernel_pays(self._kernel):
+                self._kernels = True
+                self._use(stepper)
+        elif self._price is not None:
+            self._price.credit(max(seconds - steps * _OWN, 0.0))
+            if self._price.pays(0.0):
+                self._compile(stepper, must=False)
+                self._use(stepper)
+        self._steps, self._since = 0, time.perf_counter()
+
+    def _use(self, stepper: Any) -> None:
+        if self._kernels:
+            steps: Any = compiled.load("adaptive")
+            stepper.arithmetic = steps.CompiledArithmetic(stepper.corrector.system, self._function, self._abandon)
+            if self._lesson is None:
+                self._lesson = KernelLesson(self._kernel)
+
+    def _compile(self, stepper: Any, *, must: bool) -> None:
+        """Compile the right-hand side, or record why not."""
+        self._tried = True
+        here = stepper.system.time(stepper.tau), stepper.y.reshape(self._problem.shape)
+        found, self.compile_seconds = compile_problem(self._problem, [here], self.notes, must=must)
+        if found is not None:
+            self._function, self.compiled = found.fun, True
+
+    def _abandon(self, why: str) -> None:
+        """Return to the right-hand side in Python."""
+        self._function, self.compiled = None, False
+        self.notes.append(f"the right-hand side returned to Python: {why}")

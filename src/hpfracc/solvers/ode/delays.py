@@ -10,6 +10,7 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.compilation import refuse_compiled
+from hpfracc.solvers.ode.fixed.dense import NEAR, lagrange_weights
 from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, check_value
@@ -23,8 +24,6 @@ Array = np.ndarray[Any, Any]
 
 #: Times closer to a step than this, in steps, count as that step.
 _ON_STEP = 1e-9
-#: Number of steps after which ``t^alpha`` is smooth over four steps.
-_NEAR = 24
 
 
 def history_at(problem: Problem, t: float) -> Array:
@@ -113,20 +112,11 @@ class DelayedStates:
         values = np.array(table.y[:, first : first + width])
         if within:  # the state at the end of this step is not in the table yet
             values = np.concatenate([values[:, : width - 1], y.reshape(-1, 1)], axis=1)
-        if place >= _NEAR:
-            return np.asarray(values @ _lagrange(nodes.astype(float), place))
+        if place >= NEAR:
+            return np.asarray(values @ lagrange_weights(nodes, place))
         begin = initial_part(problem, table.grid.step * np.append(nodes, place))
         values = values - begin[:, :-1]
         found = np.array(begin[:, -1])
         for alpha, mine in order_groups(problem):
-            found[mine] += values[mine] @ _lagrange(nodes.astype(float) ** alpha, place**alpha)
+            found[mine] += values[mine] @ lagrange_weights(nodes.astype(float) ** alpha, place**alpha)
         return found
-
-
-def _lagrange(nodes: Array, place: float) -> Array:
-    """Weights of the values at ``nodes`` for the value at ``place``."""
-    apart = nodes[:, None] - nodes
-    np.fill_diagonal(apart, 1.0)
-    factors = (place - nodes) / apart  # row j, column i: (x - x_i)/(x_j - x_i)
-    np.fill_diagonal(factors, 1.0)
-    return np.asarray(factors.prod(axis=1))

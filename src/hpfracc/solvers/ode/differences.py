@@ -1,4 +1,4 @@
-"""Steps of L1 and L2-1sigma on a given mesh, for arrays of any library; the history is that of y'."""
+"""L1 and L2-1sigma on a given mesh: steps for arrays of any library; the history is that of y'."""
 
 from __future__ import annotations
 

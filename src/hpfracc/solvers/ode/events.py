@@ -74,8 +74,10 @@ class EventWatch:
                 return t
         return None
 
-    def collected(self, shape: tuple[int, ...], dtype: Any) -> tuple[list[Array], list[Array]]:
-        """Times and states of all events so far."""
+    def collected(self, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
+        """Lists of the times and states of all events so far; None if no events are watched."""
+        if not self.events:
+            return None, None
         states = [np.stack(each) if each else np.empty((0, *shape), dtype) for each in self.states]
         # An interrupt may come between a time and its state.
         times = [np.array(each[: len(state)], dtype=np.float64) for each, state in zip(self.times, states, strict=True)]

@@ -18,6 +18,7 @@ from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.method import Method, noting
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.progress import only_the_start
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
 __all__ = ["SolveExplanation", "explain_solve"]
@@ -91,19 +92,11 @@ def explain_solve(solve_fode: Callable[..., FODEResult], *args: Any, **kwargs: A
 
     def note(method: Method, problem: Problem, options: Options) -> FODEResult:
         noted.append((method, problem, options))
-        empty = np.empty((*problem.shape, 0))
-        decision = SolveDecision(method.name, "it was asked for by its name")
         # Looks like a solve that was interrupted at once, which callers do not continue.
-        return FODEResult(
-            np.empty(0),
-            empty,
-            True,
-            "",
-            0,
-            sol=_Nowhere(problem),
-            stats={"interrupted": True, "steps": 0},
-            decision=decision,
-        )
+        result = only_the_start(problem, options)
+        result.success, result.sol = True, _Nowhere(problem)
+        result.decision = SolveDecision(method.name, "it was asked for by its name")
+        return result
 
     token = noting.set(note)
     try:
@@ -135,8 +128,8 @@ def _compiling(problem: Problem, options: Options) -> str:
         return "compiled into a kernel with a GPU thread for each member (backend='numba-cuda')"
     if options.compile is True:
         return "compiled with Numba at once (compile=True)"
-    if options.compile is False or options.backend == "numpy":
-        return "called in Python (compile=False)" if options.compile is False else "called in Python (backend='numpy')"
+    if options.compile is False:
+        return "called in Python (compile=False)"
     if read_backend(options) == "numpy":
         return "called in Python (the settings ask for NumPy, or rule Numba out)"
     price = compile_price(problem.fun)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +11,8 @@ from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
     "DENSE_BELOW",
-    "DenseFactors",
     "Factors",
     "JacobianSource",
-    "SparseFactors",
-    "expand_sparsity",
     "factorise",
     "is_sparse",
     "read_sparsity",
@@ -65,23 +62,6 @@ def read_sparsity(given: Any, d: int) -> Any:
     return pattern
 
 
-def expand_sparsity(pattern: Any, states: int, places: list[int]) -> Any:
-    """The pattern of the system of a multi-term equation; ``places`` are the blocks that its terms read."""
-    from scipy.sparse import block_array, csc_array, eye_array
-
-    d = pattern.shape[0]
-    one = eye_array(d, dtype=bool)
-    blocks: list[list[Any]] = [[None] * states for _ in range(states)]
-    for row in range(states - 1):
-        blocks[row][row + 1] = one
-    for place in places:
-        blocks[-1][place] = one
-    blocks[-1][0] = pattern if blocks[-1][0] is None else pattern + one
-    for k in range(states):  # every row and column of blocks has a shape
-        blocks[k][k] = csc_array((d, d), dtype=bool) if blocks[k][k] is None else blocks[k][k]
-    return csc_array(block_array(blocks)).astype(bool)
-
-
 def _column_groups(pattern: Any) -> Array:
     """Group number of each column. Columns of a group share no row, so one difference covers all of them."""
     by_row = pattern.tocsr()
@@ -123,19 +103,10 @@ class JacobianSource:
     ) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)
         self.evaluate, self.jac = evaluate, jac
-        self._pattern: tuple[Array, Array, Array, int] | None = None
-        if jac is None and sparsity is not None:
-            entries = sparsity.tocoo()
-            groups = _column_groups(sparsity)
-            self._pattern = entries.row, entries.col, groups, int(groups.max(initial=-1)) + 1
-        self._sparse = self._pattern is not None and len(shape) == 1 and shape[-1] > DENSE_BELOW
-
-    @property
-    def evaluations(self) -> int:
-        """Number of evaluations of the right-hand side per Jacobian."""
-        if self.jac is not None:
-            return 2
-        return self.shape[-1] if self._pattern is None else self._pattern[3]
+        self._entries = None if jac is not None or sparsity is None else sparsity.tocoo()
+        self._groups = np.arange(shape[-1]) if self._entries is None else _column_groups(sparsity)
+        #: Number of evaluations of the right-hand side per Jacobian.
+        self.evaluations = 2 if jac is not None else int(self._groups.max(initial=-1)) + 1
 
     def __call__(self, t: float, y: Array, value: Array) -> Any:
         """The Jacobian at a flat state with its flat right-hand side."""
@@ -149,20 +120,15 @@ class JacobianSource:
         least = np.where(largest > 0.0, 1e-3 * largest, 1.0)
         moved = state + 1.5e-8 * np.maximum(np.abs(state), least)
         width = (moved - state).real  # the actual increment after rounding
-        if self._pattern is None:
-            dense = np.empty((*self.shape, d), self.dtype)
-            for i in range(d):
-                point = np.array(state)
-                point[..., i] = moved[..., i]
-                dense[..., i] = (self.evaluate(t, point) - base) / width[..., i, None]
-            return dense.reshape(-1, d, d)
-        rows, columns, groups, count = self._pattern
-        differences = np.empty((count, *self.shape), self.dtype)
-        for number in range(count):
-            point = np.where(groups == number, moved, state)
-            differences[number] = self.evaluate(t, point) - base
-        entries = np.moveaxis(differences, 0, -1)[..., rows, groups[columns]] / width[..., columns]
-        if self._sparse:
+        differences = np.empty((self.evaluations, *self.shape), self.dtype)
+        for number in range(self.evaluations):
+            differences[number] = self.evaluate(t, np.where(self._groups == number, moved, state)) - base
+        slopes = np.moveaxis(differences, 0, -1)
+        if self._entries is None:
+            return (slopes / width[..., None, :]).reshape(-1, d, d)
+        rows, columns = self._entries.row, self._entries.col
+        entries = slopes[..., rows, self._groups[columns]] / width[..., columns]
+        if len(self.shape) == 1 and d > DENSE_BELOW:
             from scipy.sparse import csc_array
 
             return csc_array((entries, (rows, columns)), shape=(d, d))
@@ -171,36 +137,24 @@ class JacobianSource:
         return dense.reshape(-1, d, d)
 
 
-class Factors(Protocol):
-    """Factors of the matrix ``1 - weight df/dy`` of a step's equation."""
-
-    def solve(self, residual: Array) -> Array:
-        """Solve for a flat right-hand side."""
-
-
-class DenseFactors:
-    """The inverses of the members of a batch, shape (batch, d, d)."""
-
-    def __init__(self, matrices: Array) -> None:
-        self.inverse = np.linalg.inv(matrices)
-
-    def solve(self, residual: Array) -> Array:
-        """Solve for a flat right-hand side."""
-        d = self.inverse.shape[-1]
-        return np.asarray((self.inverse @ residual.reshape(-1, d, 1)).reshape(-1))
-
-
-class SparseFactors:
-    """Sparse LU factors of one matrix."""
+class Factors:
+    """Factors of a matrix: the inverses of the members of a batch, shape (batch, d, d), or sparse LU factors of one."""
 
     def __init__(self, matrix: Any) -> None:
-        from scipy.sparse.linalg import splu
+        self.inverse: Array | None = None
+        if is_sparse(matrix):
+            from scipy.sparse.linalg import splu
 
-        self._factors = splu(matrix)
+            self._factors = splu(matrix)
+        else:
+            self.inverse = np.linalg.inv(matrix)
 
     def solve(self, residual: Array) -> Array:
         """Solve for a flat right-hand side."""
-        return np.asarray(self._factors.solve(residual))
+        if self.inverse is None:
+            return np.asarray(self._factors.solve(residual))
+        d = self.inverse.shape[-1]
+        return np.asarray((self.inverse @ residual.reshape(-1, d, 1)).reshape(-1))
 
 
 def factorise(slopes: Any, weight: Any, size: int) -> Factors | None:
@@ -210,8 +164,8 @@ def factorise(slopes: Any, weight: Any, size: int) -> Factors | None:
         if is_sparse(slopes):
             from scipy.sparse import csc_array, diags_array, eye_array
 
-            return SparseFactors(csc_array(eye_array(size) - diags_array(rows) @ slopes))
+            return Factors(csc_array(eye_array(size) - diags_array(rows) @ slopes))
         d = slopes.shape[-1]
-        return DenseFactors(np.eye(d) - rows.reshape(-1, d, 1) * slopes)
+        return Factors(np.eye(d) - rows.reshape(-1, d, 1) * slopes)
     except (np.linalg.LinAlgError, RuntimeError):  # SuperLU raises RuntimeError for a singular matrix
         return None

@@ -7,19 +7,24 @@ import dataclasses
 import difflib
 import functools
 import importlib
+import math
 import pkgutil
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, ClassVar
 
+import numpy as np
+
+from hpfracc._arrays import library_of
 from hpfracc._reading import text
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import methods
+from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
 
-__all__ = ["Method", "all_methods", "find_method", "noting", "refuse_plain", "register_method"]
+__all__ = ["Method", "all_methods", "find_method", "noting", "register_method"]
 
 
 #: Replaces every method's ``solve`` while a solve is only explained.
@@ -41,14 +46,17 @@ class Method(abc.ABC):
     order : str
         The order of accuracy and where it holds, in words, for the documentation.
     libraries : frozenset of str
-        Libraries whose arrays it supports: ``"numpy"``, ``"torch"``, ``"jax"``. Two methods may share a name if these
-        differ.
+        Libraries whose arrays it supports: ``"numpy"``, ``"torch"``, ``"jax"``.
     implicit : bool
         Whether it is meant for stiff equations.
     fixed : bool
         Whether it takes equal steps, given as ``step``.
     search_limit : int
         Maximum number of steps in a search for a step, unless ``max_steps`` is given.
+    takes : frozenset of str
+        What it takes beyond one constant order below 1 of the Caputo derivative: ``"delays"``, ``"riemann_liouville"``,
+        ``"infinite"`` (solutions that are infinite at t0), ``"several orders"``, ``"variable orders"``, ``"order 1"``,
+        ``"orders above 1"``, ``"compiled"`` (functions).
     """
 
     name: ClassVar[str]
@@ -58,6 +66,7 @@ class Method(abc.ABC):
     implicit: ClassVar[bool] = False
     fixed: ClassVar[bool] = True
     search_limit: ClassVar[int] = MAX_STEPS
+    takes: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Wrap ``solve`` so that it can be explained: it then records the call and does not solve."""
@@ -76,23 +85,87 @@ class Method(abc.ABC):
 
         cls.solve = solve_or_note  # type: ignore[method-assign]
 
-    @abc.abstractmethod
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Reason why this method cannot solve ``problem``, with a remedy, as a sentence; None if it can."""
+        if problem.library not in self.libraries:
+            others = ", ".join(each.name for each in all_methods() if problem.library in each.libraries)
+            return (
+                f"method={self.name!r} takes arrays of {' and '.join(sorted(self.libraries))}, and y0 is of "
+                f"{problem.library}; convert y0, or use one of: {others}"
+            )
+        if problem.library != "numpy":
+            from hpfracc.solvers.ode.tensors.solve import refuse_tensors
+
+            refusal = refuse_tensors(problem, options, self.name)
+            if refusal is not None:
+                return refusal
+        for word, asks, refusal in _ASKED:
+            if word not in self.takes and asks(problem):
+                return f"method={self.name!r} {refusal}"
+        return None if "compiled" in self.takes else refuse_compiled(options, self.name)
 
     @abc.abstractmethod
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Solve the problem. NaN, no convergence or too few steps give ``success=False`` and a message with advice."""
 
 
+def _has_several_orders(problem: Problem) -> bool:
+    orders = problem.orders
+    if orders.function is not None:
+        return bool(np.size(orders.function(problem.t0)) != 1)
+    if library_of(orders.value) in ("torch", "jax"):
+        return bool(math.prod(orders.value.shape) != 1)
+    return orders.single is None
+
+
+def _reaches_one(problem: Problem) -> bool:
+    known = problem.orders.known
+    return problem.orders.ceiling > 1 or (known is not None and bool(np.any(known >= 1.0)))
+
+
+def _starts_infinite(problem: Problem) -> bool:
+    return problem.library == "numpy" and starts_infinite(problem)
+
+
+#: What a problem may ask of a method: the word in ``takes``, whether this one asks for it, and the refusal.
+_ASKED: tuple[tuple[str, Callable[[Problem], bool], str], ...] = (
+    ("delays", lambda problem: bool(problem.delays), "takes no delays"),
+    (
+        "riemann_liouville",
+        lambda problem: problem.derivative != "caputo",
+        "takes Caputo's derivative, and not derivative='riemann_liouville'",
+    ),
+    (
+        "variable orders",
+        lambda problem: problem.orders.function is not None,
+        "takes constant orders; use method='variable_order'",
+    ),
+    (
+        "several orders",
+        _has_several_orders,
+        "takes one order for all components; use method='l1', or 'variable_order' for functions of t",
+    ),
+    ("order 1", _reaches_one, "takes orders below 1, and alpha reaches 1"),
+    ("orders above 1", lambda problem: problem.orders.ceiling > 1, "takes orders up to 1, and alpha exceeds 1"),
+    (
+        "infinite",
+        _starts_infinite,
+        "evaluates the right-hand side at t0, where a Riemann-Liouville solution with y0 != 0 is infinite; use "
+        "method='adaptive' without a step, 'bdf2' or 'implicit_rectangle'",
+    ),
+    (
+        "infinite with delays",
+        lambda problem: bool(problem.delays) and _starts_infinite(problem),
+        "takes no delays where a Riemann-Liouville solution is infinite at t0; give y0 = 0",
+    ),
+)
+
 _known: dict[str, type[Method]] = {}
 
 
 def register_method(method: type[Method]) -> type[Method]:
     """Class decorator that registers a method under its name and aliases."""
-    for library in method.libraries:
-        for name in (method.name, *method.aliases):
-            _known[f"{library}:{_plain(name)}"] = method
+    _known.update(dict.fromkeys(map(_plain, (method.name, *method.aliases)), method))
     return method
 
 
@@ -100,7 +173,7 @@ def all_methods() -> list[type[Method]]:
     """All methods by name. Imports the files of ``methods/``."""
     for name in _files():
         importlib.import_module(f"{methods.__name__}.{name}")
-    return sorted(set(_known.values()), key=lambda method: (method.name, sorted(method.libraries)))
+    return sorted(set(_known.values()), key=lambda method: method.name)
 
 
 @functools.cache
@@ -109,48 +182,21 @@ def _files() -> tuple[str, ...]:
     return tuple(module.name for module in pkgutil.iter_modules(methods.__path__))
 
 
-def find_method(name: str | Method, library: str = "numpy") -> Method:
-    """The method of that name for arrays of ``library``; raises an error with similar names if there is none."""
+def find_method(name: str | Method) -> Method:
+    """The method of that name; raises an error with similar names if there is none."""
     if isinstance(name, Method):
         return name
-    name = text("method", name)
-    key = f"{library}:{_plain(str(name))}"
-    if key not in _known and _plain(str(name)) in _files():
-        importlib.import_module(f"{methods.__name__}.{_plain(str(name))}")
-    found = [] if key in _known else all_methods()
+    key = _plain(text("method", name))
+    if key not in _known and key in _files():
+        importlib.import_module(f"{methods.__name__}.{key}")
+    if key not in _known:
+        names = [method.name for method in all_methods()]
     if key in _known:
         return _known[key]()
-    names = sorted({method.name for method in found if library in method.libraries})
-    elsewhere = sorted({one for method in found if _plain(str(name)) in _names(method) for one in method.libraries})
-    if elsewhere:
-        raise InvalidInputError(
-            f"method={name!r} takes arrays of {' and '.join(elsewhere)}, and y0 is of {library}; for {library} there "
-            f"are: {', '.join(names) or 'none'}"
-        )
-    close = difflib.get_close_matches(_plain(str(name)), names, n=2, cutoff=0.5)
+    close = difflib.get_close_matches(key, names, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
     raise InvalidInputError(f"no method is called {name!r}; {hint}There are: auto, {', '.join(names)}")
 
 
-def _names(method: type[Method]) -> set[str]:
-    return {_plain(name) for name in (method.name, *method.aliases)}
-
-
 def _plain(name: str) -> str:
     return name.casefold().replace("-", "_").replace(" ", "_")
-
-
-def refuse_plain(problem: Problem, name: str, *, infinite: bool = False) -> str | None:
-    """Reason why a method for a single equation with a finite start cannot solve ``problem``, or None."""
-    if problem.terms:
-        return f"method={name!r} takes one derivative, and the equation has {1 + len(problem.terms)} terms"
-    if problem.orders.function is not None:
-        return f"method={name!r} takes constant orders; use method='variable_order'"
-    if problem.delays and starts_infinite(problem):
-        return f"method={name!r} takes no delays where a Riemann-Liouville solution is infinite at t0; give y0 = 0"
-    if not infinite and starts_infinite(problem):
-        return (
-            f"method={name!r} evaluates the right-hand side at t0, where a Riemann-Liouville solution with y0 != 0 is "
-            "infinite; use method='adaptive' without a step, 'bdf2' or 'implicit_rectangle'"
-        )
-    return None

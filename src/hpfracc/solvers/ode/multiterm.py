@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._reading import broadcasts
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.ode.jacobian import expand_sparsity, is_sparse
+from hpfracc.solvers.ode.jacobian import is_sparse
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.orders import Orders
-from hpfracc.solvers.ode.problem import Problem, check_jacobian, check_value
+from hpfracc.solvers.ode.problem import Orders, Problem, check_jacobian, check_value
 from hpfracc.solvers.ode.result import FODEResult
 
 __all__ = ["reduce_terms", "solve_reduced"]
@@ -54,13 +54,7 @@ def _check_terms(problem: Problem) -> float:
 
 def _check_coefficient(value: Array, shape: tuple[int, ...]) -> None:
     """Raise an error for a coefficient that would change the shape of the state."""
-    if not value.ndim:
-        return
-    try:
-        fits = np.broadcast_shapes(value.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if value.ndim and not broadcasts(value.shape, shape):
         raise ShapeError(
             f"terms holds a coefficient of shape {value.shape}, and the state has shape {shape}: give a number, or one "
             "number for each component. A matrix that mixes components belongs in fun, in a system whose further "
@@ -79,60 +73,59 @@ class _System:
     def d(self) -> int:
         return int(self.problem.shape[-1])
 
-    def coefficient(self, value: Any, t: float) -> Any:
-        found = np.asarray(value(t) if callable(value) else value)
-        _check_coefficient(found, self.problem.shape)
+    def terms(self, t: float) -> list[tuple[int, Array]]:
+        """The state that each further term reads, and its coefficient."""
+        found = []
+        for term in self.problem.terms:
+            value = np.asarray(term.coefficient(t) if callable(term.coefficient) else term.coefficient)
+            _check_coefficient(value, self.problem.shape)
+            found.append((self.places.index(term.order), value))
         return found
 
+    def call(self, function: Callable[..., Any], t: float, y: Array, more: tuple[Any, ...]) -> Any:
+        """A function of the equation, with its own components of the state and of delayed states."""
+        d = self.d
+        if self.problem.delays:
+            more = (tuple(state[..., :d] for state in more[0]), *more[1:])
+        return function(t, y[..., :d].copy(), *more)
+
     def fun(self, t: float, y: Array, *more: Any) -> Array:
-        d, states = self.d, len(self.places)
-        delayed = more[: bool(self.problem.delays)]
-        if delayed:
-            delayed = (tuple(state[..., :d] for state in delayed[0]),)
-        rest = more[len(delayed) :]
-        last = check_value(self.problem.fun(t, y[..., :d].copy(), *delayed, *rest), self.problem.shape, y.dtype, "fun")
-        for term in self.problem.terms:
-            place = self.places.index(term.order) * d
-            last = last - self.coefficient(term.coefficient, t) * y[..., place : place + d]
-        return np.concatenate([y[..., d:], last], axis=-1) if states > 1 else last
-
-    def _sparse(self, t: float, given: Any) -> Any:
-        """The same for a sparse Jacobian of one state."""
-        from scipy.sparse import block_array, csc_array, diags_array, eye_array
-
-        d, states = self.d, len(self.places)
-        blocks: list[list[Any]] = [
-            [csc_array((d, d)) if i == j else None for j in range(states)] for i in range(states)
-        ]
-        for row in range(states - 1):
-            blocks[row][row + 1] = eye_array(d)
-        parts = {0: given}
-        for term in self.problem.terms:
-            place = self.places.index(term.order)
-            factor = diags_array(np.broadcast_to(self.coefficient(term.coefficient, t), (d,)))
-            parts[place] = parts.get(place, csc_array((d, d))) - factor
-        for place, block in parts.items():
-            blocks[-1][place] = block
-        return csc_array(block_array(blocks))
+        d = self.d
+        last = check_value(self.call(self.problem.fun, t, y, more), self.problem.shape, y.dtype, "fun")
+        for place, coefficient in self.terms(t):
+            last = last - coefficient * y[..., place * d : (place + 1) * d]
+        return np.concatenate([y[..., d:], last], axis=-1)
 
     def jac(self, t: float, y: Array, *more: Any) -> Any:
         d, size = self.d, self.d * len(self.places)
         assert self.problem.jac is not None
-        delayed = more[: bool(self.problem.delays)]
-        if delayed:
-            delayed = (tuple(state[..., :d] for state in delayed[0]),)
-        given = self.problem.jac(t, y[..., :d].copy(), *delayed, *more[len(delayed) :])
-        given = check_jacobian(given, self.problem.shape, y.dtype)
+        given = check_jacobian(self.call(self.problem.jac, t, y, more), self.problem.shape, y.dtype)
         if is_sparse(given):
-            return self._sparse(t, given)
+            from scipy.sparse import diags_array
+
+            blocks = [(place, -diags_array(np.broadcast_to(factor, (d,)))) for place, factor in self.terms(t)]
+            return _companion(len(self.places), [(0, given), *blocks])
         matrix = np.zeros((*y.shape, size), dtype=y.dtype)
         matrix[..., : size - d, d:] = np.eye(size - d)
         matrix[..., size - d :, :d] += given
-        for term in self.problem.terms:
-            place = self.places.index(term.order) * d
-            factor = np.broadcast_to(self.coefficient(term.coefficient, t), y[..., :d].shape)
-            matrix[..., size - d :, place : place + d] -= factor[..., np.newaxis] * np.eye(d)
+        for place, coefficient in self.terms(t):
+            factor = np.broadcast_to(coefficient, y[..., :d].shape)
+            matrix[..., size - d :, place * d : (place + 1) * d] -= factor[..., np.newaxis] * np.eye(d)
         return matrix
+
+
+def _companion(states: int, blocks: list[tuple[int, Any]]) -> Any:
+    """The sparse matrix of the system: each state's derivative is the next, and the last row has these blocks."""
+    from scipy.sparse import coo_array, csc_array, eye_array
+
+    d = blocks[0][1].shape[0]
+    size = d * states
+    total = eye_array(size, k=d)
+    for place, block in blocks:
+        entries = coo_array(block)
+        where = entries.row + (size - d), entries.col + place * d
+        total = total + coo_array((entries.data, where), shape=(size, size))
+    return csc_array(total)
 
 
 def reduce_terms(problem: Problem) -> Problem:
@@ -145,6 +138,12 @@ def reduce_terms(problem: Problem) -> Problem:
     initial = [problem.y0, *problem.dy0]
     states = [initial[int(b)] if b.is_integer() else np.zeros_like(problem.y0) for b in places]
     gaps = np.repeat(np.diff([*places, leading]), d)
+    sparsity = problem.jac_sparsity
+    if sparsity is not None:
+        from scipy.sparse import eye_array
+
+        read = [(places.index(term.order), eye_array(d)) for term in problem.terms]
+        sparsity = _companion(len(places), [(0, sparsity), *read]).astype(bool)
     return replace(
         problem,
         fun=system.fun,
@@ -153,16 +152,9 @@ def reduce_terms(problem: Problem) -> Problem:
         dy0=(),
         orders=Orders(gaps, gaps, None, 1),
         terms=(),
-        jac_sparsity=_sparsity(problem, places),
+        jac_sparsity=sparsity,
         history=_history(problem, len(places)) if problem.history is not None else None,
     )
-
-
-def _sparsity(problem: Problem, places: tuple[float, ...]) -> Any:
-    """The pattern of the system's Jacobian, if that of the equation was given."""
-    if problem.jac_sparsity is None:
-        return None
-    return expand_sparsity(problem.jac_sparsity, len(places), [places.index(term.order) for term in problem.terms])
 
 
 def _history(problem: Problem, states: int) -> Callable[[float], Array]:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.jacobian import DenseFactors, Factors, JacobianSource, factorise
+from hpfracc.solvers.ode.jacobian import Factors, factorise
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Jacobian, NotFiniteError, Problem, RightHandSide
+from hpfracc.solvers.ode.problem import NotFiniteError, Problem, RightHandSide, jacobian_source
 
 __all__ = [
     "DIGITS",
@@ -141,7 +141,7 @@ class Newton:
         self.evaluate, self.slopes, self.components = evaluate, slopes, components
         self.rtol, self.atol, self.part = rtol, atol, part
         #: The user's function, for compiled steps.
-        self.jacobian: Jacobian | None = None
+        self.jacobian: Callable[[float, Array], Any] | None = None
         self.iterations = 0
         self.jacobians = 0
         self.residual = 0.0
@@ -186,7 +186,7 @@ class Newton:
     @property
     def inverse(self) -> Array | None:
         """The inverse of the matrix, if it is dense."""
-        return self.factors.inverse if isinstance(self.factors, DenseFactors) else None
+        return None if self.factors is None else self.factors.inverse
 
     def apply(self, residual: Array) -> Array:
         """The inverse of the matrix times ``residual``."""
@@ -234,29 +234,24 @@ class Newton:
 
         The first correction alone gives no rate of convergence; ``first_rate`` is used for it.
         """
-        y, last = guess, math.inf
-        for turn in range(KEPT_ITERATIONS):
-            value = self.evaluate(t, y)
-            change = self.apply(y - known - weight * value)
+
+        def residual(y: Array) -> Array:
             self.iterations += 1
-            y = y - change
-            size = norm(change)
-            rate = size / last if turn else first_rate
-            if turn == 1:
-                self._rate, self._unmeasured = rate, 0
-            if size * max(rate, least_rate) <= target:
-                self._fewest = min(self._fewest, turn)
-                if turn > 1 or first_rate < 0.5:  # otherwise the rate was measured and is the reason
-                    self._excess += turn - self._fewest
-                # Not f(y), which would amplify the remaining error if the equation is stiff.
-                return y, (y - known) / weight
-            if not rate <= 0.9:
-                break
-            # The remaining iterations cost more than a new matrix.
-            if turn > 1 and size * rate ** (KEPT_ITERATIONS - turn) > target:
-                break
-            last = size
-        return None
+            return np.asarray(y - known - weight * self.evaluate(t, y))
+
+        assert self.factors is not None
+        found, turns, rate = _contract(
+            residual, self.factors, guess, norm, target, least_rate=least_rate, first_rate=first_rate
+        )
+        if rate is not None:
+            self._rate, self._unmeasured = rate, 0
+        if found is None:
+            return None
+        self._fewest = min(self._fewest, turns)
+        if turns > 1 or first_rate < 0.5:  # otherwise the rate was measured and is the reason
+            self._excess += turns - self._fewest
+        # Not f(y), which would amplify the remaining error if the equation is stiff.
+        return found, (found - known) / weight
 
     def solve_renewed(
         self, t: float, known: Array, weight: Any, guess: Array, norm: Norm, target: float
@@ -410,50 +405,61 @@ def solve_damped(
                 return None, float(np.abs(left).max())
         y, left = trial, after
         if float(damping.min()) == 1.0:
-            found = _polish(residual, factors, y, following, sizes, new_sizes, norm, target)
+            found, _, _ = _contract(
+                residual, factors, y, norm, target, left=left, last=float(sizes.max()), most_rate=_GOOD_RATE
+            )
             if found is not None:
                 return found, float(np.abs(left).max())
     return None, float(np.abs(left).max())
 
 
-def _polish(
+def _contract(
     residual: Callable[[Array], Array | None],
     factors: Factors,
     y: Array,
-    change: Array,
-    before: Array,
-    sizes: Array,
     norm: Norm,
     target: float,
-) -> Array | None:
-    """Apply corrections with the current matrix while they decrease quickly."""
-    last, size = float(before.max()), float(sizes.max())
-    for _ in range(KEPT_ITERATIONS):
-        y = y - change
-        rate = size / last if last > 0.0 else 0.0
-        if size * max(rate, MIN_RATE) <= target:
-            return y
-        if not rate <= _GOOD_RATE:
-            return None
-        left = residual(y)
-        if left is None or not np.isfinite(left).all():
-            return None
+    *,
+    left: Array | None = None,
+    last: float = math.inf,
+    least_rate: float = MIN_RATE,
+    first_rate: float = 0.5,
+    most_rate: float = 0.9,
+) -> tuple[Array | None, int, float | None]:
+    """Corrections with one matrix while they decrease quickly: the zero or None, the last turn, and the first rate.
+
+    ``left`` is the residual at ``y`` and ``last`` the size of the correction before, if they are known. A first
+    correction alone gives no rate of convergence; ``first_rate`` is used for it.
+    """
+    measured = None
+    for turn in range(KEPT_ITERATIONS):
+        left = residual(y) if left is None else left
+        if left is None:
+            break
         change = factors.solve(left)
-        last, size = size, norm(change)
-    return None
+        y, left, size = y - change, None, norm(change)
+        rate = first_rate if last == math.inf else size / last if last else 0.0
+        if turn == 1:
+            measured = rate
+        if size * max(rate, least_rate) <= target:
+            return y, turn, measured
+        # The remaining iterations would cost more than a new matrix.
+        if not rate <= most_rate or (turn > 1 and size * rate ** (KEPT_ITERATIONS - turn) > target):
+            break
+        last = size
+    return None, 0, measured
 
 
 def make_newton(problem: Problem, options: Options, fun: RightHandSide, part: float = PART) -> Newton:
     """Newton's method for the steps of a fixed-step method; ``part`` as for :class:`Newton`."""
     shape = problem.shape
-    given = Jacobian(problem) if problem.jac is not None else None
-    source = JacobianSource(shape, problem.dtype, fun, given, problem.jac_sparsity)
+    source = jacobian_source(problem, fun)
 
     def evaluate(t: float, y: Array) -> Array:
         return fun(t, y.reshape(shape)).reshape(-1)
 
     atol = np.broadcast_to(options.atol, shape).reshape(-1) if np.ndim(options.atol) else options.atol
     newton = Newton(evaluate, source, shape[-1], options.rtol, atol, part)
-    newton.jacobian = given
+    newton.jacobian = source.jac
     newton.price = source.evaluations + 1
     return newton

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._choices import DerivativeName
 from hpfracc._frames import refuse_dates
-from hpfracc._reading import flag, listed, number, numbers, shown, whole
+from hpfracc._reading import broadcasts, flag, function, listed, number, numbers, shown, whole
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["MAX_STEPS", "CommonOptions", "Options", "SolveOptions", "known_times", "read_options"]
@@ -116,108 +116,71 @@ class Options:
         return " and ".join([*found, *["breakpoints"] * bool(self.breakpoints)]) or None
 
 
-def read_options(
-    t0: float,
-    t1: float,
-    shape: tuple[int, ...],
-    *,
-    rtol: float = 1e-6,
-    atol: Any = 1e-9,
-    step: float | None = None,
-    t_eval: Any = None,
-    events: Any = None,
-    dense_output: bool = False,
-    max_steps: int = MAX_STEPS,
-    backend: Any = "auto",
-    compile: bool | str = "auto",
-    progress: bool | Callable[..., Any] = False,
-    max_step: float | None = None,
-    first_step: float | None = None,
-    breakpoints: Any = (),
-    estimate: bool | str = "auto",
-) -> Options:
-    """Read and check the options of a solve over ``[t0, t1]`` with a state of ``shape``."""
-    rtol = number("rtol", rtol, above=0.0)
+def read_options(t0: float, t1: float, shape: tuple[int, ...], **given: Any) -> Options:
+    """Read and check the options of a solve over ``[t0, t1]`` with a state of ``shape``: fields of :class:`Options`."""
+    asked = Options(**given)
+    rtol = number("rtol", asked.rtol, above=0.0)
     if rtol < MIN_RTOL:
         raise InvalidInputError(f"rtol={rtol:g} is below what float64 can hold; use {MIN_RTOL:g} or more")
-    bound = numbers("atol", atol, least=0.0)
-    if bound.ndim:
-        try:
-            np.broadcast_to(bound, shape)
-        except ValueError:
-            raise ShapeError(
-                f"atol has shape {bound.shape} and the state {shape}: give one, or one per component"
-            ) from None
-    step = None if step is None else number("step", step, above=0.0)
-    max_steps = whole("max_steps", max_steps, least=1)
-    longest, first = _read_limits(max_step, first_step, step, t1 - t0)
-    for what, value in (("compile", compile), ("estimate", estimate)):
+    bound = numbers("atol", asked.atol, least=0.0)
+    if bound.ndim and not broadcasts(bound.shape, shape):
+        raise ShapeError(f"atol has shape {bound.shape} and the state {shape}: give one, or one per component")
+    step = None if asked.step is None else number("step", asked.step, above=0.0)
+    for what in ("compile", "estimate"):
+        value = getattr(asked, what)
         if not (isinstance(value, bool | np.bool_) or (isinstance(value, str) and value == "auto")):
             raise InvalidInputError(f"{what}={shown(value)} is not known; use 'auto', True or False")
-    if not (isinstance(progress, bool) or callable(progress)):
-        raise InvalidInputError(
-            f"progress={shown(progress)} is not known; use True, False, or a function progress(t, y)"
-        )
-    name = getattr(backend, "value", backend)
-    moving = t_eval if tracks_gradient(t_eval) else None
+    if not callable(asked.progress):
+        flag("progress", asked.progress)
+    moving = asked.t_eval if tracks_gradient(asked.t_eval) else None
     if moving is not None and known_times(moving) is None and step is not None:
         raise InvalidInputError(
             "the times are traced, so that the number of steps is not known: leave step out, or keep the times out of "
             "jit and vmap"
         )
-    return Options(
-        rtol,
-        float(bound) if bound.ndim == 0 else bound,
-        step,
-        _read_times(t_eval, t0, t1),
-        _read_events(events),
-        flag("dense_output", dense_output),
-        max_steps,
-        "auto" if name is None else str(name).casefold(),
-        compile,
-        progress,
-        longest,
-        first,
-        estimate,
-        breakpoints=_read_breakpoints(breakpoints, t0, t1, step),
+    backend = getattr(asked.backend, "value", asked.backend)
+    longest, first = _read_limits(asked.max_step, asked.first_step, step, t1 - t0)
+    return replace(
+        asked,
+        rtol=rtol,
+        atol=float(bound) if bound.ndim == 0 else bound,
+        step=step,
+        t_eval=_read_times(asked.t_eval, t0, t1),
+        events=_read_events(asked.events),
+        dense_output=flag("dense_output", asked.dense_output),
+        max_steps=whole("max_steps", asked.max_steps, least=1),
+        backend="auto" if backend is None else str(backend).casefold(),
+        max_step=longest,
+        first_step=first,
+        breakpoints=_read_breakpoints(asked.breakpoints, t0, t1, step),
         moving=moving,
     )
 
 
-def _read_limits(max_step: Any, first_step: Any, step: Any, length: float) -> tuple[float, float | None]:
+def _read_limits(max_step: Any, first_step: Any, step: float | None, length: float) -> tuple[float, float | None]:
     """The longest and the first step of an adaptive method."""
-    for name, value in (("max_step", max_step), ("first_step", first_step)):
-        if value is None:
-            continue
-        if step is not None and math.isfinite(number(name, value, above=0.0, infinite=True)):
+    longest = math.inf if max_step is None else number("max_step", max_step, above=0.0, infinite=True)
+    first = None if first_step is None else number("first_step", first_step, above=0.0, infinite=True)
+    for name, value in (("max_step", longest), ("first_step", first)):
+        if step is not None and value is not None and math.isfinite(value):
             raise InvalidInputError(
                 f"{name}={value:g} limits adaptive steps, and step={step!r} makes them equal; give one of them"
             )
-    longest = math.inf if max_step is None else number("max_step", max_step, above=0.0, infinite=True)
-    if first_step is None:
-        return longest, None
-    first_step = number("first_step", first_step, above=0.0, infinite=True)
-    if first_step > length:
-        raise InvalidInputError(
-            f"first_step={first_step:g} is longer than the interval, {length:g}; give a shorter one"
-        )
-    if first_step > longest:
-        raise InvalidInputError(f"first_step={first_step:g} is longer than max_step={longest:g}; give a shorter one")
-    return longest, first_step
+    if first is not None and first > min(length, longest):
+        beyond = f"the interval, {length:g}" if first > length else f"max_step={longest:g}"
+        raise InvalidInputError(f"first_step={first:g} is longer than {beyond}; give a shorter one")
+    return longest, first
 
 
 def _read_breakpoints(given: Any, t0: float, t1: float, step: Any) -> tuple[float, ...]:
     """Increasing times within the interval."""
-    if given is None:
-        return ()
-    times = numbers("breakpoints", listed("breakpoints", given, "times between t0 and t1") or np.empty(0), ndim=1)
-    if not times.size:
-        return ()
-    if step is not None:
+    listing = [] if given is None else listed("breakpoints", given, "times between t0 and t1")
+    times = numbers("breakpoints", listing or np.empty(0), ndim=1)
+    if times.size and step is not None:
         raise InvalidInputError(
             f"breakpoints={shown(given)} end adaptive steps, and step={shown(step)} makes steps equal; omit one of them"
         )
-    if np.any(np.diff(times) <= 0.0) or times[0] <= t0 or times[-1] >= t1:
+    if times.size and (np.any(np.diff(times) <= 0.0) or times[0] <= t0 or times[-1] >= t1):
         raise InvalidInputError(
             f"breakpoints={shown(given)}: give increasing times above t0 = {t0:g} and below t1 = {t1:g}"
         )
@@ -239,46 +202,32 @@ def known_times(t: Any) -> Any:
 
 
 def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
-    if t_eval is None:
-        return None
     refuse_dates("t_eval", t_eval)
     refuse_masked(t_eval, "t_eval")
-    try:
-        known = known_times(t_eval)
-        if known is None:
-            return None
-        times = np.asarray(known, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"t_eval={t_eval!r} has to be times along one axis") from None
+    known = known_times(t_eval)
+    if known is None:
+        return None
+    times = numbers("t_eval", known)
     if times.ndim != 1:
         raise ShapeError(f"t_eval has shape {times.shape}; give times along one axis")
-    if not np.all(np.isfinite(times)):
-        raise InvalidInputError("t_eval holds times that are not finite; drop them")
     # np.arange and np.linspace can end a few ulps after the intended end.
     slack = 4.0 * np.spacing(max(abs(t0), abs(t1)))
-    times = np.where(
-        (times < t0) & (times >= t0 - slack), t0, np.where((times > t1) & (times <= t1 + slack), t1, times)
-    )
-    if np.any(times < t0) or np.any(times > t1):
+    inside: Array = np.clip(times, t0, t1)
+    if np.any(np.abs(times - inside) > slack):
         raise InvalidInputError(f"t_eval runs from {times.min():g} to {times.max():g}, beyond t_span=({t0:g}, {t1:g})")
-    if np.any(np.diff(times) <= 0.0):
+    if np.any(np.diff(inside) <= 0.0):
         raise InvalidInputError("t_eval has to be strictly increasing")
-    return times
+    return inside
 
 
 def _read_events(events: Any) -> tuple[Callable[..., Any], ...]:
     if events is None:
         return ()
-    try:
-        given: Sequence[Any] = (events,) if callable(events) else tuple(events)
-    except TypeError:
-        raise InvalidInputError(f"events={events!r} is neither a function event(t, y) nor a list of them") from None
+    given = (events,) if callable(events) else listed("events", events, "a function event(t, y), or a list of them")
     for event in given:
-        if not callable(event):
-            raise InvalidInputError(f"events holds {event!r}, which cannot be called; give functions event(t, y)")
-        terminal = getattr(event, "terminal", False)
-        if isinstance(terminal, int) and terminal < 0:
-            raise InvalidInputError(f"event.terminal={terminal!r} has to be True, False, or the number of occurrences")
-        if getattr(event, "direction", 0) not in (-1, 0, 1) and not math.isfinite(event.direction):
+        function("events", event, "(t, y)")
+        if int(getattr(event, "terminal", False)) < 0:
+            raise InvalidInputError(f"event.terminal={event.terminal!r} has to be True, False, or a number of zeros")
+        if not math.isfinite(getattr(event, "direction", 0)):
             raise InvalidInputError(f"event.direction={event.direction!r} has to be negative, zero or positive")
     return tuple(given)

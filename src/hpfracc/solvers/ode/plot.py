@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import to_host
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError
 
@@ -20,7 +21,7 @@ _MAX_NAMED = 12
 def plot_solution(t: Any, y: Any, *, phase: Sequence[int] | None, ax: Any, style: dict[str, Any]) -> Any:
     """Draw ``y`` over ``t``, or two or three components against each other; see :meth:`FODEResult.plot`."""
     pyplot = import_optional("matplotlib.pyplot")
-    values = _on_host(y)
+    values = to_host(y)
     parts = {"Re ": values.real, "Im ": values.imag} if values.dtype.kind == "c" else {"": values}
     if phase is not None:
         chosen = _read_phase(phase, values.shape[-2])
@@ -29,7 +30,7 @@ def plot_solution(t: Any, y: Any, *, phase: Sequence[int] | None, ax: Any, style
         return _portrait(ax, values.real, chosen, style)
     if ax is None:
         _, ax = pyplot.subplots()
-    t = _on_host(t)
+    t = to_host(t)
     lines = 0
     for word, part in parts.items():
         rows = part.reshape(-1, part.shape[-1])
@@ -97,8 +98,3 @@ def _portrait(ax: Any, values: np.ndarray[Any, Any], phase: tuple[int, ...], sty
     for name, each in zip("xyz", phase, strict=False):
         getattr(ax, f"set_{name}label")(f"y[{each}]")
     return ax
-
-
-def _on_host(values: Any) -> np.ndarray[Any, Any]:
-    detach = getattr(values, "detach", None)
-    return np.asarray(detach().cpu() if detach is not None else values)

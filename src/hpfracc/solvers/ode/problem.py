@@ -9,20 +9,20 @@ from typing import Any, get_args
 
 import numpy as np
 
-from hpfracc._arrays import library_of, refuse_masked
+from hpfracc._arrays import is_tracer, library_of, refuse_chunked, refuse_masked
 from hpfracc._choices import DerivativeName
-from hpfracc._reading import choice, listed
+from hpfracc._reading import array, broadcasts, choice, function, listed, number, shown
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.ode.jacobian import DENSE_BELOW, is_sparse, read_sparsity
-from hpfracc.solvers.ode.orders import Orders, check_values, read_orders
+from hpfracc.solvers.ode.jacobian import DENSE_BELOW, JacobianSource, is_sparse, read_sparsity
 
 __all__ = [
     "DERIVATIVES",
-    "Jacobian",
     "NotFiniteError",
+    "Orders",
     "Problem",
     "RightHandSide",
     "Term",
+    "jacobian_source",
     "read_problem",
     "starts_infinite",
 ]
@@ -34,6 +34,83 @@ DERIVATIVES: tuple[str, ...] = get_args(DerivativeName)
 
 #: The longest interval for which powers and quotients of times stay within float64.
 LONGEST = 1e100
+_ARGUMENTS = "The order of the arguments is solve_fode(fun, t_span, y0, alpha)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Orders:
+    """The given ``alpha``, and what is known about it.
+
+    Attributes
+    ----------
+    value : number, array, or callable
+        As given. A tensor or JAX array stays differentiable.
+    known : numpy.ndarray or None
+        The numbers, float64, of shape ``()`` or one that broadcasts to that of ``y0``; None for a traced value or a
+        function of t.
+    function : callable or None
+        ``alpha(t)``, for an order that varies with time.
+    ceiling : int
+        The highest order rounded up: the number of initial values that the equation needs.
+    """
+
+    value: Any
+    known: Array | None
+    function: Callable[[float], Any] | None
+    ceiling: int
+
+    @property
+    def single(self) -> float | None:
+        """The order as one number, if all components share it."""
+        if self.known is None or self.known.size == 0:
+            return None
+        first = float(self.known.flat[0])
+        return first if self.known.size == 1 or bool(np.all(self.known == first)) else None
+
+
+def read_orders(alpha: Any, shape: tuple[int, ...], t0: float, t1: float, derivatives: int) -> Orders:
+    """Check ``alpha`` against the shape of ``y0``; ``derivatives`` is their given number, for a traced order."""
+    if alpha is None or isinstance(alpha, bool | np.bool_ | str):
+        raise InvalidInputError(f"alpha={alpha!r} is not an order; use a number such as 0.5, or one for each component")
+    refuse_chunked(alpha, "alpha")
+    if callable(alpha) and library_of(alpha) == "python":
+        # Probed at both ends and in the middle.
+        probed = [_check_order(alpha(t), shape, f"alpha({t:g})") for t in (t0, 0.5 * (t0 + t1), t1)]
+        highest = max(float(values.max(initial=0.0)) for values in probed)
+        if highest > 1.0:
+            raise InvalidInputError(f"alpha(t) reaches {highest:g}; an order that is a function of t may be at most 1")
+        return Orders(alpha, None, alpha, math.ceil(highest))
+    if library_of(alpha) == "jax" and is_tracer(alpha):
+        return Orders(alpha, None, None, derivatives + 1)
+    try:
+        known = alpha.detach().cpu().numpy() if library_of(alpha) == "torch" else alpha
+    except RuntimeError:  # mapped by torch.func
+        return Orders(alpha, None, None, derivatives + 1)
+    known = _check_order(known, shape, "alpha")
+    return Orders(alpha, known, None, math.ceil(float(known.max(initial=1.0))))
+
+
+def _check_order(given: Any, shape: tuple[int, ...], name: str) -> Array:
+    """Orders as numbers, of a shape that broadcasts to the state."""
+    values: Array = np.asarray(array(name, given))
+    if values.dtype.kind == "c":
+        raise InvalidInputError(f"{name} has dtype {values.dtype}; give real orders")
+    values = values.astype(np.float64)
+    _check_orders(values, name)
+    if values.ndim and not broadcasts(values.shape, shape):
+        raise ShapeError(
+            f"{name} has shape {values.shape} and y0 has shape {shape}: give one order, or one for each of the "
+            f"{shape[-1]} components. If this is the initial state, y0 and alpha are swapped: the order comes last"
+        )
+    return values
+
+
+def _check_orders(values: Array, name: str) -> None:
+    """Raise an error for orders that are not finite or not positive."""
+    good = np.isfinite(values) & (values > 0.0)
+    if not good.all():
+        value = float(values[~good].flat[0]) if values.ndim else float(values)
+        raise InvalidInputError(f"{name} holds {value}; an equation has a finite order above 0, such as 0.5")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,22 +201,17 @@ def _no_function(*_: Any) -> Any:
 
 def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Array:
     """The result of the user's function as an array; raises an error if its shape or dtype is wrong."""
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise ShapeError(f"{name}(t, y) returned a ragged sequence; return an array of shape {shape}") from None
-    if array.dtype.kind not in "fciub":
-        raise UnsupportedDtypeError(f"{name}(t, y) returned values of dtype {array.dtype}; return numbers")
-    if array.shape == () and shape == (1,):  # one equation: fun may return the number itself
-        array = array.reshape(shape)
-    if array.shape != shape:
+    found: Array = np.asarray(array(f"the value of {name}(t, y)", value))
+    if found.shape == () and shape == (1,):  # one equation: fun may return the number itself
+        found = found.reshape(shape)
+    if found.shape != shape:
         raise ShapeError(
-            f"{name}(t, y) returned shape {array.shape}, and y has shape {shape}: it has to return an array of "
+            f"{name}(t, y) returned shape {found.shape}, and y has shape {shape}: it has to return an array of "
             "the shape of y"
         )
-    if array.dtype.kind == "c" and np.dtype(dtype).kind != "c":
+    if found.dtype.kind == "c" and np.dtype(dtype).kind != "c":
         raise UnsupportedDtypeError(f"{name}(t, y) returned complex values for a real y; give y0 as complex numbers")
-    return array.astype(dtype, copy=False)
+    return found.astype(dtype, copy=False)
 
 
 def check_jacobian(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -184,98 +256,84 @@ def read_problem(
     """Read and check the arguments; raises a typed error with a remedy if one is invalid."""
     if not callable(fun):
         raise InvalidInputError(
-            f"fun={fun!r} cannot be called; give the right-hand side as a function fun(t, y). The order of the "
-            "arguments is solve_fode(fun, t_span, y0, alpha)"
+            f"fun={shown(fun)} cannot be called; give the right-hand side as a function fun(t, y). {_ARGUMENTS}"
         )
-    if jac is not None and not callable(jac):
-        raise InvalidInputError(f"jac={jac!r} cannot be called; give a function jac(t, y), or omit it")
+    if jac is not None:
+        function("jac", jac, "(t, y)")
     derivative = choice("derivative", derivative, DERIVATIVES)
     t0, t1 = _read_span(t_span)
     state = _read_state(y0, "y0")
     given = _read_derivatives(dy0, state)
     orders = read_orders(alpha, tuple(state.shape), t0, t1, len(given))
     _check_count(orders, given, derivative)
-    known_terms = tuple(_read_term(term) for term in listed("terms", terms, "pairs (coefficient, order)"))
-    try:
-        lags = tuple(float(delay) for delay in delays)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"delays={delays!r} has to be a list of numbers above 0") from None
-    if any(not (math.isfinite(lag) and lag > 0.0) for lag in lags):
-        raise InvalidInputError(f"delays={lags} have to be finite and above 0")
-    if lags and history is None:
-        raise InvalidInputError(
-            "an equation with delays needs a history: give history=, a function of t before t0 or a constant"
-        )
-    past = _read_history(history, state)
     library = library_of(state)
     if library == "numpy" and given:
         kind = np.result_type(state, *given)
         state, given = state.astype(kind, copy=False), tuple(each.astype(kind, copy=False) for each in given)
-    arguments = args if isinstance(args, tuple) else (args,)
-    sparsity = _read_sparsity(jac_sparsity, jac, library, state.shape[-1])
+    if jac_sparsity is not None and (library != "numpy" or jac is not None):
+        why = "jac is given; give one of them" if jac is not None else f"y0 is of {library}; leave it out"
+        raise InvalidInputError(f"jac_sparsity is for Jacobians of NumPy arrays by differences, and {why}")
+    lags = [number("delays", each, above=0.0) for each in listed("delays", delays, "numbers above 0")]
+    if lags and history is None:
+        raise InvalidInputError(
+            "an equation with delays needs a history: give history=, a function of t before t0 or a constant"
+        )
     return Problem(
-        fun, t0, t1, state, given, orders, derivative, arguments, jac, known_terms, lags, past, library, sparsity
+        fun,
+        t0,
+        t1,
+        state,
+        given,
+        orders,
+        derivative,
+        args if isinstance(args, tuple) else (args,),
+        jac,
+        tuple(_read_term(term) for term in listed("terms", terms, "pairs (coefficient, order)")),
+        tuple(lags),
+        _read_history(history, state),
+        library,
+        read_sparsity(jac_sparsity, state.shape[-1]),
     )
-
-
-def _read_sparsity(given: Any, jac: Callable[..., Any] | None, library: str, d: int) -> Any:
-    if given is None:
-        return None
-    if library != "numpy":
-        raise InvalidInputError(f"jac_sparsity is for NumPy arrays, and y0 is of {library}; leave it out")
-    if jac is not None:
-        raise InvalidInputError("jac_sparsity is for Jacobians by differences, and jac is given; give one of them")
-    return read_sparsity(given, d)
 
 
 def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
     """The history as a function of t; a number or an array that broadcasts to the state is constant."""
-    if history is None:
-        return None
-    if callable(history) and library_of(history) == "python":
-        given: Callable[[float], Any] = history
-        return given
+    if history is None or (callable(history) and library_of(history) == "python"):
+        return history  # type: ignore[no-any-return]
     if library_of(state) != "numpy":
         return lambda t: history
     try:
-        value = np.asarray(history)
-        broadcast = value.dtype.kind in "fciub" and np.broadcast_shapes(value.shape, state.shape) == state.shape
-    except (TypeError, ValueError):
-        broadcast = False
-    if not broadcast:
+        value = np.array(array("history", history))
+        fits = broadcasts(value.shape, state.shape)
+    except (ShapeError, UnsupportedDtypeError):
+        fits = False
+    if not fits:
         raise InvalidInputError(
-            f"history={history!r} is neither a function of t before t0 nor a constant that broadcasts to the shape "
-            f"{tuple(state.shape)} of y0"
+            f"history={shown(history)} is neither a function of t before t0 nor a constant that broadcasts to the "
+            f"shape {tuple(state.shape)} of y0"
         )
     if not np.all(np.isfinite(value)):
-        raise InvalidInputError(f"history={history!r} is not finite; give finite numbers")
-    kept = np.array(value)
-    return lambda t: kept
+        raise InvalidInputError(f"history={shown(history)} is not finite; give finite numbers")
+    return lambda t: value
 
 
 def _read_span(t_span: Sequence[float]) -> tuple[float, float]:
     try:
         t0, t1 = (float(t) for t in t_span)
     except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"t_span={t_span!r} has to be two numbers (t0, t1). The order of the arguments is "
-            "solve_fode(fun, t_span, y0, alpha)"
-        ) from None
+        raise InvalidInputError(f"t_span={shown(t_span)} has to be two numbers (t0, t1). {_ARGUMENTS}") from None
     if not (math.isfinite(t0) and math.isfinite(t1)):
-        raise InvalidInputError(f"t_span=({t0}, {t1}) is not finite; give a finite interval")
-    if t1 - t0 > LONGEST:
-        raise InvalidInputError(
-            f"t_span=({t0:g}, {t1:g}) has the length {t1 - t0:g}, beyond {LONGEST:g}, whose powers overflow; use "
-            "other time units"
+        complaint = "is not finite; give a finite interval"
+    elif t1 <= t0:
+        complaint = (
+            f"{'is empty' if t1 == t0 else 'runs backwards'}; a fractional derivative remembers the past, so the end "
+            "has to lie beyond the start"
         )
-    if t1 == t0:
-        raise InvalidInputError(f"t_span=({t0}, {t1}) is empty; the end has to lie beyond the start")
-    if t1 < t0:
-        raise InvalidInputError(
-            f"t_span=({t0}, {t1}) runs backwards; a fractional derivative remembers the past, so the end has to lie "
-            "beyond the start"
-        )
-    return t0, t1
+    elif t1 - t0 > LONGEST:
+        complaint = f"is longer than {LONGEST:g}, whose powers overflow; use other time units"
+    else:
+        return t0, t1
+    raise InvalidInputError(f"t_span=({t0:g}, {t1:g}) {complaint}")
 
 
 def _read_state(value: Any, name: str) -> Any:
@@ -284,12 +342,7 @@ def _read_state(value: Any, name: str) -> Any:
             raise ShapeError(f"{name} has no axis; give a tensor of shape (d,) or (..., d)")
         return value
     refuse_masked(value, name)
-    try:
-        state = np.asarray(value)
-    except ValueError:
-        raise ShapeError(f"{name} is a ragged sequence; give numbers of shape (d,) or (..., d)") from None
-    if state.dtype.kind not in "fciub":
-        raise UnsupportedDtypeError(f"{name} has dtype {state.dtype}; give real or complex numbers")
+    state = np.asarray(array(name, value))
     if state.dtype.kind in "fc" and state.dtype.itemsize > (8 if state.dtype.kind == "f" else 16):
         raise UnsupportedDtypeError(
             f"{name} has dtype {state.dtype}, and equations are solved in double precision; convert it to float64 or "
@@ -309,13 +362,13 @@ def _read_derivatives(dy0: Any, state: Any) -> tuple[Any, ...]:
     if library_of(dy0) == "python" and not isinstance(dy0, list | tuple):
         dy0 = [dy0]
     given = []
-    for number, each in enumerate(dy0):
-        value = _read_state(each, f"dy0[{number}]")
+    for place, each in enumerate(dy0):
+        value = _read_state(each, f"dy0[{place}]")
         if library_of(value) == "numpy" and library_of(state) == "numpy" and value.shape == (1,) != state.shape:
             value = np.broadcast_to(value, state.shape)
         if tuple(value.shape) != tuple(state.shape):
             raise ShapeError(
-                f"dy0[{number}] has shape {tuple(value.shape)} and y0 has shape {tuple(state.shape)}: dy0 is a list "
+                f"dy0[{place}] has shape {tuple(value.shape)} and y0 has shape {tuple(state.shape)}: dy0 is a list "
                 "with one array of the shape of y0 for each derivative"
             )
         given.append(value)
@@ -325,19 +378,19 @@ def _read_derivatives(dy0: Any, state: Any) -> tuple[Any, ...]:
 def _check_count(orders: Orders, given: tuple[Any, ...], derivative: str) -> None:
     needed = orders.ceiling - 1
     if len(given) != needed:
-        shown = "variable" if orders.known is None else f"up to {float(orders.known.max()):g}"
+        highest = "variable" if orders.known is None else f"up to {float(orders.known.max()):g}"
         what = "y'(t0), y''(t0), ..." if derivative == "caputo" else "D^(alpha-n+k) y at t0, k = 1, 2, ..."
         raise InvalidInputError(
-            f"an order {shown} needs {needed} initial derivative{'s' * (needed != 1)} beyond y0, and dy0 has "
+            f"an order {highest} needs {needed} initial derivative{'s' * (needed != 1)} beyond y0, and dy0 has "
             f"{len(given)}: " + (f"give dy0=[...] with {needed} of {what}" if needed else "leave dy0 out")
         )
-    for number, each in enumerate(given):
-        if library_of(each) != "numpy":
-            continue
-        idle = np.broadcast_to(orders.ceilings() <= number + 1, each.shape)
-        if np.any(each[idle] != 0):
+    if orders.known is None:
+        return
+    for place, each in enumerate(given):
+        idle = np.broadcast_to(np.ceil(orders.known) <= place + 1, each.shape)
+        if library_of(each) == "numpy" and np.any(each[idle] != 0):
             raise InvalidInputError(
-                f"dy0[{number}] is not 0 for a component whose order is at most {number + 1}, which has no such "
+                f"dy0[{place}] is not 0 for a component whose order is at most {place + 1}, which has no such "
                 "initial value; give 0 there"
             )
 
@@ -347,15 +400,13 @@ def _read_term(term: tuple[Any, float] | Term) -> Term:
         coefficient, order = (term.coefficient, term.order) if isinstance(term, Term) else term
         value = np.asarray(order, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"terms holds {term!r}; a term is a pair (coefficient, order)") from None
-    if not callable(coefficient) and np.asarray(coefficient).dtype.kind not in "fciub":
-        raise InvalidInputError(
-            f"terms holds the coefficient {coefficient!r}; give a number, an array or a function of t"
-        )
+        raise InvalidInputError(f"terms holds {shown(term)}; a term is a pair (coefficient, order)") from None
+    if not callable(coefficient):
+        array("the coefficient of a term", coefficient)
     if value.ndim:
         raise ShapeError(f"each term takes a single order; got {order!r}")
     if float(value) != 0.0:  # a plain multiple of y is a term too
-        check_values(value, "the order of a term")
+        _check_orders(value, "the order of a term")
     return Term(coefficient, float(value))
 
 
@@ -396,16 +447,12 @@ class RightHandSide:
         return check_value(value, self._shape, self._dtype, "fun")
 
 
-class Jacobian:
-    """``jac(t, y, *args)``, of shape (..., d, d), or sparse if d is large."""
+def jacobian_source(problem: Problem, evaluate: Callable[[float, Array], Array]) -> JacobianSource:
+    """The Jacobian of a NumPy problem, as given or by differences of ``evaluate(t, y)``."""
+    jac, shape, args = problem.jac, problem.shape, problem.args
 
-    def __init__(self, problem: Problem) -> None:
-        assert problem.jac is not None
-        self._jac = problem.jac
-        self._args = problem.args
-        self._shape = problem.shape
-        self._dtype = problem.dtype
+    def given(t: float, y: Array) -> Any:
+        assert jac is not None
+        return check_jacobian(jac(t, y.copy(), *args), shape, problem.dtype).copy()
 
-    def __call__(self, t: float, y: Array) -> Any:
-        """The matrix at a copy of a state."""
-        return check_jacobian(self._jac(t, y.copy(), *self._args), self._shape, self._dtype).copy()
+    return JacobianSource(shape, problem.dtype, evaluate, None if jac is None else given, problem.jac_sparsity)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.grid import initial_part
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
@@ -88,19 +89,7 @@ def only_the_start(problem: Problem, options: Options) -> FODEResult:
         y = initial_part(problem, np.zeros(1)).reshape(y.shape)
     if options.t_eval is not None and not np.any(options.t_eval == problem.t0):
         times, y = times[:0], y[..., :0]
-    happened: tuple[Any, Any] = (None, None)
-    if options.events:
-        happened = (
-            [np.empty(0) for _ in options.events],
-            [np.empty((0, *problem.shape), problem.dtype) for _ in options.events],
-        )
-    return FODEResult(
-        times,
-        y,
-        False,
-        f"Interrupted at t = {problem.t0:g}, before the first step: here is the initial value.",
-        0,
-        stats={"steps": 0, "interrupted": True, "terminated": False},
-        t_events=happened[0],
-        y_events=happened[1],
-    )
+    message = f"Interrupted at t = {problem.t0:g}, before the first step: here is the initial value."
+    stats = {"steps": 0, "interrupted": True, "terminated": False}
+    t_events, y_events = EventWatch(options.events, ()).collected(problem.shape, problem.dtype)
+    return FODEResult(times, y, False, message, 0, stats=stats, t_events=t_events, y_events=y_events)

@@ -1,4 +1,4 @@
-"""Infinite starts: what the right-hand side near t0 says of a solution or of a source that is infinite at t0."""
+"""The start: the powers of t - t0 in a solution, and what the right-hand side says of those that are infinite there."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ import numpy as np
 
 from hpfracc.solvers.ode.fixed.grid import initial_part, row_orders
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.problem import Problem, starts_infinite
 
-__all__ = ["EARLIEST", "GrowthError", "PowerLaw", "read_growth", "singular_powers", "source_start"]
+__all__ = [
+    "EARLIEST",
+    "GrowthError",
+    "PowerLaw",
+    "Powers",
+    "read_growth",
+    "singular_powers",
+    "source_start",
+    "starting_powers",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -26,6 +35,23 @@ EARLIEST = 1e-270
 _STEADY = 0.05
 #: A multiple of the solution's power that is closer than this to an integer counts as one: f is a polynomial of y.
 _WHOLE = 0.02
+
+
+#: Powers closer than this count as one; the error is then of order 2 minus this.
+_CLOSE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Powers:
+    """The powers of t - t0 that are integrated exactly, and the first step whose value is used."""
+
+    exponents: tuple[float, ...]
+    first: int
+
+    @property
+    def last(self) -> int:
+        """The last step whose value is used; all steps up to it are solved together."""
+        return self.first + len(self.exponents) - 1
 
 
 class GrowthError(Exception):
@@ -136,6 +162,30 @@ def singular_powers(problem: Problem, growth: PowerLaw, bound: float) -> set[flo
         grown = not more <= found
         found |= more
     return found
+
+
+def starting_powers(problem: Problem, bound: float = 1.0) -> Powers:
+    """Powers up to ``bound`` of ``f(t, y(t))`` near t0: products of 1, t, and t^alpha for every order.
+
+    If the solution is infinite at t0, they are determined from the right-hand side, which may raise
+    :class:`GrowthError`.
+    """
+    assert problem.orders.known is not None
+    infinite = starts_infinite(problem)
+    if infinite:
+        found = singular_powers(problem, read_growth(problem), bound)
+    else:
+        orders = sorted({float(order) for order in problem.orders.known.reshape(-1)})
+        found, grown = {0.0}, True
+        while grown:
+            more = {round(power + order, 12) for power in found for order in (*orders, 1.0) if power + order < bound}
+            grown = not more <= found
+            found |= more
+    kept: list[float] = []
+    for power in sorted(found):
+        if power < bound - _CLOSE and (not kept or power - kept[-1] > _CLOSE):
+            kept.append(power)
+    return Powers((*kept, bound), 1 if infinite else 0)
 
 
 def _sample(problem: Problem) -> tuple[Array, Array, Array] | None:

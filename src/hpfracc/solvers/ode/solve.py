@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 from hpfracc._arrays import dtype_name
 from hpfracc._choices import DerivativeName, MethodName, SolverBackendName
 from hpfracc._interrupts import interrupt_scope, raise_if_nested
+from hpfracc.engine.backends import registry
+from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.auto import solve_auto, solve_with
 from hpfracc.solvers.ode.compiled import on_cuda
-from hpfracc.solvers.ode.memory_limits import is_shortage, out_of_memory
+from hpfracc.solvers.ode.fixed.grid import REMEDY, least_bytes
 from hpfracc.solvers.ode.method import Method, find_method
 from hpfracc.solvers.ode.multiterm import solve_reduced
 from hpfracc.solvers.ode.options import MAX_STEPS, Options, read_options
@@ -208,14 +211,14 @@ def solve_fode(
     )
     is_auto = isinstance(method, str) and method == "auto"
     if on_cuda.is_asked(options):
-        method = find_method("pece" if is_auto else method, problem.library)
+        method = find_method("pece" if is_auto else method)
         on_cuda.check(problem, options, method)
         options = dataclasses.replace(options, precision="float32" if dtype_name(y0) == "float32" else "float64")
 
     def solve(problem: Problem, options: Options) -> FODEResult:
         if is_auto:
             return solve_auto(problem, options)
-        return solve_with(find_method(method, problem.library), problem, options)
+        return solve_with(find_method(method), problem, options)
 
     with interrupt_scope(), watch_steps() as stepped:
         try:
@@ -228,6 +231,20 @@ def solve_fode(
         except OutOfMemoryError:
             raise
         except (MemoryError, RuntimeError) as error:
-            if not is_shortage(problem, error):
+            if not isinstance(error, MemoryError) and not registry.adapter(problem.library).is_out_of_memory(error):
                 raise
-            raise out_of_memory(problem, options, error) from error
+            raise _out_of_memory(problem, options, error) from error
+
+
+def _out_of_memory(problem: Problem, options: Options, error: BaseException) -> OutOfMemoryError:
+    """The error to raise when memory ran out, with the known figures."""
+    get_budget().invalidate()
+    free, need = get_budget().read(HOST), ""
+    have = "" if free is None else f", {free / 2**20:,.1f} MiB are free on the host now"
+    if options.step is not None:
+        points = 1 + min(math.ceil((problem.t1 - problem.t0) / options.step), options.max_steps)
+        need = f" of at least {least_bytes(problem, points) / 2**20:,.1f} MiB for {points:,} points"
+    return OutOfMemoryError(
+        f"solve_fode: memory ran out in a solve of {math.prod(problem.shape):,} components{need}{have} "
+        f"({registry.describe_failure(error)}); {REMEDY}"
+    )

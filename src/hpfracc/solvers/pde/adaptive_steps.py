@@ -16,18 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._interrupts import raise_if_nested
 from hpfracc.solvers.ode.adaptive.corrector import Solved
 from hpfracc.solvers.ode.adaptive.solution import PieceStore
 from hpfracc.solvers.ode.adaptive.stepper import Stepper, stable_degrees
 from hpfracc.solvers.ode.adaptive.system import NotFiniteError
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde.driver import Run, StepProgress
-from hpfracc.solvers.pde.forms import choose_form
+from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
-from hpfracc.solvers.pde.recording import FrameRecorder, Save
-from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, choose_form
+from hpfracc.solvers.pde.recording import FrameRecorder
+from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before, note_jumps
 
 __all__ = ["can_step", "run_steps"]
 
@@ -234,13 +233,12 @@ class _EvolutionCorrector:
 class _EvolutionPass:
     """One pass over the interval, with a fixed share of the tolerance for each step."""
 
-    problem: EvolutionProblem
-    options: Options
-    save: Save
-    args: tuple[Any, ...]
+    question: Question
     breaks: tuple[float, ...]
     first: float
     share: float
+    problem: EvolutionProblem = field(init=False)
+    options: Options = field(init=False)
     system: _EvolutionSystem = field(init=False)
     stepper: Stepper | None = None
     error: float = 0.0
@@ -248,27 +246,22 @@ class _EvolutionPass:
     pieces: PieceStore | None = None
 
     def __post_init__(self) -> None:
+        self.problem, _, self.options, *_ = self.question
         self.system = _EvolutionSystem(self.problem, self.breaks, self.first)
 
     def run(self, report: Callable[[float, Callable[[], Any]], None], most_ratio: float) -> Run:
         """Step until the end, a terminal event, a failure or an interrupt."""
-        problem, options, system = self.problem, self.options, self.system
-        self.times = [problem.t0]
-        recorder = FrameRecorder(problem, options, self.save, self.args, None, at=self._between)
+        self.times = [self.problem.t0]
+        recorder = FrameRecorder(self.question, None, at=self._between)
         run = Run(recorder, True, "The end of the interval was reached.")
-        if options.dense_output:
-            self.pieces = PieceStore(system)
+        if self.options.dense_output:
+            self.pieces = PieceStore(self.system)
             run.frame = self._stored
         try:
-            with np.errstate(over="ignore", invalid="ignore"):
+            with run.guarded():
                 self._steps(run, recorder, report, most_ratio)
         except NotFiniteError as error:
-            run.success, run.message = False, f"{error}: check the data and the initial values."
-        except KeyboardInterrupt:
-            raise_if_nested()
-            run.success, run.interrupted = False, True
-            run.message = f"Interrupted at t = {recorder.newest[0]:g}: this is the solution up to there."
-        run.steps = 0 if self.stepper is None else self.stepper.accepted
+            run.fail(f"{error}: check the data and the initial values.")
         return run
 
     def _steps(
@@ -290,22 +283,21 @@ class _EvolutionPass:
                 stepper.restart()
             while stepper.tau < stop:
                 if stepper.accepted >= options.max_steps:
-                    self._fail(
-                        run,
+                    run.fail(
                         f"max_steps={options.max_steps:,} steps reach t = {system.time(stepper.tau):g} of "
                         f"{problem.t1:g}: give more, or a larger tolerance than rtol={options.rtol:g}.",
                     )
                     return
                 stopped = stepper.advance(stop)
                 if stopped is not None:
-                    self._fail(run, self._blow_up() or stopped.message)
+                    run.fail(self._blow_up() or stopped.message)
                     return
                 self._note()
                 t = problem.t1 if stepper.tau >= length else self._end(number, stop)
                 self.times.append(t)
                 bad = recorder.take(t, system.values(stepper.y), last=stepper.tau >= length)
                 if bad is not None:
-                    self._fail(run, bad)
+                    run.fail(bad)
                     return
                 if recorder.ended is not None:
                     run.message = f"A terminal event happened at t = {recorder.ended:g}."
@@ -318,9 +310,6 @@ class _EvolutionPass:
         """The time of the newest step; exactly that of a breakpoint."""
         assert self.stepper is not None
         return self.breaks[number] if self.stepper.tau >= stop else self.problem.t0 + self.stepper.tau
-
-    def _fail(self, run: Run, message: str) -> None:
-        run.success, run.message = False, message
 
     def _blow_up(self) -> str | None:
         """The message if the solution has grown without bound where steps can be no shorter."""
@@ -367,28 +356,20 @@ def can_step(problem: EvolutionProblem, data: TimeData) -> bool:
     return data.power >= 0.0 and all(np.isfinite(each).all() for each in (known, acts) if each is not None)
 
 
-def run_steps(
-    problem: EvolutionProblem,
-    data: TimeData,
-    options: Options,
-    save: Save,
-    args: tuple[Any, ...],
-    progress: StepProgress,
-) -> tuple[Run, float, float]:
+def run_steps(question: Question, data: TimeData, progress: StepProgress) -> tuple[Run, float, float]:
     """Take adaptive steps, repeatedly until the estimated global error is within the tolerance.
 
     Steps end at ``options.breakpoints`` and at the jumps that a scan of the data finds, and start anew behind. Returns
     the run, its estimated error, and the ratio of the error to the tolerance.
     """
+    problem, _, options, *_ = question
     problem.breaks = breaks = breaks_of(data, problem, options.breakpoints)
-    if data.jumps:
-        told = ", ".join(f"{t:.6g}" for t in data.jumps[:4]) + (", ..." if len(data.jumps) > 4 else "")
-        problem.notes.append(f"the data jump at t = {told}: steps end there")
+    note_jumps(data, problem)
     share, unseen, missed, spent = _SHARE, 0.0, 0.0, 0
     for number in range(1, _MAX_PASSES + 1):
         last = number == _MAX_PASSES
         problem.breaks = breaks
-        current = _EvolutionPass(problem, options, save, args, breaks, data.first, share)
+        current = _EvolutionPass(question, breaks, data.first, share)
         run = current.run(progress.of_times(problem.t0, problem.t1), math.inf if last else _HOPELESS)
         # As meshes have them, for what the data do between the steps and for the error in space.
         problem.breaks = tuple(just_before(t, problem) for t in breaks)
@@ -412,6 +393,7 @@ def run_steps(
             f"pass {number}: the data change between the steps, which are now at most {longest:.2g} long"
         )
         options = dataclasses.replace(options, max_step=min(options.max_step, longest))
+        question = question._replace(options=options)
     assert stepper is not None
     current.error = max(current.error, unseen)
     problem.stats |= {

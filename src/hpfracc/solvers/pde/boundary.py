@@ -24,6 +24,7 @@ __all__ = [
     "Periodic",
     "Robin",
     "boundary_value",
+    "is_function",
     "is_homogeneous",
     "positional_range",
     "read_boundary",
@@ -161,15 +162,20 @@ def read_boundary(boundary: Any, ndim: int) -> tuple[Ends, ...]:
     return tuple(_read_ends(entry, axis) for axis, entry in enumerate(entries))
 
 
+def is_function(value: Any) -> bool:
+    """Whether a value is a function, and not an array that can be called."""
+    return callable(value) and not is_array(value)
+
+
+def _data_of(condition: BoundaryCondition) -> Any:
+    """The data of a condition; zero if it has none."""
+    return condition.slope if isinstance(condition, Neumann) else getattr(condition, "value", 0.0)
+
+
 def boundary_value(condition: BoundaryCondition, t: float, coordinates: tuple[Any, ...]) -> Any:
     """The data of a condition at time ``t``, at the points with these coordinates (one array for each axis)."""
-    if isinstance(condition, Dirichlet | Robin | Exterior):
-        data = condition.value
-    elif isinstance(condition, Neumann):
-        data = condition.slope
-    else:
-        return 0.0
-    if not callable(data) or is_array(data):
+    data = _data_of(condition)
+    if not is_function(data):
         return data
     least, most = positional_range(data) or (1, 1)
     return data(t) if least <= 1 and most < math.inf else data(t, *coordinates)
@@ -177,16 +183,13 @@ def boundary_value(condition: BoundaryCondition, t: float, coordinates: tuple[An
 
 def is_homogeneous(condition: BoundaryCondition) -> bool:
     """Whether the data are the number zero."""
-    if isinstance(condition, Periodic):
-        return True
-    data: Any = condition.slope if isinstance(condition, Neumann) else getattr(condition, "value", 0.0)
+    data = _data_of(condition)
     return not is_array(data) and not callable(data) and bool(data == 0)
 
 
 def varies_in_time(condition: BoundaryCondition) -> bool:
     """Whether the data are a function."""
-    data = condition.slope if isinstance(condition, Neumann) else getattr(condition, "value", 0.0)
-    return callable(data) and not is_array(data)
+    return is_function(_data_of(condition))
 
 
 def positional_range(function: Callable[..., Any]) -> tuple[int, float] | None:

@@ -7,9 +7,8 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
+from hpfracc.solvers.pde.methods.differences import DiffusionL1, DiffusionL2Sigma
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
-from hpfracc.solvers.pde.methods.l1 import DiffusionL1
-from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
 from hpfracc.solvers.pde.methods.splitting import Yoshida4, conserves_norm
 from hpfracc.solvers.pde.problem import EvolutionProblem
 

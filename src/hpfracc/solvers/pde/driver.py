@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +17,9 @@ from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.progress import Report
-from hpfracc.solvers.pde.forms import FrameBlock
-from hpfracc.solvers.pde.method import EvolutionMethod
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
-from hpfracc.solvers.pde.recording import FrameRecorder, Save, frames_kept
+from hpfracc.solvers.pde.method import Question
+from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, StepFailedError
+from hpfracc.solvers.pde.recording import FrameRecorder, frames_kept
 from hpfracc.solvers.pde.time_data import scan_data
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "exact_mesh",
     "forecast_memory",
     "given_steps",
+    "last_frame",
     "max_absolute",
     "run_estimated",
     "run_mesh",
@@ -71,8 +72,6 @@ class Run:
         Why the run ended.
     samples : dict
         The unknowns after some steps, by the number of the step, for comparison.
-    steps : int
-        Number of steps made.
     interrupted : bool
         Whether the user interrupted the run.
     frame : callable or None
@@ -83,15 +82,36 @@ class Run:
     success: bool
     message: str
     samples: dict[int, Any] = field(default_factory=dict)
-    steps: int = 0
     interrupted: bool = False
     frame: Callable[[float], Any] | None = None
 
+    @property
+    def steps(self) -> int:
+        """Number of steps made."""
+        return self.recorder.steps
 
-def forecast_memory(
-    problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int
-) -> tuple[int, int]:
+    def fail(self, message: str) -> Run:
+        """The run, ended by a failure."""
+        self.success, self.message = False, message
+        return self
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """End the run with a message where a step fails or the user interrupts it; an overflow has its own message."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                yield
+        except KeyboardInterrupt:
+            raise_if_nested()
+            self.interrupted = True
+            self.fail(f"Interrupted at t = {self.recorder.newest[0]:g}: this is the solution up to there.")
+        except StepFailedError as error:
+            self.fail(f"Stopped at t = {self.recorder.newest[0]:g}: {error}.")
+
+
+def forecast_memory(question: Question, steps: int) -> tuple[int, int]:
     """Bytes at the peak of a run, and the part of them that saved frames take."""
+    problem, method, options, save, *_ = question
     frame = problem.itemsize * math.prod(axis.size for axis in problem.space.grid) * (problem.components or 1)
     # Tensors are kept one by one and joined at the end.
     saved = (1 if problem.xp.library == "numpy" else 2) * frames_kept(options, save, steps) * frame
@@ -102,27 +122,26 @@ def forecast_memory(
     if options.step is None and not (method.exact or method.chooses_steps):
         # The sampled states of two runs, and the frames saved by the previous run.
         need += 2 * (FIRST_STEPS + steps.bit_length()) * size + saved // 2
-    elif _estimates(problem, method, options, steps):
+    elif _estimates(question, steps):
         ratio, marks = _sampling(steps)
         samples = size * (1 + len(marks[0]))
         need = max(need + samples, method.forecast(problem, max(1, steps // (ratio or 4))) + 3 * samples)
     return int(need + saved), saved
 
 
-def _estimates(problem: EvolutionProblem, method: EvolutionMethod, options: Options, steps: int) -> bool:
+def _estimates(question: Question, steps: int) -> bool:
     """Whether the error of a solution with given steps is estimated."""
+    problem, method, options, *_ = question
     chosen = options.estimate
     if chosen == "auto":
         chosen = problem.xp.library == "numpy" and steps >= _UNASKED and not method.compiled(problem, steps)
     return bool(chosen) and not method.exact and steps >= 2 * _COARSEST[1] and not is_tracer(problem.u0)
 
 
-def check_memory(
-    problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int, held: int = 0
-) -> int:
+def check_memory(question: Question, steps: int, held: int = 0) -> int:
     """The forecast in bytes, including ``held`` bytes of other frames; raises if it does not fit into free memory."""
-    need, saved = forecast_memory(problem, method, options, save, steps)
-    need, saved = need + held, saved + held
+    problem = question.problem
+    need, saved = (part + held for part in forecast_memory(question, steps))
     if need < _NEGLIGIBLE:
         return need
     device = device_of(problem.u0)
@@ -198,12 +217,8 @@ def _no_report(done: int, u: Callable[[], Any]) -> None:
 
 
 def run_mesh(
-    problem: EvolutionProblem,
-    method: EvolutionMethod,
-    options: Options,
-    save: Save,
+    question: Question,
     mesh: Array,
-    args: tuple[Any, ...],
     sampled: Array | None = None,
     begin: float = -math.inf,
     earlier: FrameRecorder | None = None,
@@ -214,100 +229,75 @@ def run_mesh(
 
     ``progress`` gets every step or block. ``begin``, ``earlier`` and ``outputs`` are passed to :class:`FrameRecorder`.
     """
+    problem, method, options, *_ = question
     total = len(mesh) - 1
     exact = method.solution(problem) if options.events else None
-    at = None if exact is None else exact.frame
-    recorder = FrameRecorder(problem, options, save, args, total, begin, earlier, at, outputs)
+    recorder = FrameRecorder(question, total, begin, earlier, None if exact is None else exact.frame, outputs)
     run = Run(recorder, True, "The end of the interval was reached.")
     report = _no_report if progress is None else progress.of_run(mesh)
     shown = progress is not None and callable(options.progress)
     marks = np.empty(0, int) if sampled is None else sampled
-    done = 0
-    try:
-        # An overflow ends the run with its own message.
-        with np.errstate(over="ignore", invalid="ignore"):
-            for made in method.advance(problem, mesh):
-                count = made.count if isinstance(made, FrameBlock) else 1
-                here = marks[slice(*np.searchsorted(marks, [done, done + count], side="right"))].tolist()
-                if isinstance(made, FrameBlock):
-                    ahead = done + 1, count, total, float(mesh[done + count])
-                    if not (here or shown or recorder.needs(*ahead)):
-                        recorder.skip(count)
-                        done += count
-                        report(done, lambda: None)
-                        continue
-                    if recorder.takes_blocks():
-                        times = mesh[done + 1 : done + 1 + count]
-                        values = recorder.make_block(times, made)
-                        bad = recorder.take_block(times, values)
-                        run.samples |= {mark: np.array(values[mark - done - 1]) for mark in here}
-                        done += count
-                        if bad is not None:
-                            run.success, run.message = False, bad
-                            return _ended(run, recorder.steps)
-                        report(done, lambda: recorder.problem.space.embed(*reversed(recorder.newest)))
-                        continue
-                    states = list(made.make())
+    with run.guarded():
+        for made in method.advance(problem, mesh):
+            done, count = recorder.steps, made.count if isinstance(made, FrameBlock) else 1
+            here = marks[slice(*np.searchsorted(marks, [done, done + count], side="right"))].tolist()
+            times, states, bad = mesh[done + 1 : done + 1 + count], [made], None
+            if isinstance(made, FrameBlock):
+                if not (here or shown or recorder.needs(done + 1, count, total, float(times[-1]))):
+                    recorder.steps += count
+                    report(done + count, lambda: None)
+                    continue
+                if recorder.takes_blocks():
+                    values = recorder.make_block(made)
+                    bad = recorder.take_block(times, values)
+                    run.samples |= {mark: np.array(values[mark - done - 1]) for mark in here}
+                    states = []
                 else:
-                    states = [made]
-                for state in states:
-                    done += 1
-                    t = float(mesh[done])
-                    bad = recorder.take(t, state, last=done == total)
-                    if bad is not None:
-                        run.success, run.message = False, bad
-                        return _ended(run, done - 1)
-                    if done in here:
-                        run.samples[done] = state
-                    if recorder.ended is not None:
-                        run.message = f"A terminal event happened at t = {recorder.ended:g}."
-                        return _ended(run, done)
-                report(done, lambda: recorder.problem.space.embed(*reversed(recorder.newest)))
-    except KeyboardInterrupt:
-        raise_if_nested()
-        run.success, run.interrupted = False, True
-        run.message = f"Interrupted at t = {float(mesh[done]):g}: this is the solution up to there."
-    except StepFailedError as error:
-        run.success, run.message = False, f"Stopped at t = {float(mesh[done]):g}: {error}."
-    return _ended(run, done)
+                    states = list(made.make())
+            for number, (t, state) in enumerate(zip(times.tolist(), states, strict=False), done + 1):
+                bad = recorder.take(t, state, last=number == total)
+                if bad is not None:
+                    break
+                if number in here:
+                    run.samples[number] = state
+                if recorder.ended is not None:
+                    run.message = f"A terminal event happened at t = {recorder.ended:g}."
+                    return run
+            if bad is not None:
+                return run.fail(bad)
+            report(done + count, lambda: problem.space.embed(*reversed(recorder.newest)))
+    return run
 
 
-def run_estimated(
-    problem: EvolutionProblem,
-    method: EvolutionMethod,
-    options: Options,
-    save: Save,
-    args: tuple[Any, ...],
-    steps: int,
-    progress: StepProgress | None = None,
-) -> tuple[Run, float]:
+def run_estimated(question: Question, steps: int, progress: StepProgress | None = None) -> tuple[Run, float]:
     """Advance over the mesh of a given number of steps; returns the run and its estimated error in time, or nan.
 
     The solution is compared with those of an eighth (at most a fourth) of the steps and of half that number, at up to
     eight common times, the end, and after 1, 2, 4, ... of the coarsest steps. The two differences give the observed
     order, limited by the order of the method. Data that change between the steps are looked for as well.
     """
+    problem, method, *_ = question
     mesh = method.mesh(problem, steps)
-    if not _estimates(problem, method, options, steps):
+    if not _estimates(question, steps):
         why = (
             "it was not asked for (estimate=True gives one)" if steps >= 2 * _COARSEST[1] else "there are too few steps"
         )
         if is_tracer(problem.u0):
             why = "the solve is traced"
         problem.notes.append(f"the error in time has no estimate: {why}")
-        return run_mesh(problem, method, options, save, mesh, args, progress=progress), math.nan
+        return run_mesh(question, mesh, progress=progress), math.nan
     ratio, marks = _sampling(steps)
     divisor = ratio or (2 if steps < _UNASKED else 4)
     counts = [steps // divisor, steps // (2 * divisor)]
-    run = run_mesh(problem, method, options, save, mesh, args, ratio * marks[0], progress=progress)
+    run = run_mesh(question, mesh, ratio * marks[0], progress=progress)
     if not run.success:
         problem.notes.append("the error in time has no estimate: the solve stopped early")
         return run, math.nan
     stats, spent = dict(problem.stats), 0
-    plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=False, progress=False)
+    plain = last_frame(question)
     coarse = []
     for count, wanted in zip(counts, (np.union1d(marks[0], 2 * marks[1]), marks[1]), strict=True):
-        coarse.append(run_mesh(problem, method, plain, "last", method.mesh(problem, count), args, wanted))
+        coarse.append(run_mesh(plain, method.mesh(problem, count), wanted))
         spent += coarse[-1].steps
     data = scan_data(problem)
     problem.stats.clear()
@@ -332,6 +322,12 @@ def run_estimated(
         problem.notes.append("the error in time has no estimate: solutions with fewer steps are not finite")
         return run, math.nan
     return run, error
+
+
+def last_frame(question: Question) -> Question:
+    """The same without output but the last frame."""
+    options = dataclasses.replace(question.options, t_eval=None, events=(), dense_output=False, progress=False)
+    return question._replace(options=options, save="last")
 
 
 def _sampling(steps: int) -> tuple[int, tuple[Array, Array]]:
@@ -370,11 +366,6 @@ def seen_order(gaps: list[float], factors: tuple[float, float], most: float) -> 
         else:
             high = p
     return 0.5 * (low + high)
-
-
-def _ended(run: Run, done: int) -> Run:
-    run.steps = done
-    return run
 
 
 def max_absolute(problem: EvolutionProblem, u: Any) -> float:

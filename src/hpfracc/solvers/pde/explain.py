@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpfracc.solvers.pde.driver import FIRST_STEPS, exact_mesh, forecast_memory, given_steps
+from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.refinement import GRID_SHARE
-from hpfracc.solvers.pde.solve import Question, read_question, solve_fpde
+from hpfracc.solvers.pde.solve import read_question, solve_fpde
 
 __all__ = ["EvolutionExplanation", "explain_evolution"]
 
@@ -110,13 +111,13 @@ def explain_evolution(*args: Any, **kwargs: Any) -> EvolutionExplanation:
     """
     given = inspect.signature(solve_fpde).bind(*args, **kwargs)
     given.apply_defaults()
-    question = read_question(*given.args, **given.kwargs)
-    problem, method, reason, options, save, _ = question
+    question = read_question(**given.arguments)
+    problem, method, *_, reason = question
     with problem.xp.scope():
         steps, stepping = _steps(question)
         count = _likely_steps(question) if steps is None else steps
-        forecast, _ = forecast_memory(problem, method, options, save, count)
-        more = forecast_memory(problem, method, options, save, count + 1000)[0] - forecast
+        forecast, _ = forecast_memory(question, count)
+        more = forecast_memory(question, count + 1000)[0] - forecast
         return EvolutionExplanation(
             method.name,
             reason,
@@ -145,7 +146,7 @@ def _likely_steps(question: Question) -> int:
 
 
 def _steps(question: Question) -> tuple[int | None, str]:
-    problem, method, _, options, _, _ = question
+    problem, method, options, *_ = question
     if method.exact:
         count = len(exact_mesh(problem, options)) - 1
         return count, f"none; values at {count:,} times"

@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_tracer, to_host
-from hpfracc.solvers.pde.forms import FrameBlock
 from hpfracc.solvers.pde.method import EvolutionMethod
-from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock
 from hpfracc.solvers.pde.space.base import is_uniform
 
 __all__ = ["estimate_grid_error", "resample"]

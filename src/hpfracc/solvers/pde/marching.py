@@ -1,9 +1,13 @@
-"""Compiled time stepping of linear equations: blocks of steps of L1 and L2-1sigma in the eigenfunctions."""
+"""Compiled time stepping of linear equations: blocks of steps of L1 and L2-1sigma in the eigenfunctions.
+
+By Numba for NumPy, and by JAX for its own arrays.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
-import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import is_tracer
 from hpfracc.engine.selection.kernels import KernelPrice
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.interval_states import ExponentialHistory
 from hpfracc.history.intervals import IntervalWeights
-from hpfracc.solvers.pde.forms import FrameBlock, ModalForm
-from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, ModalForm
 from hpfracc.solvers.pde.space.modes import BoxModes
 
-__all__ = ["MARCHING", "can_march", "march"]
+__all__ = ["MARCHING", "can_march", "can_scan", "march", "march_jax"]
 
 Array = np.ndarray[Any, Any]
 
@@ -46,6 +50,11 @@ def can_march(problem: EvolutionProblem, form: Any) -> bool:
         and symbol.dtype.kind == "f"
         and plain
     )
+
+
+def can_scan(problem: EvolutionProblem, form: Any) -> bool:
+    """Whether JAX can scan over the steps of each mode: a diagonal equation with real eigenvalues."""
+    return problem.xp.library == "jax" and isinstance(form, ModalForm) and not problem.xp.is_complex(form.symbol)
 
 
 class _Flat:
@@ -110,7 +119,7 @@ def march(
     times = mesh[:-1] + float(weights.sigma) * np.diff(mesh)
     steps, modes = len(times), flat.u.size
     block = steps_together(flat.u.nbytes, steps)
-    rows_of = _make_rows(kernels, weights, steps, block, whole=history is None)
+    rows_of = _make_rows(weights, steps, block, whole=history is None)
     lead = 1 if history is not None and weights.parabola else 0
     past = np.zeros((lead + (block if history is not None else steps), modes))
     states = np.zeros((0 if history is None else len(history.rates), modes))
@@ -137,32 +146,11 @@ def march(
         yield flat.block(out[:count])
 
 
-def _make_rows(
-    kernels: Any, weights: IntervalWeights, steps: int, block: int, *, whole: bool
-) -> Callable[[int, int], Array]:
+def _make_rows(weights: IntervalWeights, steps: int, block: int, *, whole: bool) -> Callable[[int, int], Array]:
     """``rows(first, stop)``: the weights of all increments, or of those not yet in the exponentials' states."""
-    alphas = np.array([float(alpha) for _, alpha in weights.orders])
-    coefficients = np.array([float(c) for c, _ in weights.orders])
-    scales = np.array([0.0 if alpha == 1.0 else 1.0 / math.gamma(1.0 - alpha) for alpha in alphas])
-    lengths, sigma = weights.steps, float(weights.sigma)
-    pieces = bool(weights.breaks)
-    given = (coefficients, alphas, scales, weights.mesh, sigma, weights.parabola, weights.following, pieces)
 
     def made(first: int, stop: int) -> Array:
-        begin = 0 if whole else max(0, first - 1 - int(weights.parabola))
-        ns, columns = np.arange(first, stop), np.arange(begin, stop - 1)
-        # Powers are needed for completed intervals only; the newest interval touches the singularity.
-        gap = weights.mesh[ns - 1][:, None] - weights.mesh[columns + 1]
-        middles = np.maximum(gap, 0.0, out=gap)
-        middles += (sigma * lengths[ns - 1])[:, None]
-        middles += 0.5 * lengths[columns]
-        logs = np.log(middles, out=middles)
-        powers = np.empty((len(alphas), *logs.shape))
-        for one, alpha, scale in zip(powers, alphas, scales, strict=True):
-            np.multiply(logs, -alpha, out=one)
-            np.exp(one, out=one)
-            one *= scale
-        found: Array = kernels.weight_rows(*given, first, stop, begin, powers)
+        found: Array = weights.rows(first, stop, 0 if whole else max(0, first - 1 - int(weights.parabola)))
         if not whole and weights.parabola and first == 1:
             found = np.pad(found, ((0, 0), (1, 0)))  # no increment precedes the first
         return found
@@ -173,15 +161,101 @@ def _make_rows(
     newest = made(steps, steps + 1)[0] if whole else made(1, block + 1)[-1]
     padded = np.concatenate([newest, np.zeros(block)])
 
-    same: dict[int, Array] = {}  # rows within a block are the same for all blocks of equal length
-
     def shifted(first: int, stop: int) -> Array:
-        if stop - first in same:
-            return same[stop - first]
-        columns, last = (stop - 1, len(newest) - first) if whole else (stop - first, len(newest) - 1)
-        found = np.stack([padded[place : place + columns] for place in range(last, last - (stop - first), -1)])
-        if not whole:
-            same[stop - first] = found
-        return found
+        before = 0 if whole else first - 1
+        windows = np.lib.stride_tricks.sliding_window_view(padded, stop - 1 - before)
+        return np.ascontiguousarray(windows[len(newest) + before - np.arange(first, stop)])
 
     return shifted
+
+
+# -- JAX: a block is one compiled function, a scan over its steps -----------------------------------------------------
+
+
+def march_jax(
+    problem: EvolutionProblem, form: ModalForm, weights: IntervalWeights, mesh: Array, history: ExponentialHistory
+) -> Iterator[FrameBlock]:
+    """Make all steps; the states of the exponentials are carried from block to block."""
+    xp, start = problem.xp, form.encode(problem.u0)
+    shape, steps = tuple(start.shape), len(mesh) - 1
+    zero = xp.zeros_like(start).reshape(-1)
+    symbol, u = (form.symbol + xp.zeros(shape, "float64")).reshape(-1), start.reshape(-1)
+    block = steps_together(8 * int(u.size), steps)
+    carried = (u, zero, zero, xp.zeros((len(history.rates), 1), "float64") * zero)
+    for first in range(1, steps + 1, block):
+        stop = min(first + block, steps + 1)
+        tables = _exponential_tables(history, steps, range(first, stop), block, parabola=weights.parabola)
+        known = None
+        if problem.forced:
+            times = [problem.t0 + weights.place(n) for n in (range(first, stop) if problem.varies else (1,))]
+            rows = [(form.known(t) + xp.zeros(shape, "float64")).reshape(-1) for t in times]
+            # All blocks have one shape, so that one function serves them.
+            known = xp.stack(rows + [zero] * (block - len(rows) if problem.varies else 0))
+        carried, frames = _called(*carried, tables, xp.array(weights.sigma), symbol, known)
+        yield _block_of(form, frames[: stop - first], shape)
+
+
+def _block_of(form: ModalForm, rows: Any, shape: tuple[int, ...]) -> FrameBlock:
+    return FrameBlock(int(rows.shape[0]), lambda: form.decode(rows.reshape(-1, *shape)))
+
+
+def _exponential_tables(
+    history: ExponentialHistory, steps: int, ns: range, block: int, *, parabola: bool
+) -> tuple[Any, ...]:
+    """For each of ``block`` steps: the weights of the newest increments, and the factors that update the states."""
+    xp, terms = history.xp, len(history.rates)
+    own, before = history.newest
+    places = np.minimum(np.arange(ns.start - 1, ns.start - 1 + block), steps - 1)
+    owns = own[places]
+    befores = before[places] if parabola else xp.zeros((block,), "float64")
+    # The states are not updated after the first step of a parabola, nor after the very last step.
+    moving = np.array([n for n in ns if (2 if parabola else 1) <= n < steps], dtype=int)
+    if not len(moving):
+        empty = xp.zeros((block, terms), "float64")
+        return owns, befores, empty + 1.0, empty, empty, empty
+    decay, p, q, g = (None if one is None else xp.array(one) for one in history.tables(moving))
+    if not parabola:
+        p, q = None, p  # only the newest increment enters
+    lead, rest = int(moving[0]) - ns.start, block - len(moving) - (int(moving[0]) - ns.start)
+    found = []
+    for one, empty in ((decay, 1.0), (p, 0.0), (q, 0.0), (g, 0.0)):
+        part = xp.zeros((len(moving), terms), "float64") if one is None else one
+        ends = [xp.zeros((size, terms), "float64") + empty for size in (lead, rest)]
+        found.append(xp.concatenate([ends[0], part, ends[1]]))
+    return owns, befores, *found
+
+
+def _called(*args: Any) -> Any:
+    """Run a block; its buffers are donated unless gradients may need them."""
+    leaves = sys.modules["jax"].tree_util.tree_leaves(args)
+    return _compiled(over=not any(is_tracer(one) for one in leaves))(*args)
+
+
+@functools.cache
+def _compiled(*, over: bool) -> Any:
+    """The function of a block, compiled by JAX once per shape and process."""
+    return sys.modules["jax"].jit(_exponential_block, donate_argnums=(3,) if over else ())
+
+
+def _exponential_block(
+    u: Any, last: Any, pending: Any, states: Any, tables: tuple[Any, ...], sigma: Any, symbol: Any, known: Any
+) -> tuple[tuple[Any, ...], Any]:
+    jax = sys.modules["jax"]
+    block = tables[0].shape[0]
+    data = known if known is not None and known.shape[0] == block and block > 1 else None
+
+    def step(carried: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+        u, last, pending, states = carried
+        (own, before, decay, p, q, g), data = given
+        total = pending + before * last - symbol * u
+        if data is not None:
+            total = total - data
+        elif known is not None:
+            total = total - known[0]
+        change = total / ((symbol - own / sigma) * sigma)
+        u = u + change
+        states = decay[:, None] * states + p[:, None] * last + q[:, None] * change
+        return (u, change, g @ states, states), u
+
+    carried, frames = jax.lax.scan(step, (u, last, pending, states), (tables, data))
+    return carried, frames

@@ -1,4 +1,4 @@
-"""The base class of methods in time, and their registry."""
+"""The base class of methods in time, their registry, and what those of order 1 share."""
 
 from __future__ import annotations
 
@@ -6,20 +6,33 @@ import abc
 import difflib
 import functools
 import importlib
+import itertools
 import math
 import pkgutil
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde import methods
-from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
 
-__all__ = ["EvolutionMethod", "all_evolution_methods", "find_evolution_method", "register_evolution_method"]
+__all__ = [
+    "EvolutionMethod",
+    "ExplicitPart",
+    "Question",
+    "Save",
+    "all_evolution_methods",
+    "find_evolution_method",
+    "needs_order_one",
+    "register_evolution_method",
+    "time_steps",
+]
 
 Array = np.ndarray[Any, Any]
+Save = str | int | Callable[..., Any]
 
 
 class EvolutionMethod(abc.ABC):
@@ -47,7 +60,7 @@ class EvolutionMethod(abc.ABC):
 
     name: ClassVar[str]
     order: ClassVar[str]
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     exact: ClassVar[bool] = False
     compiles_tensors: ClassVar[bool] = False
     meets_breaks: ClassVar[bool] = False
@@ -61,7 +74,7 @@ class EvolutionMethod(abc.ABC):
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """Yield the unknowns at ``mesh[1]``, ``mesh[2]``, ... in turn.
 
-        Each item is an array, or a :class:`~hpfracc.solvers.pde.forms.FrameBlock` that computes the values of one or
+        Each item is an array, or a :class:`~hpfracc.solvers.pde.problem.FrameBlock` that computes the values of one or
         more steps on demand. Arrays are not modified after they are yielded. A step that fails raises
         :class:`~hpfracc.solvers.pde.problem.StepFailedError`.
         """
@@ -87,8 +100,8 @@ class EvolutionMethod(abc.ABC):
         return 2.0
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Bytes held at the peak of a run, without the saved frames."""
-        return 8 * problem.itemsize * math.prod(problem.state_shape)
+        """Bytes held at the peak of a run, without the saved frames: by default eight states and a linear system."""
+        return 8 * problem.itemsize * math.prod(problem.state_shape) + problem.space.step_bytes()
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
         """How the memory is summed, in one word; ``"none"`` at order 1."""
@@ -101,6 +114,86 @@ class EvolutionMethod(abc.ABC):
     def reason(self, problem: EvolutionProblem) -> str:
         """Why ``method="auto"`` chooses it."""
         return f"{self.name} serves this equation"
+
+
+class ExplicitPart:
+    """``N(t, u) = reaction(t, u) + source(t) + b(t)``; None where all of them are absent.
+
+    Parameters
+    ----------
+    problem : EvolutionProblem
+        The equation.
+    steady : array, optional
+        Its source and boundary data, where they are constant in time and known beforehand.
+    """
+
+    def __init__(self, problem: EvolutionProblem, steady: Any = None) -> None:
+        self.problem, self.steady = problem, steady
+
+    @property
+    def empty(self) -> bool:
+        """Whether N is zero."""
+        return self.problem.linear and not self.problem.forced
+
+    def __call__(self, t: Any, u: Any) -> Any:
+        """Evaluate N at a time and state."""
+        problem = self.problem
+        total = problem.known(t) if self.steady is None else self.steady
+        if problem.reaction is not None:
+            own = problem.reaction(t, u)
+            total = own if total is None else total + own
+        if total is None:
+            return 0.0 * u
+        return total if total.shape == u.shape else total + 0.0 * u
+
+
+def needs_order_one(name: str, problem: EvolutionProblem, *, diagonal: bool = False) -> str | None:
+    """Why a method for ``u_t = ...``, in eigenvectors if ``diagonal``, cannot solve this equation; None if it can."""
+    if len(problem.orders) > 1:
+        return f"method={name!r} takes one derivative in time, and the equation has {len(problem.orders)}; use 'l1'"
+    alpha = order_value(problem.alpha)
+    if alpha != 1.0:
+        return f"method={name!r} is for alpha = 1, and alpha = {alpha:g}; use method='auto'"
+    if diagonal and problem.space.symbol is None:
+        return f"method={name!r} needs a diagonalised operator, and {problem.space.name} is not; use 'imex_bdf2'"
+    return None
+
+
+def time_steps(mesh: Array) -> Iterator[tuple[float, float]]:
+    """The start and length of each step.
+
+    The steps of a uniform mesh differ by rounding. All of them are given the length of the first, so that coefficients
+    that depend on the length are computed once.
+    """
+    last = math.nan
+    for before, after in itertools.pairwise(mesh):
+        h = float(after - before)
+        if not abs(h - last) <= 1e-10 * h:
+            last = h
+        yield float(before), last
+
+
+class Question(NamedTuple):
+    """An equation and how to solve it, read and checked.
+
+    Attributes
+    ----------
+    problem, method, options
+        The equation, the method in time, and the options of all solvers.
+    save : str, int or callable
+        Which frames are kept.
+    args : tuple
+        Further arguments of the user's functions.
+    reason : str
+        Why the method was chosen.
+    """
+
+    problem: EvolutionProblem
+    method: EvolutionMethod
+    options: Options
+    save: Save = "all"
+    args: tuple[Any, ...] = ()
+    reason: str = ""
 
 
 _known: dict[str, type[EvolutionMethod]] = {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError
 
@@ -29,8 +30,7 @@ def plot_evolution(
     style: dict[str, Any],
 ) -> Any:
     """See :meth:`FPDEResult.plot`."""
-    if kind not in KINDS:
-        raise InvalidInputError(f"kind={kind!r}: use {', '.join(map(repr, KINDS))}")
+    _reading.choice("kind", kind, KINDS)
     grid = x if isinstance(x, tuple) else (x,)
     if u.ndim == len(grid) + 2:
         if not -u.shape[1] <= component < u.shape[1]:
@@ -57,9 +57,7 @@ def plot_evolution(
 
 
 def _kymograph(t: Array, x: Array, u: Array, ax: Any, style: dict[str, Any], label: str) -> Any:
-    pyplot = import_optional("matplotlib.pyplot")
-    if ax is None:
-        _, ax = pyplot.subplots(layout="constrained")
+    ax = _axes(ax)
     drawn = ax.pcolormesh(x, t, u, **{"shading": "gouraud" if len(t) > 1 else "nearest", "cmap": "viridis", **style})
     ax.figure.colorbar(drawn, ax=ax, label=label)
     ax.set_xlabel("x")
@@ -70,9 +68,7 @@ def _kymograph(t: Array, x: Array, u: Array, ax: Any, style: dict[str, Any], lab
 def _profiles(
     t: Array, grid: tuple[Array, ...], u: Array, times: Any, ax: Any, style: dict[str, Any], label: str
 ) -> Any:
-    pyplot = import_optional("matplotlib.pyplot")
-    if ax is None:
-        _, ax = pyplot.subplots(layout="constrained")
+    ax = _axes(ax)
     chosen = _chosen(t, times, 6, even=False)
     middle = tuple(points.size // 2 for points in grid[1:])
     colours = import_optional("matplotlib").colormaps["viridis"](np.linspace(0.0, 0.9, len(chosen)))
@@ -85,18 +81,25 @@ def _profiles(
     return ax
 
 
+def _axes(ax: Any) -> Any:
+    return import_optional("matplotlib.pyplot").subplots(layout="constrained")[1] if ax is None else ax
+
+
+def _shown(grid: tuple[Array, ...], values: Array) -> Array:
+    """What is drawn of a frame: its values in one dimension, an image in two, the middle slice in three."""
+    return values if len(grid) == 1 else (values[:, :, grid[2].size // 2] if len(grid) == 3 else values).T
+
+
 def _picture(ax: Any, grid: tuple[Array, ...], values: Array, low: float, high: float, style: dict[str, Any]) -> Any:
     """Draw one frame: a line in one dimension, an image in two, the middle slice in three."""
     if len(grid) == 1:
-        (line,) = ax.plot(grid[0], values, **style)
+        (line,) = ax.plot(grid[0], _shown(grid, values), **style)
         span = max(high - low, 1e-12)
         ax.set_ylim(low - 0.05 * span, high + 0.05 * span)
         return line
-    if len(grid) == 3:
-        values = values[:, :, grid[2].size // 2]
     extent = (float(grid[0][0]), float(grid[0][-1]), float(grid[1][0]), float(grid[1][-1]))
     settings = {"origin": "lower", "extent": extent, "vmin": low, "vmax": high, "cmap": "viridis", **style}
-    return ax.imshow(values.T, **settings)
+    return ax.imshow(_shown(grid, values), **settings)
 
 
 def _frames(t: Array, grid: tuple[Array, ...], u: Array, times: Any, style: dict[str, Any], label: str) -> Any:
@@ -135,11 +138,7 @@ def _animate(
     ax.set_ylabel(label if len(grid) == 1 else "y")
 
     def show(number: int) -> tuple[Any, ...]:
-        values = u[number]
-        if len(grid) == 1:
-            drawn.set_ydata(values)
-        else:
-            drawn.set_data((values[:, :, grid[2].size // 2] if len(grid) == 3 else values).T)
+        (drawn.set_ydata if len(grid) == 1 else drawn.set_data)(_shown(grid, u[number]))
         ax.set_title(_at(t[number]))
         return (drawn,)
 
@@ -154,8 +153,7 @@ def _chosen(t: Array, times: Any, count: int, *, even: bool) -> Array:
     """Indices of the frames nearest to the requested times."""
     if times is None:
         span = t[-1] - t[0]
-        shares = np.linspace(0.0, 1.0, count) if even else np.linspace(0.0, 1.0, count) ** 2
-        wanted = t[0] + span * shares
+        wanted = t[0] + span * np.linspace(0.0, 1.0, count) ** (1 if even else 2)
     else:
         wanted = np.atleast_1d(np.asarray(times, dtype=np.float64))
         slack = 1e-9 * max(1.0, abs(float(t[-1])))

@@ -1,8 +1,10 @@
-"""A partial differential equation, read and checked, ready for time stepping."""
+"""A partial differential equation, read and checked, ready for time stepping, and the unknowns of its steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +12,22 @@ import numpy as np
 
 from hpfracc._arrays import is_array, is_tracer, tracks_gradient
 from hpfracc._xp import Namespace
+from hpfracc.history.blocks import steps_together
 from hpfracc.history.intervals import order_value
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
-__all__ = ["EvolutionProblem", "StepFailedError", "order_value", "plain_order"]
+__all__ = [
+    "EvolutionProblem",
+    "FrameBlock",
+    "ModalForm",
+    "NodalForm",
+    "StepFailedError",
+    "StepForm",
+    "choose_form",
+    "in_blocks",
+    "order_value",
+    "plain_order",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -144,6 +158,115 @@ class EvolutionProblem:
     def count(self, name: str, number: int = 1) -> None:
         """Add to a counter."""
         self.stats[name] = self.stats.get(name, 0) + number
+
+
+@dataclass(frozen=True, slots=True)
+class FrameBlock:
+    """A few consecutive steps, whose values are computed on demand.
+
+    Attributes
+    ----------
+    count : int
+        Number of steps.
+    make : callable
+        Returns the values at the unknown points, of shape (count, *state). It must be called before the next step.
+    fill : callable or None
+        A faster alternative, if there is one: ``fill(out)`` writes the values to an array of that shape.
+    """
+
+    count: int
+    make: Callable[[], Any]
+    fill: Callable[[Any], None] | None = None
+
+
+class NodalForm:
+    """Values at points, for equations with a reaction or without a diagonal form of A."""
+
+    modal = False
+
+    def __init__(self, problem: EvolutionProblem) -> None:
+        self.problem = problem
+
+    def encode(self, u: Any) -> Any:
+        """Return the values unchanged."""
+        return u
+
+    def decode(self, c: Any) -> Any:
+        """Return the values unchanged."""
+        return c
+
+    def known(self, t: Any) -> Any:
+        """The sum of source and boundary data."""
+        return self.problem.known(t)
+
+    def apply(self, c: Any) -> Any:
+        """``A c``."""
+        return self.problem.space.apply(c)
+
+    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+        """``(shift - A)^-1 rhs``."""
+        self.problem.count("solves")
+        return self.problem.space.solve(shift, rhs, guess)
+
+
+class ModalForm:
+    """Coefficients of the eigenfunctions: a linear equation becomes one scalar equation for each."""
+
+    modal = True
+
+    def __init__(self, problem: EvolutionProblem) -> None:
+        self.problem, self.symbol = problem, problem.space.symbol
+        self._constant: Any = None
+
+    def encode(self, u: Any) -> Any:
+        """The coefficients."""
+        return self.problem.space.forward(u)
+
+    def decode(self, c: Any) -> Any:
+        """The values."""
+        return self.problem.space.backward(c)
+
+    def known(self, t: Any) -> Any:
+        """The coefficients of source and boundary data; cached if they are constant in time."""
+        if self._constant is not None:
+            return self._constant
+        values = self.problem.known(t)
+        if values is None:
+            return None
+        zero = self.problem.xp.zeros(self.problem.state_shape, "float64")
+        found = self.problem.space.forward(values + zero)
+        if not self.problem.varies:
+            self._constant = found
+        return found
+
+    def apply(self, c: Any) -> Any:
+        """Multiply by the eigenvalues."""
+        return self.symbol * c
+
+    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+        """A division."""
+        return rhs / (shift - self.symbol)
+
+
+StepForm = NodalForm | ModalForm
+
+
+def choose_form(problem: EvolutionProblem) -> StepForm:
+    """Coefficients if the equation is linear and diagonalisable, otherwise values."""
+    if problem.linear and problem.space.symbol is not None:
+        return ModalForm(problem)
+    return NodalForm(problem)
+
+
+def in_blocks(form: StepForm, states: Iterator[Any], steps: int) -> Iterator[Any]:
+    """States as they are if they are values; coefficients in blocks, whose values are computed together."""
+    if not form.modal:
+        yield from states
+        return
+    problem = form.problem
+    together = steps_together(problem.itemsize * math.prod(problem.state_shape), steps)
+    while block := list(itertools.islice(states, together)):
+        yield FrameBlock(len(block), lambda block=block: form.decode(problem.xp.stack(block)))  # type: ignore[misc]
 
 
 def plain_order(order: Any) -> Any:

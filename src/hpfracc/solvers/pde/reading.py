@@ -10,19 +10,26 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, refuse_masked, to_host
 from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.pde.boundary import Dirichlet, Periodic, boundary_value, positional_range, read_boundary
-from hpfracc.solvers.pde.domain import Disc
+from hpfracc.solvers.pde.boundary import (
+    Dirichlet,
+    Ends,
+    Periodic,
+    is_function,
+    positional_range,
+    read_boundary,
+)
 from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
-from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting, broadcast_points
 from hpfracc.solvers.pde.space.components import discretise_components
-from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, read_space
+from hpfracc.solvers.pde.terms import FractionalDiffusion, SpaceTerm, coefficients_of, read_space
 
-__all__ = ["read_evolution", "read_grid", "read_span"]
+__all__ = ["read_evolution"]
 
 Array = np.ndarray[Any, Any]
 
@@ -30,18 +37,7 @@ Array = np.ndarray[Any, Any]
 _COMPATIBLE = 1e-6
 
 
-def read_span(t_span: Any) -> tuple[float, float]:
-    """The start and end of the interval."""
-    try:
-        t0, t1 = (float(t) for t in t_span)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"t_span={t_span!r} has to be a pair of times") from None
-    if not (math.isfinite(t0) and math.isfinite(t1) and t0 < t1):
-        raise InvalidInputError(f"t_span={t_span!r}: the begin has to be before the end, and both finite")
-    return t0, t1
-
-
-def read_grid(x: Any) -> tuple[Array, ...]:
+def _read_grid(x: Any) -> tuple[Array, ...]:
     """The coordinates along each axis."""
     given = list(x) if isinstance(x, tuple | list) and len(x) and np.ndim(x[0]) == 1 else [x]
     if not 1 <= len(given) <= 3:
@@ -49,14 +45,9 @@ def read_grid(x: Any) -> tuple[Array, ...]:
     axes = []
     for number, points in enumerate(given):
         refuse_masked(points, f"x[{number}]")
-        try:
-            axis = np.asarray(to_host(points) if is_array(points) else points, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"x[{number}]={points!r} has to be numbers along one axis") from None
+        axis = _reading.numbers(f"x[{number}]", to_host(points) if is_array(points) else points)
         if axis.ndim != 1 or axis.size < 3:
             raise ShapeError(f"x[{number}] has shape {axis.shape}; give at least 3 points along one axis")
-        if not np.all(np.isfinite(axis)):
-            raise InvalidInputError(f"x[{number}] holds points that are not finite")
         down = np.flatnonzero(np.diff(axis) <= 0.0)
         if down.size:
             at = int(down[0])
@@ -84,16 +75,17 @@ def read_evolution(
     backend: str,
 ) -> EvolutionProblem:
     """Read the whole problem and discretise it in space."""
-    t0, t1 = read_span(t_span)
+    given = dict(locals())
+    t0, t1 = _reading.pair("t_span", t_span)
     disc = x if isinstance(x, Disc) else None
-    grid = read_grid(x) if disc is None else disc.grid(_disc_order(space))
+    grid = _read_grid(x) if disc is None else disc.grid(_disc_order(space))
     shape = tuple(axis.size for axis in grid)
     orders = read_orders(alpha, terms)
     library, device = _library(u0, alpha, space, terms)
     xp = NUMPY if library == "numpy" else namespace(library, device)
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with xp.scope():
-        if disc is not None and callable(u0) and not is_array(u0):
+        if disc is not None and is_function(u0):
             u0 = u0(*disc.coordinates(_disc_order(space))) + np.zeros(shape)
         start = _read_state("u0", u0, grid, shape, xp)
         components = None if start.ndim == len(shape) else int(start.shape[0])
@@ -125,7 +117,7 @@ def read_evolution(
                 )
         _read_source(problem, source, extra)
         _read_reaction(problem, reaction, jac, extra, start, disc)
-        problem.compatible = _check_compatible(settings[0], start, t0)
+        problem.compatible = _check_compatible(discretised, ends, start, t0)
     if discretised.coarsens:
 
         def on_grid(axes: tuple[Array, ...]) -> EvolutionProblem:
@@ -136,24 +128,13 @@ def read_evolution(
                 found = resample(np.asarray(to_host(xp.stop_gradient(values))), old, new, problem.periodic)
                 return found if xp.library == "numpy" else xp.asarray(found)
 
-            given = u0 if callable(u0) and not is_array(u0) else moved(start)
-            speed = du0 if callable(du0) and not is_array(du0) else moved(velocity)
-            changing = source if callable(source) and not is_array(source) else None
-            other = read_evolution(
-                reaction,
-                t_span,
-                given,
-                x=axes,
-                space=space,
-                boundary=boundary,
-                alpha=alpha,
-                du0=speed,
-                source=changing,
-                args=args,
-                jac=jac,
-                terms=terms,
-                backend=backend,
-            )
+            changed = {
+                "u0": u0 if is_function(u0) else moved(start),
+                "x": axes,
+                "du0": du0 if is_function(du0) else moved(velocity),
+                "source": source if is_function(source) else None,
+            }
+            other = read_evolution(**{**given, **changed})
             if problem.steady_source:
                 assert problem.source is not None
                 old, new = (tuple(to_host(x).reshape(-1) for x in one.space.points) for one in (problem, other))
@@ -190,37 +171,22 @@ def _library(u0: Any, alpha: Any, space: Any, terms: Any) -> tuple[str, Any]:
 
 
 def _coefficients(alpha: Any, space: Any, terms: Any) -> list[Any]:
-    found = [alpha]
-    for one in space if isinstance(space, list | tuple) else (space,):
-        for term in getattr(one, "terms", (one,)):
-            for name in ("coefficient", "velocity", "order"):
-                value = getattr(term, name, None)
-                found += list(value) if isinstance(value, tuple | list) else [value]
+    sums = space if isinstance(space, list | tuple) else (space,)
+    parts = [term for one in sums for term in getattr(one, "terms", (one,)) if isinstance(term, SpaceTerm)]
+    found = [alpha, *(value for term in parts for value in (*coefficients_of(term), getattr(term, "order", None)))]
     for pair in terms if isinstance(terms, list | tuple) else ():
         found += list(pair) if isinstance(pair, tuple | list) else []
     return found
 
 
 def _is_complex_space(sums: tuple[tuple[SpaceTerm, ...], ...]) -> bool:
-    for terms in sums:
-        for term in terms:
-            if isinstance(term, Diffusion | FractionalDiffusion | OneSided):
-                given: Any = term.coefficient
-            elif isinstance(term, Advection):
-                given = term.velocity
-            else:
-                continue
-            for value in given if isinstance(given, tuple | list) else (given,):
-                if isinstance(value, numbers.Number) and isinstance(value, complex):
-                    return True
-                if is_array(value) and "complex" in dtype_name(value):
-                    return True
-    return False
+    values = [value for terms in sums for term in terms for value in coefficients_of(term)]
+    return any(isinstance(value, complex) or (is_array(value) and "complex" in dtype_name(value)) for value in values)
 
 
 def _read_state(name: str, value: Any, grid: tuple[Array, ...], shape: tuple[int, ...], xp: Namespace) -> Any:
     """Read a state as float64 or complex128 of ``xp`` on the whole grid, with or without an axis of components."""
-    if callable(value) and not is_array(value) and not isinstance(value, type):
+    if is_function(value) and not isinstance(value, type):
         value = value(*(to_host(one) for one in broadcast_points(NUMPY, grid)))
         value = np.broadcast_to(value, shape) if np.ndim(value) <= len(shape) else np.asarray(value)
     refuse_masked(value, name)
@@ -232,11 +198,8 @@ def _read_state(name: str, value: Any, grid: tuple[Array, ...], shape: tuple[int
     is_complex = "complex" in dtype_name(found)
     if library_of(found) == xp.library:
         found = xp.astype(xp.asarray(found), "complex128" if is_complex else "float64")
-    elif is_complex:
-        host = np.asarray(found)
-        found = xp.complex(xp.array(host.real), xp.array(host.imag))
     else:
-        found = xp.array(np.asarray(found))
+        found = _from_host(xp, np.asarray(found))
     given = tuple(found.shape)
     if given[-len(shape) :] != shape or len(given) not in (len(shape), len(shape) + 1) or 0 in given:
         raise ShapeError(
@@ -247,6 +210,10 @@ def _read_state(name: str, value: Any, grid: tuple[Array, ...], shape: tuple[int
         place = np.argwhere(~np.isfinite(found))[0].tolist()
         raise InvalidInputError(f"{name} is not finite at index {place}; give finite values")
     return found
+
+
+def _from_host(xp: Namespace, host: Array) -> Any:
+    return xp.complex(xp.array(host.real), xp.array(host.imag)) if host.dtype.kind == "c" else xp.array(host)
 
 
 def _check_dtype(name: str, value: Any) -> None:
@@ -293,7 +260,7 @@ def _read_source(problem: EvolutionProblem, source: Any, args: tuple[Any, ...]) 
     if source is None:
         return
     xp, whole = problem.xp, tuple(axis.size for axis in problem.space.grid)
-    if callable(source) and not is_array(source):
+    if is_function(source):
         scope, points = user_scope(), problem.space.points
         if not _takes_coordinates(source, "source", ("t",), len(whole), args, first=True):
             points = ()
@@ -321,7 +288,7 @@ def _fitted(name: str, value: Any, problem: EvolutionProblem) -> Any:
     if not is_array(value) or library_of(value) != xp.library or xp.library == "numpy":
         host = np.asarray(value)
         _check_dtype(name, host)
-        value = xp.complex(xp.array(host.real), xp.array(host.imag)) if host.dtype.kind == "c" else xp.array(host)
+        value = _from_host(xp, host)
     if xp.is_complex(value) and not xp.is_complex(problem.u0):
         raise UnsupportedDtypeError(f"{name} has complex values for a real u0; give u0 as complex")
     given = tuple(value.shape)
@@ -416,31 +383,23 @@ def _coordinates(space: Semidiscretisation, disc: Disc | None) -> tuple[Any, ...
     return space.xp.array(radii * np.cos(angles)), space.xp.array(radii * np.sin(angles))
 
 
-def _check_compatible(setting: SpaceSetting, start: Any, t0: float) -> bool:
+def _check_compatible(space: Semidiscretisation, boundary: tuple[Ends, ...], start: Any, t0: float) -> bool:
     """Whether u0 has the values that Dirichlet conditions require; warns if it does not."""
-    if setting.xp.library != "numpy":
+    if space.xp.library != "numpy" or not any(isinstance(one, Dirichlet) for ends in boundary for one in ends):
         return True
-    size = float(np.max(np.abs(start)))
-    points = broadcast_points(NUMPY, setting.grid)
-    for axis, ends in enumerate(setting.boundary):
-        for end, condition in enumerate(ends):
-            if not isinstance(condition, Dirichlet):
-                continue
-            place = axis - setting.ndim
-            here = tuple(
-                np.full((1,) * setting.ndim, setting.grid[axis][-end]) if one == axis else each
-                for one, each in enumerate(points)
-            )
-            wanted = setting.face(boundary_value(condition, t0, here), axis, end, here)
-            edge = np.take(start, [-1 if end else 0], axis=place)
-            gap = float(np.max(np.abs(edge - wanted)))
-            if gap > _COMPATIBLE * max(size, float(np.max(np.abs(wanted)))):
-                warnings.warn(
-                    f"u0 differs by {gap:.3g} from the boundary data at the {'upper' if end else 'lower'} end of axis "
-                    f"{axis}: the solution starts with a layer there. The boundary data hold. L1 on a graded mesh "
-                    "(method='l1') resolves the start; or give u0 that has the boundary values",
-                    AccuracyWarning,
-                    stacklevel=5,
-                )
-                return False
-    return True
+    held = space.embed(space.restrict(start), t0)
+    gaps = np.abs(start - held)
+    gap = float(gaps.max())
+    if not gap > _COMPATIBLE * max(float(np.abs(start).max()), float(np.abs(held).max())):
+        return True
+    place = np.unravel_index(int(gaps.argmax()), gaps.shape)[-len(boundary) :]
+    ends = [(axis, int(at > 0)) for axis, at in enumerate(place) if at in (0, space.grid[axis].size - 1)]
+    axis, end = next(one for one in ends if isinstance(boundary[one[0]][one[1]], Dirichlet))
+    warnings.warn(
+        f"u0 differs by {gap:.3g} from the boundary data at the {'upper' if end else 'lower'} end of axis {axis}: the "
+        "solution starts with a layer there. The boundary data hold. L1 on a graded mesh (method='l1') resolves the "
+        "start; or give u0 that has the boundary values",
+        AccuracyWarning,
+        stacklevel=5,
+    )
+    return False

@@ -13,14 +13,13 @@ from hpfracc._arrays import is_tracer, to_host
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.pde.forms import FrameBlock
 from hpfracc.solvers.pde.interpolation import between_frames
-from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.method import Question, Save
+from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock
 
 __all__ = ["MAX_FRAMES", "FrameRecorder", "frames_kept", "read_save", "smooth_power"]
 
 Array = np.ndarray[Any, Any]
-Save = str | int | Callable[..., Any]
 
 #: The most frames that are kept by default.
 MAX_FRAMES = 201
@@ -68,14 +67,8 @@ class FrameRecorder:
 
     Parameters
     ----------
-    problem : EvolutionProblem
-        The problem being solved.
-    options : Options
-        With ``t_eval``, events and ``dense_output``.
-    save : str, int or callable
-        As read by :func:`read_save`.
-    args : tuple
-        Further arguments of events.
+    question : Question
+        The problem, what is kept of it (``save``, ``t_eval``, ``dense_output``), and events.
     steps : int or None
         Largest number of steps of the run; None if it is not known.
     begin : float
@@ -91,17 +84,15 @@ class FrameRecorder:
 
     def __init__(
         self,
-        problem: EvolutionProblem,
-        options: Options,
-        save: Save,
-        args: tuple[Any, ...],
+        question: Question,
         steps: int | None,
         begin: float = -math.inf,
         earlier: FrameRecorder | None = None,
         at: Callable[[float], Any] | None = None,
         outputs: Array | None = None,
     ) -> None:
-        self.problem, self.options, self.save = problem, options, save
+        problem, _, options, save, args, _ = question
+        self.problem, self.save = problem, save
         self._begin, self._earlier, self._at = begin, earlier, at
         self._outputs = None if outputs is None else set(outputs.tolist())
         self._dense = options.dense_output and at is None
@@ -122,7 +113,6 @@ class FrameRecorder:
             self._room = frames_kept(options, save, saved)
         #: Boundary points and their values, if they are the same in all steps.
         self._outside: tuple[Array, Array] | None = None
-        self._embeds: bool | None = None
         self.newest: tuple[float, Any] = (problem.t0, problem.u0)
         self._wanted: list[float] | None = None
         if options.t_eval is not None:
@@ -168,67 +158,48 @@ class FrameRecorder:
     def takes_blocks(self) -> bool:
         """Whether steps can be recorded in blocks."""
         plain = self.save == "all" and self._wanted is None and self.watch is None and not self._dense
-        return plain and self.problem.xp.library == "numpy" and not self.problem.space.forcing_varies
+        whole = self._earlier is None and self._begin == -math.inf
+        return plain and whole and self._room > 0 and not self.problem.space.forcing_varies
 
-    def make_block(self, times: Array, block: FrameBlock) -> Array:
+    def make_block(self, block: FrameBlock) -> Array:
         """Compute the values of a block, directly in the array of all frames if possible."""
-        later = times[0] >= self._begin and (self._earlier is None or bool(self._recent))
-        if block.fill is None or self._whole is None or self._outside is None or not later:
+        if block.fill is None or self._outside is None:
             return block.make()  # type: ignore[no-any-return]
-        place = len(self.times) - self._before
-        rows = self._whole[place : place + block.count]
-        here: Array = self.problem.space.restrict(rows)
+        here: Array = self.problem.space.restrict(self._next_rows(block.count))
         block.fill(here)
-        rows.reshape(block.count, -1)[:, self._outside[0]] = self._outside[1]
         return here
 
     def take_block(self, times: Array, states: Array) -> str | None:
         """Record a block of steps; returns a message if values are not finite, and keeps the steps before them."""
-        if times[0] < self._begin or (self._earlier is not None and not self._recent):
-            skipped = int(np.searchsorted(times, self._begin))
-            if skipped < len(times) and self._earlier is not None and not self._recent:
-                self._recent.append((float(times[skipped]), None))  # the end of the earlier run, already recorded
-                skipped += 1
-            self.steps += skipped
-            times, states = times[skipped:], states[skipped:]
-            if not len(times):
-                return None
-        count, whole = len(times), self._whole
-        placed = whole is not None and np.may_share_memory(whole, states)  # written there by make_block
-        # Together with the boundary points they are contiguous.
-        rows = whole[len(self.times) - self._before :][:count].reshape(-1) if placed and whole is not None else None
-        if not np.isfinite(states.sum() if rows is None else np.dot(rows, rows)):
+        count, space = len(times), self.problem.space
+        if not np.isfinite(states.sum()):
             good = np.isfinite(states.reshape(count, -1)).all(axis=1)
             if not good.all():
                 first = int(np.argmin(good))
                 if first:
                     self.take_block(times[:first], states[:first])
                 return self._not_finite(float(times[first]), states[first])
-        space = self.problem.space
-        if whole is None:
-            frame = self._frame(float(times[0]), states[0])
-            whole = self._whole = np.empty((self._room, *frame.shape), frame.dtype)
-        if self._embeds is None:
-            inside = np.zeros(whole.shape[1:])
-            part = space.restrict(inside)
-            self._embeds = not np.shares_memory(part, inside)
-            if not self._embeds:  # the unknowns are all points of the grid
-                part[...] = 1.0
-                frame = self._frame(float(times[-1]), states[-1])
-                # The boundary data are constant: the same for all steps.
-                self._outside = (np.flatnonzero(inside == 0.0), frame[inside == 0.0])
-        place = len(self.times) - self._before
-        here = whole[place : place + count]
+        rows = self._next_rows(count)
         if self._outside is None:
-            here[...] = space.embed(states, float(times[-1]))
+            rows[...] = space.embed(states, float(times[-1]))
+            inside = np.zeros(rows.shape[1:])
+            part = space.restrict(inside)
+            if np.shares_memory(part, inside):  # the unknowns are points of the grid, and the others are constant
+                part[...] = 1.0
+                self._outside = np.flatnonzero(inside == 0.0), rows[-1][inside == 0.0]
         else:
-            if not placed:
-                space.restrict(here)[...] = states
-            here.reshape(count, -1)[:, self._outside[0]] = self._outside[1]
+            if not np.may_share_memory(rows, states):
+                space.restrict(rows)[...] = states
+            rows.reshape(count, -1)[:, self._outside[0]] = self._outside[1]
         self.steps += count
         self.newest = (float(times[-1]), states[-1])
         self.times.extend(times.tolist())
         return None
+
+    def _next_rows(self, count: int) -> Array:
+        """The places of the next frames in the array of all of them, which exists since the first frame."""
+        assert self._whole is not None
+        return self._whole[len(self.times) : len(self.times) + count]
 
     def frames(self) -> Any:
         """All frames in one array."""
@@ -239,12 +210,8 @@ class FrameRecorder:
             parts.append(self._whole[: len(self.times) - self._before])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def skip(self, count: int) -> None:
-        """Count steps whose values are not needed."""
-        self.steps += count
-
     def _take(self, t: float, u: Any, number: int, *, last: bool = False) -> None:
-        frame = self._frame(t, u)
+        frame = self.problem.space.embed(u, t)
         before = self._recent[-1] if self._recent else None
         if before is not None and before[0] in self.problem.breaks:
             # Behind a jump of the data nothing is interpolated through frames before it.
@@ -317,9 +284,6 @@ class FrameRecorder:
         assert self.watch is not None
         states = np.stack([to_host(before[1]), to_host(now[1])], axis=-1)
         return self.watch.watch(np.array([before[0], now[0]]), states, lambda t: np.asarray(to_host(self._between(t))))
-
-    def _frame(self, t: float, u: Any) -> Any:
-        return self.problem.space.embed(u, t)
 
     def _not_finite(self, t: float, u: Any) -> str | None:
         if is_tracer(u):

@@ -9,22 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde.driver import (
     FIRST_STEPS,
     Run,
     StepProgress,
     check_memory,
+    last_frame,
     max_absolute,
     run_mesh,
     sample_steps,
     seen_order,
 )
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
-from hpfracc.solvers.pde.method import EvolutionMethod
-from hpfracc.solvers.pde.problem import EvolutionProblem
-from hpfracc.solvers.pde.recording import FrameRecorder, Save, frames_kept
-from hpfracc.solvers.pde.time_data import MOST_BREAKS, TimeData, breaks_of, just_before
+from hpfracc.solvers.pde.method import Question
+from hpfracc.solvers.pde.recording import FrameRecorder, frames_kept
+from hpfracc.solvers.pde.time_data import MOST_BREAKS, TimeData, breaks_of, just_before, note_jumps
 
 __all__ = ["GRID_SHARE", "run_refined"]
 
@@ -47,15 +46,7 @@ GRID_SHARE, _CLOSE, _LOOSEST = 0.1, 0.1, 1e-2
 _SHORTER, _SHORTER_ASKED = 2, 8
 
 
-def run_refined(
-    problem: EvolutionProblem,
-    data: TimeData,
-    method: EvolutionMethod,
-    options: Options,
-    save: Save,
-    args: tuple[Any, ...],
-    progress: StepProgress,
-) -> tuple[Run, float, float]:
+def run_refined(question: Question, data: TimeData, progress: StepProgress) -> tuple[Run, float, float]:
     """Refine the whole mesh until the error in time is within the tolerance.
 
     Two solutions are compared at the times of the first mesh, and after 1, 2, 4, ... steps of the coarser one before
@@ -69,6 +60,7 @@ def run_refined(
     data, and then a 32nd of that, until the solution changes by less than the tolerance before the first time. The
     saved frames are joined.
     """
+    problem, method, options, *_ = question
     length = problem.t1 - problem.t0
     if data.power < 0.0:
         problem.start_power = problem.alpha_value + data.power
@@ -76,18 +68,17 @@ def run_refined(
         breaks = breaks_of(data, problem, options.breakpoints)
         breaks = breaks if len(breaks) <= MOST_BREAKS else options.breakpoints
         problem.breaks = tuple(just_before(t, problem) for t in breaks)
-    if data.jumps:
-        told = ", ".join(f"{t:.6g}" for t in data.jumps[:4]) + (", ..." if len(data.jumps) > 4 else "")
-        problem.notes.append(f"the data jump at t = {told}" + (": steps end there" if problem.breaks else ""))
-    count = _shorter_intervals(problem, method, options, save)
+    note_jumps(data, problem)
+    count = _shorter_intervals(question)
     earlier: FrameRecorder | None = None
     error, ratio, spent = 0.0, 0.0, 0
     for level in range(count, -1, -1):
         # Level 0 is the problem itself, with its exact end.
-        part = problem
+        part = question
         if level:
-            part = dataclasses.replace(problem, t1=problem.t0 + length / FIRST_STEPS**level)
-        refinement = _Refinement(part, method, options, save, args, earlier, data, progress, starts=count > 0)
+            end = problem.t0 + length / FIRST_STEPS**level
+            part = question._replace(problem=dataclasses.replace(problem, t1=end))
+        refinement = _Refinement(part, earlier, data, progress, starts=count > 0)
         run, own_error, own_ratio = refinement.refine()
         error, ratio = _larger(error, own_error), _larger(ratio, own_ratio)
         if not run.success or run.recorder.ended is not None:
@@ -121,8 +112,9 @@ def _larger(one: float, other: float) -> float:
     return math.nan if math.isnan(one) or math.isnan(other) else max(one, other)
 
 
-def _shorter_intervals(problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save) -> int:
+def _shorter_intervals(question: Question) -> int:
     """How many nested intervals are solved for the start."""
+    problem, method, options, save, *_ = question
     mesh = method.mesh(problem, FIRST_STEPS)
     uniform = np.ptp(np.diff(mesh)) <= 1e-9 * (mesh[-1] - mesh[0])
     if not uniform or method.history(problem, FIRST_STEPS) == "none":
@@ -141,8 +133,7 @@ def _shorter_intervals(problem: EvolutionProblem, method: EvolutionMethod, optio
     for count in range(_SHORTER):
         first = length / FIRST_STEPS ** (count + 1)
         part = dataclasses.replace(problem, t1=problem.t0 + first, stats={}, notes=[])
-        plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=False, progress=False)
-        run = run_mesh(part, method, plain, "last", np.array([part.t0, part.t1]), ())
+        run = run_mesh(last_frame(question)._replace(problem=part), np.array([part.t0, part.t1]))
         if run.success and max_absolute(problem, run.recorder.newest[1] - problem.u0) <= allowed:
             return count
     return _SHORTER
@@ -153,23 +144,20 @@ class _Refinement:
 
     def __init__(
         self,
-        problem: EvolutionProblem,
-        method: EvolutionMethod,
-        options: Options,
-        save: Save,
-        args: tuple[Any, ...],
+        question: Question,
         earlier: FrameRecorder | None,
         data: TimeData,
         progress: StepProgress,
         *,
         starts: bool,
     ) -> None:
-        self.problem, self.method, self.options, self.save, self.args = problem, method, options, save, args
+        self.question = question
+        self.problem, self.method, self.options, *_ = question
         self.earlier, self.data, self.progress, self.starts = earlier, data, progress, starts
-        self.pieces = 1 + len(problem.breaks)
+        self.pieces = 1 + len(self.problem.breaks)
         #: Steps of the first mesh, at whose times solutions are compared.
         self.first = FIRST_STEPS * self.pieces
-        self.output = _first_output(problem, options, save)
+        self.output = _first_output(question)
         #: The estimated error of the grid at the end, nan before it is known; the tolerance that it allows, relative to
         #: the largest value at the end; and that value.
         self.grid_error, self.loose, self.size = math.nan, 0.0, math.inf
@@ -240,7 +228,7 @@ class _Refinement:
             if run.success or change > _SAME_TIME * now:
                 continue
             before = max_absolute(problem, problem.u0)
-            if min(largest, grown) > _GROWS * before and not self._infinite_data(run):
+            if min(largest, grown) > _GROWS * before and not run.recorder.blames_data:
                 if change > _SHARP * now and steps << _AFTER_FAILURE <= self.options.max_steps:
                     continue  # for the digits of the time
                 run.message = (
@@ -250,10 +238,6 @@ class _Refinement:
                 )
             break
         return run, steps
-
-    def _infinite_data(self, run: Run) -> bool:
-        """Whether source, boundary data or reaction of a finite state are not finite where a run ended."""
-        return run.recorder.blames_data
 
     def _reached(self, run: Run) -> tuple[float, float]:
         """The time that a run has reached, and the largest value there."""
@@ -319,28 +303,28 @@ class _Refinement:
         ]
 
     def _attempt(self, steps: int) -> Run:
-        problem, method, options, save = self.problem, self.method, self.options, self.save
+        problem, method, options, save, *_ = self.question
         earlier = self.earlier
         frame = problem.itemsize * math.prod(problem.state_shape)
         kept = 0 if earlier is None or callable(save) else len(earlier.times)
         # Joining the frames of the start with the others needs a second copy of them.
         joined = kept + frames_kept(options, save, steps) if kept and problem.xp.library == "numpy" else 0
-        need = check_memory(problem, method, options, save, steps, held=(kept + joined) * frame)
-        problem.stats["forecast_bytes"] = need
+        problem.stats["forecast_bytes"] = check_memory(self.question, steps, held=(kept + joined) * frame)
         begin = -math.inf
         if self.starts:
             begin = problem.t0 + (problem.t1 - problem.t0) * (1.0 / FIRST_STEPS - 0.5 / steps)
         started = time.perf_counter()
         marks = sample_steps(steps, steps // self.first, self.pieces, early=not self.starts)
         mesh = method.mesh(problem, steps)
-        run = run_mesh(problem, method, options, save, mesh, self.args, marks, begin, earlier, progress=self.progress)
+        run = run_mesh(self.question, mesh, marks, begin, earlier, progress=self.progress)
         problem.stats["last_run_seconds"] = time.perf_counter() - started
         problem.count("steps_in_all", run.steps)
         return run
 
 
-def _first_output(problem: EvolutionProblem, options: Options, save: Save) -> float:
+def _first_output(question: Question) -> float:
     """The earliest time after t0 at which the solution is returned or looked at."""
+    problem, _, options, save, *_ = question
     if options.events or options.dense_output:
         return problem.t0
     if options.t_eval is not None:

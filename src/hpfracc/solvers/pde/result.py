@@ -11,8 +11,9 @@ import numpy as np
 from hpfracc._arrays import to_host
 from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.pde.space.base import trapezoid
 
-__all__ = ["EvolutionDecision", "FPDEResult", "FrameTools", "SpaceTimeError"]
+__all__ = ["EvolutionDecision", "FPDEResult", "SpaceTimeError"]
 
 Array = np.ndarray[Any, Any]
 
@@ -158,7 +159,7 @@ class FPDEResult(Result):
         """The integral of u over the box at each time, of shape (N,), or (N, components)."""
         if self._mass is None:
             self._needs_frames("mass")
-            self._mass = self._tools.mass(self.u)
+            self._mass = self._tools.space.integrate(self.u)
         return self._mass
 
     @property
@@ -170,7 +171,7 @@ class FPDEResult(Result):
         along solutions of first order in time if A is symmetric and R is a gradient.
         """
         self._needs_frames("energy")
-        return self._tools.energy(self.t, self.u)
+        return _energy(self._tools, self.t, self.u)
 
     def _needs_frames(self, name: str) -> None:
         if not self.stats.get("frames", True):
@@ -237,58 +238,27 @@ class FPDEResult(Result):
         return f"FPDEResult({state}: {self.message} method={name!r}, u of shape {tuple(np.shape(self.u))})"
 
 
-class FrameTools:
-    """Integrals over frames, used by results.
+def _energy(problem: Any, times: Array, frames: Any) -> Array:
+    """The energy of each frame, by the trapezoidal rule at the unknown points."""
+    space, weights = problem.space, np.ones(())
+    for points, periodic in zip(space.grid, problem.periodic, strict=True):
+        weights = weights[..., None] * trapezoid(points, periodic)
+    weights = np.asarray(to_host(space.restrict(problem.xp.array(weights))))
 
-    Parameters
-    ----------
-    problem : EvolutionProblem
-        The problem that was solved.
-    """
+    def inner(u: Any, v: Any) -> float:
+        return float((weights * np.conj(np.asarray(to_host(u))) * np.asarray(to_host(v))).sum().real)
 
-    def __init__(self, problem: Any) -> None:
-        self.problem = problem
-        self.components: int | None = problem.components
-
-    def mass(self, frames: Any) -> Any:
-        """The mass of each frame."""
-        return self.problem.space.integrate(frames)
-
-    def energy(self, times: Array, frames: Any) -> Array:
-        """The energy of each frame."""
-        problem = self.problem
-        space = problem.space
-        weights = self._weights()
-        nodes, parts = np.polynomial.legendre.leggauss(_POTENTIAL_POINTS)
-        found = []
-        with problem.xp.scope():
-            for t, frame in zip(times, frames, strict=True):
-                u = space.restrict(frame)
-                total = -0.5 * self._inner(weights, u, space.apply(u))
-                known = problem.known(float(t))
-                if known is not None:
-                    total -= self._inner(weights, u, known)
-                if problem.reaction is not None:
-                    for node, part in zip(0.5 * (nodes + 1.0), 0.5 * parts, strict=True):
-                        total -= part * self._inner(weights, u, problem.reaction(float(t), float(node) * u))
-                found.append(total)
-        return np.array(found)
-
-    def _weights(self) -> Array:
-        """Weights of the trapezoidal rule at the unknown points."""
-        space = self.problem.space
-        total = np.ones(())
-        for axis, points in enumerate(space.grid):
-            periodic = self.problem.periodic[axis]
-            weight = np.gradient(points) if periodic else np.zeros(points.size)
-            if not periodic:
-                steps = np.diff(points)
-                weight[:-1] += 0.5 * steps
-                weight[1:] += 0.5 * steps
-            total = total[..., None] * weight
-        restricted = space.restrict(self.problem.xp.array(total))
-        return np.asarray(to_host(restricted))
-
-    def _inner(self, weights: Array, u: Any, v: Any) -> float:
-        a, b = np.asarray(to_host(u)), np.asarray(to_host(v))
-        return float((weights * np.conj(a) * b).sum().real)
+    nodes, parts = np.polynomial.legendre.leggauss(_POTENTIAL_POINTS)
+    found = []
+    with problem.xp.scope():
+        for t, frame in zip(times, frames, strict=True):
+            u = space.restrict(frame)
+            total = -0.5 * inner(u, space.apply(u))
+            known = problem.known(float(t))
+            if known is not None:
+                total -= inner(u, known)
+            if problem.reaction is not None:
+                for node, part in zip(0.5 * (nodes + 1.0), 0.5 * parts, strict=True):
+                    total -= part * inner(u, problem.reaction(float(t), float(node) * u))
+            found.append(total)
+    return np.array(found)

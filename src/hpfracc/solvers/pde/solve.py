@@ -7,16 +7,17 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import dtype_name, is_array, is_tracer, library_of
 from hpfracc._choices import BoundaryName, EvolutionMethodName
 from hpfracc._interrupts import interrupt_scope
+from hpfracc._xp import namespace_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.profiling.recorder import watched
-from hpfracc.solvers.ode.options import Options, read_options
+from hpfracc.solvers.ode.options import read_options
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
 from hpfracc.solvers.pde.boundary import BoundaryCondition
@@ -24,20 +25,21 @@ from hpfracc.solvers.pde.choice import ASKED, choose_time_method, refusal
 from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
-from hpfracc.solvers.pde.method import EvolutionMethod
+from hpfracc.solvers.pde.method import EvolutionMethod, Question
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
-from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.reading import read_evolution
-from hpfracc.solvers.pde.recording import MAX_FRAMES, Save, read_save, smooth_power
+from hpfracc.solvers.pde.recording import MAX_FRAMES, read_save, smooth_power
 from hpfracc.solvers.pde.refinement import run_refined
-from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, FrameTools, SpaceTimeError
+from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, SpaceTimeError
 from hpfracc.solvers.pde.time_data import scan_data
 
-__all__ = ["MAX_FPDE_STEPS", "Question", "read_question", "solve_fpde"]
+__all__ = ["MAX_FPDE_STEPS", "read_question", "solve_fpde"]
 
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
 _BACKENDS = ("auto", "numpy", "numba")
+#: The arguments that make up the equation.
+_EQUATION = ("reaction", "t_span", "u0", "x", "space", "boundary", "alpha", "du0", "source", "jac", "terms")
 
 
 @watched
@@ -161,9 +163,8 @@ def solve_fpde(
         How loops over steps run for NumPy problems; tensors and JAX arrays stay in their own library.
     compile : bool or "auto"
         Whether those loops are compiled with Numba; ``"auto"``: if it is installed and the problem is not small. For
-        tensors and JAX arrays with ``"etdrk4"``, whether their own library compiles the steps: JAX a whole step,
-        PyTorch the sums between transforms, and with True also the reaction, which must then be a pure function.
-        ``"auto"`` compiles many or large steps, but never a PyTorch reaction.
+        tensors and JAX arrays with ``"etdrk4"``, whether their own library compiles: JAX a whole step (``"auto"``: many
+        or large ones), PyTorch with True the reaction, which must then be a pure function.
     progress : bool or callable
         A progress bar over the steps of all meshes, or a callback ``progress(t, u)``, for which t starts again with
         each finer mesh.
@@ -201,123 +202,49 @@ def solve_fpde(
     >>> result.decision.method
     'exact_modes'
     """
-    question = read_question(
-        reaction,
-        t_span,
-        u0,
-        x=x,
-        space=space,
-        boundary=boundary,
-        alpha=alpha,
-        du0=du0,
-        source=source,
-        method=method,
-        rtol=rtol,
-        atol=atol,
-        step=step,
-        t_eval=t_eval,
-        args=args,
-        jac=jac,
-        terms=terms,
-        events=events,
-        dense_output=dense_output,
-        save=save,
-        max_steps=max_steps,
-        max_step=max_step,
-        first_step=first_step,
-        breakpoints=breakpoints,
-        backend=backend,
-        compile=compile,
-        progress=progress,
-        estimate=estimate,
-    )
+    question = read_question(**locals())
     started = time.perf_counter()
-    with interrupt_scope(), question.problem.xp.scope():
-        question, run, error, ratio = _solve(question)
+    problem = question.problem
+    shown = question.options.progress, problem.t0, problem.t1, f"solve_fpde ({question.method.name})"
+    with interrupt_scope(), problem.xp.scope():
+        with progress_report(*shown) as report:
+            question, run, error, ratio = _solve(question, StepProgress(report))
         result = _result(question, run, error, ratio, u0)
     result.stats["seconds"] = time.perf_counter() - started
     return result
 
 
-class Question(NamedTuple):
-    """The problem and how to solve it, read and checked."""
-
-    problem: EvolutionProblem
-    method: EvolutionMethod
-    reason: str
-    options: Options
-    save: Save
-    args: tuple[Any, ...]
-
-
-def read_question(
-    reaction: Any,
-    t_span: Any,
-    u0: Any,
-    *,
-    x: Any,
-    space: Any,
-    boundary: Any,
-    alpha: Any,
-    du0: Any,
-    source: Any,
-    method: Any,
-    args: Any,
-    jac: Any,
-    terms: Any,
-    atol: Any,
-    backend: Any,
-    compile: Any,
-    save: Any,
-    **others: Any,
-) -> Question:
+def read_question(*, method: Any, args: Any, backend: Any, compile: Any, save: Any, **others: Any) -> Question:
     """Read all arguments of :func:`solve_fpde`, before any step is made."""
     name = getattr(backend, "value", backend)
     where = "auto" if name is None else str(name).casefold()
     if where not in _BACKENDS:
         raise InvalidInputError(f"backend={backend!r}: use {', '.join(map(repr, _BACKENDS))}")
-    problem = read_evolution(
-        _compiled_reaction(reaction, u0, compile),
-        t_span,
-        u0,
-        x=x,
-        space=space,
-        boundary=boundary,
-        alpha=alpha,
-        du0=du0,
-        source=source,
-        args=args,
-        jac=jac,
-        terms=terms,
-        backend=where,
-    )
-    if np.ndim(atol):
-        raise InvalidInputError(f"atol has shape {np.shape(atol)}; give one number")
-    options = read_options(
-        problem.t0,
-        problem.t1,
-        problem.state_shape,
-        atol=atol,
-        backend=where,
-        compile=compile,
-        **others,
-    )
+    equation = {name: others.pop(name) for name in _EQUATION}
+    equation["reaction"] = _compiled_reaction(equation["reaction"], equation["u0"], compile)
+    problem = read_evolution(**equation, args=args, backend=where)
+    library = problem.xp.library
+    if np.ndim(others["atol"]):
+        raise InvalidInputError(f"atol has shape {np.shape(others['atol'])}; give one number")
+    options = read_options(problem.t0, problem.t1, problem.state_shape, backend=where, compile=compile, **others)
     kept = read_save(save, options)
-    if problem.xp.library != "numpy" and where != "auto":
+    if library != "numpy" and where != "auto":
         raise InvalidInputError(
-            f"backend={backend!r}: u0 is of {problem.xp.library}, which stays in its own library; leave backend out"
+            f"backend={backend!r}: u0 is of {library}, which stays in its own library; leave backend out"
         )
     problem.rtol, problem.atol = options.rtol, float(options.atol)
     problem.backend, problem.compile = where, compile
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with problem.xp.scope():
         chosen, reason = choose_time_method(method, problem, options)
-    if problem.xp.library != "numpy" and compile is True and not chosen.compiles_tensors:
-        raise InvalidInputError(
-            f"compile=True: u0 is of {problem.xp.library}, and method {chosen.name!r} has no steps that it compiles; "
-            "leave compile out, or use method='etdrk4' at alpha = 1"
-        )
-    return Question(problem, chosen, reason, options, kept, extra)
+    if library != "numpy" and compile is True:
+        if not chosen.compiles_tensors:
+            raise InvalidInputError(
+                f"compile=True: u0 is of {library}, and method {chosen.name!r} has no steps that it compiles; leave "
+                "compile out, or use method='etdrk4' at alpha = 1"
+            )
+        problem.stats["compiled"] = library == "torch" and problem.reaction is not None
+    return Question(problem, chosen, options, kept, extra, reason)
 
 
 def _compiled_reaction(reaction: Any, u0: Any, compile: Any) -> Any:
@@ -327,21 +254,14 @@ def _compiled_reaction(reaction: Any, u0: Any, compile: Any) -> Any:
     return reaction
 
 
-def _solve(question: Question) -> tuple[Question, Run, float, float]:
-    problem, method, options = question.problem, question.method, question.options
-    with progress_report(options.progress, problem.t0, problem.t1, f"solve_fpde ({method.name})") as report:
-        return _solve_reporting(question, StepProgress(report))
-
-
-def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Question, Run, float, float]:
-    problem, method, _, options, save, args = question
+def _solve(question: Question, progress: StepProgress) -> tuple[Question, Run, float, float]:
+    problem, method, options, *_ = question
     if method.exact:
         outputs = mesh = exact_mesh(problem, options)
         if options.events:
             mesh = np.union1d(mesh, method.event_times(problem, options.rtol))
-        problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, len(outputs) - 1)
-        run = run_mesh(problem, method, options, save, mesh, args, outputs=outputs, progress=progress)
-        return question, run, 0.0, 0.0
+        problem.stats["forecast_bytes"] = check_memory(question, len(outputs) - 1)
+        return question, run_mesh(question, mesh, outputs=outputs, progress=progress), 0.0, 0.0
     if options.step is None:
         if is_tracer(problem.u0) or math.isnan(problem.alpha_value):
             raise InvalidInputError(
@@ -361,22 +281,22 @@ def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Questi
         problem.stats.clear()
         problem.stats.update(stats)
         if method.chooses_steps:
-            problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, MAX_FRAMES)
-            return question, *run_steps(problem, data, options, save, args, progress)
-        return question, *run_refined(problem, data, method, options, save, args, progress)
+            problem.stats["forecast_bytes"] = check_memory(question, MAX_FRAMES)
+            return question, *run_steps(question, data, progress)
+        return question, *run_refined(question, data, progress)
     steps = given_steps(problem, options)
     if steps > options.max_steps:
         raise InvalidInputError(
             f"step={options.step:g} takes {steps:,} steps, more than max_steps={options.max_steps:,}; give a larger "
             "step, or more steps"
         )
-    problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, steps)
-    run, error = run_estimated(problem, method, options, save, args, steps, progress)
+    problem.stats["forecast_bytes"] = check_memory(question, steps)
+    run, error = run_estimated(question, steps, progress)
     return question, run, error, math.nan
 
 
 def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -> FPDEResult:
-    problem, method, reason, options, save, _ = question
+    problem, method, options, save, _, reason = question
     recorder, xp, space = run.recorder, problem.xp, problem.space
     times = np.array(recorder.times)
     frames = not callable(save)
@@ -444,7 +364,7 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         decision,
         stats,
         *happened,
-        _tools=FrameTools(problem),
+        _tools=problem,
     )
 
 
@@ -462,7 +382,5 @@ def _like(u: Any, u0: Any, xp: Any) -> Any:
 def _stacked(values: list[Any]) -> Any:
     """Stack the return values of a functional, one row per time."""
     if values and is_array(values[0]) and library_of(values[0]) in ("torch", "jax"):
-        from hpfracc._xp import namespace_of
-
         return namespace_of(values[0]).stack(values)
     return np.array(values)

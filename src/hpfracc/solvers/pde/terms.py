@@ -12,7 +12,17 @@ from hpfracc import _reading
 from hpfracc._arrays import is_array, is_tracer, library_of
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["Advection", "Diffusion", "FractionalDiffusion", "OneSided", "SpaceTerm", "TermSum", "read_space"]
+__all__ = [
+    "Advection",
+    "Diffusion",
+    "FractionalDiffusion",
+    "OneSided",
+    "SpaceTerm",
+    "TermSum",
+    "coefficients_of",
+    "per_axis",
+    "read_space",
+]
 
 #: A number (a tensor or JAX scalar carries its gradient), or a function of the coordinates.
 Coefficient = Any
@@ -72,7 +82,7 @@ class Diffusion(SpaceTerm):
     coefficient: Coefficient | tuple[Coefficient, ...] = 1.0
 
     def __post_init__(self) -> None:
-        for one in _each(self.coefficient):
+        for one in coefficients_of(self):
             _check_coefficient("Diffusion", one)
 
 
@@ -94,7 +104,7 @@ class Advection(SpaceTerm):
     conservative: bool = False
 
     def __post_init__(self) -> None:
-        for one in _each(self.velocity):
+        for one in coefficients_of(self):
             _check_coefficient("Advection", one)
         _reading.flag("Advection: conservative", self.conservative)
 
@@ -193,8 +203,14 @@ def read_space(space: Any, components: int | None) -> tuple[tuple[SpaceTerm, ...
     )
 
 
-def _each(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, tuple | list) else (value,)
+def per_axis(value: Any, count: int) -> tuple[Any, ...]:
+    """One coefficient for each axis."""
+    return tuple(value) if isinstance(value, tuple | list) else (value,) * count
+
+
+def coefficients_of(term: Any) -> tuple[Any, ...]:
+    """The coefficients of a term, as many as were given."""
+    return per_axis(term.velocity if isinstance(term, Advection) else term.coefficient, 1)
 
 
 def _check_coefficient(who: str, value: Any) -> None:

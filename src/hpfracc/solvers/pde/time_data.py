@@ -11,7 +11,7 @@ import numpy as np
 from hpfracc._arrays import is_tracer
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["MOST_BREAKS", "TimeData", "breaks_of", "just_before", "scan_data"]
+__all__ = ["MOST_BREAKS", "TimeData", "breaks_of", "just_before", "note_jumps", "scan_data"]
 
 Array = np.ndarray[Any, Any]
 
@@ -166,6 +166,13 @@ def breaks_of(data: TimeData, problem: EvolutionProblem, given: tuple[float, ...
     """The times of jumps: those that are given, and those that were found."""
     near = 1e-12 * (problem.t1 - problem.t0)
     return tuple(sorted([*given, *(t for t in data.jumps if all(abs(t - other) > near for other in given))]))
+
+
+def note_jumps(data: TimeData, problem: EvolutionProblem) -> None:
+    """Tell where the data jump, and whether steps end there."""
+    if data.jumps:
+        told = ", ".join(f"{t:.6g}" for t in data.jumps[:4]) + (", ..." if len(data.jumps) > 4 else "")
+        problem.notes.append(f"the data jump at t = {told}" + (": steps end there" if problem.breaks else ""))
 
 
 def just_before(t: float, problem: EvolutionProblem) -> float:

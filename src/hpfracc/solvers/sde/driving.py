@@ -11,11 +11,11 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer, to_host
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.sde.noise import Noise, StableLevy
-from hpfracc.solvers.sde.noise.process import GaussianNoise, read_grid
-from hpfracc.solvers.sde.placement import StatePlacement
+from hpfracc.solvers.sde.noise.process import GaussianNoise, Noise, read_grid
+from hpfracc.solvers.sde.noise.source import RandomSource
+from hpfracc.solvers.sde.noise.stable import StableLevy
 
-__all__ = ["Driving", "increments_of", "read_correlation", "refuse_antithetic"]
+__all__ = ["Driving", "read_correlation", "refuse_antithetic"]
 
 #: Stream of the normal numbers of the second set; the processes use stream 0.
 _APART = 1
@@ -29,7 +29,7 @@ def refuse_antithetic(noise: Noise) -> None:
         raise InvalidInputError(f"antithetic=True with {noise!r}, whose law is not symmetric; omit it")
 
 
-def read_correlation(correlation: Any, noise: Noise, noises: int, placement: StatePlacement) -> Any:
+def read_correlation(correlation: Any, noise: Noise, noises: int, source: RandomSource) -> Any:
     """Check a correlation matrix C; returns the lower triangular factor L with ``L L^T = C``.
 
     Raises
@@ -42,7 +42,7 @@ def read_correlation(correlation: Any, noise: Noise, noises: int, placement: Sta
     if not isinstance(noise, GaussianNoise):
         raise InvalidInputError(f"correlation= with {noise!r}, which has no finite variance; mix it in the diffusion")
     try:
-        matrix = placement.array(correlation)
+        matrix = source.array(correlation)
     except (TypeError, ValueError):
         raise InvalidInputError(f"correlation={correlation!r}: give a matrix of numbers") from None
     if tuple(matrix.shape) != (noises, noises):
@@ -51,7 +51,7 @@ def read_correlation(correlation: Any, noise: Noise, noises: int, placement: Sta
         )
     if not is_tracer(matrix):
         _check_correlation(matrix)
-    return placement.xp.module.linalg.cholesky(matrix)
+    return source.xp.module.linalg.cholesky(matrix)
 
 
 def _check_correlation(matrix: Any) -> None:
@@ -110,11 +110,11 @@ class Driving:
     apart: bool = False
     every: int = 1
 
-    def paths(self, placement: StatePlacement, low: int, high: int) -> Any:
+    def paths(self, source: RandomSource, low: int, high: int) -> Any:
         """The paths ``low`` to ``high``, shape ``(paths, sets * m, (n - 1) / every + 1)``."""
         share, number = 2 if self.antithetic else 1, self.sets * self.noises
         drawn = self.noises if self.apart else number
-        source, xp = placement.source, placement.xp
+        xp = source.xp
         count = (high - low) // share
         first = (source.first + low) // share * drawn
         last = first + count * drawn
@@ -136,11 +136,3 @@ class Driving:
         if not self.antithetic:
             return found
         return xp.stack([found, -found], 1).reshape(high - low, number, found.shape[-1])
-
-
-def increments_of(xp: Any, paths: Any) -> Any:
-    """Differences along the last axis, which becomes the first."""
-    steps = paths[..., 1:] - paths[..., :-1]
-    if xp.library == "numpy":
-        return np.ascontiguousarray(np.moveaxis(steps, -1, 0))
-    return xp.moveaxis(steps, -1, 0)

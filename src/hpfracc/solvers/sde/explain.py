@@ -96,21 +96,9 @@ def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
         reason = "the noise jumps"
     else:
         reason = "it is the first that converges for this noise"
-    forecast = simulation.forecast()
-    placement = simulation.placement
-    return SimulationExplanation(
-        method.name,
-        reason,
-        method.order,
-        refused,
-        placement.library,
-        placement.device,
-        placement.dtype,
-        simulation.t.size - 1,
-        simulation.h,
-        simulation.count,
-        forecast.chunks,
-        forecast.rows,
-        forecast.kept_bytes,
-        forecast.chunk_bytes,
-    )
+    source, forecast = simulation.source, simulation.forecast()
+    where = source.library, source.device, source.dtype
+    steps = simulation.t.size - 1
+    memory = forecast.chunks, forecast.rows, forecast.kept_bytes, forecast.chunk_bytes
+    work: tuple[Any, ...] = (steps, simulation.h, simulation.count, *memory)
+    return SimulationExplanation(method.name, reason, method.order, refused, *where, *work)

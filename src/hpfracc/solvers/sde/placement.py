@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,64 +11,17 @@ import numpy as np
 from hpfracc._arrays import dtype_name, library_of
 from hpfracc._config import get_settings
 from hpfracc._optional import import_optional
-from hpfracc._xp import Namespace, namespace
 from hpfracc.engine.selection.request import never_reason, preference_error, read_preference
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, PinnedBackendError
-from hpfracc.solvers.sde.noise import FractionalBrownian, Noise
+from hpfracc.solvers.sde.noise.fractional_brownian import FractionalBrownian
+from hpfracc.solvers.sde.noise.process import Noise
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 
-__all__ = ["StatePlacement", "move_noise", "place_state", "refuse_unreal"]
+__all__ = ["move_noise", "place_state", "refuse_unreal"]
 
 #: The name of a simulation in ``config(pin=..., never=...)``.
 _OPERATION = "solve_fsde"
 _LIBRARIES = ("numpy", "torch", "jax")
-
-
-@dataclass(frozen=True, slots=True)
-class StatePlacement:
-    """Library, device and precision of new arrays.
-
-    Attributes
-    ----------
-    source : RandomSource
-        Random numbers from the first path on; its library, device and dtype are those of the state.
-    """
-
-    source: RandomSource
-
-    @property
-    def library(self) -> str:
-        """``"numpy"``, ``"torch"`` or ``"jax"``."""
-        return self.source.library
-
-    @property
-    def device(self) -> str:
-        """``"cpu"`` or ``"cuda:0"``."""
-        return self.source.device
-
-    @property
-    def dtype(self) -> str:
-        """``"float64"`` or ``"float32"``."""
-        return self.source.dtype
-
-    @property
-    def xp(self) -> Namespace:
-        """The namespace of the library."""
-        return namespace(self.library)
-
-    def array(self, values: Any) -> Any:
-        """Convert numbers or arrays of the library or of NumPy to the type of the state; a list may contain arrays."""
-        if isinstance(values, list | tuple) and any(library_of(each) in ("torch", "jax") for each in values):
-            return self.xp.stack([self.array(each) for each in values])
-        if self.library == "torch":
-            torch = self.xp.module
-            kind: Any = getattr(torch, self.dtype)
-            if library_of(values) == "torch":
-                return values.to(dtype=kind, device=self.device)
-            return torch.tensor(np.asarray(values, np.float64), dtype=kind, device=self.device)
-        if self.library == "jax":
-            return self.xp.module.asarray(values, self.dtype)
-        return np.asarray(values, np.float64)
 
 
 def refuse_unreal(name: str, value: Any) -> None:
@@ -97,7 +49,7 @@ def refuse_unreal(name: str, value: Any) -> None:
 
 def place_state(
     backend: Any, rng: Any, key: Any, y0: Any, others: tuple[Any, ...], *, first_path: int, count: int
-) -> StatePlacement:
+) -> RandomSource:
     """Determine the library of the arrays; ``y0`` determines device and precision if it is an array.
 
     Raises
@@ -135,7 +87,7 @@ def place_state(
         raise BackendUnavailableError(
             f"{_OPERATION}: the state is of {source.library}, and {never}; give backend=, or arrays of another library"
         )
-    return StatePlacement(source)
+    return source
 
 
 def _example(library: str, y0: Any, rng: Any) -> Any:
@@ -157,8 +109,8 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def move_noise(noise: Noise, placement: StatePlacement) -> Noise:
+def move_noise(noise: Noise, source: RandomSource) -> Noise:
     """The process with its parameters on the device of the state."""
     if isinstance(noise, FractionalBrownian) and library_of(noise.H) == "torch":
-        return dataclasses.replace(noise, H=noise.H.to(placement.device))
+        return dataclasses.replace(noise, H=noise.H.to(source.device))
     return noise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -15,8 +15,9 @@ from hpfracc._arrays import is_tracer, library_of
 from hpfracc._choices import Interpretation
 from hpfracc._xp import Namespace, namespace
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, LevyNoise, StableLevy
-from hpfracc.solvers.sde.noise.process import plain_hurst
+from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
+from hpfracc.solvers.sde.noise.process import LevyNoise, plain_number
+from hpfracc.solvers.sde.noise.stable import StableLevy
 from hpfracc.solvers.sde.placement import refuse_unreal
 
 __all__ = ["Functions", "NoisyProblem", "Traits", "read_problem"]
@@ -154,20 +155,17 @@ def read_problem(
     ``y0`` of shape ``(1, d)`` or ``(paths, d)``, and a diffusion that is an array, must be of the state's library.
     """
     hurst = _read_noise(noise)
-    if not callable(drift):
-        raise InvalidInputError(f"drift={drift!r}: give a function of (t, y)")
-    if not isinstance(args, tuple):
-        raise InvalidInputError(f"args={args!r}: give a tuple, such as (a, b), or (a,) for one")
+    _reading.function("drift", drift, "(t, y)")
+    _reading.instance("args", args, tuple, "(a, b), or (a,) for one")
     library = library_of(y0)
     start = y0[:2]  # BatchNorm takes no single path
     paths = int(start.shape[0])
     dimension = int(start.shape[1])
     dtype = str(y0.dtype).rpartition(".")[2]
-    constant = None
-    if not callable(diffusion):
-        constant = _read_constant(diffusion, dimension, y0)
+    constant = None if callable(diffusion) else _read_constant(diffusion, dimension, y0)
     functions = (drift, None if constant is not None else diffusion)
-    draft = Traits(library, dtype, constant is not None, False, dimension, dimension, hurst, interpretation)
+    index = float(noise.alpha) if isinstance(noise, StableLevy) and noise.alpha > 1.0 else math.nan
+    draft = Traits(library, dtype, constant is not None, False, dimension, dimension, hurst, interpretation, index)
     problem = NoisyProblem(functions, constant, args, draft)
     found = _shape_at(problem, problem.drift, t0, start)
     if found != (paths, dimension):
@@ -180,10 +178,7 @@ def read_problem(
             f"diffusion returned shape {first} for y of shape {tuple(start.shape)}; return (paths, d), each "
             "component with its own noise, or (paths, d, m)"
         )
-    general = len(first) == 3
-    noises = first[2] if general else dimension
-    index = _stable_index(noise)
-    traits = Traits(library, dtype, constant is not None, general, noises, dimension, hurst, interpretation, index)
+    traits = replace(draft, general=True, noises=first[2]) if len(first) == 3 else draft
     _refuse_interpretation(traits)
     return NoisyProblem(functions, constant, args, traits)
 
@@ -200,12 +195,7 @@ def _read_noise(noise: Any) -> float | None:
         return math.nan
     if noise.kind != "fbm":
         raise InvalidInputError("noise of kind='volterra' does not drive equations here; use kind='fbm'")
-    return None if is_tracer(noise.H) else plain_hurst(noise.H)
-
-
-def _stable_index(noise: Any) -> float:
-    """The stable index of the noise, or nan."""
-    return float(noise.alpha) if isinstance(noise, StableLevy) and noise.alpha > 1.0 else math.nan
+    return None if is_tracer(noise.H) else plain_number(noise.H)
 
 
 def _read_constant(diffusion: Any, dimension: int, y0: Any) -> Any:

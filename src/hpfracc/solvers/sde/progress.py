@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MIN_REPORTS", "path_progress", "read_progress"]
+__all__ = ["MIN_REPORTS", "read_progress", "run_chunks"]
 
 #: Minimum number of chunks if progress is shown.
 MIN_REPORTS = 20
@@ -20,10 +21,47 @@ def read_progress(progress: Any) -> None:
         raise InvalidInputError(f"progress={progress!r}: use True, False, or a function")
 
 
+def run_chunks(
+    count: int,
+    rows: int,
+    chunk: Callable[[int, int], tuple[float, float] | None],
+    progress: bool | Callable[..., Any],
+    title: str,
+) -> int:
+    """Follow all paths in chunks, and show the progress; after Ctrl-C stop at the finished ones.
+
+    Parameters
+    ----------
+    count, rows : int
+        Number of paths, and of those in a chunk.
+    chunk : callable
+        ``chunk(low, high)`` follows these paths, and returns the mean so far with its standard error, or None.
+    progress : bool or callable
+        What the user asked for.
+    title : str
+        Title of the progress bar.
+
+    Returns
+    -------
+    int
+        Number of finished paths.
+    """
+    done = 0
+    with interrupt_scope(), _progress(progress, count, title) as report:
+        try:
+            while done < count:
+                high = min(count, done + rows)
+                found = chunk(done, high)
+                if found is not None:
+                    report(high, *found)
+                done = high
+        except KeyboardInterrupt:
+            raise_if_nested()
+    return done
+
+
 @contextmanager
-def path_progress(
-    wish: bool | Callable[..., Any], count: int, title: str
-) -> Iterator[Callable[[int, float, float], None]]:
+def _progress(wish: bool | Callable[..., Any], count: int, title: str) -> Iterator[Callable[[int, float, float], None]]:
     """Reports finished paths, and the mean so far with its standard error, while the block runs."""
     if callable(wish):
         yield lambda done, mean, error: wish(done, count, mean, error)

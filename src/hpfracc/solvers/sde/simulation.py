@@ -5,23 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpfracc._arrays import is_transformed, library_of, to_host, tracks_gradient
-from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc.errors import OutOfMemoryError, ShapeError
 from hpfracc.solvers.sde.driving import Driving
 from hpfracc.solvers.sde.methods import PathMethod
-from hpfracc.solvers.sde.methods.exponentials import count_rates
-from hpfracc.solvers.sde.noise.process import plain_hurst
-from hpfracc.solvers.sde.noise.source import NEGLIGIBLE_BYTES
-from hpfracc.solvers.sde.placement import StatePlacement
+from hpfracc.solvers.sde.methods.caputo_euler import count_rates
+from hpfracc.solvers.sde.noise.process import plain_number
+from hpfracc.solvers.sde.noise.source import NEGLIGIBLE_BYTES, RandomSource
 from hpfracc.solvers.sde.problem import NoisyProblem
-from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress
+from hpfracc.solvers.sde.progress import MIN_REPORTS, run_chunks
 from hpfracc.solvers.sde.result import FSDEResult, Moments
-from hpfracc.solvers.sde.stepping import integrate
+from hpfracc.solvers.sde.stepping import increments_of, prepare, step_along
 from hpfracc.solvers.sde.stiffness import Divergence, find_divergence, refuse_infinite, warn_of_stiffness
 
 __all__ = ["Forecast", "Simulation"]
@@ -34,8 +32,7 @@ _CHUNK_SHARE = 0.25
 _FULL_ARRAYS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(NamedTuple):
     """Memory of a simulation.
 
     Attributes
@@ -64,8 +61,8 @@ class Simulation:
     ----------
     problem, method, alpha, t, h, start
         The equation, the method, the order, the times, the step, and initial values of shape ``(1 or paths, d)``.
-    driving, placement
-        The noise, and the placement of arrays.
+    driving, source
+        The noise, and its random numbers, with library, device and precision of the state.
     count : int
         Number of paths.
     save : str or callable
@@ -83,7 +80,7 @@ class Simulation:
     h: float
     start: Any
     driving: Driving
-    placement: StatePlacement
+    source: RandomSource
     count: int
     save: str | Callable[[Any, Any], Any]
     moments: bool
@@ -98,7 +95,7 @@ class Simulation:
     @property
     def traced(self) -> bool:
         """Whether values are traced or differentiable. Then all paths are one chunk."""
-        values = (self.start, self.problem.constant, self.alpha, self.driving.factor, self.placement.source.key)
+        values = (self.start, self.problem.constant, self.alpha, self.driving.factor, self.source.key)
         given = (*values, *self.problem.args, *self.driving.noise._parameters())
         return any(library_of(value) in ("torch", "jax") and tracks_gradient(value) for value in given)
 
@@ -116,12 +113,12 @@ class Simulation:
             kept = item * self.count * self.saved.size * (traits.dimension + traits.noises)
         elif not self.moments and self.save == "last":
             kept = item * self.count * traits.dimension
-        if self.traced or (self.placement.library != "numpy" and self.save == "all"):
+        if self.traced or (self.source.library != "numpy" and self.save == "all"):
             rows = self.count
         else:
-            size = _CHUNK_ON_HOST if self.placement.device == "cpu" else _CHUNK_ON_GPU
+            size = _CHUNK_ON_HOST if self.source.device == "cpu" else _CHUNK_ON_GPU
             if size > NEGLIGIBLE_BYTES:
-                free = self.placement.source.free_bytes()
+                free = self.source.free_bytes()
                 size = size if free is None else min(size, int(_CHUNK_SHARE * free))
             rows = min(self.count, max(least, size // row))
             if self.progress:
@@ -140,7 +137,7 @@ class Simulation:
         need = kept_bytes + forecast.chunk_bytes
         if need < NEGLIGIBLE_BYTES:
             return
-        free = self.placement.source.free_bytes()
+        free = self.source.free_bytes()
         if free is None or need <= free:
             return
         what = "one chunk" if forecast.chunks > 1 else "all paths at once"
@@ -156,20 +153,14 @@ class Simulation:
         forecast = self.forecast()
         self.check_memory(forecast, forecast.kept_bytes)
         kept = _SavedValues(self, forecast)
-        interrupted = False
-        with interrupt_scope(), path_progress(self.progress, self.count, self.method.name) as report:
-            try:
-                for low in range(0, self.count, forecast.rows):
-                    high = min(self.count, low + forecast.rows)
-                    values, noise, diverged = self._chunk(low, high, forecast.rows)
-                    kept.add(values, noise, high, diverged)
-                    if self.progress:
-                        report(high, *kept.summary())
-            except KeyboardInterrupt:
-                raise_if_nested()
-                interrupted = True
+
+        def chunk(low: int, high: int) -> tuple[float, float] | None:
+            kept.add(*self._chunk(low, high, forecast.rows), high)
+            return kept.summary() if self.progress else None
+
+        run_chunks(self.count, forecast.rows, chunk, self.progress, self.method.name)
         messages = []
-        if interrupted:
+        if kept.done < self.count:
             messages.append(f"Interrupted after {kept.done:,} of {self.count:,} paths: the result has these.")
         if kept.diverged is not None:
             messages.append(kept.diverged.describe(kept.done, self.h, _number(self.alpha)))
@@ -197,25 +188,22 @@ class Simulation:
     def _chunk(self, low: int, high: int, rows: int) -> tuple[Any, Any, Divergence | None]:
         """Saved values of the paths ``low`` to ``high``, their noise, and the number of them that diverged."""
         # JAX compiles for one shape: the last chunk is as long as the others, and truncated.
-        drawn = low + rows if self.placement.library == "jax" else high
-        start, xp = self.start, self.placement.xp
+        drawn = low + rows if self.source.library == "jax" else high
+        start, xp = self.start, self.source.xp
         if start.shape[0] == 1:
             begin = xp.module.broadcast_to(start, (drawn - low, start.shape[1]))
         else:
             begin = start[low:high]
             if drawn > high:
                 begin = xp.concatenate([begin, xp.module.broadcast_to(begin[-1:], (drawn - high, begin.shape[1]))])
-        driving = self.driving.paths(self.placement, low, drawn)
-        keep = self.save != "last"
-        y = integrate(
-            self.problem, self.method, self.alpha, self.t, self.h, begin, driving, keep=keep, hurst=self._hurst
-        )
-        y = self._masked(y)
+        driving = self.driving.paths(self.source, low, drawn)
+        steps = prepare(self.problem, self.method, self.alpha, self.t, self.h, begin, self._hurst)
+        y = self._masked(step_along(steps, increments_of(xp, driving), keep=self.save != "last"))
         if drawn > high:
             y, driving, begin = y[: high - low], driving[: high - low], begin[: high - low]
         refuse_infinite(self.t, y)
         diverged = None
-        if "implicit" not in self.method.name:
+        if not self.method.implicit:
             order = _number(self.alpha)
             diverged = find_divergence(self.problem, order, self.t, self.h, begin, y, driving)
             if low == 0:
@@ -244,11 +232,11 @@ class Simulation:
             lowest = max(lowest, 0.5)
         if self.method.remembers:
             lowest = 1.0 - self.alpha
-        return self.placement.xp.where(self._hurst > lowest, y, float("nan"))
+        return self.source.xp.where(self._hurst > lowest, y, float("nan"))
 
 
 def _number(alpha: Any) -> float:
-    return 1.0 if is_transformed(alpha) else plain_hurst(alpha)
+    return 1.0 if is_transformed(alpha) else plain_number(alpha)
 
 
 def _functional(save: Callable[[Any, Any], Any], t: np.ndarray, y: Any) -> Any:
@@ -266,44 +254,36 @@ class _SavedValues:
 
     def __init__(self, simulation: Simulation, forecast: Forecast) -> None:
         self._simulation, self._forecast = simulation, forecast
-        self._parts: list[Any] = []
-        self._noises: list[Any] = []
-        self._whole: np.ndarray | None = None
-        self._noise: np.ndarray | None = None
+        #: Values and noise of each chunk; in NumPy those of all paths, so that nothing is held twice.
+        self._parts: list[tuple[Any, Any]] = []
         self._summary = Moments()
         self.moments = Moments() if simulation.moments else None
         self.diverged: Divergence | None = None
         self.done = 0
 
-    def add(self, values: Any, noise: Any, high: int, diverged: Divergence | None) -> None:
+    def add(self, values: Any, noise: Any, diverged: Divergence | None, high: int) -> None:
         """Add the values of the paths up to ``high``."""
-        antithetic = self._simulation.driving.antithetic
+        simulation = self._simulation
+        antithetic = simulation.driving.antithetic
         if self.moments is not None:
             self.moments.add(values, antithetic)
-        elif self._simulation.placement.library == "numpy":
-            self._store(values, noise, high)
+        elif simulation.source.library == "numpy":
+            if not self._parts:
+                if callable(simulation.save):
+                    size = values.nbytes // values.shape[0] * simulation.count
+                    simulation.check_memory(self._forecast, size)
+                whole = np.empty((simulation.count, *values.shape[1:]), values.dtype)
+                self._parts = [(whole, None if noise is None else np.empty((simulation.count, *noise.shape[1:])))]
+            for all_paths, part in zip(self._parts[0], (values, noise), strict=True):
+                if part is not None:
+                    all_paths[self.done : high] = part
         else:
-            self._parts.append(values)
-            self._noises.append(noise)
-        if self._simulation.progress and not is_transformed(values):
+            self._parts.append((values, noise))
+        if simulation.progress and not is_transformed(values):
             self._summary.add(_first_number(values), antithetic)
         if diverged is not None:
             self.diverged = diverged if self.diverged is None else self.diverged.joined(diverged)
         self.done = high
-
-    def _store(self, values: np.ndarray, noise: Any, high: int) -> None:
-        """Store into arrays of the final size, so that nothing is held twice."""
-        count = self._simulation.count
-        if self._whole is None:
-            if callable(self._simulation.save):
-                size = values.nbytes // values.shape[0] * count
-                self._simulation.check_memory(self._forecast, size)
-            self._whole = np.empty((count, *values.shape[1:]), values.dtype)
-            if noise is not None:
-                self._noise = np.empty((count, *noise.shape[1:]))
-        self._whole[self.done : high] = values
-        if self._noise is not None:
-            self._noise[self.done : high] = noise
 
     def summary(self) -> tuple[float, float]:
         """Mean and standard error of the first saved number of each path."""
@@ -315,21 +295,14 @@ class _SavedValues:
         """All values and noises."""
         if self.moments is not None:
             return None, None
-        if self._simulation.placement.library == "numpy" and self._whole is not None:
-            noise = None if self._noise is None else self._noise[: self.done]
-            return self._whole[: self.done], noise
-        if not self._parts:
-            return self._nothing()
-        xp = self._simulation.placement.xp
-        if len(self._parts) == 1:
-            return self._parts[0], self._noises[0]
-        return xp.concatenate(self._parts), None
-
-    def _nothing(self) -> tuple[Any, Any]:
-        """Values of zero paths."""
         simulation = self._simulation
+        if len(self._parts) > 1:
+            return simulation.source.xp.concatenate([values for values, _ in self._parts]), None
+        if self._parts:
+            values, noise = self._parts[0]
+            return values[: self.done], None if noise is None else noise[: self.done]
         traits, n = simulation.problem.traits, simulation.saved.size
-        array = simulation.placement.array
+        array = simulation.source.array
         if simulation.save == "all":
             return array(np.empty((0, traits.dimension, n))), array(np.empty((0, traits.noises, n)))
         return array(np.empty((0, traits.dimension) if simulation.save == "last" else (0,))), None

@@ -16,9 +16,12 @@ from hpfracc._choices import Interpretation, PathMethodName
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antithetic
 from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_for
-from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, Noise, StableLevy, TemperedStable
-from hpfracc.solvers.sde.noise.process import plain_hurst, read_grid, read_positive
-from hpfracc.solvers.sde.placement import StatePlacement, move_noise, place_state, refuse_unreal
+from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
+from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid, read_scalar
+from hpfracc.solvers.sde.noise.source import RandomSource
+from hpfracc.solvers.sde.noise.stable import StableLevy
+from hpfracc.solvers.sde.noise.tempered import TemperedStable
+from hpfracc.solvers.sde.placement import move_noise, place_state, refuse_unreal
 from hpfracc.solvers.sde.problem import Traits, read_problem
 from hpfracc.solvers.sde.progress import read_progress
 from hpfracc.solvers.sde.result import FSDEResult
@@ -174,10 +177,10 @@ def read_simulation(*args: Any, **kwargs: Any) -> Simulation:
     owned = process._parameters() if isinstance(process, Noise) else ()
     strength = of.diffusion
     others = (of.args, () if callable(strength) else (strength,), of.correlation, of.alpha, *owned)
-    placement = place_state(of.backend, of.rng, of.key, of.y0, others, first_path=of.first_path, count=count)
-    start = _read_start(of.y0, count, placement)
+    source = place_state(of.backend, of.rng, of.key, of.y0, others, first_path=of.first_path, count=count)
+    start = _read_start(of.y0, count, source)
     if not callable(strength):
-        strength = _read_numbers("diffusion", strength, placement, ", or a function of (t, y)")
+        strength = _read_numbers("diffusion", strength, source, ", or a function of (t, y)")
     problem = read_problem(of.drift, strength, float(t[0]), start, process, of.interpretation, of.args)
     order = _read_order(of.alpha, process)
     ordinary = library_of(order) == "python" and order == 1.0
@@ -185,16 +188,16 @@ def read_simulation(*args: Any, **kwargs: Any) -> Simulation:
     if of.antithetic:
         refuse_antithetic(process)
     noises, sets = problem.traits.noises, chosen.sets(problem.traits)
-    factor = read_correlation(of.correlation, process, noises, placement)
+    factor = read_correlation(of.correlation, process, noises, source)
     every = _read_noise_step(of.noise_step, h)
     fine = (t.size - 1) * chosen.parts(problem.traits, t.size - 1) * every
     times = np.linspace(0.0, float(t[-1] - t[0]), fine + 1)
     # The remainder of fractional noise is drawn as plain normal numbers.
     apart = sets > 1 and problem.traits.hurst != 0.5 and not problem.traits.jumps
-    moved = move_noise(process, placement)
+    moved = move_noise(process, source)
     driving = Driving(moved, times, noises, sets, factor, bool(of.antithetic), apart, every)
     kept = of.save, of.keep == "moments", of.progress, places
-    return Simulation(problem, chosen, order, t, h, start, driving, placement, count, *kept)
+    return Simulation(problem, chosen, order, t, h, start, driving, source, count, *kept)
 
 
 def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> PathMethod:
@@ -229,16 +232,9 @@ def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> 
 
 def _read_order(alpha: Any, process: Noise) -> Any:
     """Check the order of the derivative; a plain 1 is an ordinary equation."""
-    if library_of(alpha) in ("torch", "jax"):
-        if tuple(alpha.shape) != ():
-            raise ShapeError(f"alpha has shape {tuple(alpha.shape)}; give one number")
-        if is_transformed(alpha):
-            return alpha
-        order, value = alpha, plain_hurst(alpha)
-    else:
-        order = value = _reading.number("alpha", alpha, infinite=True)
+    order, value = (alpha, None) if is_transformed(alpha) else read_scalar("alpha", alpha)
     least, why = _least_order(process)
-    if not least < value <= 1.0:
+    if value is not None and not least < value <= 1.0:
         raise InvalidInputError(f"alpha={value}: with {why}, and at most 1")
     return order
 
@@ -247,8 +243,8 @@ def _least_order(process: Noise) -> tuple[float, str]:
     """Lower bound of the order for which the noise integral exists, as a number and in words."""
     if isinstance(process, FractionalBrownian) and is_tracer(process.H):
         return 0.0, "fractional noise the order must be above 0"  # paths are nan if that is not enough
-    if isinstance(process, FractionalBrownian) and plain_hurst(process.H) != 0.5:
-        hurst = plain_hurst(process.H)
+    if isinstance(process, FractionalBrownian) and plain_number(process.H) != 0.5:
+        hurst = plain_number(process.H)
         return 1.0 - hurst, (
             f"H={hurst:.6g} the order must be above 1 - H, {1.0 - hurst:.6g}, for the noise to have an integral "
             "against the kernel"
@@ -273,7 +269,7 @@ def _read_noise_step(noise_step: Any, h: float) -> int:
     """Number of steps of the noise in one step."""
     if noise_step is None:
         return 1
-    ratio = h / read_positive("noise_step", noise_step)
+    ratio = h / _reading.number("noise_step", noise_step, above=0)
     if round(ratio) < 1 or abs(ratio - round(ratio)) > 1e-9 * ratio:
         raise InvalidInputError(
             f"noise_step={noise_step!r} does not divide the step {h:.12g} into a whole number of parts; use "
@@ -300,19 +296,19 @@ def _read_places(t_eval: Any, t: np.ndarray, save: Any) -> np.ndarray | None:
     return places
 
 
-def _read_numbers(name: str, value: Any, placement: StatePlacement, other: str = "") -> Any:
+def _read_numbers(name: str, value: Any, source: RandomSource, other: str = "") -> Any:
     refuse_chunked(value, name)
     try:
         refuse_unreal(name, value)
-        return placement.array(value)
+        return source.array(value)
     except (TypeError, ValueError) as error:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{name}={value!r}: give numbers{other}") from None
 
 
-def _read_start(y0: Any, count: int, placement: StatePlacement) -> Any:
-    start = _read_numbers("y0", y0, placement)
+def _read_start(y0: Any, count: int, source: RandomSource) -> Any:
+    start = _read_numbers("y0", y0, source)
     shape = tuple(start.shape)
     if start.ndim < 2:
         start = start.reshape(1, -1)
@@ -320,9 +316,7 @@ def _read_start(y0: Any, count: int, placement: StatePlacement) -> Any:
         raise ShapeError(f"y0 has shape {shape}; give (d,), or (paths, d) with {count:,} paths")
     if not is_transformed(start):
         # JAX's are checked on the host: under jit an operation on known values gives a traced one.
-        finite = (
-            placement.xp.isfinite(start.detach()) if library_of(start) == "torch" else np.isfinite(np.asarray(start))
-        )
+        finite = source.xp.isfinite(start.detach()) if library_of(start) == "torch" else np.isfinite(np.asarray(start))
         if not bool(finite.all()):
             raise InvalidInputError("y0 has values that are not finite; give finite numbers")
     return start

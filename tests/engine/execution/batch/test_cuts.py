@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hpfracc.engine.execution.batch.chunk_plans import ChunkPlan, block_sizes, choose_size
+from hpfracc.engine.execution.batch.in_memory import convolve_block
 from hpfracc.engine.execution.batch.jobs import Prediction
-from hpfracc.engine.execution.batch.time_blocks import choose_blocks, convolve_block
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec, Cut
 from tests.helpers.contracts import cases, reference
@@ -104,25 +105,26 @@ def limited(most: int) -> Any:
     return predict
 
 
+def blocks_of(length: int, taps: int, predict: Any) -> ChunkPlan:
+    cut = Cut(-1, length, (None, -1), before=taps - 1)
+    sizes = block_sizes(length, taps)
+    return choose_size(cut, sizes, lambda count, part: predict(part, min(length, count + part - 1)))
+
+
 def test_blocks_are_chosen_by_predicted_time() -> None:
     """All weights at once where there is room for that; otherwise parts; on a slow arm only where nothing else fits."""
-    plan = choose_blocks(100_000, 100, limited(10_000))
-    assert plan is not None and plan.quick and plan.parts == 1 and 100 + plan.block + 99 <= 10_000
-    plan = choose_blocks(100_000, 100_000, limited(10_000))
-    assert plan is not None and plan.quick and plan.parts > 1 and 2 * plan.part + plan.block - 1 <= 10_000
-    half = choose_blocks(100_000, 100, limited(10_000), scale=0.5)
-    assert half is not None and half.block <= 5000
-    slow = choose_blocks(1000, 10, limited(0))
-    assert slow is not None and not slow.quick
-    assert choose_blocks(10_000, 100, lambda weights, samples: Prediction(math.inf)) is None
+    plan = blocks_of(100_000, 100, limited(10_000))
+    assert not plan.slow and plan.part == 100 and 100 + plan.count + 99 <= 10_000
+    plan = blocks_of(100_000, 100_000, limited(10_000))
+    assert not plan.slow and plan.part < 100_000 and 2 * plan.part + plan.count - 1 <= 10_000
+    assert blocks_of(1000, 10, limited(0)).slow
+    assert blocks_of(10_000, 100, lambda weights, samples: Prediction(math.inf)).seconds == math.inf
 
 
 def test_what_nearly_fits_is_hardly_slower_in_blocks() -> None:
     """Room for nine tenths of the whole transform costs a third more time at most, not a multiple."""
-    whole = choose_blocks(1_000_000, 1_000_000, limited(2_000_000))
-    nearly = choose_blocks(1_000_000, 1_000_000, limited(1_800_000))
-    assert whole is not None and whole.blocks * whole.parts == 1
-    assert nearly is not None and nearly.quick and nearly.seconds < 1.34 * whole.seconds
+    nearly = blocks_of(1_000_000, 1_000_000, limited(1_800_000))
+    assert not nearly.slow and nearly.seconds < 1.34 * limited(2_000_000)(1_000_000, 1_000_000).seconds
 
 
 def test_few_questions_are_asked() -> None:
@@ -135,5 +137,5 @@ def test_few_questions_are_asked() -> None:
             asked.append(weights)
             return predict(weights, samples)
 
-        choose_blocks(12_000_000, 12_000_000, counted)
+        blocks_of(12_000_000, 12_000_000, counted)
         assert len(asked) < 80

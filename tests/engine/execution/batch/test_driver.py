@@ -12,7 +12,6 @@ from hpfracc.engine.execution.batch.driver import (
     round_size,
     run_chunks,
 )
-from hpfracc.engine.execution.batch.time_blocks import TimeBlocks, TimeSizer
 from hpfracc.errors import OutOfMemoryError
 
 
@@ -154,20 +153,3 @@ def test_last_chunks_are_rounded_to_sizes_that_came_before() -> None:
     )
     assert sizes == [8, 8, 6, 1]
     assert ChunkSizer(23, 23, rounds=True).next(23) == 23
-
-
-def test_blocks_of_time_shrink_at_most_to_one_sample() -> None:
-    """After each real failure blocks are at most half as long; below one sample there is nothing."""
-    sizer = TimeSizer(TimeBlocks(8, 4, 2, 1), lambda: None)
-    found = []
-    while sizer.failed(sizer.next(16), ChunkTooLargeError("no room")):
-        found.append((sizer.plan.block, sizer.plan.part))
-    assert found == [(4, 4), (2, 2), (1, 1)]
-
-
-def test_a_slow_block_takes_the_best_plan_for_the_memory_that_is_left() -> None:
-    """The same plan once more is run whatever its speed."""
-    best = TimeBlocks(4, 4, 4, 1)
-    sizer = TimeSizer(TimeBlocks(8, 4, 2, 1), lambda: best)
-    assert sizer.failed(8, ChunkTooLargeError("slow", slow=True)) and sizer.plan == best
-    assert sizer.failed(4, ChunkTooLargeError("slow", slow=True)) and not sizer.plan.quick

@@ -233,6 +233,15 @@ def test_a_result_without_room_is_told_apart(
         hf.causal_convolution(np.ones(4096), x)
 
 
+def test_a_list_is_cut_as_an_array_is() -> None:
+    """Nested lists have no slices of their own."""
+    rows = X[:, :200].tolist()
+    with memory.limit("cpu", "1200KiB"), hf.use_backend("numpy"):
+        found = hf.fft(rows * 8)
+    assert decision().chunks > 1
+    np.testing.assert_allclose(found[:60], np.fft.fft(X[:, :200]), atol=1e-10)
+
+
 def test_gradients_are_not_cut() -> None:
     """A result that carries a gradient must come out whole, so the call is refused."""
     x = torch.from_numpy(X).requires_grad_()
@@ -245,8 +254,8 @@ def test_a_slow_chunk_names_the_only_arm_with_memory(monkeypatch: pytest.MonkeyP
     request = make_request(hf.causal_convolution.primitive, (W, X), {}, backend="numpy")
     job, make = Job(hf.causal_convolution.primitive, {}, request), Job._plan
 
-    def plan(self: Job, operands: tuple[Any, ...], key: Any) -> Plan:
-        found = make(self, operands, key)
+    def plan(self: Job, *arguments: Any) -> Plan:
+        found = make(self, *arguments)
         found.bound.slowdown, found.in_chunks = 1e9, None
         return found
 

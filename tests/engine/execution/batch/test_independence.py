@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import hpfracc as hf
 from hpfracc import batch
-from hpfracc.engine.execution.batch.items import _RULES
+from hpfracc.engine.execution.batch.items import STACKED_AXES
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.primitives import PRIMITIVES
 from tests.helpers.own_operations import own_operation
@@ -59,7 +59,7 @@ def items_of(name: str, random: np.random.Generator, count: int, size: int) -> t
 def test_every_operation_is_looked_at() -> None:
     """None is left out below, and whatever is stacked is among them."""
     names = {name for name in PRIMITIVES if items_of(name, np.random.default_rng(0), 1, 4)}
-    assert names == set(PRIMITIVES) >= set(_RULES)
+    assert names == set(PRIMITIVES) >= set(STACKED_AXES)
 
 
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))

@@ -134,6 +134,15 @@ def test_a_result_may_replace_its_operand() -> None:
     np.testing.assert_array_equal(x, np.arange(1000.0))
 
 
+def test_a_convolution_may_replace_its_weights() -> None:
+    """They are needed up to the point that is computed, as the signal is."""
+    w, x = random.standard_normal((2, 30_000))
+    whole = hf.causal_convolution(w, x)
+    batch.causal_convolution(w, x, out=w, budget="500KiB")
+    assert chunks() > 1
+    np.testing.assert_allclose(w, whole, rtol=0, atol=1e-11 * np.abs(whole).max())
+
+
 @pytest.mark.parametrize(
     ("shapes", "budget"),
     [

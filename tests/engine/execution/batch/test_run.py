@@ -14,7 +14,6 @@ import hpfracc as hf
 from hpfracc import batch, memory
 from hpfracc.engine.execution.batch.jobs import Job
 from hpfracc.engine.execution.batch.probing import fit_line, measure_peak
-from hpfracc.engine.execution.batch.run import calls_together
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.errors import BatchItemError, InvalidInputError, OutOfMemoryError
 from tests.helpers.own_operations import own_operation
@@ -227,15 +226,6 @@ def test_processes() -> None:
     assert batch.run(math.sqrt, [4, 9, 16, 25], workers=2, processes=True) == [2.0, 3.0, 4.0, 5.0]
     with pytest.raises(BatchItemError, match="item 2 of 4"):
         batch.run(math.sqrt, [4, 9, -1, 25], workers=2, processes=True)
-
-
-def test_tasks_are_neither_short_nor_long() -> None:
-    """0.2 to 2 s where calls allow that, and an even share where there are few."""
-    for seconds in (1e-4, 1e-3, 0.01, 0.1, 0.4):
-        assert 0.2 <= seconds * calls_together(seconds, 10**6, 4) <= 2.0
-    assert calls_together(5.0, 100, 4) == 1
-    assert calls_together(1e-4, 100, 4) == 25
-    assert calls_together(0.0, 100, 4) == 25
 
 
 def test_a_call_without_room_beside_others_is_made_again_alone() -> None:

@@ -14,15 +14,9 @@ from unittest import mock
 
 import pytest
 
-from hpfracc.engine.selection.wisdom import WisdomLayout
-from hpfracc.engine.selection.wisdom.files import (
-    encode_journal_head,
-    encode_lines,
-    encode_merged,
-    list_files,
-    read_folder,
-)
-from hpfracc.engine.selection.wisdom.store import Wisdom
+from hpfracc.engine.selection.wisdom import Wisdom
+from hpfracc.engine.selection.wisdom_files import WisdomLayout, list_files, read_folder
+from hpfracc.engine.selection.wisdom_records import JOURNAL_HEAD, encode_lines, encode_merged
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import ids, samples
 
@@ -55,7 +49,7 @@ def before_each_step(act: Callable[[int], None]) -> Iterator[None]:
 def abandoned_journal(folder: Path, count: int) -> set[str]:
     """A journal whose writer has ended, and what it acknowledged."""
     records = samples(count)
-    WisdomLayout(folder).new_journal().write_bytes(encode_journal_head() + encode_lines(records))
+    WisdomLayout(folder).new_journal().write_bytes(JOURNAL_HEAD + encode_lines(records))
     return ids(records)
 
 

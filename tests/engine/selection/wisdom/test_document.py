@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from hpfracc.engine.selection.wisdom.files import (
+from hpfracc.engine.selection.wisdom_records import (
+    JOURNAL_HEAD,
     SCHEMA,
-    encode_journal_head,
     encode_lines,
     encode_merged,
     read_journal,
@@ -42,7 +42,7 @@ def test_merged_cut_at_every_length():
 def test_journal_cut_at_every_length():
     """Cut anywhere, a journal gives every line that has its end, and nothing of the line that has not."""
     records = samples(3)
-    data = encode_journal_head() + encode_lines(records)
+    data = JOURNAL_HEAD + encode_lines(records)
     for length in range(len(data) + 1):
         content = read_journal(data[:length])
         assert content.records == records[: max(0, data[:length].count(b"\n") - 1)]
@@ -53,7 +53,7 @@ def test_bad_lines_are_skipped_and_counted():
     """A bad line in the middle of a journal costs only itself."""
     records = samples(2)
     bad = b'garbage\n\xff\n{"kind":"sample"}\n'
-    content = read_journal(encode_journal_head() + encode_lines(records[:1]) + bad + encode_lines(records[1:]))
+    content = read_journal(JOURNAL_HEAD + encode_lines(records[:1]) + bad + encode_lines(records[1:]))
     assert (content.records, content.skipped) == (records, 3)
     assert content.complaint is not None
 

@@ -10,10 +10,11 @@ import warnings
 import pytest
 
 from hpfracc._files import temporary
-from hpfracc.engine.selection.wisdom import WisdomLayout, reset_warnings, store
-from hpfracc.engine.selection.wisdom import files as wisdom_files
-from hpfracc.engine.selection.wisdom.files import encode_journal_head, encode_lines, encode_merged, list_files
-from hpfracc.engine.selection.wisdom.store import Wisdom
+from hpfracc.engine.selection import wisdom as store
+from hpfracc.engine.selection import wisdom_files
+from hpfracc.engine.selection.wisdom import Wisdom
+from hpfracc.engine.selection.wisdom_files import WisdomLayout, list_files, reset_warnings
+from hpfracc.engine.selection.wisdom_records import JOURNAL_HEAD, encode_lines, encode_merged
 from hpfracc.errors import WisdomWarning
 from tests.helpers.measured import ids, samples
 from tests.helpers.warned import collected
@@ -85,9 +86,7 @@ def test_a_bad_line_in_a_journal_is_counted(tmp_path):
     """Its neighbours are read, the summary counts it, and the journal is set aside with a warning once it is merged."""
     records = samples(2)
     path = WisdomLayout(tmp_path).new_journal()
-    path.write_bytes(
-        encode_journal_head() + encode_lines(records[:1]) + b"{bad\n" + encode_lines(records[1:]) + b'{"to'
-    )
+    path.write_bytes(JOURNAL_HEAD + encode_lines(records[:1]) + b"{bad\n" + encode_lines(records[1:]) + b'{"to')
     data = path.read_bytes()
     wisdom = Wisdom(tmp_path)
     assert wisdom.summary()["skipped"] == 1
@@ -243,7 +242,7 @@ def test_when_a_journal_is_abandoned(tmp_path, monkeypatch, host, locks, age, re
     path = layout.new_journal()
     if host == "elsewhere":
         path = path.with_name(f"journal-elsewhere-1-{'0' * 16}.jsonl")
-    path.write_bytes(encode_journal_head() + encode_lines(records))
+    path.write_bytes(JOURNAL_HEAD + encode_lines(records))
     os.utime(path, (time.time() - age,) * 2)
     if not locks:
 
@@ -273,7 +272,7 @@ def test_a_living_writer_s_journal_is_never_abandoned(tmp_path):
 def test_a_journal_that_grew_after_it_was_read_stays(tmp_path):
     """What was not read is not removed, even if its writer has ended since."""
     path = WisdomLayout(tmp_path).new_journal()
-    data = encode_journal_head() + encode_lines(samples(2))
+    data = JOURNAL_HEAD + encode_lines(samples(2))
     path.write_bytes(data)
     assert not wisdom_files.remove_if_abandoned(path, len(data) - 1, WisdomLayout(tmp_path))
     assert wisdom_files.remove_if_abandoned(path, len(data), WisdomLayout(tmp_path))

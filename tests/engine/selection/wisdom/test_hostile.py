@@ -18,9 +18,10 @@ import hpfracc as hf
 from hpfracc.cli import main
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
-from hpfracc.engine.selection.wisdom import WisdomLayout, files, reset_warnings
-from hpfracc.engine.selection.wisdom.files import encode_journal_head, encode_lines, encode_merged
-from hpfracc.engine.selection.wisdom.store import Wisdom
+from hpfracc.engine.selection import wisdom_records as files
+from hpfracc.engine.selection.wisdom import Wisdom
+from hpfracc.engine.selection.wisdom_files import WisdomLayout, reset_warnings
+from hpfracc.engine.selection.wisdom_records import JOURNAL_HEAD, encode_lines, encode_merged
 from hpfracc.errors import WisdomError, WisdomWarning
 from tests.helpers.measured import ids, sample, samples
 from tests.helpers.processes import start_python
@@ -54,7 +55,7 @@ def facts(rng=None, **changes):
 
 def journal(folder, *lines):
     path = WisdomLayout(folder).new_journal()
-    path.write_bytes(encode_journal_head() + b"".join(line + b"\n" for line in lines))
+    path.write_bytes(JOURNAL_HEAD + b"".join(line + b"\n" for line in lines))
     return path
 
 
@@ -151,38 +152,6 @@ def test_a_link_is_written_through(place, tmp_path):
     assert len(json.loads(real.read_bytes())["records"]) == 2
 
 
-LATER = [
-    {"kind": "energy", "id": "a", "joules": 3.5, "deep": {"list": [1, [2, None]]}, "time": 1.7e9},
-    {"kind": "energy", "joules": 4},
-    sample(id="b", bucket=None, kind="compile").to_dict() | {"temperature": 40.0},
-    {"kind": "sample", "id": "c", "note": "\ud800 \x1b[31m", "time": "yesterday"},
-]
-
-
-def test_records_of_a_later_version_are_kept_as_they_are(tmp_path):
-    """Through merges, exports and imports; they are counted apart, and used for nothing."""
-    first, second = tmp_path / "first", tmp_path / "second"
-    for folder in (first, second):
-        folder.mkdir()
-    journal(first, *map(dump, LATER))
-    ours = samples(3)
-    for _ in range(3):
-        wisdom = Wisdom(first)
-        wisdom.append(ours)
-        wisdom.merge()
-        wisdom.close()
-        assert ids(wisdom.load()) == ids(ours)
-    assert not list(first.glob("*.jsonl"))
-    assert Wisdom(first).export(tmp_path / "lab.json") == 7
-    Wisdom(second).import_(tmp_path / "lab.json")
-    for folder in (first, second):
-        entries = json.loads((folder / "wisdom.json").read_bytes())["records"]
-        assert [later for later in LATER if later not in entries] == []
-        assert len(entries) == 7
-        summary = Wisdom(folder).summary()
-        assert (summary["records"], summary["unknown"], summary["skipped"]) == (3, 4, 0)
-
-
 def test_as_much_is_written_as_is_read(tmp_path, monkeypatch):
     """A merged file stays within what the next reader takes: the oldest records go."""
     monkeypatch.setattr(files, "_MAX_WRITTEN", 2000)
@@ -201,7 +170,7 @@ def test_a_file_with_too_many_entries_is_damaged(count, monkeypatch):
     forms = (
         files.read_merged(encode_merged(records)),
         files.read_merged(json.dumps(json.loads(encode_merged(records))).encode()),
-        files.read_journal(encode_journal_head() + encode_lines(records)),
+        files.read_journal(JOURNAL_HEAD + encode_lines(records)),
     )
     for content in forms:
         assert (content.fault is not None) is (count > 100)
@@ -312,7 +281,7 @@ _VALUES = (
 )  # fmt: skip
 _FIELDS = ("kind", "operation", "arm", "fingerprint", "start", "dtype", "seconds", "bucket", "x", "nbytes", "route",
            "time", "id", "later")  # fmt: skip
-_KINDS = ("knot", "sample", "compile", "transfer", "memory", "energy")
+_KINDS = ("knot", "sample", "compile", "transfer", "energy")
 
 
 def entry(rng):
@@ -361,7 +330,7 @@ def litter(rng, folder):
         elif kind < 0.1:
             path.symlink_to(rng.choice((path, folder / "nowhere", folder, "/dev/zero", "/dev/null")))
         elif path.suffix == ".jsonl":
-            path.write_bytes(mangled(rng, encode_journal_head() + b"".join(line(rng) + b"\n" for _ in range(8))))
+            path.write_bytes(mangled(rng, JOURNAL_HEAD + b"".join(line(rng) + b"\n" for _ in range(8))))
         else:
             head = {"hpfracc": "wisdom", "schema": rng.choice((1, 1, 1, 1, 2, None, "1", 10**400))}
             body = head | {"records": [entry(rng) for _ in range(8)]}

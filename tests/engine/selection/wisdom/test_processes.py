@@ -8,9 +8,8 @@ import time
 
 import pytest
 
-from hpfracc.engine.selection.wisdom import WisdomLayout
-from hpfracc.engine.selection.wisdom.files import list_files
-from hpfracc.engine.selection.wisdom.store import Wisdom
+from hpfracc.engine.selection.wisdom import Wisdom
+from hpfracc.engine.selection.wisdom_files import WisdomLayout, list_files
 from tests.helpers.processes import start_python
 
 pytest.importorskip("fcntl", reason="this system has no flock")
@@ -19,8 +18,8 @@ pytest.importorskip("fcntl", reason="this system has no flock")
 WRITER = """
 import sys
 from pathlib import Path
-from hpfracc.engine.selection.wisdom.records import Record
-from hpfracc.engine.selection.wisdom.store import Wisdom
+from hpfracc.engine.selection.wisdom_records import Record
+from hpfracc.engine.selection.wisdom import Wisdom
 folder, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 wisdom = Wisdom(folder)
 for step in range(count):
@@ -39,7 +38,7 @@ for step in range(count):
 MERGER = """
 import sys
 from pathlib import Path
-from hpfracc.engine.selection.wisdom.store import Wisdom
+from hpfracc.engine.selection.wisdom import Wisdom
 while True:
     Wisdom(Path(sys.argv[1])).merge()
 """

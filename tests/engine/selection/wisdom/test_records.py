@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpfracc.engine.selection.wisdom import records as records_module
-from hpfracc.engine.selection.wisdom.records import Record, new_id, parse_line, parse_object, retain, unite
+from hpfracc.engine.selection import wisdom_records as records_module
+from hpfracc.engine.selection.wisdom_records import Record, new_id, parse_record, retain, unite
 from hpfracc.errors import InvalidInputError
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import sample, samples
@@ -22,7 +22,7 @@ from tests.helpers.measured import sample, samples
 few = st.integers(0, 2)
 small = st.builds(
     sample,
-    kind=st.sampled_from(["sample", "knot", "compile", "transfer", "memory"]),
+    kind=st.sampled_from(["sample", "knot", "compile", "transfer"]),
     arm=st.sampled_from(["numpy:fft@cpu", "torch:fft@cpu"]),
     bucket=st.tuples(few, few),
     x=st.sampled_from([1.0, 2.0]),
@@ -89,7 +89,7 @@ sizes = st.integers(0, 2**60)
 times = st.floats(0, 1e8)
 records = st.builds(
     Record,
-    kind=st.sampled_from(["knot", "sample", "compile", "transfer", "memory"]),
+    kind=st.sampled_from(["knot", "sample", "compile", "transfer"]),
     operation=texts,
     arm=texts,
     fingerprint=names,
@@ -111,15 +111,15 @@ def test_there_and_back(record):
     """What is written is one line, and read back it is equal to the last bit."""
     line = record.to_line()
     assert "\n" not in line
-    assert parse_line(line) == record
-    assert parse_line(line.encode()) == record
+    assert parse_record(line) == record
+    assert parse_record(line.encode()) == record
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_are_taken_for_a_record(data):
     """Whatever is in a line, it is a record or an InvalidInputError, never another error."""
     with pytest.raises(InvalidInputError):
-        parse_line(data)
+        parse_record(data)
 
 
 @settings(max_examples=30)
@@ -130,10 +130,10 @@ def test_damage_is_never_another_error(record, data):
     for _ in range(data.draw(st.integers(1, 3))):
         line[data.draw(st.integers(0, len(line) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = parse_line(bytes(line))
+        found = parse_record(bytes(line))
     except InvalidInputError:
         return
-    assert parse_line(found.to_line()) == found
+    assert parse_record(found.to_line()) == found
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_a_wrong_value_is_named(field, value):
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize(("kind", "missing"), [("transfer", "nbytes"), ("transfer", "route"), ("memory", "nbytes")])
+@pytest.mark.parametrize(("kind", "missing"), [("transfer", "nbytes"), ("transfer", "route")])
 def test_what_a_kind_needs(kind, missing):
-    """A transfer without its bytes or route, and memory without its peak, say nothing."""
+    """A transfer without its bytes or route says nothing."""
     facts = {"nbytes": 10, "route": "cpu->cuda:0", missing: None}
     with pytest.raises(InvalidInputError, match=missing):
         sample(kind=kind, **facts)
@@ -211,13 +211,13 @@ def test_what_a_kind_needs(kind, missing):
 def test_lines_that_are_no_record(line):
     """Cut, foreign and extended lines are refused."""
     with pytest.raises(InvalidInputError):
-        parse_line(line)
+        parse_record(line)
 
 
 def test_numbers_have_one_form():
     """A whole number given for a time is the same as the float, so that the same records give the same bytes."""
     assert sample(x=3, seconds=1, time=5, id="a").to_line() == sample(x=3.0, seconds=1.0, time=5.0, id="a").to_line()
-    assert parse_object(json.loads(sample(bucket=[3, 4]).to_line())).bucket == (3, 4)
+    assert parse_record(json.loads(sample(bucket=[3, 4]).to_line())).bucket == (3, 4)
 
 
 def test_defaults_are_now_and_new():

@@ -9,9 +9,10 @@ import threading
 
 import pytest
 
-from hpfracc.engine.selection.wisdom import WisdomLayout, reset_warnings, store
-from hpfracc.engine.selection.wisdom.files import SCHEMA, encode_merged, list_files
-from hpfracc.engine.selection.wisdom.store import Wisdom
+from hpfracc.engine.selection import wisdom as store
+from hpfracc.engine.selection.wisdom import Wisdom
+from hpfracc.engine.selection.wisdom_files import WisdomLayout, list_files, reset_warnings
+from hpfracc.engine.selection.wisdom_records import SCHEMA, encode_merged
 from hpfracc.errors import WisdomError, WisdomWarning
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import ids, sample, samples
@@ -339,11 +340,11 @@ def test_what_is_left_is_written_when_the_process_ends(tmp_path):
     code = """
 import sys
 from pathlib import Path
-from hpfracc.engine.selection.wisdom.records import parse_line
-from hpfracc.engine.selection.wisdom.store import Wisdom
+from hpfracc.engine.selection.wisdom_records import parse_record
+from hpfracc.engine.selection.wisdom import Wisdom
 kept, refused = Wisdom(Path(sys.argv[1]) / "w"), Wisdom(Path(sys.argv[1]) / "file" / "w")
 for wisdom in (kept, refused):
-    wisdom.append([parse_line(sys.argv[2])])
+    wisdom.append([parse_record(sys.argv[2])])
 """
     (tmp_path / "file").write_text("")
     record = sample()

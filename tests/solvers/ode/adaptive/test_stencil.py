@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
+from hpfracc.solvers.ode.adaptive.arithmetic import make_stencil
 from hpfracc.solvers.ode.adaptive.solution import Piece, piece_integral
-from hpfracc.solvers.ode.adaptive.stencil import make_stencil
 
 
 def test_stencils_reproduce_polynomials():

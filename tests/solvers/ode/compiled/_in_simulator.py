@@ -15,7 +15,7 @@ from scipy.special import erfcx
 
 import hpfracc as hf
 from hpfracc.errors import HpfraccError, InvalidInputError
-from hpfracc.solvers.ode.compiled.on_cuda import device, tables
+from hpfracc.solvers.ode.compiled.on_cuda import device
 from hpfracc.solvers.ode.methods.pece import PECE
 
 EARLY = "numba" in sys.modules
@@ -65,7 +65,9 @@ CASES: dict[str, tuple[bool, dict[str, Any]]] = {
 def solve(question: dict[str, Any], exponentials: bool = False, **options: Any) -> hf.FODEResult:
     given = {"step": 0.1, **question, **options}
     fun, y0, alpha = given.pop("fun"), given.pop("y0"), given.pop("alpha")
-    tables._STEPS_PER_TERM = 0 if exponentials else 1000
+    from hpfracc.solvers.ode.compiled.on_cuda import kernels  # imports Numba
+
+    kernels._STEPS_PER_TERM = 0 if exponentials else 1000
     return hf.solve_fode(fun, (0.0, 1.0), y0, alpha, **given)
 
 
@@ -151,7 +153,7 @@ def failing() -> list[list[Any]]:
 def kept() -> dict[str, Any]:
     """Memory of one solve in the next: how often it was allocated and its size asked for, and whether all agrees."""
     from hpfracc.solvers.ode.compiled.on_cuda import solve as on_cuda_solve
-    from hpfracc.solvers.ode.compiled.on_cuda.workspace import release_workspaces
+    from hpfracc.solvers.ode.compiled.on_cuda.device import release_workspaces
 
     cuda = device.load_cuda()
     context = cuda.current_context()  # the simulator makes one at each call, a driver has one
@@ -185,10 +187,11 @@ def kept() -> dict[str, Any]:
 
 def moved() -> list[list[float]]:
     """Solves that move there by themselves: whether they did, and how far they are from the host's."""
+    from hpfracc.solvers.ode import compilation
     from hpfracc.solvers.ode.compiled.on_cuda import choice
 
     choice.has_gpu = lambda: True
-    choice.import_cost = lambda name: 0.0
+    compilation.import_cost = lambda name: 0.0
     choice._FIRST_START = choice._FIRST_KERNEL = choice._LAUNCH = choice._FULL = choice._WORTH_A_LOOK = 0.0
     choice._ALONE, choice._BYTES_PER_SECOND = 1e-15, 1e15
     found = []

@@ -11,7 +11,6 @@ import hpfracc as hf
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import compilation
-from hpfracc.solvers.ode.adaptive import speed
 from tests.helpers.thinned import thinned
 
 pytest.importorskip("numba")
@@ -63,7 +62,7 @@ def test_a_change_on_the_way_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     compile_account.clear()
     for name, seconds in (("_CACHED_KERNEL", 1e-3), ("_COLD_ADAPTIVE", 1e-3), ("_FIRST", 1e-4), ("_FUNCTION", 1e-4)):
         monkeypatch.setattr(compilation, name, seconds)
-    monkeypatch.setattr(speed, "_OWN", 0.0)
+    monkeypatch.setattr(compilation, "_OWN", 0.0)
     wanted = hf.solve_fode(brusselator, (0.0, 3.0), [1.2, 2.8], 0.8, backend="numpy")
     found = hf.solve_fode(brusselator, (0.0, 3.0), [1.2, 2.8], 0.8)
     assert found.decision.compiled and found.stats["compile_seconds"] > 0.0

@@ -56,9 +56,10 @@ class StandIn:
         self.of_one: bool = False
 
     def __call__(
-        self, cuda: Any, problem: Any, options: Any, scheme: Any, name: str, reason: str, watched: Array
+        self, cuda: Any, problem: Any, options: Any, scheme: Any, chosen: tuple[str, str], watched: list[int]
     ) -> tuple[FODEResult, Array]:
         self.solves += 1
+        name, reason = chosen
         if self.error is not None:
             raise self.error
         given: dict[str, Any] = {"step": options.step, "method": name, "backend": "numpy", "estimate": False}
@@ -91,11 +92,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     from hpfracc.solvers.ode.compiled.on_cuda import solve
 
     stand_in = StandIn()
-    monkeypatch.setattr(solve, "solve_watched", stand_in)
+    monkeypatch.setattr(solve, "solve_members", stand_in)
     monkeypatch.setattr(device, "load_cuda", lambda: None)
     monkeypatch.setattr(choice, "has_gpu", lambda: True)
     monkeypatch.setattr(choice, "_known", choice._Known())
-    monkeypatch.setattr(choice, "import_cost", lambda name: 0.0)
+    monkeypatch.setattr(compilation, "import_cost", lambda name: 0.0)
     for name, value in {
         "_FIRST_START": 0.0,
         "_FIRST_KERNEL": 0.0,
@@ -174,7 +175,7 @@ def test_a_slow_gpu_is_left_alone(gpu: StandIn, monkeypatch: pytest.MonkeyPatch)
 def test_a_long_kernel_runs_on_request_only(gpu: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """It could not be interrupted."""
     monkeypatch.setattr(choice, "_LAUNCH", 11.0)
-    monkeypatch.setattr(choice.GPUOffer, "credit", lambda self, seconds: compile_account.credit(self._item, 1e6))
+    monkeypatch.setattr(choice.FunctionPrice, "credit", lambda self, seconds: compile_account.credit(self.item, 1e6))
     assert "GPU" not in notes(solve()) and gpu.solves == 0
 
 

@@ -19,9 +19,9 @@ import hpfracc as hf
 from hpfracc._config import Settings
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, run_chunks
 from hpfracc.errors import BackendUnavailableError, HpfraccError, InvalidInputError
-from hpfracc.solvers.ode.compiled.members import MemberFunction, read_member
 from hpfracc.solvers.ode.compiled.on_cuda import device
 from hpfracc.solvers.ode.compiled.on_cuda.solve import BudgetSizer
+from hpfracc.solvers.ode.compiled.reading import MemberFunction, read_member
 
 Array = np.ndarray[Any, Any]
 

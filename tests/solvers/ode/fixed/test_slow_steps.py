@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.solvers.ode.fixed import solve
+from hpfracc.solvers.ode.fixed import walk
 from hpfracc.solvers.ode.fixed.stepping import NumpyStepper
 from hpfracc.solvers.ode.methods.pece import PECE
 from hpfracc.solvers.ode.problem import read_problem
@@ -36,7 +36,7 @@ def test_a_block_is_copied_once(method: str, monkeypatch: pytest.MonkeyPatch) ->
         return found
 
     monkeypatch.setattr(NumpyStepper, "_open_block", watch)
-    monkeypatch.setattr(solve, "_BLOCK_SECONDS", 0.0)
+    monkeypatch.setattr(walk, "_BLOCK_SECONDS", 0.0)
     np.testing.assert_array_equal(ask(), expected)
     assert len(opened) > 80 and all(each is opened[0] for each in opened)
 

@@ -154,7 +154,7 @@ def test_newton_that_does_not_converge_is_said():
         ("l1", 0.5, {"compile": True}, "not compiled"),
         ("mittag_leffler", 0.5, {"backend": "numba"}, "runs in NumPy"),
         ("l2_1sigma", (0.5, 0.6), {}, "use method='l1'"),
-        ("mittag_leffler", (0.5, 0.6), {}, "one constant order"),
+        ("mittag_leffler", (0.5, 0.6), {}, "one order for all"),
         ("l1", 0.5, {"derivative": "riemann_liouville"}, "takes Caputo's derivative"),
     ],
 )

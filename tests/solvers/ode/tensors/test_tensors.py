@@ -10,8 +10,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.ode import problems
-from hpfracc.solvers.ode.tensors.rule import convert_like, make_weights
+from hpfracc.solvers.ode import PECE, problems
+from hpfracc.solvers.ode.tensors.rule import convert_like, make_sums
 from hpfracc.special import mittag_leffler
 from tests.helpers.thinned import thinned
 
@@ -224,14 +224,15 @@ def test_weights_are_those_of_numpy(alpha: Any):
     from hpfracc.solvers.ode.fixed.scheme import rectangle_weights, trapezoid_weights
 
     orders = np.asarray(alpha)
-    found = make_weights(torch.tensor(alpha, dtype=torch.float64), 1000, 0.5, torch.ones(2, dtype=torch.float64))
+    given = torch.tensor(alpha, dtype=torch.float64)
+    found = make_sums(PECE(), given, 1000, 0.5, torch.ones(2, dtype=torch.float64))
     for index, order in np.ndenumerate(orders):
         scale = 0.5**order
         weights, first = trapezoid_weights(float(order), 1001)
-        assert found.predictor[(slice(1, None), *index)].numpy() == pytest.approx(
+        assert found.sequences[0][(slice(1, None), *index)].numpy() == pytest.approx(
             scale * rectangle_weights(float(order), 1000), rel=1e-11
         )
-        assert found.corrector[(slice(None), *index)].numpy() == pytest.approx(scale * weights, rel=1e-10)
+        assert found.sequences[1][(slice(None), *index)].numpy() == pytest.approx(scale * weights, rel=1e-10)
         assert found.first[(slice(None), *index)].numpy() == pytest.approx(scale * first, rel=1e-8)
 
 

@@ -11,12 +11,13 @@ from scipy import linalg, special
 
 import hpfracc as hf
 from hpfracc import noise
+from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.methods import methods_for
-from hpfracc.solvers.sde.methods.fractional_integrals import kept_joint_weights
-from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
+from hpfracc.solvers.sde.methods.caputo_additive import joint_weights
+from hpfracc.solvers.sde.noise.circulant import autocovariance
 from hpfracc.solvers.sde.problem import read_problem
-from hpfracc.solvers.sde.stepping import integrate
+from tests.helpers.caputo_order import integrate
 from tests.helpers.law import mean_error
 
 
@@ -190,7 +191,7 @@ def covariance(s: float, t: float, alpha: float, index: float) -> float:
 def test_joint_law_of_noise_and_integrals(alpha: float, index: float) -> None:
     """Their covariances are the closed form to rounding, and those of means over a grid 256 times as fine."""
     steps, parts = 4, 256
-    own, other = kept_joint_weights(alpha, index, steps)
+    own, other = joint_weights(NUMPY, alpha, index, steps, 1.0)
     later = np.arange(1.0, steps * parts + 1) ** alpha / math.gamma(alpha + 1)
     means = np.append(later[0], np.diff(later))
     gain = own + np.tril(linalg.toeplitz(means[:steps]), -1)

@@ -13,7 +13,7 @@ from hpfracc import noise
 from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.sde.methods import METHODS
 from hpfracc.solvers.sde.problem import read_problem
-from hpfracc.solvers.sde.stepping import integrate
+from tests.helpers.caputo_order import integrate
 from tests.helpers.law import mean_error
 
 

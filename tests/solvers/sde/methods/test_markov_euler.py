@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from scipy import integrate as quadrature
 
-from hpfracc.solvers.sde.methods.controlled import Controlled
-from hpfracc.solvers.sde.methods.markov_euler import MarkovEuler
-from hpfracc.solvers.sde.noise import Brownian
+from hpfracc.solvers.sde.methods.markov_euler import Controlled, MarkovEuler
+from hpfracc.solvers.sde.noise.fractional_brownian import Brownian
 from hpfracc.solvers.sde.problem import NoisyProblem, read_problem
-from hpfracc.solvers.sde.stepping import integrate
+from tests.helpers.caputo_order import integrate
 
 STEPS, END = 40, 2.0
 H = END / STEPS

@@ -11,10 +11,9 @@ import pytest
 import hpfracc as hf
 from hpfracc import noise
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.sde.noise.circulant import eigenvalues, refuse_negative, solve
-from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
+from hpfracc.solvers.sde.noise.circulant import autocovariance, eigenvalues, refuse_negative, solve
+from hpfracc.solvers.sde.noise.fractional_brownian import sample_hybrid
 from hpfracc.solvers.sde.noise.source import make_source
-from hpfracc.solvers.sde.noise.volterra import sample_hybrid
 from tests.helpers.law import covariance_errors
 from tests.helpers.thinned import thinned
 

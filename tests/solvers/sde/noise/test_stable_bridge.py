@@ -10,7 +10,7 @@ from scipy import integrate, stats
 
 from hpfracc import noise
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.stable_bridge import standard_density
+from hpfracc.solvers.sde.noise.stable import standard_density
 from tests.helpers.thinned import thinned
 
 

@@ -12,8 +12,7 @@ from hpfracc import noise
 from hpfracc._arrays import library_of
 from hpfracc._xp import namespace
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.circulant import eigenvalues, refuse_negative, to_weights
-from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
+from hpfracc.solvers.sde.noise.circulant import autocovariance, eigenvalues, refuse_negative, to_weights
 
 #: d/dH E cos B_2 at H = 0.7.
 SLOPE = -0.4888914594

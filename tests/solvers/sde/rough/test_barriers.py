@@ -9,7 +9,8 @@ import pytest
 from scipy import special
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.rough import Bergomi, Heston
+from hpfracc.solvers.sde.rough.bergomi import Bergomi
+from hpfracc.solvers.sde.rough.heston import Heston
 
 STRIKES = np.array([95.0, 110.0])
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
-from hpfracc.solvers.sde.rough import Heston, heston
+from hpfracc.solvers.sde.rough import heston
+from hpfracc.solvers.sde.rough.heston import Heston
 from hpfracc.solvers.sde.rough.riccati import solve_riccati
 
 MODEL = Heston(H=0.1, v0=0.04, theta=0.04, kappa=0.3, sigma=0.4, rho=-0.7, S0=100.0, r=0.03)
@@ -81,7 +82,7 @@ def test_transform_of_a_martingale():
 
 def test_parity_shapes_and_volatility():
     """Put-call parity; K and T broadcast; the implied volatility reprices the option."""
-    from hpfracc.solvers.sde.rough import black_price
+    from hpfracc.solvers.sde.rough.black import black_price
 
     maturities = np.array([[0.25], [1.0]])
     calls = MODEL.price(STRIKES, maturities)

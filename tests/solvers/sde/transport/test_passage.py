@@ -10,7 +10,7 @@ from scipy import special, stats
 
 from hpfracc import noise, transport
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.transport.exits import exit_quantile
+from hpfracc.solvers.sde.transport.domains import exit_quantile
 
 COUNT = 20_000
 

@@ -7,20 +7,18 @@ that ran out of memory.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from hpfracc.engine.locks import Guarded
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
     "ChunkSizer",
     "ChunkTooLargeError",
     "Progress",
-    "Remembered",
     "Sizer",
+    "keep_bounded",
     "largest_that_fits",
     "progress_of",
     "remembered_sizes",
@@ -135,33 +133,15 @@ def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-class Remembered(Guarded, Generic[T]):
-    """A bounded cache by kind of work; the oldest entry is dropped first. Thread-safe."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._found: OrderedDict[Hashable, T] = OrderedDict()
-
-    def get(self, key: Hashable) -> T | None:
-        """The cached value, or None."""
-        return self._found.get(key)
-
-    def put(self, key: Hashable, value: T) -> None:
-        """Remember it."""
-        with self._lock:
-            self._found[key] = value
-            self._found.move_to_end(key)
-            while len(self._found) > _MAX_REMEMBERED:
-                self._found.popitem(last=False)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._found.clear()
+def keep_bounded(known: dict[Hashable, T], key: Hashable, value: T) -> None:
+    """Remember a value by the kind of work; a full table starts over."""
+    if len(known) >= _MAX_REMEMBERED:
+        known.clear()
+    known[key] = value
 
 
 #: A size that fits and one that does not, as far as known in this process.
-remembered_sizes: Remembered[tuple[int, int | None]] = Remembered()
+remembered_sizes: dict[Hashable, tuple[int, int | None]] = {}
 
 
 class ChunkSizer:
@@ -234,7 +214,7 @@ class ChunkSizer:
 
     def _remember(self) -> None:
         if self._key is not None and self.good:
-            remembered_sizes.put(self._key, (self.good, self.bad))
+            keep_bounded(remembered_sizes, self._key, (self.good, self.bad))
 
 
 @contextmanager

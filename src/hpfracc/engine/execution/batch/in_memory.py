@@ -1,37 +1,42 @@
-"""An engine call that does not fit into memory as a whole, done in chunks of arrays in memory."""
+"""Calls in chunks, as planned: along an axis, in blocks of time, or nested.
+
+Blocks of time are exactly the same sum in another order, ``y[n] = sum_p sum_{k in part p} w[k] x[n - k]``. For one
+block of outputs and one part of the weights, this is the convolution of the part with the samples it reaches back to
+(overlap-save).
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import library_of
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batch.chunk_plans import (
-    ChunkPlan,
-    check_speed,
-    choose_plan,
-    time_plan,
-)
+from hpfracc.engine.execution.batch.chunk_plans import ChunkPlan, choose_plan, is_time
 from hpfracc.engine.execution.batch.driver import ChunkSizer, ChunkTooLargeError, run_chunks
 from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
-from hpfracc.engine.execution.batch.time_blocks import TimeSizer, run_block
-from hpfracc.engine.execution.plan import make_request
-from hpfracc.engine.execution.pressure.ladder import ladder
+from hpfracc.engine.execution.plan import as_array, make_request
 from hpfracc.engine.execution.recover import Failure, classify
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.primitives.base import Cut, Primitive
+from hpfracc.engine.numerics.lengths import fast_length
+from hpfracc.engine.primitives.base import Primitive
+from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.decision import Fallback
 from hpfracc.engine.selection.request import Request
 from hpfracc.errors import OutOfMemoryError
 
-__all__ = ["part_of", "run_in_chunks"]
+__all__ = ["convolve_block", "part_of", "run_in_chunks", "run_plan"]
 
 logger = logging.getLogger("hpfracc.engine")
 
+#: Maximum number of new plans for a fast arm, while memory becomes less.
+_MAX_REPLANS = 8
 #: Fraction of free memory that cached transforms of the weights may take.
 _KEPT_SHARE = 0.1
 
@@ -64,137 +69,39 @@ def run_in_chunks(
     Raises
     ------
     OutOfMemoryError
-        If the only plan that fits is very slow; see :func:`~hpfracc.engine.execution.batch.chunk_plans.check_speed`.
+        If the only plan that fits is very slow.
     """
-    job = _job(primitive, arrays, params, backend)
-    if job.request.placement.gradient or job.request.placement.traced:
+    arrays = tuple(as_array(each) if library_of(each) == "python" and shape_of(each) else each for each in arrays)
+    plain = {name: value for name, value in params.items() if name != "weights_key"}
+    job = Job(primitive, params, make_request(primitive, arrays, plain, backend=backend))
+    placement = job.request.placement
+    if placement.gradient or placement.traced:
         return None
-    plan = _plan(job, arrays, whole)
-    done = None if plan is None or plan.cut is None else _run_plan(job, plan, arrays)
-    if done is None:
+    job.short = True
+    free = get_budget().free(placement.device)
+    job.kept = math.inf if free is None else _KEPT_SHARE * free
+    plan = choose_plan(job, arrays, whole)
+    if plan is None or plan.cut is None:
         return None
-    result, words = done
-    decision = decision_in_chunks(job, f"in {job.chunks} pieces ({words}): {why}", fallbacks)
+    # JAX's arrays cannot be written to.
+    out = None if plan.cut.merges or placement.library == "jax" else _empty_result(job.request)
+    result = run_plan(job, plan, arrays, job.key, out)
+    if result is None:
+        return None
+    decision = decision_in_chunks(job, f"in {job.chunks} pieces, planned as {plan}: {why}", fallbacks)
     logger.info("%s %s: %s", decision.operation, decision.shape, decision.reason)
     decision_log.record(decision)
     return result
 
 
-def _job(primitive: Primitive, arrays: tuple[Any, ...], params: dict[str, Any], backend: Any) -> Job:
-    plain = {name: value for name, value in params.items() if name != "weights_key"}
-    job = Job(primitive, params, make_request(primitive, arrays, plain, backend=backend))
-    job.short = True
-    return job
-
-
-def _plan(job: Job, arrays: tuple[Any, ...], whole: float | None, times: int = 1) -> ChunkPlan | None:
-    """The fastest plan, after dropping caches if that helps; None if none fits."""
-    ideal = job.select(arrays, ignore_memory=True)
-    plan = choose_plan(job, arrays, ideal, whole)
-    if (plan is None or plan.slow) and ladder.climb(job.request.placement.device, highest="own caches").freed:
-        plan = choose_plan(job, arrays, ideal, whole)
-    if plan is not None:
-        check_speed(job, ideal, plan.seconds, str(plan), times)
-    return plan
-
-
-def _run_plan(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
-    """The result, and a description of the chunks; None if it did not fit."""
-    return _in_time(job, plan, arrays) if plan.blocks is not None else _along(job, plan, arrays)
-
-
-def _run_smaller(
-    job: Job, arrays: tuple[Any, ...], key: Any, plan: ChunkPlan | None, short: ChunkTooLargeError | None
-) -> Any:
-    """Cut a chunk further: as planned, or because it did not fit; None if it cannot be cut."""
-    own = job.inside(make_request(job.primitive, arrays, job.params, backend=job.backend), key)
-    if plan is None:
-        assert short is not None
-        left = max(1, job.request.call.batch // max(1, own.request.call.batch) - job.chunks)
-        plan = _plan(own, arrays, None if short.slow else math.inf, left)
-    if plan is None:
-        return None
-    try:
-        done = (own.run(arrays, key), "") if plan.cut is None else _run_plan(own, plan, arrays)
-    except ChunkTooLargeError:
-        return None
-    if done is None:
-        return None
-    job.decision = own.decision
-    job.chunks += own.chunks
-    return done[0]
-
-
-def part_of(array: Any, axis: int | None, begin: int, end: int) -> Any:
-    """The range ``begin`` to ``end`` of an axis counted from the last; all of an operand without that axis."""
-    return array if axis is None else array[(..., slice(begin, end), *(slice(None),) * (-axis - 1))]
-
-
-def _along(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
-    """Chunks along an axis that the operands share."""
-    cut = plan.cut
-    assert cut is not None
-    prepared = job.primitive.prepared_operand
-    key = job.key if prepared is not None and cut.operands[prepared] is None else None
-    sizer, sink = ChunkSizer(plan.count, cut.length), _ArraySink(job.request, cut)
-
-    def chunk(begin: int, end: int) -> tuple[Any, ...]:
-        return tuple(part_of(array, axis, begin, end) for array, axis in zip(arrays, cut.operands, strict=True))
-
-    def source(begin: int, end: int) -> Any:
-        if plan.inner is not None:
-            return _run_smaller(job, chunk(begin, end), key, plan.inner, None)
-        return job.run(chunk(begin, end), key, quick=not plan.slow)
-
-    def stuck(begin: int, end: int, short: ChunkTooLargeError) -> Any:
-        return _run_smaller(job, chunk(begin, end), key, None, short)
-
-    if not run_chunks(cut.length, sizer, source, sink.put, stuck=stuck):
-        return None
-    return sink.finished(job), f"up to {sizer.good} of {cut.length:,} along axis {cut.axis}"
-
-
-class _ArraySink:
-    """Collects the results of chunks: in a preallocated array if the library allows writing, otherwise in a list."""
-
-    def __init__(self, request: Request, cut: Cut) -> None:
-        self._request = request
-        self._cut = cut
-        self._parts: list[Any] = []
-        self._sizes: list[int] = []
-        self._whole: Any = None
-        if not cut.merges and request.placement.library != "jax":
-            dtype = request.call.facts.get("result", request.call.dtype)
-            self._whole = _empty_result(request, str(dtype))
-
-    def put(self, begin: int, end: int, result: Any) -> None:
-        """Store the result of a chunk."""
-        if self._whole is None:
-            self._parts.append(result)
-            self._sizes.append(end - begin)
-        else:
-            part_of(self._whole, self._cut.axis, begin, end)[...] = result
-
-    def finished(self, job: Job) -> Any:
-        """The whole result."""
-        if self._whole is not None:
-            return self._whole
-        owner = registry.adapter(self._request.placement.library)
-        if self._cut.merges:
-            # A few numbers per chunk, combined on the host.
-            stacked = np.stack([np.asarray(owner.to_host(part)) for part in self._parts])
-            merged = job.primitive.merge(stacked, tuple(self._sizes), **job.params)
-            return owner.from_host(merged, self._request.placement.device)
-        return owner.concatenate(self._parts, self._cut.axis)
-
-
-def _empty_result(request: Request, dtype: str) -> Any:
+def _empty_result(request: Request) -> Any:
     """An array for the whole result, in the caller's library and on the caller's device."""
     placement, call = request.placement, request.call
+    adapter = registry.adapter(placement.library)
     try:
-        return registry.adapter(placement.library).empty(call.shape, dtype, placement.device)
+        return adapter.empty(call.shape, str(call.facts.get("result", call.dtype)), placement.device)
     except Exception as error:
-        if classify(error, registry.adapter(placement.library)) is not Failure.MEMORY:
+        if classify(error, adapter) is not Failure.MEMORY:
             raise
         size = call.output_bytes / 2**20
         raise OutOfMemoryError(
@@ -203,39 +110,203 @@ def _empty_result(request: Request, dtype: str) -> Any:
         ) from error
 
 
-def _in_time(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
-    """Blocks of time of a causal convolution."""
-    weights, signal, *starts = arrays
-    assert plan.cut is not None and plan.blocks is not None
-    first = job.params.get("starts_from", 0)
-    job.params = {name: value for name, value in job.params.items() if name != "starts_from"}
-    sizer, sink = TimeSizer(plan.blocks, lambda: time_plan(job, arrays, whole=False)), _ArraySink(job.request, plan.cut)
+def run_plan(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...], key: Any = None, out: Any = None) -> Any:
+    """The result of a call by a plan, stored in ``out`` if given; None if a chunk does not fit and cannot be cut.
+
+    Parameters
+    ----------
+    job : Job
+        The call, or one that this is a chunk of.
+    plan : ChunkPlan
+        How it is cut.
+    arrays : tuple
+        Its operands.
+    key : Hashable, optional
+        Names the operand that is transformed once.
+    out : array, optional
+        The memory of the result.
+    """
+    cut = plan.cut
+    if cut is None:
+        return _stored(job, job.run(arrays, key), out)
+    prepared, in_time = job.primitive.prepared_operand, is_time(job.primitive, cut)
+    if prepared is None or cut.operands[prepared] is not None:
+        key = None
+    collects = out is None or cut.merges
+    parts: list[Any] = []
+    sizes: list[int] = []
+    sizer = _PlannedSizer(
+        plan, cut.length, lambda: choose_plan(job, arrays, math.inf, allocated=not collects) if in_time else None
+    )
+
+    def chunk(begin: int, end: int) -> tuple[Any, ...]:
+        return tuple(part_of(array, axis, begin, end) for array, axis in zip(arrays, cut.operands, strict=True))
+
+    def place(begin: int, end: int) -> Any:
+        return None if collects else part_of(out, cut.axis, begin, end)
 
     def source(begin: int, end: int) -> Any:
-        free = get_budget().free(job.request.placement.device)
-        kept = math.inf if free is None else _KEPT_SHARE * free
-        return run_block(job, (weights, signal), sizer.plan, (begin, end), job.key, kept)
+        if plan.inner is not None:
+            return run_plan(job, plan.inner, chunk(begin, end), key, place(begin, end))
+        if in_time:
+            # After a shortage, parts shrink with the blocks.
+            now = sizer.plan
+            part = now.part if sizer.size >= now.count else min(now.part, sizer.size)
+            found = _run_block(job, arrays, (begin, end), now.count, part, key, quick=not now.slow)
+        else:
+            found = job.run(chunk(begin, end), key, quick=not plan.slow)
+        return _stored(job, found, place(begin, end))
 
-    if not run_chunks(job.request.call.length, sizer, source, sink.put, stuck=lambda *_: None):
+    def sink(begin: int, end: int, result: Any) -> None:
+        if collects:
+            parts.append(result)
+            sizes.append(end - begin)
+
+    def stuck(begin: int, end: int, short: ChunkTooLargeError) -> Any:
+        if in_time:
+            return None
+        operands, target = chunk(begin, end), place(begin, end)
+        whole = None if short.slow else math.inf
+        smaller = choose_plan(job, operands, whole, allocated=not collects, times=(cut.length - begin) // (end - begin))
+        try:
+            return None if smaller is None else run_plan(job, smaller, operands, key, target)
+        except ChunkTooLargeError:
+            return None
+
+    if not run_chunks(cut.length, sizer, source, sink, stuck=stuck, backwards=in_time and job.in_place):
         return None
-    result = sink.finished(job)
-    for some in starts:
-        result = _add_starts(job, result, signal, some, first)
-    return result, f"{sizer.plan.blocks} blocks of time, {sizer.plan.parts} parts of the weights"
+    if not collects:
+        result = out
+    elif cut.merges:
+        # A few numbers per chunk, combined on the host.
+        owner = registry.adapter(job.request.placement.library)
+        stacked = np.stack([np.asarray(owner.to_host(part)) for part in parts])
+        merged = job.primitive.merge(stacked, tuple(sizes), **job.params)
+        result = _stored(job, owner.from_host(merged, job.request.placement.device), out)
+    else:
+        result = registry.adapter(job.request.placement.library).concatenate(parts, cut.axis)
+    return _add_starts(job, result, *arrays[1:]) if in_time and len(arrays) > 2 else result
 
 
-def _add_starts(job: Job, result: Any, signal: Any, starts: Any, first: int) -> Any:
-    """``result`` with ``starts[j]`` times sample (or difference) ``first + j`` added from that point on.
+class _PlannedSizer(ChunkSizer):
+    """Chunks of the size of a plan, which is made again if memory is left only for a slow arm.
+
+    Parameters
+    ----------
+    plan : ChunkPlan
+        The plan.
+    length : int
+        Total number of points.
+    replan : callable
+        Returns the best plan for the memory that is free now, or None.
+    """
+
+    def __init__(self, plan: ChunkPlan, length: int, replan: Callable[[], ChunkPlan | None]) -> None:
+        super().__init__(plan.count, length)
+        self.plan = plan
+        self._replan = replan
+        self._replans = 0
+
+    def failed(self, size: int, short: ChunkTooLargeError | None = None) -> bool:
+        """Continue with smaller chunks, or with another plan; returns False if there is none."""
+        fresh = self._replan() if short is not None and short.slow else None
+        if fresh is None or not fresh.part:
+            return super().failed(size, short)
+        self._replans += 1
+        # If the best plan is the one just tried, run it without the demand for a faster arm.
+        same = (fresh.count, fresh.part) == (self.plan.count, self.plan.part)
+        self.plan = replace(fresh, slow=fresh.slow or same or self._replans > _MAX_REPLANS)
+        self.size, self.good, self.bad = min(fresh.count, self.most), 0, None
+        return True
+
+
+def part_of(array: Any, axis: int | None, begin: int, end: int) -> Any:
+    """The range ``begin`` to ``end`` of an axis counted from the last; all of an operand without that axis."""
+    return array if axis is None else array[(..., slice(begin, end), *(slice(None),) * (-axis - 1))]
+
+
+def _stored(job: Job, result: Any, out: Any) -> Any:
+    if out is None:
+        return result
+    out[...] = result
+    if job.advance is not None:
+        job.advance(math.prod(shape_of(out)))
+    return out
+
+
+def _run_block(
+    job: Job, arrays: tuple[Any, ...], block: tuple[int, int], size: int, part: int, key: Any, *, quick: bool
+) -> Any:
+    """Outputs of one block of time, of at most ``size`` points, from weights and signal.
+
+    Transforms of the parts of the weights are cached under ``key`` for the next block if all of them fit into
+    ``job.kept`` bytes; otherwise each would be evicted before it is needed.
+    """
+    weights, signal = arrays[:2]
+    call = job.request.call
+    taps, extra = min(weights.shape[-1], signal.shape[-1]), int(call.facts["differences"])
+    rows = math.prod(weights.shape[:-1])
+    keeps = key is not None and -(-taps // part) * fast_length(size + 2 * part) * call.itemsize * rows <= job.kept
+
+    def convolve(some: Any, samples: Any, first: int) -> Any:
+        # A cached transform belongs to one part of the weights and one length of samples.
+        return job.run((some, samples), (key, "part", first, some.shape[-1]) if keeps else None, quick=quick)
+
+    total = None
+    for start, result in convolve_block(convolve, weights, signal, *block, part, taps, extra):
+        total = result if total is None else _added(job, total, start - block[0], result)
+    return total
+
+
+def convolve_block(
+    convolve: Callable[[Any, Any, int], Any],
+    weights: Any,
+    signal: Any,
+    begin: int,
+    end: int,
+    part: int,
+    taps: int,
+    extra: int = 0,
+) -> Iterator[tuple[int, Any]]:
+    """Contributions to outputs ``begin`` to ``end``, each with its first output; the first one covers all of them.
+
+    Parameters
+    ----------
+    convolve : callable
+        ``convolve(weights, samples, first_weight)``; the number identifies the part of the weights.
+    weights, signal : array
+        Cut along their last axes.
+    begin, end : int
+        The range of outputs.
+    part, taps : int
+        Number of weights of one part, and in total.
+    extra : int
+        Samples before those that a part reaches back to: differences need one.
+    """
+    for first in range(0, min(taps, end), part):
+        some = weights[..., first : min(first + part, taps)]
+        low, high = max(0, begin - first - some.shape[-1] + 1 - extra), end - first
+        skipped = max(0, begin - first - low)
+        result = convolve(some, signal[..., low:high], first)
+        yield low + skipped + first, result[..., skipped:]
+
+
+def _added(job: Job, total: Any, start: int, more: Any) -> Any:
+    """``total`` with ``more`` added from point ``start`` on."""
+    if job.request.placement.library == "jax":
+        return total.at[..., start:].add(more)
+    total[..., start:] += more
+    return total
+
+
+def _add_starts(job: Job, result: Any, signal: Any, starts: Any) -> Any:
+    """``result`` with ``starts[j]`` times sample (or difference) ``starts_from + j`` added from that point on.
 
     The first sample has no difference.
     """
-    for row, number in enumerate(range(first, first + starts.shape[0])):
+    for number, row in enumerate(starts, job.params.get("starts_from", 0)):
         sample = signal[..., number : number + 1]
         if job.request.call.facts["differences"] and number:
             sample = sample - signal[..., number - 1 : number]
-        more = sample * starts[row, number:]
-        if job.request.placement.library == "jax":
-            result = result.at[..., number:].add(more)
-        else:
-            result[..., number:] += more
+        result = _added(job, result, number, sample * row[number:])
     return result

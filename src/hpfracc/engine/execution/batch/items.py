@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,16 +15,13 @@ from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.errors import BatchItemError, InvalidInputError
 
 __all__ = [
+    "STACKED_AXES",
+    "Batch",
     "Calls",
-    "Listed",
     "PieceSeed",
-    "Rows",
     "Stacking",
-    "arguments_of",
     "by_name",
     "calls_of",
-    "first_failing",
-    "group_items",
     "item_error",
     "kind_of",
     "message_of",
@@ -34,11 +30,6 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
-
-
-def arguments_of(item: Any) -> tuple[Any, ...]:
-    """The arguments of one call: a tuple contains several, anything else is one."""
-    return item if isinstance(item, tuple) else (item,)
 
 
 def kind_of(arguments: tuple[Any, ...]) -> Hashable:
@@ -59,114 +50,85 @@ def kind_of(arguments: tuple[Any, ...]) -> Hashable:
     )
 
 
-def group_items(items: Sequence[tuple[Any, ...]], columns: Sequence[Any] | None = None) -> dict[Hashable, Any]:
-    """Positions of items grouped by :func:`kind_of`, in order.
+class Calls(Sequence[tuple[Any, ...]]):
+    """The arguments of each call of a batch, by position: they are grouped, compared and stacked by column.
 
-    Usually all items are of one kind, which a single pass over each column detects. ``columns`` are the arguments of
-    all items at each position, if all items have the same number.
+    Parameters
+    ----------
+    columns : sequence of sequence
+        The arguments of all calls at each position; an array's rows need no copying. Empty if their number differs.
+    calls : list of tuple, optional
+        The arguments of each call, if they are listed.
     """
-    columns = _columns(items) if columns is None else columns
-    if columns and all(map(all_alike, columns)):
-        try:
-            return {kind_of(items[0]): range(len(items))}
-        except (TypeError, ValueError) as error:
-            raise item_error(0, len(items), error) from error
-    groups: dict[Hashable, list[int]] = {}
-    for index, arguments in enumerate(items):
-        try:
-            groups.setdefault(kind_of(arguments), []).append(index)
-        except (TypeError, ValueError) as error:
-            raise item_error(index, len(items), error) from error
-    return groups
 
-
-def _columns(items: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The arguments of all items at each position; empty if their number differs."""
-    return list(zip(*items, strict=True)) if items and len(set(map(len, items))) == 1 else []
-
-
-class Listed(Sequence[tuple[Any, ...]]):
-    """A list of items: the arguments of each call."""
-
-    def __init__(self, calls: list[tuple[Any, ...]]) -> None:
+    def __init__(self, columns: Sequence[Any], calls: list[tuple[Any, ...]] | None = None) -> None:
+        self._columns = columns
         self._calls = calls
-        #: By column: arguments are grouped, compared and stacked by position.
-        self._columns = _columns(calls)
+
+    @property
+    def listed(self) -> bool:
+        """Whether the items are listed: otherwise they are the rows of an array."""
+        return self._calls is not None
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return len(self._columns[-1]) if self._calls is None else len(self._calls)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._calls[index]
+        return tuple(column[index] for column in self._columns) if self._calls is None else self._calls[index]
 
     def groups(self) -> Iterable[Sequence[int]]:
-        """Positions of items that can be stacked."""
-        return group_items(self._calls, self._columns).values()
+        """Positions of items that can be stacked, in order.
+
+        Usually all items are of one kind, which a single pass over each column detects.
+        """
+        if self._calls is None:
+            return [range(len(self))] if len(self) else []
+        alike = bool(self._columns) and all(map(all_alike, self._columns))
+        groups: dict[Hashable, list[int]] = {}
+        for index, arguments in enumerate(self._calls[:1] if alike else self._calls):
+            try:
+                groups.setdefault(kind_of(arguments), []).append(index)
+            except (TypeError, ValueError) as error:
+                raise item_error(index, len(self), error) from error
+        return [range(len(self))] if alike else groups.values()
 
     def shared(self, indices: Sequence[int]) -> tuple[bool, ...]:
         """Which operands are the same object in every item."""
-        whole = self._columns if isinstance(indices, range) and len(indices) == len(self) else None
-        columns = whole or zip(*[self._calls[index] for index in indices], strict=True)
+        columns = [self.operand(number, indices) for number in range(len(self[indices[0]]))]
         # Usually the last differs from the first, which settles it.
         return tuple(column[-1] is column[0] and len(set(map(id, column))) == 1 for column in columns)
 
-    def operand(self, number: int, part: Sequence[int]) -> Sequence[Any]:
-        """One operand of these items, for stacking."""
-        if isinstance(part, range) and part.step == 1 and self._columns:
+    def operand(self, number: int, part: Sequence[int]) -> Any:
+        """One operand of these items: a list or tuple of values, or an array of adjacent rows."""
+        if self._columns and isinstance(part, range) and part.step == 1:
             return self._columns[number][part.start : part.stop]
+        if self._calls is None:
+            return self._columns[number][part[0] : part[-1] + 1]
         return [self._calls[index][number] for index in part]
-
-    def stack(self, number: int, part: Sequence[int]) -> Any:
-        """One operand of these items as one array, if it already is; otherwise None."""
-        return None
-
-
-class Rows(Sequence[tuple[Any, ...]]):
-    """Items that are the rows of one array, with arguments common to all calls before them: no copying is needed."""
-
-    def __init__(self, array: Any, common: tuple[Any, ...]) -> None:
-        self._array = array
-        self._common = common
-
-    def __len__(self) -> int:
-        return int(self._array.shape[0])
-
-    def __getitem__(self, index: Any) -> Any:
-        return (*self._common, self._array[index])
-
-    def groups(self) -> Iterable[Sequence[int]]:
-        """All items form one group."""
-        return [range(len(self))] if len(self) else []
-
-    def shared(self, indices: Sequence[int]) -> tuple[bool, ...]:
-        """The arguments common to all calls."""
-        return (*(True,) * len(self._common), False)
-
-    def operand(self, number: int, part: Sequence[int]) -> Sequence[Any]:
-        """One operand of these items, for stacking."""
-        return [self[index][number] for index in part]
-
-    def stack(self, number: int, part: Sequence[int]) -> Any:
-        """One operand of these items, as a slice of adjacent rows."""
-        return self._array[part[0] : part[-1] + 1] if number == len(self._common) else None
-
-
-Calls = Listed | Rows
 
 
 def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
     """The arguments of each call: rows of an array, or items of an iterable, after the common arguments."""
     if library_of(items) != "python" and shape_of(items):
-        return Rows(items, common)
+        return Calls([*([value] * len(items) for value in common), items])
     calls = _reading.listed("items", items, "the arguments of each call")
-    kinds = set(map(type, calls))
-    if common or not kinds <= {tuple}:
-        if any(issubclass(kind, tuple) for kind in kinds):
-            calls = [(*common, *arguments_of(item)) for item in calls]
-        else:
-            # One argument each, zipped with the common ones.
-            calls = list(zip(*(itertools.repeat(value) for value in common), calls, strict=False))
-    return Listed(calls)
+    if common or any(type(item) is not tuple for item in calls):
+        calls = [(*common, *(item if isinstance(item, tuple) else (item,))) for item in calls]
+    regular = bool(calls) and len(set(map(len, calls))) == 1
+    return Calls(list(zip(*calls, strict=True)) if regular else [], calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A function or operation, the arguments of its calls, and the options of :func:`hpfracc.batch.run`."""
+
+    func: Callable[..., Any]
+    calls: Calls
+    params: dict[str, Any]
+    backend: str | None
+    seed: int | None
+    batch_size: int | None
+    limit: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,16 +183,6 @@ def by_name(
     return operation, calls, {"expression": expression, "names": (*params, *names)}
 
 
-def first_failing(call: Callable[[int], Any], indices: Sequence[int]) -> tuple[int, Exception] | None:
-    """The first of these items that fails alone, and its error; None if each of them succeeds."""
-    for index in indices:
-        try:
-            call(index)
-        except Exception as error:
-            return index, error
-    return None
-
-
 # Stacking: many calls of one operation become one.
 
 
@@ -253,73 +205,50 @@ class Stacking:
     drops: tuple[int, ...] = ()
 
 
+#: Operations whose calls can be stacked, with the number of last axes of each operand that do not broadcast.
+STACKED_AXES = {
+    "elementwise": 0,
+    "bitwise_xor": 0,
+    "mittag_leffler": 0,
+    "fft": 0,
+    "reduction": 0,
+    "spectral_multiply": 0,
+    "toeplitz_apply": 0,
+    "causal_convolution": 1,
+    "chirp_transform": 1,
+    "matmul": 2,
+}
+#: The parameter that chooses axes of the last operand, and its default; None means all of them.
+_CHOSEN_AXES = {
+    "fft": ("axis", -1),
+    "reduction": ("axis", None),
+    "spectral_multiply": ("axes", -1),
+    "toeplitz_apply": ("axes", -1),
+}
+
+
 def stacking_of(primitive: Primitive, shapes: Sequence[Shape], params: Mapping[str, Any]) -> Stacking | None:
     """How calls of ``primitive`` with operands of these shapes are stacked, or None if they cannot be."""
     if getattr(primitive, "batchable", False):
         return Stacking(tuple(shapes), params)
-    rule = _RULES.get(primitive.name)
-    return None if rule is None else rule(tuple(shapes), params)
-
-
-def _aligned(shapes: tuple[Shape, ...], core: int) -> tuple[Shape, ...]:
-    """Shapes padded to the same number of axes, so that broadcasting does not reach the new first axis."""
-    most = max(len(shape) - core for shape in shapes)
-    return tuple((1,) * (most - (len(shape) - core)) + shape for shape in shapes)
-
-
-def _elements(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking:
-    return Stacking(_aligned(shapes, 0), params)
-
-
-def _rows(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
+    core = STACKED_AXES.get(primitive.name)
     # The third operand of a convolution has its own axes, which do not broadcast.
-    return None if not all(shapes) or len(shapes) > 2 else Stacking(_aligned(shapes, 1), params)
-
-
-def _along_axes(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
-    """Operations along chosen axes, counted from the last, of their second operand, which the first also has."""
-    axes, given = len(shapes[1]), params.get("axes", -1)
-    chosen = tuple(given) if isinstance(given, tuple | list) else (given,)
-    if not axes or not all(isinstance(axis, int) and -axes <= axis < axes for axis in chosen):
-        return None  # the call itself reports the error
-    return Stacking(_aligned(shapes, 0), {**params, "axes": tuple(axis % axes - axes for axis in chosen)})
-
-
-def _matmul(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
-    if not all(shapes):
+    if core is None or (core and not all(shapes)) or (core == 1 and len(shapes) > 2):
         return None
-    left, right = shapes
-    drops = ((-2,) if len(left) == 1 else ()) + ((-1,) if len(right) == 1 else ())
-    matrices = ((1, *left) if len(left) == 1 else left, (*right, 1) if len(right) == 1 else right)
-    return Stacking(_aligned(matrices, 2), params, drops)
-
-
-def _fft(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
-    axis = params.get("axis", -1)
-    if not shapes[0] or not isinstance(axis, int) or not -len(shapes[0]) <= axis < len(shapes[0]):
-        return None  # the call itself reports the error
-    return Stacking(shapes, {**params, "axis": axis if axis < 0 else axis - len(shapes[0])})
-
-
-def _reduction(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
-    axes, axis = len(shapes[0]), params.get("axis")
-    if not axes:
-        return None
-    chosen = tuple(range(axes)) if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
-    if not all(isinstance(each, int) and -axes <= each < axes for each in chosen):
-        return None
-    return Stacking(shapes, {**params, "axis": tuple(each % axes - axes for each in chosen)})
-
-
-_RULES: dict[str, Callable[[tuple[Shape, ...], Mapping[str, Any]], Stacking | None]] = {
-    "causal_convolution": _rows,
-    "chirp_transform": _rows,
-    "spectral_multiply": _along_axes,
-    "toeplitz_apply": _along_axes,
-    "elementwise": _elements,
-    "bitwise_xor": _elements,
-    "mittag_leffler": _elements,
-    "matmul": _matmul,
-    "fft": _fft,
-    "reduction": _reduction,
-}
+    drops: tuple[int, ...] = ()
+    if core == 2:
+        left, right = shapes
+        drops = ((-2,) if len(left) == 1 else ()) + ((-1,) if len(right) == 1 else ())
+        shapes = ((1, *left) if len(left) == 1 else left, (*right, 1) if len(right) == 1 else right)
+    option, default = _CHOSEN_AXES.get(primitive.name, (None, None))
+    if option is not None:
+        axes = len(shapes[-1])
+        given = params.get(option, default)
+        chosen = range(axes) if given is None else given if isinstance(given, tuple | list) else (given,)
+        if not axes or not all(isinstance(axis, int) and -axes <= axis < axes for axis in chosen):
+            return None  # the call itself reports the error
+        counted = tuple(axis % axes - axes for axis in chosen)
+        params = {**params, option: counted[0] if isinstance(given, int) else counted}
+    # Padded to the same number of axes, so that broadcasting does not reach the new first axis.
+    most = max(len(shape) for shape in shapes)
+    return Stacking(tuple((1,) * (most - len(shape)) + shape for shape in shapes), params, drops)

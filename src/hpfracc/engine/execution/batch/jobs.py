@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -69,29 +69,25 @@ class Job:
         self.kernel: str | None = None
         #: Whether the call is cut because memory is short.
         self.short = False
+        #: Whether the result replaces an operand.
+        self.in_place = False
+        #: Bytes that cached transforms of parts of the weights may take.
+        self.kept = math.inf
+        #: Called with the number of elements of each part of the result that is stored.
+        self.advance: Callable[[int], None] | None = None
         self.chunks = 0
         self.decision: Decision | None = None
         self._plans: dict[Hashable, Plan] = {}
 
-    def inside(self, request: Request, key: Any) -> Job:
-        """A job for one chunk that is cut further, with the plans of this one."""
-        job = Job(self.primitive, self.params if key is None else {**self.params, "weights_key": key}, request)
-        job.limit, job.short, job._plans = self.limit, self.short, self._plans
-        return job
+    def _options(self) -> dict[str, Any]:
+        return {"backend": self.backend, "limit": self.limit, "kernel": self.kernel}
 
     def select(self, operands: tuple[Any, ...], reserved: int = 0, *, ignore_memory: bool = False) -> Selection | None:
         """The selection for a chunk beside ``reserved`` bytes; None if no arm takes it."""
         specs = tuple(as_spec(array) for array in operands)
-        made = make_request(
-            self.primitive,
-            specs,
-            self.params,
-            backend=self.backend,
-            placement=self.request.placement,
-            limit=self.limit,
-            kernel=self.kernel,
-            short=self.short and not ignore_memory,
-        )
+        short = self.short and not ignore_memory
+        placement = self.request.placement
+        made = make_request(self.primitive, specs, self.params, placement=placement, short=short, **self._options())
         request = replace(made, reserved=reserved, ignore_memory=ignore_memory)
         try:
             return decide(request, knowledge_for(request.settings), frozen=True)
@@ -106,15 +102,21 @@ class Job:
         seconds = selection.expected if selection.expected == selection.expected else 0.0
         return Prediction(seconds, selection.slowdown > _HARDLY_SLOWER)
 
-    def fits(self, operands: tuple[Any, ...], reserved: int = 0, *, quick: bool = True) -> bool:
-        """Whether some arm takes a chunk; with ``quick`` no arm without room for it may be much faster."""
-        found = self.predict(operands, reserved)
-        return found.seconds < math.inf and not (quick and found.slow)
+    def fits(self, operands: tuple[Any, ...], reserved: int = 0) -> bool:
+        """Whether some arm takes a chunk beside ``reserved`` bytes."""
+        return self.predict(operands, reserved).seconds < math.inf
 
     def run(self, operands: tuple[Any, ...], key: Any = None, *, quick: bool = False) -> Any:
         """Run a chunk; raises :class:`ChunkTooLargeError` if it runs out of memory.
 
-        With ``quick`` also if a much faster arm has no room: a smaller chunk may fit there.
+        Parameters
+        ----------
+        operands : tuple
+            Its operands.
+        key : Hashable, optional
+            Names the operand that is transformed once.
+        quick : bool
+            Whether to refuse a chunk for which a much faster arm has no room: a smaller one may fit there.
         """
         params = self.params if key is None else {**self.params, "weights_key": key}
         plan = self._plan(operands, key)
@@ -153,8 +155,7 @@ class Job:
 
     def _plan(self, operands: tuple[Any, ...], key: Any) -> Plan:
         """The plan for a chunk: that of the last chunk of the same kind, if there still is memory for it."""
-        # Blocks of time leave out a parameter.
-        kind = (*map(_kind_of, operands), tuple(self.params), key is not None, self.kernel)
+        kind = (*map(_kind_of, operands), key is not None, self.kernel)
         plan = self._plans.get(kind)
         if plan is not None and _is_current(plan):
             if plan.review_at == 0 or plan.bound.slowdown > 1.0:  # free memory changes, perhaps enough for a faster arm
@@ -163,14 +164,7 @@ class Job:
                 return plan
         try:
             plan = make_plan(
-                self.primitive,
-                operands,
-                self.params,
-                backend=self.backend,
-                prepared=key is not None,
-                limit=self.limit,
-                kernel=self.kernel,
-                short=self.short,
+                self.primitive, operands, self.params, prepared=key is not None, short=self.short, **self._options()
             )
         except OutOfMemoryError as error:
             raise ChunkTooLargeError(str(error)) from None

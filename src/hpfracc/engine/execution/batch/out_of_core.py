@@ -6,7 +6,6 @@ import errno
 import mmap
 import os
 import shutil
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,26 +13,15 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import file_mapping, library_of
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batch.chunk_plans import check_speed, time_plan
-from hpfracc.engine.execution.batch.driver import (
-    ChunkSizer,
-    ChunkTooLargeError,
-    Progress,
-    largest_that_fits,
-    progress_of,
-    round_size,
-    run_chunks,
-)
-from hpfracc.engine.execution.batch.in_memory import part_of
+from hpfracc.engine.execution.batch.chunk_plans import choose_plan
+from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of
+from hpfracc.engine.execution.batch.in_memory import run_plan
 from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
-from hpfracc.engine.execution.batch.time_blocks import TimeBlocks, TimeSizer, run_block
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.prepared import prepared_operands
-from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes, relief
+from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives.base import ArraySpec, Cut, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
-from hpfracc.engine.selection.decide import Selection
 from hpfracc.errors import DiskFullError, InvalidInputError, OutOfMemoryError, ShapeError
 
 __all__ = ["convolve_blocks", "evaluate_blocks"]
@@ -46,26 +34,6 @@ _SHARE = 0.5
 _KEPT_SHARE = 0.25
 #: The smallest allocation unit of disks.
 _DISK_BLOCK = 512
-
-
-def _limit(budget: Any) -> int:
-    if budget is not None:
-        return parse_bytes("budget", budget)
-    free = get_budget().read(HOST)
-    return 2**62 if free is None else int(_SHARE * free * relief.chunk_scale())
-
-
-def _no_room(operation: str, limit: int) -> OutOfMemoryError:
-    return OutOfMemoryError(
-        f"{operation}: not even the smallest block fits into {limit / 2**20:,.1f} MiB; give a larger budget="
-    )
-
-
-def _stuck(operation: str) -> Callable[[int, int, ChunkTooLargeError], Any]:
-    def give_up(begin: int, end: int, short: ChunkTooLargeError) -> Any:
-        raise OutOfMemoryError(f"{operation}: {short}") from None
-
-    return give_up
 
 
 def convolve_blocks(
@@ -112,103 +80,7 @@ def convolve_blocks(
     >>> batch.causal_convolution(np.array([1.0, 0.5]), np.array([1.0, 0.0, 2.0]), budget="1MiB")
     array([1. , 0.5, 2. ])
     """
-    name = "causal_convolution"
-    _check_host(name, "weights", weights)
-    _check_host(name, "signal", signal)
-    weights, signal = _as_array("weights", weights), _as_array("signal", signal)
-    request = make_request(PRIMITIVES[name], (weights, signal), {}, backend=backend)
-    call = request.call
-    target = _target_of(name, out, call.shape, call.dtype, call.output_bytes)
-    backwards = _same_place(name, target, signal)
-    _same_place(name, target, weights)
-    if not target.size:
-        return target
-    limit = _limit(budget)
-    job = Job(PRIMITIVES[name], {}, request, int((1.0 - _KEPT_SHARE) * limit))
-    with progress_of(progress, target.size, name) as advance:
-
-        def done(count: int) -> None:
-            _forget_pages(weights, signal, target)
-            advance(count)
-
-        keys: list[tuple[Job, int]] = []
-        try:
-            ideal = job.select((weights, signal), ignore_memory=True)
-            groups = list(_row_groups(job, weights, signal))
-            for number, rows in enumerate(groups):
-                operands = tuple(np.asarray(_rows_of(array, call.shape, rows)) for array in (weights, signal))
-                if not keys or weights.ndim > 1:  # rows may share their weights
-                    keys.append((job, number))
-                plan = _time_blocks(job, operands, limit, ideal, len(groups))
-                _convolve_rows(job, operands, target[rows], plan, keys[-1], limit, backwards, done)
-        finally:
-            for key in keys:
-                prepared_operands.forget(key)
-    decision_log.record(decision_in_chunks(job, f"read in blocks within {limit / 2**20:,.0f} MiB"))
-    return target
-
-
-def _row_groups(job: Job, weights: Array, signal: Array) -> Iterator[tuple[Any, ...]]:
-    """Indices of rows that are processed together: several if whole rows fit, otherwise one at a time."""
-    shape = job.request.call.shape
-    if len(shape) == 1:
-        yield ()
-        return
-    together, points = 1, shape[-1]
-    if weights.ndim == 1 and signal.shape == shape:
-        kinds = ArraySpec(weights.shape, dtype_of(weights))
-        most = largest_that_fits(lambda rows: job.fits((kinds, ArraySpec((rows, points), dtype_of(signal)))), shape[-2])
-        together = round_size(max(1, most))
-    for outer in np.ndindex(shape[:-2]):
-        for begin in range(0, shape[-2], together):
-            yield (*outer, slice(begin, min(begin + together, shape[-2])))
-
-
-def _rows_of(array: Array, shape: tuple[int, ...], rows: tuple[Any, ...]) -> Array:
-    """The same rows of an operand that may be broadcast along some axes."""
-    if array.ndim == 1 or not rows:
-        return array
-    own = rows[len(shape) - array.ndim :]
-    picked = tuple(
-        (slice(0, 1) if isinstance(index, slice) else 0) if size == 1 else index
-        for index, size in zip(own, array.shape[:-1], strict=True)
-    )
-    part: Array = array[picked]
-    return part
-
-
-def _time_blocks(job: Job, operands: tuple[Array, ...], limit: int, ideal: Selection | None, groups: int) -> TimeBlocks:
-    plan = time_plan(job, operands)
-    if plan is None:
-        raise _no_room("causal_convolution", limit)
-    words = f"{plan.blocks:,} blocks and {plan.parts:,} parts of the weights"
-    check_speed(job, ideal, plan.seconds * groups, words)
-    return plan
-
-
-def _convolve_rows(
-    job: Job,
-    operands: tuple[Array, ...],
-    result: Array,
-    plan: TimeBlocks,
-    key: Any,
-    limit: int,
-    backwards: bool,
-    done: Callable[[int], None],
-) -> None:
-    def replan() -> TimeBlocks | None:
-        get_budget().invalidate()
-        return time_plan(job, operands)
-
-    def source(begin: int, end: int) -> Any:
-        return run_block(job, (operands[0], operands[1]), sizer.plan, (begin, end), key, _KEPT_SHARE * limit)
-
-    def sink(begin: int, end: int, found: Any) -> None:
-        result[..., begin:end] = found
-        done(found.size)
-
-    sizer = TimeSizer(plan, replan)
-    run_chunks(result.shape[-1], sizer, source, sink, stuck=_stuck("causal_convolution"), backwards=backwards)
+    return _run_blocks("causal_convolution", {"weights": weights, "signal": signal}, {}, out, budget, backend, progress)
 
 
 def evaluate_blocks(
@@ -246,75 +118,73 @@ def evaluate_blocks(
     >>> batch.elementwise("2*x + 1", x=np.arange(3.0), budget="1MiB")
     array([1., 3., 5.])
     """
-    name = "elementwise"
-    for each, array in arrays.items():
-        _check_host(name, each, array)
-    # Plain numbers stay plain: they adopt the dtype of the arrays.
-    operands = tuple(array if not shape_of(array) else np.asanyarray(array) for array in arrays.values())
     params = {"expression": expression, "names": tuple(arrays)}
-    request = make_request(PRIMITIVES[name], operands, params, backend=backend)
+    return _run_blocks("elementwise", arrays, params, out, budget, backend, progress)
+
+
+def _run_blocks(
+    name: str,
+    arrays: dict[str, Any],
+    params: dict[str, Any],
+    out: Array | None,
+    budget: int | str | None,
+    backend: str | None,
+    progress: Progress,
+) -> Array:
+    """An operation in chunks within a budget, with its result in ``out``."""
+    given = [_on_host(name, each, array) for each, array in arrays.items()]
+    # Chunks of memory maps as plain arrays; plain numbers stay plain, because they adopt the dtype of the arrays.
+    operands = tuple(np.asarray(array) if shape_of(array) else array for array in given)
+    primitive = PRIMITIVES[name]
+    request = make_request(primitive, operands, params, backend=backend)
     call = request.call
-    target = _target_of(name, out, call.shape, call.facts["result"], call.output_bytes)
-    for operand in operands:
-        _same_place(name, target, operand)
+    target = _target_of(name, out, call.shape, str(call.facts.get("result", call.dtype)), call.output_bytes)
+    in_place = [_same_place(name, target, operand) for operand in operands]
     if not target.size:
         return target
     limit = _limit(budget)
-    job = Job(PRIMITIVES[name], params, request, limit)
+    share = 0.0 if primitive.prepared_operand is None else _KEPT_SHARE
+    job = Job(primitive, params, request, int((1.0 - share) * limit))
+    job.kept, job.in_place = share * limit, any(in_place)
+    key = (job,)
     with progress_of(progress, target.size, name) as advance:
-        for cut in [*job.primitive.cuts(call, *operands, **params), None]:
-            if _evaluate_along(job, cut, operands, target, advance):
-                decision_log.record(decision_in_chunks(job, f"read in blocks within {limit / 2**20:,.0f} MiB"))
-                return target
-    raise _no_room(name, limit)
+
+        def done(count: int) -> None:
+            _forget_pages(*given, target)
+            advance(count)
+
+        job.advance = done
+        try:
+            plan = choose_plan(job, operands, allocated=True)
+            if plan is None or run_plan(job, plan, operands, key if share else None, target) is None:
+                raise ChunkTooLargeError(f"give a budget= above {limit / 2**20:,.1f} MiB")
+        except ChunkTooLargeError as short:
+            raise OutOfMemoryError(f"{name}: not even the smallest block fits into memory; {short}") from None
+        finally:
+            for owner in (job, key):  # of whole weights, and of parts of them
+                prepared_operands.forget(owner)
+    decision_log.record(decision_in_chunks(job, f"read in blocks within {limit / 2**20:,.0f} MiB"))
+    return target
 
 
-def _evaluate_along(
-    job: Job, cut: Cut | None, operands: tuple[Any, ...], target: Array, advance: Callable[[int], None]
-) -> bool:
-    """Whether the expression was evaluated along this cut; False if not even one row fits."""
-    if cut is None:  # nothing to cut: a single number, or only broadcast operands
-        if not job.fits(operands, quick=False):
-            return False
-        target[...] = job.run(operands)
-        advance(target.size)
-        return True
-
-    def chunk(begin: int, end: int) -> tuple[Any, ...]:
-        found = (part_of(array, axis, begin, end) for array, axis in zip(operands, cut.operands, strict=True))
-        return tuple(part if not shape_of(part) else np.asarray(part) for part in found)
-
-    def sink(begin: int, end: int, result: Any) -> None:
-        place = part_of(target, cut.axis, begin, end)
-        place[...] = result
-        _forget_pages(*operands, target)
-        advance(place.size)
-
-    most = largest_that_fits(lambda count: job.fits(chunk(0, count)), cut.length)
-    most = most or largest_that_fits(lambda count: job.fits(chunk(0, count), quick=False), cut.length)
-    if most < 1:
-        return False
-    sizer = ChunkSizer(most if most == cut.length else round_size(most), cut.length)
-    return run_chunks(
-        cut.length, sizer, lambda begin, end: job.run(chunk(begin, end)), sink, stuck=_stuck("elementwise")
-    )
+def _limit(budget: Any) -> int:
+    if budget is not None:
+        return parse_bytes("budget", budget)
+    free = get_budget().read(HOST)
+    return 2**62 if free is None else int(_SHARE * free)
 
 
 # Arrays in files.
 
 
-def _as_array(name: str, value: Any) -> Any:
-    """An array on the host, with its class: a memory map stays one."""
-    return value if isinstance(value, np.ndarray) else _reading.array(name, value)
-
-
-def _check_host(operation: str, name: str, array: Any) -> None:
-    """Refuse arrays that are neither in host memory nor in a file."""
+def _on_host(operation: str, name: str, array: Any) -> Any:
+    """An array in host memory or in a file, with its class, or a number; others are refused."""
     if library_of(array) not in ("numpy", "python"):
         raise InvalidInputError(
             f"{operation}: {name} is an array of {library_of(array)}; blocks are read from NumPy arrays and "
             f"memmaps: use hpfracc.{operation}, which cuts calls that do not fit by itself"
         )
+    return array if isinstance(array, np.ndarray) or not shape_of(array) else _reading.array(name, array)
 
 
 def _target_of(operation: str, out: Any, shape: tuple[int, ...], dtype: str, size: int) -> Array:

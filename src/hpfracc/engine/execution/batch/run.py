@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
+from hpfracc import _reading
 from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import label_rows
@@ -14,11 +14,9 @@ from hpfracc._interrupts import interrupt_scope
 from hpfracc._optional import import_optional
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of, run_chunks
 from hpfracc.engine.execution.batch.items import (
-    Calls,
+    Batch,
     PieceSeed,
-    Rows,
     calls_of,
-    first_failing,
     item_error,
     random_stream,
     stacking_of,
@@ -33,11 +31,6 @@ from hpfracc.errors import BatchItemError, HpfraccError, InvalidInputError, OutO
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["run"]
-
-logger = logging.getLogger("hpfracc.batch")
-
-#: Intended seconds per task of a process: long enough to hide the cost of sending it, short enough to balance the work.
-_TASK_SECONDS = 0.5
 
 
 def run(
@@ -124,121 +117,90 @@ def run(
     """
     if not isinstance(common, tuple):
         raise InvalidInputError(f"common={common!r} is not a tuple of arguments; use (argument,)")
-    form = getattr(func, "stacked_form", None)
+    options: dict[str, Any] = {"batched": batched, "batch_size": batch_size, "backend": backend, "budget": budget}
+    here: dict[str, Any] = {"workers": workers, "processes": processes}
+    form, name = getattr(func, "stacked_form", None), getattr(func, "__name__", "batch")
     if wraps_chunks(items):
         labelled: Any = items
-        found = run(
-            func, labelled.data, common=common, batched=batched, batch_size=batch_size, workers=workers,
-            processes=processes, backend=backend, budget=budget, seed=seed, progress=progress, executor=executor,
-            **params,
-        )  # fmt: skip
-        return label_rows(labelled, found)
+        rest: dict[str, Any] = {"common": common, "seed": seed, "progress": progress, "executor": executor}
+        return label_rows(labelled, run(func, labelled.data, **rest, **options, **here, **params))
     if is_chunked(items):
         if executor is not None or form is not None:
             raise InvalidInputError("items are a Dask array, which runs on its own cluster; leave executor= out")
-        given = {"batched": batched, "batch_size": batch_size, "backend": backend, "budget": budget}
-        given |= {"workers": workers, "processes": processes}
-        return cluster_support().run_rows(_Piece(func, common, given, seed, params), items)
-    if form is None:
-        calls = calls_of(items, common)
-    else:
+        piece = partial(_run_piece, func, common, {**options, **here}, seed, params)
+        return cluster_support().run_rows(piece, items)
+    if form is not None:
         func, items, params = form(items, common, params)
-        calls = calls_of(items)
-    if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
-        raise InvalidInputError(f"batch_size={batch_size!r} is not a number of items; use at least 1, or None")
-    if workers == -1:
-        workers = available_cores()
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise InvalidInputError(f"workers={workers!r} is not a number of workers; use at least 1, or -1 for all cores")
+        common = ()
+    calls = calls_of(items, common)
+    if batch_size is not None:
+        batch_size = _reading.whole("batch_size", batch_size, least=1)
+    workers = available_cores() if workers == -1 else _reading.whole("workers", workers, least=1)
     if seed is not None:
         random_stream(seed, 0)
     limit = None if budget is None else parse_bytes("budget", budget)
-    job = _Batch(func, calls, params, backend, seed, batch_size, limit)
     if not isinstance(func, Operation) and not callable(func):
         raise InvalidInputError(f"{func!r} is not callable; give an operation or a function")
-    if executor is not None:
-        if workers != 1 or processes:
-            raise InvalidInputError("workers= and processes= are for this machine; leave them out with an executor")
-        remote: Any = items if isinstance(calls, Rows) else list(calls)
-        # If items are listed, the common arguments are already part of each item.
-        shared = common if isinstance(calls, Rows) else ()
-        options = {"batched": batched, "batch_size": batch_size, "backend": backend, "budget": limit}
-        piece = _Piece(func, shared, options, seed, params)
-        with progress_of(progress, len(calls), getattr(func, "__name__", "batch")) as advance:
-            return cluster_support().run_pieces(executor, piece, remote, getattr(func, "__name__", "batch"), advance)
-    with interrupt_scope(), progress_of(progress, len(calls), getattr(func, "__name__", "batch")) as advance:
+    with interrupt_scope(), progress_of(progress, len(calls), name) as advance:
+        if executor is not None:
+            if workers != 1 or processes:
+                raise InvalidInputError("workers= and processes= are for this machine; leave them out with an executor")
+            # If items are listed, the common arguments are already part of each item.
+            piece = partial(_run_piece, func, () if calls.listed else common, options, seed, params)
+            remote: Any = list(calls) if calls.listed else items
+            return cluster_support().run_pieces(executor, piece, remote, name, advance)
+        job = _LocalBatch(func, calls, params, backend, seed, batch_size, limit)
         if isinstance(func, Operation) or batched:
             return job.run_grouped(advance)
         return job.run_each(workers, processes, advance)
 
 
-class _Piece:
-    """A batch of some of the items, in another process."""
-
-    def __init__(
-        self,
-        func: Callable[..., Any],
-        common: tuple[Any, ...],
-        options: dict[str, Any],
-        seed: int | None,
-        params: dict[str, Any],
-    ) -> None:
-        self._func, self._common, self._options, self._seed, self._params = func, common, options, seed, params
-
-    def __call__(self, items: Any, first: int, count: int) -> list[Any]:
-        seed: Any = None if self._seed is None else PieceSeed(self._seed, first)
-        try:
-            found: list[Any] = run(self._func, items, common=self._common, seed=seed, **self._options, **self._params)
-            return found
-        except BatchItemError as error:
-            cause = error if error.__cause__ is None else error.__cause__
-            raise item_error(first + error.index, count, cause) from error.__cause__
+def _run_piece(
+    func: Callable[..., Any],
+    common: tuple[Any, ...],
+    options: dict[str, Any],
+    seed: int | None,
+    params: dict[str, Any],
+    items: Any,
+    first: int,
+    count: int,
+) -> list[Any]:
+    """A batch of the items from ``first`` on, of ``count`` in all, in another process."""
+    own: Any = None if seed is None else PieceSeed(seed, first)
+    try:
+        found: list[Any] = run(func, items, common=common, seed=own, **options, **params)
+        return found
+    except BatchItemError as error:
+        cause = error if error.__cause__ is None else error.__cause__
+        raise item_error(first + error.index, count, cause) from error.__cause__
 
 
-class _Batch:
-    """One call of :func:`run`, small enough to be sent to a process."""
+class _LocalBatch(Batch):
+    """Runs a batch on this machine."""
 
-    def __init__(
-        self,
-        func: Callable[..., Any],
-        calls: Calls,
-        params: dict[str, Any],
-        backend: str | None,
-        seed: int | None,
-        batch_size: int | None,
-        limit: int | None,
-    ) -> None:
-        self.func = func
-        self.calls = calls
-        self.params = params
-        self.backend = backend
-        self.seed = seed
-        self.batch_size = batch_size
-        self.limit = limit
+    __slots__ = ()
 
     def call(self, index: int) -> Any:
         """Call one item alone."""
-        extra = dict(self.params)
-        if self.seed is not None:
-            extra["rng"] = random_stream(self.seed, index)
-        if isinstance(self.func, Operation):
-            return self.func(*self.calls[index], backend=self.backend, **extra)
-        return self.func(*self.calls[index], **extra)
+        own = {"backend": self.backend} if isinstance(self.func, Operation) else {}
+        return self.func(*self.calls[index], **own, **self._extra(index))
+
+    def _extra(self, index: int) -> dict[str, Any]:
+        """The parameters of one item."""
+        return self.params if self.seed is None else {**self.params, "rng": random_stream(self.seed, index)}
 
     def run_grouped(self, advance: Callable[[int], None]) -> list[Any]:
         """Run the groups one after another, each in chunks."""
         results: list[Any] = [None] * len(self.calls)
-        chunks = 0
         for indices in self.calls.groups():
             stacked = self._stacked(indices)
             if stacked is None:
                 for index in indices:
                     results[index] = self._alone(index)
                     advance(1)
-                continue
-            chunks += self._run_group(stacked, indices, results, advance)
-            stacked.finish()
-        logger.debug("batch of %d items in %d chunks", len(self.calls), chunks)
+            else:
+                self._run_group(stacked, indices, results, advance)
+                stacked.finish()
         return results
 
     def _run_group(
@@ -247,34 +209,30 @@ class _Batch:
         indices: Sequence[int],
         results: list[Any],
         advance: Callable[[int], None],
-    ) -> int:
-        """Run items that can be stacked; returns the number of chunks."""
-        chunks = 0
+    ) -> None:
+        """Run items that can be stacked."""
 
         def source(begin: int, end: int) -> list[Any]:
             return self._chunk(stacked, indices[begin:end], stacked.run)
 
         def sink(begin: int, end: int, found: list[Any]) -> None:
-            nonlocal chunks
             part = indices[begin:end]
             if isinstance(part, range):
                 results[part.start : part.stop] = found
             else:
                 for index, result in zip(part, found, strict=True):
                     results[index] = result
-            chunks += 1
             advance(len(part))
 
         def stuck(begin: int, end: int, short: ChunkTooLargeError) -> list[Any]:
-            return self._chunk(stacked, indices[begin:end], lambda part: stacked.run_smaller(part, short))
+            return self._chunk(stacked, indices[begin:end], partial(stacked.run_smaller, short=short))
 
         run_chunks(len(indices), stacked.sizer, source, sink, stuck=stuck)
-        return chunks
 
     def _stacked(self, indices: Sequence[int]) -> StackedOperation | StackedFunction | None:
         first = self.calls[indices[0]]
         if not isinstance(self.func, Operation):
-            return StackedFunction(self.func, self.calls, indices, self.params, self.seed, self.batch_size, self.limit)
+            return StackedFunction(self, indices)
         shapes = [shape_of(value) for value in first]
         try:
             self.func.primitive.describe(*first, **self.params)
@@ -284,7 +242,7 @@ class _Batch:
         how = stacking_of(self.func.primitive, shapes, self.params)
         if how is None or self.seed is not None:
             return None
-        return StackedOperation(self.func, self.calls, indices, how, self.backend, self.batch_size, self.limit)
+        return StackedOperation(self, self.func, indices, how)
 
     def _alone(self, index: int) -> Any:
         try:
@@ -301,30 +259,31 @@ class _Batch:
         results: list[Any] = [None] * count
         short: list[int] = []
 
-        def keep(done: list[tuple[int, Any]], missing: list[int]) -> None:
-            for index, result in done:
-                results[index] = result
-            short.extend(missing)
+        def keep(index: int, result: Any, fits: bool) -> None:
+            results[index] = result
+            if not fits:
+                short.append(index)
 
-        alone = count if workers <= 1 else min(1, count)
-        begin = time.perf_counter()
-        for index in range(alone):
-            results[index] = self._alone(index)
-            advance(1)
-        seconds, rest = time.perf_counter() - begin, range(alone, count)
         try:
-            if processes and rest:
-                size = calls_together(seconds, len(rest), workers)
-                tasks = [rest[begin : begin + size] for begin in range(0, len(rest), size)]
+            if processes and workers > 1:
                 joblib = import_optional("joblib")
                 parallel = joblib.Parallel(n_jobs=workers, backend="loky", return_as="generator")
-                for done, missing in parallel(joblib.delayed(_several)(self.call, task) for task in tasks):
-                    keep(done, missing)
-                    advance(len(done) + len(missing))
-            elif rest:
+                tasks = (joblib.delayed(_outcome)(k, self.func, *self.calls[k], **self._extra(k)) for k in range(count))
+                for index, outcome in enumerate(parallel(tasks)):
+                    keep(index, *outcome)
+                    advance(1)
+            elif workers > 1:
                 run_items(
-                    lambda index: keep(*_several(self.call, (index,))), rest, workers, advance=advance, until_error=True
+                    lambda index: keep(index, *_outcome(index, self.call, index)),
+                    range(count),
+                    workers,
+                    advance=advance,
+                    until_error=True,
                 )
+            else:
+                for index in range(count):
+                    results[index] = self._alone(index)
+                    advance(1)
         except _ItemFailedError as failed:
             raise item_error(failed.index, count, failed.error) from failed.error
         for index in short:
@@ -343,39 +302,23 @@ class _Batch:
         except (OutOfMemoryError, ChunkTooLargeError):
             raise
         except Exception as error:
-            if isinstance(self.func, Operation):
-                found = first_failing(self.call, part)
-            else:
-                found = first_failing(lambda index: stacked.run([index]), part)
-            if found is not None:
-                raise item_error(found[0], len(self.calls), found[1]) from found[1]
+            for index in part:
+                try:
+                    _ = self.call(index) if isinstance(self.func, Operation) else stacked.run([index])
+                except Exception as alone:
+                    raise item_error(index, len(self.calls), alone) from alone
             raise item_error(part[0], len(self.calls), error) from error
 
 
-# Calls distributed over threads or processes.
-
-
-def calls_together(seconds: float, left: int, workers: int) -> int:
-    """How many calls of ``seconds`` each form one task."""
-    if seconds <= 0.0:
-        return max(1, left // workers)
-    fair = max(1, -(-left // workers))
-    return max(1, min(fair, int(_TASK_SECONDS / seconds) or 1))
-
-
-def _several(call: Callable[[int], Any], task: Sequence[int]) -> tuple[list[tuple[int, Any]], list[int]]:
-    """Results, and items that ran out of memory; the first other error ends the task."""
-    done: list[tuple[int, Any]] = []
-    short: list[int] = []
-    for index in task:
-        try:
-            with interrupt_scope():  # this may be another process
-                done.append((index, call(index)))
-        except MemoryError:
-            short.append(index)
-        except Exception as error:
-            raise _ItemFailedError(index, error) from error
-    return done, short
+def _outcome(index: int, call: Callable[..., Any], *arguments: Any, **extra: Any) -> tuple[Any, bool]:
+    """The result of a call, perhaps in another process, and whether there was memory for it."""
+    try:
+        with interrupt_scope():
+            return call(*arguments, **extra), True
+    except MemoryError:
+        return None, False
+    except Exception as error:
+        raise _ItemFailedError(index, error) from error
 
 
 class _ItemFailedError(Exception):

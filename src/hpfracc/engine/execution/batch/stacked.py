@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +15,12 @@ from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch.driver import (
     ChunkSizer,
     ChunkTooLargeError,
-    Remembered,
+    keep_bounded,
     largest_that_fits,
     round_size,
 )
 from hpfracc.engine.execution.batch.in_memory import run_in_chunks
-from hpfracc.engine.execution.batch.items import Calls, Listed, Stacking, kind_of, random_stream
+from hpfracc.engine.execution.batch.items import Batch, Stacking, kind_of, random_stream
 from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
 from hpfracc.engine.execution.batch.probing import fit_line, measure_peak
 from hpfracc.engine.execution.operation import Operation
@@ -28,19 +28,18 @@ from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.pressure.pool import staging_pool
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames
-from hpfracc.engine.memory.budget import get_budget, relief
+from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.memory.buffers import BufferPool
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.call_memory import HOST_SHARE
-from hpfracc.engine.selection.decide import decide
-from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import place
-from hpfracc.errors import BackendUnavailableError, InvalidInputError, OutOfMemoryError
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
 
 __all__ = ["StackedFunction", "StackedOperation", "remembered_kernels"]
 
 #: The kernel of each kind of batch, in this process.
-remembered_kernels: Remembered[str] = Remembered()
+remembered_kernels: dict[Hashable, str] = {}
 #: Initial number of items for a function with unknown memory needs.
 _BEGIN_WITH = 64
 
@@ -67,36 +66,30 @@ def rows_of(stacked: Any, count: int) -> list[Any]:
     return rows
 
 
+def _sizer(batch: Batch, total: int, most: int, *key: Hashable) -> ChunkSizer:
+    """Chunks of at most ``most`` of ``total`` items, in few sizes."""
+    cap = total if batch.batch_size is None else min(batch.batch_size, total)
+    first = total if most >= total else round_size(max(1, most))
+    return ChunkSizer(min(first, cap), cap, (*key, batch.limit), rounds=True)
+
+
 class StackedOperation:
     """A group of calls of an engine operation: the source of its chunks, all of which run on one kernel."""
 
-    def __init__(
-        self,
-        operation: Operation,
-        calls: Calls,
-        indices: Sequence[int],
-        how: Stacking,
-        backend: str | None,
-        batch_size: int | None,
-        limit: int | None,
-    ) -> None:
-        self._calls = calls
+    def __init__(self, batch: Batch, operation: Operation, indices: Sequence[int], how: Stacking) -> None:
+        self._calls = calls = batch.calls
         self._how = how
-        first = calls[indices[0]]
+        first, total = calls[indices[0]], len(indices)
         #: Whether each operand is the same object in every item, and so passed once.
         self._shared = calls.shared(indices)
         if all(self._shared):
             self._shared = (*(True,) * (len(first) - 1), False)
         params = dict(how.params)
-        request = make_request(operation.primitive, self._specs(first, len(indices)), params, backend=backend)
-        self._job = Job(operation.primitive, params, replace(request, placement=place(first)), limit)
-        self._job.kernel = self._kernel(first, len(indices))
-        most = largest_that_fits(lambda count: self._fits(first, count, len(indices)), len(indices))
-        scaled = most if most == len(indices) else round_size(max(1, int(most * relief.chunk_scale())))
-        wanted = scaled if batch_size is None else min(scaled, batch_size)
-        cap = len(indices) if batch_size is None else min(batch_size, len(indices))
-        key = (operation.name, kind_of(first), self._job.kernel, limit, "batch")
-        self.sizer = ChunkSizer(max(1, wanted), cap, key, rounds=True)
+        request = make_request(operation.primitive, self._specs(first, total), params, backend=batch.backend)
+        self._job = Job(operation.primitive, params, replace(request, placement=place(first)), batch.limit)
+        self._job.kernel = self._kernel(first, total)
+        most = largest_that_fits(lambda count: self._fits(first, count, total), total)
+        self.sizer = _sizer(batch, total, most, operation.name, kind_of(first), self._job.kernel)
 
     def _specs(self, first: tuple[Any, ...], count: int) -> tuple[ArraySpec, ...]:
         return tuple(
@@ -109,38 +102,26 @@ class StackedOperation:
         specs = self._specs(first, count)
         whole = self._job.request.call.output_bytes
         reserved = whole - whole * count // max(1, total)
-        if self._job.request.placement.library == "numpy" and isinstance(self._calls, Listed):
+        if self._job.request.placement.library == "numpy" and self._calls.listed:
             reserved += sum(
                 spec.size * np.dtype(spec.dtype).itemsize
                 for spec, shared in zip(specs, self._shared, strict=True)
                 if not shared
             )
-        return self._job.fits(specs, reserved, quick=False)
+        return self._job.fits(specs, reserved)
 
     def _kernel(self, first: tuple[Any, ...], count: int) -> str | None:
         """The kernel for the whole group: the same for chunks of any size, so that the size changes no result."""
-        request = replace(self._job.request, ignore_memory=True)
+        request = self._job.request
+        call = (request.call.operation, request.placement, request.shapes, request.preference, kind_of(first), count)
         # Remembered, so that what is learned in the meantime does not change the result of the same batch.
-        key = (
-            request.call.operation,
-            request.placement,
-            kind_of(first),
-            request.shapes,
-            request.preference,
-            request.settings.version,
-            current_context(),
-            count,
-        )
-        known = remembered_kernels.get(key)
-        if known is not None:
-            return known
-        try:
-            selection = decide(request, knowledge_for(request.settings), frozen=True)
-        except (OutOfMemoryError, BackendUnavailableError):
-            return None
-        kernel = f"{selection.arm.backend}:{selection.arm.algorithm}"
-        remembered_kernels.put(key, kernel)
-        return kernel
+        key = (*call, request.settings.version, current_context())
+        if key not in remembered_kernels:
+            selection = self._job.select(self._specs(first, count), ignore_memory=True)
+            if selection is None:
+                return None
+            keep_bounded(remembered_kernels, key, f"{selection.arm.backend}:{selection.arm.algorithm}")
+        return remembered_kernels[key]
 
     def run(self, part: Sequence[int]) -> list[Any]:
         """The results of these items."""
@@ -164,12 +145,13 @@ class StackedOperation:
         held: list[Any] = []
         operands = []
         for number, (shape, shared) in enumerate(zip(self._how.shapes, self._shared, strict=True)):
-            together = None if shared else self._calls.stack(number, part)
-            if together is not None:
-                operands.append(together.reshape((len(part), *shape)))
-                continue
             values = self._calls.operand(number, part[:1] if shared else part)
-            operands.append(_laid_out(values, shape, shared, pool, held))
+            if shared:
+                value = values[0] if library_of(values[0]) != "python" else np.asarray(values[0])
+                operands.append(value.reshape(shape))
+            else:
+                stacked = _laid_out(values, pool, held) if isinstance(values, list | tuple) else values
+                operands.append(stacked.reshape((len(part), *shape)))
         try:
             stacked = call(tuple(operands))
         finally:
@@ -188,62 +170,40 @@ class StackedOperation:
             )
 
 
-def _laid_out(values: Sequence[Any], shape: tuple[int, ...], shared: bool, pool: Any, held: list[Any]) -> Any:
-    """Stack the values of one operand, in a buffer of the pool on the host."""
-    library = library_of(values[0])
-    if shared:
-        value = values[0] if library != "python" else np.asarray(values[0])
-        return value.reshape(shape)
-    if library not in ("numpy", "python"):
-        return _stacked_tensors(values, library, pool, held).reshape((len(values), *shape))
-    first = np.asarray(values[0])
-    buffer = pool.allocate((len(values), *shape), first.dtype, clear=False)
+def _laid_out(values: Sequence[Any], pool: BufferPool, held: list[Any]) -> Any:
+    """Stack the values of one operand; on the host into a buffer, because fresh memory costs page faults."""
+    library, first = library_of(values[0]), values[0]
+    on_host = library in ("numpy", "python")
+    name = str(np.asarray(first).dtype) if on_host else dtype_name(first)
+    if not on_host and (
+        library != "torch" or device_of(first) != "cpu" or tracks_gradient(first) or name not in INEXACT | INTEGERS
+    ):
+        return registry.adapter(library).stack(values)
+    buffer = pool.allocate((len(values), *shape_of(first)), np.asarray(first).dtype if on_host else name, clear=False)
     held.append(buffer)
-    if not first.shape:
-        buffer.reshape(-1)[...] = [np.asarray(value) for value in values]
+    if not on_host:
+        return registry.adapter(library).stack_on(values, buffer)
+    if not shape_of(first):
+        buffer[...] = [np.asarray(value) for value in values]
     else:
         # Concatenation is stacking here: one call, regardless of leading axes of length one.
-        np.concatenate(values, axis=0, out=buffer.reshape((len(values) * first.shape[0], *first.shape[1:])))
+        np.concatenate(values, axis=0, out=buffer.reshape((len(values) * buffer.shape[1], *buffer.shape[2:])))
     return buffer
-
-
-def _stacked_tensors(values: Sequence[Any], library: str, pool: Any, held: list[Any]) -> Any:
-    """Stack by their library; host tensors into a buffer of the pool, because fresh memory costs page faults."""
-    first, adapter = values[0], registry.adapter(library)
-    name = dtype_name(first)
-    if library != "torch" or device_of(first) != "cpu" or tracks_gradient(first) or name not in INEXACT | INTEGERS:
-        return adapter.stack(values)
-    buffer = pool.allocate((len(values), *shape_of(first)), name, clear=False)
-    held.append(buffer)
-    return adapter.stack_on(values, buffer)
 
 
 class StackedFunction:
     """A group of calls of a function that takes stacks: the source of its chunks. Two trials measure its memory."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        calls: Calls,
-        indices: Sequence[int],
-        params: Mapping[str, Any],
-        seed: int | None,
-        batch_size: int | None,
-        limit: int | None,
-    ) -> None:
-        self._function = function
-        self._calls = calls
-        self._params = params
-        self._seed = seed
-        first = calls[indices[0]]
+    def __init__(self, batch: Batch, indices: Sequence[int]) -> None:
+        self._batch = batch
+        first, total = batch.calls[indices[0]], len(indices)
         self._library = next((library_of(value) for value in first if library_of(value) != "python"), "numpy")
         self._device = next((device for value in first if (device := device_of(value)) != "cpu"), "cpu")
-        cap = len(indices) if batch_size is None else min(batch_size, len(indices))
-        key = (function, kind_of(first), limit)
-        self.sizer = ChunkSizer(min(cap, self._predicted(indices, limit)), cap, key, rounds=True)
+        most = self._predicted(indices, batch.limit)
+        self.sizer = _sizer(batch, total, most, batch.func, kind_of(first))
 
     def _predicted(self, indices: Sequence[int], limit: int | None) -> int:
-        """``(free - headroom) / slope``, rounded to few sizes."""
+        """``(free - headroom) / slope``."""
         if len(indices) < 4:
             return len(indices)
         one = measure_peak(lambda: self._call(indices[:1]), self._device, self._library)
@@ -254,19 +214,13 @@ class StackedFunction:
         allowed = limit if allowed is None else allowed if limit is None else min(limit, allowed)
         if line is None or allowed is None or line.slope <= 0:
             return _BEGIN_WITH
-        most = int((relief.chunk_scale() * allowed - line.base) / line.slope)
-        return len(indices) if most >= len(indices) else round_size(max(1, most))
+        return max(1, int((allowed - line.base) / line.slope))
 
     def _call(self, part: Sequence[int]) -> Any:
-        count = len(self._calls[part[0]])
-        operands = []
-        for number in range(count):
-            together = self._calls.stack(number, part)
-            operands.append(_stack(self._calls.operand(number, part)) if together is None else together)
-        extra = dict(self._params)
-        if self._seed is not None:
-            extra["rng"] = [random_stream(self._seed, index) for index in part]
-        return self._function(*operands, **extra)
+        calls, seed = self._batch.calls, self._batch.seed
+        operands = [_stack(calls.operand(number, part)) for number in range(len(calls[part[0]]))]
+        own = {} if seed is None else {"rng": [random_stream(seed, index) for index in part]}
+        return self._batch.func(*operands, **self._batch.params, **own)
 
     def run(self, part: Sequence[int]) -> list[Any]:
         """The results of these items."""
@@ -289,7 +243,9 @@ class StackedFunction:
         """The engine made no decision here."""
 
 
-def _stack(values: Sequence[Any]) -> Any:
+def _stack(values: Any) -> Any:
+    if not isinstance(values, list | tuple):
+        return values  # rows of an array
     library = library_of(values[0])
     if library not in ("numpy", "python"):
         return registry.adapter(library).stack(values)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.engine.execution.calibration.power import ArmPower
 from hpfracc.engine.execution.calibration.series import Series
-from hpfracc.engine.execution.calibration.trial import Timing
-from hpfracc.profiling.formats import format_bytes, format_seconds
+from hpfracc.engine.execution.calibration.trial import ArmPower, Timing
+from hpfracc.profiling.formats import format_bytes, format_seconds, make_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -89,7 +89,7 @@ class CalibrationReport:
     def crossovers(self, series: Series) -> list[Crossover]:
         """The fastest arms, from the smallest size up, with the sizes at which they change."""
         found: list[Crossover] = []
-        for shape, row in sorted(self.timings.get(series, {}).items(), key=lambda item: _elements(item[0])):
+        for shape, row in sorted(self.timings.get(series, {}).items(), key=lambda item: math.prod(item[0])):
             best = min(row.values(), key=lambda timing: timing.seconds)
             holder = row.get(found[-1].arm) if found else None
             if holder is None or best.seconds < (1.0 - _THRESHOLD) * holder.seconds:
@@ -151,28 +151,13 @@ class CalibrationReport:
         from rich.console import Group
         from rich.text import Text
 
-        parts: list[RenderableType] = [_winners(self)]
-        compiles = _compile_table(self)
-        if compiles is not None:
-            parts.append(compiles)
-        if self.transfers:
-            parts.append(_transfer_table(self))
-        if self.powers:
-            parts.append(_power_table(self))
-        parts += [Text(line) for line in _summary(self)]
-        return Group(*parts)
+        tables = (_winners(self), _compile_table(self), _transfer_table(self), _power_table(self))
+        return Group(*(table for table in tables if table.rows), *map(Text, _summary(self)))
 
 
 def show_shape(shape: tuple[int, ...]) -> str:
     """A shape such as ``"1,024 x 1,024"``."""
     return " x ".join(f"{size:,}" for size in shape)
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    size = 1
-    for axis in shape:
-        size *= axis
-    return size
 
 
 def _where(series: Series) -> dict[str, Any]:
@@ -186,14 +171,15 @@ def _where(series: Series) -> dict[str, Any]:
     }
 
 
-def _winners(report: CalibrationReport) -> RenderableType:
-    from rich import box
-    from rich.table import Table
+def _table(title: str, **columns: str) -> Any:
+    table = make_table(**{name.replace("_", " "): kind for name, kind in columns.items()})
+    table.title, table.title_justify = title, "left"
+    return table
 
-    table = Table(title="Fastest arm, from each size on", title_justify="left", box=box.SIMPLE_HEAD)
-    for name, justify in (("operation", "left"), ("operands", "left"), ("from", "right"), ("arm", "left")):
-        table.add_column(name, justify=justify, no_wrap=name in ("from", "arm"))  # type: ignore[arg-type]
-    table.add_column("time there", justify="right", no_wrap=True)
+
+def _winners(report: CalibrationReport) -> Any:
+    columns = {"operation": "text", "operands": "text", "from": "number", "arm": "word", "time_there": "number"}
+    table = _table("Fastest arm, from each size on", **columns)
     for series in report.timings:
         for number, step in enumerate(report.crossovers(series)):
             head = (series.name, f"{series.dtype} {series.where}") if number == 0 else ("", "")
@@ -202,48 +188,29 @@ def _winners(report: CalibrationReport) -> RenderableType:
     return table
 
 
-def _compile_table(report: CalibrationReport) -> RenderableType | None:
+def _compile_table(report: CalibrationReport) -> Any:
     """First calls of at least 10 ms, summed over shapes."""
-    from rich import box
-    from rich.table import Table
-
     times: dict[tuple[str, str], list[float]] = {}
     for series, _, timing in report.compiles():
-        assert timing.first is not None
-        times.setdefault((series.operation, timing.arm), []).append(timing.first)
-    rows = [(*key, found) for key, found in times.items() if max(found) >= 0.01]
-    if not rows:
-        return None
-    table = Table(title="First calls, outside the time limit", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("operation")
-    table.add_column("arm", no_wrap=True)
-    for name in ("compilations", "longest", "in all"):
-        table.add_column(name, justify="right")
-    for operation, arm, found in sorted(rows, key=lambda row: -sum(row[2])):
-        table.add_row(operation, arm, str(len(found)), format_seconds(max(found)), format_seconds(sum(found)))
+        times.setdefault((series.operation, timing.arm), []).append(timing.first or 0.0)
+    numbers = dict.fromkeys(("compilations", "longest", "in_all"), "number")
+    table = _table("First calls, outside the time limit", operation="text", arm="word", **numbers)
+    for key, found in sorted(times.items(), key=lambda item: -sum(item[1])):
+        if max(found) >= 0.01:
+            table.add_row(*key, str(len(found)), format_seconds(max(found)), format_seconds(sum(found)))
     return table
 
 
-def _transfer_table(report: CalibrationReport) -> RenderableType:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title="Copies", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("route", "size", "time", "a second"):
-        table.add_column(name, justify="left" if name == "route" else "right")
+def _transfer_table(report: CalibrationReport) -> Any:
+    table = _table("Copies", route="word", size="number", time="number", a_second="number")
     for route, size, seconds in report.transfers:
         rate = f"{format_bytes(size / seconds)}/s" if seconds > 0 else "-"
         table.add_row(route, format_bytes(size), format_seconds(seconds), rate)
     return table
 
 
-def _power_table(report: CalibrationReport) -> RenderableType:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title="Power", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("operation", "arm", "watts"):
-        table.add_column(name, justify="right" if name == "watts" else "left", no_wrap=name == "arm")
+def _power_table(report: CalibrationReport) -> Any:
+    table = _table("Power", operation="text", arm="word", watts="number")
     for each in report.powers:
         table.add_row(each.operation, each.arm, f"{each.watts:.1f}")
     return table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import functools
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from functools import partial
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._config import check_backend, get_settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.execution.calibration.power import measure_power, require_counters
 from hpfracc.engine.execution.calibration.report import CalibrationReport, Skipped, show_shape
 from hpfracc.engine.execution.calibration.series import (
     DEFAULT_OPERATIONS,
@@ -23,13 +23,20 @@ from hpfracc.engine.execution.calibration.series import (
     make_series,
     rounds,
 )
-from hpfracc.engine.execution.calibration.stopwatch import TimeBox, TimeGrowth, lower_quartile, repeat
-from hpfracc.engine.execution.calibration.trial import ArmTrial, Timing, typical_operands
+from hpfracc.engine.execution.calibration.trial import (
+    ArmTrial,
+    TimeBox,
+    TimeGrowth,
+    Timing,
+    lower_quartile,
+    repeat,
+    typical_operands,
+)
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
-from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
-from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError
-from hpfracc.profiling.clocks import Counters
+from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.errors import BackendUnavailableError, ConfigurationError
+from hpfracc.profiling.clocks import Counters, energy_counters
 
 __all__ = ["Step", "calibrate"]
 
@@ -48,6 +55,10 @@ _FIRST_ROUND = 0.4
 _MIN_EFFORT, _MAX_EFFORT = 0.5e-3, 50e-3
 #: Bytes of the copies that are timed.
 _COPIES = (2**10, 2**16, 2**20, 2**24)
+#: Exponents of the number of elements for measuring power: large enough to keep a GPU busy, down to short calls.
+_POWER_EXPONENTS = (18, 16, 14, 12, 10)
+#: Maximum predicted seconds of such a call: a direct sum of 2^18 points takes a minute.
+_MAX_POWER_SECONDS = 0.2
 #: Kinds of skipped measurements, as counted in the summary.
 _SLOW, _LATE, _SHAPES, _FAILED, _REFUSED, _POWERLESS = (
     "hopelessly slow",
@@ -111,14 +122,19 @@ def calibrate(
     ConfigurationError
         In deterministic mode, in which nothing is learned; with ``energy``, if no counter can be read.
     """
-    budget = _check_budget(budget_seconds, thorough)
+    usual = THOROUGH_BUDGET if thorough else BUDGET
+    budget = usual if budget_seconds is None else _reading.number("budget_seconds", budget_seconds, above=0)
     names = None if operations is None else [get_operation(name).name for name in operations]
     settings = get_settings()
     if settings.deterministic:
         raise ConfigurationError(
             "deterministic=True: nothing may be learned; calibrate without it, then use the wisdom"
         )
-    counters = require_counters() if energy else {}
+    counters, reason = energy_counters() if energy else ({}, "")
+    if energy and not counters:
+        raise ConfigurationError(
+            f"energy cannot be measured here: {reason}; run it where a counter can be read, or calibrate times only"
+        )
     report = CalibrationReport(budget, thorough)
     tell = progress or (lambda step: None)
     usable = _import_libraries(_usable(backends, report), names or DEFAULT_OPERATIONS, report, tell)
@@ -133,14 +149,6 @@ def calibrate(
     for name in names or DEFAULT_OPERATIONS:
         get_operation(name).reset_plans()
     return report
-
-
-def _check_budget(seconds: float | None, thorough: bool) -> float:
-    if seconds is None:
-        return THOROUGH_BUDGET if thorough else BUDGET
-    if not (isinstance(seconds, int | float) and 0.0 < seconds < math.inf):
-        raise InvalidInputError(f"budget_seconds={seconds!r} is not a time; use a number of seconds above 0")
-    return float(seconds)
 
 
 def _usable(backends: Iterable[str] | None, report: CalibrationReport) -> list[str]:
@@ -215,16 +223,38 @@ class _Runner:
         prepared_operands.clear()
 
     def measure_power(self, counters: Counters) -> None:
-        """Measure the power of each arm, outside the time limit."""
-
-        def tell(operation: str, arm: str) -> None:
-            self.tell(Step("measuring the power of", operation, arm, self.box.spent, self.box.seconds))
-
-        def skip(series: Series, shape: tuple[int, ...], arm: str, why: str) -> None:
-            self._note(series, shape, arm, why, _POWERLESS)
-
+        """Measure the power of each arm of each operation and placement, outside the time limit."""
+        seen: set[tuple[str, str]] = set()
         with self.box.pause():
-            self.report.powers = measure_power(self.series, self.backends, counters, tell, skip)
+            for series in self.series:
+                if series.variant or series.dtype not in ("float64", "int64"):
+                    continue
+                make = functools.cache(partial(self._make_trial, series))
+                exponents = [exponent for exponent in _POWER_EXPONENTS if exponent <= series.most]
+                for arm, refused in make(exponents[0]).arms():
+                    if refused is not None or arm.backend not in self.backends or (series.operation, arm.name) in seen:
+                        continue
+                    shape = series.shape(exponents[0])
+                    if arm.device not in counters:
+                        why = f"the energy of {arm.device} cannot be read"
+                        self._note(series, shape, arm.name, why, _POWERLESS)
+                        continue
+                    seen.add((series.operation, arm.name))
+                    self._tell("measuring the power of", series.operation, arm.name)
+                    try:
+                        long = _MAX_POWER_SECONDS
+                        short = (make(size) for size in exponents if not make(size).predicted(arm) > long)
+                        found = next(short, make(exponents[-1])).measure_power(arm, counters)
+                        self.report.powers.append(found)
+                    except Exception as error:  # any error: the other arms continue
+                        self._failed(series, shape, arm, error, _POWERLESS)
+
+    def _tell(self, what: str, subject: str, arm: str) -> None:
+        self.tell(Step(what, subject, arm, self.box.spent, self.box.seconds))
+
+    def _failed(self, series: Series, shape: tuple[int, ...], arm: Arm, error: Exception, kind: str) -> None:
+        self._note(series, shape, arm.name, registry.describe_failure(error), kind)
+        registry.adapter(arm.backend).release_memory(arm.device)
 
     def _copies(self) -> None:
         knowledge = knowledge_for(get_settings())
@@ -235,23 +265,20 @@ class _Runner:
                 if device == "cpu" or device in seen:
                     continue
                 seen.add(device)
-                self.tell(Step("copying", device, name, self.box.spent, self.box.seconds))
+                self._tell("copying", device, name)
                 for size in _COPIES:
-                    self._copy(knowledge, name, device, size)
-
-    def _copy(self, knowledge: Knowledge, name: str, device: str, size: int) -> None:
-        adapter = registry.adapter(name)
-        here = np.zeros(size // 8)
-        there = adapter.from_host(here, device)
-        wait = partial(adapter.synchronize, device)
-        ways = (
-            (f"host->{device}", partial(adapter.from_host, here, device)),
-            (f"{device}->host", partial(adapter.to_host, there)),
-        )
-        for route, copy in ways:
-            seconds = lower_quartile(repeat(copy, wait, effort=2 * self.effort, limit=self.box.left))
-            knowledge.observe_transfer(route, size, seconds)
-            self.report.transfers.append((route, size, seconds))
+                    here = np.zeros(size // 8)
+                    there = adapter.from_host(here, device)
+                    ways = {
+                        f"host->{device}": partial(adapter.from_host, here, device),
+                        f"{device}->host": partial(adapter.to_host, there),
+                    }
+                    for route, copy in ways.items():
+                        wait = partial(adapter.synchronize, device)
+                        samples = repeat(copy, wait, effort=2 * self.effort, limit=self.box.left)
+                        seconds = lower_quartile(samples)
+                        knowledge.observe_transfer(route, size, seconds)
+                        self.report.transfers.append((route, size, seconds))
 
     def _measure(self, series: Series, exponent: int, *, first_round: bool) -> None:
         shape = series.shape(exponent)
@@ -290,12 +317,11 @@ class _Runner:
         if self.box.left < 2.0 * max(most, self.effort):
             self._note(series, shape, arm.name, "it would not end within the time limit", _LATE)
             return None
-        self.tell(Step("measuring", f"{series.name} {show_shape(shape)}", arm.name, self.box.spent, self.box.seconds))
+        self._tell("measuring", f"{series.name} {show_shape(shape)}", arm.name)
         try:
             timing = trial.time(arm, self.box, effort=self.effort)
         except Exception as error:  # any error: the other arms continue
-            self._note(series, shape, arm.name, registry.describe_failure(error), _FAILED)
-            registry.adapter(arm.backend).release_memory(arm.device)
+            self._failed(series, shape, arm, error, _FAILED)
             return None
         growth.add(timing.x, timing.seconds)
         self.report.add(series, shape, timing)
@@ -337,17 +363,21 @@ class _Runner:
 
     def _trial(self, series: Series, exponent: int) -> ArmTrial | None:
         """The call of that size; None if its operands cannot be created within the remaining time."""
-        specs, params = series.operands(exponent)
+        specs, _ = series.operands(exponent)
         # Touching memory for the first time takes about a nanosecond per byte.
         if self.box.left < 1e-9 * sum(8 * spec.size for spec in specs) + self.effort:
             self._note(series, series.shape(exponent), "every arm", "the time limit is used up", _LATE)
             return None
         try:
-            arrays = typical_operands(series.operation, specs)
-            return ArmTrial(series.operation, arrays, params, series.placement, prepared=series.variant == PREPARED)
+            return self._make_trial(series, exponent)
         except Exception as error:  # out of memory, or a user's operation that takes other operands
             self._note(series, series.shape(exponent), "every arm", registry.describe_failure(error), _FAILED)
             return None
+
+    def _make_trial(self, series: Series, exponent: int) -> ArmTrial:
+        specs, params = series.operands(exponent)
+        arrays = typical_operands(series.operation, specs)
+        return ArmTrial(series.operation, arrays, params, series.placement, prepared=series.variant == PREPARED)
 
     def _growth(self, series: Series, arm: Arm) -> TimeGrowth:
         return self.growth.setdefault((series, arm.name), TimeGrowth())

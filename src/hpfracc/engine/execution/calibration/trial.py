@@ -1,8 +1,11 @@
-"""One call of an operation, on which every arm can be timed."""
+"""Calls of an operation, on which every arm can be timed: repeated runs, within a time limit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,20 +16,177 @@ from hpfracc._shielded import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.bind import bind
-from hpfracc.engine.execution.calibration.stopwatch import TimeBox, clock, lower_quartile, repeat
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import HOST_PLACEMENT, Placement
+from hpfracc.profiling.clocks import Counters
 
-__all__ = ["ArmTrial", "Timing", "make_operands", "typical_operands"]
+__all__ = [
+    "POWER_SECONDS",
+    "ArmPower",
+    "ArmTrial",
+    "TimeBox",
+    "TimeGrowth",
+    "Timing",
+    "clock",
+    "lower_quartile",
+    "make_operands",
+    "repeat",
+    "typical_operands",
+]
+
+#: Seconds for which an arm runs while its power is measured: NVIDIA's counter is updated every 0.1 s.
+POWER_SECONDS = 2.0
 
 #: Seed of every operand, for reproducible calls.
 _SEED = 20240917
 #: Period of the random numbers in an operand, because generating them takes longer than most kernels.
 _PERIOD = 2**16 - 1
+
+
+#: Minimum length of a sample, so that the cost of the clock, about 50 ns, is below half a percent.
+_SHORTEST_SAMPLE = 20e-6
+#: Maximum and minimum number of samples of a quick call.
+_MAX_SAMPLES, _MIN_SAMPLES = 32, 5
+#: For slow calls, runs after the warm-up: (seconds a call takes, runs).
+_SLOW = ((0.1, 1), (0.03, 2), (0.01, 3))
+
+
+def clock(call: Callable[[], Any], wait: Callable[[], Any] | None = None, times: int = 1) -> float:
+    """Mean seconds of ``times`` consecutive calls; ``wait`` is called after the last, and waits for their work."""
+    repeats = range(times)
+    begin = time.perf_counter()
+    for _ in repeats:
+        call()
+    if wait is not None:
+        wait()
+    return (time.perf_counter() - begin) / times
+
+
+def repeat(
+    call: Callable[[], Any], wait: Callable[[], Any] | None = None, *, effort: float = 0.01, limit: float = 60.0
+) -> list[float]:
+    """Seconds of one call, measured several times after a warm-up.
+
+    Parameters
+    ----------
+    call : callable
+        The call to time.
+    wait : callable, optional
+        Waits until the work of all calls is done, for asynchronous calls.
+    effort : float
+        Seconds for which a quick call is repeated; a slow one is repeated a few times.
+    limit : float
+        Seconds after which no further run is started.
+    """
+    warm = clock(call, wait)
+    spent = warm
+    for slow, runs in _SLOW:
+        if warm >= slow:
+            # For a call this slow the warm-up is a sample too.
+            samples = [warm]
+            for _ in range(runs):
+                if spent + warm > limit:
+                    break
+                samples.append(clock(call, wait))
+                spent += samples[-1]
+            return samples
+    # A warm-up is slower than later calls, because caches are cold.
+    calls = max(1, round(_SHORTEST_SAMPLE / max(warm, 1e-9)))
+    once = clock(call, wait, calls)
+    calls = max(1, round(_SHORTEST_SAMPLE / max(once, 1e-9)))
+    count = round(effort / max(calls * once, 1e-9))
+    count = min(max(count, _MIN_SAMPLES), _MAX_SAMPLES)
+    # Longer samples instead of more of them: disturbances come in bursts, and a few samples must be free of them.
+    calls = max(calls, round(effort / count / max(once, 1e-9)))
+    samples = []
+    for _ in range(count):
+        samples.append(clock(call, wait, calls))
+        spent += samples[-1] * calls
+        if spent > limit:
+            break
+    return samples
+
+
+def lower_quartile(samples: Sequence[float]) -> float:
+    """The 25th percentile: the time of an undisturbed call, robust against a single lucky one."""
+    return sorted(samples)[(len(samples) - 1) // 4]
+
+
+class TimeBox:
+    """A time limit that starts now and can be paused.
+
+    Parameters
+    ----------
+    seconds : float
+        The limit; with ``math.inf`` time is only counted.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.beside = 0.0
+        self._begin = time.perf_counter()
+
+    @property
+    def spent(self) -> float:
+        """Seconds used, without pauses."""
+        return time.perf_counter() - self._begin - self.beside
+
+    @property
+    def left(self) -> float:
+        """Remaining seconds, at least 0."""
+        return max(0.0, self.seconds - self.spent)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Time inside the block does not count."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.beside += time.perf_counter() - begin
+
+
+#: Steepest growth of time with work (exponent): caches overflow.
+_STEEPEST = 1.2
+
+
+class TimeGrowth:
+    """How the time of one arm grows with its work, to predict whether a larger size is affordable."""
+
+    def __init__(self) -> None:
+        self._points: list[tuple[float, float]] = []
+
+    def add(self, work: float, seconds: float) -> None:
+        """Add a measured time."""
+        self._points.append((math.log(max(work, 1.0)), math.log(max(seconds, 1e-9))))
+        self._points.sort()
+
+    def least(self, work: float) -> float:
+        """Lower bound in seconds; 0 if nothing is known."""
+        return self._at(work, alone=0.0, steepest=1.0)
+
+    def most(self, work: float) -> float:
+        """Upper bound in seconds; 0 if nothing is known."""
+        return self._at(work, alone=1.0, steepest=_STEEPEST, flattest=1.0)
+
+    def expected(self, work: float) -> float:
+        """Expected seconds; 0 if nothing is known, so that it is tried first."""
+        return self._at(work, alone=0.5, steepest=1.0)
+
+    def _at(self, work: float, *, alone: float, steepest: float, flattest: float = 0.0) -> float:
+        if not self._points:
+            return 0.0
+        x, (xs, ys) = math.log(max(work, 1.0)), zip(*self._points, strict=True)
+        if x <= xs[-1]:
+            return math.exp(np.interp(x, xs, ys))  # constant below all measured sizes
+        slope = alone
+        if len(xs) > 1 and xs[-1] > xs[-2]:
+            slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
+        return math.exp(ys[-1] + min(max(slope, flattest), steepest) * (x - xs[-1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +202,16 @@ class Timing:
     samples: tuple[float, ...]
     x: float
     first: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArmPower:
+    """Watts of an arm's device, and of the processor if it can be read, while the arm ran."""
+
+    operation: str
+    arm: str
+    watts: float
+    seconds: float
 
 
 class ArmTrial:
@@ -131,6 +301,32 @@ class ArmTrial:
         if learn:
             self.learn(arm, seconds)
         return Timing(arm.name, seconds, tuple(samples), option.x, first)
+
+    def predicted(self, arm: Arm) -> float:
+        """Predicted seconds of a call by the arm; nan if nothing is known."""
+        request, option = self.request, self.knowledge.option(self.request, arm)
+        estimate = self.knowledge.costs.estimate(option.key, request.call.bucket, option.x, option.extra)
+        return estimate.seconds
+
+    def measure_power(self, arm: Arm, counters: Counters) -> ArmPower:
+        """Watts of an arm's device while the arm runs for some seconds; stored for predictions of energy.
+
+        Energy counters are updated slowly, so the energy of a single call cannot be measured. It is predicted as the
+        time of the call, which depends on its size, times the power of its arm, which is measured at one size.
+        """
+        request = self.request
+        bound = bind(request.primitive, request.call, arm, request.placement, self.arrays, keyed=False)
+        call = partial(bound.run, *self.arrays, **self.params)
+        wait = partial(registry.adapter(arm.backend).synchronize, arm.device)
+        clock(call, wait)  # compiles
+        read = [counters[name] for name in dict.fromkeys((arm.device, "cpu")) if name in counters]
+        before, box = sum(each() for each in read), TimeBox(POWER_SECONDS)
+        while box.left:
+            clock(call, wait)
+        seconds = box.spent
+        watts = max(0.0, sum(each() for each in read) - before) / seconds
+        self.knowledge.add_power(request, self.knowledge.option(request, arm), watts, seconds)
+        return ArmPower(self.operation.name, arm.name, watts, seconds)
 
     def learn(self, arm: Arm, seconds: float) -> None:
         """Add a knot to the arm's curve."""

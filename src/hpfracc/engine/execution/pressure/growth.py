@@ -14,14 +14,11 @@ References
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from hpfracc.profiling.recorder import shared
-
-__all__ = ["Growth", "find_growth", "grown_in_spans", "robust_slope"]
+__all__ = ["Growth", "find_growth", "robust_slope"]
 
 #: Maximum and minimum seconds of readings.
 WINDOW, SHORTEST = 300.0, 60.0
@@ -122,24 +119,3 @@ def _floors(readings: Sequence[tuple[float, float]]) -> list[tuple[float, float]
         if place not in lowest or size < lowest[place][1]:
             lowest[place] = (moment, size)
     return [lowest[place] for place in sorted(lowest)]
-
-
-def grown_in_spans(seconds: float) -> dict[str, float]:
-    """Bytes per second that users' spans of the last ``seconds`` added; nested spans count once.
-
-    Empty unless the profiler is on and reads memory (``profiler.configure(memory=True)``).
-    """
-    begin = time.perf_counter_ns() - int(seconds * 1e9)
-    measured: dict[int, Any] = {}
-    for span in shared.session.snapshot()[0]:
-        if span.kind == "span" and span.end >= begin and span.memory is not None and span.memory[2] is not None:
-            measured[span.id] = span
-    own = {number: span.memory[2] - span.memory[1] for number, span in measured.items()}
-    for number, span in measured.items():
-        if span.parent in own:
-            own[span.parent] -= measured[number].memory[2] - measured[number].memory[1]
-    total: dict[str, int] = {}
-    for number, grown in own.items():
-        name = measured[number].name
-        total[name] = total.get(name, 0) + grown
-    return {name: grown / seconds for name, grown in total.items() if grown > 0}

@@ -13,24 +13,30 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from hpfracc._arrays import device_of, library_of, nbytes, tracks_gradient
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.prepared import prepared_operands
-from hpfracc.engine.execution.pressure.spill import spill_device
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.memory.budget import HOST, get_budget, relief
+from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.memory.buffers import host_buffers, pinned_buffers
 from hpfracc.engine.memory.staging import release_idle
+from hpfracc.errors import InvalidInputError
 
-__all__ = ["RUNGS", "CleanupReport", "Ladder", "RungReport", "ladder"]
+__all__ = ["RUNGS", "CleanupReport", "Ladder", "RungReport", "Spillable", "ladder"]
 
 logger = logging.getLogger("hpfracc.memory")
 
+_spillable: weakref.WeakSet[Spillable] = weakref.WeakSet()
+
 #: The rungs, lowest first.
-RUNGS = ("own caches", "garbage", "library caches", "smaller chunks", "device buffers to the host", "the CPU path")
+RUNGS = ("own caches", "garbage", "library caches", "device buffers to the host")
 #: Seconds between two of our garbage collections; one takes up to 0.1 s in a large program.
 _COLLECT_EVERY = 2.0
 #: Seconds to wait for a thread that is cleaning up already.
@@ -89,15 +95,6 @@ class CleanupReport:
         return asdict(self)
 
 
-@dataclass(slots=True)
-class _Climb:
-    device: str
-    need: int | None
-    force: bool
-    enough: Callable[[], bool]
-    reports: list[RungReport] = field(default_factory=list)
-
-
 class Ladder(Guarded):
     """Clean-ups of this process."""
 
@@ -123,7 +120,6 @@ class Ladder(Guarded):
         self,
         device: str = HOST,
         *,
-        need: int | None = None,
         enough: Callable[[], bool] | None = None,
         force: bool = False,
         highest: str = RUNGS[-1],
@@ -134,11 +130,8 @@ class Ladder(Guarded):
         ----------
         device : str
             Device whose memory is short.
-        need : int, optional
-            Bytes that must become free.
         enough : callable, optional
-            Returns whether there is enough memory; by default whether ``need`` bytes are free, and without ``need``
-            never.
+            Returns whether there is enough memory; by default there never is.
         force : bool
             Whether to collect garbage even if that was done recently.
         highest : str
@@ -146,63 +139,47 @@ class Ladder(Guarded):
         """
         if getattr(self._inside, "climbing", False):
             return CleanupReport(device, skipped="called from inside a clean-up")
-        climb, climber = _Climb(device, need, force, enough or _has_room(device, need)), self._climber
-        until = time.monotonic() + _PATIENCE
+        me, climber, until = object(), self._climber, time.monotonic() + _PATIENCE
         try:
-            while climber.setdefault("now", climb) is not climb:
+            while climber.setdefault("now", me) is not me:
                 if time.monotonic() > until:
                     return CleanupReport(device, skipped="another thread is cleaning up")
                 time.sleep(_POLL_INTERVAL)
             self._inside.climbing = True
-            return self._climb(climb, highest)
+            return self._climb(device, RUNGS[: RUNGS.index(highest) + 1], enough or (lambda: False), force)
         finally:
             # No call before this is undone, because interrupts are raised after calls.
             self._inside.climbing = False
-            if "now" in climber and climber["now"] is climb:
+            if "now" in climber and climber["now"] is me:
                 del climber["now"]
 
-    def _climb(self, climb: _Climb, highest: str) -> CleanupReport:
-        device = climb.device
-        begin = _free(device)
-        enough = False
-        for name in RUNGS[: RUNGS.index(highest) + 1]:
-            work = getattr(self, f"_{name.replace(' ', '_')}".lower())
-            self._step(climb, name, work)
+    def _climb(self, device: str, rungs: tuple[str, ...], enough: Callable[[], bool], force: bool) -> CleanupReport:
+        begin, reports, reached = _free(device), [], False
+        for name in rungs if device != HOST else rungs[:3]:
+            reports.append(self._step(device, name, force))
             try:
-                enough = climb.enough()
+                reached = enough()
             except MemoryError:  # to be read again after the next rung
-                enough = False
-            if enough:
+                reached = False
+            if reached:
                 break
-        end = _free(device)
-        freed = 0 if begin is None or end is None else max(0, end - begin)
-        report = CleanupReport(device, tuple(climb.reports), freed, enough)
-        logger.info(
-            "clean-up of %s: %.1f MiB freed in %d rungs%s",
-            device,
-            report.freed_mb,
-            len(report.rungs),
-            "" if enough or climb.need is None else f", {climb.need / 2**20:,.0f} MiB are still missing",
-        )
+        report = CleanupReport(device, tuple(reports), _gain(begin, _free(device)), reached)
+        logger.info("clean-up of %s: %.1f MiB freed in %d rungs", device, report.freed_mb, len(reports))
         return report
 
-    def _step(self, climb: _Climb, name: str, work: Callable[[_Climb], tuple[int, str] | None]) -> None:
-        before, begin = _free(climb.device), time.perf_counter()
+    def _step(self, device: str, name: str, force: bool) -> RungReport:
+        work: Callable[[str, bool], tuple[int, str]] = getattr(self, f"_{name.replace(' ', '_')}".lower())
+        before, begin = _free(device), time.perf_counter()
         released, note, error = 0, "", ""
         try:
-            done = work(climb)
-            if done is None:
-                return  # a rung that does not apply to this memory
-            released, note = done
+            released, note = work(device, force)
         except Exception as failure:  # memory may run out here too, and the next rung may help
             error = registry.describe_failure(failure)
-            logger.warning("clean-up of %s: the rung %r failed: %s", climb.device, name, error)
+            logger.warning("clean-up of %s: the rung %r failed: %s", device, name, error)
         get_budget().invalidate()
-        after = _free(climb.device)
-        freed = 0 if before is None or after is None else max(0, after - before)
-        climb.reports.append(RungReport(name, released, freed, time.perf_counter() - begin, note, error))
+        return RungReport(name, released, _gain(before, _free(device)), time.perf_counter() - begin, note, error)
 
-    def _own_caches(self, climb: _Climb) -> tuple[int, str]:
+    def _own_caches(self, device: str, force: bool) -> tuple[int, str]:
         release_idle()  # into the pool, which is emptied next
         released = prepared_operands.clear() + host_buffers.clear() + pinned_buffers.clear()
         notes = []
@@ -212,45 +189,31 @@ class Ladder(Guarded):
             except Exception as failure:  # the user's error, and no reason to skip the rest
                 name = getattr(callback, "__name__", repr(callback))
                 notes.append(f"{name} failed: {registry.describe_failure(failure)}")
-                logger.warning("clean-up callback %s failed: %s", name, registry.describe_failure(failure))
+                logger.warning("clean-up callback %s", notes[-1])
                 continue
             released += told if type(told) is int and told > 0 else 0
         return released, "; ".join(notes)
 
-    def _garbage(self, climb: _Climb) -> tuple[int, str]:
-        if not climb.force and time.monotonic() - self._collected < _COLLECT_EVERY:
+    def _garbage(self, device: str, force: bool) -> tuple[int, str]:
+        if not force and time.monotonic() - self._collected < _COLLECT_EVERY:
             return 0, "collected a moment ago"
         found = gc.collect()
         self._collected = time.monotonic()
         return 0, f"{found} objects"
 
-    def _library_caches(self, climb: _Climb) -> tuple[int, str]:
-        used = []
-        for name in ("torch", "jax", "cupy"):
-            if registry.is_loaded(name) and climb.device != HOST:
-                registry.adapter(name).release_memory(climb.device)
-                used.append(name)
-        if climb.device == HOST and _trim_heap():
-            used.append("malloc")
+    def _library_caches(self, device: str, force: bool) -> tuple[int, str]:
+        if device == HOST:
+            return 0, "malloc" if _trim_heap() else ""
+        used = [name for name in ("torch", "jax", "cupy") if registry.is_loaded(name)]
+        for name in used:
+            registry.adapter(name).release_memory(device)
         return 0, ", ".join(used)
 
-    def _smaller_chunks(self, climb: _Climb) -> tuple[int, str]:
-        return 0, f"chunks are {relief.shrink():.0%} of the usual for a while"
-
-    def _device_buffers_to_the_host(self, climb: _Climb) -> tuple[int, str] | None:
-        if climb.device == HOST:
-            return None
-        released = spill_device(climb.device)
-        for name in ("torch", "cupy"):
-            if released and registry.is_loaded(name):
-                registry.adapter(name).release_memory(climb.device)
+    def _device_buffers_to_the_host(self, device: str, force: bool) -> tuple[int, str]:
+        released = sum(held.spill() for held in list(_spillable) if held.device == device)
+        if released:
+            self._library_caches(device, force)
         return released, ""
-
-    def _the_cpu_path(self, climb: _Climb) -> tuple[int, str] | None:
-        if climb.device == HOST:
-            return None
-        relief.avoid(climb.device)
-        return 0, f"new work avoids {climb.device} for a while"
 
     def reset(self) -> None:
         """Remove all callbacks."""
@@ -273,14 +236,8 @@ def _free(device: str) -> int | None:
         return None
 
 
-def _has_room(device: str, need: int | None) -> Callable[[], bool]:
-    def enough() -> bool:
-        if need is None:
-            return False
-        free = get_budget().read(device)
-        return free is None or free >= need
-
-    return enough
+def _gain(before: int | None, after: int | None) -> int:
+    return 0 if before is None or after is None else max(0, after - before)
 
 
 def _trim_heap() -> bool:
@@ -291,6 +248,59 @@ def _trim_heap() -> bool:
         return bool(ctypes.CDLL(None).malloc_trim(0))
     except (OSError, AttributeError):  # a C library without it
         return False
+
+
+class Spillable(Guarded):
+    """An array on a device that the engine may move to the host under pressure; :meth:`get` moves it back.
+
+    Keep this object instead of the array: while there are other references to the array, its memory is not freed.
+
+    Parameters
+    ----------
+    array : array
+        Array on a device, of any library, without a gradient.
+    """
+
+    def __init__(self, array: Any) -> None:
+        super().__init__()
+        device = device_of(array)
+        if device == "cpu":
+            raise InvalidInputError("a host array uses no memory of a device; give an array on a device")
+        if tracks_gradient(array):
+            raise InvalidInputError("an array with a gradient cannot be moved off its device; detach it first")
+        self.device = device
+        self.library = library_of(array)
+        self.nbytes = nbytes(array)
+        self._array: Any = array
+        self._host: np.ndarray[Any, Any] | None = None
+        _spillable.add(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Spillable, (self.get(),)
+
+    @property
+    def spilled(self) -> bool:
+        """Whether it is on the host now."""
+        return self._host is not None
+
+    def spill(self) -> int:
+        """Move it to the host; returns the bytes freed on the device."""
+        with self._lock:
+            if self._host is not None:
+                return 0
+            # A separate copy of foreign memory, because it may be page-locked, which is limited.
+            self._host = np.require(registry.adapter(self.library).to_host(self._array), requirements="O")
+            self._array = None
+        get_budget().invalidate(self.device)
+        return self.nbytes
+
+    def get(self) -> Any:
+        """The array on its device."""
+        with self._lock:
+            if self._host is not None:
+                self._array = registry.adapter(self.library).from_host(self._host, self.device)
+                self._host = None
+            return self._array
 
 
 #: The ladder of this process.

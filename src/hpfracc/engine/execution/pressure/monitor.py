@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 import os
 import statistics
@@ -11,36 +12,125 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from hpfracc import _reading
 from hpfracc._shielded import ShieldedCall
+from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.pressure.growth import SLOWEST, WINDOW, Growth, find_growth, grown_in_spans
+from hpfracc.engine.execution.pressure.growth import SLOWEST, WINDOW, Growth, find_growth
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, ladder
-from hpfracc.engine.execution.pressure.readings import (
-    BELOW,
-    MARKS,
-    Levels,
-    Pressure,
-    Reading,
-    read_memory,
-    watched_device,
-)
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.memory.budget import HOST, get_budget
+from hpfracc.engine.memory.host import HostProbe, resident_bytes
 from hpfracc.engine.memory.spans import memory_spans
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MemoryMonitor", "MemorySnapshot", "MemoryStats", "get_memory_monitor", "reset"]
+__all__ = ["MemoryMonitor", "MemorySnapshot", "MemoryStats", "Pressure", "get_memory_monitor", "reset"]
 
 logger = logging.getLogger("hpfracc.memory")
 
 #: Maximum number of snapshots: an hour at one per second.
 _KEPT = 3600
+#: Name of the thread that takes snapshots.
+_SAMPLER = "hpfracc-memory"
 #: Seconds between two automatic clean-ups.
 _CLEAN_EVERY = 5.0
+
+
+#: Fractions of memory in use at which moderate, high and critical start, and how much lower each is left.
+MARKS, BELOW = (0.60, 0.75, 0.90), 0.05
+
+_probe = HostProbe()
+
+
+class Reading(NamedTuple):
+    """Total bytes, used by all processes, free for this one and held by it; and the fraction in use."""
+
+    total: int
+    used: int
+    free: int
+    allocated: int
+    usage: float
+
+
+def watched_device(device_id: int | str) -> str:
+    """The device of that number or name; the host if there is no such GPU."""
+    if isinstance(device_id, bool) or not isinstance(device_id, int | str):
+        raise InvalidInputError(f"device_id={device_id!r} is not a device; use a number, or a name such as 'cuda:0'")
+    if isinstance(device_id, int) and device_id < 0:
+        raise InvalidInputError(f"device_id={device_id} is negative; use the number of a GPU, from 0")
+    name = f"cuda:{device_id}" if isinstance(device_id, int) else device_id
+    return name if name != HOST and hardware.machine().gpu(name) is not None else HOST
+
+
+def read_memory(device: str) -> Reading:
+    """Read a device's memory now."""
+    if device == HOST:
+        host = _probe.read()
+        resident = resident_bytes()
+        held = 0 if resident is None else resident[0]
+        return Reading(host.limit, host.limit - min(host.limit, host.free), host.free, held, host.usage)
+    driver = hardware.driver_memory(device)
+    gpu = hardware.machine().gpu(device)
+    total = driver.total if driver is not None else (gpu.memory if gpu is not None else None) or 0
+    loaded = [name for name in ("torch", "jax", "cupy") if registry.is_loaded(name)]
+    free = get_budget().read(device)
+    free = 0 if free is None else free
+    held = sum(_held(name, device) for name in loaded)
+    usage = 1.0 - free / total if total else 0.0
+    return Reading(total, max(0, total - free), free, held, min(1.0, max(0.0, usage)))
+
+
+def _held(name: str, device: str) -> int:
+    """Bytes of the library's arrays on the device; of its whole pool if it does not count them."""
+    adapter = registry.adapter(name)
+    marks = adapter.peak_bytes(device)
+    return adapter.reserved_bytes(device) if marks is None else marks[0]
+
+
+class Pressure(enum.StrEnum):
+    """How full memory is."""
+
+    LOW = "low"
+    MODERATE = "moderate"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        """0 for low to 3 for critical."""
+        return list(Pressure).index(self)
+
+
+class Levels:
+    """The level of a series of readings.
+
+    Parameters
+    ----------
+    marks : sequence of float
+        Fractions in use at which moderate, high and critical start.
+    below : float
+        How much lower than its mark a level is left, so that small changes around a mark have no effect.
+    """
+
+    def __init__(self, marks: Sequence[float] = MARKS, below: float = BELOW) -> None:
+        marks = tuple(_reading.numbers("thresholds", marks, ndim=1).tolist())
+        if len(marks) != 3 or not 0.0 < marks[0] < marks[1] < marks[2] <= 1.0:
+            raise InvalidInputError(f"thresholds={marks!r} are not three increasing fractions; use (0.6, 0.75, 0.9)")
+        below = _reading.number("hysteresis", below, least=0, below=marks[0])
+        self.marks = marks
+        self.below = below
+        self.level = Pressure.LOW
+
+    def update(self, usage: float) -> Pressure:
+        """The level after a reading of ``usage``, a fraction from 0 to 1."""
+        entered = sum(usage >= mark for mark in self.marks)
+        held = sum(usage >= mark - self.below for mark in self.marks)
+        self.level = list(Pressure)[max(entered, min(self.level.rank, held))]
+        return self.level
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +237,7 @@ class MemoryMonitor(Guarded):
         read: Callable[[str], Reading] = read_memory,
     ) -> None:
         super().__init__()
-        _check_threshold(cleanup_threshold)
+        cleanup_threshold = _reading.number("cleanup_threshold", cleanup_threshold, above=0, most=1)
         self.device = watched_device(device_id)
         self.enable_auto_cleanup = enable_auto_cleanup
         self.cleanup_threshold = cleanup_threshold
@@ -158,7 +248,9 @@ class MemoryMonitor(Guarded):
         self._own_cleanups: list[Callable[[], Any]] = []
         self._snapshots = self._cleanups = self._freed = self._peak = 0
         self._cleaned = -float("inf")
-        self._sampler: _Sampler | None = None
+        #: The process and the thread that takes snapshots.
+        self._sampler: tuple[int, ShieldedCall] | None = None
+        self._end: SimpleQueue[None] = SimpleQueue()
         self._inside = threading.local()
 
     # Snapshots.
@@ -169,16 +261,7 @@ class MemoryMonitor(Guarded):
         with self._lock:
             before = self._levels.level
             level = self._levels.update(reading.usage)
-            snapshot = MemorySnapshot(
-                time.time(),
-                self.device,
-                reading.total,
-                reading.used,
-                reading.free,
-                reading.allocated,
-                reading.usage,
-                level,
-            )
+            snapshot = MemorySnapshot(time.time(), self.device, *reading, level)
             self._history.append(snapshot)
             self._snapshots += 1
             self._peak = max(self._peak, reading.allocated)
@@ -229,10 +312,8 @@ class MemoryMonitor(Guarded):
         safety_margin : float
             Fraction of the free memory that must remain, at least 0 and below 1.
         """
-        if not size_mb >= 0.0:
-            raise InvalidInputError(f"size_mb={size_mb!r} is not a size; use MiB of at least 0")
-        if not 0.0 <= safety_margin < 1.0:
-            raise InvalidInputError(f"safety_margin={safety_margin!r} is not a fraction; use at least 0 and below 1")
+        size_mb = _reading.number("size_mb", size_mb, least=0)
+        safety_margin = _reading.number("safety_margin", safety_margin, least=0, below=1)
         return get_budget().fits(size_mb * 2**20, self.device, 1.0 - safety_margin)
 
     def get_stats(self) -> MemoryStats:
@@ -270,16 +351,14 @@ class MemoryMonitor(Guarded):
 
     def register_cleanup_callback(self, callback: Callable[[], Any]) -> None:
         """Call ``callback()`` in every clean-up, for your own caches. It may return the bytes it released."""
-        if not callable(callback):
-            raise InvalidInputError(f"{callback!r} is not callable; give a function without arguments")
+        _reading.function("callback", callback, "()")
         with self._lock:
             self._own_cleanups.append(callback)
         ladder.register(callback)
 
     def register_pressure_callback(self, callback: Callable[[MemorySnapshot], Any]) -> None:
         """Call ``callback(snapshot)`` whenever the level changes."""
-        if not callable(callback):
-            raise InvalidInputError(f"{callback!r} is not callable; give a function of one snapshot")
+        _reading.function("callback", callback, "(snapshot)")
         with self._lock:
             self._callbacks.append(callback)
 
@@ -287,25 +366,29 @@ class MemoryMonitor(Guarded):
 
     def start_sampling(self, interval: float = 1.0) -> None:
         """Take a snapshot every ``interval`` seconds in a background thread, until :meth:`stop_sampling`."""
-        if not interval > 0.0:
-            raise InvalidInputError(f"interval={interval!r} is not a time; use seconds above 0")
+        interval = _reading.number("interval", interval, above=0)
         with self._lock:
             if self._sampler is None:
                 memory_spans.watch(True)
-                self._sampler = _Sampler(self, interval)
+                self._end = SimpleQueue()
+                work = partial(_sample, weakref.ref(self), interval, self._end)
+                self._sampler = os.getpid(), ShieldedCall(work, awaited=False, name=_SAMPLER)
 
     def stop_sampling(self) -> None:
         """Stop the background thread, if it is running."""
         with self._lock:
-            sampler, self._sampler = self._sampler, None
-        if sampler is not None:
-            memory_spans.watch(False)
-            sampler.stop()
+            alive, self._sampler, sampler = self.is_sampling, None, self._sampler
+        if sampler is None:
+            return
+        memory_spans.watch(False)
+        self._end.put(None)
+        if alive and threading.current_thread().name != _SAMPLER:  # one of its callbacks may stop it
+            sampler[1].wait(5.0)
 
     @property
     def is_sampling(self) -> bool:
         """Whether the background thread runs."""
-        return self._sampler is not None and self._sampler.is_alive()
+        return self._sampler is not None and self._sampler[0] == os.getpid() and not self._sampler[1].ended
 
     def detect_growth(self, window: float = WINDOW, slowest: float = SLOWEST) -> Growth:
         """Whether the memory of this process grows steadily, and during which spans and operations.
@@ -326,8 +409,7 @@ class MemoryMonitor(Guarded):
         found = find_growth(readings, slowest)
         if found.verdict == "unknown":
             return found
-        growers = {**grown_in_spans(found.seconds), **memory_spans.growers(found.seconds)}
-        return replace(found, growers=dict(sorted(growers.items(), key=lambda pair: -pair[1])))
+        return replace(found, growers=memory_spans.growers(found.seconds))
 
     def close(self) -> None:
         """Stop sampling and remove callbacks."""
@@ -339,45 +421,22 @@ class MemoryMonitor(Guarded):
             ladder.unregister(callback)
 
 
-class _Sampler:
-    """Takes snapshots in its own thread; ends with its monitor."""
-
-    def __init__(self, monitor: MemoryMonitor, interval: float) -> None:
-        self._monitor = weakref.ref(monitor)
-        self._interval = interval
-        self._end: SimpleQueue[None] = SimpleQueue()
-        self._thread = 0
-        self._process = os.getpid()
-        self._work = ShieldedCall(self._run, awaited=False, name="hpfracc-memory")
-
-    def _run(self) -> None:
-        self._thread = threading.get_ident()
-        while True:
-            try:
-                self._end.get(timeout=self._interval)
-                return
-            except Empty:
-                pass
-            monitor = self._monitor()
-            if monitor is None:
-                return
-            try:
-                monitor.get_snapshot()
-            except Exception:
-                logger.warning("a memory snapshot failed", exc_info=True)
-            del monitor
-
-    def is_alive(self) -> bool:
-        return not self._work.ended and self._process == os.getpid()
-
-    def stop(self) -> None:
-        self._end.put(None)
-        if self.is_alive() and threading.get_ident() != self._thread:  # one of its callbacks may stop it
-            self._work.wait(5.0)
-
-
-def _check_threshold(share: float) -> None:
-    _reading.number("cleanup_threshold", share, above=0, most=1)
+def _sample(monitor: weakref.ref[MemoryMonitor], interval: float, end: SimpleQueue[None]) -> None:
+    """Take snapshots, in a thread of their own, until told to end or the monitor is gone."""
+    while True:
+        try:
+            end.get(timeout=interval)
+            return
+        except Empty:
+            pass
+        watching = monitor()
+        if watching is None:
+            return
+        try:
+            watching.get_snapshot()
+        except Exception:
+            logger.warning("a memory snapshot failed", exc_info=True)
+        del watching
 
 
 _monitors: dict[str, MemoryMonitor] = {}
@@ -400,10 +459,9 @@ def get_memory_monitor(
     with _lock:
         known = _monitors.get(device)
         if known is None:
-            known = _monitors[device] = MemoryMonitor(device, enable_auto_cleanup, cleanup_threshold)
-        _check_threshold(cleanup_threshold)
+            known = _monitors[device] = MemoryMonitor(device)
+        known.cleanup_threshold = _reading.number("cleanup_threshold", cleanup_threshold, above=0, most=1)
         known.enable_auto_cleanup = enable_auto_cleanup
-        known.cleanup_threshold = cleanup_threshold
     return known
 
 

@@ -1,48 +1,100 @@
-"""One adaptive step in NumPy, for all equations, until compiled steps pay off."""
+"""One adaptive step in NumPy, and the polynomials through the newest points that all of them use."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from hpfracc.history.states import ExponentialMemory
-from hpfracc.solvers.ode.adaptive.stencil import Stencil, make_stencil
-from hpfracc.solvers.ode.adaptive.system import NotFiniteError, SteppedSystem
+from hpfracc.solvers.ode.adaptive.system import NotFiniteError
 
-__all__ = ["Arithmetic", "NumpyArithmetic", "StepState", "Taken", "Trial"]
+__all__ = [
+    "Between",
+    "NumpyArithmetic",
+    "Stencil",
+    "Taken",
+    "Trial",
+    "interpolate_states",
+    "make_stencil",
+    "write_contributions",
+    "write_stencil",
+]
 
 Array = np.ndarray[Any, Any]
 
 _KEPT_STENCILS = 128
+#: Points within a step at which interpolation errors are evaluated.
+_INSIDE = np.linspace(0.1, 0.9, 5)
 
 
-class StepState(Protocol):
-    """The state of a pass that the next step depends on; see ``Stepper``."""
+@dataclass(frozen=True, slots=True)
+class Stencil:
+    r"""Newton's form of the polynomials through 1, 2, ... of the newest points.
 
-    system: SteppedSystem
-    memories: list[ExponentialMemory]
-    corrector: Any  # a StepCorrector; compiled steps need the whole Corrector
-    values: Array
-    steps: list[float]
-    levels: list[int | None]
-    tau: float
-    y: Array
-    atol: Array
-    rtol: float
-    share: float
-    moved: Array
-    largest: Array
-    accepted: int
-    rejected: int
+    Times are counted backwards from the newest point in units of the newest step, :math:`x = (t_{n+1} - t)/h`: the
+    points lie at :math:`x_0 = 0, x_1 = 1, x_2, \dots`
 
-    def scale(self, y: Array) -> Array:
-        """The tolerance of a step that ends with ``y``."""
+    Attributes
+    ----------
+    differences : numpy.ndarray, shape (R, R)
+        Row r maps the values at the points to the divided difference :math:`F[x_0, \dots, x_r]`.
+    polynomials : numpy.ndarray, shape (R, R)
+        Row r holds the coefficients of :math:`\prod_{i<r} (x - x_i)` in powers of x.
+    """
 
-    def distance_factor(self, step: float, end: float) -> float:
-        """Amplification of an error of this step until the end."""
+    differences: Array
+    polynomials: Array
+
+    @property
+    def points(self) -> int:
+        """Number of points."""
+        return int(self.differences.shape[0])
+
+    def coefficients(self, degree: int) -> Array:
+        """Matrix from values at the points to the coefficients, in powers of x, of the polynomial of that degree."""
+        rows = slice(0, degree + 1)
+        return np.asarray(self.polynomials[rows, rows].T @ self.differences[rows])
+
+    def contributions(self, alpha: float) -> Array:
+        r"""Contribution of each divided difference to the integral over the newest step.
+
+        Shape (R, R): row r maps the values to :math:`\int_0^1 x^{\alpha-1} F[x_0..x_r] \prod_{i<r}(x - x_i) dx`.
+        """
+        weights = np.empty_like(self.differences)
+        write_contributions(alpha, self.differences, self.polynomials, weights)
+        return weights
+
+
+def make_stencil(nodes: Array) -> Stencil:
+    """The stencil of points at ``nodes``, which start with 0, 1."""
+    differences, polynomials = np.empty((2, len(nodes), len(nodes)))
+    write_stencil(nodes, differences, polynomials)
+    return Stencil(differences, polynomials)
+
+
+def write_stencil(nodes: Array, differences: Array, polynomials: Array) -> None:
+    """The arrays of a :class:`Stencil`. Also compiled by Numba."""
+    differences[:], polynomials[:] = 0.0, 0.0
+    differences[0, 0] = polynomials[0, 0] = 1.0
+    for r in range(1, len(nodes)):
+        for q in range(r, -1, -1):
+            polynomials[r, q] = (polynomials[r - 1, q - 1] if q else 0.0) - nodes[r - 1] * polynomials[r - 1, q]
+        for i in range(r + 1):
+            product = 1.0
+            for j in range(r + 1):
+                if j != i:
+                    product *= nodes[i] - nodes[j]
+            differences[r, i] = 1.0 / product
+
+
+def write_contributions(alpha: float, differences: Array, polynomials: Array, weights: Array) -> None:
+    """See :meth:`Stencil.contributions`. Also compiled by Numba."""
+    integrals = polynomials @ (1.0 / (alpha + np.arange(len(polynomials))))
+    for r in range(len(weights)):
+        weights[r] = integrals[r] * differences[r]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +145,13 @@ class Taken:
     ratio: float
 
 
-class Arithmetic(Protocol):
-    """Solves the equation of a step, and accepts it."""
-
-    def attempt(self, stepper: StepState, step: float, level: int | None, end: float, degree: int) -> Trial | None:
-        """Solve the equation of a step; None if that fails."""
-
-    def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
-        """Add the step to the history."""
-
-
 class NumpyArithmetic:
-    """Steps for any number of orders, with delays, and for batches of any size."""
+    """Steps for any number of orders, with delays, and for batches of any size; ``stepper`` is a ``Stepper``."""
 
     def __init__(self) -> None:
         self._stencils: dict[tuple[int, ...], tuple[Stencil, list[Array]]] = {}
 
-    def attempt(self, stepper: StepState, step: float, level: int | None, end: float, degree: int) -> Trial | None:
+    def attempt(self, stepper: Any, step: float, level: int | None, end: float, degree: int) -> Trial | None:
         """Solve the equation of a step."""
         system, corrector, past = stepper.system, stepper.corrector, stepper.values
         count = len(past)
@@ -145,7 +187,7 @@ class NumpyArithmetic:
         errors = [factor * error for error in system.norm(scale).rows(felt)]
         return Trial(solved.y, values, stencil, weights, terms, errors, scale, inherited, each)
 
-    def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
+    def take(self, stepper: Any, trial: Trial, step: float, end: float, degree: int) -> Taken:
         """Propagate the error, and add the step to the history."""
         system, y, values, stencil = stepper.system, trial.y, trial.values, trial.stencil
         defect = min(degree + 1, len(values) - 1)
@@ -174,7 +216,7 @@ class NumpyArithmetic:
         ratio = system.ratio(error, stepper.atol + stepper.rtol * largest)
         return Taken(error, moved, coefficients[: degree + 1], largest, ratio)
 
-    def _stencil(self, stepper: StepState, step: float, level: int | None, count: int) -> tuple[Stencil, list[Array]]:
+    def _stencil(self, stepper: Any, step: float, level: int | None, count: int) -> tuple[Stencil, list[Array]]:
         levels = stepper.levels[: count - 1]
         key: tuple[int, ...] | None = None
         if level is not None and None not in levels:
@@ -191,7 +233,7 @@ class NumpyArithmetic:
             self._stencils[key] = made
         return made
 
-    def _weights(self, stepper: StepState, parts: list[Array], step: float) -> Array:
+    def _weights(self, stepper: Any, parts: list[Array], step: float) -> Array:
         """Weights of shape (R, R) if all components share an order, otherwise (R, R, n)."""
         groups = stepper.system.groups
         if len(parts) == 1:
@@ -222,3 +264,45 @@ def _combine(rule: Array, values: Array) -> Array:
 
 def _combine_rows(weights: Array, values: Array) -> Array:
     return np.asarray(weights @ values if weights.ndim == 2 else np.einsum("rpn,pn->rn", weights, values))
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The solution over the newest step.
+
+    Attributes
+    ----------
+    coefficients : array or None
+        Coefficients of the polynomial through the newest states, in powers of x; None if the method's integral is more
+        accurate.
+    error : float
+        Its estimated error, in units of the tolerance.
+    order : float
+        Power of the step with which the error decreases.
+    """
+
+    coefficients: Array | None
+    error: float
+    order: float
+
+
+def interpolate_states(
+    stencil: Stencil, states: Array, ratio: Callable[[Array], float], own: tuple[float, float]
+) -> Between:
+    """The more accurate of the method's integral, with error and order ``own``, and a polynomial through ``states``.
+
+    At the steps of a stiff equation an error of the right-hand side is damped by the implicit solve; in the integral
+    between them it is not. The states are smooth there: of the polynomials through the newest 2, 3, ... states, the one
+    with the smallest next term is used; ``ratio`` is the size of a term in units of the tolerance.
+    """
+    best = Between(None, *own)
+    for points in range(2, min(stencil.points, len(states))):
+        difference = stencil.differences[points, : points + 1] @ states[: points + 1]
+        shape = float(
+            np.abs(_INSIDE[:, None] ** np.arange(points + 1) @ stencil.polynomials[points, : points + 1]).max()
+        )
+        error = shape * ratio(difference)
+        if error < best.error:
+            coefficients = stencil.coefficients(points - 1)[:, :points] @ states[:points]
+            best = Between(coefficients, error, float(points))
+    return best

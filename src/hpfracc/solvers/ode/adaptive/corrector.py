@@ -53,13 +53,6 @@ class Solved:
     f: Array
 
 
-class Loops(Protocol):
-    """The loops of the corrector, compiled."""
-
-    def newton(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, inverse: Array) -> Solved | None:
-        """The same as :meth:`Newton.keep`."""
-
-
 class StepCorrector(Protocol):
     """Solves the equations of steps, and says how stiff they are; see :class:`Corrector`."""
 
@@ -97,7 +90,7 @@ class Corrector:
         self._gentle = 0
         self.newton = Newton(system, system.jacobian, system.components)
         self._age = 0
-        self.loops: Loops | None = None
+        self.loops: Any = None  # CompiledArithmetic, while steps are compiled
         self._sized: tuple[Any, Any, Any] = (None, None, None)  # a Jacobian, its magnitudes and their row sums
 
     @property
@@ -224,6 +217,7 @@ class Corrector:
     def _keep(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
         inverse = self.newton.inverse
         if self.loops is not None and inverse is not None:
-            return self.loops.newton(tau, known, weight, guess, norm, inverse)
+            solved: Solved | None = self.loops.newton(tau, known, weight, guess, norm, inverse)
+            return solved
         found = self.newton.keep(tau, known, weight, guess, norm, PART, least_rate=MIN_RATE)
         return None if found is None else Solved(*found)

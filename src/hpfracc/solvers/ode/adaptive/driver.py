@@ -11,9 +11,9 @@ import numpy as np
 
 from hpfracc._interrupts import raise_if_nested
 from hpfracc.solvers.ode.adaptive.solution import AdaptiveSolution
-from hpfracc.solvers.ode.adaptive.speed import Speed
 from hpfracc.solvers.ode.adaptive.stepper import Stepper
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
+from hpfracc.solvers.ode.compilation import AdaptiveSwitch
 from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.grid import initial_part
 from hpfracc.solvers.ode.options import MAX_STEPS, Options
@@ -128,7 +128,7 @@ class _Pass:
         """The estimated global error over the tolerance."""
         return math.nan if self.stepper is None else self.stepper.ratio
 
-    def run(self, report: Report, most_ratio: float, speed: Speed) -> None:
+    def run(self, report: Report, most_ratio: float, speed: AdaptiveSwitch) -> None:
         """Step until the end, a terminal event, a failure or an interrupt."""
         problem, options = self.problem, self.options
         length = problem.t1 - problem.t0 - self.system.offset
@@ -303,7 +303,7 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
     """Solve with adaptive steps; with ``control="global"`` repeatedly, until the global error is small enough."""
     started = time.perf_counter()
     share, nfev, njev, notes = 1.0, 0, 0, []
-    speed, start = Speed(problem, options), beginning(problem, options)
+    speed, start = AdaptiveSwitch(problem, options), beginning(problem, options)
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         for number in range(1, _MAX_PASSES + 1):
             last = number == _MAX_PASSES or control == "local"

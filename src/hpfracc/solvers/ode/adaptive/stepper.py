@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc.history.states import ExponentialMemory, Snapshot
-from hpfracc.solvers.ode.adaptive.arithmetic import Arithmetic, NumpyArithmetic, Trial
+from hpfracc.solvers.ode.adaptive.arithmetic import Between, NumpyArithmetic, Trial, interpolate_states
 from hpfracc.solvers.ode.adaptive.controller import Controller
 from hpfracc.solvers.ode.adaptive.corrector import Corrector, StepCorrector
 from hpfracc.solvers.ode.adaptive.solution import Continuation, Piece
-from hpfracc.solvers.ode.adaptive.stencil import Between, interpolate_states
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError, SteppedSystem
 from hpfracc.solvers.ode.options import Options
 
@@ -100,7 +99,7 @@ class Stepper:
         self.accepted = self.rejected = self.jumps = 0
         self.pieces: list[Piece] = []  # the last two
         self.snapshots: list[list[Snapshot]] = []  # before each of them
-        self.arithmetic: Arithmetic = NumpyArithmetic()
+        self.arithmetic: Any = NumpyArithmetic()  # or CompiledArithmetic
         first = min(options.first_step or self._first_step(), self._longest())
         self.controller = Controller(first, self.least, longest=2.0 * length)
         self.jumped: float | None = None  # where a jump was passed

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.adaptive.arithmetic import StepState, Taken, Trial
+from hpfracc.solvers.ode.adaptive.arithmetic import Stencil, Taken, Trial
 from hpfracc.solvers.ode.adaptive.corrector import Solved
-from hpfracc.solvers.ode.adaptive.stencil import Stencil
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.compiled import adaptive_kernels as kernels
 from hpfracc.solvers.ode.compiled import call_kernel
@@ -52,7 +51,7 @@ class CompiledArithmetic:
         self._rules: Array = np.empty(0)  # of the latest trial
         self._table: Array = np.empty(0)
 
-    def attempt(self, stepper: StepState, step: float, level: int | None, end: float, degree: int) -> Trial | None:
+    def attempt(self, stepper: Any, step: float, level: int | None, end: float, degree: int) -> Trial | None:
         """Solve the equation of a step."""
         system, corrector, memory, past = self.system, stepper.corrector, stepper.memories[0], stepper.values
         corrector.loops = self
@@ -67,7 +66,7 @@ class CompiledArithmetic:
         sizes[1] = degree
         given = (reals, sizes, lengths, past, start, tables.weighted, memory.states, stepper.atol, stepper.y)
         size, n, dtype = len(past) + 1, system.size, system.dtype
-        rules, vectors, found = np.zeros((3, size, size)), np.empty((5, n), dtype), np.empty(n + size + 1)
+        rules, vectors, found = np.empty((3, size, size)), np.empty((5, n), dtype), np.empty(n + size + 1)
         table, scale = np.empty((2, size, n), dtype), found[:n]
         if not corrector.stiff:
             arguments = (*given, self._nothing, rules, table, found, vectors)
@@ -117,7 +116,7 @@ class CompiledArithmetic:
             return self.newton(tau, known, weight, guess, norm, inverse)
         return None if status else Solved(out[0], out[1])
 
-    def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
+    def take(self, stepper: Any, trial: Trial, step: float, end: float, degree: int) -> Taken:
         """Propagate the error, and add the step to the memory."""
         system, memory, inverse = self.system, stepper.memories[0], stepper.corrector.inverse
         tables = memory.tables(step)
@@ -125,7 +124,7 @@ class CompiledArithmetic:
         n, dtype = system.size, system.dtype
         defect = min(degree + 1, len(trial.values) - 1)
         errors, found, equation = np.empty((2, n), dtype), np.empty(n + 1), np.empty((4, n), dtype)
-        both, new = np.zeros((defect + 1, 2 * n), dtype), np.empty_like(states)
+        both, new = np.empty((defect + 1, 2 * n), dtype), np.empty_like(states)
         self._reals[2], self._reals[3], self._reals[4] = step, stepper.rtol, stepper.tau / end
         self._sizes[1] = degree
         arguments = (
@@ -137,7 +136,6 @@ class CompiledArithmetic:
         if self._fun is not None:
             status = self._run(kernels.take, kernels.run_take, end, arguments, equation[2], equation[3])
         if status:
-            both[...] = 0.0
             state = self._state
             state.fill(0)
             for _ in call_kernel(kernels.take, self._kind, *arguments, state):

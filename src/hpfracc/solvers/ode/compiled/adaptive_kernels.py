@@ -1,6 +1,6 @@
 """One adaptive step, compiled: polynomials through the newest points, history, the step's equation, and the error.
 
-The same arithmetic as in ``adaptive/arithmetic.py``, for equations whose components share one order. :func:`attempt`,
+For equations whose components share one order; the stencil is that of ``adaptive/arithmetic.py``. :func:`attempt`,
 :func:`newton` and :func:`take` are generators: they write the state at which they need the right-hand side, yield, and
 find its value when they resume. A right-hand side in Python is evaluated by an ordinary loop over the generator; the
 ``run_...`` of the same text take a compiled one by reference (see ``kernels.with_functions``).
@@ -9,7 +9,7 @@ Results are written to the caller's arrays: to return an array Numba runs Python
 SystemError. The arrays are combined into a few, because each takes time at each call:
 
 ``rules``, shape (3, R, R)
-    Differences and polynomials of the stencil, and weights; zero on entry.
+    Differences and polynomials of the stencil, and weights.
 ``vectors``, shape (5, n)
     The known part of the equation, the inherited error, the guess, the solution, and the right-hand side there.
 ``reals``, ``sizes``
@@ -35,12 +35,14 @@ from typing import Any
 import numba
 import numpy as np
 
+from hpfracc.solvers.ode.adaptive.arithmetic import write_contributions, write_stencil
 from hpfracc.solvers.ode.adaptive.corrector import FAR, LINEAR_ITERATIONS, MAX_ITERATIONS, MAX_NEWTON, MIN_RATE, PART
 from hpfracc.solvers.ode.compiled.kernels import call, with_functions
 
 __all__ = ["attempt", "finish", "newton", "prepare", "run_attempt", "run_newton", "run_take", "take"]
 
 _compile = numba.njit(cache=True)
+_write_stencil, _write_contributions = _compile(write_stencil), _compile(write_contributions)
 
 #: Indices in ``state``.
 STATUS, EVALUATIONS = range(2)
@@ -96,36 +98,16 @@ def prepare(
     """The equation of a step, ``y = known + weight f``: returns the weight, and fills rules and vectors."""
     alpha, gamma, step, rtol, part = reals[0], reals[1], reals[2], reals[3], reals[4]
     power, degree = sizes[0], sizes[1]
-    differences, polynomials, weights = rules[0], rules[1], rules[2]
     known, inherited, guess = vectors[0], vectors[1], vectors[2]
     count, n = values.shape
-    size = count + 1
-    nodes = np.empty(size)
-    nodes[0], nodes[1] = 0.0, 1.0
-    for i in range(2, size):
+    nodes = np.ones(count + 1)
+    nodes[0] = 0.0
+    for i in range(2, count + 1):
         nodes[i] = nodes[i - 1] + lengths[i - 2] / step
-    polynomials[0, 0] = differences[0, 0] = 1.0
-    for r in range(1, size):
-        for q in range(r, -1, -1):
-            polynomials[r, q] = (polynomials[r - 1, q - 1] if q else 0.0) - nodes[r - 1] * polynomials[r - 1, q]
-        for i in range(r + 1):
-            product = 1.0
-            for j in range(r + 1):
-                if j != i:
-                    product *= nodes[i] - nodes[j]
-            differences[r, i] = 1.0 / product
-    factor = step**alpha / gamma
-    for r in range(size):
-        integral = 0.0
-        for q in range(r + 1):
-            integral += polynomials[r, q] / (alpha + q)
-        for i in range(r + 1):
-            weights[r, i] = factor * integral * differences[r, i]
-    summed = np.zeros(size)
-    for r in range(degree + 1):
-        for i in range(r + 1):
-            summed[i] += weights[r, i]
-
+    _write_stencil(nodes, rules[0], rules[1])
+    _write_contributions(alpha, rules[0], rules[1], rules[2])
+    rules[2] *= step**alpha / gamma
+    summed = rules[2][: degree + 1].sum(axis=0)
     history = np.zeros(2 * n, y.dtype)
     binomial = 1.0
     for k in range(power + 1):
@@ -136,17 +118,28 @@ def prepare(
             each = share * row[j]
             for c in range(2 * n):
                 history[c] += each * states[k, j, c]
-    ahead = min(degree + 1, count)
+    newest = rules[0][min(degree + 1, count)]
     for c in range(n):
         total, next_value = start[c] + history[c], y[c] * 0.0
-        for i in range(1, size):
-            total += summed[i] * values[i - 1, c]
-            next_value -= differences[ahead, i] * values[i - 1, c]
+        for i in range(count):
+            total += summed[i + 1] * values[i, c]
+            next_value -= newest[i + 1] * values[i, c]
         known[c] = total
-        guess[c] = total + summed[0] * (next_value / differences[ahead, 0])
+        guess[c] = total + summed[0] * (next_value / newest[0])
         scale[c] = (atol[c] + rtol * max(abs(y[c]), abs(guess[c]))) * part
         inherited[c] = history[n + c]
     return float(summed[0])
+
+
+@_compile
+def _write_product(matrix: Any, values: Any, out: Any) -> None:
+    """``matrix @ values``, which Numba has for two matrices of one dtype only."""
+    for r in range(len(matrix)):
+        for c in range(values.shape[1]):
+            total = values[0, c] * 0.0
+            for i in range(matrix.shape[1]):
+                total += matrix[r, i] * values[i, c]
+            out[r, c] = total
 
 
 @_compile
@@ -163,12 +156,8 @@ def finish(
         scale[c] = (atol[c] + rtol * max(abs(y[c]), abs(before[c]))) * part
         for i in range(count):
             joined[i + 1, c] = values[i, c]
+    _write_product(weights, joined, terms)
     for r in range(count + 1):
-        for c in range(n):
-            total = y[c] * 0.0
-            for i in range(r + 1):
-                total += weights[r, i] * joined[i, c]
-            terms[r, c] = total
         felt = _apply(inverse, terms[r]) if len(inverse) else terms[r]
         found[n + r] = factor * _norm(felt, scale, sizes[2])
 
@@ -252,7 +241,7 @@ def take(
     The equation of the error is solved with one evaluation at the state shifted by a guess, or two if its solution is
     far from that (see ``Corrector.propagate``); if the right-hand side is not finite there, the error is its known
     part. ``equation`` receives that part, the guess, the shifted state and the right-hand side there; ``errors`` the
-    error and the change of the right-hand side due to it; ``both``, zero on entry, the coefficients of the polynomial
+    error and the change of the right-hand side due to it; ``both`` the coefficients of the polynomial
     and of its error; ``new`` the states of the memory; ``found`` the largest values so far and the ratio of the error
     to the tolerance. The fifth of ``reals`` is the factor by which the largest values so far fade.
     """
@@ -298,17 +287,12 @@ def take(
         error[:] = known + newest * moved
 
     # The right-hand side in the first half of the columns, its error in the second.
-    for r in range(defect + 1):
-        for c in range(n):
-            total = y[c] * 0.0
-            for i in range(r + 1):
-                total += differences[r, i] * values[i, c]
-            if r <= degree:
-                for q in range(r + 1):
-                    both[q, c] += polynomials[r, q] * total
-            if r == defect:
-                for q in range(r + 1):
-                    both[q, n + c] = polynomials[r, q] * total
+    divided = np.empty((defect + 1, n), y.dtype)
+    _write_product(differences[: defect + 1], values, divided)
+    both[:] = 0.0
+    _write_product(polynomials[: degree + 1, : degree + 1].T, divided[: degree + 1], both[: degree + 1, :n])
+    for q in range(defect + 1):
+        both[q, n:] = polynomials[defect, q] * divided[defect]
     for c in range(n):
         both[0, n + c] += moved[c]
         both[1, n + c] += moved_before[c] - moved[c]

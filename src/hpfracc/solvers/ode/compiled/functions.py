@@ -17,9 +17,8 @@ from numba.extending import is_jitted
 
 from hpfracc._shielded import run_shielded
 from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel
-from hpfracc.solvers.ode.compiled.kernels import call
+from hpfracc.solvers.ode.compiled.kernels import FunctionReference, call, refer
 from hpfracc.solvers.ode.compiled.reading import BoundSource
-from hpfracc.solvers.ode.compiled.references import FunctionReference, refer
 from hpfracc.solvers.ode.compiled.vocabulary import MATH
 from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 
@@ -134,13 +133,10 @@ def compile_as_given(
 
     The function is called once at ``(t, y)`` to see whether it returns an array or a list.
     """
-    shape, dtype = y.shape, y.dtype
     listed = not isinstance(fun(t, y.copy(), *args), np.ndarray)
-    numbers = tuple(isinstance(each, float) for each in args)
-    parameters = np.array([*(each for each, is_number in zip(args, numbers, strict=True) if is_number), 0.0])
-    fixed = tuple(each for each, is_number in zip(args, numbers, strict=True) if not is_number)
-    around = surroundings(fun, *fixed)
-    key = (numbers, shape, out_shape, dtype, listed)
+    parameters = np.array([*(each for each in args if isinstance(each, float)), 0.0])
+    around = surroundings(fun, *(each for each in args if not isinstance(each, float)))
+    key = (tuple(isinstance(each, float) for each in args), y.shape, out_shape, y.dtype, listed)
     try:
         known = _given.setdefault(fun, {})
     except TypeError:  # no weak references: compiled each time
@@ -148,19 +144,19 @@ def compile_as_given(
     found = known.get(key)
     if found is not None and same_surroundings(found[1], around):
         return CompiledFunction(found[0], parameters, fresh=False)
-    compiled = _build(fun, (numbers, fixed), (shape, out_shape), dtype, listed)
+    compiled = _build(fun, args, y.shape, out_shape, y.dtype, listed)
     known[key] = (compiled, around)
     return CompiledFunction(compiled, parameters)
 
 
 def _build(
     fun: Callable[..., Any],
-    arguments: tuple[tuple[bool, ...], tuple[Any, ...]],
-    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    args: tuple[Any, ...],
+    shape: tuple[int, ...],
+    out_shape: tuple[int, ...],
     dtype: Any,
     listed: bool,
 ) -> FunctionReference:
-    numbers, fixed = arguments
     if is_jitted(fun):
         inner = fun
     elif isinstance(fun, FunctionType):
@@ -168,24 +164,22 @@ def _build(
         inner = numba.njit(boundscheck=True)(fun)
     else:
         raise NotCompiledError(f"Numba compiles plain functions, and this is a {type(fun).__name__}")
-    terms: list[str] = []
-    constants: dict[str, Any] = {}
+    scope: dict[str, Any] = {"array": np.array, "nan": np.nan, "inner": inner, "shape": shape, "out_shape": out_shape}
+    terms = ["t", "y" if len(shape) == 1 else "y.reshape(shape)"]
     reals = 0
-    for is_number in numbers:
-        if is_number:
+    for n, each in enumerate(args):
+        if isinstance(each, float):
             terms.append(f"parameters[{reals}]")
             reals += 1
         else:
-            name = f"fixed_{len(constants)}"
-            constants[name] = fixed[len(constants)]
-            terms.append(name)
-    wrapped = "array(inner({}))" if listed else "inner({})"
-    state = "y" if len(shapes[0]) == 1 else "y.reshape(shape)"
+            terms.append(f"fixed_{n}")
+            scope[f"fixed_{n}"] = each
+    called = f"inner({', '.join(terms)})"
     source = "\n".join(
         (
             "def call(t, y, out, parameters):",
             "    try:",
-            f"        value = {wrapped.format(', '.join(('t', state, *terms)))}",
+            f"        value = array({called})" if listed else f"        value = {called}",
             "        if value.shape != out_shape:",
             "            raise ValueError",
             "        for i, each in enumerate(value.flat):",  # compiles faster than an assignment
@@ -195,14 +189,6 @@ def _build(
             "        out[:] = nan",
         )
     )
-    scope: dict[str, Any] = {
-        "array": np.array,
-        "nan": np.nan,
-        "inner": inner,
-        "shape": shapes[0],
-        "out_shape": shapes[1],
-        **constants,
-    }
     exec(compile(source, "<hpfracc right-hand side>", "exec"), scope)
     return _numba_compile(scope["call"], np.dtype(dtype).kind)
 

@@ -1,498 +1,399 @@
 """Reading a right-hand side: source code of a compiled function equal to it up to rounding, or the reason for refusal.
 
-The function's syntax tree is followed with the shape of the state known and its numbers unknown, along every path that
-comparisons can take. The emitted code is arithmetic on floats only, with Python's semantics (see ``emitting.py``).
-Anything else is refused:
+A copy of the function is called with numbers that record what is computed with them (see ``tracing.py``), once for each
+path that comparisons can take. The copy has its own namespace, with replacements for what the function captures:
 
-- a call of anything that is not in ``vocabulary.py``, except functions that can be read themselves;
-- a name that is not bound on a path; loops of unknown length;
-- integers that are unknown while reading, and arrays of them;
-- captured values other than numbers, tuples of numbers, modules and functions: arrays, lists, dictionaries and objects
-  can change without notice;
-- modifying the state or a captured value; a result of an unexpected shape.
+- floats are parameters, which are read again for every solve; integers, None and tuples are known;
+- NumPy, ``math`` and built-in functions are replaced by those of ``vocabulary.py``, other functions by such copies;
+- everything else is refused: arrays, lists, dictionaries and objects can change without notice.
 
-Captured floats, and those among the additional arguments, become parameters, which are read again for every solve.
+So are functions that bind captured names, import modules or handle exceptions. An exception on a path is left to
+Python: the compiled function bails out there.
+
+``fun(t, y, *args)`` of an ensemble takes all members at once, with y of shape (M, d). One thread per member needs the
+function of a single member (:func:`read_member`). The function is read for ensembles of one and of two members. It
+separates if each member's derivative is computed from that member's state and parameters alone, by the same operations
+in both readings: then members do not interact, and nothing depends on their number. Arrays in ``args`` whose first axis
+is as long as the ensemble are per member; others are shared.
 """
 
 from __future__ import annotations
 
-import ast
+import builtins
+import dis
+import functools
 import math
 import types
-import weakref
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.compiled.captures import (
-    BoundSource,
-    Captures,
-    Lookup,
-    Same,
-    find_captured,
-    is_listed,
-    signature_of,
-)
-from hpfracc.solvers.ode.compiled.emitting import Emitter, ForkError
-from hpfracc.solvers.ode.compiled.source import NoSourceError, is_private
-from hpfracc.solvers.ode.compiled.values import Array, BailError, Known, RefusedError, Scalar, Truth, Value
-from hpfracc.solvers.ode.compiled.vocabulary import FUNCTIONS, attribute, method
+from hpfracc.solvers.ode.compiled.tracing import Array, ForkError, RefusedError, Scalar, Tracer, items_of
+from hpfracc.solvers.ode.compiled.vocabulary import REPLACEMENTS
 
-__all__ = ["BoundSource", "read_function"]
+__all__ = ["BoundSource", "MemberFunction", "read_function", "read_member", "some_members"]
 
-#: Limits: components of a state, each of which is written out, lines of all paths together, and nested calls.
-_MAX_COMPONENTS, _MAX_LINES, _MAX_DEPTH = 128, 6000, 8
-#: Number of cached readings of one function, for several shapes and kinds of arguments.
-_MAX_KEPT = 16
+#: Limits: components of a state, each of which is written out, and lines of all paths together.
+_MAX_COMPONENTS, _MAX_LINES = 128, 6000
+#: Number of cached readings.
+_MAX_KEPT = 128
+#: Largest number of argument values per member, each of which is written out.
+_MAX_NUMBERS = 4096
 
-_BINARY = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**", ast.FloorDiv: "//",
-    ast.BitAnd: "&", ast.BitOr: "|",
-}  # fmt: skip
-#: Functions that consume an iterator immediately.
-_TAKES_ONCE = (sum, max, min, tuple, list)
-_COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+_FORBIDDEN = {
+    "STORE_GLOBAL": "it binds a global name",
+    "DELETE_GLOBAL": "it deletes a global name",
+    "IMPORT_NAME": "it imports a module",
+    "PUSH_EXC_INFO": "it has a try or with statement",
+}
 
 
-@dataclass(slots=True)
-class _Reading:
-    """The result of reading, and the captured values for which it holds."""
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """A float array among the arguments, whose numbers are given later.
 
-    refusal: str = ""
-    source: str = ""
-    captured: list[tuple[Lookup, Any]] = field(default_factory=list)  # with their signatures
+    Attributes
+    ----------
+    shape : tuple of int
+        Its shape.
+    codes : tuple of str
+        Source code of its elements, in C order; if they are the members', of those of one member.
+    own : bool
+        Whether the first axis counts members.
+    """
 
-    def bind(self, function: types.FunctionType, more: list[float]) -> BoundSource | str | None:
-        """Bind to the current captured values; None if their kinds differ from those at reading."""
-        floats, objects = list(more), []
-        for lookup, signature in self.captured:
-            value, found = find_captured(lookup, function, floats)
-            if found != signature:
-                return None
-            objects.append((lookup, signature if isinstance(signature, Same) else value))
-        if self.refusal:
-            return self.refusal
-        return BoundSource(self.source, tuple(floats), function, function.__code__, tuple(objects))
+    shape: tuple[int, ...]
+    codes: tuple[str, ...]
+    own: bool = False
+
+    def value(self, tracer: Tracer) -> Any:
+        """What the function gets; a write to it would be seen by others."""
+        items = np.empty(math.prod(self.shape), object)
+        for n in range(items.size):
+            member, place = divmod(n, len(self.codes))
+            items[n] = Scalar(tracer, self.codes[place], True, frozenset([member] if self.own else []))
+        items.flags.writeable = False
+        return Array(items.reshape(self.shape))
 
 
-_readings: weakref.WeakKeyDictionary[types.CodeType, list[tuple[Any, _Reading]]] = weakref.WeakKeyDictionary()
+@dataclass(frozen=True, slots=True)
+class BoundSource:
+    """The source of a function together with the numbers of one solve.
+
+    Attributes
+    ----------
+    source : str
+        The body of a compiled function of ``t``, ``y`` and ``p`` that writes ``out``.
+    parameters : tuple of float
+        The values of ``p``.
+    """
+
+    source: str
+    parameters: tuple[float, ...]
+    _captured: tuple[tuple[Any, str, Any], ...]
+
+    def unchanged(self) -> bool:
+        """Whether every captured value is still the same object."""
+        try:
+            return all(_fetch(owner, name) is value for owner, name, value in self._captured)
+        except (LookupError, ValueError):
+            return False
+
+
+def _fetch(owner: Any, name: str) -> Any:
+    """A global variable, the content of a cell, or the code or defaults of a function."""
+    if isinstance(owner, dict):
+        return owner[name] if name in owner else vars(builtins)[name]
+    return getattr(owner, name)
+
+
+class _Copy:
+    """A copy of a function with replacements for what it captures.
+
+    Attributes
+    ----------
+    parameters : list of float
+        The captured floats.
+    signature : list
+        Everything else that the source depends on.
+    captured : list
+        Where each value was found, and the value.
+    """
+
+    def __init__(self, function: types.FunctionType, args: tuple[Any, ...]) -> None:
+        self.tracer = Tracer()
+        self.parameters: list[float] = []
+        self.signature: list[Any] = []
+        self.captured: list[tuple[Any, str, Any]] = []
+        self._copies: dict[types.FunctionType, types.FunctionType] = {}
+        self.arguments = [self._replace(value, f"args[{n}]") for n, value in enumerate(args)]
+        self.function = self._copy(function)
+
+    def _replace(self, value: Any, name: str) -> Any:
+        kind = type(value)
+        if kind in (float, np.float64):
+            self.signature.append(kind)
+            self.parameters.append(float(value))
+            return Scalar(self.tracer, f"p[{len(self.parameters) - 1}]", kind is np.float64)
+        if kind is tuple:
+            self.signature.append(len(value))
+            return tuple(self._replace(each, name) for each in value)
+        if _is_listed(value):
+            self.signature.append(value)
+            return REPLACEMENTS[value]
+        if kind is types.FunctionType:
+            return self._copy(value)
+        if kind is Symbols:
+            self.signature.append(value)
+            return value.value(self.tracer)
+        if kind in (int, bool, types.NoneType) or (isinstance(value, type) and issubclass(value, Exception)):
+            self.signature.append((kind, value))
+            return value
+        if isinstance(value, type | types.BuiltinFunctionType | np.ufunc | types.ModuleType):
+            raise RefusedError(f"{name!r} is not one of the functions that can be read")
+        raise RefusedError(f"{name!r} is of the type {kind.__name__}, whose value may change")
+
+    def _look(self, owner: Any, name: str, shown: str) -> Any:
+        try:
+            value = _fetch(owner, name)
+        except (LookupError, ValueError):
+            raise RefusedError(f"{shown!r} is not defined") from None
+        self.captured.append((owner, name, value))
+        return self._replace(value, shown)
+
+    def _copy(self, function: types.FunctionType) -> types.FunctionType:
+        if function in self._copies:
+            self.signature.append(("again", list(self._copies).index(function)))
+            return self._copies[function]
+        code = function.__code__
+        self.signature.append(code)
+        self.captured.append((function, "__code__", code))
+        space: dict[str, Any] = {"__builtins__": {"__import__": __import__}}  # which methods of arrays use
+        cells = [types.CellType() for _ in code.co_freevars]
+        copy = types.FunctionType(code, space, function.__name__, None, tuple(cells))
+        self._copies[function] = copy
+        for cell, name, given in zip(cells, code.co_freevars, function.__closure__ or (), strict=True):
+            cell.cell_contents = self._look(given, "cell_contents", name)
+        for name in _globals_of(code):
+            space[name] = self._look(function.__globals__, name, name)
+        copy.__defaults__ = self._look(function, "__defaults__", f"the defaults of {function.__name__}")
+        if function.__kwdefaults__:
+            raise RefusedError(f"{function.__name__} has defaults of keywords")
+        return copy
+
+
+def _is_listed(value: Any) -> bool:
+    try:
+        return value in REPLACEMENTS
+    except TypeError:  # unhashable
+        return False
+
+
+@functools.lru_cache(maxsize=256)
+def _globals_of(code: types.CodeType) -> tuple[str, ...]:
+    """Global names that a function reads; refuses what it must not do."""
+    names: dict[str, None] = {}
+    codes = [code]
+    for each in codes:
+        for step in dis.get_instructions(each):
+            if step.opname in _FORBIDDEN:
+                raise RefusedError(_FORBIDDEN[step.opname])
+            if step.opname in ("STORE_DEREF", "DELETE_DEREF") and step.argval in code.co_freevars:
+                raise RefusedError(f"it binds {step.argval!r}, which is not its own")
+            if step.opname == "LOAD_GLOBAL":
+                names[step.argval] = None
+        codes += [inner for inner in each.co_consts if isinstance(inner, types.CodeType)]
+    return tuple(names)
+
+
+_readings: OrderedDict[Any, tuple[str, str]] = OrderedDict()
 
 
 def read_function(
-    function: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, ...], out_shape: tuple[int, ...], dtype: Any
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    shape: tuple[int, ...],
+    out_shape: tuple[int, ...],
+    dtype: Any,
+    *,
+    by_member: bool = False,
 ) -> BoundSource | str:
-    """``function(t, y, *args)`` for real ``y`` of ``shape``, with a result of ``out_shape``; or a message why not."""
+    """``function(t, y, *args)`` for real ``y`` of ``shape``, with a result of ``out_shape``; or a message why not.
+
+    With ``by_member`` the first axis counts members, each of which must be computed in the same way from its own
+    numbers alone; the source is that of one of them.
+    """
     if not isinstance(function, types.FunctionType):
         return f"it is not a plain function, but a {type(function).__name__}"
     if np.dtype(dtype) != np.float64:
         return f"the state is {np.dtype(dtype)}, not float64"
     if math.prod(out_shape) > _MAX_COMPONENTS:
         return f"its result has {math.prod(out_shape)} components, more than {_MAX_COMPONENTS}"
-    floats: list[float] = []
     try:
-        signature = tuple(signature_of(value, floats, f"args[{n}]") for n, value in enumerate(args))
+        copy = _Copy(function, args)
     except RefusedError as error:
         return str(error)
-    key = (signature, shape, out_shape)
-    kept = _readings.setdefault(function.__code__, [])
-    for other, reading in list(kept):
-        if other == key and (bound := reading.bind(function, floats)) is not None:
-            return bound
-    reading = _read(function, args, shape, out_shape)
-    kept.append((key, reading))
-    del kept[:-_MAX_KEPT]
-    return reading.bind(function, floats) or "a captured value changed while it was read"
+    key = (tuple(copy.signature), shape, out_shape, by_member)
+    found = _readings.get(key)
+    if found is None:
+        found = _readings[key] = _read(copy, shape, out_shape, by_member)
+        while len(_readings) > _MAX_KEPT:
+            _readings.popitem(last=False)
+    source, refusal = found
+    return refusal or BoundSource(source, tuple(copy.parameters), tuple(copy.captured))
 
 
-def _read(
-    function: types.FunctionType, args: tuple[Any, ...], shape: tuple[int, ...], out_shape: tuple[int, ...]
-) -> _Reading:
-    captures = Captures(function, args)
-    reading = _Reading(captured=captures.found)
+def _read(copy: _Copy, shape: tuple[int, ...], out_shape: tuple[int, ...], by_member: bool) -> tuple[str, str]:
+    """The source, and the reason for refusal."""
+    count = math.prod(shape[1:] if by_member else shape)
+    state = Symbols(shape, tuple(f"y[{n}]" for n in range(count)), own=by_member)
+    errors: list[str] = []
     try:
-        reading.source = "\n".join(_explore(captures, shape, out_shape, ()))
-    except (RefusedError, NoSourceError) as error:
-        reading.refusal = str(error)
+        with np.errstate(all="ignore"):
+            source = "\n".join(_explore(copy, state, out_shape, (), errors))
+    except RefusedError as error:
+        return "", str(error)
     except RecursionError:
-        reading.refusal = "it is nested too deeply"
-    return reading
+        return "", "functions call each other too deeply"
+    return (source, "") if "return" in source else ("", f"it raises an error: {errors[0]}")
 
 
 def _explore(
-    captures: Captures, shape: tuple[int, ...], out_shape: tuple[int, ...], decisions: tuple[bool, ...]
+    copy: _Copy, state: Symbols, out_shape: tuple[int, ...], decisions: tuple[bool, ...], errors: list[str]
 ) -> list[str]:
     """The lines of all paths that start with ``decisions``, without those before the last decision."""
-    e = Emitter(decisions)
+    tracer = copy.tracer
+    tracer.begin(decisions)
+    y = state.value(tracer).copy()
     try:
-        ending = _follow(e, captures, shape, out_shape)
+        found = items_of(copy.function(Scalar(tracer, "t", False), y, *copy.arguments))
+        if found.shape == () and out_shape == (1,):  # one equation: a plain number is accepted
+            found = found.reshape(1)
+        if found.shape != out_shape:
+            raise RefusedError(f"it returns shape {found.shape} instead of {out_shape}")
+        _write(tracer, found.reshape(-1), len(state.codes) if state.own else found.size)
+    except (RefusedError, RecursionError):
+        raise
     except ForkError as fork:
-        lines = list(e.lines)
+        lines = list(tracer.lines)
         for head, decision in ((f"if {fork.condition}:", True), ("else:", False)):
-            inner = _explore(captures, shape, out_shape, (*decisions, decision))
+            inner = _explore(copy, state, out_shape, (*decisions, decision), errors)
             lines += [head, *(f"    {line}" for line in inner)]
             if len(lines) > _MAX_LINES:
                 raise RefusedError("it has too many paths") from None
         return lines
-    return [*e.lines, *ending]
+    except Exception as error:  # Python raises it there too
+        errors.append(f"{type(error).__name__}: {error}")
+        tracer.line("bail")
+    return tracer.lines
 
 
-def _follow(e: Emitter, captures: Captures, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> list[str]:
-    """Follow one path to its end; returns its last lines."""
-    state = np.empty(math.prod(shape), object)
-    for n in range(state.size):
-        state[n] = Scalar(f"y[{n}]", numpy=True)
-    try:
-        arguments = [Scalar("t", numpy=False), Array(state.reshape(shape)), *captures.arguments]
-        items = e.items(_Reader(e, captures).call(captures.function, arguments))
-    except BailError:
-        return ["bail"]
-    if items.shape == () and out_shape == (1,):  # one equation: a plain number is accepted
-        items = items.reshape(1)
-    if items.shape != out_shape:
-        raise RefusedError(f"it returns shape {items.shape} instead of {out_shape}")
-    return [*(f"out[{n}] = {e.scalar(each).code}" for n, each in enumerate(items.reshape(-1))), "return"]
+def _write(tracer: Tracer, found: Any, count: int) -> None:
+    """The results; those of all members must be computed in the same way."""
+    codes = [tracer.code(each) for each in found]
+    for n, each in enumerate(found):
+        if getattr(each, "owners", frozenset()) - {n // count}:
+            raise RefusedError("its value for a member depends on the state or parameters of others")
+        if codes[n] != codes[n % count]:
+            raise RefusedError("what it computes for a member depends on the number of members")
+    for n in range(count):
+        tracer.line(f"out[{n}] = {codes[n]}")
+    tracer.line("return")
 
 
-# -- the syntax tree --------------------------------------------------------------------------------------------------
+# -- members of an ensemble -------------------------------------------------------------------------------------------
 
 
-class _ReturnError(Exception):
-    def __init__(self, value: Value) -> None:
-        super().__init__()
-        self.value = value
+@dataclass(frozen=True, slots=True)
+class MemberFunction:
+    """The function of a single member.
+
+    Attributes
+    ----------
+    source : str
+        The body of a function of ``t``, ``y``, ``p``, ``shared``, ``own`` and the index ``i`` of the member, which
+        writes ``out``.
+    numbers : tuple of float
+        The values of ``p``: captured numbers, and those in the arguments.
+    shared : array, shape (S,)
+        Elements of the arrays that all members share.
+    own : tuple of arrays, each of shape (M, ...)
+        Elements that are per member: ``own[k, i]`` in the source is element k of member i, array after array.
+    """
+
+    source: str
+    numbers: tuple[float, ...]
+    shared: np.ndarray[Any, Any]
+    own: tuple[np.ndarray[Any, Any], ...]
+
+    @property
+    def own_count(self) -> int:
+        """Numbers that belong to one member."""
+        return sum(math.prod(array.shape[1:]) for array in self.own)
 
 
-class _BreakError(Exception):
-    pass
+def some_members(args: tuple[Any, ...], members: int, count: int) -> tuple[Any, ...]:
+    """``args`` for the first ``count`` members of an ensemble."""
+    return tuple(value[:count] if _belongs(value, members) else value for value in args)
 
 
-class _ContinueError(Exception):
-    pass
+def _belongs(value: Any, members: int) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim > 0 and value.shape[0] == members
 
 
-class _Reader:
-    """Follows the syntax tree of a function, and of those that it calls."""
+def read_member(fun: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, int]) -> MemberFunction | str:
+    """The function of one member for ``fun(t, y, *args)`` with y of ``shape`` (M, d); or a message why not."""
+    members, d = shape
+    shared: list[np.ndarray[Any, Any]] = []
+    own: list[np.ndarray[Any, Any]] = []
+    kinds: list[str] = []
+    for n, value in enumerate(args):
+        if not isinstance(value, np.ndarray):
+            kinds.append("number")
+            continue
+        if value.dtype.kind != "f":
+            return f"args[{n}] is an array of dtype {value.dtype}; convert it to float64"
+        belongs = _belongs(value, members)
+        if (value.size // members if belongs else value.size) > _MAX_NUMBERS:
+            return f"args[{n}] has the shape {value.shape}, more than {_MAX_NUMBERS} numbers for a member"
+        kinds.append("own" if belongs else "shared")
+        (own if belongs else shared).append(value)
+    one, two = (_read_members(fun, args, kinds, count, d) for count in (1, 2))
+    if isinstance(one, BoundSource) and isinstance(two, BoundSource) and one.source != two.source:
+        two = "what it computes for a member depends on the number of members"
+    if isinstance(one, str) or isinstance(two, str):
+        refusal = one if isinstance(one, str) else two
+        if not own:
+            return str(refusal)
+        return (
+            f"{refusal}; arrays in args whose first axis is as long as the ensemble ({members}) belong to its members"
+        )
+    return MemberFunction(
+        one.source,
+        one.parameters,
+        np.concatenate([np.zeros(0), *(value.reshape(-1) for value in shared)]),
+        tuple(own),
+    )
 
-    def __init__(self, e: Emitter, captures: Captures) -> None:
-        self.e = e
-        self.captures = captures
-        self._function = captures.function
-        self._names: dict[str, Value] = {}
-        self._depth = 0
 
-    def call(self, function: types.FunctionType, arguments: list[Value]) -> Value:
-        """The return value of a function for these arguments."""
-        code = function.__code__
-        if self._depth >= _MAX_DEPTH:
-            raise RefusedError("functions call each other too deeply")
-        if code.co_flags & 0x2AC or code.co_kwonlyargcount:  # *args, **kwargs, generators, coroutines
-            raise RefusedError(f"{function.__name__} takes *args, keywords, or is a generator")
-        node = self.captures.syntax(function)
-        if any(is_private(each) for each in ast.walk(node)):
-            raise RefusedError(f"{function.__name__} uses a name with two underscores, which a class replaces")
-        names = code.co_varnames[: code.co_argcount]
-        defaults = len(function.__defaults__ or ())
-        if not len(names) - defaults <= len(arguments) <= len(names):
-            raise RefusedError(f"{function.__name__} takes {len(names)} arguments, and gets {len(arguments)}")
-        for n in range(len(arguments), len(names)):
-            arguments = [*arguments, self.captures.look("default", n - len(names) + defaults, function)]
-        outer = self._function, self._names
-        self._function, self._names = function, dict(zip(names, arguments, strict=True))
-        self._depth += 1
-        try:
-            if isinstance(node, ast.Lambda):
-                return self.value(node.body)
-            self.block(node.body)
-        except _ReturnError as done:
-            return done.value
-        finally:
-            self._depth -= 1
-            self._function, self._names = outer
-        raise RefusedError("it may end without a return")
-
-    # -- statements ---------------------------------------------------------------------------------------------------
-
-    def block(self, statements: list[ast.stmt]) -> None:
-        """Execute statements one after another."""
-        for each in statements:
-            self._statement(each)
-
-    def _statement(self, node: ast.stmt) -> None:
-        match node:
-            case ast.Return(value=None):
-                raise RefusedError("it returns nothing")
-            case ast.Return(value=value) if value is not None:
-                raise _ReturnError(self.value(value))
-            case ast.Assign(targets=targets, value=value):
-                found = self.value(value, lazy=len(targets) == 1 and isinstance(targets[0], ast.Tuple))
-                for target in targets:
-                    self._assign(target, found)
-            case ast.AnnAssign(target=ast.Name() as target, value=value) if value is not None:
-                self._assign(target, self.value(value))
-            case ast.AugAssign(target=target, op=op, value=value):
-                self._change(target, op, value)
-            case ast.If(test=test, body=body, orelse=other):
-                self.block(body if self.e.is_true(self.value(test)) else other)
-            case ast.For(target=target, iter=source, body=body, orelse=[]):
-                self._loop(target, source, body)
-            case ast.Expr(value=ast.Constant()) | ast.Pass():
-                pass
-            case ast.Raise():
-                raise BailError
-            case ast.Assert(test=test):
-                if not self.e.is_true(self.value(test)):
-                    raise BailError
-            case ast.Break():
-                raise _BreakError
-            case ast.Continue():
-                raise _ContinueError
-            case _:
-                raise RefusedError(f"line {node.lineno} has a statement of kind {type(node).__name__}")
-
-    def _assign(self, target: ast.expr, value: Value) -> None:
-        match target:
-            case ast.Name(id=name):
-                code = self._function.__code__
-                if name not in code.co_varnames and name not in code.co_cellvars:  # cells: used by comprehensions
-                    raise RefusedError(f"it binds {name!r}, which is not its own")
-                self._names[name] = value
-            case ast.Tuple(elts=targets) | ast.List(elts=targets):
-                values = self._sequence(value)
-                if any(isinstance(each, ast.Starred) for each in targets) or len(values) != len(targets):
-                    raise RefusedError("it unpacks a sequence of the wrong length")
-                for each, part in zip(targets, values, strict=True):
-                    self._assign(each, part)
-            case ast.Subscript(value=base, slice=place):
-                self._write(self.value(base), self._index(place), value)
-            case _:
-                raise RefusedError(f"it assigns to a {type(target).__name__}")
-
-    def _write(self, array: Value, index: Any, value: Value) -> None:
-        """``array[index] = value``."""
-        if not (isinstance(array, Array) and array.writable):
-            raise RefusedError("it changes an array that others may see")
-        try:
-            place = array.items[index]
-            if not isinstance(place, np.ndarray):
-                if isinstance(value, Array | tuple | list):
-                    raise RefusedError("it assigns an array to an element")
-                array.items[index] = Scalar(self.e.scalar(value).code, numpy=True)
-                return
-            given = self.e.array(value, floats=True)
-            np.broadcast_to(given, place.shape)
-            array.items[index] = given
-        except (IndexError, ValueError):
-            raise BailError from None
-
-    def _change(self, target: ast.expr, op: ast.operator, node: ast.expr) -> None:
-        """``target op= value``, in place if the target is an array."""
-        if isinstance(target, ast.Subscript):
-            array, index = self.value(target.value), self._index(target.slice)
-            old = self._element(array, index)
-            if isinstance(old, Array) and isinstance(array, Array):
-                raise RefusedError("it changes a part of an array in place")
-            self._write(array, index, self._binary(op, old, self.value(node)))
-            return
-        if not isinstance(target, ast.Name):
-            raise RefusedError(f"it changes a {type(target).__name__}")
-        old = self._name(target.id)
-        if isinstance(old, Array | list) or getattr(old, "view", False):
-            raise RefusedError(f"it changes {target.id!r} in place")
-        self._assign(target, self._binary(op, old, self.value(node)))
-
-    def _loop(self, target: ast.expr, source: ast.expr, body: list[ast.stmt]) -> None:
-        for value in self._sequence(self.value(source, lazy=True)):
-            self._assign(target, value)
-            try:
-                self.block(body)
-            except _ContinueError:
-                continue
-            except _BreakError:
-                break
-
-    # -- expressions --------------------------------------------------------------------------------------------------
-
-    def value(self, node: ast.expr, *, lazy: bool = False) -> Value:
-        """The value of an expression; ``lazy``: it is used once, so it may be a generator or the like."""
-        match node:
-            case ast.Constant(value=value):
-                if value is None or value is Ellipsis or type(value) in (int, float, bool):
-                    return value
-                raise RefusedError(f"the constant {value!r}")
-            case ast.Name(id=name):
-                return self._name(name)
-            case ast.BinOp(left=left, op=op, right=right):
-                return self._binary(op, self.value(left), self.value(right))
-            case ast.UnaryOp(op=op, operand=operand):
-                return self._unary(op, self.value(operand))
-            case ast.BoolOp(op=op, values=values):
-                return self._either(isinstance(op, ast.Or), values)
-            case ast.Compare(left=left, ops=ops, comparators=others):
-                return self._compare(self.value(left), ops, others)
-            case ast.IfExp(test=test, body=body, orelse=other):
-                return self.value(body if self.e.is_true(self.value(test)) else other)
-            case ast.Tuple(elts=parts):
-                return tuple(self.value(part) for part in parts)
-            case ast.List(elts=parts):
-                return [self.value(part) for part in parts]
-            case ast.ListComp(elt=body, generators=[one]):
-                return self._comprehension(body, one)
-            case ast.GeneratorExp(elt=body, generators=[one]) if lazy:
-                return self._comprehension(body, one)
-            case ast.Attribute(value=base, attr=name):
-                return self._attribute(self.value(base), name)
-            case ast.Subscript(value=base, slice=place):
-                return self._element(self.value(base), self._index(place))
-            case ast.Call():
-                return self._call(node, lazy=lazy)
-            case _:
-                raise RefusedError(f"line {node.lineno} has an expression of kind {type(node).__name__}")
-
-    def _name(self, name: str) -> Value:
-        if name in self._names:
-            return self._names[name]
-        code = self._function.__code__
-        if name in code.co_varnames or name in code.co_cellvars:
-            raise RefusedError(f"{name!r} is not bound on every path")
-        return self.captures.look("cell" if name in code.co_freevars else "global", name, self._function)
-
-    def _binary(self, op: ast.operator, left: Value, right: Value) -> Value:
-        if isinstance(op, ast.MatMult):
-            return self.e.product(left, right)
-        if type(op) not in _BINARY:
-            raise RefusedError(f"the operation {type(op).__name__}")
-        return self.e.binary(_BINARY[type(op)], left, right)
-
-    def _unary(self, op: ast.unaryop, value: Value) -> Value:
-        if isinstance(op, ast.USub):
-            return self.e.negative(value)
-        if isinstance(op, ast.Not):
-            return not self.e.is_true(value)
-        if isinstance(op, ast.UAdd) and type(value) in (int, float, Scalar) and not getattr(value, "view", False):
-            return value
-        if isinstance(op, ast.Invert):
-            return self.e.invert(value)
-        raise RefusedError(f"the operation {type(op).__name__}")
-
-    def _either(self, wanted: bool, nodes: list[ast.expr]) -> Value:
-        """``and`` and ``or``: the first value that decides."""
-        for node in nodes[:-1]:
-            value = self.value(node)
-            if self.e.is_true(value) is wanted:
-                return wanted if isinstance(value, Truth) and not value.numpy else self._decided(value, wanted)
-        return self.value(nodes[-1])
-
-    def _decided(self, value: Value, truth: bool) -> Value:
-        """A NumPy bool stays one after its truth value was used."""
-        return Truth("True" if truth else "False", numpy=True) if isinstance(value, Truth) else value
-
-    def _compare(self, left: Value, ops: list[ast.cmpop], others: list[ast.expr]) -> Value:
-        for n, (op, node) in enumerate(zip(ops, others, strict=True)):
-            if type(op) not in _COMPARE:
-                raise RefusedError(f"the comparison {type(op).__name__}")
-            right = self.value(node)
-            found = self.e.binary(_COMPARE[type(op)], left, right)
-            if n == len(ops) - 1:
-                return found
-            if not self.e.is_true(found):
-                return self._decided(found, False) if isinstance(found, Truth) else found
-            left = right
-        raise RefusedError("a comparison without operands")
-
-    def _comprehension(self, body: ast.expr, one: ast.comprehension) -> Value:
-        if one.is_async or not isinstance(one.target, ast.Name | ast.Tuple):
-            raise RefusedError("a comprehension that is not simple")
-        values = self._sequence(self.value(one.iter, lazy=True))
-        outer = self._names
-        found = []
-        try:
-            for value in values:
-                self._names = dict(outer)
-                self._bind_loop(one.target, value)
-                if all(self.e.is_true(self.value(test)) for test in one.ifs):
-                    found.append(self.value(body))
-        finally:
-            self._names = outer
-        return found
-
-    def _bind_loop(self, target: ast.expr, value: Value) -> None:
-        """Bind the variables of a comprehension, which has its own scope."""
-        if isinstance(target, ast.Name):
-            self._names[target.id] = value
-            return
-        parts = self._sequence(value)
-        if not isinstance(target, ast.Tuple) or len(parts) != len(target.elts):
-            raise RefusedError("a comprehension that is not simple")
-        for each, part in zip(target.elts, parts, strict=True):
-            self._bind_loop(each, part)
-
-    def _sequence(self, value: Value) -> list[Value]:
-        return list(FUNCTIONS[tuple](self.e, value))
-
-    def _attribute(self, base: Value, name: str) -> Value:
-        if isinstance(base, Known) and base.object in (math, np):
-            return self.captures.look("attribute", name, base.object)
-        if isinstance(base, Known):
-            raise RefusedError(f"{name!r} of the module or function {getattr(base.object, '__name__', '?')}")
-        return attribute(self.e, base, name)
-
-    def _index(self, node: ast.expr) -> Any:
-        """A known index: integers, slices, ``...``, None and tuples of them."""
-        if isinstance(node, ast.Slice):
-            parts = [None if part is None else self._index(part) for part in (node.lower, node.upper, node.step)]
-            if not all(part is None or type(part) is int for part in parts):
-                raise RefusedError("a slice with unknown limits")
-            return slice(*parts)
-        if isinstance(node, ast.Tuple):
-            return tuple(self._index(part) for part in node.elts)
-        value = self.value(node)
-        if value is None or value is Ellipsis or type(value) is int:
-            return value
-        raise RefusedError("an index that is not a known integer")
-
-    def _element(self, base: Value, index: Any) -> Value:
-        try:
-            if isinstance(base, tuple | list) and isinstance(index, int | slice):
-                return base[index]
-            if isinstance(base, Array):
-                found = base.items[index]
-                if isinstance(found, np.ndarray):
-                    base.writable = False  # it can be changed through the view
-                    return self.e.wrap(self.e.items(Array(found)) if found.ndim else found, view=True)
-                if found is None:
-                    raise RefusedError("an array is read before all of it is written")
-                return found
-        except (IndexError, ValueError, TypeError):
-            raise BailError from None
-        raise RefusedError("an index of something other than a sequence")
-
-    def _call(self, node: ast.Call, *, lazy: bool) -> Value:
-        if any(isinstance(each, ast.Starred) for each in node.args) or any(each.arg is None for each in node.keywords):
-            raise RefusedError("a call with * or **")
-        if isinstance(node.func, ast.Attribute):
-            base = self.value(node.func.value)
-            if isinstance(base, Array):
-                return self._apply(method(node.func.attr), [base, *map(self.value, node.args)], node.keywords)
-            called = self._attribute(base, node.func.attr)
+def _read_members(
+    fun: Callable[..., Any], args: tuple[Any, ...], kinds: list[str], members: int, d: int
+) -> BoundSource | str:
+    """Read the function for an ensemble of that many members."""
+    given: list[Any] = []
+    own = shared = 0
+    for value, kind in zip(args, kinds, strict=True):
+        if kind == "own":
+            count = math.prod(value.shape[1:])
+            codes = tuple(f"own[{own + k}, i]" for k in range(count))
+            given.append(Symbols((members, *value.shape[1:]), codes, own=True))
+            own += count
+        elif kind == "shared":
+            given.append(Symbols(value.shape, tuple(f"shared[{shared + k}]" for k in range(value.size))))
+            shared += value.size
         else:
-            called = self.value(node.func)
-        if not isinstance(called, Known):
-            raise RefusedError("it calls something other than a function")
-        once = any(called.object is each for each in _TAKES_ONCE)
-        arguments = [self.value(each, lazy=once) for each in node.args]
-        if is_listed(called.object):
-            if called.object in (zip, enumerate) and not lazy:
-                raise RefusedError("an iterator is stored")
-            return self._apply(FUNCTIONS[called.object], arguments, node.keywords)
-        if isinstance(called.object, types.FunctionType) and not node.keywords:
-            return self.call(called.object, arguments)
-        raise RefusedError(f"it calls {getattr(called.object, '__name__', called.object)!r}")
-
-    def _apply(self, handler: Callable[..., Value], arguments: list[Value], keywords: list[ast.keyword]) -> Value:
-        options = {str(each.arg): self.value(each.value) for each in keywords}
-        try:
-            return handler(self.e, *arguments, **options)
-        except (TypeError, IndexError, ValueError, AttributeError) as error:
-            raise RefusedError(f"a function is called in an unsupported way: {error}") from None
+            given.append(value)
+    return read_function(fun, tuple(given), (members, d), (members, d), np.float64, by_member=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.compiled import call_kernel, implicit_kernels, kernels
+from hpfracc.solvers.ode.compiled import call_kernel, kernels
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
 from hpfracc.solvers.ode.fixed.stepping import NumpyStepper
@@ -97,8 +98,6 @@ class CompiledStepper:
         try:
             if isinstance(self._evaluate, CompiledFunction):
                 self._run_compiled(self._evaluate, (begin, first, stop))
-            elif self.scheme.kind == "implicit":
-                self._run_implicit(self._evaluate, (begin, first, stop))
             else:
                 self._run_python(self._evaluate, (begin, first, stop))
         finally:
@@ -129,36 +128,30 @@ class CompiledStepper:
             jac = fun if self._jacobian is None else self._jacobian
             functions += (jac.reference, jac.parameters)
             rules = (self._jacobian is not None, *self._newton_rules())
-            call_kernel(implicit_kernels.run_implicit, kind, *functions, *common, *rules)
+            call_kernel(kernels.run_implicit, kind, *functions, *common, *rules)
 
     def _run_python(self, evaluate: RightHandSide, span: tuple[int, int, int]) -> None:
         """Every evaluation gets its own row for the state, because the function may keep or change it."""
         _, first, stop = span
-        shape, dtype = self.tableau.problem.shape, self._value.dtype
-        points = np.empty(((stop - first) * (1 + self._corrections), self._value.size), dtype)
-        common = self._common(span, points)
-        steps = call_kernel(kernels.corrected, dtype.kind, *common, self._corrections)
+        shape, dtype, state = self.tableau.problem.shape, self._value.dtype, self._state
+        jacobian: Any = None
+        if self.newton is None:
+            rows = np.empty(((stop - first) * (1 + self._corrections), self._value.size), dtype)
+            points: Any = rows.reshape(-1, *shape)
+            steps = call_kernel(kernels.corrected, dtype.kind, *self._common(span, rows), self._corrections)
+        else:
+            jacobian = self.newton.jacobian
+            copy = self._points[0].copy
+            points = (copy() for _ in itertools.count())
+            rules = (jacobian is not None, *self._newton_rules())
+            steps = call_kernel(kernels.implicit, dtype.kind, *self._common(span, self._points), *rules)
         fun, value = evaluate.bare, self._value.reshape(shape)
         store = _memory(value)
-        for t, point in zip(steps, points.reshape(-1, *shape), strict=False):
-            found = fun(t, point)
-            try:
-                store[:] = found
-            except (TypeError, ValueError):
-                value[...] = check_value(found, shape, dtype, "fun")
-
-    def _run_implicit(self, evaluate: RightHandSide, span: tuple[int, int, int]) -> None:
-        assert self.newton is not None
-        shape, dtype = self.tableau.problem.shape, self._value.dtype
-        jacobian = self.newton.jacobian
-        common = (*self._common(span, self._points), jacobian is not None, *self._newton_rules())
-        fun, copy, value, state = evaluate.bare, self._points[0].copy, self._value, self._state
-        store = _memory(value)
-        for t in call_kernel(implicit_kernels.implicit, dtype.kind, *common):
+        for t, point in zip(steps, points, strict=False):
             if jacobian is not None and state[kernels.REQUEST] == kernels.JACOBIAN:
-                self._derivative[...] = jacobian(t, copy())
+                self._derivative[...] = jacobian(t, point)
                 continue
-            found = fun(t, copy())
+            found = fun(t, point)
             try:
                 store[:] = found
             except (TypeError, ValueError):

@@ -124,9 +124,9 @@ def fit_fode(
         Start of the derivative, and time of ``y0``; by default the first time of the data. Give it if the first datum
         is later, because the solution depends on the start.
     jac, jac_parameters : callables, optional
-        ``jac(t, y, *parameters)``, shape (d, d), and ``jac_parameters(t, y, *parameters)``, shape (d, P). With NumPy,
-        derivatives with respect to parameters and initial values then come from the variational equation instead of
-        finite differences.
+        ``jac(t, y, *parameters)``, shape (d, d), and ``jac_parameters(t, y, *parameters)``, shape (d, P). With NumPy
+        and both, derivatives with respect to parameters and initial values come from the variational equation instead
+        of finite differences.
     method, step, **options
         As in :func:`solve_fode`: ``rtol``, ``atol``, ``max_steps``, ``max_step``, ``first_step``,
         ``breakpoints``, ``dy0``.
@@ -273,12 +273,12 @@ class _LeastSquares:
     """Residuals and their derivatives, one evaluation for both."""
 
     def __init__(
-        self, model: PlainModel | TensorModel, times: list[Array], tables: list[Array], spreads: list[Array | None]
+        self, model: PlainModel | TensorModel, times: list[Array], tables: list[Array], spreads: list[Array]
     ) -> None:
         self.model, self.tables, self.spreads = model, tables, spreads
         self.times = dict(enumerate(times))
         self.calls = 0
-        scaled = [table if spread is None else table / spread for table, spread in zip(tables, spreads, strict=True)]
+        scaled = [table / spread for table, spread in zip(tables, spreads, strict=True)]
         #: The data divided by ``sigma``, shape (n,), in the order of the residuals.
         self.observed = np.concatenate([each[np.isfinite(each)] for each in scaled])
         self._x: Array | None = None
@@ -290,24 +290,21 @@ class _LeastSquares:
             return self._found
         self.calls += 1
         found = self.model(x, self.times)
-        keeps = [np.isfinite(each) for each in self.tables]
-        count = sum(int(each.sum()) for each in keeps)
-        if found is None:
-            pair = np.full(count, np.nan), np.full((count, x.size), np.nan)
-        else:
-            rows, columns = [], []
-            for table, keep, spread, value, slope in zip(
-                self.tables, keeps, self.spreads, found[0], found[1], strict=True
-            ):
-                if value.shape != table.shape:
-                    raise ShapeError(
-                        f"the data have shape {table.shape} and what is observed {value.shape}: give data of shape "
-                        "(m, N) as solve_fode does, and observe= where some components are not measured"
-                    )
-                scale = np.ones(table.shape) if spread is None else spread
-                rows.append(((value - table) / scale)[keep])
-                columns.append((slope / scale[..., None])[keep])
-            pair = np.concatenate(rows), np.concatenate(columns)
+        rows, columns = [], []
+        for place, (table, scale) in enumerate(zip(self.tables, self.spreads, strict=True)):
+            keep = np.isfinite(table)
+            if found is None:
+                value, slope = np.full(table.shape, np.nan), np.full((*table.shape, x.size), np.nan)
+            else:
+                value, slope = found[0][place], found[1][place]
+            if value.shape != table.shape:
+                raise ShapeError(
+                    f"the data have shape {table.shape} and what is observed {value.shape}: give data of shape "
+                    "(m, N) as solve_fode does, and observe= where some components are not measured"
+                )
+            rows.append(((value - table) / scale)[keep])
+            columns.append((slope / scale[..., None])[keep])
+        pair = np.concatenate(rows), np.concatenate(columns)
         self._x, self._found = x.copy(), pair
         return pair
 
@@ -350,11 +347,9 @@ def _read_tables(data: Any, times: list[Array], several: bool) -> list[Array]:
     return tables
 
 
-def _read_sigma(sigma: Any, tables: list[Array], several: bool) -> list[Array | None]:
-    if sigma is None:
-        return [None] * len(tables)
-    given = sigma if several and isinstance(sigma, list | tuple) else [sigma] * len(tables)
-    found: list[Array | None] = []
+def _read_sigma(sigma: Any, tables: list[Array], several: bool) -> list[Array]:
+    given = sigma if several and isinstance(sigma, list | tuple) else [1.0 if sigma is None else sigma] * len(tables)
+    found = []
     for each, table in zip(given, tables, strict=True):
         each_spread = numbers("sigma", on_host(each), finite=False)
         try:

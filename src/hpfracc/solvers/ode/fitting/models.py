@@ -69,15 +69,14 @@ class Equation:
 class PlainModel:
     r"""NumPy: one batch of solves computes the prediction and its derivatives.
 
-    Differences are central, or one-sided at a bound, and all members take the same steps. With ``jac``, derivatives
-    with respect to parameters and initial values come from the variational equation :math:`D^\alpha s = f_y s + f_p`
-    instead, and finite differences are used for orders only.
+    Differences are central, or one-sided at a bound, and all members take the same steps. With ``jac_parameters``,
+    derivatives with respect to parameters and initial values come from the variational equation
+    :math:`D^\alpha s = f_y s + f_p` instead, and finite differences are used for orders only.
     """
 
     def __init__(self, equation: Equation) -> None:
         self.equation = equation
         self.message = ""
-        self.evaluations = 0
 
     def predict(self, x: Array, sets: Times) -> list[Array] | None:
         """The prediction without derivatives, at the times of each set."""
@@ -86,42 +85,30 @@ class PlainModel:
 
     def __call__(self, x: Array, sets: Times) -> tuple[list[Array], list[Array]] | None:
         """Predictions (m, N) and derivatives (m, N, p) for each set; None if a solve fails."""
-        values, slopes = [], []
-        for number, t in sets.items():
-            found, derivative = self._evaluate(number, t, x)
-            if found is None:
-                return None
-            values.append(found)
-            slopes.append(derivative)
-        return values, slopes
+        found = [self._evaluate(number, t, x) for number, t in sets.items()]
+        if any(each is None for each in found):
+            return None
+        values, slopes = zip(*found, strict=True)
+        return list(values), list(slopes)
 
-    def _evaluate(self, number: int, t: Array, x: Array) -> tuple[Array | None, Any]:
+    def _evaluate(self, number: int, t: Array, x: Array) -> tuple[Array, Array] | None:
         unknowns = self.equation.unknowns
         orders = {int(k) for k in unknowns.alpha.free}
         others = {int(k) for each in (*unknowns.parameters, unknowns.y0[number]) for k in each.free}
-        exact = sorted(others) if self.equation.jac is not None else []
-        differenced = sorted((orders | others) - set(exact))
-        rows = [x]
-        stencils = []
-        for k in differenced:
-            shifts, factors = self._stencil(k, x)
-            stencils.append((k, shifts, factors))
-            for shift in shifts:
-                moved = x.copy()
-                moved[k] += shift
-                rows.append(moved)
+        exact = sorted(others) if self.equation.jac_parameters is not None else []
+        stencils = {k: self._stencil(k, x) for k in sorted((orders | others) - set(exact))}
+        unit = np.eye(x.size)
+        rows = [x, *(x + shift * unit[k] for k, (shifts, _) in stencils.items() for shift in shifts)]
         values, slopes = self._batch(number, t, np.array(rows), exact)
         if values is None:
-            return None, None
+            return None
         jacobian = np.zeros((*values[0].shape, x.size))
-        for place, k in enumerate(exact):
-            jacobian[..., k] = slopes[place]
-        row = 1
-        for k, shifts, factors in stencils:
-            # Relative to the prediction, so that a one-sided difference does not lose its digits.
-            parts = [factor * (values[row + i] - values[0]) for i, factor in enumerate(factors)]
-            jacobian[..., k] = sum(parts)
-            row += len(shifts)
+        for k, slope in zip(exact, slopes, strict=True):
+            jacobian[..., k] = slope
+        # Relative to the prediction, so that a one-sided difference does not lose its digits.
+        moved = iter(values[1:])
+        for k, (_, factors) in stencils.items():
+            jacobian[..., k] = sum(factor * (next(moved) - values[0]) for factor in factors)
         return values[0], jacobian
 
     def _stencil(self, k: int, x: Array) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -150,16 +137,15 @@ class PlainModel:
         order: Any = alpha
         if np.all(alpha == alpha[:1]):
             order = float(alpha[0, 0]) if alpha.shape[1] == 1 else alpha[0]
-        into = self._parameter_directions(direction)
+        into = np.concatenate([np.zeros((extra, 0)), *(direction @ each.select.T for each in unknowns.parameters)], 1)
 
         def fun(time: float, states: Array) -> Array:
             out = np.empty_like(states)
             for i in range(members):
                 out[i] = check_value(equation.fun(time, states[i].copy(), *parameters[i]), (d,), np.float64, "fun")
             if extra:
-                matrix = self._matrix(time, states[0], parameters[0])
-                out[members:] = states[members:] @ matrix.T
-                out[members:] += self._forcing(time, states[0], rows[0], into, direction)
+                forcing = self._parameter_matrix(time, states[0], parameters[0], into.shape[1])
+                out[members:] = states[members:] @ self._matrix(time, states[0], parameters[0]).T + into @ forcing.T
             return out
 
         def jac(time: float, states: Array) -> Array:
@@ -178,7 +164,6 @@ class PlainModel:
         last = float(t[-1])
         with interrupt_scope():
             result = solve_fode(fun, (equation.t0, last), start, order, t_eval=t, **options)
-        self.evaluations += members * result.nfev if result.nfev is not None else 0
         if not result.success:
             self.message = result.message
             return None, []
@@ -205,38 +190,15 @@ class PlainModel:
         found = check_jacobian(self.equation.jac(time, y.copy(), *parameters), y.shape, np.float64)
         return np.asarray(found.toarray() if hasattr(found, "toarray") else found)
 
-    def _parameter_directions(self, direction: Array) -> Array:
-        """The part of each direction in the entries of the parameters, shape (extra, P)."""
-        parts = [direction @ each.select.T for each in self.equation.unknowns.parameters]
-        return np.concatenate(parts, axis=1) if parts else np.zeros((len(direction), 0))
-
-    def _forcing(self, time: float, y: Array, x: Array, into: Array, direction: Array) -> Array:
-        """``f_p`` along each direction: from ``jac_parameters``, or by differences of ``fun``."""
-        unknowns = self.equation.unknowns
-        forcing = np.zeros((len(into), y.size))
-        if self.equation.jac_parameters is not None:
-            given = [_plain(each.at(x)) for each in unknowns.parameters]
-            matrix = np.asarray(self.equation.jac_parameters(time, y.copy(), *given), np.float64)
-            if matrix.shape != (y.size, into.shape[1]):
-                raise ShapeError(
-                    f"jac_parameters returned shape {matrix.shape}; return ({y.size}, {into.shape[1]}), a row for each "
-                    "component of fun and a column for each parameter"
-                )
-            found: Array = into @ matrix.T
-            return found
-        for place in range(len(into)):
-            if not into[place].any():
-                continue
-            k = int(np.argmax(direction[place]))
-            (one, two), (first, second) = self._stencil(k, x)
-            here = self._value(time, y, x)
-            for shift, factor in ((one, first), (two, second)):
-                forcing[place] += factor * (self._value(time, y, x + shift * direction[place]) - here)
-        return forcing
-
-    def _value(self, time: float, y: Array, x: Array) -> Array:
-        given = [_plain(each.at(x)) for each in self.equation.unknowns.parameters]
-        return check_value(self.equation.fun(time, y.copy(), *given), y.shape, np.float64, "fun")
+    def _parameter_matrix(self, time: float, y: Array, parameters: list[Any], count: int) -> Array:
+        assert self.equation.jac_parameters is not None
+        matrix = np.asarray(self.equation.jac_parameters(time, y.copy(), *parameters), np.float64)
+        if matrix.shape != (y.size, count):
+            raise ShapeError(
+                f"jac_parameters returned shape {matrix.shape}; return ({y.size}, {count}), a row for each component "
+                "of fun and a column for each parameter"
+            )
+        return matrix
 
 
 class TensorModel:
@@ -245,7 +207,6 @@ class TensorModel:
     def __init__(self, equation: Equation, like: Any, library: str) -> None:
         self.equation, self.library = equation, library
         self.message = ""
-        self.evaluations = 0
         self._like = like
         self._latest: tuple[Times, Callable[[Any], Any]] | None = None
 

@@ -86,19 +86,16 @@ class Unknowns:
 class _Collector:
     """Collects the unknowns."""
 
-    def __init__(self, guess: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
-        self.guess, self.bounds = guess, bounds
-        self.names: list[str] = []
-        self.start: list[float] = []
-        self.lower: list[float] = []
-        self.upper: list[float] = []
-        self.found: list[tuple[str, tuple[int, ...], Array, Array]] = []
+    def __init__(self, bounds: Mapping[str, Any]) -> None:
+        self.bounds = bounds
+        #: Name, start, and lower and upper bound of each unknown.
+        self.unknowns: list[tuple[str, float, float, float]] = []
+        #: Name, shape, fixed entries, and places among the unknowns of each quantity.
+        self.quantities: list[tuple[str, tuple[int, ...], Array, Array]] = []
 
-    def add(
-        self, name: str, values: Array, free: Array, limits: tuple[float, float], label: str | None = None
-    ) -> tuple[str, tuple[int, ...], Array, Array]:
+    def add(self, name: str, values: Array, free: Array, limits: tuple[float, float], label: str | None = None) -> None:
         """Add a quantity whose entries ``free`` are unknown, with initial guesses ``values``."""
-        lower, upper = self._read_bounds(name, values.shape, limits)
+        lower, upper = self.read_bounds(name, values.shape, limits)
         places = np.full(values.size, -1)
         shown = name if label is None else label
         for number in np.flatnonzero(free.reshape(-1)):
@@ -111,15 +108,11 @@ class _Collector:
                 lifted = "; dy0=[...], the initial derivatives, allows orders above 1" if high < value <= 2.0 else ""
                 lifted = lifted if name == "alpha" and name not in self.bounds else ""
                 raise InvalidInputError(f"{entry} starts at {value:g}, outside its bounds ({low:g}, {high:g}){lifted}")
-            places[number] = len(self.names)
-            self.names.append(entry)
-            self.start.append(value)
-            self.lower.append(low)
-            self.upper.append(high)
-        base = np.where(free, 0.0, values).reshape(-1)
-        return name, values.shape, base, places
+            places[number] = len(self.unknowns)
+            self.unknowns.append((entry, value, low, high))
+        self.quantities.append((name, values.shape, np.where(free, 0.0, values).reshape(-1), places))
 
-    def _read_bounds(self, name: str, shape: tuple[int, ...], limits: tuple[float, float]) -> tuple[Array, Array]:
+    def read_bounds(self, name: str, shape: tuple[int, ...], limits: tuple[float, float]) -> tuple[Array, Array]:
         given = self.bounds.get(name, limits)
         try:
             low, high = given
@@ -158,37 +151,32 @@ def read_unknowns(
         if not isinstance(given, Mapping) or not given.keys() <= known:
             unknown = sorted(given.keys() - known) if isinstance(given, Mapping) else given
             raise InvalidInputError(f"{what} names {unknown}; the names are {', '.join(sorted(known))}")
-    collector = _Collector(guess, bounds)
-    made = []
+    collector = _Collector(bounds)
     for name, value in parameters.items():
         start = _numbers(name, value)
-        made.append(collector.add(name, start, np.ones(start.shape, bool), (-math.inf, math.inf)))
+        collector.add(name, start, np.ones(start.shape, bool), (-math.inf, math.inf))
     orders, free = read_free("alpha", alpha, guess.get("alpha", derivatives + _FIRST_ORDER))
     limits = (derivatives + _ABOVE, derivatives + 1.0)
     if "alpha" in bounds and "alpha" not in guess:  # a default guess is moved into the bounds
-        low, high = collector._read_bounds("alpha", orders.shape, limits)
+        low, high = collector.read_bounds("alpha", orders.shape, limits)
         orders = np.where(free, np.clip(orders, low, high), orders)
-    made.append(collector.add("alpha", orders, free, limits))
+    collector.add("alpha", orders, free, limits)
     several = len(y0) > 1
     for number, (values, loose) in enumerate(y0):
         label = f"y0 of set {number}" if several else "y0"
-        made.append(collector.add("y0", values, loose, (-math.inf, math.inf), label))
-    count = len(collector.names)
+        collector.add("y0", values, loose, (-math.inf, math.inf), label)
+    count = len(collector.unknowns)
     if not count:
         raise InvalidInputError("nothing is free: name parameters, or give alpha='free' or y0='free'")
     quantities = [
         Quantity(name, shape, base, (places[:, None] == np.arange(count)).astype(np.float64))
-        for name, shape, base, places in made
+        for name, shape, base, places in collector.quantities
     ]
     here = len(parameters)
+    names, *numbers = zip(*collector.unknowns, strict=True)
+    start, lower, upper = map(np.array, numbers)
     return Unknowns(
-        tuple(collector.names),
-        np.array(collector.start),
-        np.array(collector.lower),
-        np.array(collector.upper),
-        tuple(quantities[:here]),
-        quantities[here],
-        tuple(quantities[here + 1 :]),
+        names, start, lower, upper, tuple(quantities[:here]), quantities[here], tuple(quantities[here + 1 :])
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,27 +13,23 @@ from scipy.special import gamma, rgamma
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.fixed.grid import initial_part, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Tableau
-from hpfracc.solvers.ode.fixed.starting import starting_powers
+from hpfracc.solvers.ode.singular import starting_powers
 
-__all__ = ["FixedSolution"]
+__all__ = ["NEAR", "FixedSolution", "lagrange_weights"]
 
 Array = np.ndarray[Any, Any]
 
 #: Number of steps after which ``t^alpha`` is smooth over four points: the relative error of the cubic is about
 #: 0.02 / n^4.
-_NEAR = 24
+NEAR = 24
 
 
 class FixedSolution:
-    r"""``sol(t)`` of a solve with a fixed step. It agrees with the solution at the steps.
+    r"""``sol(t)`` of a solve with steps :math:`t_j = t_0 + T (j/N)^r`. It agrees with the solution at the steps.
 
-    Near the origin the solution is not smooth: :math:`f(t, y(t))` is a sum of fractional powers of
-    :math:`\tau = t - t_0`, the lowest of which are known. Their coefficients are fitted to the first steps, and
-
-    .. math:: P(\tau) = T(\tau) + \sum_\nu c_\nu \frac{\Gamma(\nu+1)}{\Gamma(\nu+\alpha+1)} \tau^{\nu+\alpha}
-
-    is the corresponding part of the solution. Over the first 24 intervals it is subtracted, and the smoother remainder
-    is interpolated by the cubic through the four nearest steps; later the solution itself is.
+    The solution is interpolated by the cubic in j through the four nearest steps. In j, with :math:`r \alpha \ge 1`, a
+    solution that begins like :math:`t^\alpha` is smooth; with equal steps its non-smooth beginning is subtracted over
+    the first 24 intervals.
 
     Parameters
     ----------
@@ -43,101 +42,104 @@ class FixedSolution:
     """
 
     def __init__(self, table: Tableau, known: int, end: float | None = None) -> None:
-        grid = table.grid
-        y, f = table.y[:, :known], table.f[:, :known]
-        self.problem = table.problem
-        self.grid = grid
-        self.y = y
-        self.f = f
-        self._most = table.powers
-        self._begins = table.begins
-        self.t_min = grid.t0
-        last = y.shape[1] - 1
+        self.shape, self.grid, self.y = table.problem.shape, table.grid, table.y[:, :known]
+        self._beginning = table.beginning or _StartingPowers(table, known)
+        self._near = math.inf if table.beginning is not None else NEAR if table.powers else 0
+        self.t_min = self.grid.t0
         if end is None:  # the last step is exactly t1, which t0 + (t1 - t0) may not be
-            end = grid.t1 if last == grid.steps else grid.time(last)
+            end = self.grid.t1 if known == self.grid.steps + 1 else self.grid.time(known - 1)
         self.t_max = end
-        self._slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
-        self._powers: tuple[float, ...] = ()
-        self._first = 0
-        self._fitted: Array | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle without functions; what depends on them is computed first."""
-        if self.problem.orders.known is not None and self.y.shape[1] > 1:
-            self._coefficients()
-        return self.__dict__ | {"problem": self.problem.without_functions()}
 
     def __call__(self, t: Any) -> Array:
         """The solution at ``t``, of shape (..., d) + t.shape."""
         times = np.asarray(t, dtype=np.float64)
         flat = times.reshape(-1)
-        if np.any(flat < self.t_min - self._slack) or np.any(flat > self.t_max + self._slack) or np.any(np.isnan(flat)):
+        slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
+        if flat.size and not (flat.min() >= self.t_min - slack and flat.max() <= self.t_max + slack):
             raise InvalidInputError(
                 f"the solution is known from {self.t_min:g} to {self.t_max:g}, not at {float(flat.min()):g} to "
                 f"{float(flat.max()):g}; give times in that range"
             )
-        tau = np.clip(flat - self.grid.t0, 0.0, None)
-        found = self._at(tau)
-        return found.reshape(*self.problem.shape, *times.shape)
-
-    def _at(self, tau: Array) -> Array:
-        last = self.y.shape[1] - 1
-        found = np.empty((self.y.shape[0], len(tau)), self.y.dtype)
-        if last < 1:
-            found[...] = self.y[:, :1]
-            return found
-        interval = np.clip((tau / self.grid.step).astype(np.int64), 0, last - 1)
-        # A variable order has no such powers.
-        near = (interval < _NEAR) & (self.problem.orders.known is not None)
-        if np.any(near):
-            nodes = min(_NEAR + 3, last + 1)
+        tau = np.clip(flat - self.t_min, 0.0, None)
+        place = self.grid.place(tau)
+        found = np.empty((self.y.shape[0], flat.size), self.y.dtype)
+        near = (place < self._near) & (self.y.shape[1] > 1)
+        if near.any():
             with np.errstate(divide="ignore", invalid="ignore"):  # the origin of a Riemann-Liouville problem
-                begin = self._beginning(self.grid.elapsed(0, nodes))
-                rest = self.y[:, :nodes] - begin
-                rest[~np.isfinite(rest)] = 0.0
-                part = self._cubic(rest, tau[near], interval[near])
-                found[:, near] = part + self._beginning(tau[near])
-            found[:, tau == 0.0] = self.y[:, :1]
-        if not np.all(near):
-            found[:, ~near] = self._cubic(self.y, tau[~near], interval[~near])
-        return found
+                found[:, near] = self._cubic(place[near], self._beginning) + self._beginning(tau[near])
+        if not near.all():
+            found[:, ~near] = self._cubic(place[~near], None)
+        found[:, tau == 0.0] = self.y[:, :1]
+        return found.reshape(*self.shape, *times.shape)
 
-    def _beginning(self, tau: Array) -> Array:
-        """``P(tau)``."""
-        total = initial_part(self.problem, tau)
-        orders = row_orders(self.problem)
-        coefficients = self._coefficients()
+    def _cubic(self, place: Array, beginning: Callable[[Array], Array] | None) -> Array:
+        """Interpolate through the four nearest steps, or as many as there are, without the ``beginning``."""
+        known = self.y.shape[1]
+        width = min(4, known)
+        first = np.clip(np.floor(place).astype(np.int64) - 1, 0, known - width)
+        index = first + np.arange(width)[:, None]
+        if beginning is None:
+            values = self.y[:, index]
+        else:
+            nodes, which = np.unique(index, return_inverse=True)
+            rest = self.y[:, nodes] - beginning(self.grid.elapsed(0, known)[nodes])
+            rest[~np.isfinite(rest)] = 0.0
+            values = rest[:, which.reshape(index.shape)]
+        weights = lagrange_weights(np.arange(width), place - first)
+        return np.asarray(np.einsum("rjn,jn->rn", values, weights))
+
+
+def lagrange_weights(nodes: Array, places: Any) -> Array:
+    """Weights of the values at ``nodes``, for the value at each place; of shape (nodes,) + places.shape."""
+    points = nodes.tolist()
+    apart = [places - node for node in points]
+    found = []
+    for j, node in enumerate(points):
+        weight = np.ones_like(apart[0]) / math.prod(node - other for i, other in enumerate(points) if i != j)
+        for i, each in enumerate(apart):
+            if i != j:
+                weight = weight * each
+        found.append(weight)
+    return np.asarray(found)
+
+
+class _StartingPowers:
+    r"""The part of a solution that is not smooth at the start.
+
+    Near the origin :math:`f(t, y(t))` is a sum of fractional powers of :math:`\tau = t - t_0`, the lowest of which are
+    known. Their coefficients are fitted to the first steps, and
+
+    .. math:: P(\tau) = T(\tau) + \sum_\nu c_\nu \frac{\Gamma(\nu+1)}{\Gamma(\nu+\alpha+1)} \tau^{\nu+\alpha}
+
+    is the corresponding part of the solution.
+    """
+
+    def __init__(self, table: Tableau, known: int) -> None:
+        self.problem, self.step = table.problem, table.grid.step
+        self.f, self.begins, self.most = table.f[:, :known], table.begins, table.powers
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without functions."""
+        return self.__dict__ | {"problem": self.problem.without_functions()}
+
+    @cached_property
+    def fitted(self) -> tuple[tuple[float, ...], Array]:
+        """The powers, and ``c h^(nu+alpha)`` of each row and power."""
+        powers = self.begins or starting_powers(self.problem)
+        count = min(len(powers.exponents), self.most, self.f.shape[1] - powers.first)
+        exponents = powers.exponents[:count]
+        nodes = np.arange(powers.first, powers.first + count, dtype=np.float64)
+        values = self.f[:, powers.first : powers.first + count]
+        fitted = np.linalg.solve(nodes[:, None] ** np.array(exponents), values.T).T if count else values
+        return exponents, fitted * self.step ** row_orders(self.problem)[:, None]
+
+    def __call__(self, tau: Array) -> Array:
+        """``P(tau)``, shape (rows, times)."""
+        total, orders = initial_part(self.problem, tau), row_orders(self.problem)
+        powers, coefficients = self.fitted
         for alpha in np.unique(orders):
             mine = orders == alpha
-            for number, power in enumerate(self._powers):
+            for number, power in enumerate(powers):
                 size = gamma(power + 1.0) * rgamma(power + alpha + 1.0)
-                total[mine] += coefficients[mine, number, None] * (size * (tau / self.grid.step) ** (power + alpha))
+                total[mine] += coefficients[mine, number, None] * (size * (tau / self.step) ** (power + alpha))
         return total
-
-    def _coefficients(self) -> Array:
-        """``c h^(nu+alpha)`` of each row and power."""
-        if self._fitted is None:
-            powers = self._begins or starting_powers(self.problem)
-            count = min(len(powers.exponents), self._most, self.f.shape[1] - powers.first)
-            self._powers, self._first = powers.exponents[:count], powers.first
-            nodes = np.arange(powers.first, powers.first + count, dtype=np.float64)
-            table = nodes[:, None] ** np.array(self._powers)[None, :]
-            values = self.f[:, powers.first : powers.first + count]
-            fitted = np.linalg.solve(table, values.T).T if count else values
-            self._fitted = fitted * self.grid.step ** row_orders(self.problem)[:, None]
-        return self._fitted
-
-    def _cubic(self, values: Array, tau: Array, interval: Array) -> Array:
-        """Interpolate through the four nearest of ``values``, or as many as there are."""
-        last = values.shape[1] - 1
-        x = tau / self.grid.step
-        if last < 3:
-            share = x - interval
-            return np.asarray((1.0 - share) * values[:, interval] + share * values[:, interval + 1])
-        first = np.clip(interval - 1, 0, last - 3)
-        x = x - first
-        a, b, c, d = (values[:, first + k] for k in range(4))
-        u, v, w = x - 1.0, x - 2.0, x - 3.0
-        return np.asarray(
-            -a * (u * v * w) / 6.0 + b * (x * v * w) / 2.0 - c * (x * u * w) / 2.0 + d * (x * u * v) / 6.0
-        )

@@ -25,12 +25,13 @@ from typing import Any
 import numpy as np
 from scipy.special import gamma, rgamma
 
+from hpfracc._xp import NUMPY
+from hpfracc.history.intervals import interval_integrals
 from hpfracc.solvers.ode.delays import DelayedStates
 from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Tableau, rectangle_weights, trapezoid_weights
-from hpfracc.solvers.ode.jacobian import JacobianSource
 from hpfracc.solvers.ode.newton import Newton, Norm
-from hpfracc.solvers.ode.problem import Jacobian, RightHandSide
+from hpfracc.solvers.ode.problem import RightHandSide, jacobian_source
 
 __all__ = ["Estimate", "estimate_errors", "find_jumps"]
 
@@ -223,8 +224,7 @@ def _propagate(
     shape, d = problem.shape, problem.shape[-1]
     times = table.grid.elapsed(0, table.known)[nodes]
     largest = np.abs(table.y[:, : table.known]).max(axis=1)
-    given = Jacobian(problem) if problem.jac is not None else None
-    source = JacobianSource(shape, problem.dtype, fun, given, problem.jac_sparsity)
+    source = jacobian_source(problem, fun)
     y: Array = np.empty(0)
     sizes: Array = np.empty(0)
     value: Array = np.empty(0)  # f(t, y)
@@ -305,15 +305,11 @@ class _ProductRule:
     """
 
     def __init__(self, alpha: float, times: Array) -> None:
-        left = np.concatenate([[0.0], times[:-1]])
-        # Later values have weight 0, because their distances are 0.
-        far, near = np.maximum(times[:, None] - left, 0.0), np.maximum(times[:, None] - times, 0.0)
-        far_power, near_power = far**alpha, near**alpha
-        whole = (far_power - near_power) * (float(rgamma(alpha)) / alpha)
-        tilt = (far * far_power - near * near_power) * (float(rgamma(alpha)) / (alpha + 1.0))
-        linear = (far * whole - tilt) / (times - left)
-        self._excess = whole - linear
-        self.weights = linear
+        length = np.diff(times, prepend=0.0) + np.zeros((times.size, 1))
+        near = np.maximum(times[:, None] - times, 0.0)
+        mean, moment = interval_integrals(NUMPY, 1.0 - alpha, near, length, parabola=True)
+        self._excess = np.tril((0.5 * mean - moment) * length)
+        self.weights = np.tril((0.5 * mean + moment) * length)  # later values have no weight
         self.weights[:, :-1] += self._excess[:, 1:]
 
     def flatten(self, k: int) -> None:

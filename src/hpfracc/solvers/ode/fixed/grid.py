@@ -1,4 +1,4 @@
-"""The uniform grid of a fixed-step solve, and the contribution of the initial data on it."""
+"""The grid of a solve with given steps, and the contribution of the initial data on it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ from typing import Any
 import numpy as np
 from scipy.special import rgamma
 
-from hpfracc.errors import InvalidInputError
+from hpfracc.engine.memory.budget import HOST, get_budget
+from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode.problem import Problem
 
-__all__ = ["UniformGrid", "initial_part", "make_grid", "order_groups", "row_orders"]
+__all__ = [
+    "REMEDY",
+    "UniformGrid",
+    "check_room",
+    "initial_part",
+    "least_bytes",
+    "make_grid",
+    "order_groups",
+    "row_orders",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -20,32 +31,50 @@ Array = np.ndarray[Any, Any]
 _FITS = 1e-6
 #: Maximum number of steps that any method solves together.
 _FIRST = 16
+#: Number of arrays of a fixed-step solve with an element for every step and component: the solution, the right-hand
+#: side, the history sums, and the contribution of the initial data.
+_FULL_ARRAYS = 4
+#: What to do if memory runs out.
+REMEDY = "use a larger step or tolerance, a shorter interval, or fewer members of the batch; or free memory"
 #: Integers up to this one are exact in float64.
 _MAX_STEPS = 2.0**53
 
 
 @dataclass(frozen=True, slots=True)
 class UniformGrid:
-    """``t_n = t0 + n step`` for n = 0 .. steps, of which only the first ``count`` are stored."""
+    """``t_n = t0 + n step`` for n = 0 .. steps, of which only the first ``count`` are stored.
+
+    With a ``grading`` r, ``t_n = t0 + T (n / steps)^r``.
+    """
 
     t0: float
     t1: float
     steps: int
     count: int
+    grading: float = 1.0
 
     @property
     def step(self) -> float:
-        """The step that divides the interval."""
+        """The step that divides the interval: the mean of a graded grid."""
         return (self.t1 - self.t0) / self.steps
+
+    @property
+    def longest(self) -> float:
+        """The longest step: the last one."""
+        return (self.t1 - self.t0) * (1.0 - math.pow(1.0 - 1.0 / self.steps, self.grading))
 
     def elapsed(self, first: int = 0, stop: int | None = None) -> Array:
         """``t_n - t0``, without the rounding of ``t0``."""
         stop = self.count if stop is None else stop
-        return (self.t1 - self.t0) * (np.arange(first, stop) / self.steps)
+        return (self.t1 - self.t0) * (np.arange(first, stop) / self.steps) ** self.grading
 
     def time(self, n: int) -> float:
         """The time ``t_n``."""
-        return self.t0 + (self.t1 - self.t0) * (n / self.steps)
+        return self.t0 + (self.t1 - self.t0) * math.pow(n / self.steps, self.grading)
+
+    def place(self, elapsed: Array) -> Array:
+        """The n, not rounded, at which so much time has elapsed."""
+        return np.asarray(self.steps * (elapsed / (self.t1 - self.t0)) ** (1.0 / self.grading))
 
     def times(self) -> Array:
         """The stored ``t_n``; the last of all is exactly t1."""
@@ -55,7 +84,7 @@ class UniformGrid:
         return times
 
 
-def make_grid(t0: float, t1: float, step: float, most: int | None = None) -> UniformGrid:
+def make_grid(t0: float, t1: float, step: float, most: int | None = None, grading: float = 1.0) -> UniformGrid:
     """The grid of the largest step not above ``step`` that divides ``[t0, t1]``; limited to ``most`` steps."""
     ratio = (t1 - t0) / step
     if not ratio <= _MAX_STEPS:
@@ -66,7 +95,24 @@ def make_grid(t0: float, t1: float, step: float, most: int | None = None) -> Uni
     steps = round(ratio) if abs(ratio - round(ratio)) <= _FITS else math.ceil(ratio)
     steps = max(1, steps)
     # A method that solves its first steps together needs all of them.
-    return UniformGrid(t0, t1, steps, 1 + (steps if most is None else min(steps, max(most, _FIRST))))
+    return UniformGrid(t0, t1, steps, 1 + (steps if most is None else min(steps, max(most, _FIRST))), grading)
+
+
+def least_bytes(problem: Problem, points: int, orders: int = 1, arrays: int = _FULL_ARRAYS) -> int:
+    """Memory of ``arrays`` with every component at every point, and of weights for each of the distinct orders."""
+    item = 16 if problem.library == "numpy" and np.iscomplexobj(problem.y0) else 8
+    return points * (arrays * math.prod(problem.shape) * item + 8 * orders)
+
+
+def check_room(problem: Problem, count: int, orders: int, *, arrays: int = _FULL_ARRAYS) -> None:
+    """Raise :class:`OutOfMemoryError` if the arrays of a solve at ``count`` points are larger than what is free."""
+    need = least_bytes(problem, count, orders, arrays)
+    free = None if need < NEGLIGIBLE_BYTES else get_budget().free(HOST)
+    if free is not None and need > free:
+        raise OutOfMemoryError(
+            f"solve_fode: {count:,} points of {math.prod(problem.shape):,} components need at least "
+            f"{need / 2**20:,.1f} MiB for the solution and its history, and {free / 2**20:,.1f} MiB are free; {REMEDY}"
+        )
 
 
 def row_orders(problem: Problem) -> Array:

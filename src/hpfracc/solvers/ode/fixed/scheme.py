@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hpfracc._xp import NUMPY
-from hpfracc.operators.core.sequences import power_differences, second_differences, tangent_defects
+from hpfracc._xp import NUMPY, Namespace
+from hpfracc.operators.core.sequences import power_difference, second_difference, tangent_defects
 from hpfracc.operators.core.weights import weight_cache
-from hpfracc.solvers.ode.fixed.grid import UniformGrid, initial_part, order_groups
-from hpfracc.solvers.ode.fixed.starting import Powers
-from hpfracc.solvers.ode.memory_limits import check_room
+from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, initial_part, order_groups
 from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.singular import Powers
 
 __all__ = [
     "Scheme",
-    "StartError",
+    "StepError",
     "Tableau",
-    "add_first_value",
     "cached_weights",
+    "delayed",
     "evaluate_first",
     "make_tableau",
     "rectangle_weights",
@@ -31,8 +31,8 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 
-class StartError(Exception):
-    """The first points could not be computed. The message says why and what to do."""
+class StepError(Exception):
+    """A step, or the first ones, could not be taken. The message says where, why, and what to do."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +46,7 @@ class Tableau:
     which : array of int or None, shape (rows,)
         Index of the order of each row; None if all share one.
     y, f : array, shape (rows, N + 1)
-        Solution and right-hand side at the steps.
+        Solution and right-hand side at the steps; where that is not kept, the solution twice.
     sums : array, shape (K, rows, N + 1)
         The history sums so far, including the initial data.
     known : int
@@ -55,6 +55,8 @@ class Tableau:
         See :class:`Scheme`.
     begins : Powers or None
         The powers of the starting weights, if there are any.
+    beginning : callable or None
+        The part of the solution that is not smooth at the start, as a function of the times after t0, if it is known.
     stepwise : bool
         Whether every step must be stored before the next one, because delayed states are read from here.
     """
@@ -69,6 +71,7 @@ class Tableau:
     known: int = 1
     powers: int = 3
     begins: Powers | None = None
+    beginning: Callable[[Array], Array] | None = None
     stepwise: bool = False
 
     def finite_until(self, first: int, stop: int) -> int:
@@ -133,19 +136,10 @@ def evaluate_first(table: Tableau, evaluate: Callable[[float, Array], Array]) ->
     t0 = table.grid.t0
     table.f[:, 0] = evaluate(t0, np.array(table.problem.y0)).reshape(-1)
     if not np.isfinite(table.f[:, 0]).all():
-        raise StartError(
+        raise StepError(
             f"The right-hand side is not finite at the start, t = {t0:g}: correct it there, or use "
             "method='implicit_rectangle', which does not need that value."
         )
-
-
-def add_first_value(table: Tableau, evaluate: Callable[[float, Array], Array], kind: int) -> None:
-    """Evaluate ``f_0``, and add its additional weight to ``sums[kind]``."""
-    grid = table.grid
-    evaluate_first(table, evaluate)
-    for alpha, mine in order_groups(table.problem):
-        first = trapezoid_weights(alpha, grid.count)[1]
-        table.sums[kind, mine] += grid.step**alpha * table.f[mine, :1] * first
 
 
 def cached_weights(
@@ -163,24 +157,47 @@ def cached_weights(
     return found
 
 
-def rectangle_weights(alpha: float, n: int) -> Array:
-    r"""``(k+1)^alpha - k^alpha`` over :math:`\Gamma(\alpha+1)`, k = 0 .. n-1."""
-    (weights,) = cached_weights("rectangle", alpha, n, _make_rectangle)
-    return weights
+def rectangle_weights(alpha: Any, n: int, xp: Namespace = NUMPY) -> Any:
+    r"""``(k+1)^alpha - k^alpha`` over :math:`\Gamma(\alpha+1)`, k = 0 .. n-1, in the library ``xp`` of the order.
+
+    Of shape (n,) + alpha.shape. One order of NumPy's is cached.
+    """
+    if isinstance(alpha, float):
+        return cached_weights("rectangle", alpha, n, lambda alpha, n: (_make_rectangle(NUMPY, alpha, n),))[0]
+    return _make_rectangle(xp, alpha, n)
 
 
-def trapezoid_weights(alpha: float, n: int) -> tuple[Array, Array]:
+def trapezoid_weights(alpha: Any, n: int, xp: Namespace = NUMPY) -> tuple[Any, Any]:
     r"""Weights of the product trapezoid over :math:`\Gamma(\alpha+2)`, and the additional weight of the first value."""
-    weights, first = cached_weights("trapezoid", alpha, n, _make_trapezoid)
-    return weights, first
+    if isinstance(alpha, float):
+        weights, first = cached_weights("trapezoid", alpha, n, lambda *given: _make_trapezoid(NUMPY, *given))
+        return weights, first
+    return _make_trapezoid(xp, alpha, n)
 
 
-def _make_rectangle(alpha: float, n: int) -> tuple[Array]:
-    return (power_differences(NUMPY, alpha, n) * NUMPY.rgamma(alpha + 1.0),)
+def delayed(xp: Namespace, weights: Any) -> Any:
+    """The weights one step later: 0 for the newest value, which is not known."""
+    return xp.concatenate([0.0 * weights[:1], weights[:-1]])
 
 
-def _make_trapezoid(alpha: float, n: int) -> tuple[Array, Array]:
-    scale = NUMPY.rgamma(alpha + 2.0)
-    first = -tangent_defects(NUMPY, alpha + 1.0, n)
-    first[0] = 0.0  # at the origin the integral is zero for any first value
-    return second_differences(NUMPY, alpha + 1.0, n) * scale, first * scale
+def _lags(alpha: Any, first: float, n: int) -> Array:
+    """The lags from ``first`` on, along a leading axis before those of the order."""
+    return np.arange(first, n)[(slice(None), *(None,) * getattr(alpha, "ndim", 0))]
+
+
+def _make_rectangle(xp: Namespace, alpha: Any, n: int) -> Any:
+    one = xp.exp(0.0 * alpha)[None]  # of the order's shape
+    return xp.concatenate([one, power_difference(xp, alpha, _lags(alpha, 1.0, n))]) * xp.rgamma(alpha + 1.0)
+
+
+def _make_trapezoid(xp: Namespace, alpha: Any, n: int) -> tuple[Any, Any]:
+    one, scale = xp.exp(0.0 * alpha)[None], xp.rgamma(alpha + 2.0)
+    bends = [one, 2.0 * xp.expm1(alpha * math.log(2.0))[None], second_difference(xp, alpha + 1.0, _lags(alpha, 2.0, n))]
+    weights = xp.concatenate(bends)[:n]
+    if isinstance(alpha, float):
+        first = -tangent_defects(NUMPY, alpha + 1.0, n)
+    else:  # the rule is exact on constants: the weights sum to (alpha + 1) n^alpha
+        whole = xp.concatenate([one, (alpha + 1.0) * xp.power(_lags(alpha, 1.0, n), alpha)])
+        first = whole - xp.cumsum(weights, 0)
+    # At the origin the integral is zero for any first value.
+    return weights * scale, xp.concatenate([0.0 * one, first[1:]]) * scale

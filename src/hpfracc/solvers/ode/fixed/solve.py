@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
-from hpfracc._interrupts import raise_if_nested
+from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.blocks import BLOCK, DIRECT_BELOW
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import on_cuda
 from hpfracc.solvers.ode.compiled.on_cuda.choice import MovedError, make_offer
 from hpfracc.solvers.ode.delays import DelayedStates, without_delays
-from hpfracc.solvers.ode.events import EventWatch
-from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.error_estimate import Estimate, estimate_errors
-from hpfracc.solvers.ode.fixed.grid import make_grid, row_orders
-from hpfracc.solvers.ode.fixed.scheme import Scheme, StartError, Tableau, make_tableau
+from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups, row_orders
+from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, evaluate_first, make_tableau
 from hpfracc.solvers.ode.fixed.switching import SwitchingStepper
-from hpfracc.solvers.ode.newton import Newton
+from hpfracc.solvers.ode.fixed.walk import Guard, Walk
+from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
-from hpfracc.solvers.ode.progress import Report, note_steps, progress_report
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.progress import note_steps
+from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, StiffnessGuard, unstable_growth
+from hpfracc.solvers.ode.tensors.rule import check_adjoint
 
-__all__ = ["BlockStepper", "Guard", "solve_fixed", "walk_grid"]
+__all__ = ["StepMethod", "solve_fixed"]
 
 Array = np.ndarray[Any, Any]
 
@@ -38,179 +40,87 @@ DOUBTFUL = 0.1
 #: Number of first steps that may skip a boundary layer.
 _FIRST_STEPS = 8
 
-REACHED = "The end of the interval was reached."
 
+@dataclass(frozen=True, slots=True)
+class StepMethod(Method):
+    r"""Equal steps by sums over the past, written once for arrays of every library.
 
-#: Approximate number of calls of a guard in a solve.
-_GUARDED = 32
+    .. math:: y_n = T(t_n) + h^\alpha \Big[ c_n f_0 + \sum_{j=0}^{n} w_{n-j} f_j \Big]
 
-#: Steps between two checks for events, progress and non-finite values: initial number, maximum, and growth factor.
-_CHECK_EVERY = (16, BLOCK, 64)
-#: Target seconds between two checks.
-_BLOCK_SECONDS = 0.025
+    A subclass gives the weights; the rest follows. It is explicit if :math:`w_0 = 0`; ``implicit`` if the equation is
+    solved for :math:`y_n`; with ``corrections`` m, a first sequence predicts :math:`y_n`, and a second one, with
+    :math:`f(t_n, y_n)` from the state before, corrects it m times.
 
-#: ``guard(t, y)`` raises ``StiffError`` if a method should stop.
-Guard = Callable[[float, Array], None]
+    Parameters
+    ----------
+    adjoint : {"auto", "recomputed", "stored", "direct"}
+        How gradients of tensors and JAX arrays are computed; see :class:`PECE`.
+    """
 
+    adjoint: str = field(default="auto", kw_only=True)
 
-class BlockStepper(Protocol):
-    """Fills a tableau block by block."""
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+    takes: ClassVar[frozenset[str]] = frozenset(
+        {"delays", "riemann_liouville", "several orders", "order 1", "orders above 1", "compiled"}
+    )
+    #: Whether the right-hand side at t0 has no weight and is not evaluated.
+    starts_blind: ClassVar[bool] = False
 
-    notes: list[str]
-    compile_seconds: float
-    newton: Newton | None
+    def __post_init__(self) -> None:
+        check_adjoint(self.adjoint)
 
     @property
-    def compiled(self) -> bool:
-        """Whether the right-hand side runs compiled."""
+    def corrections(self) -> int:
+        """Number of corrector iterations; none by default."""
+        return 0
+
+    @abc.abstractmethod
+    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
+        """Weights for step 1 of the values 0 .. n-1 steps back, and the additional weights ``c`` of the first value.
+
+        In the library ``xp`` of the order, each of shape (n,) + alpha.shape: one sequence, or two with ``corrections``.
+        The additional weights belong to the last; None if there are none.
+        """
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """From what it takes; other adjoints than ``"auto"`` are for PyTorch and JAX."""
+        if problem.library == "numpy" and self.adjoint != "auto":
+            return f"adjoint={self.adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
+        return Method.refuses(self, problem, options)
+
+    def solve(
+        self, problem: Problem, options: Options, *, guard: Guard | None = None, reason: str = "asked for"
+    ) -> FODEResult:
+        """One history sum for each sequence and step; implicit equations by Newton's method."""
+        if problem.library == "numpy":
+            return solve_fixed(problem, options, self.scheme_for(problem, options), self.name, reason, guard=guard)
+        if self.implicit:
+            from hpfracc.solvers.ode.tensors.solve import solve_tensors
+
+            return solve_tensors(problem, options, self)
+        from hpfracc.solvers.ode.tensors.stability import solve_explicit
+
+        return solve_explicit(problem, options, self, self.scheme)
+
+    def scheme_for(self, problem: Problem, options: Options) -> Scheme:
+        """The weights for NumPy, with what the first steps of this problem need."""
+        return self.scheme
 
     @property
-    def evaluations(self) -> int:
-        """Evaluations of the right-hand side."""
+    def scheme(self) -> Scheme:
+        """The weights for NumPy."""
+        kind = "implicit" if self.implicit else "corrected" if self.corrections else "explicit"
+        return Scheme(kind, lambda alpha, n: self.weights(NUMPY, alpha, n)[0], self._start, self.corrections)
 
-    def start(self) -> None:
-        """Compute the first points."""
-
-    def run(self, begin: int, first: int, stop: int, last: int) -> int:
-        """Compute points ``first .. stop-1`` of the block from ``begin``; returns the number of known points."""
-
-
-class _Walk:
-    """A running solve."""
-
-    def __init__(
-        self, table: Tableau, options: Options, stepper: BlockStepper, block: int, guard: Guard | None
-    ) -> None:
-        self.problem = table.problem
-        self.options = options
-        self.grid = table.grid
-        self.table = table
-        self.block = block
-        self.stepper = stepper
-        self.guard = guard
-        self.guarded = 0
-        self.events = EventWatch(options.events, table.problem.args)
-        self.message = REACHED
-        self.success = True
-        self.end: float | None = None
-        self.watched = 1
-        self.check_every = 1 if table.stepwise else _CHECK_EVERY[0]
-        self.interrupted = False
-        self._beyond = 0
-
-    def fail(self, message: str) -> bool:
-        self.success, self.message = False, message
-        return False
-
-    def run(self, title: str) -> None:
-        """Run all blocks until the end, a terminal event, a failure or an interrupt."""
-        options, table = self.options, self.table
-        last = min(self.grid.steps, options.max_steps) + 1
-        with progress_report(options.progress, self.grid.t0, self.grid.t1, title) as report:
-            try:
-                self.stepper.start()
-                if not self._look(table.known, report):
-                    return
-                while table.known < last:
-                    begin = table.known // self.block * self.block
-                    stop = min(begin + self.block, table.known + self.check_every, last)
-                    started = time.perf_counter()
-                    reached = self.stepper.run(begin, table.known, stop, last)
-                    self._pace(time.perf_counter() - started)
-                    if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
-                        return
-            except KeyboardInterrupt:
-                raise_if_nested()
-                self.interrupted = True
-                self.fail(f"Interrupted at t = {self.grid.time(table.known - 1):g}: here is the solution up to then.")
-                return
-            except StartError as error:
-                self.fail(str(error))
-                return
-        if table.known <= self.grid.steps:
-            self.fail(
-                f"max_steps={options.max_steps} steps reach t = {self.grid.time(table.known - 1):g} of "
-                f"{self.grid.t1:g} with step {self.grid.step:g}: raise max_steps, or take a larger step."
-            )
-
-    def _pace(self, seconds: float) -> None:
-        """Adjust the number of steps between two checks: few enough to report progress, at negligible cost."""
-        if self.table.stepwise:
+    def _start(self, table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
+        """Evaluate ``f_0``, and add its additional weights."""
+        if self.starts_blind:
             return
-        # Compiled steps take less time than their call, and interrupts are handled between calls.
-        factor = min(_BLOCK_SECONDS / max(seconds, 1e-9), _CHECK_EVERY[2])
-        if factor > 1.0 or seconds > 2.0 * _BLOCK_SECONDS:
-            self.check_every = max(1, min(int(factor * self.check_every), _CHECK_EVERY[1]))
-
-    def _look(self, reached: int, report: Report) -> bool:
-        """Check new points for non-finite values and events, and report progress; returns whether to continue."""
-        table = self.table
-        good = table.finite_until(self.watched, reached)
-        finite = good == reached
-        if not finite:
-            reached = table.known = good
-        if self.options.events and not self._watch(reached):
-            return False
-        self.watched = reached
-        if not finite:
-            return self._infinite(reached)
-        if self.guard is not None and reached - self.guarded >= self.grid.steps // _GUARDED:
-            self.guarded = reached
-            self.guard(self.grid.time(reached - 1), np.array(table.y[:, reached - 1]).reshape(self.problem.shape))
-        report(self.grid.time(reached - 1), lambda: table.y[:, reached - 1].reshape(self.problem.shape))
-        return True
-
-    def _watch(self, reached: int) -> bool:
-        table, first = self.table, self.watched - 1
-        if first == 0 and not np.all(np.isfinite(table.y[:, 0])):
-            first = 1
-        if reached - first < 2:
-            return True
-        solution = FixedSolution(table, reached)
-        times = self.grid.t0 + self.grid.elapsed(first, reached)
-        states = table.y[:, first:reached].reshape(*self.problem.shape, -1)
-        end = self.events.watch(times, states, solution)
-        if end is None:
-            return True
-        known = int(np.searchsorted(self.grid.t0 + self.grid.elapsed(0, reached), end))
-        self._beyond, table.known, self.end = reached, known, end
-        self.message = f"A terminal event happened at t = {self.end:g}."
-        return False
-
-    def _infinite(self, reached: int) -> bool:
-        return self.fail(
-            f"The solution is not finite at t = {self.grid.time(reached):g}: it or the right-hand side overflowed or "
-            "left its domain there. A smaller step or an implicit method helps if the cause is numerical."
-        )
-
-    def _unsettled(self, reached: int) -> bool:
-        newton = self.stepper.newton
-        before = np.array(self.table.y[:, reached - 1]).reshape(self.problem.shape)
-        if not np.all(np.isfinite(self.problem.evaluate(self.grid.time(reached), before))):
-            return self._infinite(reached)
-        left = "" if newton is None or not newton.residual else f" (residual {newton.residual:.3g})"
-        return self.fail(
-            f"Newton's method did not converge at t = {self.grid.time(reached):g}{left}: take a smaller step, give "
-            "jac, or check that the right-hand side is smooth there."
-        )
-
-    def solution(self) -> FixedSolution:
-        if self.end is not None:
-            return FixedSolution(self.table, self._beyond, self.end)
-        return FixedSolution(self.table, self.table.known)
-
-    def points(self, solution: FixedSolution) -> tuple[Array, Array]:
-        """Requested times and the flat solution there."""
-        known, shape = self.table.known, self.problem.shape
-        if self.options.t_eval is not None:
-            times = self.options.t_eval[self.options.t_eval <= solution.t_max]
-            return times, solution(times)
-        times, values = self.grid.times()[:known], self.table.y[:, :known]
-        if self.end is not None:
-            times = np.append(times, self.end)
-            at_end = solution(self.end).reshape(-1, 1)
-            values = np.concatenate([values, at_end], axis=1)
-        return times, values.reshape(*shape, -1)
+        evaluate_first(table, evaluate)
+        for alpha, mine in order_groups(table.problem):
+            first = self.weights(NUMPY, alpha, table.grid.count)[1]
+            if first is not None:
+                table.sums[-1, mine] += table.grid.step**alpha * table.f[mine, :1] * first
 
 
 def solve_fixed(
@@ -227,7 +137,7 @@ def solve_fixed(
         compiled.load("on_cuda.solve")
         from hpfracc.solvers.ode.compiled.on_cuda.solve import solve_members
 
-        return solve_members(cuda, problem, options, scheme, name, reason)
+        return solve_members(cuda, problem, options, scheme, (name, reason))[0]
     started = time.perf_counter()
     assert options.step is not None
     grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
@@ -243,7 +153,7 @@ def solve_fixed(
     offer = make_offer(table, options, scheme, (name, reason), guard)
     stepper = SwitchingStepper(table, scheme, block, options, RightHandSide(problem), offer)
     try:
-        result = walk_grid(table, options, stepper, block, (name, reason, history), started, guard)
+        result = Walk(table, options, stepper, block, guard).result(name, reason, history, started)
     except MovedError as moved:
         note_steps()
         moved.result.stats["seconds"] = time.perf_counter() - started
@@ -345,49 +255,4 @@ def _doubt(found: Estimate, sizes: Array, table: Tableau) -> str:
         f"{found.errors[row].max():.2g}, and its largest value is {sizes[row]:.2g}; this was found from "
         f"t = {when[0]:g} to t = {when[-1]:g}. Take a smaller step, a graded mesh (method='l1' or 'l2_1sigma'), or no "
         "step."
-    )
-
-
-def walk_grid(
-    table: Tableau,
-    options: Options,
-    stepper: BlockStepper,
-    block: int,
-    decision: tuple[str, str, str],
-    started: float,
-    guard: Guard | None = None,
-) -> FODEResult:
-    """Let ``stepper`` fill ``table`` block by block, and return the result."""
-    problem, name = table.problem, decision[0]
-    walk = _Walk(table, options, stepper, block, guard)
-    walk.run(name)
-    note_steps()
-    solution = walk.solution()
-    t, y = walk.points(solution)
-    newton = stepper.newton
-    stats: dict[str, Any] = {
-        "steps": walk.table.known - 1,
-        "step": walk.grid.step,
-        "seconds": time.perf_counter() - started,
-        "compile_seconds": stepper.compile_seconds,
-        "terminated": walk.end is not None,
-        "interrupted": walk.interrupted,
-    }
-    if newton is not None:
-        stats["newton_iterations"] = newton.iterations
-    happened: tuple[Any, Any] = (None, None)
-    if options.events:
-        happened = walk.events.collected(problem.shape, problem.dtype)
-    return FODEResult(
-        t=t,
-        y=y,
-        success=walk.success,
-        message=walk.message,
-        nfev=stepper.evaluations,
-        njev=newton.jacobians if newton is not None else 0,
-        sol=solution if options.dense_output else None,
-        stats=stats,
-        decision=SolveDecision(*decision, stepper.compiled, tuple(stepper.notes)),
-        t_events=happened[0],
-        y_events=happened[1],
     )

@@ -1,19 +1,36 @@
-"""Starting weights of fractional multistep methods: exact on the powers with which a solution starts."""
+"""Fractional linear multistep methods, with starting weights: exact on the powers with which a solution starts."""
 
 from __future__ import annotations
 
+import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import fft
-from scipy.special import gamma, rgamma, zeta
+from scipy.special import gamma, rgamma, zetac
 
-from hpfracc.solvers.ode.problem import Problem, starts_infinite
-from hpfracc.solvers.ode.singular import read_growth, singular_powers
+from hpfracc._xp import NUMPY
+from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups
+from hpfracc.solvers.ode.fixed.scheme import Scheme, StepError, Tableau, cached_weights, evaluate_first
+from hpfracc.solvers.ode.fixed.solve import StepMethod
+from hpfracc.solvers.ode.jacobian import Factors, factorise, is_sparse
+from hpfracc.solvers.ode.newton import Norm, solve_damped, step_scale
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem, jacobian_source, starts_infinite
+from hpfracc.solvers.ode.singular import GrowthError, Powers, starting_powers
 
-__all__ = ["MAX_POWERS", "Multistep", "Powers", "starting_powers", "starting_weights"]
+__all__ = [
+    "MAX_POWERS",
+    "MultistepMethod",
+    "multistep_scheme",
+    "refuse_start",
+    "series_power",
+    "starting_weights",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -24,66 +41,13 @@ _FAR = 128
 _TERMS = 14
 #: Number of points whose powers fit into the cache.
 _CHUNK = 4096
-#: Powers closer than this count as one; the error is then of order 2 minus this.
-_CLOSE = 0.02
+#: The lowest order for which the starting weights can be computed in double precision.
+MIN_ORDER = 0.2
+#: Rounding error of a sum, relative to the sum of the absolute values.
+_ROUNDING = 4e-16
 
 
-class Multistep(Protocol):
-    """A rule whose weights depend on distances only, such as a fractional power of a linear multistep method."""
-
-    name: ClassVar[str]
-
-    def weights(self, alpha: float, n: int) -> Array:
-        """``omega_0 .. omega_{n-1}``, for step 1."""
-
-    def at_one(self, alpha: float, count: int) -> Array | None:
-        """Coefficients of ``omega(e^-z) z^alpha`` in powers of z; None if it has other powers.
-
-        Then all sums are computed directly, which loses digits far from the origin. This is acceptable for order 1.
-        """
-
-    def at_minus_one(self, alpha: float, count: int) -> Array | None:
-        """Coefficients of ``omega(-e^-z) z^-alpha`` if omega is not smooth at -1; otherwise None."""
-
-
-@dataclass(frozen=True, slots=True)
-class Powers:
-    """The powers of t - t0 that are integrated exactly, and the first step whose value is used."""
-
-    exponents: tuple[float, ...]
-    first: int
-
-    @property
-    def last(self) -> int:
-        """The last step whose value is used; all steps up to it are solved together."""
-        return self.first + len(self.exponents) - 1
-
-
-def starting_powers(problem: Problem, bound: float = 1.0) -> Powers:
-    """Powers up to ``bound`` of ``f(t, y(t))`` near t0: products of 1, t, and t^alpha for every order.
-
-    If the solution is infinite at t0, they are determined from the right-hand side, which may raise
-    :class:`~hpfracc.solvers.ode.singular.GrowthError`.
-    """
-    assert problem.orders.known is not None
-    infinite = starts_infinite(problem)
-    if infinite:
-        found = singular_powers(problem, read_growth(problem), bound)
-    else:
-        orders = sorted({float(order) for order in problem.orders.known.reshape(-1)})
-        found, grown = {0.0}, True
-        while grown:
-            more = {round(power + order, 12) for power in found for order in (*orders, 1.0) if power + order < bound}
-            grown = not more <= found
-            found |= more
-    kept: list[float] = []
-    for power in sorted(found):
-        if power < bound - _CLOSE and (not kept or power - kept[-1] > _CLOSE):
-            kept.append(power)
-    return Powers((*kept, bound), 1 if infinite else 0)
-
-
-def starting_weights(method: Multistep, alpha: float, omega: Array, powers: Powers) -> Array:
+def starting_weights(method: Any, alpha: float, omega: Array, powers: Powers) -> Array:
     r"""Weights ``w[j, k]`` of the values at steps ``first + j`` at the points k = 0 .. n-1, for step 1.
 
     They make :math:`\sum_j w_{k,j} f_j + \sum_{j=0}^{k} \omega_{k-j} f_j` the integral of order alpha if f is a sum
@@ -134,7 +98,7 @@ def _miss_far(missed: Array, smooth: Array, bent: Array | None, alpha: float, po
     """
     m = np.arange(_TERMS)
     nu = np.array(powers.exponents)[:, None]
-    at = (1.0 - 2.0 * (m % 2)) * _zeta(-nu - m) / gamma(m + 1.0)
+    at = (1.0 - 2.0 * (m % 2)) * (1.0 + zetac(-nu - m)) / gamma(m + 1.0)
     origin = np.where((nu == 0.0) & (m == 0) & (powers.first == 0), 1.0, 0.0)  # the value at the origin
     regular = _times_series(at + origin, smooth) * rgamma(alpha - m)
     whole = gamma(nu + 1.0) * smooth * rgamma(alpha + nu + 1.0 - m)
@@ -158,28 +122,183 @@ def _times_series(rows: Array, series: Array) -> Array:
     return np.asarray(rows @ np.where(lags >= 0, series[lags], 0.0))
 
 
-def _zeta(x: Array) -> Array:
-    """Riemann's zeta function for real x < 1: by reflection below -1/16, by Borwein's alternating sum from there to 1.
+@dataclass(frozen=True, slots=True)
+class MultistepMethod(StepMethod):
+    """A fractional power of a linear multistep method: implicit, with starting weights, for NumPy."""
 
-    Closer to 0 the reflected argument is close to the pole, where ``1 - x`` has lost the digits of x.
-    """
-    found = np.empty(x.shape)
-    left = x < -0.0625
-    s = x[left]
-    found[left] = 2.0**s * math.pi ** (s - 1.0) * np.sin(0.5 * math.pi * s) * gamma(1.0 - s) * zeta(1.0 - s)
-    found[~left] = [_zeta_in_strip(float(each)) for each in x[~left]]
-    return found
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
+    takes: ClassVar[frozenset[str]] = StepMethod.takes | {"infinite"}
+    implicit: ClassVar[bool] = True
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Requires orders of 0.2 or more, and few enough powers of t."""
+        refusal = StepMethod.refuses(self, problem, options)
+        if refusal is not None or problem.orders.known is None:
+            return refusal
+        lowest = float(problem.orders.known.min())
+        if lowest < MIN_ORDER:
+            return (
+                f"method={self.name!r} needs orders of {MIN_ORDER} or more, and the lowest is {lowest:g}: its starting "
+                "weights would have no digits; use method='implicit_trapezoid'"
+            )
+        return refuse_start(self.name, problem, options)
+
+    def scheme_for(self, problem: Problem, options: Options) -> Scheme:
+        """The first steps are solved together."""
+        return multistep_scheme(self, problem, options)
+
+    @abc.abstractmethod
+    def at_one(self, alpha: float, count: int) -> Array | None:
+        """Coefficients of ``omega(e^-z) z^alpha`` in powers of z."""
+
+    def at_minus_one(self, alpha: float, count: int) -> Array | None:
+        """Coefficients of ``omega(-e^-z) z^-alpha`` if omega is not smooth at -1; otherwise None."""
+        return None
 
 
-def _zeta_in_strip(x: float) -> float:
-    if x == 0.0:
-        return -0.5
-    terms = 24
-    parts = [
-        terms * math.factorial(terms + i - 1) * 4.0**i / (math.factorial(terms - i) * math.factorial(2 * i))
-        for i in range(terms + 1)
-    ]
-    sums = np.cumsum(parts)
-    k = np.arange(terms)
-    alternating = np.sum((-1.0) ** k * (sums[:-1] - sums[-1]) / (k + 1.0) ** x)
-    return float(-alternating / (sums[-1] * (1.0 - 2.0 ** (1.0 - x))))
+def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1.0) -> str | None:
+    """Reason why there are no starting weights for powers up to ``bound``, or None."""
+    advice = "'adaptive', without a step" if starts_infinite(problem) else "'implicit_trapezoid'"
+    try:
+        powers = starting_powers(problem, bound)
+    except GrowthError as error:
+        return f"method={name!r}: {error}"
+    if len(powers.exponents) > MAX_POWERS:
+        return (
+            f"method={name!r} would need starting weights for {len(powers.exponents)} powers of t, and more "
+            f"than {MAX_POWERS} have no digits; use method={advice}"
+        )
+    if options.step is None:
+        return None
+    grid = make_grid(problem.t0, problem.t1, options.step)
+    if grid.steps <= powers.last:
+        return f"method={name!r} solves its first {powers.last} steps together: take a smaller step"
+    shortest = min(problem.delays, default=math.inf)
+    if shortest < powers.last * grid.step * (1.0 - 1e-9):
+        return (
+            f"method={name!r} solves its first {powers.last} steps together, and the delay {shortest:g} is shorter: "
+            f"take a step of at most {shortest / powers.last:g}, or method='implicit_trapezoid'"
+        )
+    return None
+
+
+def multistep_scheme(method: StepMethod, problem: Problem, options: Options, bound: float = 1.0) -> Scheme:
+    """One history sum and one system of equations per step. The first steps are solved together."""
+    powers = starting_powers(problem, bound)
+
+    def weights(alpha: float, n: int) -> tuple[Array, ...]:
+        return cached_weights(method.name, alpha, n, lambda alpha, n: method.weights(NUMPY, alpha, n)[0])
+
+    def starts(alpha: float, n: int) -> Array:
+        def make(alpha: float, n: int) -> tuple[Array]:
+            return (starting_weights(method, alpha, weights(alpha, n)[0], powers),)
+
+        return cached_weights(("starts", method.name, powers), alpha, n, make)[0]
+
+    start = partial(_start, options=options, starts=starts, powers=powers)
+    return Scheme("implicit", weights, start, powers=MAX_POWERS)
+
+
+def _start(
+    table: Tableau,
+    evaluate: Callable[[float, Array], Array],
+    *,
+    options: Options,
+    starts: Callable[[float, int], Array],
+    powers: Powers,
+) -> None:
+    """Compute the first values, and add their starting weights to all later sums."""
+    grid, first, last = table.grid, powers.first, powers.last
+    table.begins = powers
+    if first == 0:
+        evaluate_first(table, evaluate)
+    groups = order_groups(table.problem)
+    scaled = [starts(alpha, grid.count) * grid.step**alpha for alpha, _ in groups]
+    _solve_first(table, evaluate, options, powers, scaled)
+    for weights, (_, mine) in zip(scaled, groups, strict=True):
+        table.sums[0, mine] += table.f[mine, first : last + 1] @ weights
+    table.known = last + 1
+
+
+def _first_weights(table: Tableau, powers: Powers, starts: list[Array]) -> tuple[Array, Array]:
+    """Weights of the values at steps 1 .. last at each of these steps, for every row, and the known part."""
+    first, last = powers.first, powers.last
+    rows = len(table.y)
+    matrix = np.empty((rows, last, last))
+    known = np.array(table.sums[0, :, 1 : last + 1])
+    lags = np.arange(1, last + 1)[:, None] - np.arange(first, last + 1)
+    for u, (_, mine) in enumerate(order_groups(table.problem)):
+        omega = np.where(lags >= 0, table.weights[0, u, np.maximum(lags, 0)], 0.0)
+        weights = starts[u][:, 1 : last + 1].T + omega
+        if first == 0:
+            known[mine] += table.f[mine, :1] * weights[:, 0]
+        matrix[mine] = weights[:, 1 - first :]
+    return matrix, known
+
+
+def _solve_first(
+    table: Tableau, evaluate: Callable[[float, Array], Array], options: Options, powers: Powers, starts: list[Array]
+) -> None:
+    """Solve steps 1 .. last together by Newton's method; the unknowns are (batch, step, component)."""
+    problem, last = table.problem, powers.last
+    shape, d = problem.shape, problem.shape[-1]
+    source = jacobian_source(problem, evaluate)
+    times = [table.grid.time(n) for n in range(1, last + 1)]
+    matrix, known = _first_weights(table, powers, starts)
+    finite = table.y[:, :1] if powers.first == 0 else table.sums[0, :, 1:2]
+    begin = np.repeat(finite, last, axis=1)
+    f = np.empty_like(begin)
+
+    def flat(rows: Array) -> Array:
+        """Flatten from (rows, steps)."""
+        return np.asarray(rows.reshape(-1, d, last).transpose(0, 2, 1).reshape(-1))
+
+    def rows(values: Array) -> Array:
+        return np.asarray(values.reshape(-1, last, d).transpose(0, 2, 1).reshape(-1, last))
+
+    def residual(values: Array) -> Array:
+        y = rows(values)
+        for n, t in enumerate(times):
+            f[:, n] = evaluate(t, np.ascontiguousarray(y[:, n]).reshape(shape)).reshape(-1)
+        return flat(y - known - (matrix @ f[:, :, None])[:, :, 0])
+
+    def factors(values: Array) -> Factors | None:
+        y = rows(values)
+        residual(values)
+        slopes = [source(t, np.ascontiguousarray(y[:, n]), f[:, n]) for n, t in enumerate(times)]
+        weights = matrix.reshape(-1, d, last, last)
+        if is_sparse(slopes[0]):
+            from scipy.sparse import block_array, diags_array
+
+            blocks = [[diags_array(weights[0, :, n, j]) @ slopes[j] for j in range(last)] for n in range(last)]
+            return factorise(block_array(blocks), 1.0, last * d)
+        system = np.einsum("banj,jbac->bnajc", weights, np.stack(slopes)).reshape(-1, last * d, last * d)
+        return factorise(system, 1.0, system.shape[0] * last * d)
+
+    start = flat(begin)
+    atol = flat(np.repeat(np.broadcast_to(options.atol, shape).reshape(-1, 1), last, axis=1))
+    norm = Norm(step_scale(flat(known), start, last * d, options.rtol, atol), last * d)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        # The weights of the first steps are large and cancel, which limits the accuracy of their sums.
+        residual(start)
+        parts = float((np.abs(known) + (np.abs(matrix) @ np.abs(f)[:, :, None])[:, :, 0]).max())
+        found, left = solve_damped(residual, factors, start, norm, 1.0, rounding=_ROUNDING * parts)
+    if found is None:
+        raise StepError(
+            f"Newton's method did not converge for the first {last} steps, up to t = {times[-1]:g} (residual "
+            f"{left:.3g}): take a smaller step, give jac, or use method='implicit_trapezoid'."
+        )
+    residual(found)
+    table.y[:, 1 : last + 1], table.f[:, 1 : last + 1] = rows(found), f
+
+
+def series_power(series: Array, exponent: float) -> Array:
+    """Coefficients of ``(a_0 + a_1 z + ...)^exponent`` for a_0 > 0, as many as in ``series``."""
+    given = series.tolist()  # few numbers, faster outside of arrays
+    found = [given[0] ** exponent]
+    for m in range(1, len(given)):
+        total = 0.0
+        for j in range(1, m + 1):
+            total += (exponent * j - (m - j)) * given[j] * found[m - j]
+        found.append(total / (m * given[0]))
+    return np.array(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,13 +33,6 @@ _MAX_COMPONENTS = 64
 #: Maximum number of steps that failed compiled and succeeded in Python. Each costs as much as hundreds of compiled
 #: ones, so the rest then stays in Python.
 _MAX_REPAIRS = 3
-
-
-class SteppingProtocol(Protocol):
-    """Computes the steps of a block."""
-
-    def run(self, begin: int, first: int, stop: int) -> int:
-        """Take steps ``first .. stop-1`` of the block that starts at ``begin``; returns the number of known points."""
 
 
 class SwitchingStepper:
@@ -129,7 +122,7 @@ class SwitchingStepper:
         seconds = time.perf_counter() - started
         self._rate = seconds / max(1, reached - first)
         if self._offer is not None:
-            self._offer.credit(seconds)
+            self._offer.price.credit(seconds)
         self._spent += seconds
         self._done += reached - first
         if self._price is not None:
@@ -182,7 +175,7 @@ class SwitchingStepper:
         if self._stepper is None:
             self._stepper = self._uncompiled(left)
 
-    def _uncompiled(self, left: int) -> SteppingProtocol:
+    def _uncompiled(self, left: int) -> Any:
         """Steps around a function in Python, compiled if requested or if that pays off."""
         few = self.tableau.y.shape[0] <= _MAX_COMPONENTS  # larger states are left to NumPy's loops
         if self._backend == "numba" or (

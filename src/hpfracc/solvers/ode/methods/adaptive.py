@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from hpfracc.solvers.ode.adaptive.driver import beginning, solve_adaptive
-from hpfracc.solvers.ode.adaptive.speed import refuse_numba
+from hpfracc.solvers.ode.compilation import refuse_numba
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite

@@ -8,13 +8,10 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc._xp import NUMPY
+from hpfracc._xp import Namespace
 from hpfracc.operators.rules.quadrature import multistep_weights
-from hpfracc.solvers.ode.fixed.multistep import refuse_multistep, series_power, solve_multistep
-from hpfracc.solvers.ode.method import Method, register_method
-from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.result import FODEResult
+from hpfracc.solvers.ode.fixed.starting import MultistepMethod, series_power
+from hpfracc.solvers.ode.method import register_method
 
 __all__ = ["BDF2"]
 
@@ -24,7 +21,7 @@ Array = np.ndarray[Any, Any]
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class BDF2(Method):
+class BDF2(MultistepMethod):
     r"""The second-order backward differentiation formula to the power -alpha, with starting weights.
 
     .. math:: y_n = T(t_n) + h^\alpha \Big[ \sum_{j=0}^{s} w_{n,j} f_j + \sum_{j=0}^{n} \omega_{n-j} f_j \Big], \quad
@@ -41,19 +38,10 @@ class BDF2(Method):
     name: ClassVar[str] = "bdf2"
     aliases: ClassVar[tuple[str, ...]] = ("flmm_bdf2", "fbdf2")
     order: ClassVar[str] = "2"
-    implicit: ClassVar[bool] = True
 
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires constant orders of 0.2 or more, and few enough powers of t."""
-        return refuse_multistep(self, problem, options)
-
-    def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Solve the first steps together and the others one by one."""
-        return solve_multistep(self, problem, options)
-
-    def weights(self, alpha: float, n: int) -> Array:
+    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
         """Coefficients of the generating function."""
-        return np.asarray(multistep_weights(NUMPY, -alpha, n, 2))
+        return (multistep_weights(xp, -alpha, n, 2),), None
 
     def at_one(self, alpha: float, count: int) -> Array:
         """With ``u = 1 - e^-z`` it is ``((u + u^2/2) / z)^-alpha``."""
@@ -62,7 +50,3 @@ class BDF2(Method):
         rise[0] = 0.0
         symbol = rise + 0.5 * np.convolve(rise, rise)[: count + 2]
         return series_power(symbol[1 : count + 1], -alpha)
-
-    def at_minus_one(self, alpha: float, count: int) -> Array | None:
-        """Smooth at -1."""
-        return None

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-import numpy as np
-
-from hpfracc.solvers.ode.fixed.multistep import refuse_start, solve_multistep
-from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, rectangle_weights
-from hpfracc.solvers.ode.fixed.solve import solve_fixed
-from hpfracc.solvers.ode.method import Method, register_method
+from hpfracc._xp import Namespace
+from hpfracc.solvers.ode.fixed.scheme import Scheme, rectangle_weights
+from hpfracc.solvers.ode.fixed.solve import StepMethod
+from hpfracc.solvers.ode.fixed.starting import multistep_scheme, refuse_start
+from hpfracc.solvers.ode.method import register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
-from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.tensors.rule import TensorRule, check_adjoint
-from hpfracc.solvers.ode.tensors.solve import refuse_arrays, solve_tensors
 
 __all__ = ["ImplicitRectangle"]
-
-Array = np.ndarray[Any, Any]
 
 #: From this power on the rule has order 1 without starting weights.
 _BOUND = 0.0
@@ -29,7 +22,7 @@ _BOUND = 0.0
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class ImplicitRectangle(Method):
+class ImplicitRectangle(StepMethod):
     r"""The right-hand side is constant on each step, with its value at the end of the step.
 
     .. math:: y_n = T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+1)} \sum_{j=1}^{n} [(n-j+1)^\alpha - (n-j)^\alpha] f_j,
@@ -55,48 +48,27 @@ class ImplicitRectangle(Method):
     R. Garrappa, Mathematics 6 (2018) 16.
     """
 
-    adjoint: str = "auto"
-
     name: ClassVar[str] = "implicit_rectangle"
     aliases: ClassVar[tuple[str, ...]] = ("backward_euler", "implicit_euler")
     order: ClassVar[str] = "1"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+    takes: ClassVar[frozenset[str]] = StepMethod.takes | {"infinite"}
+    starts_blind: ClassVar[bool] = True
     implicit: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_adjoint(self.adjoint)
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Requires constant orders, and few enough negative powers of t."""
-        refused = refuse_arrays(problem, options, self.name, self.adjoint, infinite=True)
-        if refused is None and problem.library == "numpy" and starts_infinite(problem):
+        refusal = StepMethod.refuses(self, problem, options)
+        if refusal is None and problem.library == "numpy" and starts_infinite(problem):
             return refuse_start(self.name, problem, options, _BOUND)
-        return refused
+        return refusal
 
-    def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """One history sum and one system of equations per step."""
-        if problem.library != "numpy":
-            return solve_tensors(problem, options, TensorRule(self.name, adjoint=self.adjoint))
-        if starts_infinite(problem):
-            return solve_multistep(self, problem, options, _BOUND)
-        return solve_fixed(problem, options, Scheme("implicit", _weights, _start), self.name, "asked for")
+    def scheme_for(self, problem: Problem, options: Options) -> Scheme:
+        """With starting weights if the solution is infinite at t0."""
+        return multistep_scheme(self, problem, options, _BOUND) if starts_infinite(problem) else self.scheme
 
-    def weights(self, alpha: float, n: int) -> Array:
-        """Weights for step 1."""
-        return rectangle_weights(alpha, n)
+    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
+        """The product rectangle, from the newest value on."""
+        return (rectangle_weights(alpha, n, xp),), None
 
-    def at_one(self, alpha: float, count: int) -> Array | None:
-        """The generating function is a polylogarithm, with two families of powers."""
-        return None
-
-    def at_minus_one(self, alpha: float, count: int) -> Array | None:
-        """Smooth at -1."""
-        return None
-
-
-def _weights(alpha: float, n: int) -> tuple[Array]:
-    return (rectangle_weights(alpha, n),)
-
-
-def _start(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
-    """The first value has weight zero."""
+    def at_one(self, alpha: float, count: int) -> None:
+        """The generating function is a polylogarithm, with two families of powers: sums are computed directly."""

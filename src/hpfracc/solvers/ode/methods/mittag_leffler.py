@@ -9,16 +9,16 @@ from typing import Any, ClassVar, final
 import numpy as np
 from scipy import special
 
+from hpfracc._reading import array
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
-from hpfracc.solvers.ode.compilation import refuse_compiled
-from hpfracc.solvers.ode.fixed.grid import make_grid
+from hpfracc.solvers.ode.fixed.scheme import StepError
+from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
 from hpfracc.solvers.ode.jacobian import is_sparse
-from hpfracc.solvers.ode.mesh import StepError, walk_mesh
 from hpfracc.solvers.ode.method import Method, register_method
+from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.special import mittag_leffler, mittag_leffler_matrix
 
 __all__ = ["MittagLeffler"]
@@ -73,90 +73,76 @@ class MittagLeffler(Method):
     aliases: ClassVar[tuple[str, ...]] = ("exponential",)
     order: ClassVar[str] = "exact for linear systems; min(2, 1 + alpha) in the rest"
     implicit: ClassVar[bool] = True
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires one order and the Caputo derivative."""
-        if problem.terms or problem.delays:
-            return f"method={self.name!r} takes one derivative and no delays"
-        if problem.derivative != "caputo":
-            return f"method={self.name!r} takes Caputo's derivative, and not derivative={problem.derivative!r}"
-        if problem.orders.single is None:
-            return f"method={self.name!r} takes one constant order for all components"
-        return refuse_compiled(options, self.name)
+    takes: ClassVar[frozenset[str]] = frozenset({"order 1", "orders above 1"})
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Predict and correct on a uniform grid."""
-        assert options.step is not None and problem.orders.single is not None
-        steps = make_grid(problem.t0, problem.t1, options.step).steps
-        system = FlatSystem(problem)
-        decision = SolveDecision(self.name, "asked for", "direct", False)
-        beginning = _Beginning(system)
+        beginning = _Beginning(problem.without_functions())
 
-        def advance(mesh: Array) -> Iterator[Array]:
-            kernel = _matrix_kernel(self._matrix(system), float(problem.orders.single or 0.0))
-            return _steps(system, kernel, mesh, beginning)
+        def steps(newton: Newton, mesh: Array) -> Iterator[Array]:
+            return _steps(problem, newton, self._matrix(problem, newton), mesh, beginning)
 
-        return walk_mesh(problem, options, steps, 1.0, advance, decision, lambda: (system.nfev, system.njev), beginning)
+        return solve_on_mesh(problem, options, self.name, steps, beginning=beginning)
 
-    def _matrix(self, system: FlatSystem) -> Array:
-        d = system.components
+    def _matrix(self, problem: Problem, newton: Newton) -> Array:
+        d = problem.shape[-1]
         if self.linear is None:
-            y = system.start(0.0)
-            try:
-                jacobians = system.jacobian(0.0, y, system(0.0, y))
-            except NotFiniteError as error:
-                raise StepError(f"{error}: check the right-hand side and the initial values.") from None
+            y = np.asarray(problem.y0).reshape(-1)
+            newton.jacobians += 1
+            jacobians = newton.slopes(problem.t0, y, newton.evaluate(problem.t0, y))
             return np.asarray(jacobians.toarray() if is_sparse(jacobians) else jacobians.mean(axis=0))
-        matrix = np.asarray(self.linear)
+        matrix: Array = array("linear", self.linear)
         if matrix.shape != (d, d):
             raise ShapeError(f"linear has shape {matrix.shape}, and the equation {d} components: give ({d}, {d})")
-        if matrix.dtype.kind not in "fciub" or not np.all(np.isfinite(matrix)):
+        if not np.all(np.isfinite(matrix)):
             raise InvalidInputError("linear has to hold finite numbers")
-        if matrix.dtype.kind == "c" and system.dtype.kind != "c":
+        if matrix.dtype.kind == "c" and problem.dtype.kind != "c":
             raise InvalidInputError("linear is complex and y0 real; give y0 as complex numbers")
-        return matrix
+        return matrix.astype(np.complex128 if matrix.dtype.kind == "c" else np.float64)
 
 
 class _Beginning:
     """The solution with g frozen at t0: the non-smooth part of the start, up to twice the order."""
 
-    def __init__(self, system: FlatSystem) -> None:
-        self.system = system
+    def __init__(self, problem: Problem) -> None:
+        self.initial = [np.asarray(each).reshape(-1, problem.shape[-1]) for each in (problem.y0, *problem.dy0)]
+        self.alpha = float(problem.orders.single or 0.0)
         self.kernel: _MatrixKernel | None = None
         self.rest: Array | None = None
 
+    def free(self, tau: Array) -> Array:
+        """The solution without g, shape (times, members, d)."""
+        assert self.kernel is not None
+        values = np.zeros((tau.size, *self.initial[0].shape), self.initial[0].dtype)
+        values[tau == 0.0] = self.initial[0]
+        for number, value in enumerate(self.initial):
+            values[tau > 0.0] += np.einsum("nij,bj->nbi", self.kernel(tau[tau > 0.0], number + 1.0), value)
+        return values
+
     def __call__(self, tau: Array) -> Array:
         assert self.kernel is not None and self.rest is not None
-        d, later = self.system.components, tau > 0.0
-        values = np.zeros((tau.size, self.system.size // d, d), self.system.dtype)
-        values[~later] = self.system.initial[0].reshape(-1, d)
-        parts = [(number + 1.0, value.reshape(-1, d)) for number, value in enumerate(self.system.initial)]
-        for beta, value in (*parts, (self.kernel.alpha + 1.0, self.rest)):
-            values[later] += np.einsum("nij,bj->nbi", self.kernel(tau[later], beta), value)
+        values = self.free(tau)
+        values[tau > 0.0] += np.einsum("nij,bj->nbi", self.kernel(tau[tau > 0.0], self.alpha + 1.0), self.rest)
         return values.reshape(tau.size, -1).T
 
 
-def _steps(system: FlatSystem, kernel: _MatrixKernel, mesh: Array, beginning: _Beginning) -> Iterator[Array]:
-    count, d = len(mesh) - 1, system.components
-    matrix, step = kernel.matrix, float(mesh[1])
+def _steps(problem: Problem, newton: Newton, matrix: Array, mesh: Array, beginning: _Beginning) -> Iterator[Array]:
+    count, step = len(mesh) - 1, float(mesh[1])
+    if not np.all(np.isfinite(matrix)):
+        raise StepError(
+            f"The Jacobian is not finite at t = {problem.t0:g}: check fun and the initial values, or give linear."
+        )
+    kernel = beginning.kernel = _MatrixKernel(matrix, beginning.alpha)
     predictor = kernel.rectangle(step, count)
     corrector, first = kernel.trapezoid(step, count)
-    free = np.zeros((count + 1, system.size // d, d), system.dtype)  # the solution without g
-    for number, value in enumerate(system.initial):
-        functions = np.empty((count + 1, d, d), kernel.matrix.dtype)
-        functions[0] = np.eye(d) if number == 0 else 0.0
-        functions[1:] = kernel(mesh[1:], number + 1.0)
-        free += np.einsum("nij,bj->nbi", functions, value.reshape(-1, d))
+    free = beginning.free(mesh)
     rest = np.zeros_like(free)  # values of g
 
     def residual(tau: float, y: Array) -> Array:
-        try:
-            return np.asarray(system(tau, y.reshape(-1)).reshape(-1, d) - y @ matrix.T)
-        except NotFiniteError as error:
-            raise StepError(f"{error}: take a smaller step, or check the right-hand side there.") from None
+        return np.asarray(newton.evaluate(problem.t0 + tau, y.reshape(-1)).reshape(y.shape) - y @ matrix.T)
 
     rest[0] = residual(0.0, free[0])
-    beginning.kernel, beginning.rest = kernel, rest[0]
+    beginning.rest = rest[0]
     for n in range(1, count + 1):
         past = rest[:n]
         predicted = free[n] + np.einsum("kij,kbj->bi", predictor[n - 1 :: -1], past, optimize=True)
@@ -165,7 +151,7 @@ def _steps(system: FlatSystem, kernel: _MatrixKernel, mesh: Array, beginning: _B
             known = known + np.einsum("kij,kbj->bi", corrector[n - 1 : 0 : -1], past[1:], optimize=True)
         y = known + residual(mesh[n], predicted) @ corrector[0].T
         rest[n] = residual(mesh[n], y)
-        yield y.reshape(-1)
+        yield y.reshape(-1) if np.isfinite(rest[n]).all() else np.full(y.size, np.nan)
 
 
 class _MatrixKernel:
@@ -226,9 +212,3 @@ class _MatrixKernel:
         u = step * (begin[:, np.newaxis] + _POINTS)
         kernel = self(u.reshape(-1), self.alpha).reshape(*u.shape, *self.matrix.shape)
         return np.asarray(np.einsum("q,kqij->kij", step * _WEIGHTS * hat(_POINTS), kernel))
-
-
-def _matrix_kernel(matrix: Any, alpha: float) -> _MatrixKernel:
-    """The kernel of a square matrix, real or complex."""
-    matrix = np.asarray(matrix)
-    return _MatrixKernel(matrix.astype(np.complex128 if matrix.dtype.kind == "c" else np.float64), alpha)

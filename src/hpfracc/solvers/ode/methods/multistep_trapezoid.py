@@ -9,13 +9,10 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc._xp import NUMPY
+from hpfracc._xp import NUMPY, Namespace
 from hpfracc.operators.core.sequences import binomial_coefficients, binomials
-from hpfracc.solvers.ode.fixed.multistep import refuse_multistep, series_power, solve_multistep
-from hpfracc.solvers.ode.method import Method, register_method
-from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.result import FODEResult
+from hpfracc.solvers.ode.fixed.starting import MultistepMethod, series_power
+from hpfracc.solvers.ode.method import register_method
 
 __all__ = ["MultistepTrapezoid"]
 
@@ -29,7 +26,7 @@ _TERMS = 10
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class MultistepTrapezoid(Method):
+class MultistepTrapezoid(MultistepMethod):
     r"""The trapezoidal rule (Tustin's) to the power alpha, with starting weights.
 
     .. math:: y_n = T(t_n) + h^\alpha \Big[ \sum_{j=0}^{s} w_{n,j} f_j + \sum_{j=0}^{n} \omega_{n-j} f_j \Big], \quad
@@ -47,17 +44,8 @@ class MultistepTrapezoid(Method):
     name: ClassVar[str] = "multistep_trapezoid"
     aliases: ClassVar[tuple[str, ...]] = ("flmm_trapezoid", "tustin")
     order: ClassVar[str] = "2"
-    implicit: ClassVar[bool] = True
 
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires constant orders of 0.2 or more, and few enough powers of t."""
-        return refuse_multistep(self, problem, options)
-
-    def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Solve the first steps together and the others one by one."""
-        return solve_multistep(self, problem, options)
-
-    def weights(self, alpha: float, n: int) -> Array:
+    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
         """By ``(1 - z^2) a' = 2 alpha a``; for large indices by the expansions at both singularities."""
         twice = 2.0 * alpha
         head = [1.0, twice]
@@ -65,12 +53,13 @@ class MultistepTrapezoid(Method):
             head.append((twice * head[k] + (k - 1.0) * head[k - 1]) / (k + 1.0))
         found: Array = np.array(head[:n]) * 0.5**alpha
         if n <= _RECURRED:
-            return found
+            return (found,), None
         far = np.arange(_RECURRED, n, dtype=np.float64)
         smooth = _expansion(-alpha, alpha, far, binomials(NUMPY, -alpha, n)[_RECURRED:])
         bent = _expansion(alpha, -alpha, far, binomials(NUMPY, alpha, n)[_RECURRED:])
         # (1+z)^alpha / (2^alpha (1-z)^alpha): near z = 1 in powers of (1-z)/2, near z = -1 in powers of (1+z)/2.
-        return np.concatenate([found, smooth + 0.25**alpha * np.where(far % 2 == 0, 1.0, -1.0) * bent])
+        found = np.concatenate([found, smooth + 0.25**alpha * np.where(far % 2 == 0, 1.0, -1.0) * bent])
+        return (found,), None
 
     def at_one(self, alpha: float, count: int) -> Array:
         """``(z coth(z/2) / 2)^alpha``."""

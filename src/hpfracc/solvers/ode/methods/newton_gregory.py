@@ -8,13 +8,12 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc._xp import NUMPY
+from hpfracc._xp import Namespace
 from hpfracc.operators.core.sequences import binomials
-from hpfracc.solvers.ode.fixed.multistep import refuse_multistep, series_power, solve_multistep
-from hpfracc.solvers.ode.method import Method, register_method
+from hpfracc.solvers.ode.fixed.starting import MultistepMethod, series_power
+from hpfracc.solvers.ode.method import register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.result import FODEResult
 
 __all__ = ["NewtonGregory"]
 
@@ -24,7 +23,7 @@ Array = np.ndarray[Any, Any]
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class NewtonGregory(Method):
+class NewtonGregory(MultistepMethod):
     r"""The Grünwald sum with its first correction and starting weights.
 
     .. math:: y_n = T(t_n) + h^\alpha \Big[ \sum_{j=0}^{s} w_{n,j} f_j + \sum_{j=0}^{n} \omega_{n-j} f_j \Big], \quad
@@ -42,7 +41,6 @@ class NewtonGregory(Method):
     name: ClassVar[str] = "newton_gregory"
     aliases: ClassVar[tuple[str, ...]] = ("flmm_ng2", "ng2")
     order: ClassVar[str] = "2"
-    implicit: ClassVar[bool] = True
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Requires constant orders from 0.2 to below 2, and few enough powers of t."""
@@ -50,15 +48,11 @@ class NewtonGregory(Method):
         if known is not None and float(known.max()) >= 2.0:
             highest = float(known.max())
             return f"method={self.name!r} needs orders below 2, and the highest is {highest:g}; use method='bdf2'"
-        return refuse_multistep(self, problem, options)
+        return MultistepMethod.refuses(self, problem, options)
 
-    def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Solve the first steps together and the others one by one."""
-        return solve_multistep(self, problem, options)
-
-    def weights(self, alpha: float, n: int) -> Array:
+    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
         """Coefficients of the generating function."""
-        return np.asarray(binomials(NUMPY, -alpha, n) - 0.5 * alpha * binomials(NUMPY, 1.0 - alpha, n))
+        return (binomials(xp, -alpha, n) - 0.5 * alpha * binomials(xp, 1.0 - alpha, n),), None
 
     def at_one(self, alpha: float, count: int) -> Array:
         """With ``u = 1 - e^-z`` it is ``(u/z)^-alpha (1 - alpha u / 2)``."""
@@ -66,7 +60,3 @@ class NewtonGregory(Method):
         correction = -0.5 * alpha * rise[:count]
         correction[0] += 1.0
         return np.convolve(series_power(rise[1:], -alpha), correction)[:count]
-
-    def at_minus_one(self, alpha: float, count: int) -> Array | None:
-        """Smooth at -1."""
-        return None

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-import numpy as np
-
-from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, add_first_value, rectangle_weights, trapezoid_weights
-from hpfracc.solvers.ode.fixed.solve import Guard, solve_fixed
-from hpfracc.solvers.ode.method import Method, register_method
-from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.tensors.rule import TensorRule, check_adjoint
-from hpfracc.solvers.ode.tensors.solve import refuse_arrays
-from hpfracc.solvers.ode.tensors.stability import solve_explicit
+from hpfracc._reading import whole
+from hpfracc._xp import Namespace
+from hpfracc.solvers.ode.fixed.scheme import delayed, rectangle_weights, trapezoid_weights
+from hpfracc.solvers.ode.fixed.solve import StepMethod
+from hpfracc.solvers.ode.method import register_method
 
 __all__ = ["PECE"]
-
-Array = np.ndarray[Any, Any]
 
 
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class PECE(Method):
+class PECE(StepMethod):
     r"""The predictor-corrector method of Diethelm, Ford and Freed: predict, evaluate, correct, evaluate.
 
     .. math::
@@ -64,39 +54,16 @@ class PECE(Method):
     """
 
     corrections: int = 1
-    adjoint: str = "auto"
 
     name: ClassVar[str] = "pece"
     aliases: ClassVar[tuple[str, ...]] = ("predictor_corrector", "adams", "abm")
     order: ClassVar[str] = "min(2, 1 + corrections alpha)"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
 
     def __post_init__(self) -> None:
-        if isinstance(self.corrections, bool) or not isinstance(self.corrections, int) or self.corrections < 1:
-            raise InvalidInputError(f"corrections={self.corrections!r} has to be a whole number of 1 or more")
-        check_adjoint(self.adjoint)
+        whole("corrections", self.corrections, least=1)
+        StepMethod.__post_init__(self)
 
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires a finite start and constant orders."""
-        return refuse_arrays(problem, options, self.name, self.adjoint)
-
-    def solve(
-        self, problem: Problem, options: Options, *, guard: Guard | None = None, reason: str = "asked for"
-    ) -> FODEResult:
-        """Two history sums per step, which share the transforms of ``f``."""
-        if problem.library != "numpy":
-            return solve_explicit(problem, options, TensorRule(self.name, self.corrections, self.adjoint), self.scheme)
-        return solve_fixed(problem, options, self.scheme, self.name, reason, guard=guard)
-
-    @property
-    def scheme(self) -> Scheme:
-        """The weights."""
-        return Scheme("corrected", _weights, _start, self.corrections)
-
-
-def _weights(alpha: float, n: int) -> tuple[Array, Array]:
-    return np.concatenate([[0.0], rectangle_weights(alpha, n)[: n - 1]]), trapezoid_weights(alpha, n)[0]
-
-
-def _start(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
-    add_first_value(table, evaluate, 1)
+    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
+        """The product rectangle predicts, the product trapezoid corrects."""
+        weights, first = trapezoid_weights(alpha, n, xp)
+        return (delayed(xp, rectangle_weights(alpha, n, xp)), weights), first

@@ -8,18 +8,19 @@ from itertools import pairwise
 from typing import Any, ClassVar, final
 
 import numpy as np
+from scipy.special import rgamma
 
-from hpfracc._reading import number
+from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.intervals import IntervalWeights
-from hpfracc.solvers.ode.compilation import refuse_compiled
-from hpfracc.solvers.ode.fixed.grid import make_grid
-from hpfracc.solvers.ode.mesh import StepError, walk_mesh
+from hpfracc.operators.core.sequences import power_differences
+from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
+from hpfracc.solvers.ode.graded import GradedMethod
 from hpfracc.solvers.ode.method import Method, register_method
-from hpfracc.solvers.ode.newton import Newton, make_newton
+from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Problem, RightHandSide
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.result import FODEResult
 
 __all__ = ["VariableOrder", "VariableOrderGraded"]
 
@@ -52,10 +53,7 @@ class VariableOrder(Method):
     order: ClassVar[str] = "2 - max alpha; 1 for solutions like t^alpha"
     implicit: ClassVar[bool] = True
     search_limit: ClassVar[int] = 16384
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires a single equation in the Caputo derivative, with orders up to 1."""
-        return _refuse(problem, options, self.name)
+    takes: ClassVar[frozenset[str]] = frozenset({"several orders", "variable orders", "order 1"})
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One implicit equation per step, with new weights."""
@@ -65,7 +63,7 @@ class VariableOrder(Method):
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class VariableOrderGraded(Method):
+class VariableOrderGraded(GradedMethod):
     r"""The Caputo derivative with an order :math:`\alpha(t)` of the current time, by L2-1sigma on a graded mesh.
 
     As :class:`L2Sigma`, with a new order and collocation point :math:`t_{n-\alpha/2}` at each step. Order 2 in the
@@ -84,59 +82,25 @@ class VariableOrderGraded(Method):
     (2020) 2952-2972, for variable orders.
     """
 
-    grading: float | None = None
-
     name: ClassVar[str] = "variable_order_l2"
     aliases: ClassVar[tuple[str, ...]] = ("variable_order_graded",)
     order: ClassVar[str] = "2 on the graded mesh for smooth orders, for solutions like t^alpha too"
-    implicit: ClassVar[bool] = True
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
     search_limit: ClassVar[int] = 8192
-
-    def __post_init__(self) -> None:
-        if self.grading is not None:
-            number("grading", self.grading, least=1.0)  # 1 is a uniform mesh
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires the Caputo derivative, and one order up to 1 for all components."""
-        if problem.orders.function is None and problem.orders.single is None:
-            return f"method={self.name!r} takes one order for all components; use method='variable_order'"
-        if problem.orders.function is not None and np.size(problem.orders.function(problem.t0)) != 1:
-            return f"method={self.name!r} takes one order for all components; use method='variable_order'"
-        return _refuse(problem, options, self.name)
+    takes: ClassVar[frozenset[str]] = frozenset({"variable orders", "order 1"})
+    accuracy: ClassVar[tuple[float, float]] = (2.0, 0.0)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One implicit equation per step, with new weights."""
-        grading = self.grading
-        if grading is None:
-            grading = min(2.0 / float(_orders(problem, problem.t0)[0]), 10.0)
+        grading = self.grade(float(_orders(problem, problem.t0)[0]))
         return _solve(problem, options, self.name, grading, parabola=True)
 
 
-def _refuse(problem: Problem, options: Options, name: str) -> str | None:
-    if problem.terms or problem.delays:
-        return f"method={name!r} takes one derivative and no delays"
-    if problem.derivative != "caputo":
-        return f"method={name!r} takes Caputo's derivative, and not derivative={problem.derivative!r}"
-    if problem.orders.ceiling > 1:
-        return f"method={name!r} takes orders up to 1, and alpha exceeds 1"
-    return refuse_compiled(options, name)
-
-
 def _solve(problem: Problem, options: Options, name: str, grading: float, *, parabola: bool) -> FODEResult:
-    assert options.step is not None
-    steps = make_grid(problem.t0, problem.t1, options.step).steps
-    fun = RightHandSide(problem)
-    newton = make_newton(problem, options, fun)
-    notes = () if grading == 1.0 else (f"steps grow like those of t_j = T (j/{steps})^{grading:.4g}",)
-    return walk_mesh(
-        problem,
-        options,
-        steps,
-        grading,
-        lambda mesh: _steps(problem, newton, mesh, parabola),
-        SolveDecision(name, "asked for", "direct", False, notes),
-        lambda: (fun.count, newton.jacobians),
-    )
+    def steps(newton: Newton, mesh: Array) -> Iterator[Array]:
+        return _steps(problem, newton, mesh, parabola)
+
+    return solve_on_mesh(problem, options, name, steps, grading=grading)
 
 
 def _orders(problem: Problem, t: float) -> Array:
@@ -153,23 +117,25 @@ def _steps(problem: Problem, newton: Newton, mesh: Array, parabola: bool) -> Ite
     """Steps of ``sum_k A[n, k] (y_k - y_(k-1)) = f(t*, y*)``, with y* between the last two states."""
     y, slope = np.array(problem.y0).reshape(-1), 0.0 * np.array(problem.y0).reshape(-1)
     increments = np.zeros((len(mesh) - 1, y.size), y.dtype)
+    weights = IntervalWeights([], mesh, parabola=True)
     for n, (before, now) in enumerate(pairwise(mesh)):
         orders, sigma = _orders(problem, problem.t0 + now), 1.0
         for _ in range(4 if parabola else 0):  # the point depends on the order there
             sigma = 1.0 - 0.5 * float(orders[0])
             orders = _orders(problem, problem.t0 + before + sigma * (now - before))
         past, own = np.zeros_like(y), np.empty(y.size)
-        for order in np.unique(orders):
+        for order in set(orders.tolist()):
             mine = orders == order
-            row = IntervalWeights([(1.0, float(order))], mesh[: n + 2], sigma, parabola=parabola).rows(n + 1, n + 2)[0]
+            if parabola:
+                weights.orders, weights.sigma = [(1.0, order)], sigma
+                row = weights.rows(n + 1, n + 2)[0]
+            else:  # equal steps
+                row = power_differences(NUMPY, 1.0 - order, n + 1)[::-1] * (mesh[1] ** -order * rgamma(2.0 - order))
             past[mine], own[mine] = row[:-1] @ increments[:n, mine], row[-1]
         at, weight = problem.t0 + before + sigma * (now - before), sigma / own
         solved = newton.solve(at, y - weight * past, weight, y + sigma * (now - before) * slope)
         if solved is None:
-            raise StepError(
-                f"Newton's method did not converge at t = {at:g}: take a smaller step, give jac, or check that the "
-                "right-hand side is smooth there."
-            )
+            return
         increments[n] = (solved[0] - y) / sigma
         y, slope = y + increments[n], increments[n] / (now - before)
         yield y

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from hpfracc.solvers.ode.problems.applications import pharmacokinetics, viscoelastic_oscillator
 from hpfracc.solvers.ode.problems.base import Reference, TestEquation, stored_reference
-from hpfracc.solvers.ode.problems.exact import bagley_torvik, diethelm, relaxation
-from hpfracc.solvers.ode.problems.nonlinear import brusselator, duffing, lorenz, lotka_volterra
+from hpfracc.solvers.ode.problems.equations import (
+    bagley_torvik,
+    brusselator,
+    diethelm,
+    duffing,
+    lorenz,
+    lotka_volterra,
+    pharmacokinetics,
+    relaxation,
+    viscoelastic_oscillator,
+)  # fmt: skip
 
 __all__ = [
     "Reference",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -63,6 +65,8 @@ class TestEquation:
         Whether errors grow exponentially, so that no solver follows the solution for long.
     source : str
         Literature reference.
+    parameters : dict
+        Its parameters, apart from orders, initial values and the end of the interval.
     """
 
     __test__ = False  # its name begins with "Test", and pytest would collect it
@@ -96,15 +100,31 @@ class TestEquation:
         raise LookupError(f"no solution of {self.name!r} is stored for the order {self.alpha}; see stored_reference()")
 
 
+#: Arguments of the functions that create equations: orders, and what is not a parameter of the equation.
+_ORDERS, _DATA = ("alpha", "beta"), ("y0", "v0", "t_end")
+
 Maker = TypeVar("Maker", bound=Callable[..., TestEquation])
 
 
 def equation(make: Maker) -> Maker:
-    """Decorator for functions that create a test equation, so that it can be pickled and copied."""
+    """Decorator for functions that create a test equation.
+
+    Gives it its parameters, the stored solution if the parameters are the usual ones, and a way to be pickled.
+    """
+    signature = inspect.signature(make)
+    usual = {name: each.default for name, each in signature.parameters.items() if name not in _ORDERS}
 
     @functools.wraps(make)
     def made(*args: Any, **params: Any) -> TestEquation:
+        bound = signature.bind(*args, **params)
+        bound.apply_defaults()
+        given = {name: value for name, value in bound.arguments.items() if name not in _ORDERS}
         found = make(*args, **params)
+        found = dataclasses.replace(
+            found,
+            reference=stored_reference(found.name, found.alpha) if given == usual else None,
+            parameters={name: value for name, value in given.items() if name not in _DATA},
+        )
         object.__setattr__(found, "_made_by", (made, args, params))
         return found
 

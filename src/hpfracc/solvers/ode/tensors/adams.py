@@ -14,25 +14,9 @@ from typing import Any, NamedTuple
 from hpfracc.history.states import Memory, combined, moments, product, remember, remembered
 
 __all__ = [
-    "CORRECTIONS",
-    "HIGHEST",
-    "NODES",
-    "Error",
-    "Judged",
-    "Past",
-    "StepArrays",
-    "correct",
-    "initial_polynomial",
-    "inside",
-    "judge",
-    "make_rule",
-    "propagate",
-    "push",
-    "shortest_step",
-    "sizes",
-    "terms_of",
-    "weigh",
-]
+    "CORRECTIONS", "HIGHEST", "NODES", "Past", "StepArrays", "correct", "initial_polynomial", "inside", "judge",
+    "make_rule", "propagate", "push", "shortest_step", "sizes", "terms_of", "weigh",
+]  # fmt: skip
 
 #: Highest degree of the polynomials, and number of points of a step: its end and those before.
 HIGHEST = 5
@@ -120,10 +104,7 @@ def make_rule(xp: Any, order: Any, rgamma: Any, lengths: Any, step: Any, count: 
     polynomials = xp.stack(rows)
     taken = xp.where(index[:, None] <= degree, polynomials, 0.0)
     coefficients = (taken[:, :, None] * differences[:, None, :]).sum(0)
-    inverse = 1.0 / (order[None] + index.reshape(-1, *(1,) * order.ndim))
-    scale = xp.exp(order * xp.log(step)) * rgamma
-    integrals = _tensordot(polynomials, inverse) * scale
-    weights = _tensordot(coefficients.T, inverse) * scale
+    weights, integrals = weigh(xp, xp.stack([coefficients, polynomials.T]), step[None], order, rgamma)
     row = xp.minimum(degree + 1, count)
     chosen = differences[row]
     return StepArrays(weights, -chosen[1:] / chosen[0], coefficients, differences, integrals, polynomials[row], row)
@@ -158,11 +139,6 @@ def weigh(xp: Any, coefficients: Any, lengths: Any, order: Any, rgamma: Any) -> 
     return (columns / powers).sum(2) * scale[:, None]
 
 
-def _tensordot(matrix: Any, columns: Any) -> Any:
-    """``sum_q matrix[r, q] columns[q]``, in full precision on every device."""
-    return (matrix.reshape(*matrix.shape, *(1,) * (columns.ndim - 1)) * columns[None]).sum(1)
-
-
 def correct(
     xp: Any, fun: Function, memory: Memory, past: Past, rule: StepArrays, step: Any, end: Any, start: Any
 ) -> Any:
@@ -189,13 +165,6 @@ def push(
     return Past(y, values[:-1], remember(xp, memory, past.states, step, integrals, coefficients))
 
 
-class Error(NamedTuple):
-    """The estimated global error: the states of its history, and the response of f to it at the newest step."""
-
-    states: Any
-    moved: Any
-
-
 def sizes(xp: Any, changes: Any, scale: Any) -> Any:
     """Norms of changes in units of ``scale``: root mean square over a member, maximum over the batch."""
     ratios = abs(changes) / scale
@@ -211,31 +180,27 @@ def terms_of(xp: Any, rule: StepArrays, past: Past, f: Any) -> tuple[Any, Any]:
 
 
 def propagate(
-    xp: Any, fun: Function, memory: Memory, error: Error, rule: StepArrays, step: Any, end: Any, y: Any, f: Any,
-    difference: Any, term: Any, integrals: Any,
-) -> tuple[Any, Error]:  # fmt: skip
-    """The estimated global error after a step, from its defect, the earlier errors, and the response of f to them."""
+    xp: Any, fun: Function, memory: Memory, error: tuple[Any, Any], rule: StepArrays, step: Any, end: Any, y: Any,
+    f: Any, difference: Any, term: Any, integrals: Any,
+) -> tuple[Any, tuple[Any, Any]]:  # fmt: skip
+    """The estimated global error after a step, from its defect, the earlier errors, and the response of f to them.
+
+    ``error`` holds the states of its history, and the response of f to it at the newest step.
+    """
+    states, last = error
     newest, before = rule.integrals[0] - rule.integrals[1], rule.integrals[1]
-    known = remembered(xp, memory, error.states, step) + term + before * error.moved
-    moved = fun(end, y + known + newest * error.moved) - f
-    moved = xp.where(xp.isfinite(moved), moved, error.moved)
+    known = remembered(xp, memory, states, step) + term + before * last
+    moved = fun(end, y + known + newest * last) - f
+    moved = xp.where(xp.isfinite(moved), moved, last)
     wrong = rule.defect.reshape(-1, *(1,) * y.ndim) * difference[None]
-    wrong = wrong + xp.stack([moved, error.moved - moved, *[0.0 * moved] * (NODES - 2)])
-    states = remember(xp, memory, error.states, step, integrals, wrong)
-    return known + newest * moved, Error(states, moved)
+    wrong = wrong + xp.stack([moved, last - moved, *[0.0 * moved] * (NODES - 2)])
+    return known + newest * moved, (remember(xp, memory, states, step, integrals, wrong), moved)
 
 
-class Judged(NamedTuple):
-    """Whether a step is accepted, the growth and degree of the next one, and the state of the controller."""
-
-    accept: Any
-    factor: Any
-    degree: Any
-    previous: Any
-
-
-def judge(xp: Any, errors: Any, change: Any, degree: Any, count: Any, previous: Any, order: Any) -> Judged:
+def judge(xp: Any, errors: Any, change: Any, degree: Any, count: Any, previous: Any, order: Any) -> tuple[Any, ...]:
     """A proportional-integral controller, and the degree that would allow the longest step, as in ``Stepper``.
+
+    Returns whether a step is accepted, the growth and degree of the next one, and the state of the controller.
 
     Parameters
     ----------
@@ -268,12 +233,8 @@ def judge(xp: Any, errors: Any, change: Any, degree: Any, count: Any, previous: 
     power = 1.0 / (new + order)
     error = xp.maximum(errors[new], 1e-10)
     longer = xp.clip(_SAFETY * error ** (-0.7 * power) * previous ** (0.4 * power), _MIN, _MAX_GROWTH)
-    return Judged(
-        accept,
-        xp.where(accept, longer, shorter),
-        xp.where(accept, new, lower),
-        xp.where(accept, xp.maximum(error, 1e-4), previous),
-    )
+    factor, degree = xp.where(accept, longer, shorter), xp.where(accept, new, lower)
+    return accept, factor, degree, xp.where(accept, xp.maximum(error, 1e-4), previous)
 
 
 def initial_polynomial(tau: Any, initial: Any) -> Any:

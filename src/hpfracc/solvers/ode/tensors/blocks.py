@@ -6,7 +6,6 @@ many as the largest power of two that divides the number of finished ones, is su
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import Namespace, array_namespace
+from hpfracc.solvers.ode.tensors.adams import initial_polynomial
 from hpfracc.solvers.ode.tensors.newton import solve_step
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 from hpfracc.solvers.ode.tensors.sums import HistoryWeights, Window, earlier_rows, segment_sums
@@ -272,9 +272,7 @@ def solve_forward(
         base = start
         if len(initial) > 1:
             tau = xp.arange(begin + 1, begin + length + 1, f0.real.dtype, like=f0) * grid.step
-            for number, value in enumerate(initial[1:], start=1):
-                base = base + value * (tau**number / math.factorial(number)).reshape(-1, *(1,) * f0.ndim)
-            base = base[:, None]
+            base = initial_polynomial(tau.reshape(-1, *(1,) * f0.ndim), (start, *initial[1:]))[:, None]
         if rule.starts_blind:
             return xp.module.broadcast_to(base, (length, len(sums.sequences), *f0.shape))
         part = slice(begin + 1, begin + length + 1)

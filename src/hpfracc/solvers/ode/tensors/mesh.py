@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of, tracks_gradient
+from hpfracc._arrays import is_tracer
 from hpfracc._xp import array_namespace
 from hpfracc.history.states import make_memory
 from hpfracc.solvers.ode.differences import make_difference_tables
@@ -19,27 +20,21 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.between import interpolated
-from hpfracc.solvers.ode.tensors.search import TOLERATED, AdaptiveTask
+from hpfracc.solvers.ode.tensors.search import TOLERATED, AdaptiveTask, Tolerance, why_stopped
 from hpfracc.solvers.ode.tensors.solve import (
-    NO_ESTIMATE,
     REACHED,
+    Told,
     bad_start,
-    check_jax_functions,
-    first_bad,
+    interpolated,
+    is_wide,
+    library_solves,
     order_of,
     refuse_tensors,
+    solve_on_mesh,
     time_last,
-    torch_functions,
 )
-from hpfracc.solvers.ode.tensors.tolerance import Tolerance
 
-__all__ = [
-    "refuse_adaptive_tensors",
-    "refuse_graded_tensors",
-    "solve_adaptive_tensors",
-    "solve_graded_tensors",
-]
+__all__ = ["refuse_adaptive_tensors", "solve_adaptive_tensors", "solve_graded_tensors"]
 
 Array = np.ndarray[Any, Any]
 
@@ -47,117 +42,53 @@ Array = np.ndarray[Any, Any]
 _TRACED_GRADING = 4.0
 
 
-def _is_wide(like: Any) -> bool:
-    """Whether an array has double precision."""
-    return str(like.dtype).rpartition(".")[2] in ("float64", "complex128")
-
-
-def refuse_graded_tensors(problem: Problem, options: Options, name: str) -> str | None:
-    """Requires a single equation in the Caputo derivative, with orders below 1."""
-    refusal = refuse_tensors(problem, options, name)
-    if refusal is not None:
-        return refusal
-    known = problem.orders.known
-    if problem.orders.ceiling > 1 or (known is not None and np.any(known >= 1.0)):
-        shown = "" if known is None else f", and alpha reaches {float(known.max()):g}"
-        return f"method={name!r} takes orders below 1{shown}"
-    value = problem.orders.value
-    several = int(np.prod(value.shape)) != 1 if library_of(value) in ("torch", "jax") else problem.orders.single is None
-    if name == "l2_1sigma" and several:
-        return f"method={name!r} takes one order for all components; use method='l1'"
-    return None
-
-
 def solve_graded_tensors(problem: Problem, options: Options, name: str, grading: float | None) -> FODEResult:
     """L1 or L2-1sigma on the mesh ``t_j = t0 + T (j/N)^r``, with derivatives.
 
     If ``grading`` is None and the order is traced, r is 4.
     """
-    started = time.perf_counter()
     assert options.step is not None
     steps, length = make_grid(problem.t0, problem.t1, options.step).steps, problem.t1 - problem.t0
-    wide, order = _is_wide(problem.y0), order_of(problem)
-    if name == "l2_1sigma" and problem.orders.single is not None and library_of(order) == "numpy":
-        order = np.asarray(problem.orders.single)
-    notes: list[str] = []
-    if grading is None:
-        grading = _TRACED_GRADING
-        notes.append(f"the order is traced: the mesh is graded by {grading:g}; give grading= for another")
+    wide, order = is_wide(problem.y0), order_of(problem)
+    notes = [] if grading is not None else ["the order is traced: the mesh is graded by 4; give grading= for another"]
+    r = _TRACED_GRADING if grading is None else grading
     # The first step must not underflow in single precision.
-    grading = grading if wide else min(grading, 28.0 / max(math.log10(steps), 1.0))
-    notes.insert(0, f"steps grow like those of t_j = T (j/{steps})^{grading:.4g}")
+    r = r if wide else min(r, 28.0 / max(math.log10(steps), 1.0))
+    notes.insert(0, f"steps grow like those of t_j = T (j/{steps})^{r:.4g}")
     decision = SolveDecision(name, "asked for", "exponentials", problem.library == "jax", tuple(notes))
-    if steps > options.max_steps:
-        message = f"{steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
-        return FODEResult(
-            np.array([problem.t0]), problem.y0[..., None], False, message, 0, stats={"steps": 0}, decision=decision
-        )
-    mesh = length * (np.arange(steps + 1) / steps) ** grading
-    shortest, eps, count = float(np.diff(mesh).min()), 1e-14 if wide else 1e-8, 1 if name == "l1" else 2
-    memory = make_memory(1.0 - order, 0, shortest, length, eps, problem.y0, count)
-    tables = make_difference_tables(name, order, mesh, problem.y0)
-    calls = [0]
-    with progress_report(options.progress, problem.t0, problem.t1, name) as report:
-        if problem.library == "torch":
-            from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
-            from hpfracc.solvers.ode.tensors.on_torch.mesh import solve_differences_tensors
 
-            times = None
-            if not (library_of(order) == "torch" and tracks_gradient(order)):
-                at = mesh[1:] if name == "l1" else mesh[:-1] + (1.0 - 0.5 * float(order)) * np.diff(mesh)
-                times = (problem.t0 + at).tolist()
+    def elapsed() -> Array:
+        return length * (np.arange(steps + 1) / steps) ** r
 
-            def told(done: int, kept: Any) -> None:
-                newest = kept[0][-1].detach()
-                report(problem.t0 + float(mesh[done]), lambda: newest)
+    def times() -> Array:
+        return np.append(problem.t0 + elapsed()[:-1], problem.t1)
 
-            buffers = Buffers(problem.fun, problem.jac, problem.args)
-            states = solve_differences_tensors(
-                name, torch_functions(problem, calls), problem.t0, times, problem.y0, memory, tables, told, buffers
-            )
-        else:
-            from hpfracc.solvers.ode.tensors.on_jax.mesh import solve_differences_program
+    def run(calls: list[int], told: Told) -> Any:
+        mesh = elapsed()
+        shortest, eps, count = float(np.diff(mesh).min()), 1e-14 if wide else 1e-8, 1 if name == "l1" else 2
+        memory = make_memory(1.0 - order, 0, shortest, length, eps, problem.y0, count)
+        tables = make_difference_tables(name, order, mesh, problem.y0)
+        return library_solves(problem).solve_differences(problem, name, memory, tables, calls, told)
 
-            check_jax_functions(problem)
-            states = solve_differences_program(
-                name, (problem.fun, problem.jac), problem.t0, problem.y0, memory, tables, problem.args
-            )
-    known = states.shape[0] - 1
-    success, message = True, REACHED + NO_ESTIMATE * (options.estimate is not False)
-    if known < steps:
-        success = False
-        message = f"Interrupted at t = {problem.t0 + mesh[known]:g}: here is the solution up to then."
-    bad = first_bad(states)
-    if bad is not None:
-        success = False
-        message = (bad_start(problem) if bad <= 1 else None) or (
-            f"The solution is not finite at t = {problem.t0 + mesh[bad]:g}, or Newton's method did not converge there: "
-            "take a smaller step, or check whether the solution ends there."
-        )
-    times_out = problem.t0 + mesh[: known + 1]
-    if known == steps:
-        times_out[-1] = problem.t1
-    if options.t_eval is not None:
-        place = steps * ((options.t_eval - problem.t0) / length) ** (1.0 / grading)
-        times_out = options.t_eval[place <= known + 1e-9]
-        there: Any = place[: times_out.size]
-        if options.moving is not None:
-            xp, part = array_namespace(options.moving), (options.moving[: times_out.size] - problem.t0) / length
-            safe = xp.where(part > 0.0, part, 1.0 + 0.0 * part)
-            there = xp.where(part > 0.0, steps * xp.exp(xp.log(safe) / grading), 0.0 * part)
-        width = min(4, states.shape[0])
-        first = np.clip(np.floor(place[: times_out.size]).astype(np.int64) - 1, 0, states.shape[0] - width)
-        nodes = [first + j for j in range(width)]  # the cubic in the index of the step
-        floats = [each.astype(np.float64) for each in nodes]
-        states = interpolated(there, floats, nodes, 1.0, states, np.asarray(1.0), ())
-    return FODEResult(
-        t=times_out, y=time_last(states), success=success, message=message, nfev=calls[0] or None,
-        stats={
-            "steps": known, "step": float(np.diff(mesh).max()), "seconds": time.perf_counter() - started,
-            "interrupted": known < steps,
-        },
-        decision=decision,
-    )  # fmt: skip
+    return solve_on_mesh(problem, options, decision, steps, times, run, partial(_between, problem, options, steps, r))
+
+
+def _between(
+    problem: Problem, options: Options, steps: int, grading: float, times: Array, states: Any
+) -> tuple[Array, Any]:
+    """The times that were reached, and the cubic in the index of the step there."""
+    length = problem.t1 - problem.t0
+    place = steps * ((times - problem.t0) / length) ** (1.0 / grading)
+    times = times[place <= states.shape[0] - 1 + 1e-9]
+    place = place[: times.size]
+    there: Any = place
+    if options.moving is not None:
+        xp, part = array_namespace(options.moving), (options.moving[: times.size] - problem.t0) / length
+        safe = xp.where(part > 0.0, part, 1.0 + 0.0 * part)
+        there = xp.where(part > 0.0, steps * xp.exp(xp.log(safe) / grading), 0.0 * part)
+    width = min(4, states.shape[0])
+    first = np.clip(np.floor(place).astype(np.int64) - 1, 0, states.shape[0] - width)
+    return times, interpolated(there, first, width, 1.0, states, np.asarray(1.0), ())
 
 
 def refuse_adaptive_tensors(problem: Problem, options: Options, name: str) -> str | None:
@@ -186,14 +117,12 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
     length, y0 = problem.t1 - problem.t0, problem.y0
     if 0 in problem.shape:
         return _of_no_member(problem, options, name, reason)
-    rounding = 2.3e-16 if _is_wide(y0) else 1.2e-7
+    rounding = 2.3e-16 if is_wide(y0) else 1.2e-7
     rtol = max(options.rtol, 32.0 * rounding)
     known = problem.orders.known
-    shortest = adams.shortest_step(length, rtol, None if known is None else float(known.min()), _is_wide(y0))
-    tolerance = Tolerance(
-        rtol, options.atol, options.first_step, min(options.max_step, length), options.max_steps, shortest, rounding,
-        globally,
-    )  # fmt: skip
+    shortest = adams.shortest_step(length, rtol, None if known is None else float(known.min()), is_wide(y0))
+    longest = min(options.max_step, length)
+    tolerance = Tolerance(rtol, options.atol, options.first_step, longest, shortest, rounding, globally)
     order, power = order_of(problem), problem.orders.ceiling - 1
     eps = min(max(1e-5 * rtol, 1e-14), 1e-8)
     memory = make_memory(order, power, 0.5 * shortest, length, eps, y0, adams.NODES + power)
@@ -209,32 +138,33 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         moving = None if moving is None else moving[asked.size - outputs.size :] - problem.t0
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         task = AdaptiveTask(problem, options, tolerance, order, memory, stops, outputs, moving, report)
-        if problem.library == "torch":
-            from hpfracc.solvers.ode.tensors.on_torch.mesh import adapt_tensors
-
-            found = adapt_tensors(task)
-        else:
-            from hpfracc.solvers.ode.tensors.on_jax.mesh import adapt_arrays
-
-            check_jax_functions(problem)
-            found = adapt_arrays(task)
-    states = found.states
+        found = library_solves(problem).adapt(task)
+    mesh, states, calls, passes, interrupted = found
+    stats: dict[str, Any] = {"exponentials": int(memory.rates.shape[0]), "interrupted": interrupted}
+    message, reached, ratio, error = REACHED, len(outputs), 0.0, mesh.error
+    success = True
+    if not is_tracer(mesh.count):
+        count, reached, ratio, error = int(mesh.count), int(mesh.out), float(mesh.ratio), float(error)
+        stats |= {"steps": count, "rejected": int(mesh.rejected), "passes": int(passes), "error_over_tolerance": ratio}
+        stopped = why_stopped(task, mesh)
+        success, message = not (stopped or interrupted), stopped or message
+        if interrupted:
+            message = f"Interrupted at t = {problem.t0 + float(mesh.tau):g}: here is the solution up to then."
+        if not count:
+            message = bad_start(problem) or message
     if options.t_eval is None and not traced:
-        times = problem.t0 + found.taus
-        if found.message is None:
+        times = problem.t0 + np.array(mesh.taus[: count + 1], dtype=np.float64)
+        if success:
             times[-1] = problem.t1
     else:
-        which = which[which <= found.reached]
+        which = which[which <= reached]
         times = which if options.t_eval is None else options.t_eval[: len(which)]
         xp = array_namespace(states)
         states = xp.concatenate([xp.astype(y0, states.dtype)[None], states])[xp.asarray(which, like=states)]
-    success, message = found.message is None, found.message or REACHED
-    if found.stats.get("steps") == 0:
-        message = bad_start(problem) or message
-    if success and globally and found.ratio > TOLERATED:
+    if success and globally and ratio > TOLERATED:
         success = False
         message = (
-            f"The end was reached, but the error may be {found.ratio:.2g} times the tolerance: the equation amplifies "
+            f"The end was reached, but the error may be {ratio:.2g} times the tolerance: the equation amplifies "
             f"errors, or rtol={options.rtol:g} is too small. Loosen it, shorten the interval, or, for a chaotic "
             "solution that no method can follow, use method='adaptive_local'."
         )
@@ -244,9 +174,9 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         y=time_last(states),
         success=success,
         message=message,
-        nfev=found.calls,
-        stats={**found.stats, "seconds": time.perf_counter() - started},
-        error_estimate=found.error,
+        nfev=calls,
+        stats={**stats, "seconds": time.perf_counter() - started},
+        error_estimate=error,
         decision=SolveDecision(name, reason, "exponentials", problem.library == "jax", tuple(notes)),
     )
 

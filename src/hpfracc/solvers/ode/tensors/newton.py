@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hpfracc._xp import Namespace, array_namespace
-from hpfracc.solvers.ode.tensors.loops import repeat_while
 
 __all__ = ["slopes_of", "solve_step", "solve_transposed"]
 
@@ -83,7 +83,7 @@ def _iteration(xp: Namespace, residual: Function, slopes: Function, weight: Any,
             return y, done, ~xp.isfinite(size), count + 1
 
         none = abs(start[..., 0]) < 0.0
-        y, settled, _, _ = repeat_while(xp, go_on, turn, (start, none, none, 0))
+        y, settled, _, _ = xp.repeat_while(go_on, turn, (start, none, none, 0))
         return xp.where(settled[..., None], y, xp.module.nan)
 
     return solve
@@ -118,40 +118,27 @@ def slopes_of(fun: Function, jacobian: Function | None, wrapped: bool) -> Functi
 
     ``wrapped`` is whether a tensor is inside a transform of ``torch.func``.
     """
-    if jacobian is not None:
-        return jacobian
+    return partial(_slopes, fun, wrapped) if jacobian is None else jacobian
 
-    def under_func(y: Any) -> Any:
-        torch = sys.modules["torch"]
-        value, back = torch.func.vjp(fun, y)
-        return torch.stack([back(each)[0].conj() for each in _units(value)], -2)
 
-    def under_autograd(y: Any) -> Any:
-        torch = sys.modules["torch"]
-        # Checkpointing would recompute the whole block for these rows, which are not differentiated.
-        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda each: each, lambda each: each):
-            point = y.detach().requires_grad_()
-            value = fun(point)
-            if not value.requires_grad:  # does not depend on y
-                return value.new_zeros((*value.shape, value.shape[-1]))
-            rows = [
-                torch.autograd.grad(value, point, each, retain_graph=True, allow_unused=True)[0]
-                for each in _units(value)
-            ]
-        return torch.stack([torch.zeros_like(y) if row is None else row.conj() for row in rows], -2)
-
-    def under_jax(y: Any) -> Any:
-        jax = sys.modules["jax"]
-        value, back = jax.vjp(fun, y)
-        basis = jax.numpy.eye(y.shape[-1], dtype=value.dtype)
-        return jax.vmap(lambda row: back(jax.numpy.broadcast_to(row, value.shape))[0], out_axes=-2)(basis)
-
-    def by_library(y: Any) -> Any:
-        if array_namespace(y).library == "jax":
-            return under_jax(y)
-        return under_func(y) if wrapped else under_autograd(y)
-
-    return by_library
+def _slopes(fun: Function, wrapped: bool, y: Any) -> Any:
+    library: Any = sys.modules[array_namespace(y).library]
+    if library.__name__ == "jax":
+        value, back = library.vjp(fun, y)
+        basis = library.numpy.eye(y.shape[-1], dtype=value.dtype)
+        return library.vmap(lambda row: back(library.numpy.broadcast_to(row, value.shape))[0], out_axes=-2)(basis)
+    if wrapped:
+        value, back = library.func.vjp(fun, y)
+        return library.stack([back(each)[0].conj() for each in _units(value)], -2)
+    # Checkpointing would recompute the whole block for these rows, which are not differentiated.
+    with library.enable_grad(), library.autograd.graph.saved_tensors_hooks(lambda each: each, lambda each: each):
+        point = y.detach().requires_grad_()
+        value = fun(point)
+        if not value.requires_grad:  # does not depend on y
+            return value.new_zeros((*value.shape, value.shape[-1]))
+        grad = partial(library.autograd.grad, retain_graph=True, allow_unused=True)
+        rows = [grad(value, point, each)[0] for each in _units(value)]
+    return library.stack([library.zeros_like(y) if row is None else row.conj() for row in rows], -2)
 
 
 def _units(value: Any) -> list[Any]:

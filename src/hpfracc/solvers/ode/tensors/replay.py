@@ -8,17 +8,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import Namespace
 from hpfracc.history.states import Memory, combined, remembered
 from hpfracc.solvers.ode.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.blocks import Loop
-from hpfracc.solvers.ode.tensors.loops import branch
+from hpfracc.solvers.ode.tensors.blocks import Loop, TensorFunctions
 from hpfracc.solvers.ode.tensors.newton import solve_step
 from hpfracc.solvers.ode.tensors.search import AdaptiveEquation, Mesh, first_past
 
-__all__ = ["repeat_steps", "solve_differences"]
+__all__ = ["march_differences", "repeat_steps"]
 
 #: Number of steps that are recomputed together in the backward pass.
 _GROUP = 16
@@ -63,36 +64,29 @@ def _walk(xp: Namespace, step: Step, carry: Any, rows: Any, count: int, loop: Lo
     return xp.concatenate(parts) if parts else None
 
 
-def solve_differences(
+def march_differences(
     xp: Namespace,
     name: str,
-    functions: tuple[Callable[..., Any], Callable[..., Any] | None],
-    t0: Any,
-    times: list[float] | None,
+    functions: TensorFunctions,
     start: Any,
     memory: Memory,
     tables: DifferenceTables,
-    tracked: bool,
     loop: Loop,
 ) -> Any:
-    """All states of L1 or L2-1sigma, shape (N + 1, ..., d).
-
-    ``times`` are those of the equations as numbers; None if they are traced or depend on a differentiable order.
-    """
+    """All states of L1 or L2-1sigma, shape (N + 1, ..., d); ``tables.at`` holds times, as numbers if they are known."""
     fun, jacobian = functions
     one = step_l1 if name == "l1" else step_l2_sigma
 
     def solve(t: Any, known: Any, weight: Any, guess: Any) -> Any:
         slopes = None if jacobian is None else partial(jacobian, t)
-        return solve_step(partial(fun, t), slopes, known, weight, guess, tracked, loop.wrapped)
+        return solve_step(partial(fun, t), slopes, known, weight, guess, loop.graph, loop.wrapped)
 
     def step(carry: Any, row: DifferenceTables) -> Any:
         carry = one(xp.module, memory, solve, carry, row)
         return carry, carry[0]
 
-    rows = tables._replace(at=t0 + tables.at if times is None else times)
     states = xp.zeros((1, memory.rates.shape[0], *start.shape), start.dtype, like=start)
-    found = _walk(xp, step, (start, xp.zeros_like(start), states), rows, tables.step.shape[0], loop)
+    found = _walk(xp, step, (start, xp.zeros_like(start), states), tables, tables.step.shape[0], loop)
     return start[None] if found is None else xp.concatenate([start[None], found])
 
 
@@ -130,52 +124,40 @@ def repeat_steps(
     moving : array or None
         The outputs with their gradient.
     """
-    xp, small = equation.xp, equation.small
-    np_, traced = small.module, xp.library == "jax"
+    xp, np_, traced = equation.xp, equation.small.module, equation.xp.library == "jax"
     steps, count = mesh.lengths.shape[0], outputs.shape[0]
-    ahead, coefficients = _rules(equation, mesh)
-    within = np_.clip(np_.searchsorted(mesh.taus[1 : steps + 1], outputs), 0, steps - 1)
-    if traced:  # times after the last valid one are 0
-        behind = np_.where(np_.arange(steps) < mesh.count, mesh.taus[1 : steps + 1], math.inf)
-        within = np_.clip(np_.searchsorted(behind, outputs), 0, steps - 1)
+    total = steps + count
+    known = np_.arange(steps) < mesh.count  # later times and lengths are 0
+    within = np_.searchsorted(np_.where(known, mesh.taus[1 : steps + 1], math.inf), outputs)
+    within = np_.clip(within, 0, steps - 1)
     valid = np_.arange(count) < mesh.out
-    place = np_.where(valid, within + 1 + np_.arange(count), steps + count)
-    is_output = np_.zeros(steps + count + 1, bool)
-    is_output = is_output.at[place].set(True) if traced else _marked(is_output, place)
-    is_output = is_output[: steps + count]
+    place = np_.where(valid, within + 1 + np_.arange(count), total)
+    is_output = np_.isin(np_.arange(total), place)
     before = np_.cumsum(is_output) - is_output
-    number = np_.clip(np_.arange(steps + count) - before, 0, max(steps - 1, 0))
-    active = is_output | (np_.arange(steps + count) - before < mesh.count)
+    number = np_.clip(np_.arange(total) - before, 0, max(steps - 1, 0))
+    active = is_output | (np_.arange(total) - before < mesh.count)
     pick = np_.where(is_output, steps + np_.clip(before, 0, max(count - 1, 0)), number)
-    begins = mesh.taus[:steps][within]
     times = outputs if moving is None else moving
     own = np_ if moving is None or traced else xp.module
 
     def as_own(array: Any) -> Any:
         return array if own is np_ else own.as_tensor(array, dtype=times.dtype, device=times.device)
 
-    distances = times - as_own(begins)
-    lengths = np_.where(np_.arange(steps) < mesh.count, mesh.lengths, 1.0)
+    # Steps that are not valid must have finite weights, or their zero gradients would be NaN.
+    lengths = np_.where(known, mesh.lengths, 1.0)
+    ahead, coefficients = _rules(equation, mesh.degrees, lengths)
+    distances = times - as_own(mesh.taus[:steps][within])
     inner = adams.inside(own, as_own(coefficients[within]), distances / as_own(lengths[within]))
     weights = weights_of(coefficients, lengths)
     if count:
         at_outputs = weights_of(inner, distances)
         at_outputs = xp.concatenate([0.0 * at_outputs[:, :1], at_outputs[:, :-1]], 1)
         weights = xp.concatenate([weights, at_outputs])
-    ends = own.concatenate([as_own(mesh.taus[1 : steps + 1]), times])
-    spans = own.concatenate([as_own(lengths), distances])
-    if not traced:
-        index = xp.asarray(pick, like=weights)
-        floats = own is np_
-        rows = _ReplayRows(
-            is_output.tolist(), active.tolist(), ends[pick].tolist() if floats else ends[pick],
-            spans[pick].tolist() if floats else spans[pick], weights[index], equation.large(ahead[number]),
-            equation.large(coefficients[number]),
-        )  # fmt: skip
-    else:
-        rows = _ReplayRows(
-            is_output, active, ends[pick], spans[pick], weights[pick], ahead[number], coefficients[number]
-        )
+    ends = own.concatenate([as_own(mesh.taus[1 : steps + 1]), times])[pick]
+    spans = own.concatenate([as_own(lengths), distances])[pick]
+    weights = weights[xp.asarray(pick, like=weights)]
+    small = [each.tolist() if isinstance(each, np.ndarray) else each for each in (is_output, active, ends, spans)]
+    rows = _ReplayRows._make([*small, weights, equation.large(ahead[number]), equation.large(coefficients[number])])
 
     def advance(held: Any) -> Any:
         (past, _), row = held
@@ -200,31 +182,24 @@ def repeat_steps(
 
     def step(carry: Any, row: _ReplayRows) -> Any:
         def go(held: Any) -> Any:
-            return branch(xp, row.output, emit, advance, held)
+            return xp.branch(row.output, emit, advance, held)
 
-        return branch(xp, row.active, go, lambda held: (held[0], held[0][0].y), (carry, row))
+        return xp.branch(row.active, go, lambda held: (held[0], held[0][0].y), (carry, row))
 
     past = first_past(equation, equation.fun(0.0, equation.initial[0]))
-    found = _walk(xp, step, (past, past.states), rows, steps + count, loop)
+    found = _walk(xp, step, (past, past.states), rows, total, loop)
     positions = np_.arange(steps) + np_.searchsorted(within, np_.arange(steps)) if count else np_.arange(steps)
-    states = xp.concatenate([past.y[None], found[positions] if traced else found[xp.asarray(positions, like=found)]])
-    if not traced:
-        return states, found[xp.asarray(place, like=found)]
-    answers = found[np_.minimum(place, steps + count - 1)]
-    return states, np_.where(valid.reshape(-1, *(1,) * past.y.ndim), answers, math.nan)
+    states = xp.concatenate([past.y[None], found[xp.asarray(positions, like=found)]])
+    answers = found[xp.asarray(np_.minimum(place, total - 1), like=found)]
+    if traced:
+        answers = np_.where(valid.reshape(-1, *(1,) * past.y.ndim), answers, math.nan)
+    return states, answers
 
 
-def _marked(flags: Any, place: Any) -> Any:
-    flags[place] = True
-    return flags
-
-
-def _rules(equation: AdaptiveEquation, mesh: Mesh) -> tuple[Any, Any]:
+def _rules(equation: AdaptiveEquation, degrees: Any, lengths: Any) -> Any:
     """The extrapolations and the coefficients of all steps."""
-    np_, steps = equation.small.module, mesh.lengths.shape[0]
-    # Steps that are not valid must have finite weights, or their zero gradients would be NaN.
-    lengths = np_.where(np_.arange(steps) < mesh.count, mesh.lengths, 1.0)
-    padded = np_.concatenate([np_.zeros(adams.NODES - 2, mesh.lengths.dtype), lengths])
+    np_, steps = equation.small.module, lengths.shape[0]
+    padded = np_.concatenate([np_.zeros(adams.NODES - 2, lengths.dtype), lengths])
     windows = np_.stack([padded[adams.NODES - 3 - k : adams.NODES - 3 - k + steps] for k in range(adams.NODES - 2)], 1)
     known = np_.minimum(np_.arange(steps) + 1, adams.NODES - 1)
 
@@ -233,9 +208,7 @@ def _rules(equation: AdaptiveEquation, mesh: Mesh) -> tuple[Any, Any]:
         rule = adams.make_rule(np_, equation.order, equation.rgamma, window, length, count, degree)
         return rule.ahead, rule.coefficients
 
-    given = (windows, lengths, known, mesh.degrees)
+    given = (windows, lengths, known, degrees)
     if equation.xp.library == "jax":
-        found: tuple[Any, Any] = sys.modules["jax"].vmap(one)(*given)
-        return found
-    rows = [one(*each) for each in zip(*given, strict=True)]
-    return np_.stack([each[0] for each in rows]), np_.stack([each[1] for each in rows])
+        return sys.modules["jax"].vmap(one)(*given)
+    return [np_.stack(each) for each in zip(*map(one, *given), strict=True)]

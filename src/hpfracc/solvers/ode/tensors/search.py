@@ -7,13 +7,12 @@ time ends no step: the polynomial of the step that it lies in is integrated up t
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import library_of
 from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.states import Memory, combined, moments, remembered
@@ -21,22 +20,30 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.loops import branch, repeat_while
-from hpfracc.solvers.ode.tensors.tolerance import MAX_PASSES, Tolerance, next_share
 
 __all__ = [
-    "TOLERATED",
-    "Adapted",
-    "AdaptiveEquation",
-    "AdaptiveTask",
-    "Mesh",
-    "choose_mesh",
-    "first_past",
+    "TOLERATED", "Adapted", "AdaptiveEquation", "AdaptiveTask", "Mesh", "Tolerance", "choose_mesh", "first_past",
     "why_stopped",
-]
+]  # fmt: skip
 
 #: Multiple of the tolerance that counts as success, because error estimates are rough.
 TOLERATED = 10.0
+#: Maximum number of passes to bring the global error below the tolerance.
+_MAX_PASSES = 6
+_STIFF = "; the equation seems stiff: use method='l1', 'l2_1sigma' or 'implicit_trapezoid' with a step."
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The tolerance and limits of adaptive steps."""
+
+    rtol: float
+    atol: Any
+    first_step: float | None
+    max_step: float
+    shortest: float
+    rounding: float
+    globally: bool
 
 
 class AdaptiveTask(NamedTuple):
@@ -62,16 +69,13 @@ class AdaptiveTask(NamedTuple):
 
 
 class Adapted(NamedTuple):
-    """The times and states of the steps, or the states at the outputs that were reached."""
+    """The mesh, the states after its steps or at the outputs, evaluations, passes, and whether it was interrupted."""
 
-    taus: Any
+    mesh: Mesh
     states: Any
-    reached: int
-    ratio: Any
-    error: Any
-    message: str | None
     calls: int | None
-    stats: dict[str, Any]
+    passes: Any
+    interrupted: bool
 
 
 class AdaptiveEquation(NamedTuple):
@@ -153,7 +157,7 @@ class _Search(NamedTuple):
 
     mesh: Mesh
     past: adams.Past
-    error: adams.Error
+    error: tuple[Any, Any]
     largest: Any
     window: Any
     degree: Any
@@ -195,46 +199,44 @@ def choose_mesh(
     told : callable
         ``told(tau, y)`` after each step, where steps are run in Python.
     """
-    one_pass = _SearchPass(equation, stops, outputs, tolerance, most, told)
-    passes = MAX_PASSES if tolerance.globally else 1
-    if equation.xp.library != "jax":
-        share = tolerance.share
-        for number in range(1, passes + 1):
-            mesh = one_pass.run(share, math.inf if number == passes else 4.0)
-            if mesh.ratio <= 1.0 or one_pass.interrupted or (mesh.stop < len(stops) and mesh.seen <= 4.0):
-                break
-            share = next_share(share, float(mesh.ratio))
-        return mesh, number, one_pass.interrupted
-    jax, jnp = sys.modules["jax"], equation.xp.module
-    whole = jnp.asarray(tolerance.share, equation.memory.rates.dtype)
-    if passes == 1:
-        return one_pass.run(whole, jnp.inf), 1, False
+    search = _SearchPass(equation, stops, outputs, tolerance, most, told)
+    passes = _MAX_PASSES if tolerance.globally else 1
+    np_ = search.np
 
-    def refine(carried: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    def refine(carried: tuple[Any, Any, Mesh]) -> tuple[Any, Any, Mesh]:
         share, number, _ = carried
-        mesh = one_pass.run(share, jnp.where(number + 1 >= passes, jnp.inf, 4.0))
-        return share * jnp.clip(0.5 / mesh.ratio, 0.02, 0.7), number + 1, mesh
+        mesh = search.run(share, np_.where(number + 1 >= passes, math.inf, 4.0))
+        # The share of the tolerance for a step whose error would be half of it, within limits.
+        return share * np_.clip(0.5 / np_.maximum(search.number(mesh.ratio), 0.1), 0.02, 0.7), number + 1, mesh
 
-    def too_large(carried: tuple[Any, Any, Any]) -> Any:
+    def too_large(carried: tuple[Any, Any, Mesh]) -> Any:
         _, number, mesh = carried
-        return (number == 0) | ((number < passes) & (mesh.ratio > 1.0))
+        stopped = (mesh.stop < stops.shape[0]) & (mesh.seen <= 4.0)
+        return (number < passes) & (search.number(mesh.ratio) > 1.0) & ~(stopped | search.interrupted)
 
-    # Starts from an empty mesh, so that all passes are one program.
-    shapes = jax.eval_shape(one_pass.run, whole, whole)
-    nothing = jax.tree_util.tree_map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
-    found: Mesh = jax.lax.while_loop(too_large, refine, (whole, jnp.zeros((), jnp.int32), nothing))[2]
-    return found, passes, False
+    share = np_.ones((), search.kind)
+    nothing = search.begin(0.0).mesh
+    nothing = nothing._replace(ratio=nothing.ratio + math.inf, seen=nothing.seen + math.inf)
+    _, number, mesh = equation.xp.repeat_while(too_large, refine, (share, np_.zeros((), np_.int32), nothing))
+    return mesh, number, search.interrupted
 
 
-def why_stopped(task: AdaptiveTask, mesh: Mesh, most: int) -> str | None:
+def why_stopped(task: AdaptiveTask, mesh: Mesh) -> str | None:
     """Why the end was not reached."""
     count, rejected, unsettled = int(mesh.count), int(mesh.rejected), int(mesh.unsettled)
-    t = task.problem.t0 + float(mesh.tau)
+    t, rtol = task.problem.t0 + float(mesh.tau), task.tolerance.rtol
     if int(mesh.stop) >= len(task.stops):
         return None
-    if max(count, rejected) >= most or (library_of(mesh.lengths) == "numpy" and count + rejected >= most):
-        return task.tolerance.too_many(t, unsettled > 0.25 * count)
-    return task.tolerance.too_short(t, float(mesh.step), unsettled > 0.5 * rejected)
+    most = task.options.max_steps
+    if max(count, rejected) >= most or (task.problem.library != "jax" and count + rejected >= most):
+        stiff = _STIFF if unsettled > 0.25 * count else "."
+        reached = f"max_steps={most} steps reach t = {t:g}"
+        return f"{reached}: raise max_steps, or loosen rtol={rtol:g}{stiff}"
+    stiff = _STIFF if unsettled > 0.5 * rejected else "."
+    return (
+        f"The tolerance cannot be reached beyond t = {t:.6g}: steps of {float(mesh.step):.1e} would be needed there. "
+        f"Loosen rtol={rtol:g} or atol, or check whether the solution ends there{stiff}"
+    )
 
 
 class _SearchPass:
@@ -249,6 +251,7 @@ class _SearchPass:
         self.m, self.np = equation.xp.module, equation.small.module
         self.traced = equation.xp.library == "jax"
         self.number: Callable[[Any], Any] = (lambda value: value) if self.traced else float
+        self.kind = equation.memory.rates.dtype if self.traced else np.float64
         self.f0 = equation.fun(0.0, equation.initial[0])
 
     def run(self, share: Any, most_ratio: Any) -> Mesh:
@@ -264,12 +267,13 @@ class _SearchPass:
             if not self.outputs.shape[0]:
                 return self._attempt(share, search)
             due = self._due(search.mesh)
-            found: _Search = branch(self.equation.xp, due, self._emit, lambda each: self._attempt(share, each), search)
+            found: _Search = self.equation.xp.branch(due, self._emit, lambda each: self._attempt(share, each), search)
             return found
 
-        search = self._begin(share)
+        first, share = self.tolerance.first_step, self.number(share)
+        search = self.begin(self._first_step(share) if first is None else first)
         if self.traced:
-            search = repeat_while(self.equation.xp, go_on, turn, search)
+            search = self.equation.xp.repeat_while(go_on, turn, search)
         else:
             try:
                 while go_on(search):
@@ -291,22 +295,21 @@ class _SearchPass:
     def _scale(self, y: Any, other: Any, share: Any) -> Any:
         return share * (self.tolerance.atol + self.tolerance.rtol * self.m.maximum(abs(y), abs(other)))
 
-    def _begin(self, share: Any) -> _Search:
+    def begin(self, step: Any) -> _Search:
+        """Before the first step, of this length."""
         np_, equation, y0, count = self.np, self.equation, self.equation.initial[0], self.outputs.shape[0]
-        kind = {"dtype": equation.memory.rates.dtype} if self.traced else {"dtype": np.float64}
-        whole, none = {"dtype": np_.int32}, np_.zeros((), np_.int32)
+        kind, whole = self.kind, np_.int32
+        none = np_.zeros((), whole)
         nothing, past = equation.xp.zeros((), equation.memory.rates.dtype, like=y0.real), first_past(equation, self.f0)
-        first = self.tolerance.first_step
-        step = np_.asarray(self._first_step(share) if first is None else first, **kind)
         mesh = Mesh(
-            np_.zeros(self.most, **kind), np_.zeros(self.most, **whole), np_.zeros(self.most + 1, **kind), none, none,
-            none, nothing, nothing, np_.zeros((), **kind), np_.zeros((), **kind), step, none, none,
+            np_.zeros(self.most, kind), np_.zeros(self.most, whole), np_.zeros(self.most + 1, kind), none, none,
+            none, nothing, nothing, np_.zeros((), kind), np_.zeros((), kind), np_.asarray(step, kind), none, none,
             equation.xp.zeros((count, *y0.shape), self.f0.dtype, like=self.f0),
         )  # fmt: skip
-        square = np_.zeros((1, adams.NODES, adams.NODES), **kind)
+        square = np_.zeros((1, adams.NODES, adams.NODES), kind)
         return _Search(
-            mesh, past, adams.Error(past.states, 0.0 * self.f0), abs(past.y), np_.zeros(adams.NODES - 2, **kind),
-            np_.ones((), **whole), np_.ones((), **kind), np_.asarray(False), past.states, square,
+            mesh, past, (past.states, 0.0 * self.f0), abs(past.y), np_.zeros(adams.NODES - 2, kind),
+            np_.ones((), whole), np_.ones((), kind), np_.asarray(False), past.states, square,
         )  # fmt: skip
 
     def _first_step(self, share: Any) -> Any:
@@ -334,7 +337,7 @@ class _SearchPass:
             return np_.where(done, step, other), done, count + 1
 
         start = (step, np_.asarray(False), 0)
-        return repeat_while(equation.xp, lambda carried: (carried[2] < 4) & ~carried[1], better, start)[0]
+        return equation.xp.repeat_while(lambda carried: (carried[2] < 4) & ~carried[1], better, start)[0]
 
     def _emit(self, search: _Search) -> _Search:
         """The next output, within the last step."""
@@ -374,7 +377,9 @@ class _SearchPass:
             felt, seen = felt[:-1], felt[-1]
         highest, least = np_.max(equation.order), np_.min(equation.order)
         factor = np_.where(highest > 1.0, (end / taken) ** np_.maximum(highest - 1.0, 0.0), 1.0)
-        judged = adams.judge(np_, factor * felt[:-1], felt[-1], degree, known, search.previous, least)
+        accepted, growth, next_degree, previous = adams.judge(
+            np_, factor * felt[:-1], felt[-1], degree, known, search.previous, least
+        )
         short = (taken < 8.0 * tolerance.rounding * mesh.tau) | (step < 0.5 * tolerance.shortest)
 
         def accept(search: _Search) -> _Search:
@@ -390,23 +395,23 @@ class _SearchPass:
                 taus=_put(mesh.taus, mesh.count + 1, end), count=mesh.count + 1, seen=seen, tau=end,
                 ratio=m.maximum(mesh.ratio, (abs(error) / bound).max()),
                 error=m.maximum(mesh.error, abs(error).max()),
-                step=np_.maximum(taken * judged.factor, np_.where(clipped, step, 0.0)), stop=mesh.stop + whole,
+                step=np_.maximum(taken * growth, np_.where(clipped, step, 0.0)), stop=mesh.stop + whole,
             )  # fmt: skip
             window = np_.concatenate([taken[None], search.window[:-1]])
             moved = adams.push(m, memory, past, small, h, y, f, integrals)
             if not self.traced:
                 self.told(float(end), y)
             return _Search(
-                new, moved, kept, largest, window, judged.degree, judged.previous, search.failed, past.states,
+                new, moved, kept, largest, window, next_degree, previous, search.failed, past.states,
                 rule.coefficients[None],
             )  # fmt: skip
 
         def refuse(search: _Search) -> _Search:
-            lost = np_.where(judged.factor <= 0.5, 1, 0)
+            lost = np_.where(growth <= 0.5, 1, 0)
             new = mesh._replace(
-                step=taken * judged.factor, rejected=mesh.rejected + 1, unsettled=mesh.unsettled + lost, seen=seen
+                step=taken * growth, rejected=mesh.rejected + 1, unsettled=mesh.unsettled + lost, seen=seen
             )
-            return search._replace(mesh=new, degree=judged.degree, previous=search.previous, failed=short)
+            return search._replace(mesh=new, degree=next_degree, failed=short)
 
-        found: _Search = branch(equation.xp, judged.accept & ~short, accept, refuse, search)
+        found: _Search = equation.xp.branch(accepted & ~short, accept, refuse, search)
         return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,49 +14,36 @@ import numpy as np
 from hpfracc._arrays import is_transformed, library_of, to_host
 from hpfracc._config import get_settings
 from hpfracc._torch_transforms import is_wrapped
-from hpfracc._xp import array_namespace
+from hpfracc._xp import array_namespace, convert_like, namespace_of
 from hpfracc.engine.selection.request import never_reason
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.compilation import OPERATION, solve_preference
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
-from hpfracc.solvers.ode.method import refuse_plain
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.progress import Report, progress_report
+from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
-from hpfracc.solvers.ode.tensors.between import states_at
+from hpfracc.solvers.ode.tensors.adams import initial_polynomial
 from hpfracc.solvers.ode.tensors.blocks import StepGrid, System
-from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule, make_weights
+from hpfracc.solvers.ode.tensors.rule import TensorRule, make_sums
 
 __all__ = [
-    "bad_start",
-    "check_jax_functions",
-    "first_bad",
-    "order_of",
-    "refuse_arrays",
-    "refuse_tensors",
-    "solve_tensors",
-    "time_last",
-    "torch_functions",
-]
+    "REACHED", "Told", "bad_start", "first_bad", "interpolated", "is_wide", "library_solves", "order_of",
+    "refuse_tensors", "solve_on_mesh", "solve_tensors", "time_last", "torch_functions",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
-#: ``judge(grid, states)`` returns the states, and a message if they are not stable.
-Judge = Callable[[UniformGrid, Any], tuple[Any, str | None]]
+#: ``judge(states)`` returns the states, and a message if they are not stable.
+Judge = Callable[[Any], tuple[Any, str | None]]
+#: ``told(done, kept)`` after some steps, with what was kept of them: the states first.
+Told = Callable[[int, Any], None]
 
+#: Times closer to a step than this, in steps, count as that step.
+_ON_STEP = 1e-6
 REACHED = "The end of the interval was reached."
 #: For a given step: what an error estimate would need is not computed along with a gradient.
 NO_ESTIMATE = " No error is estimated for tensors with a given step: compare with half the step, or leave step out."
-
-
-def refuse_arrays(problem: Problem, options: Options, name: str, adjoint: str, *, infinite: bool = False) -> str | None:
-    """Why a method for arrays of NumPy, PyTorch and JAX cannot take ``problem``; see :func:`refuse_plain`."""
-    if problem.library != "numpy":
-        return refuse_tensors(problem, options, name)
-    if adjoint != "auto":
-        return f"adjoint={adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
-    return refuse_plain(problem, name, infinite=infinite)
 
 
 def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
@@ -88,57 +77,170 @@ def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
     return None
 
 
-def solve_tensors(problem: Problem, options: Options, rule: TensorRule, judge: Judge | None = None) -> FODEResult:
-    """Solve with the step of ``options``; ``judge`` says whether the states are stable."""
+def solve_on_mesh(
+    problem: Problem,
+    options: Options,
+    decision: SolveDecision,
+    steps: int,
+    times: Callable[[], Array],
+    run: Callable[[list[int], Told], Any],
+    between: Callable[[Array, Any], tuple[Array, Any]],
+    judge: Judge | None = None,
+    rule: TensorRule | None = None,
+) -> FODEResult:
+    """Run the steps on a mesh, and say what came of them.
+
+    Parameters
+    ----------
+    times : callable
+        Gives the times of the mesh, shape (steps + 1,); not called where there are too many.
+    run : callable
+        ``run(calls, told)`` gives the states, shape (steps + 1, ...), or fewer after an interrupt. It counts the
+        evaluations in ``calls`` if it can, and calls ``told(done, kept)``.
+    between : callable
+        ``between(times, states)`` gives the requested times that were reached, and the states there.
+    judge : callable, optional
+        Whether the states are stable.
+    rule : TensorRule, optional
+        The rule, if the steps are of one size.
+    """
     started = time.perf_counter()
-    assert options.step is not None
-    name = rule.name
-    grid = make_grid(problem.t0, problem.t1, options.step)
-    decision = SolveDecision(name, f"y0 is an array of {problem.library}", "blocks", problem.library == "jax")
-    if grid.steps > options.max_steps:
-        message = f"{grid.steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
+    if steps > options.max_steps:
+        message = f"{steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
         first = problem.y0[..., None]
-        times = np.array([problem.t0])
-        return FODEResult(times, first, False, message, 0, stats={"steps": 0, "step": grid.step}, decision=decision)
-    sums = rule.sums(make_weights(order_of(problem), grid.steps, grid.step, problem.y0))
-    calls = [0]
-    with progress_report(options.progress, problem.t0, problem.t1, name) as report:
-        states = _run(problem, grid, sums, rule, report, calls)
+        stats = {"steps": 0, "step": options.step}
+        return FODEResult(np.array([problem.t0]), first, False, message, 0, stats=stats, decision=decision)
+    mesh, calls = times(), [0]
+    with progress_report(options.progress, problem.t0, problem.t1, decision.method) as report:
+
+        def told(done: int, kept: Any) -> None:
+            newest = kept[0][-1].detach()
+            report(float(mesh[done]), lambda: newest)
+
+        states = run(calls, told)
     known = states.shape[0] - 1
     bad = first_bad(states)
     success, message = True, REACHED
     if judge is not None and states.shape[0] > 2 and 0 not in problem.shape:
-        states, unstable = judge(grid, states)
+        states, unstable = judge(states)
         success, message = unstable is None, unstable or message
     if success and options.estimate is not False:
         message += NO_ESTIMATE
-    if known < grid.steps:
+    if known < steps:
         success = False
-        message = f"Interrupted at t = {problem.t0 + known * grid.step:g}: here is the solution up to then."
+        message = f"Interrupted at t = {mesh[known]:g}: here is the solution up to then."
     if bad is not None and success:
         success = False
-        solved = ", or Newton's method did not converge there" if rule.implicit else ""
-        message = (None if bad > 1 or rule.starts_blind else bad_start(problem)) or (
-            f"The solution is not finite at t = {problem.t0 + bad * grid.step:g}{solved}: take a smaller step, or "
-            "check whether the solution ends there."
+        solved = ", or Newton's method did not converge there" if rule is None or rule.implicit else ""
+        blind = rule is not None and rule.starts_blind
+        message = (None if bad > 1 or blind else bad_start(problem)) or (
+            f"The solution is not finite at t = {mesh[bad]:g}{solved}: take a smaller step, or check whether the "
+            "solution ends there."
         )
-    times = grid.times()[: states.shape[0]]
+    reached = mesh[: known + 1]
     if options.t_eval is not None:
-        times, states = states_at(options.t_eval, grid, states, order_of(problem), problem.dy0, options.moving)
-    return FODEResult(
-        t=times,
-        y=time_last(states),
-        success=success,
-        message=message,
-        nfev=calls[0] or rule.evaluations(known),
-        stats={
-            "steps": known,
-            "step": grid.step,
-            "seconds": time.perf_counter() - started,
-            "interrupted": known < grid.steps,
-        },
-        decision=decision,
-    )
+        reached, states = between(options.t_eval, states)
+    evaluations = calls[0] or (None if rule is None or rule.implicit else 1 + (1 + rule.corrections) * known)
+    step = float(np.diff(mesh).max()) if rule is None else (problem.t1 - problem.t0) / steps
+    seconds = time.perf_counter() - started
+    stats = {"steps": known, "step": step, "seconds": seconds, "interrupted": known < steps}
+    return FODEResult(reached, time_last(states), success, message, nfev=evaluations, stats=stats, decision=decision)
+
+
+def solve_tensors(problem: Problem, options: Options, rule: TensorRule, judge: Any = None) -> FODEResult:
+    """Solve with the step of ``options``; ``judge(grid, states)`` says whether the states are stable."""
+    assert options.step is not None
+    grid = make_grid(problem.t0, problem.t1, options.step)
+    decision = SolveDecision(rule.name, f"y0 is an array of {problem.library}", "blocks", problem.library == "jax")
+    order = order_of(problem)
+
+    def run(calls: list[int], told: Told) -> Any:
+        sums = make_sums(rule, order, grid.steps, grid.step, problem.y0)
+        steps = StepGrid(grid.t0, grid.step, grid.steps)
+        system = System(array_namespace(problem.y0), rule, steps, (problem.y0, *problem.dy0), sums)
+        return library_solves(problem).solve_fixed(problem, system, calls, told)
+
+    def between(times: Array, states: Any) -> tuple[Array, Any]:
+        return _states_at(times, grid, states, order, problem.dy0, options.moving)
+
+    judged = None if judge is None else partial(judge, grid)
+    return solve_on_mesh(problem, options, decision, grid.steps, grid.times, run, between, judged, rule)
+
+
+def _states_at(
+    times: Array, grid: UniformGrid, states: Any, alpha: Any, further: tuple[Any, ...], moving: Any = None
+) -> tuple[Array, Any]:
+    r"""The times that were reached, and the states there, shape (len(times), ..., d).
+
+    A solution starts with powers of :math:`\tau^\alpha`, which a polynomial in :math:`\tau = t - t_0` interpolates
+    badly in the first steps. Therefore the polynomial of the ``further`` initial values is subtracted, and the rest is
+    interpolated by the cubic in :math:`\tau^\alpha` through the four nearest steps. Far from the start this is as
+    accurate as a cubic in :math:`\tau`. The order may be traced, because no list of powers is needed. ``moving`` are
+    the times with their gradient: that of the interpolation.
+    """
+    known = states.shape[0]
+    place = (times - grid.t0) / grid.step
+    times = times[place <= known - 1 + _ON_STEP]
+    place = place[: times.size]
+    nearest = np.rint(place)
+    if moving is None and np.all(np.abs(place - nearest) <= _ON_STEP):
+        return times, states[nearest.astype(np.int64)]
+    width = min(4, known)
+    first = np.clip(np.floor(place).astype(np.int64) - (width - 2) // 2, 0, known - width)
+    there = place if moving is None else (moving[: times.size] - grid.t0) / grid.step
+    return times, interpolated(there, first, width, grid.step, states, alpha, further)
+
+
+def interpolated(
+    place: Any, first: Array, width: int, step: float, states: Any, alpha: Any, further: tuple[Any, ...]
+) -> Any:
+    """The polynomial in powers of the order through ``width`` states from ``first`` on, at each ``place``.
+
+    Places are in units of ``step`` and count from t0.
+    """
+
+    def given(tau: Any) -> Any:
+        """The polynomial of the further initial values."""
+        return initial_polynomial(convert_like(tau, states).reshape(-1, *(1,) * (states.ndim - 1)), (0.0, *further))
+
+    nodes = [first + float(j) for j in range(width)]
+    total: Any = given(place * step)
+    for j, factor in enumerate(_factors(place, nodes, alpha, states)):
+        total = total + (states[first + j] - given(nodes[j] * step)) * factor
+    return total
+
+
+def _factors(place: Any, nodes: list[Any], alpha: Any, like: Any) -> list[Any]:
+    """Lagrange factors in powers of the order, each of shape (times, ...) that broadcasts to the states."""
+    xp = namespace_of(alpha if library_of(place) == "numpy" else place)
+    with xp.scope():
+        order = xp.array(alpha)
+        column = (slice(None), *(None,) * order.ndim)
+
+        def raised(steps: Any) -> Any:
+            """``steps^alpha``, 0 at 0."""
+            values = xp.array(steps)
+            after = values > 0.0
+            safe = xp.where(after, values, 1.0 + 0.0 * values)
+            return xp.exp(order * xp.log(safe)[column]) * xp.where(after, 1.0 + 0.0 * safe, 0.0 * safe)[column]
+
+        here, powers = raised(place), [raised(node) for node in nodes]
+        found = []
+        for j in range(len(nodes)):
+            factor = 1.0 + 0.0 * here
+            for i in range(len(nodes)):
+                if i != j:
+                    factor = factor * (here - powers[i]) / (powers[j] - powers[i])
+            found.append(convert_like(factor, like))
+    missing = like.ndim - found[0].ndim
+    return [each.reshape(each.shape[0], *(1,) * missing, *each.shape[1:]) for each in found]
+
+
+def library_solves(problem: Problem) -> Any:
+    """The solves of the library of ``problem``: ``solve_fixed``, ``solve_differences`` and ``adapt``."""
+    if problem.library == "jax":
+        check_jax_functions(problem)
+    return import_module(f"hpfracc.solvers.ode.tensors.on_{problem.library}.solves")
 
 
 def order_of(problem: Problem) -> Any:
@@ -147,30 +249,6 @@ def order_of(problem: Problem) -> Any:
     if library_of(value) in ("torch", "jax"):
         return value.reshape(()) if value.ndim and int(np.prod(value.shape)) == 1 else value
     return np.asarray(problem.orders.known if problem.orders.single is None else problem.orders.single)
-
-
-def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: TensorRule, report: Report, calls: list[int]) -> Any:
-    """All states; ``calls`` counts evaluations if that is possible."""
-    steps = StepGrid(grid.t0, grid.step, grid.steps)
-    system = System(array_namespace(problem.y0), rule, steps, (problem.y0, *problem.dy0), sums)
-    if problem.library == "torch":
-        from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
-        from hpfracc.solvers.ode.tensors.on_torch.fixed import solve_fixed_tensors
-        from hpfracc.solvers.ode.tensors.on_torch.recomputation import tensors_in, with_tensors
-
-        def bind(tensors: list[Any]) -> Any:
-            return torch_functions(problem, calls, with_tensors(problem.args, iter(tensors)))
-
-        def told(done: int, kept: Any) -> None:
-            newest = kept[0][-1].detach()
-            report(grid.t0 + done * grid.step, lambda: newest)
-
-        buffers = Buffers(problem.fun, problem.jac, problem.args)
-        return solve_fixed_tensors(system, bind, tensors_in(problem.args), told, buffers)
-    from hpfracc.solvers.ode.tensors.on_jax.fixed import solve_fixed_arrays
-
-    check_jax_functions(problem)
-    return solve_fixed_arrays(system, (problem.fun, problem.jac), problem.args)
 
 
 def torch_functions(
@@ -260,6 +338,11 @@ def first_bad(states: Any) -> int | None:
         return None
     good = to_host(xp.isfinite(xp.stop_gradient(states))).reshape(states.shape[0], -1).all(1)
     return int(np.argmin(good))
+
+
+def is_wide(like: Any) -> bool:
+    """Whether an array has double precision."""
+    return str(like.dtype).rpartition(".")[2] in ("float64", "complex128")
 
 
 def time_last(states: Any) -> Any:

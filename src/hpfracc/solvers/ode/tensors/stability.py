@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,11 @@ from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.stiffness import LIMIT, StabilityLimits, stiff_at, unstable_growth
+from hpfracc.solvers.ode.stiffness import GROWTH, GROWTH_POINTS, LIMIT, StabilityLimits, stiff_at, unstable_growth
 from hpfracc.solvers.ode.tensors.blocks import TensorFunctions
 from hpfracc.solvers.ode.tensors.newton import slopes_of
 from hpfracc.solvers.ode.tensors.rule import TensorRule, convert_like
 from hpfracc.solvers.ode.tensors.solve import order_of, solve_tensors, torch_functions
-from hpfracc.solvers.ode.tensors.spectra import growth, rotation
 
 __all__ = ["TensorGuard", "solve_checked", "solve_explicit"]
 
@@ -37,6 +37,8 @@ Array = np.ndarray[Any, Any]
 
 #: Points of an explicit solution at which ``method="auto"`` checks the stability of its steps.
 _POINTS = 8
+#: Iterations to find the largest eigenvalue of a large system.
+_ITERATIONS = 12
 
 
 class TensorGuard:
@@ -101,19 +103,15 @@ class TensorGuard:
     def judge(self, states: Any) -> tuple[Any, str | None]:
         """The states, and why they are not stable; traced ones are NaN instead."""
         if is_tracer(states):
-            from hpfracc.solvers.ode.tensors.on_jax.stability import without_unstable
-
-            return without_unstable(self, states), None
-        if self.problem.library == "torch":
-            states_known = without_gradients(states.detach())
-            if is_wrapped(states_known) or self.problem.orders.known is None:
-                return states, None
-        else:
-            states_known = states
-        sizes = growth(array_namespace(states_known).module, states_known)
+            return _without_unstable(self, states), None
+        torch = self.problem.library == "torch"
+        known = without_gradients(states.detach()) if torch else states
+        if self.problem.orders.known is None or (torch and is_wrapped(known)):
+            return states, None
+        sizes = _growth(array_namespace(known).module, known)
         message = unstable_growth(
             to_host(sizes), lambda n: self.problem.t0 + n * self.grid.step,
-            lambda n: self.number(self.problem.t0 + n * self.grid.step, states_known[n]), self.name,
+            lambda n: self.number(self.problem.t0 + n * self.grid.step, known[n]), self.name,
         )  # fmt: skip
         return states, message
 
@@ -129,9 +127,41 @@ def _slopes(
         return own(at, y, *args)
 
     if y.shape[-1] > DENSE_BELOW:
-        return rotation(xp.module, fun, y, scale, float(xp.module.finfo(y.dtype).eps))
+        return _rotation(xp.module, fun, y, scale, float(xp.module.finfo(y.dtype).eps))
     slopes = slopes_of(fun, None, wrapped)(y) if jacobian is None else jacobian(at, y, *args)
     return xp.module.broadcast_to(scale, y.shape)[..., None] * slopes
+
+
+def _rotation(xp: Any, fun: Callable[[Any], Any], y: Any, scale: Any, eps: float) -> Any:
+    """A matrix (..., 2, 2) for each member, with about the largest eigenvalues of ``scale df/dy``.
+
+    By power iteration on differences of ``fun``; the angle by which a vector is turned is that of the eigenvalues.
+    """
+
+    def norm(value: Any) -> Any:
+        return xp.sqrt((abs(value) ** 2).sum(-1))[..., None]
+
+    value = fun(y)
+    reach = xp.maximum(norm(y), norm(scale * value))
+    width = eps ** (1.0 / 3.0) * xp.where(reach > 0.0, reach, 1.0 + 0.0 * reach)
+    direction = xp.where(value == 0.0, 1.0 + 0.0 * value, value)
+    along = size = norm(0.0 * y)
+    for _ in range(_ITERATIONS):
+        length = norm(direction)
+        unit = direction / xp.where(length > 0.0, length, 1.0 + 0.0 * length)
+        moved = scale * (fun(y + width * unit) - value) / width
+        along, size, direction = (unit.conj() * moved).real.sum(-1)[..., None], norm(moved), moved
+    across = xp.sqrt(xp.maximum(size**2 - along**2, 0.0 * size))
+    return xp.stack([xp.concatenate([along, -across], -1), xp.concatenate([across, along], -1)], -2)
+
+
+def _growth(xp: Any, states: Any) -> Any:
+    """Size of the solution at each step, of the member that has grown most, over its first two; 0 if not finite."""
+    sizes = xp.amax(abs(states), -1).reshape(states.shape[0], -1)
+    sizes = xp.where(xp.isfinite(sizes), sizes, 0.0 * xp.ones_like(sizes))
+    first = xp.amax(sizes[:2], 0)
+    tiny = float(xp.finfo(sizes.dtype).tiny) ** 0.5
+    return xp.amax(sizes / xp.maximum(first, tiny + 0.0 * first), 1)
 
 
 def solve_explicit(problem: Problem, options: Options, rule: TensorRule, scheme: Scheme) -> FODEResult:
@@ -151,11 +181,9 @@ def solve_checked(problem: Problem, options: Options, explicit: Any, implicit: M
     if 0 in problem.shape or grid.steps > options.max_steps:
         return _because(explicit.solve(problem, options), f"y0 is an array of {problem.library}")
     if problem.library == "jax":
-        from hpfracc.solvers.ode.tensors.on_jax.stability import solve_either
-
         start = [guard.matrices(problem.t0, problem.y0), guard.matrices(*guard.ahead())]
         if problem.orders.known is None or any(map(is_tracer, start)):
-            return solve_either(guard, start, problem, options, explicit, implicit)
+            return _solve_either(guard, start, problem, options, explicit, implicit)
     why = None
     for t, y in ((problem.t0, problem.y0), guard.ahead()):
         why = why or _stiff(guard, t, y)
@@ -189,4 +217,56 @@ def _stiff_along(guard: TensorGuard, result: FODEResult) -> str | None:
 def _because(result: FODEResult, reason: str) -> FODEResult:
     if result.decision is not None:
         result.decision = dataclasses.replace(result.decision, reason=reason)
+    return result
+
+
+# -- traced solves of JAX: eigenvalues are computed on the host by a callback ------------------------------------------
+
+
+def _numbers(guard: TensorGuard, matrices: Any) -> Any:
+    """The stability number of each of several points, by a callback; ``matrices`` is (points, ..., d, d)."""
+
+    def on_host(matrices: Any, orders: Any) -> Array:
+        limits, values = guard.limits(orders), np.asarray(matrices)
+        return np.array([limits.number(each.astype(np.result_type(each, np.float64))) for each in values], np.float32)
+
+    jax, jnp = sys.modules["jax"], sys.modules["jax"].numpy
+    given = jax.lax.stop_gradient((matrices, jnp.asarray(order_of(guard.problem))))
+    shape = jax.ShapeDtypeStruct(matrices.shape[:1], jnp.float32)
+    return jax.pure_callback(on_host, shape, *given, vmap_method="sequential")
+
+
+def _without_unstable(guard: TensorGuard, states: Any) -> Any:
+    """The states; NaN if they have grown where the equation does not let them."""
+    jax, jnp, problem, grid = sys.modules["jax"], sys.modules["jax"].numpy, guard.problem, guard.grid
+    known = jax.lax.stop_gradient(states)
+    grown = _growth(jnp, known) > GROWTH
+    first, last = jnp.argmax(grown), grown.shape[0] - 1 - jnp.argmax(grown[::-1])
+    places = first + (last - first) * jnp.arange(GROWTH_POINTS) // (GROWTH_POINTS - 1)
+
+    def check(places: Any) -> Any:
+        found = [guard.matrices(problem.t0 + places[k] * grid.step, known[places[k]]) for k in range(GROWTH_POINTS)]
+        return jnp.median(_numbers(guard, jnp.stack(found))) > 1.0
+
+    bad = jax.lax.cond(grown.any(), check, lambda places: jnp.asarray(False), places)
+    return jnp.where(bad, jnp.nan, states)
+
+
+def _solve_either(
+    guard: TensorGuard, start: list[Any], problem: Problem, options: Options, explicit: Method, implicit: Method
+) -> FODEResult:
+    """A traced solve: a branch for each method, and the start decides when the program runs."""
+    jax, found = sys.modules["jax"], list[FODEResult]()
+
+    def by(method: Method) -> Callable[[], Any]:
+        def solve() -> Any:
+            found.append(method.solve(problem, options))
+            return found[-1].y
+
+        return solve
+
+    stiff = (_numbers(guard, jax.numpy.stack(start)) > LIMIT).any()
+    y = jax.lax.cond(stiff, by(implicit), by(explicit))
+    result = found[-1]
+    result.y, result.nfev = y, None
     return result

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from hpfracc._xp import Namespace
 from hpfracc.solvers.ode.tensors.blocks import HistoryStep, System, TensorFunctions, Trajectory, march_blocks
@@ -23,34 +23,24 @@ from hpfracc.solvers.ode.tensors.newton import solve_transposed
 from hpfracc.solvers.ode.tensors.rule import Sums
 from hpfracc.solvers.ode.tensors.sums import correlations, sum_to, weighted
 
-__all__ = ["Gradients", "Pulls", "transpose"]
+__all__ = ["Prepare", "Pull", "transpose"]
 
 
-class Pulls(Protocol):
-    """Transposed derivatives of the right-hand side."""
-
-    def prepare(self, first: int, last: int) -> Callable[[], None] | None:
-        """Before the steps from ``last`` down to ``first``; what it gives is called after them."""
-
-    def pull(self, kind: int, n: int, t: Any, y: Any, bar: Any, totals: Any) -> tuple[Any, Any, Any]:
-        """F at a point, ``f_y^T bar``, and ``totals`` with the gradients of all else that f depends on.
-
-        Point 0 of step n is its state, and the others are those of its corrections.
-        """
-
-
-class Gradients(NamedTuple):
-    """In the initial values, in the weights (None if they were not asked for), and in all else that f depends on."""
-
-    initial: list[Any]
-    sums: Sums | None
-    totals: Any
+#: ``pull(kind, n, t, y, bar, totals)`` gives f at a point, ``f_y^T bar``, and ``totals`` with the gradients of all else
+#: that f depends on. Point 0 of step n is its state, and the others are those of its corrections.
+Pull = Callable[[int, Any, Any, Any, Any, Any], tuple[Any, Any, Any]]
+#: ``prepare(first, last)`` before the steps from ``last`` down to ``first``; what it gives is called after them.
+Prepare = Callable[[int, int], Callable[[], None] | None]
 
 
 def transpose(
-    system: System, functions: TensorFunctions, pulls: Pulls, found: Trajectory, grad: Any, totals: Any, wanted: bool
-) -> Gradients:
-    """Gradients from ``grad``, that of the states; those of the weights if they are ``wanted``."""
+    system: System, functions: TensorFunctions, pull: Pull, found: Trajectory, grad: Any, totals: Any, wanted: bool,
+    prepare: Prepare | None = None,
+) -> tuple[list[Any], Sums | None, Any]:  # fmt: skip
+    """Gradients from ``grad``, that of the states.
+
+    In the initial values, in the weights if they are ``wanted``, and in all else that f depends on.
+    """
     xp, rule, grid, initial, sums = system
     fun, jacobian = functions
     states, points, count, newest = found.states, found.points, grid.steps, sums.newest
@@ -68,14 +58,14 @@ def transpose(
             if rule.implicit:
                 slopes = None if jacobian is None else partial(jacobian, t)
                 bar = solve_transposed(partial(fun, t), slopes, y, newest, value_bar, grad[n])
-                value, _, totals = pulls.pull(0, n, t, y, value_bar + newest * bar, totals)
+                value, _, totals = pull(0, n, t, y, value_bar + newest * bar, totals)
                 return (totals, noted(newest_bar, bar * value)), (bar,), (value,) if wanted else ()
-            value, back, totals = pulls.pull(0, n, t, y, value_bar, totals)
+            value, back, totals = pull(0, n, t, y, value_bar, totals)
             bar = grad[n] + back
             total = None
             for i in range(len(points) - 1, -1, -1):
                 total = bar if total is None else total + bar
-                there, back, totals = pulls.pull(1 + i, n, t, points[i][n - 1], newest * bar, totals)
+                there, back, totals = pull(1 + i, n, t, points[i][n - 1], newest * bar, totals)
                 newest_bar = noted(newest_bar, bar * there)
                 bar = back
             return (totals, newest_bar), (bar,) if total is None else (bar, total), (value,) if wanted else ()
@@ -86,7 +76,7 @@ def transpose(
         return xp.zeros((length, 1, *shape), states.dtype, like=states)
 
     def around(begin: int, length: int) -> Any:
-        return pulls.prepare(count - begin - length + 1, count - begin)
+        return None if prepare is None else prepare(count - begin - length + 1, count - begin)
 
     carry = (totals, None if newest is None else 0.0 * newest)
     (totals, newest_bar), parts, kept = march_blocks(
@@ -104,7 +94,7 @@ def transpose(
             value_bar = value_bar + weighted(xp, xp.module.flip(each[1 : count + 1], (0,)), bars[:, kind])
         if sums.first is not None:
             value_bar = value_bar + weighted(xp, xp.module.flip(sums.first[1 : count + 1], (0,)), last)
-        value, back, totals = pulls.pull(0, 0, grid.time(0, states), initial[0], value_bar, totals)
+        value, back, totals = pull(0, 0, grid.time(0, states), initial[0], value_bar, totals)
         start_bar = start_bar + back
         if wanted and sums.first is not None:
             first_bar = xp.concatenate(
@@ -115,10 +105,10 @@ def transpose(
     factors = [tau**number / math.factorial(number) for number in range(1, len(initial))]
     initial_bar += [weighted(xp, each, bars).sum(0) for each in factors]
     if not wanted:
-        return Gradients(initial_bar, None, totals)
+        return initial_bar, None, totals
     values = xp.concatenate([value[None], xp.module.flip(xp.concatenate(kept[0])[1:], (0,))])
     own = correlations(xp, bars, values, order)
-    return Gradients(initial_bar, Sums(tuple(own[kind] for kind in range(kinds)), first_bar, newest_bar), totals)
+    return initial_bar, Sums(tuple(own[kind] for kind in range(kinds)), first_bar, newest_bar), totals
 
 
 def _multiplied(xp: Namespace, rows: Any, value: Any, order: tuple[int, ...]) -> Any:

@@ -11,8 +11,7 @@ import numpy as np
 
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
-from hpfracc.solvers.pde.methods.l1 import DiffusionL1
-from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
+from hpfracc.solvers.pde.methods.differences import DiffusionL1, DiffusionL2Sigma
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
 __all__ = ["AdaptiveSteps"]
@@ -38,6 +37,7 @@ class AdaptiveSteps(EvolutionMethod):
 
     name: ClassVar[str] = "adaptive"
     order: ClassVar[str] = "the error is controlled; 1 + alpha in the step"
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
     meets_breaks: ClassVar[bool] = True
     chooses_steps: ClassVar[bool] = True
 

@@ -14,10 +14,10 @@ from hpfracc import _reading
 from hpfracc._xp import Namespace
 from hpfracc.history.blocks import TRANSFORMS_FROM, ToeplitzHistory, steps_together
 from hpfracc.history.direct import DirectHistory
-from hpfracc.solvers.pde.forms import FrameBlock, StepForm, choose_form
+from hpfracc.operators.rules.quadrature import multistep_weights
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm, choose_form, in_blocks
 
 __all__ = ["CorrectedQuadrature"]
 
@@ -69,7 +69,6 @@ class CorrectedQuadrature(EvolutionMethod):
 
     name: ClassVar[str] = "convolution_quadrature"
     order: ClassVar[str] = "k, for t > t0, on uniform steps"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
 
     def __post_init__(self) -> None:
         _reading.whole("CorrectedQuadrature: k", self.k, least=min(CORRECTIONS), most=max(CORRECTIONS))
@@ -109,7 +108,11 @@ class CorrectedQuadrature(EvolutionMethod):
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """Solve one linear or nonlinear equation per step."""
-        xp, form = problem.xp, choose_form(problem)
+        form = choose_form(problem)
+        return in_blocks(form, self._states(problem, form, mesh), len(mesh) - 1)
+
+    def _states(self, problem: EvolutionProblem, form: StepForm, mesh: Array) -> Iterator[Any]:
+        xp = problem.xp
         steps, tau = len(mesh) - 1, float((mesh[-1] - mesh[0]) / (len(mesh) - 1))
         weights = _weights(xp, problem.orders, self.k, tau, steps)
         start = form.encode(problem.u0)
@@ -124,8 +127,6 @@ class CorrectedQuadrature(EvolutionMethod):
         lead = form.apply(start)
         drift = None if velocity is None else form.apply(velocity)
         u, before = start, None
-        block: list[Any] = []
-        together = steps_together(problem.itemsize * math.prod(problem.state_shape), steps)
         for n in range(1, steps + 1):
             t = float(mesh[n])
             gone = t - float(mesh[0])
@@ -149,13 +150,7 @@ class CorrectedQuadrature(EvolutionMethod):
                 u = solver.solve(t, own, whole, guess)
                 w = u - base
             past.remember(w)
-            if not form.modal:
-                yield u
-                continue
-            block.append(u)
-            if len(block) == together or n == steps:
-                states, block = block, []
-                yield FrameBlock(len(states), lambda states=states: form.decode(xp.stack(states)))  # type: ignore[misc]
+            yield u
 
     def _corrections(
         self, problem: EvolutionProblem, form: StepForm, start: Any, velocity: Any, mesh: Array, tau: float
@@ -202,43 +197,12 @@ class CorrectedQuadrature(EvolutionMethod):
 
 def _weights(xp: Namespace, orders: tuple[tuple[Any, Any], ...], k: int, tau: float, steps: int) -> Any:
     r"""The coefficients of :math:`\sum_i c_i (\delta(\zeta)/\tau)^{\alpha_i}`."""
-    polynomial = np.zeros(k + 1)
-    for j in range(1, k + 1):
-        power = np.array([1.0])
-        for _ in range(j):
-            power = np.convolve(power, [1.0, -1.0])
-        polynomial[: j + 1] += power / j
     total: Any = None
     for coefficient, alpha in orders:
-        plain = xp.library == "numpy"
-        part = _power_series(polynomial, float(alpha), steps + 1) if plain else _by_circle(xp, polynomial, alpha, steps)
-        scale = coefficient * tau**-alpha if plain else coefficient * xp.exp(-alpha * xp.array(math.log(tau)))
-        total = part * scale if total is None else total + part * scale
+        scale = coefficient * xp.exp(-alpha * xp.array(math.log(tau)))
+        part = multistep_weights(xp, alpha, steps + 1, k) * scale
+        total = part if total is None else total + part
     return total
-
-
-def _power_series(polynomial: Array, alpha: float, count: int) -> Array:
-    """The first coefficients of a power of a polynomial, by Miller's recurrence."""
-    found = np.empty(count)
-    found[0] = polynomial[0] ** alpha
-    degree = len(polynomial) - 1
-    for n in range(1, count):
-        i = np.arange(1, min(n, degree) + 1)
-        found[n] = np.sum((i * (alpha + 1.0) - n) * polynomial[i] * found[n - i]) / (n * polynomial[0])
-    return found
-
-
-def _by_circle(xp: Namespace, polynomial: Array, alpha: Any, steps: int) -> Any:
-    """The same by a Fourier transform on a circle, through which the order can be differentiated; to some 12 digits."""
-    size = 1 << math.ceil(math.log2(4 * (steps + 1)))
-    radius = 1e-16 ** (1.0 / size)
-    values = np.polyval(polynomial[::-1], radius * np.exp(-2j * np.pi * np.arange(size) / size))
-    log = np.log(values)
-    real, imag = xp.array(log.real), xp.array(log.imag)
-    grown = xp.exp(alpha * real)
-    spectrum = xp.complex(grown * xp.cos(alpha * imag), grown * xp.sin(alpha * imag))
-    series = xp.ifftn(spectrum, [size], (0,)).real[: steps + 1]
-    return series * xp.array(radius ** -np.arange(steps + 1.0))
 
 
 def _toeplitz_rows(xp: Namespace, weights: Any) -> Any:

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.solvers.pde.explicit import needs_order_one, time_steps
-from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
+from hpfracc.solvers.pde.method import EvolutionMethod, needs_order_one, register_evolution_method, time_steps
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
 __all__ = ["CrankNicolson"]
@@ -47,7 +46,6 @@ class CrankNicolson(EvolutionMethod):
 
     name: ClassVar[str] = "crank_nicolson"
     order: ClassVar[str] = "2 for smooth data, or with smoothing"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
 
     def __post_init__(self) -> None:
         _reading.whole("crank_nicolson: smoothing", self.smoothing, least=0)
@@ -55,10 +53,6 @@ class CrankNicolson(EvolutionMethod):
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Order 1."""
         return needs_order_one(self.name, problem)
-
-    def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Eight states, and the memory of the linear systems."""
-        return 8 * problem.itemsize * math.prod(problem.state_shape) + problem.space.step_bytes()
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """Solve one linear system per step."""

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
-from hpfracc._arrays import tracks_gradient
+from hpfracc._arrays import is_tracer, tracks_gradient
 from hpfracc._xp import Namespace
-from hpfracc.solvers.pde.explicit import ExplicitPart, needs_order_one, time_steps
-from hpfracc.solvers.pde.fused import JittedStep, fused_step
-from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
+from hpfracc.errors import HpfraccError, InvalidInputError
+from hpfracc.solvers.pde.method import (
+    EvolutionMethod,
+    ExplicitPart,
+    needs_order_one,
+    register_evolution_method,
+    time_steps,
+)
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
 __all__ = ["ETDRK4", "phi_functions"]
@@ -22,6 +29,10 @@ Array = np.ndarray[Any, Any]
 
 #: Number of terms in the series of phi_3, and the largest argument for which it is used: the next term is 1e-17 there.
 _TERMS, _SMALL = 19, 1.0
+
+
+#: With ``compile="auto"``: the number of values over all steps, or of steps, from which JAX compiles (a second or two).
+_JAX_VALUES, _JAX_STEPS = 1e8, 1000
 
 
 class _Factors(NamedTuple):
@@ -33,6 +44,10 @@ class _Factors(NamedTuple):
     first: Any
     middle: Any
     last: Any
+
+
+#: Maps (t, h, values, coefficients, factors) to values and coefficients after a step; None if it cannot be compiled.
+_Step = Callable[[float, float, Any, Any, _Factors], tuple[Any, Any] | None]
 
 
 def phi_functions(xp: Namespace, z: Any) -> tuple[Any, Any, Any]:
@@ -80,15 +95,11 @@ class ETDRK4(EvolutionMethod):
 
     name: ClassVar[str] = "etdrk4"
     order: ClassVar[str] = "4; 2 to 3 with boundary data that change in time"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     compiles_tensors: ClassVar[bool] = True
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Refuses other orders than 1, and operators that are not diagonalised."""
-        reason = needs_order_one(self.name, problem)
-        if reason is None and problem.space.symbol is None:
-            return f"method='etdrk4' needs a diagonalised operator, and {problem.space.name} is not; use 'imex_bdf2'"
-        return reason
+        return needs_order_one(self.name, problem, diagonal=True)
 
     def convergence(self, problem: EvolutionProblem) -> float:
         """4."""
@@ -106,53 +117,85 @@ class ETDRK4(EvolutionMethod):
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """Advances coefficients; the reaction is evaluated at values."""
-        space, xp = problem.space, problem.xp
         explicit = ExplicitPart(problem)
-        u, c = problem.u0, space.forward(problem.u0)
+        u, c = problem.u0, problem.space.forward(problem.u0)
         factors: tuple[float, _Factors] | None = None
-
-        def rest(t: float, coefficients: Any) -> Any:
-            return space.forward(explicit(t, space.backward(coefficients)))
-
-        def of_values(t: float, values: Any) -> Any:
-            return space.forward(explicit(t, values))
-
-        fused = fused_step(problem, len(mesh) - 1)
+        plain: _Step = functools.partial(_step, problem, explicit)
+        step = _jitted(problem, len(mesh) - 1) or plain
         for t, h in time_steps(mesh):
             if factors is None or factors[0] != h:
-                factors = (h, _factors(xp, space.symbol, h))
-            f = factors[1]
-            if isinstance(fused, JittedStep):
-                both = fused(t, h, u, c, f)
-                if both is not None:
-                    u, c = both
-                    yield u
-                    continue
-                fused = None
-            elif fused is not None:
-                made = fused(t, h, u, c, f, of_values)
-                if made is not None:
-                    c, u = made, space.backward(made)
-                    yield u
-                    continue
-                fused = None
-            if explicit.empty:
-                c = f.whole * c
-            else:
-                # The coefficients belong to this method alone and are overwritten when no longer needed.
-                n0 = space.forward(explicit(t, u))
-                b = _scaled(xp, f.half, c)
-                a = _plus(xp, b, f.stage, n0, over=False)
-                na = rest(t + 0.5 * h, a)
-                b = _plus(xp, b, f.stage, na)
-                nb = rest(t + 0.5 * h, b)
-                last = _plus(xp, _scaled(xp, f.half, a, over=True), f.stage, nb, 2.0)
-                nc = rest(t + h, _plus(xp, last, f.stage, n0, -1.0))
-                c = _plus(xp, _scaled(xp, f.whole, c, over=True), f.first, n0)
-                c = _plus(xp, _plus(xp, c, f.middle, na), f.middle, nb)
-                c = _plus(xp, c, f.last, nc)
-            u = space.backward(c)
+                factors = (h, _factors(problem.xp, problem.space.symbol, h))
+            made = step(t, h, u, c, factors[1])
+            if made is None:
+                step = plain
+                made = plain(t, h, u, c, factors[1])
+            assert made is not None
+            u, c = made
             yield u
+
+
+def _step(
+    problem: EvolutionProblem, explicit: ExplicitPart, t: Any, h: Any, u: Any, c: Any, f: _Factors
+) -> tuple[Any, Any]:
+    """Values and coefficients after a step. The coefficients belong to this method alone and are overwritten."""
+    space, xp = problem.space, problem.xp
+
+    def rest(t: Any, coefficients: Any) -> Any:
+        return space.forward(explicit(t, space.backward(coefficients)))
+
+    if explicit.empty:
+        c = f.whole * c
+        return space.backward(c), c
+    n0 = space.forward(explicit(t, u))
+    b = _scaled(xp, f.half, c)
+    a = _plus(xp, b, f.stage, n0, over=False)
+    na = rest(t + 0.5 * h, a)
+    b = _plus(xp, b, f.stage, na)
+    nb = rest(t + 0.5 * h, b)
+    last = _plus(xp, _scaled(xp, f.half, a, over=True), f.stage, nb, 2.0)
+    nc = rest(t + h, _plus(xp, last, f.stage, n0, -1.0))
+    c = _plus(xp, _scaled(xp, f.whole, c, over=True), f.first, n0)
+    c = _plus(xp, _plus(xp, c, f.middle, na), f.middle, nb)
+    c = _plus(xp, c, f.last, nc)
+    return space.backward(c), c
+
+
+def _jitted(problem: EvolutionProblem, steps: int) -> _Step | None:
+    """The step, compiled by JAX with its transforms and the reaction; None if that is not wanted or does not pay."""
+    if problem.xp.library != "jax" or problem.compile is False or problem.reaction is None or problem.varies:
+        return None
+    if is_tracer(problem.u0) or any(tracks_gradient(one) for one in (problem.u0, problem.space.symbol)):
+        return None
+    values = float(steps) * math.prod(problem.state_shape)
+    if problem.compile is not True and values < _JAX_VALUES and steps < _JAX_STEPS:
+        return None
+    explicit = ExplicitPart(problem, problem.known(problem.t0))
+    run = sys.modules["jax"].jit(functools.partial(_step, problem, explicit))
+
+    def step(t: float, h: float, u: Any, c: Any, f: _Factors) -> tuple[Any, Any] | None:
+        counted = dict(problem.stats)
+        try:
+            found: tuple[Any, Any] = run(t, h, u, c, f)
+        except HpfraccError:
+            raise
+        except Exception as error:  # anything a function may raise under tracing
+            if problem.compile is True:
+                raise InvalidInputError(
+                    f"compile=True: JAX cannot trace the reaction ({type(error).__name__}: {error}); write it with "
+                    "jax.numpy alone, or leave compile out"
+                ) from error
+            problem.notes.append(
+                f"the reaction cannot be traced by JAX ({type(error).__name__}): steps run operation by operation"
+            )
+            return None
+        finally:
+            problem.stats.clear()
+            problem.stats.update(counted)
+        problem.count("reactions", 4)
+        problem.stats["compiled"] = True
+        return found
+
+    return step
 
 
 def _scaled(xp: Namespace, factor: Any, x: Any, *, over: bool = False) -> Any:

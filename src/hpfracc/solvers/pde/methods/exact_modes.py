@@ -11,9 +11,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc._arrays import to_host
-from hpfracc.solvers.pde.forms import FrameBlock, ModalForm
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
-from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, ModalForm
 from hpfracc.special import mittag_leffler
 
 __all__ = ["ExactModes", "ModeSolution"]
@@ -42,7 +41,6 @@ class ExactModes(EvolutionMethod):
 
     name: ClassVar[str] = "exact_modes"
     order: ClassVar[str] = "exact in time"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     exact: ClassVar[bool] = True
 
     def refuses(self, problem: EvolutionProblem) -> str | None:

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.solvers.pde.explicit import needs_order_one, time_steps
-from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
+from hpfracc.solvers.pde.method import EvolutionMethod, needs_order_one, register_evolution_method, time_steps
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 
 __all__ = ["ImexBDF2"]
@@ -53,7 +52,6 @@ class ImexBDF2(EvolutionMethod):
 
     name: ClassVar[str] = "imex_bdf2"
     order: ClassVar[str] = "2"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
 
     def __post_init__(self) -> None:
         if isinstance(self.stabilisation, str):
@@ -64,10 +62,6 @@ class ImexBDF2(EvolutionMethod):
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Order 1."""
         return needs_order_one(self.name, problem)
-
-    def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Eight states, and the memory of the linear systems."""
-        return 8 * problem.itemsize * math.prod(problem.state_shape) + problem.space.step_bytes()
 
     def reason(self, problem: EvolutionProblem) -> str:
         """For operators that are not diagonalised."""

@@ -10,8 +10,13 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc._arrays import to_host
-from hpfracc.solvers.pde.explicit import ExplicitPart, needs_order_one, time_steps
-from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
+from hpfracc.solvers.pde.method import (
+    EvolutionMethod,
+    ExplicitPart,
+    needs_order_one,
+    register_evolution_method,
+    time_steps,
+)
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
 __all__ = ["Strang", "Yoshida4", "conserves_norm"]
@@ -31,16 +36,12 @@ _PHASE = 1e-12
 class _Splitting(EvolutionMethod):
     """The common part: the flows of the two parts."""
 
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     #: Lengths of the symmetric steps, as multiples of h.
     lengths: ClassVar[tuple[float, ...]]
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Refuses other orders than 1, and operators that are not diagonalised."""
-        reason = needs_order_one(self.name, problem)
-        if reason is None and problem.space.symbol is None:
-            return f"method={self.name!r} needs a diagonalised operator; {problem.space.name} is not"
-        return reason
+        return needs_order_one(self.name, problem, diagonal=True)
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
         """The factors and eight states."""

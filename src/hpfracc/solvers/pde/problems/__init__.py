@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from hpfracc.solvers.pde.problems.base import ModelEquation
-from hpfracc.solvers.pde.problems.diffusion import diffusion_wave, distributed_order, subdiffusion
-from hpfracc.solvers.pde.problems.dispersion import breakthrough, column, plume
+from hpfracc.solvers.pde.problems.diffusion import (
+    breakthrough,
+    column,
+    diffusion_wave,
+    distributed_order,
+    plume,
+    subdiffusion,
+)
 from hpfracc.solvers.pde.problems.patterns import allen_cahn, fitzhugh_nagumo, gray_scott, peierls_nabarro
 from hpfracc.solvers.pde.problems.waves import burgers, burgers_flux, plane_wave, schroedinger
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, TypeVar, Unpack, cast
@@ -15,6 +17,9 @@ from hpfracc.solvers.pde.result import FPDEResult
 __all__ = ["EvolutionOptions", "ModelEquation", "model_equation"]
 
 Array = np.ndarray[Any, Any]
+
+
+_ARGUMENTS = ("reaction", "t_span", "u0", "x", "space", "boundary", "alpha", "source", "terms", "method")
 
 
 class EvolutionOptions(TypedDict, total=False):
@@ -106,18 +111,7 @@ class ModelEquation:
     @property
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of :func:`hpfracc.solve_fpde` for this equation."""
-        given = {
-            "reaction": self.reaction,
-            "t_span": self.t_span,
-            "u0": self.u0,
-            "x": self.x,
-            "space": self.space,
-            "boundary": self.boundary,
-            "alpha": self.alpha,
-            "source": self.source,
-            "terms": self.terms,
-            "method": self.method,
-        }
+        given = {name: getattr(self, name) for name in _ARGUMENTS}
         return given if self.du0 is None else {**given, "du0": self.du0}
 
     def solve(self, **options: Unpack[EvolutionOptions]) -> FPDEResult:
@@ -151,11 +145,14 @@ Maker = TypeVar("Maker", bound=Callable[..., ModelEquation])
 
 
 def model_equation(make: Maker) -> Maker:
-    """Decorate a function that creates an equation, so that its results can be pickled and copied."""
+    """Decorate a function that creates an equation, so that its results know its arguments, and can be pickled."""
+    signature = inspect.signature(make)
 
     @functools.wraps(make)
     def made(*args: Any, **params: Any) -> ModelEquation:
-        found = make(*args, **params)
+        given = signature.bind(*args, **params)
+        given.apply_defaults()
+        found = dataclasses.replace(make(*args, **params), parameters=dict(given.arguments))
         object.__setattr__(found, "_made_by", (made, args, params))
         return found
 

@@ -79,7 +79,6 @@ def gray_scott(
         reaction=reaction,
         method="etdrk4",
         reference="J. E. Pearson, Science 261 (1993) 189-192",
-        parameters={"order": order, "points": points, "feed": feed, "kill": kill, "length": length},
     )
 
 
@@ -126,7 +125,6 @@ def fitzhugh_nagumo(
         reaction=reaction,
         method="etdrk4",
         reference="A. Bueno-Orovio, D. Kay, K. Burrage, BIT Numer. Math. 54 (2014) 937-954",
-        parameters={"order": order, "points": points, "diffusion": diffusion},
     )
 
 
@@ -177,7 +175,6 @@ def allen_cahn(
         alpha=alpha,
         reaction=reaction,
         reference="S. M. Allen, J. W. Cahn, Acta Metall. 27 (1979) 1085-1095",
-        parameters={"order": order, "points": points, "thickness": thickness, "alpha": alpha},
     )
 
 
@@ -218,5 +215,4 @@ def peierls_nabarro(points: int = 60, half_width: float = 4.0, t_end: float = 1.
         method="imex_bdf2",
         solution=layer,
         reference="X. Cabre, J. Sola-Morales, Comm. Pure Appl. Math. 58 (2005) 1678-1732",
-        parameters={"points": points, "half_width": half_width},
     )

@@ -74,7 +74,6 @@ def schroedinger(
         method="yoshida4",
         solution=solution if known else None,
         reference="N. Laskin, Phys. Rev. E 66 (2002) 056108",
-        parameters={"order": order, "potential": potential, "cubic": cubic, "points": points},
     )
 
 
@@ -122,7 +121,6 @@ def plane_wave(
         method="yoshida4",
         solution=solution,
         reference="B. Guo, D. Huang, J. Math. Phys. 53 (2012) 083702",
-        parameters={"order": order, "wave": wave, "amplitude": amplitude, "points": points},
     )
 
 
@@ -172,7 +170,6 @@ def burgers(order: float = 2.0, viscosity: float = 0.1, points: int = 128, t_end
         method="etdrk4",
         solution=solution if order == 2.0 else None,
         reference="J. Cole, Quart. Appl. Math. 9 (1951) 225-236; A. Kiselev et al., Dyn. PDE 5 (2008) 211-240",
-        parameters={"order": order, "viscosity": viscosity, "points": points},
     )
 
 

@@ -22,7 +22,7 @@ from hpfracc.solvers.pde.boundary import (
     is_homogeneous,
 )
 
-__all__ = ["MAX_DENSE", "AxisBasis", "diagonalise", "make_axis"]
+__all__ = ["MAX_DENSE", "AxisBasis", "diagonalise", "make_axis", "matrix_product"]
 
 Array = np.ndarray[Any, Any]
 
@@ -59,16 +59,12 @@ class AxisBasis:
         ``"fft"``, ``"dst1"``, ``"dct1"``, ``"dst2"``, ``"dct2"``, or ``"dense"``.
     inverted : bool
         Whether the coefficients come from the inverse of the transform of that name.
-    points : numpy.ndarray
-        Coordinates of the unknowns.
+    count : int
+        Number of unknowns.
     squares : numpy.ndarray
         The negated eigenvalues, in the order of the transform.
     waves : numpy.ndarray or None
         For periodic axes: signed wave numbers, zero for the Nyquist wave, which has no sign.
-    missing : (bool, bool)
-        Whether the first and the last grid point are excluded from the unknowns.
-    quadrature : numpy.ndarray
-        Weights of the trapezoidal rule on the whole grid.
     responses : (numpy.ndarray or None, numpy.ndarray or None)
         What a boundary value of 1 at each end adds to the second derivative at the unknowns.
     matrices : (array, array) or None
@@ -80,19 +76,12 @@ class AxisBasis:
     xp: Namespace
     kind: str
     inverted: bool
-    points: Array
+    count: int
     squares: Array
-    waves: Array | None
-    missing: tuple[bool, bool]
-    quadrature: Array
+    waves: Array | None = None
     responses: tuple[Array | None, Array | None] = (None, None)
     matrices: tuple[Any, Any] | None = None
     differences: bool = False
-
-    @property
-    def count(self) -> int:
-        """Unknowns."""
-        return int(self.points.size)
 
     @property
     def spectral(self) -> bool:
@@ -109,7 +98,7 @@ class AxisBasis:
         if self.kind == "fft":
             return self.xp.fftn(u, (axis,))
         if self.matrices is not None:
-            return self._product(self.matrices[0], u, axis)
+            return matrix_product(self.xp, self.matrices[0], u, axis)
         return self._trigonometric(u, axis, self.inverted)
 
     def backward(self, c: Any, axis: int) -> Any:
@@ -117,7 +106,7 @@ class AxisBasis:
         if self.kind == "fft":
             return self.xp.ifftn(c, [self.count], (axis,))
         if self.matrices is not None:
-            return self._product(self.matrices[1], c, axis)
+            return matrix_product(self.xp, self.matrices[1], c, axis)
         return self._trigonometric(c, axis, not self.inverted)
 
     def _trigonometric(self, u: Any, axis: int, inverse: bool) -> Any:
@@ -126,7 +115,7 @@ class AxisBasis:
             if u.size >= _MANY_ROWS * self.count and _is_awkward(self.kind, self.count):
                 if self.kind in ("dst1", "dct1") or not inverse:
                     return _mirrored_product(*_transform_halves(self.kind, self.count, inverse), u, axis)
-                return self._product(_transform_matrix(self.kind, self.count, inverse), u, axis)
+                return matrix_product(self.xp, _transform_matrix(self.kind, self.count, inverse), u, axis)
             sine, kind = self.kind.startswith("dst"), int(self.kind[-1])
             transform = (xp.fft.idst if inverse else xp.fft.dst) if sine else (xp.fft.idct if inverse else xp.fft.dct)
             return transform(u, kind, axis=axis)
@@ -135,12 +124,12 @@ class AxisBasis:
             return transform(xp, self.kind, u)
         return xp.moveaxis(transform(xp, self.kind, xp.moveaxis(u, axis, -1)), -1, axis)
 
-    def _product(self, matrix: Any, u: Any, axis: int) -> Any:
-        xp = self.xp
-        if xp.is_complex(u):
-            return xp.complex(self._product(matrix, u.real, axis), self._product(matrix, u.imag, axis))
-        moved = xp.moveaxis(u, axis, -1)
-        return xp.moveaxis(xp.matmul(moved, matrix.T), -1, axis)
+
+def matrix_product(xp: Namespace, matrix: Any, u: Any, axis: int = -1) -> Any:
+    """A real matrix times an array along an axis; for complex arrays by real and imaginary part."""
+    if xp.is_complex(u):
+        return xp.complex(matrix_product(xp, matrix, u.real, axis), matrix_product(xp, matrix, u.imag, axis))
+    return xp.moveaxis(xp.matmul(xp.moveaxis(u, axis, -1), matrix.T), -1, axis)
 
 
 @functools.lru_cache(maxsize=256)
@@ -210,32 +199,30 @@ def _mirrored_product(even: Array, odd: Array, u: Array, axis: int) -> Array:
 def make_axis(xp: Namespace, x: Array, ends: Ends, *, half: bool) -> AxisBasis:
     """The basis for a uniform grid ``x`` with these conditions; ``half``: only non-negative waves, for a real state."""
     lower, upper = ends
-    h = float((x[-1] - x[0]) / (x.size - 1))
-    quadrature = np.full(x.size, h)
+    length = float(x[-1] - x[0])
+    h = length / (x.size - 1)
     if isinstance(lower, Periodic):
         n = x.size
         whole = np.arange(n // 2 + 1) if half else np.round(np.fft.fftfreq(n) * n)
         kappa = 2.0 * math.pi / (n * h) * whole
         slope = np.where(2 * np.abs(whole) == n, 0.0, kappa)
-        return AxisBasis(xp, "fft", False, x, kappa**2, slope, (False, False), quadrature)
-    quadrature[[0, -1]] *= 0.5
-    missing = (isinstance(lower, Dirichlet), isinstance(upper, Dirichlet))
-    points = x[int(missing[0]) : x.size - int(missing[1])]
-    length = float(x[-1] - x[0])
+        return AxisBasis(xp, "fft", False, n, kappa**2, slope)
+    count = x.size - isinstance(lower, Dirichlet) - isinstance(upper, Dirichlet)
     if isinstance(lower, Robin) or isinstance(upper, Robin):
-        squares, to, back, responses = _robin(points.size, h, ends)
-        matrices = (xp.array(to), xp.array(back))
-        return AxisBasis(xp, "dense", False, points, squares, None, missing, quadrature, responses, matrices)
+        squares, to, back, responses = _robin(count, h, ends)
+        return AxisBasis(
+            xp, "dense", False, count, squares, responses=responses, matrices=(xp.array(to), xp.array(back))
+        )
     first_kind, last_kind = (Neumann if isinstance(one, NoFlux) else type(one) for one in ends)
     kind, inverted = _KINDS[first_kind, last_kind]
     first = 0.0 if kind == "dct1" else 0.5 if inverted else 1.0
-    kappa = math.pi / length * (first + np.arange(points.size))
+    kappa = math.pi / length * (first + np.arange(count))
     if is_homogeneous(lower) and is_homogeneous(upper):
-        return AxisBasis(xp, kind, inverted, points, kappa**2, None, missing, quadrature)
+        return AxisBasis(xp, kind, inverted, count, kappa**2)
     # A lift of the data has kinks in its periodic extension, which would limit a spectral method to h^2 log(1/h).
     squares = (2.0 / h * np.sin(0.5 * h * kappa)) ** 2
-    responses = (_response(points.size, h, lower, 0), _response(points.size, h, upper, points.size - 1))
-    return AxisBasis(xp, kind, inverted, points, squares, None, missing, quadrature, responses, differences=True)
+    responses = (_response(count, h, lower, 0), _response(count, h, upper, count - 1))
+    return AxisBasis(xp, kind, inverted, count, squares, responses=responses, differences=True)
 
 
 def _response(n: int, h: float, end: BoundaryCondition, place: int) -> Array:

@@ -5,23 +5,90 @@ from __future__ import annotations
 import abc
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_array, library_of
 from hpfracc._xp import NUMPY, Namespace
-from hpfracc.errors import ShapeError
-from hpfracc.solvers.pde.boundary import Ends, Periodic, is_homogeneous
-from hpfracc.solvers.pde.domain import Disc
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.pde.boundary import (
+    Dirichlet,
+    Ends,
+    Exterior,
+    Periodic,
+    boundary_value,
+    is_homogeneous,
+    varies_in_time,
+)
 from hpfracc.solvers.pde.terms import SpaceTerm
 
-__all__ = ["Semidiscretisation", "SpaceSetting", "broadcast_points", "is_uniform"]
+__all__ = [
+    "Disc",
+    "GridSpace",
+    "Semidiscretisation",
+    "SpaceSetting",
+    "axis_part",
+    "broadcast_points",
+    "is_uniform",
+    "trapezoid",
+]
 
 Array = np.ndarray[Any, Any]
 
 #: Largest relative deviation of the spacings of a uniform grid, to allow for rounded decimals.
 _UNIFORM = 1e-6
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Disc:
+    """A disc around the origin, given in place of a grid.
+
+    Parameters
+    ----------
+    radius : float
+        Radius of the disc.
+    radial : int
+        Number of points along a radius.
+    angles : int
+        Number of points on each circle.
+    """
+
+    radius: float = 1.0
+    radial: int = 24
+    angles: int = 48
+
+    def __post_init__(self) -> None:
+        _reading.number("Disc: radius", self.radius, above=0.0)
+        _reading.whole("Disc: radial", self.radial, least=2)
+        _reading.whole("Disc: angles", self.angles, least=1)
+        if self.angles // 2 >= 2 * self.radial:
+            raise InvalidInputError(
+                f"Disc: {self.angles} angles with {self.radial} radial points; use at most {4 * self.radial - 1}, "
+                "which the points along a radius can resolve"
+            )
+
+    def grid(self, order: float) -> tuple[Array, Array]:
+        """The radii, of which the last is the radius of the disc, and the angles.
+
+        Parameters
+        ----------
+        order : float
+            Order of the integral Laplacian; the radii depend on it.
+        """
+        from scipy.special import roots_jacobi
+
+        order = _reading.number("Disc: order", order, above=0.0, below=2.0)
+        inside = np.sqrt(0.5 * (1.0 + roots_jacobi(self.radial, 0.5 * order, 0.0)[0]))
+        radii = self.radius * np.append(inside, 1.0)
+        return radii, 2.0 * math.pi / self.angles * np.arange(self.angles)
+
+    def coordinates(self, order: float) -> tuple[Array, Array]:
+        """Coordinates x and y of all points, of shape (radial + 1, angles)."""
+        r, theta = self.grid(order)
+        return r[:, None] * np.cos(theta), r[:, None] * np.sin(theta)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,9 +237,10 @@ class Semidiscretisation(abc.ABC):
         """Why it does not support this setting, as a sentence that says what to do instead; None if it does."""
 
     @classmethod
-    @abc.abstractmethod
     def make(cls, setting: SpaceSetting) -> Semidiscretisation:
         """The discretisation of a supported setting."""
+        found: Any = cls
+        return found(setting)  # type: ignore[no-any-return]
 
     def forward(self, u: Any) -> Any:
         """The coefficients of ``u`` in the eigenvectors of A."""
@@ -182,13 +250,13 @@ class Semidiscretisation(abc.ABC):
         """The values with the coefficients ``c``."""
         raise NotImplementedError(f"{self.name} is not diagonalised")
 
-    @abc.abstractmethod
     def apply(self, u: Any) -> Any:
-        """``A u``, for homogeneous boundary data."""
+        """``A u``, for homogeneous boundary data; in the eigenvectors."""
+        return self.backward(self.symbol * self.forward(u))
 
-    @abc.abstractmethod
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """``(shift - A)^-1 rhs``; iterative methods start from ``guess``."""
+        """``(shift - A)^-1 rhs``, in the eigenvectors; iterative methods start from ``guess``."""
+        return self.backward(self.forward(rhs) / (shift - self.symbol))
 
     def forcing(self, t: float) -> Any:
         """``b(t)``, from boundary or exterior data; None if there are none."""
@@ -217,6 +285,74 @@ class Semidiscretisation(abc.ABC):
     def step_bytes(self) -> int:
         """Bytes that :meth:`solve` needs besides its operands, for the memory forecast."""
         return 4 * 8 * math.prod(self.shape)
+
+
+class GridSpace(Semidiscretisation):
+    """A discretisation whose unknowns are points of the grid; ends with given values are no unknowns."""
+
+    def __init__(self, setting: SpaceSetting) -> None:
+        self.setting, self.xp, self.grid = setting, setting.xp, setting.grid
+        #: Whether the first and the last point of each axis are no unknowns.
+        self.missing = [tuple(isinstance(one, Dirichlet | Exterior) for one in ends) for ends in setting.boundary]
+        self.inside = tuple(x[self._unknowns(axis)] for axis, x in enumerate(setting.grid))
+        self.shape = tuple(x.size for x in self.inside)
+        self.points = broadcast_points(self.xp, self.inside)
+        self.forced = not setting.homogeneous
+        self.forcing_varies = any(varies_in_time(one) for ends in setting.boundary for one in ends)
+        both = zip(setting.grid, setting.boundary, strict=True)
+        weights = [trapezoid(x, isinstance(lower, Periodic)) for x, (lower, _) in both]
+        self._quadrature = [self.xp.array(one) for one in weights]
+
+    def _unknowns(self, axis: int) -> slice:
+        lower, upper = self.missing[axis]
+        return slice(int(lower), self.grid[axis].size - int(upper))
+
+    def datum(self, axis: int, end: int, t: float, coordinates: tuple[Any, ...] | None = None) -> Any:
+        """The data of an end, at the unknowns of the other axes or at these points, broadcastable to a face."""
+        condition = self.setting.boundary[axis][end]
+        if is_homogeneous(condition):
+            return 0.0
+        place = self.xp.array(np.full((1,) * len(self.grid), self.grid[axis][-end]))
+        given = self.points if coordinates is None else coordinates
+        here = tuple(place if one == axis else each for one, each in enumerate(given))
+        return self.setting.face(boundary_value(condition, t, here), axis, end, here)
+
+    def embed(self, u: Any, t: float) -> Any:
+        """Adds the given values at the ends; at corners those of the later axis."""
+        whole = broadcast_points(self.xp, self.grid)
+        for axis, missing in enumerate(self.missing):
+            place = axis - len(self.grid)
+            edge = self.xp.zeros_like(axis_part(u, place, slice(0, 1)))
+            coordinates = (*whole[:axis], *self.points[axis:])
+            ends = [[edge + self.datum(axis, end, t, coordinates)] if missing[end] else [] for end in (0, 1)]
+            u = self.xp.concatenate([*ends[0], u, *ends[1]], place) if any(missing) else u
+        return u
+
+    def restrict(self, values: Any) -> Any:
+        """Removes the ends with given values."""
+        return values[(..., *(self._unknowns(axis) for axis in range(len(self.grid))))]
+
+    def integrate(self, values: Any) -> Any:
+        """The trapezoidal rule."""
+        for weights in reversed(self._quadrature):
+            values = (values * weights).sum(-1)
+        return values
+
+
+def trapezoid(x: Array, periodic: bool = False) -> Array:
+    """Weights of the trapezoidal rule; of a uniform grid, if it is periodic."""
+    steps = np.diff(x)
+    if periodic:
+        return np.full(x.size, steps.mean())
+    weights = np.zeros(x.size)
+    weights[:-1] += 0.5 * steps
+    weights[1:] += 0.5 * steps
+    return weights
+
+
+def axis_part(values: Any, axis: int, part: slice) -> Any:
+    """A part of an array along an axis, which is counted from the end."""
+    return values[(..., part, *(slice(None),) * (-axis - 1))]
 
 
 def broadcast_points(xp: Namespace, axes: tuple[Array, ...]) -> tuple[Any, ...]:

@@ -64,11 +64,6 @@ class ComponentSpaces(Semidiscretisation):
         """It is composed of other discretisations and never chosen by the terms."""
         return "it is composed of the discretisations of the components"
 
-    @classmethod
-    def make(cls, setting: SpaceSetting) -> ComponentSpaces:
-        """One component."""
-        return cls([discretise(setting)])
-
     def _stack(self, parts: list[Any]) -> Any:
         xp = self.xp
         if len({xp.is_complex(part) for part in parts}) > 1:
@@ -93,13 +88,13 @@ class ComponentSpaces(Semidiscretisation):
     def apply(self, u: Any) -> Any:
         """Applies each component's operator."""
         if self._shared:
-            return self.backward(self.symbol * self.forward(u))
+            return super().apply(u)
         return self._joined([space.apply(part) for space, part in zip(self.spaces, self._each(u), strict=True)])
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
         """Solves each component's system."""
         if self._shared:
-            return self.backward(self.forward(rhs) / (shift - self.symbol))
+            return super().solve(shift, rhs)
         guesses = [None] * len(self.spaces) if guess is None else self._each(guess)
         parts = zip(self.spaces, self._each(rhs), guesses, strict=True)
         return self._joined([space.solve(shift, part, start) for space, part, start in parts])

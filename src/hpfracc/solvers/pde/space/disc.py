@@ -7,13 +7,12 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import is_array, to_host
+from hpfracc._arrays import to_host
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_homogeneous, varies_in_time
-from hpfracc.solvers.pde.domain import Disc
+from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_function, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.problem import plain_order
-from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
+from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting
 from hpfracc.solvers.pde.space.jacobi import outside_rule
 from hpfracc.solvers.pde.terms import FractionalDiffusion
 
@@ -120,7 +119,7 @@ class JacobiDisc(Semidiscretisation):
                 "the order on a disc cannot carry a gradient; give a number, or take a box with kind='spectral' or "
                 "'riesz', whose orders can"
             )
-        if callable(term.coefficient) and not is_array(term.coefficient):
+        if is_function(term.coefficient):
             return "a disc takes a constant coefficient"
         if not isinstance(setting.boundary[0][0], Exterior):
             return "kind='integral' needs data outside; use boundary=Exterior(value)"
@@ -153,14 +152,6 @@ class JacobiDisc(Semidiscretisation):
             return xp.moveaxis(product.reshape((*first.shape[:-1], product.shape[-1])), 0, -1)
 
         return xp.complex(part(c.real), part(c.imag))
-
-    def apply(self, u: Any) -> Any:
-        """Transform, multiply by the eigenvalues, transform back."""
-        return self.backward(self.symbol * self.forward(u))
-
-    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """Division by the shifted eigenvalues."""
-        return self.backward(self.forward(rhs) / (shift - self.symbol))
 
     def forcing(self, t: float) -> Any:
         """``-A u_g``, where u_g extends the exterior data to the inside."""

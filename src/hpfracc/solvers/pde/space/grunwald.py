@@ -12,15 +12,21 @@ import numpy as np
 from hpfracc._arrays import is_array, is_tracer, library_of
 from hpfracc._xp import NUMPY
 from hpfracc.errors import AccuracyWarning, InvalidInputError
-from hpfracc.solvers.pde.boundary import Dirichlet, Exterior, boundary_value, is_homogeneous, varies_in_time
+from hpfracc.solvers.pde.boundary import (
+    Dirichlet,
+    Exterior,
+    boundary_value,
+    is_function,
+    is_homogeneous,
+    varies_in_time,
+)
 from hpfracc.solvers.pde.problem import order_value, plain_order
 from hpfracc.solvers.pde.space.axes import AxisBasis, diagonalise
-from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
-from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
-from hpfracc.solvers.pde.space.parts import merge_parts, toeplitz_parts
+from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting
+from hpfracc.solvers.pde.space.krylov import ShiftedFactors, conjugate_gradients, gmres
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
-from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct
-from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm
+from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct, merge_parts, toeplitz_parts
+from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, coefficients_of
 
 __all__ = ["DENSE_KEPT", "ShiftedGrunwald"]
 
@@ -37,7 +43,7 @@ _KEPT = 4
 
 
 @final
-class ShiftedGrunwald(Semidiscretisation):
+class ShiftedGrunwald(GridSpace):
     r"""One-sided, Riesz and classical terms as a sum of Toeplitz matrices with diagonal coefficients.
 
     A one-sided derivative is a weighted shifted Grünwald difference, with shifts (1, 0) of order 2; a Riesz term is the
@@ -60,18 +66,11 @@ class ShiftedGrunwald(Semidiscretisation):
     accuracy = "order 2 where the solution, extended by zero, is smooth; alpha/2 next to the boundary otherwise"
 
     def __init__(self, setting: SpaceSetting, parts: tuple[ToeplitzPart, ...], notes: tuple[str, ...] = ()) -> None:
-        self.setting = setting
-        self.xp = setting.xp
-        self.grid = setting.grid
-        self.shape = tuple(x.size - 2 for x in setting.grid)
-        self.points = broadcast_points(setting.xp, tuple(x[1:-1] for x in setting.grid))
+        super().__init__(setting)
         self.parts = parts
         self.notes = notes
         #: Iterations of the last linear system; 0 for LU.
         self.iterations = 0
-        ends = [one for pair in setting.boundary for one in pair]
-        self.forced = not all(map(is_homogeneous, ends))
-        self.forcing_varies = any(map(varies_in_time, ends))
         # Solutions of equations with Riesz and integral terms are not smooth at the boundary.
         self.best_order = 1.0 if any(isinstance(term, FractionalDiffusion) for term in setting.terms) else 2.0
         self.symmetric = all(part.symmetric and not part.varies for part in parts) and not self._complex_coefficient()
@@ -82,7 +81,7 @@ class ShiftedGrunwald(Semidiscretisation):
         self._traced = any(part.traced or is_tracer(part.coefficient) for part in parts)
         self._preconditioner: ToeplitzPreconditioner | None = None
         self._tensor_matrix: Any = None
-        self._factors: OrderedDict[complex, Any] = OrderedDict()
+        self._factors = ShiftedFactors(self.matrix)
         self._seen: OrderedDict[complex, None] = OrderedDict()
         self._dense: Array | None = None
         self._flat = False
@@ -132,7 +131,7 @@ class ShiftedGrunwald(Semidiscretisation):
 
     def _basis(self, values: Array, to: Array, back: Array) -> AxisBasis:
         matrices = self.xp.array(to), self.xp.array(back)
-        return AxisBasis(self.xp, "dense", False, values, -values, None, (True, True), values, matrices=matrices)
+        return AxisBasis(self.xp, "dense", False, values.size, -values, matrices=matrices)
 
     def forward(self, u: Any) -> Any:
         """The coefficients, by matrix products."""
@@ -180,12 +179,12 @@ class ShiftedGrunwald(Semidiscretisation):
         return None
 
     @classmethod
-    def make(cls, setting: SpaceSetting, shifts: tuple[int, ...] = (1, 0)) -> ShiftedGrunwald:
-        """The matrices of all terms; ``shifts`` of the Grünwald differences (``(1,)`` has order 1)."""
+    def make(cls, setting: SpaceSetting) -> ShiftedGrunwald:
+        """The matrices of all terms."""
         parts: list[ToeplitzPart] = []
         notes: list[str] = []
         for term in setting.terms:
-            parts += toeplitz_parts(term, setting, shifts)
+            parts += toeplitz_parts(term, setting)
             if isinstance(term, FractionalDiffusion) and term.kind == "integral" and not order_value(term.order) >= 2.0:
                 s = 0.5 * order_value(term.order)
                 text = (
@@ -219,10 +218,10 @@ class ShiftedGrunwald(Semidiscretisation):
         """A division if it is diagonalised, LU for few points, otherwise conjugate gradients or GMRES."""
         if self.symbol is not None:
             self.iterations = 0
-            return self.backward(self.forward(rhs) / (shift - self.symbol))
+            return super().solve(shift, rhs)
         if self._wants_dense(shift):
             self.iterations = 0
-            return self._solve_dense(shift, rhs)
+            return self._factors.solve(shift, rhs)
         if self.xp.library == "jax" and (self._traced or any(map(is_tracer, (rhs, shift)))):
             self.iterations = 0
             return self._solve_traced(shift, rhs)
@@ -248,19 +247,6 @@ class ShiftedGrunwald(Semidiscretisation):
         while len(self._seen) > _KEPT:
             self._seen.popitem(last=False)
         return repeated
-
-    def _solve_dense(self, shift: Any, rhs: Any) -> Any:
-        from scipy.linalg import lu_factor, lu_solve
-
-        factors = self._factors.get(shift)
-        if factors is None:
-            matrix = -self.matrix()
-            matrix[np.diag_indices_from(matrix)] += shift
-            factors = self._factors[shift] = lu_factor(matrix, overwrite_a=True, check_finite=False)
-            while len(self._factors) > _KEPT:
-                self._factors.popitem(last=False)
-        rows = rhs.reshape(-1, math.prod(self.shape))
-        return lu_solve(factors, rows.T, check_finite=False).T.reshape(rhs.shape)
 
     def _solve_traced(self, shift: Any, rhs: Any) -> Any:
         """A dense factorisation, which JAX can trace and differentiate."""
@@ -308,31 +294,6 @@ class ShiftedGrunwald(Semidiscretisation):
     def _weights(self, values: Any) -> Any:
         return self.xp.array(values) if isinstance(values, np.ndarray) else values
 
-    def embed(self, u: Any, t: float) -> Any:
-        """Adds the boundary values around the unknowns."""
-        for axis, (lower, upper) in enumerate(self.setting.boundary):
-            place = axis - len(self.shape)
-            x = self.grid[axis]
-            shape = [*u.shape]
-            shape[place] = 1
-            edges = []
-            for condition, end in ((lower, x[:1]), (upper, x[-1:])):
-                value = boundary_value(condition, t, (end,)) if len(self.shape) == 1 else 0.0
-                edges.append(self.xp.zeros(shape, _dtype(u), like=u) + value)
-            u = self.xp.concatenate([edges[0], u, edges[1]], place)
-        return u
-
-    def restrict(self, values: Any) -> Any:
-        """Removes the boundary points."""
-        return values[(..., *(slice(1, -1) for _ in self.shape))]
-
-    def integrate(self, values: Any) -> Any:
-        """The trapezoidal rule."""
-        for axis in range(len(self.shape)):
-            h = self.setting.spacing(len(self.shape) - 1 - axis)
-            values = h * (values.sum(-1) - 0.5 * (values[..., 0] + values[..., -1]))
-        return values
-
     def step_bytes(self) -> int:
         """The matrices to the eigenvectors and back, or the padded transforms and the vectors of GMRES."""
         if self.symbol is not None:
@@ -377,12 +338,10 @@ def _refuses_term(term: SpaceTerm, setting: SpaceSetting) -> str | None:
         if isinstance(setting.boundary[term.axis][0], Exterior):
             return "a one-sided derivative has no data outside; use Dirichlet(value)"
     elif isinstance(term, Diffusion):
-        each = term.coefficient if isinstance(term.coefficient, tuple | list) else (term.coefficient,)
-        if any(callable(one) and not is_array(one) for one in each):
+        if any(map(is_function, coefficients_of(term))):
             return "Diffusion with a coefficient that varies, beside a fractional term; use a constant one"
     elif isinstance(term, Advection):
-        each = term.velocity if isinstance(term.velocity, tuple | list) else (term.velocity,)
-        if term.conservative and any(callable(one) and not is_array(one) for one in each):
+        if term.conservative and any(map(is_function, coefficients_of(term))):
             return "Advection in conservative form with a velocity that varies, beside a fractional term"
     else:
         return f"{type(term).__name__} is not known to it"
@@ -398,7 +357,3 @@ def _check_ends(part: ToeplitzPart, left: Any, right: Any) -> None:
                 f"the boundary value {value!r} at the {side} end, where a Riemann-Liouville derivative begins, makes "
                 "it infinite there; subtract a function that has this value (a lift), or use 0"
             )
-
-
-def _dtype(u: Any) -> str:
-    return str(u.dtype).removeprefix("torch.")

@@ -10,10 +10,10 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import is_array, to_host
-from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_homogeneous, varies_in_time
+from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_function, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.problem import plain_order
-from hpfracc.solvers.pde.space.axes import diagonalise
-from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
+from hpfracc.solvers.pde.space.axes import diagonalise, matrix_product
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, trapezoid
 from hpfracc.solvers.pde.terms import FractionalDiffusion
 
 __all__ = ["JacobiInterval", "harmonic_extension", "interval_eigenvalues", "jacobi_grid", "outside_rule"]
@@ -235,7 +235,7 @@ class JacobiInterval(Semidiscretisation):
         self._eigenvalues = -(self._half ** (-2.0 * s)) * basis.eigenvalues
         coefficient = term.coefficient
         self._varying: Any = None
-        if callable(coefficient) and not is_array(coefficient):
+        if is_function(coefficient):
             self._varying = coefficient(*self.points) + xp.array(np.zeros(count))
             if isinstance(self._varying, np.ndarray) and self._varying.dtype.kind == "f" and self._varying.min() > 0.0:
                 self._diagonalise(self._varying)
@@ -255,8 +255,7 @@ class JacobiInterval(Semidiscretisation):
         if self.nodal:
             weights[1:-1] = self._half * basis.integrals()
         else:
-            weights[1:] += 0.5 * np.diff(x)
-            weights[:-1] += 0.5 * np.diff(x)
+            weights = trapezoid(x)
         self._weights = xp.array(weights)
 
     def _diagonalise(self, coefficient: Array) -> None:
@@ -287,29 +286,24 @@ class JacobiInterval(Semidiscretisation):
             return f"the grid has {setting.grid[0].size} points; use 3 or more"
         return None
 
-    @classmethod
-    def make(cls, setting: SpaceSetting) -> JacobiInterval:
-        """Computes the matrices to the eigenvectors and back."""
-        return cls(setting)
-
     def forward(self, u: Any) -> Any:
         """Coefficients in the eigenfunctions, by a matrix product."""
-        return _product(self.xp, u, self._forward)
+        return matrix_product(self.xp, self._forward, u)
 
     def backward(self, c: Any) -> Any:
         """Values at the nodes."""
-        return _product(self.xp, c, self._backward)
+        return matrix_product(self.xp, self._backward, c)
 
     def apply(self, u: Any) -> Any:
         """Transform, multiply by the eigenvalues, transform back."""
         if self._varying is None:
-            return self.backward(self.symbol * self.forward(u))
+            return super().apply(u)
         return self._varying * self.backward(self.xp.array(self._eigenvalues) * self.forward(u))
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
         """Division by the shifted eigenvalues; with a coefficient that is not positive everywhere, a dense system."""
         if self._varying is None:
-            return self.backward(self.forward(rhs) / (shift - self.symbol))
+            return super().solve(shift, rhs)
         xp = self.xp
         if is_array(shift) and math.prod(shift.shape) > 1:  # one per component
             return xp.stack([self.solve(one.reshape(()), part) for one, part in zip(shift, rhs, strict=True)])
@@ -338,21 +332,20 @@ class JacobiInterval(Semidiscretisation):
         if self.nodal:
             inside = u
         elif not self.forced:
-            inside = _product(xp, u, self._evaluation)[..., 1:-1]
+            inside = matrix_product(xp, self._evaluation, u)[..., 1:-1]
         else:
             rest = u - self._lift(t, self._to_nodes)
-            inside = _product(xp, rest, self._evaluation)[..., 1:-1] + self._lift(t, self._to_grid)
+            inside = matrix_product(xp, self._evaluation, rest)[..., 1:-1] + self._lift(t, self._to_grid)
         return xp.concatenate([edge + ends[0], inside, edge + ends[1]], -1)
 
     def restrict(self, values: Any) -> Any:
         """At the nodes: the values themselves, or a cubic spline through the values on another grid."""
-        return values[..., 1:-1] if self.nodal else _product(self.xp, values, self._spline)
+        return values[..., 1:-1] if self.nodal else matrix_product(self.xp, self._spline, values)
 
     def integrate(self, values: Any) -> Any:
         """Gauss quadrature at the nodes if the exterior data are zero; the trapezoidal rule on another grid."""
         if self.nodal and self.forced:
-            x = self.xp.array(np.diff(self.grid[0]))
-            return (0.5 * x * (values[..., 1:] + values[..., :-1])).sum(-1)
+            return (values * self.xp.array(trapezoid(self.grid[0]))).sum(-1)
         return (values * self._weights).sum(-1)
 
     def space_error(self, u: Any) -> float:
@@ -367,15 +360,6 @@ class JacobiInterval(Semidiscretisation):
     def step_bytes(self) -> int:
         """Two matrices."""
         return 8 * 2 * self.shape[0] ** 2
-
-
-def _product(xp: Any, u: Any, matrix: Any) -> Any:
-    """``matrix`` times ``u`` along its last axis; for complex ``u`` by real and imaginary part."""
-    if xp.is_complex(u):
-        return xp.complex(_product(xp, u.real, matrix), _product(xp, u.imag, matrix))
-    if u.ndim == 1:
-        return xp.matmul(matrix, u.reshape(-1, 1)).reshape(-1)
-    return xp.matmul(u, matrix.T)
 
 
 def _spline_matrix(x: Array, nodes: Array) -> Array:

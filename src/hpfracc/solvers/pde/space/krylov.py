@@ -1,8 +1,8 @@
-"""Preconditioned Krylov methods for the linear systems of implicit steps: conjugate gradients and GMRES.
+"""Linear systems of implicit steps: preconditioned conjugate gradients and GMRES, and LU factorisations that are kept.
 
-Both use the array library of the right-hand side. Leading axes are separate systems for conjugate gradients; for GMRES
-they form one block-diagonal system. Gradients of tensors come from one system with the transposed operator, not from
-differentiating the iterations.
+The iterations use the array library of the right-hand side. Leading axes are separate systems for conjugate gradients;
+for GMRES they form one block-diagonal system. Gradients of tensors come from one system with the transposed operator,
+not from differentiating the iterations.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -18,13 +19,15 @@ import numpy as np
 from hpfracc._arrays import is_tracer, library_of, tracks_gradient
 from hpfracc.errors import InvalidInputError, SolveError
 
-__all__ = ["conjugate_gradients", "gmres"]
+__all__ = ["ShiftedFactors", "conjugate_gradients", "gmres"]
 
 #: Residual at which iterations stop, relative to the right-hand side: below the error of any time step.
 RTOL = 1e-12
 MAX_ITERATIONS = 400
 #: Number of GMRES vectors after which it restarts.
 _RESTART = 60
+#: Number of shifts whose factorisations are kept.
+_KEPT = 4
 
 Map = Callable[[Any], Any]
 
@@ -237,3 +240,34 @@ def _refuse(reached: float, rtol: float) -> None:
         f"the linear solver reached a residual of {reached:.2g} after {MAX_ITERATIONS} iterations, not {rtol:.2g}; "
         "take smaller steps, or a coefficient that varies less"
     )
+
+
+class ShiftedFactors:
+    """LU factorisations of ``shift - A`` for the newest shifts, for matrices of NumPy.
+
+    Parameters
+    ----------
+    matrix : callable
+        Returns A over the flattened unknowns, as a new array.
+    """
+
+    def __init__(self, matrix: Callable[[], Any]) -> None:
+        self._matrix = matrix
+        self._kept: OrderedDict[complex, Any] = OrderedDict()
+
+    def __contains__(self, shift: complex) -> bool:
+        return shift in self._kept
+
+    def solve(self, shift: complex, rhs: Any) -> Any:
+        """``(shift - A)^-1 rhs``."""
+        from scipy.linalg import lu_factor, lu_solve
+
+        factors = self._kept.get(shift)
+        if factors is None:
+            matrix = -self._matrix()
+            matrix[np.diag_indices_from(matrix)] += shift
+            factors = self._kept[shift] = lu_factor(matrix, overwrite_a=True, check_finite=False)
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        rows = rhs.reshape(-1, len(factors[0]))
+        return lu_solve(factors, rows.T, check_finite=False).T.reshape(rhs.shape)

@@ -15,13 +15,12 @@ from hpfracc.solvers.pde.boundary import (
     Neumann,
     Periodic,
     Robin,
-    boundary_value,
+    is_function,
     is_homogeneous,
-    varies_in_time,
 )
 from hpfracc.solvers.pde.space.axes import MAX_DENSE, make_axis
-from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
-from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided
+from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting
+from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, coefficients_of, per_axis
 
 __all__ = ["BoxModes"]
 
@@ -29,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 @final
-class BoxModes(Semidiscretisation):
+class BoxModes(GridSpace):
     r"""Constant coefficients on a box, in the eigenfunctions of the Laplacian with the conditions of each axis.
 
     Along an axis of length L these are :math:`e^{2\pi i k x/L}` (periodic), :math:`\sin(\pi k x/L)` (Dirichlet),
@@ -43,10 +42,8 @@ class BoxModes(Semidiscretisation):
     name = "modes"
 
     def __init__(self, setting: SpaceSetting) -> None:
-        self._setting = setting
-        self.xp = xp = setting.xp
-        self.grid = setting.grid
-        count = setting.ndim
+        super().__init__(setting)
+        xp, count = setting.xp, setting.ndim
         waves = [axis for axis, (lower, _) in enumerate(setting.boundary) if isinstance(lower, Periodic)]
         # For a real state, the last periodic axis keeps only half of the waves.
         self._waves = tuple(axis - count for axis in waves)
@@ -55,15 +52,11 @@ class BoxModes(Semidiscretisation):
             make_axis(xp, setting.grid[axis], setting.boundary[axis], half=axis - count == self._halved)
             for axis in range(count)
         )
-        self.shape = tuple(basis.count for basis in self._axes)
-        self.points = broadcast_points(xp, tuple(basis.points for basis in self._axes))
         squares = [basis.squares.reshape(_along(axis, count)) for axis, basis in enumerate(self._axes)]
         self._squares = [xp.array(one) for one in squares]
         self.symbol = self._make_symbol()
         self._check_growth()
         spectral = all(basis.spectral for basis in self._axes)
-        self.forced = not setting.homogeneous
-        self.forcing_varies = any(varies_in_time(one) for ends in setting.boundary for one in ends)
         self.accuracy = "spectral, for solutions that are smooth when extended like the eigenfunctions"
         if not spectral:
             self.accuracy = "2"
@@ -85,21 +78,16 @@ class BoxModes(Semidiscretisation):
                 return reason
         return None
 
-    @classmethod
-    def make(cls, setting: SpaceSetting) -> BoxModes:
-        """Creates the transforms and the symbol."""
-        return cls(setting)
-
     def _make_symbol(self) -> Any:
         xp, count = self.xp, len(self._axes)
         parts: list[Any] = []
-        for term in self._setting.terms:
+        for term in self.setting.terms:
             if isinstance(term, Diffusion):
                 parts += [
-                    _scalar(k) * -one for k, one in zip(_per_axis(term.coefficient, count), self._squares, strict=True)
+                    _scalar(k) * -one for k, one in zip(per_axis(term.coefficient, count), self._squares, strict=True)
                 ]
             elif isinstance(term, Advection):
-                for axis, v in enumerate(_per_axis(term.velocity, count)):
+                for axis, v in enumerate(per_axis(term.velocity, count)):
                     waves = self._axes[axis].waves
                     if waves is not None:
                         slopes = xp.array(waves.reshape(_along(axis, count)))
@@ -130,7 +118,7 @@ class BoxModes(Semidiscretisation):
     def _make_responses(self) -> list[tuple[int, int, Any]]:
         """For each end with data: the axis, the end, and what a boundary value of 1 there adds to the Laplacian."""
         found = []
-        for axis, (ends, basis) in enumerate(zip(self._setting.boundary, self._axes, strict=True)):
+        for axis, (ends, basis) in enumerate(zip(self.setting.boundary, self._axes, strict=True)):
             for end in (0, 1):
                 response = basis.responses[end]
                 if response is not None and not is_homogeneous(ends[end]):
@@ -162,14 +150,6 @@ class BoxModes(Semidiscretisation):
             c = transform(c, sizes, self._waves)
         return c
 
-    def apply(self, u: Any) -> Any:
-        """Transform, multiply, transform back."""
-        return self.backward(self.symbol * self.forward(u))
-
-    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """Transform, divide, transform back."""
-        return self.backward(self.forward(rhs) / (shift - self.symbol))
-
     def forcing(self, t: float) -> Any:
         r"""The contribution of the boundary data to the terms.
 
@@ -188,11 +168,11 @@ class BoxModes(Semidiscretisation):
         count = len(self._axes)
         along: list[Any] = [None] * count
         for axis, end, response in self._responses:
-            datum = self._datum(axis, end, t, self.points)
+            datum = self.datum(axis, end, t)
             part = response * datum
             along[axis] = part if along[axis] is None else along[axis] + part
         total: Any = None
-        for term in self._setting.terms:
+        for term in self.setting.terms:
             part = self._term_forcing(term, along)
             if part is not None:
                 total = part if total is None else total + part
@@ -204,7 +184,7 @@ class BoxModes(Semidiscretisation):
         count, xp = len(self._axes), self.xp
         given = [(axis, one) for axis, one in enumerate(along) if one is not None]
         if isinstance(term, Diffusion):
-            factors = _per_axis(term.coefficient, count)
+            factors = per_axis(term.coefficient, count)
             parts = [_scalar(factors[axis]) * one for axis, one in given]
             return sum(parts[1:], parts[0])
         if isinstance(term, FractionalDiffusion):
@@ -214,50 +194,6 @@ class BoxModes(Semidiscretisation):
             factor = _scalar(term.coefficient) * _power(xp, squares, term.order - 2.0)
             return self.backward(factor * self.forward(full))
         return None
-
-    def _datum(self, axis: int, end: int, t: float, coordinates: tuple[Any, ...]) -> Any:
-        """The data of an end at points with these coordinates, broadcastable to a face of the box."""
-        condition = self._setting.boundary[axis][end]
-        x = self.grid[axis][-end]
-        place = self.xp.array(np.full((1,) * len(self._axes), x))
-        here = tuple(place if one == axis else each for one, each in enumerate(coordinates))
-        value = boundary_value(condition, t, here)
-        return self._setting.face(value, axis, end, here)
-
-    def embed(self, u: Any, t: float) -> Any:
-        """Adds the boundary points of Dirichlet axes, with their data."""
-        xp, count = self.xp, len(self._axes)
-        coordinates = list(self.points)
-        for axis, basis in enumerate(self._axes):
-            lower, upper = basis.missing
-            if lower or upper:
-                place = axis - count
-                edge = xp.zeros_like(_part(u, place, slice(0, 1)))
-                ends = []
-                for end, there in ((0, lower), (1, upper)):
-                    held = self.forced and not is_homogeneous(self._setting.boundary[axis][end])
-                    ends.append(edge + self._datum(axis, end, t, tuple(coordinates)) if there and held else edge)
-                u = xp.concatenate([*ends[: int(lower)], u, *([ends[1]] if upper else [])], place)
-            coordinates[axis] = self._whole_points()[axis]
-        return u
-
-    def _whole_points(self) -> tuple[Any, ...]:
-        return broadcast_points(self.xp, self.grid)
-
-    def restrict(self, values: Any) -> Any:
-        """Removes the boundary points of Dirichlet axes."""
-        for axis, basis in enumerate(self._axes):
-            lower, upper = basis.missing
-            if lower or upper:
-                stop = values.shape[axis - len(self._axes)] - int(upper)
-                values = _part(values, axis - len(self._axes), slice(int(lower), stop))
-        return values
-
-    def integrate(self, values: Any) -> Any:
-        """The trapezoidal rule, exact for waves over a period and for cosines."""
-        for basis in reversed(self._axes):
-            values = (values * self.xp.array(basis.quadrature)).sum(-1)
-        return values
 
     def space_error(self, u: Any) -> float:
         """The sum of the absolute coefficients in the highest third of the modes, relative to the largest value.
@@ -281,14 +217,6 @@ def _along(axis: int, count: int) -> tuple[int, ...]:
     return (1,) * axis + (-1,) + (1,) * (count - 1 - axis)
 
 
-def _part(values: Any, axis: int, part: slice) -> Any:
-    return values[(..., part, *(slice(None),) * (-axis - 1))]
-
-
-def _per_axis(value: Any, count: int) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, tuple | list) else (value,) * count
-
-
 def _scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.ndarray | np.generic) else value
 
@@ -302,15 +230,14 @@ def _power(xp: Namespace, squares: Any, order: Any) -> Any:
 
 def _refuse_term(term: Any, setting: SpaceSetting) -> str | None:
     count = setting.ndim
+    if isinstance(term, Diffusion | Advection):
+        each = coefficients_of(term)
+        if len(each) not in (1, count):
+            return f"{type(term).__name__} has {len(each)} coefficients for {count} axes"
     if isinstance(term, Diffusion):
-        each = _per_axis(term.coefficient, count)
-        if len(each) != count:
-            return f"Diffusion has {len(each)} coefficients for {count} axes"
         return _refuse_functions("Diffusion", each)
     if isinstance(term, Advection):
-        each = _per_axis(term.velocity, count)
-        if len(each) != count:
-            return f"Advection has {len(each)} velocities for {count} axes"
+        each = per_axis(term.velocity, count)
         for axis, v in enumerate(each):
             still = not is_array(v) and not callable(v) and v == 0
             if not still and not isinstance(setting.boundary[axis][0], Periodic):
@@ -336,6 +263,6 @@ def _refuse_term(term: Any, setting: SpaceSetting) -> str | None:
 
 
 def _refuse_functions(who: str, coefficients: tuple[Any, ...]) -> str | None:
-    if any(callable(one) and not is_array(one) for one in coefficients):
+    if any(is_function(one) for one in coefficients):
         return f"{who} has a coefficient that varies in space, which no transform diagonalises"
     return None

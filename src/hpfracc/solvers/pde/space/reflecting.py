@@ -2,7 +2,6 @@ r"""One-sided diffusion with zero flux at both ends: finite volumes whose fluxes
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any, final
 
 import numpy as np
@@ -11,24 +10,20 @@ from hpfracc._xp import NUMPY
 from hpfracc.operators.core.sequences import binomials
 from hpfracc.solvers.pde.boundary import Neumann, is_homogeneous
 from hpfracc.solvers.pde.problem import plain_order
-from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting
 from hpfracc.solvers.pde.space.grunwald import DENSE_KEPT
-from hpfracc.solvers.pde.space.krylov import gmres
-from hpfracc.solvers.pde.space.parts import constant_coefficient, toeplitz_parts
+from hpfracc.solvers.pde.space.krylov import ShiftedFactors, gmres
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
-from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct
+from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct, constant_coefficient, toeplitz_parts
 from hpfracc.solvers.pde.terms import Advection, Diffusion, OneSided, SpaceTerm
 
 __all__ = ["ReflectingGrunwald"]
 
 Array = np.ndarray[Any, Any]
 
-#: Number of factorisations that are cached.
-_KEPT = 4
-
 
 @final
-class ReflectingGrunwald(Semidiscretisation):
+class ReflectingGrunwald(GridSpace):
     r""":math:`u_t = -\partial_x F` on an interval with :math:`F = 0` at both ends.
 
     The flux of a one-sided term is :math:`F = -c\,D^{\beta-1} u`, of advection :math:`v u`, of diffusion
@@ -50,17 +45,13 @@ class ReflectingGrunwald(Semidiscretisation):
     best_order = 1.0
 
     def __init__(self, setting: SpaceSetting) -> None:
-        self.setting, self.xp, self.grid = setting, setting.xp, setting.grid
+        super().__init__(setting)
         (x,) = setting.grid
-        xp, h = setting.xp, setting.spacing(0)
-        self.shape = (x.size,)
-        self.points = broadcast_points(xp, setting.grid)
-        volumes = np.full(x.size, h)
-        volumes[[0, -1]] *= 0.5
-        self._volumes = xp.array(volumes)
+        h = setting.spacing(0)
+        (self._volumes,) = self._quadrature
         self._backend = None if setting.backend == "auto" else setting.backend
         self._fluxes = [self._flux(term, x.size, h) for term in setting.terms]
-        self._factors: OrderedDict[complex, Any] = OrderedDict()
+        self._factors = ShiftedFactors(lambda: np.ascontiguousarray(self.apply(np.eye(self.shape[0])).T))
         self._preconditioner: ToeplitzPreconditioner | None = None
         #: Iterations of the last linear system; 0 for LU.
         self.iterations = 0
@@ -88,11 +79,6 @@ class ReflectingGrunwald(Semidiscretisation):
             if reason is not None:
                 return reason
         return None
-
-    @classmethod
-    def make(cls, setting: SpaceSetting) -> ReflectingGrunwald:
-        """Computes the weights of all fluxes."""
-        return cls(setting)
 
     def _flux(self, term: SpaceTerm, count: int, h: float) -> tuple[Any, ToeplitzProduct]:
         """The weights of a flux, and the factors by which its points are multiplied first."""
@@ -133,7 +119,7 @@ class ReflectingGrunwald(Semidiscretisation):
         """LU for few points, otherwise GMRES with Strang's circulant preconditioner."""
         if self.xp.library == "numpy" and self.shape[0] <= DENSE_KEPT and isinstance(shift, float | complex):
             self.iterations = 0
-            return self._solve_dense(shift, rhs)
+            return self._factors.solve(shift, rhs)
         if self._preconditioner is None:
             parts = [part for term in self.setting.terms for part in toeplitz_parts(term, self.setting)]
             self._preconditioner = ToeplitzPreconditioner(
@@ -145,31 +131,6 @@ class ReflectingGrunwald(Semidiscretisation):
 
         found, self.iterations = gmres(operator, self._preconditioner.for_shift(shift), rhs, guess)
         return found
-
-    def _solve_dense(self, shift: Any, rhs: Any) -> Any:
-        from scipy.linalg import lu_factor, lu_solve
-
-        factors = self._factors.get(shift)
-        if factors is None:
-            matrix = -self.apply(np.eye(self.shape[0])).T
-            matrix[np.diag_indices_from(matrix)] += shift
-            factors = self._factors[shift] = lu_factor(matrix, check_finite=False)
-            while len(self._factors) > _KEPT:
-                self._factors.popitem(last=False)
-        rows = rhs.reshape(-1, self.shape[0])
-        return lu_solve(factors, rows.T, check_finite=False).T.reshape(rhs.shape)
-
-    def embed(self, u: Any, t: float) -> Any:
-        """All points are unknowns."""
-        return u
-
-    def restrict(self, values: Any) -> Any:
-        """All points are unknowns."""
-        return values
-
-    def integrate(self, values: Any) -> Any:
-        """The sum over the cells, i.e. the trapezoidal rule."""
-        return (values * self._volumes).sum(-1)
 
     def step_bytes(self) -> int:
         """The matrix, or the vectors of GMRES."""

@@ -1,17 +1,164 @@
-"""Products with Toeplitz matrices along an axis, by FFT of a circulant matrix of twice the size."""
+r"""Terms in space as Toeplitz matrices on the interior points of a uniform grid: their weights and their products.
+
+One-sided derivatives are weighted shifted Grünwald differences. With :math:`g_k = (-1)^k \binom{\beta}{k}` a difference
+shifted by p steps is :math:`h^{-\beta} \sum_k g_k u_{i-k+p} = D^\beta u(x_i) + O(h)`; a weighted mean over several
+shifts has a higher order.
+
+References
+----------
+1. M. M. Meerschaert, C. Tadjeran, "Finite difference approximations for fractional advection-dispersion flow
+   equations", J. Comput. Appl. Math. 172, 2004.
+2. W. Tian, H. Zhou, W. Deng, "A class of second order difference approximations for solving space fractional diffusion
+   equations", Math. Comp. 84, 2015.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from scipy.fft import next_fast_len
 
-from hpfracc._xp import Namespace
+from hpfracc._arrays import is_array, is_tracer, library_of
+from hpfracc._xp import NUMPY, Namespace
 from hpfracc.engine.execution.api import spectral_multiply, toeplitz_apply
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.sequences import binomials, centred_binomials
+from hpfracc.operators.rules.lattice_power import lattice_power_weights
+from hpfracc.solvers.pde.boundary import is_function
+from hpfracc.solvers.pde.problem import order_value, plain_order
+from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart
+from hpfracc.solvers.pde.terms import Diffusion, FractionalDiffusion, OneSided, SpaceTerm, coefficients_of
 
-__all__ = ["ToeplitzProduct"]
+__all__ = [
+    "ToeplitzProduct",
+    "constant_coefficient",
+    "merge_parts",
+    "shifted_grunwald",
+    "toeplitz_parts",
+]
+
+Array = np.ndarray[Any, Any]
+
+
+def shifted_grunwald(xp: Namespace, order: Any, count: int) -> tuple[Any, Any]:
+    r"""Weights of the difference from the left with step 1, of the points before and of those after, each with its own.
+
+    The mean of the shifts 1 and 0 that has order 2: :math:`w_0 = \tfrac{\beta}{2} g_0` belongs to the next point, and
+    :math:`w_k = \tfrac{\beta}{2} g_k + \tfrac{2-\beta}{2} g_{k-1}` to the one k - 1 places before. Both shifts have a
+    symbol whose real part has the sign of diffusion, so that implicit steps are stable.
+
+    Parameters
+    ----------
+    order : float or scalar array
+        Beta, in (0, 2), not 1; the weights carry its gradient.
+    count : int
+        Number of weights of each side.
+
+    Examples
+    --------
+    >>> shifted_grunwald(NUMPY, 1.5, 3)
+    (array([-0.875   , -0.09375 ,  0.140625]), array([-0.875,  0.75 ,  0.   ]))
+    """
+    g = binomials(xp, order, count + 1)
+    near = 0.5 * order * g[1:] + (1.0 - 0.5 * order) * g[:-1]
+    first = xp.stack([near[0], 0.5 * order * g[0]])
+    return near, xp.concatenate([first, xp.zeros((count - 2,), "float64", like=g)])
+
+
+def toeplitz_parts(term: SpaceTerm, setting: SpaceSetting) -> list[ToeplitzPart]:
+    """The matrices of a term, on the interior points."""
+    ndim, points = setting.ndim, broadcast_points(setting.xp, tuple(x[1:-1] for x in setting.grid))
+    steps, sizes = [setting.spacing(axis) for axis in range(ndim)], [x.size for x in setting.grid]
+    if isinstance(term, OneSided | FractionalDiffusion):
+        order, coefficient = plain_order(term.order), _values(term.coefficient, points, setting)
+        xp = NUMPY if isinstance(order, float) else setting.xp
+        scales = [xp.exp(-math.log(step) * order) for step in steps]
+    if isinstance(term, OneSided):
+        axis = range(ndim)[term.axis]
+        near, far = (scales[axis] * one for one in shifted_grunwald(xp, order, sizes[axis]))
+        if not math.isnan(order_value(order)):
+            coefficient = _signed(coefficient, order_value(order))
+        left = term.side == "left"
+        lower, upper = (near, far) if left else (far, near)
+        return [ToeplitzPart(axis - ndim, lower, upper, coefficient, "lower" if left else "upper")]
+    if isinstance(term, FractionalDiffusion):
+        if term.kind == "integral" and ndim > 1:
+            ratios = tuple((steps[0] / step) ** 2 for step in steps)
+            lattice = lattice_power_weights(NUMPY, order, tuple(size - 1 for size in sizes), ratios)
+            weights = -scales[0] * np.asarray(lattice)
+            return [ToeplitzPart(None, weights, weights, coefficient)]
+        found = []
+        for axis in range(ndim):
+            weights = -scales[axis] * centred_binomials(xp, order, sizes[axis])
+            found.append(ToeplitzPart(axis - ndim, weights, weights, coefficient))
+        return found
+    found = []
+    each = coefficients_of(term)
+    for axis, one in enumerate(each * ndim if len(each) == 1 else each):
+        h, size = steps[axis], sizes[axis]
+        lower, upper = np.zeros(size), np.zeros(size)
+        if isinstance(term, Diffusion):
+            lower[:2] = upper[:2] = -2.0 / h**2, 1.0 / h**2
+        else:
+            lower[1], upper[1] = 0.5 / h, -0.5 / h
+        found.append(ToeplitzPart(axis - ndim, lower, upper, _values(one, points, setting)))
+    return found
+
+
+def merge_parts(parts: list[ToeplitzPart]) -> tuple[ToeplitzPart, ...]:
+    """Merge parts of one axis with plain real coefficients into one matrix."""
+    kept: list[ToeplitzPart] = []
+    sums: dict[int, ToeplitzPart] = {}
+    for part in parts:
+        if part.axis is None or not isinstance(part.coefficient, float) or not part.plain:
+            kept.append(part)
+            continue
+        c, before = part.coefficient, sums.get(part.axis)
+        lower, upper = c * part.lower, c * part.upper
+        if before is not None:
+            lower, upper = lower + before.lower, upper + before.upper
+        sums[part.axis] = ToeplitzPart(part.axis, lower, upper, 1.0)
+    return (*sums.values(), *kept)
+
+
+def _values(coefficient: Any, points: tuple[Any, ...], setting: SpaceSetting) -> Any:
+    """A number as float or complex, a tensor unchanged, a function as its values at the unknowns."""
+    if is_function(coefficient):
+        shape = tuple(x.size - 2 for x in setting.grid)
+        values = coefficient(*points)
+        return values + setting.xp.array(np.zeros(shape))
+    if is_array(coefficient) and library_of(coefficient) != "numpy":
+        return coefficient
+    value = complex(coefficient)
+    return value if value.imag else value.real
+
+
+def constant_coefficient(coefficient: Any, setting: SpaceSetting, order: float = math.nan) -> Any:
+    """A constant coefficient in any form that a term accepts; with an ``order``, that of a one-sided term."""
+    one = coefficient[0] if isinstance(coefficient, tuple | list) else coefficient
+    return _signed(_values(one, (), setting), order)
+
+
+def _signed(coefficient: Any, order: float) -> Any:
+    """The coefficient; refused if it makes the equation ill-posed."""
+    if isinstance(coefficient, complex) or is_tracer(coefficient):
+        return coefficient
+    plain = isinstance(coefficient, float)
+    low, high = (coefficient,) * 2 if plain else (order_value(coefficient.min()), order_value(coefficient.max()))
+    if order > 1.0 and low < 0.0:
+        raise InvalidInputError(
+            f"OneSided: a coefficient of {low:g} with order {order:g} is diffusion backwards, which is ill-posed; use "
+            "coefficients of 0 and above"
+        )
+    if order < 1.0 and high > 0.0:
+        raise InvalidInputError(
+            f"OneSided: a coefficient of {high:g} with order {order:g}, below 1, lets waves grow; use coefficients of "
+            "0 and below"
+        )
+    return coefficient
 
 
 class ToeplitzProduct:

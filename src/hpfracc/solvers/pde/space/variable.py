@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -12,20 +13,18 @@ from hpfracc._arrays import is_array, library_of, to_host
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.pde.boundary import (
+    BoundaryCondition,
+    Dirichlet,
     Exterior,
-    Neumann,
     NoFlux,
     Periodic,
     Robin,
-    boundary_value,
-    is_homogeneous,
-    varies_in_time,
+    is_function,
 )
 from hpfracc.solvers.pde.space.axes import AxisBasis, make_axis
-from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
-from hpfracc.solvers.pde.space.cells import CellAxis, cell_axis
+from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, axis_part, broadcast_points, trapezoid
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
-from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm
+from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm, coefficients_of, per_axis
 
 __all__ = ["FiniteVolumes"]
 
@@ -36,8 +35,64 @@ _tridiagonal_solve = get_operation("tridiagonal_solve")
 _GAUSS = 0.5 / math.sqrt(3.0)
 
 
+@dataclass(slots=True, eq=False)
+class CellAxis:
+    """One axis: its spacings and the coefficients of the terms along it.
+
+    ``faces`` are the diffusion coefficients between points, ``speeds`` the velocities at points, and ``carriers``, for
+    transport in conservative form, those between points; shaped to broadcast, None if there are none.
+    """
+
+    place: int  # counted from the end
+    x: Array
+    lower: BoundaryCondition
+    upper: BoundaryCondition
+    steps: Array  # between neighbours, boundary points included
+    widths: Array  # of the cells of the unknowns
+    faces: Any = None
+    values: Any = None  # the diffusion coefficient at the unknowns
+    ends: tuple[Any, Any] = (None, None)  # the diffusion coefficient on the boundary
+    speeds: Any = None
+    carriers: Any = None
+    outflow: tuple[Any, Any] = (None, None)  # the velocity of the carriers on the boundary
+    before: Any = 0.0  # the coefficient of the neighbour before each cell, and of that after it
+    after: Any = 0.0
+    data: list[Any] = field(default_factory=lambda: [None, None])  # the coefficients of the data at the two ends
+
+    @property
+    def periodic(self) -> bool:
+        """Whether the axis has no ends."""
+        return isinstance(self.lower, Periodic)
+
+    def missing(self, end: int) -> bool:
+        """Whether the boundary point is excluded from the unknowns."""
+        return isinstance((self.lower, self.upper)[end], Dirichlet)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether there is no transport along it."""
+        return self.speeds is None and self.carriers is None
+
+    @property
+    def closed(self) -> bool:
+        """Whether an end lets no flux through."""
+        return isinstance(self.lower, NoFlux) or isinstance(self.upper, NoFlux)
+
+
+def cell_axis(setting: SpaceSetting, axis: int) -> CellAxis:
+    """The spacings and cells of an axis, without coefficients."""
+    x, (lower, upper) = setting.grid[axis], setting.boundary[axis]
+    steps = np.diff(x)
+    if isinstance(lower, Periodic):
+        steps = np.full(x.size, setting.spacing(axis))
+        return CellAxis(axis - setting.ndim, x, lower, upper, steps, steps.copy())
+    widths = trapezoid(x)
+    first, last = isinstance(lower, Dirichlet), isinstance(upper, Dirichlet)
+    return CellAxis(axis - setting.ndim, x, lower, upper, steps, widths[int(first) : x.size - int(last)])
+
+
 @final
-class FiniteVolumes(Semidiscretisation):
+class FiniteVolumes(GridSpace):
     r""":math:`\nabla \cdot (k \nabla u) - v \cdot \nabla u` with coefficients that may vary, of order 2.
 
     Cells around the grid's points exchange :math:`k\,(u_{i+1} - u_i)/h`, with k the harmonic mean between the two
@@ -56,26 +111,20 @@ class FiniteVolumes(Semidiscretisation):
     accuracy = "order 2"
 
     def __init__(self, setting: SpaceSetting) -> None:
-        self.setting, self.xp, self.grid = setting, setting.xp, setting.grid
+        super().__init__(setting)
         self._axes = [cell_axis(setting, axis) for axis in range(setting.ndim)]
-        self._points = tuple(one.x[int(one.missing(0)) : one.x.size - int(one.missing(1))] for one in self._axes)
-        self.shape = tuple(x.size for x in self._points)
-        self.points = broadcast_points(self.xp, self._points)
         #: Iterations of the last linear system; 0 for elimination.
         self.iterations = 0
-        ends = [one for pair in setting.boundary for one in pair]
-        self.forced = not all(map(is_homogeneous, ends))
-        self.forcing_varies = any(map(varies_in_time, ends))
         for term in setting.terms:
             self._add(term)
+        self._own: Any = 0.0
         for one in self._axes:
+            self._assemble(one)
             self._warn_of_peclet(one)
         self._symmetric = all(one.symmetric for one in self._axes) and not setting.complex_state
         self._bands: Any = None
         self._bases: list[tuple[AxisBasis, Any]] | None = None
         self._masses: Any = None
-        quadrature = [one.trapezoid() for one in self._axes]
-        self._quadrature = [self.xp.array(one) for one in quadrature]
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
@@ -83,8 +132,8 @@ class FiniteVolumes(Semidiscretisation):
         for term in setting.terms:
             if not isinstance(term, Diffusion | Advection):
                 return f"it takes Diffusion and Advection, not {type(term).__name__}"
-            each = term.coefficient if isinstance(term, Diffusion) else term.velocity
-            if isinstance(each, tuple | list) and len(each) != setting.ndim:
+            each = coefficients_of(term)
+            if len(each) not in (1, setting.ndim):
                 return f"{type(term).__name__} has {len(each)} coefficients for {setting.ndim} axes"
         for axis, (lower, _) in enumerate(setting.boundary):
             if isinstance(lower, Exterior):
@@ -101,37 +150,32 @@ class FiniteVolumes(Semidiscretisation):
                     )
         return None
 
-    @classmethod
-    def make(cls, setting: SpaceSetting) -> FiniteVolumes:
-        """Computes the coefficients at the faces of all cells."""
-        return cls(setting)
-
     def _add(self, term: SpaceTerm) -> None:
         if isinstance(term, Diffusion):
-            each = _per_axis(term.coefficient, len(self._axes))
+            each = per_axis(term.coefficient, len(self._axes))
             for one, k in zip(self._axes, each, strict=True):
                 faces = self._faces(one, k)
                 one.faces = faces if one.faces is None else one.faces + faces
-                values = self._at(k, one, self._points[len(self._axes) + one.place])
+                values = self._at(k, one, self.inside[len(self._axes) + one.place])
                 one.values = values if one.values is None else one.values + values
                 ends = tuple(self._at(k, one, one.x[place : place + 1]) for place in (0, one.x.size - 1))
                 one.ends = ends if one.ends[0] is None else (one.ends[0] + ends[0], one.ends[1] + ends[1])
         elif isinstance(term, Advection):
-            each = _per_axis(term.velocity, len(self._axes))
+            each = per_axis(term.velocity, len(self._axes))
             for one, v in zip(self._axes, each, strict=True):
                 if not callable(v) and not is_array(v) and v == 0:
                     continue
                 if term.conservative or one.closed:
                     self._add_carrier(one, v, conservative=term.conservative)
                     continue
-                speeds = self._at(v, one, self._points[len(self._axes) + one.place])
+                speeds = self._at(v, one, self.inside[len(self._axes) + one.place])
                 one.speeds = speeds if one.speeds is None else one.speeds + speeds
 
     def _add_carrier(self, one: CellAxis, v: Any, *, conservative: bool) -> None:
         x = np.append(one.x, one.x[-1] + one.steps[-1]) if one.periodic else one.x
         at_points = self._at(v, one, x)
         if not conservative and is_array(at_points) and at_points.ndim and at_points.shape[one.place] > 1:
-            lead = _part(at_points, one.place, slice(0, 1))
+            lead = axis_part(at_points, one.place, slice(0, 1))
             if library_of(at_points) != "jax" and bool((to_host(at_points) != to_host(lead)).any()):
                 raise InvalidInputError(
                     f"Advection with a velocity that varies along axis {len(self._axes) + one.place}, which has an end "
@@ -146,14 +190,14 @@ class FiniteVolumes(Semidiscretisation):
 
     def _at(self, coefficient: Any, one: CellAxis, x: Array) -> Any:
         """A coefficient at coordinates ``x`` of this axis and at the unknowns of the others."""
-        if not callable(coefficient) or is_array(coefficient):
+        if not is_function(coefficient):
             return coefficient if is_array(coefficient) else _number(coefficient)
-        places = list(self._points)
+        places = list(self.inside)
         places[len(places) + one.place] = x
         return coefficient(*broadcast_points(self.xp, tuple(places)))
 
     def _faces(self, one: CellAxis, k: Any) -> Any:
-        if not callable(k) or is_array(k):
+        if not is_function(k):
             self._check_positive(k)
             return k if is_array(k) else _number(k)
         x = np.append(one.x, one.x[-1] + one.steps[-1]) if one.periodic else one.x
@@ -190,114 +234,80 @@ class FiniteVolumes(Semidiscretisation):
             self.notes = (*self.notes, f"{text}; {advice}")
             warnings.warn(f"{text}; {advice}", AccuracyWarning, stacklevel=2)
 
+    def _assemble(self, one: CellAxis) -> None:
+        """Write the fluxes through the faces of each cell as coefficients of its neighbours, of itself and of data."""
+        width = self._column(one, one.widths)
+        own = before = after = 0.0 * width
+        if one.faces is not None:
+            left, right = self._sides(one, one.faces / self._column(one, one.steps))
+            before, after = before + left / width, after + right / width
+            own = own - (left + right) / width
+        if one.carriers is not None:
+            left, right = self._sides(one, 0.5 * one.carriers)
+            before, after = before + left / width, after - right / width
+            own = own + (left - right) / width
+        if one.speeds is not None:
+            # The mean of the adjacent slopes, weighted by the opposite distances; at an end, the slope given there.
+            left, right = (to_host(each).reshape(-1) for each in self._sides(one, self._column(one, one.steps)))
+            inner = left * right > 0.0
+            left, right = np.where(inner, left, 1.0), np.where(inner, right, 1.0)
+            behind = one.speeds * self._column(one, inner * right / (left * (left + right)))
+            ahead = one.speeds * self._column(one, inner * left / (right * (left + right)))
+            before, after, own = before + behind, after - ahead, own + (ahead - behind)
+        for end, condition in enumerate((one.lower, one.upper)):
+            if one.periodic or one.missing(end):
+                continue
+            at, sign, wide = self._end(one, end), -1.0 if end else 1.0, float(one.widths[-end])
+            a, b = (condition.a, condition.b) if isinstance(condition, Robin) else (0.0, 1.0)
+            weight: Any = 0.0 if one.faces is None else one.ends[end] / wide
+            if one.speeds is not None:
+                weight = weight + sign * one.speeds
+            if one.carriers is not None and not isinstance(condition, NoFlux):
+                own = own + at * (sign / wide * one.outflow[end])
+            own = own - at * weight * (a / b)
+            one.data[end] = at * weight / b
+        for end, neighbour in enumerate((before, after)):
+            if one.missing(end):
+                one.data[end] = self._end(one, end) * neighbour
+        one.before, one.after = before, after
+        self._own = self._own + own
+
+    def _sides(self, one: CellAxis, faces: Any) -> tuple[Any, Any]:
+        """A coefficient between points, before and after each cell; zero beyond an end that is an unknown."""
+        place, whole = one.place, faces + self._column(one, np.zeros(one.steps.size))
+        if one.periodic:
+            padded = [axis_part(whole, place, slice(-1, None)), whole]
+        else:
+            none = 0.0 * axis_part(whole, place, slice(0, 1))
+            padded = [*([] if one.missing(0) else [none]), whole, *([] if one.missing(1) else [none])]
+        joined = self.xp.concatenate(padded, place)
+        return axis_part(joined, place, slice(0, -1)), axis_part(joined, place, slice(1, None))
+
+    def _end(self, one: CellAxis, end: int) -> Any:
+        """One at the cell of an end, zero elsewhere."""
+        return self._column(one, np.eye(1, one.widths.size, end * (one.widths.size - 1))[0])
+
     def apply(self, u: Any) -> Any:
-        """Differences of the fluxes between cells, along each axis."""
-        return self._sum(u, None)
+        """Three coefficients along each axis."""
+        total = self._own * u
+        for one in self._axes:
+            first, last = (axis_part(u, one.place, part) for part in (slice(0, 1), slice(-1, None)))
+            ends = (last, first) if one.periodic else (0.0 * first, 0.0 * first)
+            full = self.xp.concatenate([ends[0], u, ends[1]], one.place)
+            total = total + one.before * axis_part(full, one.place, slice(0, -2))
+            total = total + one.after * axis_part(full, one.place, slice(2, None))
+        return total
 
     def forcing(self, t: float) -> Any:
-        """The operator applied to the boundary data, with zero at all unknowns."""
+        """The contribution of the boundary data."""
         if not self.forced:
             return None
         lead = () if self.setting.components is None else (self.setting.components,)
-        return self._sum(self.xp.zeros((*lead, *self.shape), "float64"), t)
-
-    def _sum(self, u: Any, t: float | None) -> Any:
-        total: Any = None
-        for one in self._axes:
-            part = self._along(one, u, t)
-            if part is not None:
-                total = part if total is None else total + part
-        return 0.0 * u if total is None else total
-
-    def _along(self, one: CellAxis, u: Any, t: float | None) -> Any:
-        xp, place = self.xp, one.place
-        if one.faces is None and one.symmetric:
-            return None
-        # With neighbours on both sides: the Dirichlet boundary, the periodic image, or none.
-        edges = [self._edge(one, end, u, t) for end in (0, 1)]
-        if one.periodic:
-            full = xp.concatenate([_part(u, place, slice(-1, None)), u, _part(u, place, slice(0, 1))], place)
-        else:
-            full = xp.concatenate([*edges[0], u, *edges[1]], place)
-        steps = self._column(one, np.append(one.steps, one.steps[-1]) if one.periodic else one.steps)
-        slopes = (_part(full, place, slice(1, None)) - _part(full, place, slice(0, -1))) / steps
-        normal = [self._boundary_slope(one, end, u, t) for end in (0, 1)]
-        fluxes = []
-        if one.faces is not None:
-            faces = self._wrapped(one, one.faces)
-            ends = [None if each is None else k * each for k, each in zip(one.ends, normal, strict=True)]
-            fluxes.append((faces * slopes, ends))
-        if one.carriers is not None:
-            mean = 0.5 * (_part(full, place, slice(1, None)) + _part(full, place, slice(0, -1)))
-            fluxes.append((-self._wrapped(one, one.carriers) * mean, self._carried_out(one, u)))
-        result: Any = None
-        for inner, ends in fluxes:
-            flux = [each for each in (ends[0], inner, ends[1]) if each is not None]
-            joined = xp.concatenate(flux, place) if len(flux) > 1 else flux[0]
-            change = _part(joined, place, slice(1, None)) - _part(joined, place, slice(0, -1))
-            part = change / self._column(one, one.widths)
-            result = part if result is None else result + part
-        if one.speeds is not None:
-            result = self._transport(one, slopes, normal, result)
-        return result
-
-    def _wrapped(self, one: CellAxis, faces: Any) -> Any:
-        """Coefficients between points, with the one before the first point if the axis is periodic."""
-        if one.periodic and is_array(faces) and faces.ndim and faces.shape[one.place] > 1:
-            return self.xp.concatenate([_part(faces, one.place, slice(-1, None)), faces], one.place)
-        return faces
-
-    def _carried_out(self, one: CellAxis, u: Any) -> list[Any]:
-        """Minus the flux of the carriers through each end; None where the end is no unknown."""
-        found: list[Any] = []
-        for end, condition in enumerate((one.lower, one.upper)):
-            if one.periodic or one.missing(end):
-                found.append(None)
-                continue
-            here = _part(u, one.place, slice(-1, None) if end else slice(0, 1))
-            found.append(0.0 * here if isinstance(condition, NoFlux) else -one.outflow[end] * here)
-        return found
-
-    def _transport(self, one: CellAxis, slopes: Any, normal: list[Any], result: Any) -> Any:
-        """Minus v times the slope at a point: the mean of the adjacent slopes, weighted by the opposite distances."""
-        xp, place = self.xp, one.place
-        steps = np.append(one.steps, one.steps[-1]) if one.periodic else one.steps
-        share = self._column(one, steps[1:] / (steps[1:] + steps[:-1]))
-        middle = [share * _part(slopes, place, slice(0, -1)) + (1.0 - share) * _part(slopes, place, slice(1, None))]
-        if normal[0] is not None:
-            middle.insert(0, normal[0])
-        if normal[1] is not None:
-            middle.append(normal[1])
-        slope = xp.concatenate(middle, place) if len(middle) > 1 else middle[0]
-        carried = -one.speeds * slope
-        return carried if result is None else result + carried
-
-    def _edge(self, one: CellAxis, end: int, u: Any, t: float | None) -> list[Any]:
-        """The value on a Dirichlet boundary, as a list of one array; an empty list otherwise."""
-        if not one.missing(end):
-            return []
-        edge = 0.0 * _part(u, one.place, slice(0, 1))
-        return [edge if t is None else edge + self._datum(one, end, t)]
-
-    def _boundary_slope(self, one: CellAxis, end: int, u: Any, t: float | None) -> Any:
-        """The derivative along the axis on the boundary, from a Neumann or Robin condition; otherwise None."""
-        condition = (one.lower, one.upper)[end]
-        if not isinstance(condition, Neumann | NoFlux | Robin):
-            return None
-        here = _part(u, one.place, slice(-1, None) if end else slice(0, 1))
-        outward = 0.0 * here if t is None else 0.0 * here + self._datum(one, end, t)
-        if isinstance(condition, Robin):
-            outward = (outward - condition.a * here) / condition.b
-        return outward if end else -outward
-
-    def _datum(self, one: CellAxis, end: int, t: float) -> Any:
-        axis = len(self._axes) + one.place
-        condition = (one.lower, one.upper)[end]
-        if is_homogeneous(condition):
-            return 0.0
-        place = self.xp.array(np.full((1,) * len(self._axes), one.x[-end]))
-        here = tuple(place if number == axis else each for number, each in enumerate(self.points))
-        return self.setting.face(boundary_value(condition, t, here), axis, end, here)
+        total = self.xp.zeros((*lead, *self.shape), "float64")
+        for axis, one in enumerate(self._axes):
+            for end, weight in enumerate(one.data):
+                total = total if weight is None else total + weight * self.datum(axis, end, t)
+        return total
 
     def _column(self, one: CellAxis, values: Array) -> Any:
         return self.xp.array(values.reshape(-1, *(1,) * (-1 - one.place)))
@@ -345,16 +355,9 @@ class FiniteVolumes(Semidiscretisation):
         return solve_banded((1, 1), bands, flat.T, overwrite_ab=True, check_finite=False).T.reshape(rhs.shape)
 
     def _find_bands(self) -> tuple[Any, Any, Any]:
-        """The three diagonals of minus A, by applying A to three vectors with non-overlapping columns."""
-        xp, number = self.xp, np.arange(self.shape[0])
-        images = [self.apply(xp.array((number % 3 == colour).astype(float))) for colour in range(3)]
-        bands = []
-        for offset in (-1, 0, 1):
-            column = number + offset
-            inside = (column >= 0) & (column < number.size)
-            parts = [images[c] * xp.array(((column % 3 == c) & inside).astype(float)) for c in range(3)]
-            bands.append(-(parts[0] + parts[1] + parts[2]))
-        return bands[0], bands[1], bands[2]
+        """The three diagonals of minus A on one axis, without what belongs to the boundary points."""
+        (one,) = self._axes
+        return one.before * (self._end(one, 0) - 1.0), -self._own, one.after * (self._end(one, 1) - 1.0)
 
     def _cell_masses(self) -> Any:
         if self._masses is None:
@@ -411,44 +414,7 @@ class FiniteVolumes(Semidiscretisation):
             found.append((basis, self.xp.array(column)))
         return found
 
-    def embed(self, u: Any, t: float) -> Any:
-        """Adds the values on Dirichlet boundaries; at corners those of the later axis."""
-        coordinates = list(self.points)
-        for axis, one in enumerate(self._axes):
-            edges: list[list[Any]] = [[], []]
-            for end in (0, 1):
-                if one.missing(end):
-                    edge = 0.0 * _part(u, one.place, slice(0, 1))
-                    condition = (one.lower, one.upper)[end]
-                    if not is_homogeneous(condition):
-                        place = self.xp.array(np.full((1,) * len(self._axes), one.x[-end]))
-                        here = tuple(place if number == axis else each for number, each in enumerate(coordinates))
-                        edge = edge + self.setting.face(boundary_value(condition, t, here), axis, end, here)
-                    edges[end] = [edge]
-            u = self.xp.concatenate([*edges[0], u, *edges[1]], one.place)
-            coordinates[axis] = broadcast_points(self.xp, self.grid)[axis]
-        return u
-
-    def restrict(self, values: Any) -> Any:
-        """Removes the points of Dirichlet boundaries."""
-        inside = [slice(int(one.missing(0)), one.x.size - int(one.missing(1))) for one in self._axes]
-        return values[(..., *inside)]
-
-    def integrate(self, values: Any) -> Any:
-        """The sum over cells."""
-        for weights in reversed(self._quadrature):
-            values = (values * weights).sum(-1)
-        return values
-
-
-def _per_axis(value: Any, count: int) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, tuple | list) else (value,) * count
-
 
 def _number(value: Any) -> complex | float:
     found = complex(value)
     return found if found.imag else found.real
-
-
-def _part(values: Any, axis: int, part: slice) -> Any:
-    return values[(..., part, *(slice(None),) * (-axis - 1))]

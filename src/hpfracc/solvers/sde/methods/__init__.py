@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from hpfracc.solvers.sde.methods.caputo_additive import AdditiveCaputoEuler, AdditiveCaputoImplicitEuler
+from hpfracc.solvers.sde.methods.caputo_additive import AdditiveCaputoEuler
 from hpfracc.solvers.sde.methods.caputo_euler import CaputoEuler
 from hpfracc.solvers.sde.methods.caputo_milstein import CaputoMilstein
 from hpfracc.solvers.sde.methods.doss_sussmann import DossSussmann
 from hpfracc.solvers.sde.methods.euler import Euler
-from hpfracc.solvers.sde.methods.implicit_euler import CaputoImplicitEuler, ImplicitEuler
 from hpfracc.solvers.sde.methods.method import PathMethod
 from hpfracc.solvers.sde.methods.second_order import SecondOrder
 from hpfracc.solvers.sde.problem import Traits
 
 __all__ = ["ALIASES", "CAPUTO_METHODS", "METHODS", "PathMethod", "methods_for"]
 
+
+def _by_name(*methods: PathMethod) -> dict[str, PathMethod]:
+    return {method.name: method for method in methods}
+
+
 #: Methods for equations of order 1, for Caputo equations of lower order with white noise, and with other noise.
-METHODS: dict[str, PathMethod] = {
-    method.name: method for method in (Euler(), SecondOrder(), DossSussmann(), ImplicitEuler())
-}
-CAPUTO_METHODS: dict[str, PathMethod] = {
-    method.name: method for method in (CaputoEuler(), CaputoMilstein(), CaputoImplicitEuler())
-}
-_ADDITIVE_CAPUTO_METHODS: dict[str, PathMethod] = {
-    method.name: method for method in (AdditiveCaputoEuler(), AdditiveCaputoImplicitEuler())
-}
+METHODS = _by_name(Euler(), SecondOrder(), DossSussmann(), Euler(implicit=True))
+CAPUTO_METHODS = _by_name(CaputoEuler(), CaputoMilstein(), CaputoEuler(implicit=True))
+_ADDITIVE_CAPUTO_METHODS = _by_name(AdditiveCaputoEuler(), AdditiveCaputoEuler(implicit=True))
 #: Aliases, for equations of order 1.
 ALIASES = {"milstein": "second_order"}
 

@@ -18,6 +18,15 @@ neighbouring times to 0.01 (0.02 at the first steps). The same holds for stable 
 steps; for other noise the remainder is neglected. Strong order :math:`\alpha + H - 1`, with 1/p in place of H for
 jumps.
 
+The joint law: for :math:`S_t = \frac{1}{\Gamma(\alpha)} \int_0^t (t-s)^{\alpha-1} dB_s`, with
+:math:`p = \alpha + 2H - 1`, a shift of both times changes the covariance only by a term at time 0:
+
+.. math:: (\partial_s + \partial_t)\,E\,S_s S_t = \frac{H\,\Gamma(2H)}{\Gamma(\alpha)\,\Gamma(p)}
+    \left(s^{\alpha-1} t^{p-1} + t^{\alpha-1} s^{p-1}\right),
+
+so that covariances at times of a uniform grid are sums of integrals over steps, of
+:math:`x^{a-1} (x+j)^{b-1}` with integers j. For covariances of S and B, alpha is 1 in one of the factors.
+
 References
 ----------
 1. V. Pipiras, M. S. Taqqu, "Integration questions related to fractional Brownian motion", Probab. Theory Related Fields
@@ -29,32 +38,29 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
+from scipy import special
 
-from hpfracc._arrays import is_tracer, tracks_gradient
-from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
-from hpfracc.solvers.sde.methods.caputo_euler import CaputoEuler, CaputoMethod
-from hpfracc.solvers.sde.methods.exponentials import kernel_weights
-from hpfracc.solvers.sde.methods.fractional_integrals import MAX_STEPS, joint_weights, kept_joint_weights
-from hpfracc.solvers.sde.methods.implicit_euler import CaputoImplicitEuler
-from hpfracc.solvers.sde.methods.method import Carry, Weights
-from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
+from hpfracc._xp import Namespace
+from hpfracc.solvers.sde.methods.caputo_euler import CaputoEuler, kernel_weights
+from hpfracc.solvers.sde.methods.method import Weights, computed
+from hpfracc.solvers.sde.noise.circulant import autocovariance
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["AdditiveCaputoEuler", "AdditiveCaputoImplicitEuler"]
+__all__ = ["MAX_STEPS", "AdditiveCaputoEuler", "joint_weights"]
 
-_EXPLICIT, _IMPLICIT = CaputoEuler(), CaputoImplicitEuler()
 #: Number of steps after which the remainder counts as stationary; the error is 1e-4.
 _STEPS = 128
 _LAGS = np.abs(np.arange(_STEPS)[:, None] - np.arange(_STEPS))
 
 
-class AdditiveCaputoMethod(CaputoMethod):
-    """Common part of both methods: means of the kernel over all steps, and the remainder."""
+@final
+class AdditiveCaputoEuler(CaputoEuler):
+    """Means of the kernel over all steps, and the remainder."""
+
+    order = "alpha + H - 1, with 1 / (stable index) for H where the noise jumps"
 
     def refuses(self, traits: Traits) -> str | None:
         """Does not support noise whose strength depends on the state."""
@@ -77,13 +83,13 @@ class AdditiveCaputoMethod(CaputoMethod):
         The last two are numbers, for the same step, or matrices, for all steps.
         """
         decay, kernel, drift, cross, _ = kernel_weights(alpha, steps, h)
+        index = traits.hurst if hurst is None else hurst
+        if not traits.jumps and steps <= MAX_STEPS:
+            return decay, kernel, drift, *computed(joint_weights, (alpha, index), steps, h)
         if traits.jumps:
-            size = 0.0 if math.isnan(traits.index) else _left_out(_jumps, h, alpha, traits.index)
+            size = 0.0 if math.isnan(traits.index) else computed(_jumps, (alpha, traits.index), h)
         else:
-            index = traits.hurst if hurst is None else hurst
-            if steps <= MAX_STEPS:
-                return decay, kernel, drift, *_by_joint_law(alpha, index, steps, h)
-            size = _left_out(_fractional, h, alpha, index)
+            size = computed(_fractional, (alpha, index), h)
         return decay, kernel, drift, cross, size
 
     def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
@@ -100,66 +106,9 @@ class AdditiveCaputoMethod(CaputoMethod):
         return problem.xp.concatenate([dw, newest], -1)
 
 
-@final
-class AdditiveCaputoEuler(AdditiveCaputoMethod):
-    """Explicit in the drift."""
-
-    name = "euler"
-    order = "alpha + H - 1, with 1 / (stable index) for H where the noise jumps"
-
-    def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
-        """One step."""
-        return _EXPLICIT.advance(problem, weights, t, h, carry, dz)
-
-
-@final
-class AdditiveCaputoImplicitEuler(AdditiveCaputoMethod):
-    """Implicit in the drift."""
-
-    name = "implicit_euler"
-    order = "alpha + H - 1, with 1 / (stable index) for H where the noise jumps; for stiff drifts"
-
-    def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
-        """One step."""
-        return _IMPLICIT.advance(problem, weights, t, h, carry, dz)
-
-
 def _products(xp: Namespace, matrix: Any, numbers: Any) -> Any:
     """Products of a matrix with the first axis."""
     return xp.matmul(matrix, numbers.reshape(numbers.shape[0], -1)).reshape(numbers.shape)
-
-
-def _by_joint_law(alpha: Any, hurst: Any, steps: int, h: float) -> tuple[Any, Any]:
-    """Matrices for increments and normal numbers; see :func:`joint_weights`."""
-    xp = namespace_of(hurst)
-    xp = namespace_of(alpha) if xp.library == "numpy" else xp
-
-    def scaled(own: Any, other: Any, order: Any, index: Any) -> tuple[Any, Any]:
-        log = math.log(h)
-        return own * xp.exp((order - 1.0) * log), other * xp.exp((order + index - 1.0) * log)
-
-    if not any(is_tracer(value) or tracks_gradient(value) for value in (alpha, hurst)):
-        xp, order, index = NUMPY, float(alpha), float(hurst)
-        return scaled(*kept_joint_weights(order, index, steps), order, index)
-    with xp.scope():
-        made = of_variables(xp, lambda order, index: scaled(*joint_weights(xp, order, index, steps), order, index))
-        found: tuple[Any, Any] = made(xp.array(alpha), xp.array(hurst))
-        return found
-
-
-def _left_out(make: Callable[..., Any], h: float, alpha: Any, index: Any) -> Any:
-    """The size of the remainder, from the order and H or the stable index, which may be tensors."""
-    xp = namespace_of(index)
-    xp = namespace_of(alpha) if xp.library == "numpy" else xp
-    if xp.library == "numpy":
-        return _kept(make, h, float(alpha), float(index))
-    with xp.scope():
-        return of_variables(xp, lambda *variables: make(xp, *variables, h))(xp.array(alpha), xp.array(index))
-
-
-@lru_cache(maxsize=16)
-def _kept(make: Callable[..., Any], h: float, alpha: float, index: float) -> float:
-    return float(make(NUMPY, alpha, index, h))
 
 
 def _fractional(xp: Namespace, alpha: Any, hurst: Any, h: float) -> Any:
@@ -167,7 +116,7 @@ def _fractional(xp: Namespace, alpha: Any, hurst: Any, h: float) -> Any:
     power = alpha + hurst - 1.0
     whole = hurst * xp.rgamma(xp.array(alpha)) * xp.rgamma(xp.array(alpha + 2.0 * hurst - 1.0))
     whole = whole / (power * xp.rgamma(xp.array(2.0 * hurst))) * xp.exp(2.0 * power * math.log(_STEPS))
-    means = _means(xp, alpha)
+    means = _means(xp, alpha, _STEPS)
     covariance = autocovariance(hurst, _STEPS, xp)[_LAGS]
     left = whole - (means * (covariance * means).sum(-1)).sum()
     positive = left > 0.0
@@ -178,14 +127,80 @@ def _jumps(xp: Namespace, alpha: Any, index: Any, h: float) -> Any:
     """Factor by which an independent copy of the increments has the law of the remainder."""
     power = 1.0 - (1.0 - alpha) * index
     whole = xp.exp(power * math.log(_STEPS)) / power * xp.rgamma(xp.array(alpha)) ** index
-    left = whole - (_means(xp, alpha) ** index).sum()
+    left = whole - (_means(xp, alpha, _STEPS) ** index).sum()
     positive = left > 0.0
     safe = xp.where(positive, left, 1.0)
     return xp.where(positive, safe ** (1.0 / index), 0.0) * xp.exp((alpha - 1.0) * math.log(h))
 
 
-def _means(xp: Namespace, alpha: Any) -> Any:
-    """Means of the kernel over steps of length 1, the newest last."""
-    later = xp.power(np.arange(1.0, _STEPS + 1.0), alpha)
-    means = xp.concatenate([later[:1], later[1:] - later[:-1]])
-    return xp.flip(means) * xp.rgamma(xp.array(alpha + 1.0))
+def _means(xp: Namespace, alpha: Any, steps: int) -> Any:
+    """Means of the kernel over steps of length 1, the newest first."""
+    later = xp.power(np.arange(1.0, steps + 1.0), alpha) * xp.rgamma(xp.array(alpha + 1.0))
+    return xp.concatenate([later[:1], later[1:] - later[:-1]])
+
+
+#: Maximum number of steps with the exact law; a path takes twice its square of multiplications.
+MAX_STEPS = 256
+#: Gauss points per step. The nearest singularity is a step away, so each point reduces the error by 5.8^2.
+_NODES = 16
+#: Rounding error of the remaining variances, relative to those of the integrals.
+_ROUNDING = 1e-12
+
+_POINTS, _GAUSS = special.roots_sh_legendre(_NODES)
+_DEGREES = np.arange(_NODES)
+#: Weight of each point times shifted Legendre polynomials there, times their norms: shape (points, degrees).
+_PROJECT = _GAUSS[:, None] * (2 * _DEGREES + 1) * special.eval_sh_legendre(_DEGREES, _POINTS[:, None])
+
+
+def joint_weights(xp: Namespace, alpha: Any, hurst: Any, steps: int, h: float) -> tuple[Any, Any]:
+    """The integrals without the means of the kernel over older steps.
+
+    Returns
+    -------
+    own : array, shape (steps, steps)
+        Factors of the increments of the noise, including later ones, which are correlated with earlier ones.
+    other : array, shape (steps, steps)
+        Factors of independent normal numbers; lower triangular.
+    """
+    linalg = xp.module.linalg
+    place = np.arange(steps)
+    early, gap = np.minimum(place[:, None], place), np.abs(place[:, None] - place)
+    older = place[:, None] > place
+    power, twice = alpha + 2.0 * hurst - 1.0, 2.0 * hurst
+    gamma, beyond = xp.rgamma(xp.array(alpha)), xp.rgamma(xp.array(power))
+    scale = hurst / xp.rgamma(xp.array(twice))
+    table = _table(xp, alpha, power, steps) + _table(xp, power, alpha, steps)
+    integrals = (scale * gamma * beyond * table)[early, gap]
+    # With B at times 1 to n: S at the earlier time, and at the later one.
+    before, after = _table(xp, alpha, twice, steps)[early, gap], _table(xp, twice, alpha, steps)[early, gap]
+    risen = xp.power(np.arange(1.0, steps + 1.0), power)
+    fallen = xp.concatenate([0.0 * risen[:1], risen])[np.where(older, gap, 0)]
+    mixed = (before + xp.array(older.astype(float)) * (after - before)) * gamma * xp.rgamma(xp.array(twice))
+    mixed = scale * (mixed + (risen[:, None] - fallen) * (beyond / power))
+    with_noise = xp.concatenate([mixed[:, :1], mixed[:, 1:] - mixed[:, :-1]], 1)
+    noise = autocovariance(hurst, steps, xp)[gap]
+    gain = linalg.solve(noise, with_noise.T).T
+    left = integrals - xp.matmul(gain, with_noise.T)
+    left = 0.5 * (left + left.T) + xp.array(np.eye(steps)) * (_ROUNDING * integrals)
+    own = gain - xp.array(older.astype(float)) * _means(xp, alpha, steps)[gap]
+    log = math.log(h)
+    return own * xp.exp((alpha - 1.0) * log), linalg.cholesky(left) * xp.exp((alpha + hurst - 1.0) * log)
+
+
+def _table(xp: Namespace, a: Any, b: Any, steps: int) -> Any:
+    """Integrals of ``x^(a-1) (x+j)^(b-1)`` from 0 to i, for i from 1 and j from 0 on: shape ``(steps, steps)``."""
+    cells = np.arange(steps)
+    near = xp.power((cells[:, None] + _POINTS), a - 1.0) * xp.array(_GAUSS)
+    near = xp.concatenate([_first_cell(xp, a)[None, :], near[1:]])
+    far = xp.power((np.arange(2 * steps)[:, None] + _POINTS), b - 1.0)
+    found = (near[:, None, :] * far[cells[:, None] + cells]).sum(-1).cumsum(0)
+    whole = xp.power(np.arange(1.0, steps + 1.0), a + b - 1.0) / (a + b - 1.0)
+    return xp.concatenate([whole[:, None], found[:, 1:]], 1)
+
+
+def _first_cell(xp: Namespace, a: Any) -> Any:
+    """Weights of the points for integrals from 0 to 1 with ``x^(a-1)``: exact for polynomials."""
+    moments = [1.0 / (xp.array(a) + 0.0)]
+    for k in range(1, _NODES):
+        moments.append(moments[-1] * (a - k) / (a + k))
+    return (xp.array(_PROJECT) * xp.stack(moments)).sum(-1)

@@ -5,7 +5,16 @@ r"""The Euler-Maruyama method for the Caputo equation, with fast memory.
 
 in the Ito sense. On older steps the kernel is replaced by its mean, a sum of exponentials with 8 digits, so the cost of
 a step does not depend on the length of the history. On the newest step the integral of the noise is drawn exactly,
-jointly with the increment. Strong order :math:`\alpha - 1/2` [1].
+jointly with the increment. Strong order :math:`\alpha - 1/2` [1]. The implicit method, for stiff drifts, has the newest
+value of the drift at the end of the step.
+
+The means of the kernel over older steps are
+
+.. math:: \frac{1}{h} \int_{jh}^{(j+1)h} \frac{s^{\alpha-1}}{\Gamma(\alpha)}\,ds = \sum_l w_l\,d_l^{\,j-1},
+    \qquad j \ge 1
+
+(:mod:`hpfracc.history.exponentials`). The rates do not depend on the order, the weights are smooth in it up to
+:math:`\alpha = 1`. The history of a path is a sum over about 40 decaying states.
 
 References
 ----------
@@ -16,13 +25,17 @@ References
 from __future__ import annotations
 
 import math
-from typing import Any, final
+from typing import Any
 
-from hpfracc.solvers.sde.methods.exponentials import decayed, kernel_weights, past
-from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
+import numpy as np
+
+from hpfracc._xp import Namespace
+from hpfracc.history.exponentials import Nodes, exponential_nodes, node_weights
+from hpfracc.solvers.sde.methods.euler import solve_step
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, computed
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["CaputoEuler", "CaputoMethod"]
+__all__ = ["CaputoEuler", "CaputoMethod", "count_rates", "decayed", "kernel_weights", "past"]
 
 
 class CaputoMethod(PathMethod):
@@ -52,26 +65,101 @@ class CaputoMethod(PathMethod):
         newest = cross * dw + spread * (other / math.sqrt(h))
         return problem.xp.concatenate([dw, newest], -1)
 
+    def shifted(self, problem: NoisyProblem, weights: Weights, h: Any, dz: Any, control: Any) -> Any:
+        """The same drift of the integral over the newest step."""
+        return dz + problem.xp.concatenate([h * control, weights[2] * control], -1)
+
     def begin(self, problem: NoisyProblem, weights: Weights, y: Any) -> Carry:
         """The state, its first value, and an empty history."""
         rates = weights[0].shape[0]
         return y, y, problem.xp.zeros((rates, *y.shape), problem.traits.dtype, like=y)
 
 
-@final
 class CaputoEuler(CaputoMethod):
-    """Explicit in drift and noise."""
+    """Explicit in the noise; explicit or implicit in the drift."""
 
     name = "euler"
     order = "alpha - 1/2"
+
+    def __init__(self, implicit: bool = False) -> None:
+        self.implicit = implicit
+        if implicit:
+            self.name, self.order = "implicit_euler", f"{self.order}; for stiff drifts"
 
     def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
         """One step."""
         y, first, states = carry
         decay, kernel, newest_drift, _, _ = weights
         noises, xp = problem.traits.noises, problem.xp
-        slope, strength = problem.drift(t, y), problem.diffusion(t, y)
-        moved = problem.apply(strength, dz[..., noises:])
-        y = first + past(xp, kernel, states) + newest_drift * slope + moved
+        strength = problem.diffusion(t, y)
+        known = first + past(xp, kernel, states) + problem.apply(strength, dz[..., noises:])
+        if self.implicit:
+            y = solve_step(problem, t + h, newest_drift, known, y)
+            slope = (y - known) / newest_drift  # the drift at y, to the accuracy of Newton's method
+        else:
+            slope = problem.drift(t, y)
+            y = known + newest_drift * slope
         states = decayed(xp, decay, states, h * slope + problem.apply(strength, dz[..., :noises]))
         return y, first, states
+
+
+#: Relative error of the kernel.
+_RTOL = 1e-8
+
+
+def _nodes(steps: int) -> Nodes:
+    """Nodes for the steps that ended 1 to ``steps`` steps ago, in units of the step."""
+    return exponential_nodes(0.0, 1.0, 1.0, max(steps, 2.0), _RTOL)
+
+
+def count_rates(steps: int) -> int:
+    """Number of decaying states of a component."""
+    return _nodes(steps).logs.size + 1
+
+
+def kernel_weights(alpha: Any, steps: int, h: float) -> tuple[Any, ...]:
+    """Decays over a step, weights, and the integrals over the newest step: of the drift, and of the noise.
+
+    Returns
+    -------
+    decay, weights : array, shape (rates,)
+        The mean of the kernel over the step that ended j steps ago, j >= 1, is ``sum(weights * decay**(j - 1))``.
+    drift : scalar
+        The integral of the kernel over the newest step.
+    cross, spread : scalar
+        The integral of white noise over the newest step is ``cross dW + spread N`` with a normal number N, for orders
+        above 1/2; ``cross`` is the mean of the kernel.
+    """
+    return np.exp(-_nodes(steps).rates), *computed(_weights, (alpha,), steps, h)
+
+
+def _weights(xp: Namespace, alpha: Any, steps: int, h: float) -> tuple[Any, ...]:
+    """Weights, without differences or quotients that lose digits near order 1."""
+    power, nodes = 1.0 - alpha, _nodes(steps)
+    gamma = xp.rgamma(xp.array(alpha))
+    fast = nodes.rates[1:]
+    means = np.concatenate([[1.0], np.exp(-fast) * -np.expm1(-fast) / fast])
+    unit = xp.exp((alpha - 1.0) * math.log(h))
+    weights = node_weights(xp, xp.array(power), nodes) * xp.array(means) * (unit * gamma)
+    drift = h * unit * gamma / alpha
+    cross = unit * gamma / alpha
+    excess = 2.0 * alpha - 1.0
+    spread = math.sqrt(h) * unit * gamma * power / (alpha * xp.sqrt(xp.where(excess > 0.0, excess, 1.0)))
+    return weights, drift, cross, spread
+
+
+def past(xp: Namespace, weights: Any, states: Any) -> Any:
+    """``sum(weights * states)`` over the rates, for states of shape ``(rates, paths, d)``."""
+    return xp.matmul(weights, states.reshape(states.shape[0], -1)).reshape(states.shape[1:])
+
+
+def decayed(xp: Namespace, decay: Any, states: Any, change: Any) -> Any:
+    """``decay * states + change``, in place in NumPy and in one pass in PyTorch."""
+    if xp.library == "torch":
+        return xp.module.addcmul(change, decay[:, None, None], states)
+    if xp.library != "numpy":
+        return decay[:, None, None] * states + change
+    rows = states.reshape(states.shape[0], -1)
+    rows *= decay[:, None]
+    rows += change.ravel()
+    return states

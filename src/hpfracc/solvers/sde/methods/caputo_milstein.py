@@ -22,10 +22,8 @@ from __future__ import annotations
 from typing import Any, final
 
 from hpfracc.solvers.sde.loops import scan
-from hpfracc.solvers.sde.methods.caputo_euler import CaputoMethod
-from hpfracc.solvers.sde.methods.derivatives import columns, derivative_along
-from hpfracc.solvers.sde.methods.exponentials import decayed, kernel_weights, past
-from hpfracc.solvers.sde.methods.method import Carry, Weights
+from hpfracc.solvers.sde.methods.caputo_euler import CaputoMethod, decayed, kernel_weights, past
+from hpfracc.solvers.sde.methods.method import Carry, Weights, columns, derivative_along
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 __all__ = ["CaputoMilstein"]

@@ -21,17 +21,19 @@ References
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
 
-from hpfracc._xp import Namespace, namespace_of, of_variables
-from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
+from hpfracc._xp import Namespace
+from hpfracc.errors import ShapeError
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, computed
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["MarkovEuler"]
+__all__ = ["Controlled", "MarkovEuler"]
 
 #: Rates of the factors: the slowest times the interval, and the fastest times the step.
 _SLOWEST, _FASTEST = 0.5, 2.0
@@ -65,11 +67,7 @@ class MarkovEuler(PathMethod):
 
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
         """Decays and weights of the factors; for the newest step the part along dW, and the rest."""
-        decay, project = _projection(steps, self.factors)
-        xp = namespace_of(alpha)
-        with xp.scope():
-            made = of_variables(xp, lambda hurst: _weights(xp, hurst, steps, h, project))(xp.array(alpha))
-            return (xp.array(decay), *made)
+        return _projection(steps, self.factors)[0], *computed(_weights, (alpha,), steps, h, self.factors)
 
     def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
         """The increments of W, and the integrals over their own step."""
@@ -93,7 +91,7 @@ class MarkovEuler(PathMethod):
         return y, decay * factors + dz[..., :noises, None], moved
 
     def shifted(self, problem: NoisyProblem, weights: Weights, h: Any, dz: Any, control: Any) -> Any:
-        """``dz`` if W has the drift ``control``, constant over the step."""
+        """The same drift of the newest integral."""
         cross = weights[2]
         return dz + problem.xp.concatenate([h * control, h * cross * control], -1)
 
@@ -114,7 +112,8 @@ def _projection(steps: int, factors: int) -> tuple[np.ndarray, np.ndarray]:
     return decay, project
 
 
-def _weights(xp: Namespace, hurst: Any, steps: int, h: float, project: np.ndarray) -> tuple[Any, ...]:
+def _weights(xp: Namespace, hurst: Any, steps: int, h: float, factors: int) -> tuple[Any, ...]:
+    project = _projection(steps, factors)[1]
     power = hurst + 0.5
     scale = xp.sqrt(2.0 * hurst) * xp.exp((hurst - 0.5) * math.log(h)) / power
     ages = np.arange(2.0, steps + 1.0)
@@ -127,3 +126,60 @@ def _weights(xp: Namespace, hurst: Any, steps: int, h: float, project: np.ndarra
     # Given dW, the integral has the variance h^(2H) (1 - 2H / power^2), a square.
     spread = (0.5 - hurst) / power * xp.exp((hurst - 0.5) * math.log(h))
     return kernel, scale, spread
+
+
+@final
+@dataclass(frozen=True)
+class Controlled(PathMethod):
+    r"""Another method along a noise with a drift: the driving Brownian motion becomes :math:`dW + u(t, X)\,dt`.
+
+    By Girsanov's theorem the relative entropy of the controlled paths to those without is
+    :math:`\tfrac12 E \int |u|^2 dt`; for a control that is constant over each step, as here, its integral is a sum over
+    the steps. That sum is stored as the last component of the state.
+
+    Attributes
+    ----------
+    method : PathMethod
+        Euler's method, or that of the Caputo equation or of Markov factors.
+    control : callable
+        ``control(t, y, *args)`` with y of shape ``(paths, d)`` returns the drift of each noise, ``(paths, m)``; for
+        Markov factors ``control(t, y, factors, *args)``, where they have the shape ``(paths, m, factors)``.
+    """
+
+    method: PathMethod
+    control: Callable[..., Any]
+
+    name = "controlled"
+    order = "that of the method"
+
+    def refuses(self, traits: Traits) -> str | None:
+        """The reason of the method."""
+        return self.method.refuses(traits)
+
+    def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
+        """Those of the method."""
+        return self.method.weights(traits, alpha, steps, h, hurst)
+
+    def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
+        """Those of the method."""
+        return self.method.increments(problem, weights, h, dz)
+
+    def begin(self, problem: NoisyProblem, weights: Weights, y: Any) -> Carry:
+        """``y`` has an additional component: the integral."""
+        return y, *self.method.begin(problem, weights, y[:, :-1])[1:]
+
+    def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
+        """One step."""
+        whole, rest = carry[0], carry[1:]
+        y, noises = whole[:, :-1], problem.traits.noises
+        seen = (rest[0],) if isinstance(self.method, MarkovEuler) else ()
+        control = self.control(t, y, *seen, *problem.args)
+        if tuple(control.shape) != (y.shape[0], noises):
+            raise ShapeError(
+                f"control returned shape {tuple(control.shape)}; return one number for each path and noise, "
+                f"{(y.shape[0], noises)}"
+            )
+        dz = self.method.shifted(problem, weights, h, dz, control)
+        moved = self.method.advance(problem, weights, t, h, (y, *rest), dz)
+        spent = whole[:, -1:] + 0.5 * h * (control * control).sum(-1)[:, None]
+        return problem.xp.concatenate([moved[0], spent], -1), *moved[1:]

@@ -1,13 +1,20 @@
-"""The base class of methods for stochastic equations: one class per method, for all array libraries."""
+"""The base class of methods for stochastic equations, their weights, and derivatives of the user's functions."""
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar
 
+import numpy as np
+
+from hpfracc._arrays import is_tracer, tracks_gradient
+from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["Carry", "PathMethod", "Weights"]
+__all__ = ["Carry", "PathMethod", "Weights", "columns", "computed", "derivative_along"]
 
 #: State passed from step to step: the paths, shape ``(paths, d)``, and further arrays of the method.
 Carry = tuple[Any, ...]
@@ -26,11 +33,14 @@ class PathMethod(ABC):
         The strong order and where it holds, in words.
     remembers : bool
         Whether it has a history of decaying states.
+    implicit : bool
+        Whether it is implicit in the drift.
     """
 
-    name: ClassVar[str]
-    order: ClassVar[str]
+    name: str
+    order: str
     remembers: ClassVar[bool] = False
+    implicit: bool = False
 
     @abstractmethod
     def refuses(self, traits: Traits) -> str | None:
@@ -60,6 +70,78 @@ class PathMethod(ABC):
         """The carry before the first step."""
         return (y,)
 
+    def shifted(self, problem: NoisyProblem, weights: Weights, h: Any, dz: Any, control: Any) -> Any:
+        """The input ``dz`` of a step if the driving noise has the drift ``control``, constant over the step."""
+        return dz + h * control
+
     @abstractmethod
     def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
         """One step."""
+
+
+def computed(make: Callable[..., Any], variables: tuple[Any, ...], *fixed: Any) -> Any:
+    """``make(xp, *variables, *fixed)`` in double precision, differentiable in the variables; cached for plain numbers.
+
+    Parameters
+    ----------
+    make : callable
+        Returns an array or a tuple of arrays.
+    variables : tuple of (float, or scalars of PyTorch or JAX)
+        Orders and Hurst indices.
+    fixed : hashable
+        Numbers of steps and their length.
+    """
+    if not any(is_tracer(each) or tracks_gradient(each) for each in variables):
+        return _kept(make, tuple(float(each) for each in variables), fixed)
+    xp = next(found for found in map(namespace_of, variables) if found.library != "numpy")
+    with xp.scope():
+        return of_variables(xp, lambda *given: make(xp, *given, *fixed))(*map(xp.array, variables))
+
+
+@lru_cache(maxsize=32)
+def _kept(make: Callable[..., Any], variables: tuple[float, ...], fixed: tuple[Any, ...]) -> Any:
+    found = make(NUMPY, *variables, *fixed)
+    several = found if isinstance(found, tuple) else (found,)
+    plain = tuple(np.asarray(each) if np.ndim(each) else float(each) for each in several)
+    for each in plain:
+        if isinstance(each, np.ndarray):
+            each.flags.writeable = False
+    return plain if isinstance(found, tuple) else plain[0]
+
+
+#: Relative step of a central difference, the cube root of the rounding error: the error is about 1e-10 (float64) and
+#: 3e-5 (float32).
+_STEPS = {"float64": 6e-6, "float32": 5e-3}
+
+
+def derivative_along(xp: Namespace, function: Callable[[Any], Any], y: Any, direction: Any) -> Any:
+    """``d/ds function(y + s direction)`` at s = 0, for y and direction of shape ``(paths, d)``.
+
+    The length of a difference is not differentiated.
+    """
+    if xp.library == "jax":
+        return sys.modules["jax"].jvp(function, (y,), (direction,))[1]
+    step = _STEPS[str(y.dtype).rpartition(".")[2]]
+    size = _largest(xp, xp.stop_gradient(direction))
+    scale = xp.clip(_largest(xp, xp.stop_gradient(y)), 1e-3, None)
+    moves = size > 0
+    length = step * scale / xp.where(moves, size, 1.0)
+    ahead, behind = function(y + length * direction), function(y - length * direction)
+    shape = (*length.shape, *(1,) * (ahead.ndim - length.ndim))
+    return xp.where(moves.reshape(shape), (ahead - behind) / (2.0 * length.reshape(shape)), 0.0)
+
+
+def columns(xp: Namespace, function: Callable[[Any], Any], y: Any) -> list[Any]:
+    """Derivatives along each component, a list of d arrays."""
+    found = []
+    for index in range(y.shape[-1]):
+        unit = np.zeros(y.shape[-1])
+        unit[index] = 1.0
+        direction = xp.zeros_like(y) + xp.astype(xp.asarray(unit, like=y), y.dtype)
+        found.append(derivative_along(xp, function, y, direction))
+    return found
+
+
+def _largest(xp: Namespace, values: Any) -> Any:
+    """The largest absolute component of each path, shape ``(paths, 1)``."""
+    return xp.amax(xp.abs(values), -1)[:, None]

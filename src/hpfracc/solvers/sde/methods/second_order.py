@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from hpfracc.solvers.sde.methods.derivatives import derivative_along
-from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, derivative_along
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 __all__ = ["SecondOrder"]

@@ -13,17 +13,29 @@ References
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from scipy import fft
 
 from hpfracc._arrays import is_tracer, library_of, tracks_gradient
-from hpfracc._xp import Namespace, array_namespace, namespace_of
+from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource
 
-__all__ = ["eigenvalues", "multiply", "refuse_negative", "sample", "solve", "to_weights", "transform"]
+__all__ = [
+    "autocovariance",
+    "eigenvalues",
+    "kept_weights",
+    "multiply",
+    "noise_weights",
+    "refuse_negative",
+    "sample",
+    "solve",
+    "to_weights",
+    "transform",
+]
 
 #: Maximum number of conjugate gradient iterations; with the preconditioner 10 to 30 are enough.
 _MAX_STEPS = 200
@@ -193,3 +205,53 @@ def solve(covariance: np.ndarray, x: np.ndarray) -> np.ndarray:
         rho, before = np.sum(residual * z, -1, keepdims=True), rho
         direction = z + rho / np.maximum(before, np.finfo(float).tiny) * direction
     return solution
+
+
+#: From this lag on the series in 1/k^2 is used. The difference of powers loses digits like k^2: at n = 1e6 and H = 0.99
+#: it would give 140,636 negative eigenvalues.
+_FIRST = 4
+_TERMS = 14
+
+
+def autocovariance(hurst: Any, n: int, xp: Namespace = NUMPY) -> Any:
+    r"""Lags 0 to n of fractional Gaussian noise with unit steps.
+
+    .. math:: \gamma(k) = \tfrac12 \left(|k+1|^{2H} - 2 |k|^{2H} + |k-1|^{2H}\right)
+        = k^{2H} \sum_{j \ge 1} \binom{2H}{2j} k^{-2j}.
+
+    The relative error is at most 6e-14.
+    """
+    twice = 2.0 * hurst
+    # In terms of powers minus 1, whose sums vanish at H = 1/2 without cancellation.
+    two, three, four = (xp.expm1((twice - 1.0) * xp.array(np.log(base))) for base in (2.0, 3.0, 4.0))
+    head = [1.0 + 0.0 * twice, two, 1.5 * three - 2.0 * two, 2.0 * four - 3.0 * three + two]
+    head = [xp.array(value) if xp.library == "numpy" else value for value in head]
+    near = xp.stack(head[: n + 1])
+    if n < _FIRST:
+        return near
+    lags = np.arange(_FIRST, n + 1, dtype=np.float64)
+    coefficients = [twice * (twice - 1.0) / 2.0]
+    for j in range(1, _TERMS):
+        factor = (twice - 2.0 * j) * (twice - (2.0 * j + 1.0)) / ((2.0 * j + 1.0) * (2.0 * j + 2.0))
+        coefficients.append(coefficients[-1] * factor)
+    inverse = xp.array(lags**-2.0)
+    total = coefficients[-1] * inverse
+    for coefficient in coefficients[-2:0:-1]:
+        total = (total + coefficient) * inverse
+    far = xp.power(lags, twice - 2.0) * (total + coefficients[0])
+    return xp.concatenate([near, far])
+
+
+def noise_weights(xp: Namespace, hurst: Any, n: int) -> Any:
+    """Weights of :func:`sample` for ``n`` steps of fractional Gaussian noise."""
+    values = eigenvalues(autocovariance(hurst, n, xp))
+    refuse_negative(values, f"fractional Gaussian noise with n={n:,} steps and H={hurst}")
+    return to_weights(values)
+
+
+@lru_cache(maxsize=8)
+def kept_weights(hurst: float, n: int, step: float) -> np.ndarray:
+    """The weights for plain numbers and steps of length ``step``, cached."""
+    weights: np.ndarray = noise_weights(NUMPY, hurst, n) * step**hurst
+    weights.flags.writeable = False
+    return weights

@@ -1,4 +1,14 @@
-"""Fractional Brownian motion of Mandelbrot and van Ness, and the Riemann-Liouville (Volterra) process."""
+"""Brownian motion, fractional Brownian motion of Mandelbrot and van Ness, and the Riemann-Liouville (Volterra) process.
+
+On long uniform grids the Riemann-Liouville process is sampled by the hybrid scheme with one exact cell [1]: the
+integral over the newest step is drawn jointly with the increment of the Brownian motion; on older steps the kernel is
+replaced by its mean.
+
+References
+----------
+1. M. Bennedsen, A. Lunde, M. S. Pakkanen, "Hybrid scheme for Brownian semistationary processes", Finance Stoch. 21,
+   2017.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +17,27 @@ from dataclasses import dataclass
 from typing import Any, Literal, final
 
 import numpy as np
-from scipy import special
+from scipy import fft, special
 
 from hpfracc import _reading
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc._xp import namespace_of, of_variables
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise import circulant
-from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance, kept_weights, noise_weights
+from hpfracc.solvers.sde.noise.circulant import autocovariance, kept_weights, noise_weights
 from hpfracc.solvers.sde.noise.hosking import HoskingStream
 from hpfracc.solvers.sde.noise.process import (
     MAX_POINTS,
     GaussianNoise,
+    LevyNoise,
     TimeGrid,
-    plain_hurst,
+    plain_number,
     read_hurst,
-    read_positive,
     stream_of,
 )
 from hpfracc.solvers.sde.noise.source import RandomSource, first_normals, make_source, read_size
-from hpfracc.solvers.sde.noise.volterra import sample_hybrid
 
-__all__ = ["FractionalBrownian", "fbm", "fgn"]
+__all__ = ["Brownian", "FractionalBrownian", "fbm", "fgn", "hybrid_kernel", "sample_hybrid"]
 
 #: Numbers stored per step in addition to the paths: eigenvalues, normal numbers and their transform.
 _NUMBERS_A_STEP = 12
@@ -100,7 +109,7 @@ class FractionalBrownian(GaussianNoise):
 
     def covariance(self, s: Any, t: Any) -> np.ndarray:
         """``E X_s X_t``, for arrays that broadcast."""
-        hurst = plain_hurst(self.H)
+        hurst = plain_number(self.H)
         s, t = np.broadcast_arrays(np.asarray(s, float), np.asarray(t, float))
         if self.kind == "fbm":
             return np.asarray(0.5 * (s ** (2 * hurst) + t ** (2 * hurst) - np.abs(t - s) ** (2 * hurst)))
@@ -135,28 +144,27 @@ class FractionalBrownian(GaussianNoise):
         """
         if self.kind == "volterra":
             raise InvalidInputError("the steps of the Volterra kind are not stationary; sample it on a grid instead")
-        width, shape = read_positive("step", step), read_size(size)
+        width, shape = _reading.number("step", step, above=0), read_size(size)
         source = make_source(rng, None, dtype="float64", first_path=first_path, count=math.prod(shape))
-        return HoskingStream(plain_hurst(self.H), width, shape, source)
+        return HoskingStream(plain_number(self.H), width, shape, source)
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         if grid.step is None or (self.kind == "volterra" and grid.steps <= MAX_POINTS):
-            if library_of(self.H) != "python" and _tracks(self.H):
+            if library_of(self.H) == "jax" or tracks_gradient(self.H):
                 raise InvalidInputError(
                     "paths are differentiable in H for kind='fbm' on uniform grids from 0 on; give H as a number here"
                 )
             return self._by_cholesky(source, grid, count)
         if self.kind == "volterra":
-            return sample_hybrid(source, plain_hurst(self.H), grid.steps, grid.step, count)
+            return sample_hybrid(source, plain_number(self.H), grid.steps, grid.step, count)
         return _sums(source, self.H, grid.steps, grid.step, count)
 
     def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
         """On uniform grids by kriging of the steps, whose covariances are Toeplitz matrices."""
         if self.kind == "volterra" or grid.step is None or fine.step is None:
             return super()._refine(source, rows, grid, fine, parts)
-        hurst, n = plain_hurst(self.H), fine.steps
-        weights = noise_weights(hurst, n)
-        drawn = circulant.sample(source, weights, n, rows.shape[0], stream=stream_of(fine))
+        hurst, n = plain_number(self.H), fine.steps
+        drawn = circulant.sample(source, kept_weights(hurst, n, 1.0), n, rows.shape[0], stream=stream_of(fine))
         given = np.diff(rows) / fine.step**hurst
         error = given - drawn.reshape(rows.shape[0], grid.steps, parts).sum(-1)
         coarse = autocovariance(hurst, grid.steps)[:-1] * parts ** (2 * hurst)
@@ -165,14 +173,15 @@ class FractionalBrownian(GaussianNoise):
         result = np.zeros((rows.shape[0], n + 1))
         np.cumsum(drawn * fine.step**hurst, -1, out=result[:, 1:])
         # Rounding errors of the sums and of the solution, spread over each step.
-        off = rows - result[:, ::parts]
-        between = off[:, :-1, None] + np.diff(off)[:, :, None] * (np.arange(parts) / parts)
-        result[:, :-1] += between.reshape(rows.shape[0], -1)
-        return result
+        return _pinned(result, rows, parts)
 
 
-def _tracks(value: Any) -> bool:
-    return bool(getattr(value, "requires_grad", False)) or library_of(value) == "jax"
+def _pinned(fine: np.ndarray, rows: np.ndarray, parts: int) -> np.ndarray:
+    """Add to the fine rows what they differ from the given ones, linearly between the given times."""
+    off = rows - fine[:, ::parts]
+    between = off[:, :-1, None] + np.diff(off)[:, :, None] * (np.arange(parts) / parts)
+    fine[:, :-1] += between.reshape(rows.shape[0], -1)
+    return fine
 
 
 def _sums(source: RandomSource, hurst: Any, n: int, step: Any, count: int, *, sums: bool = True) -> Any:
@@ -180,10 +189,10 @@ def _sums(source: RandomSource, hurst: Any, n: int, step: Any, count: int, *, su
     xp = namespace_of(hurst)
     if xp.library == "numpy":
         if library_of(step) == "python":
-            return circulant.sample(source, noise_weights(hurst, n, step=float(step)), n, count, sums=sums)
-        return circulant.sample(source, noise_weights(hurst, n), n, count, sums=sums) * step**hurst
+            return circulant.sample(source, kept_weights(float(hurst), n, float(step)), n, count, sums=sums)
+        return circulant.sample(source, kept_weights(float(hurst), n, 1.0), n, count, sums=sums) * step**hurst
     with xp.scope():
-        weights = of_variables(xp, lambda h: noise_weights(h, n, xp))(xp.array(hurst))
+        weights = of_variables(xp, lambda h: noise_weights(xp, h, n))(xp.array(hurst))
     paths = circulant.sample(source, weights, n, count, sums=sums)
     return paths * step**hurst
 
@@ -295,8 +304,14 @@ def _draw(
         weights = kept_weights(H, n, length / n if sums else length)
         circulant.transform(first_normals(rng, 2 * n + 2), weights, n, sums, result)
         return result
-    source, shape, count, n = _read(n, H, size, rng, key, first_path, dtype, method, length)
-    hurst, step = read_hurst(H), length / n if sums else length
+    n = _reading.whole("n", n, least=1)
+    _reading.choice("method", method, _METHODS)
+    if library_of(length) in ("python", "numpy"):
+        _reading.number("the length of the interval", length, above=0)
+    hurst, step, shape = read_hurst(H), length / n if sums else length, read_size(size)
+    count = math.prod(shape)
+    source = make_source(rng, key, hurst, length, dtype=dtype, first_path=first_path, count=count)
+    source.check_room("fractional Brownian motion", count, n + 1, more=_NUMBERS_A_STEP * n)
     if method == "cholesky":
         times = TimeGrid(np.arange(n + 1, dtype=np.float64), None)
         paths = FractionalBrownian(hurst)._by_cholesky(source, times, count) * step**hurst
@@ -328,16 +343,58 @@ def _is_plain(
     )
 
 
-def _read(
-    n: Any, hurst: Any, size: Any, rng: Any, key: Any, first_path: int, dtype: Any, method: str, length: Any
-) -> tuple[RandomSource, tuple[int, ...], int, int]:
-    steps = _reading.whole("n", n, least=1)
-    _reading.choice("method", method, _METHODS)
-    if library_of(length) in ("python", "numpy"):
-        read_positive("the length of the interval", length)
-    read_hurst(hurst)
-    shape = read_size(size)
-    count = math.prod(shape)
-    source = make_source(rng, key, hurst, length, dtype=dtype, first_path=first_path, count=count)
-    source.check_room("fractional Brownian motion", count, steps + 1, more=_NUMBERS_A_STEP * steps)
-    return source, shape, count, steps
+def hybrid_kernel(hurst: float, n: int, step: float) -> tuple[np.ndarray, float]:
+    """Factors of standard normal increments by their age, the newest first, and of other numbers in the newest cell.
+
+    The process is their sum: older steps have the mean of the kernel, the newest one its exact law.
+    """
+    power, age = hurst + 0.5, np.arange(1.0, n)
+    # Without cancellation: (k + 1)^p - k^p.
+    older = age**power * np.expm1(power * np.log1p(1.0 / age))
+    kernel = math.sqrt(2.0 * hurst) * step**hurst / power * np.concatenate([[1.0], older])
+    return kernel, math.sqrt(max(step ** (2.0 * hurst) - kernel[0] ** 2, 0.0))
+
+
+def sample_hybrid(source: RandomSource, hurst: float, n: int, step: float, count: int) -> Any:
+    """The process at ``n + 1`` points, shape ``(count, n + 1)``.
+
+    The numbers are drawn in float64 on the host and converted to the precision and library of the source.
+    """
+    kernel, across = hybrid_kernel(hurst, n, step)
+    size = fft.next_fast_len(2 * n, real=True)
+    spectrum = fft.rfft(kernel, size)
+    host = source.on_host()
+    paths = np.zeros((count, n + 1))
+    for low, high in host.chunks(count, 4 * n):
+        normals = host.numbers(low, high - low, 2 * n)
+        along = fft.irfft(fft.rfft(normals[:, :n], size, axis=-1) * spectrum, size, axis=-1)[:, :n]
+        paths[low:high, 1:] = along + across * normals[:, n:]
+    return source.array(paths)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Brownian(LevyNoise, GaussianNoise):
+    r"""Standard Brownian motion: independent increments, :math:`E\,W_s W_t = \min(s, t)`.
+
+    Exact on any grid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc import noise
+    >>> noise.Brownian().sample(np.linspace(0, 1, 5), size=3, rng=1).shape
+    (3, 5)
+    """
+
+    def _moments(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
+        return source.numbers(low, high - low, steps.shape[-1], stream=stream) * source.array(np.sqrt(steps))
+
+    def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
+        """An independent bridge within each step."""
+        steps = np.diff(fine.times, prepend=0.0)
+        drawn: np.ndarray = self._increments(source, steps, 0, rows.shape[0], stream_of(fine)).cumsum(-1)
+        return _pinned(drawn, rows, parts)

@@ -16,8 +16,8 @@ from hpfracc.solvers.sde.noise.process import (
     MAX_POINTS,
     GaussianNoise,
     TimeGrid,
-    check_positive,
-    plain_hurst,
+    plain_number,
+    read_fields,
     read_hurst,
 )
 from hpfracc.solvers.sde.noise.source import RandomSource
@@ -77,13 +77,13 @@ class FractionalOU(GaussianNoise):
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "H", plain_hurst(read_hurst(self.H)))
-        check_positive(self, "theta", "sigma")
+        object.__setattr__(self, "H", plain_number(read_hurst(self.H)))
+        read_fields(self, "theta", "sigma")
 
     def covariance(self, s: Any, t: Any) -> np.ndarray:
         """``E X_s X_t``, for arrays that broadcast."""
         lags = self.theta * np.abs(np.asarray(t, float) - np.asarray(s, float))
-        return np.asarray(self.sigma**2 * self.theta ** (-2.0 * self.H) * _unit_covariance(self.H, lags))
+        return np.asarray(self.sigma**2 * self.theta ** (-2.0 * self.H) * _parts(self.H, lags)[0])
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         if grid.step is None:
@@ -98,11 +98,6 @@ class FractionalOU(GaussianNoise):
                 )
             return self._by_cholesky(source, grid, count)
         return circulant.sample(source, weights * (self.sigma * self.theta**-self.H), points, count)
-
-
-def _unit_covariance(hurst: float, lags: np.ndarray) -> np.ndarray:
-    """The covariance with theta = sigma = 1."""
-    return _parts(hurst, lags)[0]
 
 
 def _parts(hurst: float, lags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +143,7 @@ def _rows(hurst: float, step: float, size: int) -> Iterator[np.ndarray]:
     that extends it with its slope and curvature avoids the kink.
     """
     lags = step * np.arange(size + 1.0)
-    row = _unit_covariance(hurst, lags)
+    row = _parts(hurst, lags)[0]
     yield row
     end = lags[-1:]
     value, slope = (float(part[0]) for part in _parts(hurst, end))

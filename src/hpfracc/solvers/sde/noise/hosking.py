@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
+from hpfracc.solvers.sde.noise.circulant import autocovariance
 from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["HoskingStream"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,12 +21,11 @@ __all__ = [
     "LevyNoise",
     "Noise",
     "TimeGrid",
-    "check_positive",
-    "plain_hurst",
+    "plain_number",
+    "read_fields",
     "read_grid",
     "read_hurst",
-    "read_positive",
-    "refined",
+    "read_scalar",
     "stream_of",
 ]
 
@@ -71,40 +69,35 @@ def read_grid(t: Any, name: str = "t", *, first: float = 0.0) -> TimeGrid:
     return TimeGrid(times, step)
 
 
+def read_scalar(name: str, value: Any) -> tuple[Any, float | None]:
+    """One number: a float, or a scalar of PyTorch or JAX as it is; and its value, or None if it is traced."""
+    if library_of(value) not in ("torch", "jax"):
+        number = _reading.number(name, value, infinite=True)
+        return number, number
+    if tuple(value.shape) != ():
+        raise ShapeError(f"{name} has shape {tuple(value.shape)}; give one number, and call once for each")
+    return value, None if is_tracer(value) else plain_number(value)
+
+
 def read_hurst(hurst: Any) -> Any:
     """Check 0 < H < 1; a scalar array of PyTorch or JAX may have a gradient."""
-    if library_of(hurst) in ("torch", "jax"):
-        if tuple(hurst.shape) != ():
-            raise ShapeError(f"H has shape {tuple(hurst.shape)}; give one number, and call once for each")
-        if is_tracer(hurst):
-            return hurst
-        value = plain_hurst(hurst)
-    else:
-        try:
-            hurst = value = float(hurst)
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"H={hurst!r}: give a number between 0 and 1") from None
-    if not 0.0 < value < 1.0:
+    found, value = read_scalar("H", hurst)
+    if value is not None and not 0.0 < value < 1.0:
         raise InvalidInputError(f"H={value}: the Hurst index lies strictly between 0 and 1; 0.5 is Brownian motion")
-    return hurst
+    return found
 
 
-def plain_hurst(hurst: Any) -> float:
-    """H as a number."""
-    if is_tracer(hurst):
-        raise InvalidInputError("H is traced, and its value is needed here; call this outside the traced function")
-    return float(hurst.detach()) if library_of(hurst) == "torch" else float(hurst)
+def plain_number(value: Any, name: str = "H") -> float:
+    """A scalar of any library as a number."""
+    if is_tracer(value):
+        raise InvalidInputError(f"{name} is traced, and its value is needed; call this outside the traced function")
+    return float(value.detach()) if library_of(value) == "torch" else float(value)
 
 
-def read_positive(name: str, value: Any) -> float:
-    """``value`` as a positive, finite number."""
-    return _reading.number(name, value, above=0)
-
-
-def check_positive(law: Any, *names: str) -> None:
-    """Read the named fields of a frozen dataclass as positive, finite numbers."""
+def read_fields(law: Any, *names: str, above: float | None = 0.0, **limits: Any) -> None:
+    """Read the named fields of a frozen dataclass as finite numbers within limits, positive by default."""
     for name in names:
-        object.__setattr__(law, name, read_positive(name, getattr(law, name)))
+        object.__setattr__(law, name, _reading.number(name, getattr(law, name), above=above, **limits))
 
 
 class Noise(ABC):
@@ -168,13 +161,56 @@ class Noise(ABC):
         raise InvalidInputError(f"the covariance of {self!r} is not known in closed form; estimate it from a sample")
 
     def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
-        """Points between those of a path, from the law of the process given the path."""
-        raise InvalidInputError(
-            f"there is no bridge for {self!r}: {self._no_bridge}; sample it on the fine grid and take a subset"
-        )
+        """Points between those of a path, from the law of the process given the path.
 
-    #: Why there is no bridge.
-    _no_bridge: ClassVar[str] = "its law between two points is not known here"
+        For Gaussian processes, a path is drawn on the fine grid and corrected by kriging on the given one, so the fine
+        and the coarse path have exactly the joint law of the process. For symmetric stable motion with an index of at
+        least 0.3, increments are divided by rejection sampling from products of stable densities, which are computed to
+        a relative accuracy of about 1e-8: a jump remains a jump, and falls into one of the parts. Other processes have
+        no bridge here.
+
+        Parameters
+        ----------
+        path : array_like, shape (..., n)
+            Values at the times ``t``; points are drawn on the host.
+        t : array_like, shape (n,)
+            Increasing times.
+        factor : int
+            Number of parts of each step.
+        rng, first_path
+            As in :meth:`sample`. The random numbers differ from those of :meth:`sample` with the same seed.
+
+        Returns
+        -------
+        times : ndarray, shape (factor * (n - 1) + 1,)
+        path : array, shape (..., factor * (n - 1) + 1)
+            In the library and on the device of the given path, and equal to it at every ``factor``-th point.
+        """
+        if self._no_bridge is not None:
+            raise InvalidInputError(
+                f"there is no bridge for {self!r}: {self._no_bridge}; sample it on the fine grid and take a subset"
+            )
+        grid = read_grid(t)
+        if tracks_gradient(path):
+            raise InvalidInputError("refined paths are not differentiable; give path.detach()")
+        coarse = np.asarray(to_host(path), dtype=np.float64)
+        if coarse.ndim < 1 or coarse.shape[-1] != grid.times.size:
+            raise ShapeError(f"path has shape {coarse.shape} for {grid.times.size:,} times; time is the last axis")
+        parts = _reading.whole("factor", factor, least=1)
+        between = grid.times[:-1, None] + np.diff(grid.times)[:, None] * (np.arange(parts) / parts)
+        fine = read_grid(np.append(between.ravel(), grid.times[-1]))
+        rows = coarse.reshape(-1, grid.times.size)
+        source = make_source(rng, None, path, first_path=first_path, count=rows.shape[0])
+        result = self._refine(source.on_host(), rows, grid, fine, parts)
+        result[:, ::parts] = rows
+        return fine.times, source.array(result.reshape(*coarse.shape[:-1], fine.times.size))
+
+    #: Why there is no bridge, or None.
+    _no_bridge: ClassVar[str | None] = "its law between two points is not known here"
+
+    def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
+        """The rows at the finer times; those at the given ones are replaced by the given values."""
+        raise NotImplementedError
 
 
 class LevyNoise(Noise):
@@ -239,30 +275,7 @@ class GaussianNoise(Noise):
                 "precision; some times are too close together: use fewer"
             ) from None
 
-    def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
-        """Points between those of a path, from the law of the process given the path.
-
-        A path is drawn on the fine grid and corrected by kriging on the given one, so the fine and the coarse path have
-        exactly the joint law of the process.
-
-        Parameters
-        ----------
-        path : array_like, shape (..., n)
-            Values at the times ``t``; points are drawn on the host.
-        t : array_like, shape (n,)
-            Increasing times.
-        factor : int
-            Number of parts of each step.
-        rng, first_path
-            As in :meth:`sample`. The random numbers differ from those of :meth:`sample` with the same seed.
-
-        Returns
-        -------
-        times : ndarray, shape (factor * (n - 1) + 1,)
-        path : array, shape (..., factor * (n - 1) + 1)
-            In the library and on the device of the given path, and equal to it at every ``factor``-th point.
-        """
-        return refined(self._refine, path, t, factor, rng, first_path)
+    _no_bridge = None
 
     def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
         drawn: np.ndarray = self._by_cholesky(source, fine, rows.shape[0], stream_of(fine))
@@ -271,30 +284,6 @@ class GaussianNoise(Noise):
         given = linalg.cho_factor(self.covariance(times[:, None], times[None, :]), lower=True)
         gain = linalg.cho_solve(given, self.covariance(times[:, None], fine.times[None, :]))
         return np.asarray(drawn + (rows - drawn[:, ::parts])[:, kept] @ gain)
-
-
-def refined(
-    draw: Callable[[RandomSource, np.ndarray, TimeGrid, TimeGrid, int], np.ndarray],
-    path: Any,
-    t: Any,
-    factor: int,
-    rng: Any,
-    first_path: int,
-) -> tuple[np.ndarray, Any]:
-    """Read the arguments of ``refine``, draw the finer rows, and keep the given points unchanged."""
-    grid = read_grid(t)
-    if tracks_gradient(path):
-        raise InvalidInputError("refined paths are not differentiable; give path.detach()")
-    coarse = np.asarray(to_host(path), dtype=np.float64)
-    if coarse.ndim < 1 or coarse.shape[-1] != grid.times.size:
-        raise ShapeError(f"path has shape {coarse.shape} for {grid.times.size:,} times; time is the last axis")
-    parts = _reading.whole("factor", factor, least=1)
-    fine = read_grid(_divided(grid.times, parts))
-    rows = coarse.reshape(-1, grid.times.size)
-    source = make_source(rng, None, path, first_path=first_path, count=rows.shape[0])
-    result = draw(source.on_host(), rows, grid, fine, parts)
-    result[:, ::parts] = rows
-    return fine.times, source.array(result.reshape(*coarse.shape[:-1], fine.times.size))
 
 
 def read_times_of_covariance(s: Any, t: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -308,10 +297,3 @@ def read_times_of_covariance(s: Any, t: Any) -> tuple[np.ndarray, np.ndarray]:
 def stream_of(fine: TimeGrid) -> int:
     """The stream of refinements to this number of points, so that levels of refinement are independent."""
     return 2**32 + int(fine.times.size)
-
-
-def _divided(times: np.ndarray, parts: int) -> np.ndarray:
-    """Divide each step evenly; the given times are unchanged."""
-    shares = np.arange(parts) / parts
-    between = times[:-1, None] + np.diff(times)[:, None] * shares
-    return np.asarray(np.append(between.ravel(), times[-1]))

@@ -20,6 +20,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of
 from hpfracc._config import current_context, get_settings, state
+from hpfracc._xp import Namespace, namespace
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.memory.budget import HOST, get_budget
@@ -126,16 +127,34 @@ class RandomSource:
         found: np.ndarray = _random(self.first + paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
         return found
 
+    @property
+    def xp(self) -> Namespace:
+        """The namespace of the library."""
+        return namespace(self.library)
+
     def array(self, values: Any) -> Any:
-        """NumPy values as an array of the source's library, device and precision."""
-        host = np.ascontiguousarray(values, dtype=self.dtype)
+        """Numbers, or arrays of NumPy or of the library, as an array of the source's library, device and precision.
+
+        A list may contain arrays.
+        """
+        if isinstance(values, list | tuple) and any(library_of(each) in ("torch", "jax") for each in values):
+            return self.xp.stack([self.array(each) for each in values])
+        if self.library == "jax":
+            return self.module.asarray(values, self.dtype)
+        if library_of(values) == "torch":
+            return values.to(dtype=getattr(self.module, self.dtype), device=self.device)
+        host = np.asarray(values, dtype=self.dtype, order="C")
         return self.module.tensor(host, device=self.device) if self.library == "torch" else self.module.asarray(host)
+
+    def rows(self, n: int) -> int:
+        """Number of paths that are drawn together, each with ``n`` numbers; JAX draws all."""
+        most = _CHUNK_ON_HOST if self.device == "cpu" else _CHUNK_ON_GPU
+        return max(1, most // max(1, n))
 
     def chunks(self, count: int, n: int) -> Iterator[tuple[int, int]]:
         """Ranges of paths that are drawn together, each with ``n`` numbers per path."""
-        most = _CHUNK_ON_HOST if self.device == "cpu" else _CHUNK_ON_GPU
-        rows = count if self.library == "jax" else max(1, most // max(1, n))
-        for low in range(0, count, max(1, rows)):
+        rows = max(1, count) if self.library == "jax" else self.rows(n)
+        for low in range(0, count, rows):
             yield low, min(count, low + rows)
 
     def join(self, parts: list[Any]) -> Any:

@@ -1,20 +1,30 @@
-"""Stable Levy motion."""
+r"""Stable Levy motion, and its law between two known values.
+
+If a step is divided, the first part y of an increment r has a density proportional to :math:`f_a(y) f_b(r-y)`,
+with the stable densities of both parts. It is drawn by rejection: y or r - y is proposed from its own law, and accepted
+with probability :math:`f_a f_b / (M (f_a + f_b))`, where M is the maximum of the smaller of the two densities. It
+decays with r like the density of r itself, so a few attempts are enough for any r.
+
+The density of the standard law is tabulated to a relative accuracy of about 1e-10: by its Fourier integral
+:math:`\pi f(x) = \int_0^\infty \cos(xu)\,e^{-u^\alpha} du` above index 1, by the same integral on the imaginary axis
+below, and by its series at infinity.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
+from scipy import interpolate, special
 
-from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.process import LevyNoise, TimeGrid, check_positive, refined
+from hpfracc.solvers.sde.noise.process import LevyNoise, TimeGrid, read_fields
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable_bridge import MIN_INDEX, bridge, standard_stable
 
-__all__ = ["StableLevy"]
+__all__ = ["MIN_INDEX", "StableLevy", "bridge", "kanter", "one_sided", "standard_density", "standard_stable"]
 
 
 @final
@@ -58,11 +68,9 @@ class StableLevy(LevyNoise):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive(self, "alpha")
-        if self.alpha > 2.0:
-            raise InvalidInputError(f"alpha={self.alpha}: a stable index is above 0 and at most 2")
-        object.__setattr__(self, "beta", _reading.number("beta", self.beta, least=-1, most=1))
-        check_positive(self, "scale")
+        read_fields(self, "alpha", most=2)
+        read_fields(self, "beta", above=None, least=-1, most=1)
+        read_fields(self, "scale")
 
     def _moments(self) -> tuple[float, float] | None:
         return (0.0, 2.0 * self.scale**2) if self.alpha == 2.0 else None
@@ -78,41 +86,13 @@ class StableLevy(LevyNoise):
         safe = xp.where(sizes > 0, sizes, xp.ones_like(sizes))
         return sizes * (standard + (2.0 / math.pi) * self.beta * xp.log(safe))
 
-    def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
-        """Points between those of a path, from the law of the process given the path.
-
-        For symmetric motion with an index of at least 0.3. Increments are divided by rejection sampling from products
-        of stable densities, which are computed to a relative accuracy of about 1e-8. A jump remains a jump: it falls
-        into one of the parts.
-
-        Parameters
-        ----------
-        path : array_like, shape (..., n)
-            Values at the times ``t``; points are drawn on the host.
-        t : array_like, shape (n,)
-            Increasing times.
-        factor : int
-            Number of parts of each step.
-        rng, first_path
-            As in :meth:`sample`. The random numbers differ from those of :meth:`sample` with the same seed.
-
-        Returns
-        -------
-        times : ndarray, shape (factor * (n - 1) + 1,)
-        path : array, shape (..., factor * (n - 1) + 1)
-            In the library and on the device of the given path, and equal to it at every ``factor``-th point.
-        """
+    @property
+    def _no_bridge(self) -> str | None:  # type: ignore[override]
         if self.beta:
-            raise InvalidInputError(
-                f"there is a bridge for symmetric stable motion only, and beta={self.beta:g}: the densities of skewed "
-                "laws are not tabulated here; sample on the fine grid and take a subset"
-            )
+            return f"only symmetric motion has one, and beta={self.beta:g}: densities of skewed laws are not tabulated"
         if self.alpha < MIN_INDEX:
-            raise InvalidInputError(
-                f"alpha={self.alpha:g}: below {MIN_INDEX} stable densities span too many magnitudes to be divided; "
-                "sample on the fine grid and thin that"
-            )
-        return refined(self._refine, path, t, factor, rng, first_path)
+            return f"with alpha={self.alpha:g}, below {MIN_INDEX}, densities span too many magnitudes to be divided"
+        return None
 
     def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
         steps = np.diff(grid.times)
@@ -123,3 +103,168 @@ class StableLevy(LevyNoise):
         result[:, 0] = rows[:, 0]
         result[:, 1:] = inside.reshape(rows.shape[0], -1)
         return result
+
+
+#: Below this index the density spans more magnitudes than the table covers.
+MIN_INDEX = 0.3
+#: End of the table, which starts at 0 (the series is used beyond), and its number of nodes.
+_FAR, _NODES = 60.0, 3000
+_TERMS = 20
+#: Streams: one for each number of points, part of a step, and attempt.
+_STREAM, _MAX_PARTS, _MAX_ATTEMPTS = 1 << 61, 1 << 10, 1 << 12
+
+
+def standard_density(alpha: float, x: np.ndarray) -> np.ndarray:
+    """Density of the symmetric stable law with scale 1."""
+    size = np.abs(x)
+    if alpha == 1.0:
+        return np.asarray(1.0 / (math.pi * (1.0 + size * size)))
+    if alpha == 2.0:
+        return np.asarray(np.exp(-0.25 * size * size) / math.sqrt(4.0 * math.pi))
+    near = size < _FAR
+    result = np.empty(size.shape)
+    result[near] = np.exp(_table(alpha)(np.arcsinh(size[near] / _width(alpha))))
+    result[~near] = _series(alpha, size[~near])
+    return result
+
+
+def _width(alpha: float) -> float:
+    """The width at 0, from the second derivative."""
+    return math.exp(0.5 * (math.lgamma(1.0 / alpha) - math.lgamma(3.0 / alpha)))
+
+
+@lru_cache(maxsize=8)
+def _table(alpha: float) -> interpolate.CubicSpline:
+    """Logarithm of the density over asinh(x / w), w its width at 0."""
+    width = _width(alpha)
+    places = np.linspace(0.0, math.asinh(_FAR / width), _NODES)
+    x = width * np.sinh(places)
+    values = _by_decay(alpha, x) if alpha < 1.0 else _by_waves(alpha, x)
+    return interpolate.CubicSpline(places, np.log(values), bc_type=((1, 0.0), "not-a-knot"))
+
+
+def _series(alpha: float, x: np.ndarray) -> np.ndarray:
+    """The series at infinity; terms are added while they decrease."""
+    total, least = np.zeros(x.shape), math.inf
+    for k in range(1, _TERMS):
+        size = math.exp(math.lgamma(alpha * k + 1.0) - math.lgamma(k + 1.0) - (alpha * k) * math.log(_FAR))
+        if size > least:
+            break
+        least = size
+        factor = (-1.0) ** (k + 1) * math.exp(math.lgamma(alpha * k + 1.0) - math.lgamma(k + 1.0))
+        total += factor * math.sin(0.5 * math.pi * k * alpha) / math.pi * x ** (-alpha * k - 1.0)
+    return total
+
+
+def _by_decay(alpha: float, x: np.ndarray) -> np.ndarray:
+    """For index below 1: on the imaginary axis, by the trapezoidal rule in the logarithm."""
+    logs = np.linspace(-45.0 / alpha, 5.0 / alpha + 5.0, 4001)
+    t = np.exp(logs)
+    power = t**alpha
+    weight = np.exp(-power * math.cos(0.5 * math.pi * alpha)) * np.sin(power * math.sin(0.5 * math.pi * alpha)) * t
+    weight *= (logs[1] - logs[0]) / math.pi
+    return np.array([np.exp(-t * place) @ weight for place in x])
+
+
+def _by_waves(alpha: float, x: np.ndarray) -> np.ndarray:
+    """For index above 1: Gauss quadrature on pieces that get shorter towards 0, where the integrand is not smooth."""
+    end = 42.0 ** (1.0 / alpha)
+    edges = np.concatenate([[0.0], np.geomspace(1e-12, 0.5, 41), np.linspace(0.5, end, int(_FAR * end / 8.0))[1:]])
+    node, weight = special.roots_legendre(16)
+    half = 0.5 * np.diff(edges)
+    u = (edges[:-1, None] + half[:, None] * (node + 1.0)).ravel()
+    weights = (half[:, None] * weight).ravel() * np.exp(-(u**alpha)) / math.pi
+    return np.array([np.cos(place * u) @ weights for place in x])
+
+
+def bridge(
+    source: RandomSource, alpha: float, scale: float, increments: np.ndarray, steps: np.ndarray, parts: int, points: int
+) -> np.ndarray:
+    """Increments over the parts of each step, given those over the steps.
+
+    ``increments`` has shape ``(paths, n)``, the result ``(paths, n, parts)``; ``points`` names the stream.
+    """
+    if parts > _MAX_PARTS:
+        raise InvalidInputError(f"factor={parts}: use at most {_MAX_PARTS}, and refine twice")
+    left = increments.copy()
+    result = np.empty((*increments.shape, parts))
+    for part in range(parts - 1):
+        first = np.broadcast_to(scale * (steps / parts) ** (1.0 / alpha), left.shape)
+        rest = np.broadcast_to(scale * (steps * ((parts - part - 1) / parts)) ** (1.0 / alpha), left.shape)
+        stream = _STREAM + ((points * _MAX_PARTS + part) * _MAX_ATTEMPTS)
+        result[:, :, part] = _divide(source, alpha, left, first, rest, stream)
+        left -= result[:, :, part]
+    result[:, :, -1] = left
+    return result
+
+
+def _divide(
+    source: RandomSource, alpha: float, total: np.ndarray, first: np.ndarray, rest: np.ndarray, stream: int
+) -> np.ndarray:
+    """The first parts, of scale ``first``, of increments whose other parts have the scale ``rest``."""
+    bound = _largest_smaller(alpha, np.abs(total), first, rest)
+    found, waiting = np.empty(total.shape), np.ones(total.shape, bool)
+    n = total.shape[1]
+    for attempt in range(_MAX_ATTEMPTS):
+        rows = np.flatnonzero(waiting.any(-1))
+        if not rows.size:
+            return found
+        uniform = source.numbers_of(rows, 4 * n, kind="uniform", stream=stream + attempt)
+        drawn = standard_stable(np, alpha, 0.0, uniform[:, :n], -np.log(uniform[:, n : 2 * n]))
+        a, b, whole = first[rows], rest[rows], total[rows]
+        y = np.where(uniform[:, 2 * n : 3 * n] < 0.5, a * drawn, whole - b * drawn)
+        one, two = standard_density(alpha, y / a) / a, standard_density(alpha, (whole - y) / b) / b
+        with np.errstate(invalid="ignore"):  # both vanish for extreme numbers, which are rejected
+            kept = uniform[:, 3 * n :] * bound[rows] * (one + two) < one * two
+        take = waiting[rows] & kept
+        found[rows] = np.where(take, y, found[rows])
+        waiting[rows] &= ~take
+    raise InvalidInputError("an increment could not be divided: it lies beyond the magnitudes of double precision")
+
+
+def _largest_smaller(alpha: float, total: np.ndarray, first: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """The maximum of the smaller of two densities, centred at 0 and at ``total``: where they cross."""
+    low, high = np.zeros(total.shape), total.copy()
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        above = (
+            standard_density(alpha, middle / first) / first > standard_density(alpha, (total - middle) / rest) / rest
+        )
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    # Both ends enclose the crossing; the bound must not be too small.
+    one = np.maximum(standard_density(alpha, low / first), standard_density(alpha, high / first)) / first
+    two = (
+        np.maximum(standard_density(alpha, (total - low) / rest), standard_density(alpha, (total - high) / rest)) / rest
+    )
+    return np.asarray(np.minimum(one, two) * (1.0 + 1e-9))
+
+
+def standard_stable(xp: Any, alpha: float, beta: float, uniform: Any, wait: Any) -> Any:
+    """S1 with scale 1, from uniform numbers in (0, 1) and exponential ones."""
+    v = math.pi * (uniform - 0.5)
+    # cos v = sin(pi u), accurate at both ends.
+    cosine = xp.sin(math.pi * xp.where(uniform < 0.5, uniform, 1.0 - uniform))
+    if alpha == 1.0:
+        if beta == 0.0:
+            return xp.sin(v) / cosine
+        half = 0.5 * math.pi + beta * v
+        return (2.0 / math.pi) * (half * xp.sin(v) / cosine - beta * xp.log(0.5 * math.pi * wait * cosine / half))
+    tangent = beta * math.tan(0.5 * math.pi * alpha) if alpha != 2.0 else 0.0
+    shift = math.atan(tangent) / alpha
+    size = (1.0 + tangent * tangent) ** (0.5 / alpha)
+    turned = alpha * (v + shift)
+    power = (1.0 - alpha) / alpha
+    return size * xp.sin(turned) / cosine ** (1.0 / alpha) * (xp.cos(v - turned) / wait) ** power
+
+
+def one_sided(alpha: float, uniform: np.ndarray, wait: np.ndarray) -> np.ndarray:
+    """Positive stable numbers with ``E exp(-s S) = exp(-s^alpha)``, 0 < alpha < 1 (Kanter, 1975)."""
+    return np.asarray((kanter(alpha, uniform) / wait) ** ((1.0 - alpha) / alpha))
+
+
+def kanter(alpha: float, uniform: np.ndarray) -> np.ndarray:
+    """``A(u) = (sin(a u)^a sin((1-a) u)^(1-a) / sin u)^(1/(1-a))`` at u = pi times the uniform numbers."""
+    u = math.pi * uniform
+    sine = np.sin(math.pi * np.where(uniform < 0.5, uniform, 1.0 - uniform))
+    inside = np.sin(alpha * u) ** alpha * np.sin((1.0 - alpha) * u) ** (1.0 - alpha) / sine
+    return np.asarray(inside ** (1.0 / (1.0 - alpha)))

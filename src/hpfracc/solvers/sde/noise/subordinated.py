@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
+from scipy import special
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.fractional_brownian import FractionalBrownian
-from hpfracc.solvers.sde.noise.inverse_subordinator import InverseSubordinator, increment_moment, ordered_times
-from hpfracc.solvers.sde.noise.process import MAX_POINTS, GaussianNoise, LevyNoise, Noise, TimeGrid, plain_hurst
+from hpfracc.solvers.sde.noise.process import (
+    MAX_POINTS,
+    GaussianNoise,
+    LevyNoise,
+    Noise,
+    TimeGrid,
+    plain_number,
+    read_fields,
+    read_times_of_covariance,
+)
 from hpfracc.solvers.sde.noise.source import RandomSource
+from hpfracc.solvers.sde.noise.stable import kanter
 
-__all__ = ["Subordinated"]
+__all__ = ["InverseSubordinator", "Subordinated", "increment_moment", "ordered_times"]
 
 
 @final
@@ -45,6 +55,10 @@ class Subordinated(Noise):
     (4, 11)
     """
 
+    _no_bridge: ClassVar[str | None] = (
+        "its clock cannot be inferred from the path, and without it points depend on more than their neighbours"
+    )
+
     process: Noise
     alpha: float
 
@@ -74,17 +88,10 @@ class Subordinated(Noise):
             driven = mean**2 * InverseSubordinator(self.alpha).covariance(s, t) if mean else 0.0
             return np.asarray(variance * earlier + driven)
         if isinstance(self.process, FractionalBrownian) and self.process.kind == "fbm":
-            power = 2.0 * plain_hurst(self.process.H)
+            power = 2.0 * plain_number(self.process.H)
             whole = [increment_moment(self.alpha, power, 0.0, time) for time in (s, t)]
             return np.asarray(0.5 * (whole[0] + whole[1] - increment_moment(self.alpha, power, s, t)))
         return super().covariance(s, t)
-
-    def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
-        """Not available, because the path does not determine its clock."""
-        raise InvalidInputError(
-            f"there is no bridge for {self!r}: its clock cannot be inferred from the path, and without it "
-            "intermediate points depend on more than their neighbours; sample on the fine grid and take a subset"
-        )
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         host = source.on_host()
@@ -116,3 +123,138 @@ def _gaussian(process: GaussianNoise, source: RandomSource, clock: np.ndarray) -
         values[random] = process._factor(different[random]) @ numbers[: np.count_nonzero(random)]
         row[:] = values[places]
     return result
+
+
+#: Attempts whose numbers are drawn together; each succeeds with a probability of 0.63 or more.
+_ATTEMPTS = 12
+#: Streams of passages, apart from those of the processes that the clock drives.
+_STREAM = 1 << 40
+#: Paths that are simulated together.
+_TOGETHER = 1 << 13
+
+
+@final
+@dataclass(frozen=True)
+class InverseSubordinator(Noise):
+    r"""First passage times of a stable subordinator, :math:`E_t = \inf\{u : D_u > t\}`.
+
+    The subordinator has :math:`E\,e^{-s D_u} = e^{-u s^\alpha}`. At one time :math:`E_t = (t/S)^\alpha` in law,
+    with moments :math:`E\,E_t^k = k!\,t^{k\alpha}/\Gamma(1 + k\alpha)`.
+
+    Parameters
+    ----------
+    alpha : float
+        Between 0 and 1.
+
+    Notes
+    -----
+    The joint law at all times is exact. Given the current value of the subordinator, its value before it passes the
+    next time has a generalised arcsine law, the passage time given that value is a power of a tilted stable number [1],
+    and the jump has a Pareto law; then the subordinator starts again.
+
+    References
+    ----------
+    1. L. Devroye, "Random variate generation for exponentially and polynomially tilted stable distributions", ACM
+       Trans. Model. Comput. Simul. 19, 2009; M. M. Meerschaert, H.-P. Scheffler, J. Appl. Probab. 41, 2004.
+    2. M. Veillette, M. S. Taqqu, "Using differential equations to obtain joint moments of first-passage times of
+       increasing Levy processes", Statist. Probab. Lett. 80, 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc import noise
+    >>> clock = noise.InverseSubordinator(0.7).sample(np.linspace(0, 1, 11), rng=1)
+    >>> bool(clock[0] == 0 and np.all(np.diff(clock) >= 0))
+    True
+    """
+
+    _no_bridge: ClassVar[str | None] = "its path does not determine the value of the subordinator"
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        read_fields(self, "alpha", below=1)
+
+    def covariance(self, s: Any, t: Any) -> np.ndarray:
+        r"""Covariance of :math:`E_s` and :math:`E_t`, for arrays that broadcast.
+
+        For :math:`s \le t` it is [2]
+
+        .. math:: \frac{s^{2\alpha}\,B(\alpha, \alpha+1) + t^{2\alpha}\,B_{s/t}(\alpha, \alpha+1)}
+            {\Gamma(\alpha)\,\Gamma(\alpha+1)} - \frac{(s t)^\alpha}{\Gamma(\alpha+1)^2}.
+        """
+        alpha = self.alpha
+        _, high, ratio = ordered_times(s, t)
+        # B(a, a + 1) / (Gamma(a) Gamma(a + 1)) = 1 / Gamma(2 a + 1); its share is the regularised incomplete function.
+        share = ratio ** (2.0 * alpha) + special.betainc(alpha, alpha + 1.0, ratio)
+        less = ratio**alpha * special.rgamma(alpha + 1.0) ** 2
+        return np.asarray(high ** (2.0 * alpha) * (special.rgamma(2.0 * alpha + 1.0) * share - less))
+
+    def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
+        host = source.on_host()
+        result = np.empty((count, grid.times.size))
+        for low in range(0, count, _TOGETHER):
+            high = min(count, low + _TOGETHER)
+            place, clock = np.zeros(high - low), np.zeros(high - low)
+            for index, time in enumerate(grid.times.tolist()):
+                due = np.flatnonzero(place < time)
+                if due.size:
+                    waited, moved = self._pass(host, low + due, time - place[due], _STREAM + index)
+                    clock[due] += waited
+                    place[due] += moved
+                result[low:high, index] = clock
+        return source.array(result)
+
+    def _pass(self, host: RandomSource, paths: np.ndarray, distance: np.ndarray, stream: int) -> tuple[Any, Any]:
+        """Time until each path passes its distance, and its value then."""
+        alpha = self.alpha
+        uniform = host.numbers_of(paths, 3 + 2 * _ATTEMPTS, kind="uniform", stream=stream)
+        before = distance * special.betaincinv(alpha, 1.0 - alpha, uniform[:, 0])
+        left = distance * special.betaincinv(1.0 - alpha, alpha, 1.0 - uniform[:, 0])
+        jump = left * uniform[:, 1] ** (-1.0 / alpha)
+        wait = special.gammaincinv(2.0 - alpha, uniform[:, 2])
+        tilted = self._angles(host, paths, uniform[:, 3:], stream)
+        stable = (tilted / wait) ** ((1.0 - alpha) / alpha)
+        return (before / stable) ** alpha, before + jump
+
+    def _angles(self, host: RandomSource, paths: np.ndarray, uniform: np.ndarray, stream: int) -> np.ndarray:
+        """``A(u)`` with u of density proportional to ``A^-(1-alpha)``, by rejection."""
+        alpha = self.alpha
+        least = (1.0 - alpha) * alpha ** (alpha / (1.0 - alpha))
+        found = np.empty(paths.size)
+        waiting = np.arange(paths.size)
+        further = 0
+        while True:
+            for k in range(0, uniform.shape[-1], 2):
+                value = kanter(alpha, uniform[:, k])
+                kept = uniform[:, k + 1] <= (least / value) ** (1.0 - alpha)
+                found[waiting[kept]] = value[kept]
+                waiting, uniform = waiting[~kept], uniform[~kept]
+                if not waiting.size:
+                    return found
+            further += 1
+            stream_of_more = stream + (further << 32)
+            uniform = host.numbers_of(paths[waiting], 2 * _ATTEMPTS, kind="uniform", stream=stream_of_more)
+
+
+def ordered_times(s: Any, t: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The earlier and the later time, and their ratio (0 if both are 0)."""
+    one, two = read_times_of_covariance(s, t)
+    low, high = np.minimum(one, two), np.maximum(one, two)
+    return low, high, np.divide(low, high, out=np.zeros_like(high), where=high > 0.0)
+
+
+def increment_moment(alpha: float, power: float, s: Any, t: Any) -> np.ndarray:
+    r"""``E |E_t - E_s|^power`` of the inverse subordinator, for arrays that broadcast.
+
+    After passing s the subordinator is at :math:`s + x` with the density :math:`\frac{\sin \pi\alpha}{\pi}
+    \frac{s^\alpha}{x^\alpha (s+x)}` (Dynkin, Lamperti) and starts again, so the moment is an integral of those of
+    :math:`E_{t-s-x}`, which is a hypergeometric function of :math:`1 - s/t`.
+    """
+    _, high, ratio = ordered_times(s, t)
+    gap, order = 1.0 - ratio, 1.0 - alpha + power * alpha
+    moment = special.gamma(1.0 + power) * special.rgamma(1.0 + power * alpha)
+    factor = np.sin(np.pi * alpha) / np.pi * special.beta(1.0 - alpha, 1.0 + power * alpha)
+    # 2F1(order, 1 - alpha; order + 1; gap) is finite at gap = 1, where the factor is its inverse.
+    found = factor * gap**order * special.hyp2f1(order, 1.0 - alpha, order + 1.0, gap)
+    return np.asarray(moment * high ** (power * alpha) * found)

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.process import LevyNoise, check_positive
+from hpfracc.solvers.sde.noise.process import LevyNoise, read_fields
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable_bridge import one_sided, standard_stable
+from hpfracc.solvers.sde.noise.stable import one_sided, standard_stable
 
 __all__ = ["TemperedStable"]
 
@@ -67,16 +67,17 @@ class TemperedStable(LevyNoise):
     True
     """
 
-    _no_bridge: ClassVar[str] = "the densities of skewed laws are not tabulated here"
+    _no_bridge: ClassVar[str | None] = "the densities of skewed laws are not tabulated here"
 
     alpha: float
     rate: float
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive(self, "alpha", "rate", "scale")
-        if self.alpha >= 2.0 or self.alpha == 1.0:
-            raise InvalidInputError(f"alpha={self.alpha}: tempered stable motion has an index between 0 and 2, not 1")
+        read_fields(self, "alpha", below=2)
+        read_fields(self, "rate", "scale")
+        if self.alpha == 1.0:
+            raise InvalidInputError("alpha=1: tempered stable motion has an index between 0 and 2, not 1")
 
     def _moments(self) -> tuple[float, float]:
         power = self.scale**self.alpha * self.alpha * self.rate ** (self.alpha - 1.0)

@@ -14,23 +14,24 @@ from scipy import fft
 
 from hpfracc import _reading
 from hpfracc._arrays import to_host
-from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc.errors import AccuracyWarning
+from hpfracc.solvers.sde.noise.fractional_brownian import hybrid_kernel
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
-from hpfracc.solvers.sde.noise.volterra import hybrid_kernel
-from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress, read_progress
-from hpfracc.solvers.sde.rough.conditional import ConditionalEstimate, Terminal
-from hpfracc.solvers.sde.rough.curves import curve_values, read_curve
-from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_path_times
-from hpfracc.solvers.sde.rough.smile import (
+from hpfracc.solvers.sde.progress import MIN_REPORTS, read_progress, run_chunks
+from hpfracc.solvers.sde.rough.calibration import read_quotes
+from hpfracc.solvers.sde.rough.model import (
+    RoughPaths,
     Valuation,
     VolatilityModel,
     check_model,
+    curve_values,
+    join_chunks,
     price_of,
-    read_lags,
-    read_strikes,
+    read_curve,
+    read_path_times,
     volatility_of,
 )
+from hpfracc.solvers.sde.rough.sampling import ConditionalEstimate, Terminal
 
 __all__ = ["Bergomi"]
 
@@ -120,7 +121,7 @@ class Bergomi(VolatilityModel):
 
     def forward_variance(self, t: Any) -> Any:
         """The forward variance ``xi`` at the times ``t``."""
-        return curve_values("xi", self.xi, read_lags(t))[()]
+        return curve_values("xi", self.xi, _reading.numbers("t", t, least=0))[()]
 
     def price(
         self,
@@ -159,7 +160,7 @@ class Bergomi(VolatilityModel):
             ``value`` and ``error``, one standard error, in the broadcast shape. After Ctrl-C they are those of the
             finished paths, with a warning, and nan for maturities without any.
         """
-        strikes, maturities = read_strikes(K, T)
+        strikes, maturities = read_quotes(K=K, T=T)
         found = self._out_of_money(strikes, maturities, paths, steps, rng, progress)
         return price_of(self, kind, strikes, maturities, found)
 
@@ -174,7 +175,7 @@ class Bergomi(VolatilityModel):
         progress: bool | Callable[..., Any] = False,
     ) -> Valuation:
         """Black-Scholes volatilities of the prices, with standard errors; see :meth:`price` for the parameters."""
-        strikes, maturities = read_strikes(K, T)
+        strikes, maturities = read_quotes(K=K, T=T)
         found = self._out_of_money(strikes, maturities, paths, steps, rng, progress)
         return volatility_of(self, strikes, maturities, found)
 
@@ -253,6 +254,7 @@ class Bergomi(VolatilityModel):
         paths, steps = _reading.whole("paths", paths, least=_MIN_PATHS), _reading.whole("steps", steps, least=1)
         read_progress(progress)
         source = make_source(rng, None, count=paths)
+        every = max(1, paths // (5 * MIN_REPORTS))
         value, error = np.full(strikes.shape, np.nan), np.full(strikes.shape, np.nan)
         for number, maturity in enumerate(np.unique(maturities)):
             here = maturities == maturity
@@ -264,7 +266,15 @@ class Bergomi(VolatilityModel):
                 mean_variance=scheme.h * float(scheme.forward_variance.sum()),
                 level=scheme.level,
             )
-            finished = self._follow(scheme, estimate, source, paths, progress)
+
+            def chunk(low: int, high: int, scheme: Any = scheme, estimate: Any = estimate) -> Any:
+                estimate.add(scheme.terminal(source, low, high - low))
+                if not progress or high < _MIN_PATHS or high // every == low // every:
+                    return None
+                value, error = estimate.result()
+                return float(value[0]), float(error[0])
+
+            finished = run_chunks(paths, source.rows(4 * steps), chunk, progress, f"T = {scheme.T:g}") == paths
             if estimate.paths >= _MIN_PATHS:
                 value[here], error[here] = estimate.result()
                 estimate.warn_of_few_paths(f"eta={self.eta:g} at T={scheme.T:g}")
@@ -279,29 +289,6 @@ class Bergomi(VolatilityModel):
                 )
                 break
         return Valuation(value, error)
-
-    def _follow(
-        self,
-        scheme: _Scheme,
-        estimate: ConditionalEstimate,
-        source: RandomSource,
-        paths: int,
-        progress: bool | Callable[..., Any],
-    ) -> bool:
-        """Add all paths to the estimate; returns False after Ctrl-C, with the finished paths."""
-        shown = 0
-        with interrupt_scope(), path_progress(progress, paths, f"T = {scheme.T:g}") as report:
-            try:
-                for low, high in source.chunks(paths, 4 * scheme.steps):
-                    estimate.add(scheme.terminal(source, low, high - low))
-                    if progress and high >= _MIN_PATHS and (high - shown) * 5 * MIN_REPORTS >= paths:
-                        value, error = estimate.result()
-                        report(high, float(value[0]), float(error[0]))
-                        shown = high
-            except KeyboardInterrupt:
-                raise_if_nested()
-                return False
-        return True
 
 
 class _Scheme:
@@ -326,12 +313,12 @@ class _Scheme:
 
     def roots(self, source: RandomSource, normals: Any, cells: Any) -> Any:
         """The square root of V at the end of each step, from normal increments of W and other numbers."""
-        if source.library == "numpy":
-            return self._roots_in_place(normals, cells)
-        library: Any = source.module.fft
-        transform = library.rfft(normals, self.length) * self._transform(source)
-        volterra = library.irfft(transform, self.length)[:, : self.steps] + self.across * cells
-        return source.module.exp(0.5 * self.model.eta * volterra + source.array(0.5 * self.shift[1:]))
+        # One algorithm for any number of paths: an engine call would select by it, and change the last digits.
+        xp = source.xp
+        real, imaginary = source.array(np.stack([self.transform.real, self.transform.imag]))
+        transform = xp.fft.rfft(normals, self.length) * (real + 1j * imaginary)
+        volterra = xp.fft.irfft(transform, self.length)[:, : self.steps] + self.across * cells
+        return xp.exp(0.5 * self.model.eta * volterra + source.array(0.5 * self.shift[1:]))
 
     def _roots_by_matrix(self, source: RandomSource, normals: np.ndarray, start: int) -> np.ndarray:
         """The same on the host up to rounding, which depends on the batch of paths; for means over them."""
@@ -354,23 +341,6 @@ class _Scheme:
         np.exp(root, out=root)
         return root
 
-    def _roots_in_place(self, normals: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """The same on the host, in few passes over memory; overwrites ``cells``."""
-        # One algorithm for any number of paths: an engine call would select by it, and change the last digits.
-        transform = fft.rfft(normals, self.length)
-        transform *= self.transform
-        cells *= self.across
-        cells += fft.irfft(transform, self.length, overwrite_x=True)[:, : self.steps]
-        cells *= 0.5 * self.model.eta
-        cells += 0.5 * self.shift[1:]
-        np.exp(cells, out=cells)
-        return cells
-
-    def _transform(self, source: RandomSource) -> Any:
-        """The transform of the kernel, with the part of the first cell along W, on the source's device."""
-        parts = source.array(np.stack([self.transform.real, self.transform.imag]))
-        return parts[0] + 1j * parts[1]
-
     def terminal(self, source: RandomSource, start: int, count: int) -> Terminal:
         """The values at maturity of the given paths."""
         rho, h, first = self.model.rho, self.h, float(self.forward_variance[0])
@@ -379,11 +349,8 @@ class _Scheme:
             root = self._roots_by_matrix(source, normals, start)
         else:
             root = self.roots(source, normals, source.numbers(start, count, self.steps, stream=_CELLS))[:, :-1]
-        if source.library == "numpy":
-            squares, products = np.vecdot(root, root), np.vecdot(root, normals[:, 1:])
-        else:
-            xp = source.module
-            squares, products = _doubles(xp.sum(root * root, -1)), _doubles(xp.sum(root * normals[:, 1:], -1))
+        dot = np.vecdot if source.library == "numpy" else lambda one, other: _doubles((one * other).sum(-1))
+        squares, products = dot(root, root), dot(root, normals[:, 1:])
         integral = h * (first + squares)
         driven = math.sqrt(h) * (math.sqrt(first) * _doubles(normals[:, 0]) + products)
         stopped_integral, stopped = integral.copy(), driven.copy()

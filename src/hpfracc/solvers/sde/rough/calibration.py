@@ -72,7 +72,7 @@ class Calibration:
 def fit_quotes(
     model: Any, K: Any, T: Any, volatility: Any, error: Any, free: Any, most: int, accuracy: dict[str, Any]
 ) -> Calibration:
-    """Fit ``model``; see :meth:`~hpfracc.solvers.sde.rough.smile.VolatilityModel.calibrate`."""
+    """Fit ``model``; see :meth:`~hpfracc.solvers.sde.rough.model.VolatilityModel.calibrate`."""
     if tensors := tensors_of(model):
         raise InvalidInputError(f"calibrate starts from numbers, and {', '.join(tensors)} are tensors; give numbers")
     if "rng" in accuracy:  # a generator would draw other numbers each time

@@ -12,22 +12,23 @@ from scipy import special
 
 from hpfracc import _reading
 from hpfracc.errors import AccuracyWarning, InvalidInputError, SolveError
-from hpfracc.solvers.sde.noise.process import read_positive
 from hpfracc.solvers.sde.noise.source import make_source, read_size
-from hpfracc.solvers.sde.rough.curves import curve_values, read_curve
+from hpfracc.solvers.sde.rough.calibration import read_quotes
 from hpfracc.solvers.sde.rough.derivatives import attach_gradient, plain_model, tensors_of, without_tensor
-from hpfracc.solvers.sde.rough.integrated_variance import plan_sampling
-from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_path_times
-from hpfracc.solvers.sde.rough.riccati import curve_measure, plain_measure, solve_riccati
-from hpfracc.solvers.sde.rough.smile import (
+from hpfracc.solvers.sde.rough.integrated_variance import contour, plan_sampling
+from hpfracc.solvers.sde.rough.model import (
+    RoughPaths,
     Valuation,
     VolatilityModel,
     check_model,
+    curve_values,
+    join_chunks,
     price_of,
-    read_lags,
-    read_strikes,
+    read_curve,
+    read_path_times,
     volatility_of,
 )
+from hpfracc.solvers.sde.rough.riccati import curve_measure, plain_measure, solve_riccati
 from hpfracc.special import mittag_leffler
 
 __all__ = ["Heston"]
@@ -142,7 +143,7 @@ class Heston(VolatilityModel):
 
     def forward_variance(self, t: Any) -> Any:
         r"""The mean :math:`\xi(t)` of the variance: the curve, or :math:`\theta + (v_0-\theta) E_a(-\kappa t^a)`."""
-        times, own = read_lags(t), self._numbers("forward_variance")
+        times, own = _reading.numbers("t", t, least=0), self._numbers("forward_variance")
         if self.xi is not None:
             return curve_values("xi", own.xi, times)[()]
         a = own.H + 0.5
@@ -152,7 +153,7 @@ class Heston(VolatilityModel):
         """The integral of the forward variance from 0 to ``t``."""
         if self.xi is not None:
             return VolatilityModel.integrated_variance(self, t)
-        times, own = read_lags(t), self._numbers("integrated_variance")
+        times, own = _reading.numbers("t", t, least=0), self._numbers("integrated_variance")
         a = own.H + 0.5
         mean = own.theta + (own.v0 - own.theta) * mittag_leffler(-own.kappa * times**a, a, 2.0)
         return np.asarray(times * mean)[()]
@@ -205,7 +206,7 @@ class Heston(VolatilityModel):
             :meth:`greeks`; second derivatives through it are nan.
         """
         tensors, own = tensors_of(self, K=K, T=T), plain_model(self)
-        strikes, maturities = read_strikes(without_tensor("K", K), without_tensor("T", T))
+        strikes, maturities = read_quotes(K=without_tensor("K", K), T=without_tensor("T", T))
         found, slopes = own._out_of_money(strikes, maturities, tol, bool(tensors))
         price = price_of(own, kind, strikes, maturities, found)
         if not tensors:
@@ -217,7 +218,7 @@ class Heston(VolatilityModel):
     def implied_volatility(self, K: Any, T: Any, *, tol: float = 1e-10) -> Valuation:
         """Black-Scholes volatilities of the prices, with their errors; see :meth:`price` for the parameters."""
         own = self._numbers("implied_volatility")
-        strikes, maturities = read_strikes(K, T)
+        strikes, maturities = read_quotes(K=K, T=T)
         return volatility_of(own, strikes, maturities, own._out_of_money(strikes, maturities, tol)[0])
 
     def greeks(self, K: Any, T: Any, *, kind: str = "call", tol: float = 1e-8) -> dict[str, Any]:
@@ -237,7 +238,7 @@ class Heston(VolatilityModel):
             are derivatives of the formula, not differences; those in ``H`` have a relative error of about 1e-8.
         """
         own = self._numbers("greeks")
-        strikes, maturities = read_strikes(K, T)
+        strikes, maturities = read_quotes(K=K, T=T)
         found, slopes = own._out_of_money(strikes, maturities, tol, True)
         price = price_of(own, kind, strikes, maturities, found)
         return {name: np.asarray(each)[()] for name, each in own._price_slopes(kind, price.value, slopes).items()}
@@ -290,7 +291,7 @@ class Heston(VolatilityModel):
             raise InvalidInputError("sigma=0: the variance is deterministic; use a positive sigma")
         for name, number in (("step", step), ("tol", tol)):
             if number is not None:
-                read_positive(name, number)
+                _reading.number(name, number, above=0)
         shape = read_size(size)
         count = math.prod(shape)
         source = make_source(rng, None, first_path=first_path, count=count)
@@ -436,9 +437,7 @@ class Heston(VolatilityModel):
             step = cut / nodes
             numbers = np.arange(nodes + 1) if level == 0 else np.arange(1, nodes, 2)
             y = step * numbers
-            u = np.sinh(y + 1j * tilt) - 1j * math.sin(tilt)
-            weight = np.cosh(y + 1j * tilt) / (u * u + 0.25)
-            weight[numbers == 0] *= 0.5
+            u, weight = contour(y, tilt)
             exponent, error, factors = self._log_transform(u - 0.5j, T, 0.1 * tol, slopes)
             exponent = exponent + 1j * u * log_moneyness[:, None]
             self._check(exponent, T)

@@ -37,7 +37,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.special import mittag_leffler
 
-__all__ = ["IntegratedVariance", "plan_sampling"]
+__all__ = ["IntegratedVariance", "contour", "plan_sampling"]
 
 #: Numbers of steps to every requested time, tried in turn until the bias is below the tolerance.
 _STEPS = (4, 8, 16, 32, 64, 128, 256)
@@ -229,14 +229,18 @@ def _normal_score(x: np.ndarray, mean: np.ndarray, scale: float) -> np.ndarray:
     return score
 
 
+def contour(y: np.ndarray, tilt: float) -> tuple[np.ndarray, np.ndarray]:
+    """Frequencies ``u = sinh(y + i tilt) - i sin(tilt)`` of Lewis' formula, and its weights in y: half at y = 0."""
+    u = np.sinh(y + 1j * tilt) - 1j * math.sin(tilt)
+    return u, np.where(y == 0.0, 0.5, 1.0) * np.cosh(y + 1j * tilt) / (u * u + 0.25)
+
+
 @lru_cache(maxsize=8)
 def _fourier_nodes(model: Any, T: float, tilt: float, cutoff: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Frequencies and weights of Lewis' formula, and the logarithm of the model's transform half a unit below them."""
     y = np.linspace(0.0, math.asinh(cutoff), _NODES)
-    u = np.sinh(y + 1j * tilt) - 1j * math.sin(tilt)
-    weight = np.cosh(y + 1j * tilt) / (u * u + 0.25) * (y[1] - y[0]) / math.pi
-    weight[0] *= 0.5
-    return u, weight, model._log_transform(u - 0.5j, T, 1e-7)[0]
+    u, weight = contour(y, tilt)
+    return u, weight * (y[1] - y[0]) / math.pi, model._log_transform(u - 0.5j, T, 1e-7)[0]
 
 
 @lru_cache(maxsize=8)

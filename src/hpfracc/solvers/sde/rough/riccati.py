@@ -19,7 +19,7 @@ import numpy as np
 from scipy import special
 
 from hpfracc.errors import SolveError
-from hpfracc.solvers.sde.rough.curves import curve_values, integral_rule
+from hpfracc.solvers.sde.rough.model import curve_values, integral_rule
 
 __all__ = ["RiccatiSolution", "curve_measure", "plain_measure", "solve_riccati"]
 

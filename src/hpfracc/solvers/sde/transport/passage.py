@@ -10,24 +10,19 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.brownian import Brownian
-from hpfracc.solvers.sde.noise.fractional_brownian import FractionalBrownian
-from hpfracc.solvers.sde.noise.process import Noise, plain_hurst, read_grid, read_positive
+from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
+from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
-from hpfracc.solvers.sde.noise.stable import StableLevy
-from hpfracc.solvers.sde.noise.stable_bridge import one_sided
+from hpfracc.solvers.sde.noise.stable import StableLevy, one_sided
 from hpfracc.solvers.sde.noise.subordinated import Subordinated
 from hpfracc.solvers.sde.noise.tempered import TemperedStable
-from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress, read_progress
+from hpfracc.solvers.sde.progress import MIN_REPORTS, read_progress, run_chunks
 from hpfracc.solvers.sde.result import Moments
-from hpfracc.solvers.sde.transport.domains import Domain, read_domain, read_start
-from hpfracc.solvers.sde.transport.exits import brownian_exits, stable_exits
-from hpfracc.solvers.sde.transport.jumps import Jumps, StableJumps, TemperedJumps
+from hpfracc.solvers.sde.transport.domains import Domain, brownian_exits, read_domain, read_start, stable_exits
+from hpfracc.solvers.sde.transport.laws import FixedWaiting, Jumps, StableJumps, StableWaiting, TemperedJumps
 from hpfracc.solvers.sde.transport.random_walk import ROUNDING, ContinuousTimeRandomWalk, walk_until
-from hpfracc.solvers.sde.transport.waiting import FixedWaiting, StableWaiting
 
 __all__ = ["FirstPassage", "PassageEstimate", "first_passage"]
 
@@ -152,7 +147,7 @@ class FirstPassage:
            1975.
         """
         self._need_times("an exponent")
-        after = read_positive("after", after)
+        after = _reading.number("after", after, above=0)
         late = self.times[self.times > after]
         gone = int(np.count_nonzero(np.isfinite(late)))
         if gone < 2:
@@ -313,28 +308,25 @@ def first_passage(
     ends = read_domain(domain)
     count = _reading.whole("paths", paths, least=1)
     if until != math.inf:
-        until = read_positive("until", until)
+        until = _reading.number("until", until, above=0)
     read_progress(progress)
     source = make_source(rng, key, first_path=first_path, count=count).on_host()
     source.check_room("first_passage", count, 2)
     follow, method, infinite = _read_process(process, ends, start, until, step)
     rows = _TOGETHER if not progress else min(_TOGETHER, -(-count // MIN_REPORTS))
     found = np.empty((4 if method == "grid" else 2, count))
-    summary, done, success = Moments(), 0, True
-    with interrupt_scope(), path_progress(progress, count, "first passage") as report:
-        try:
-            while done < count:
-                high = min(count, done + rows)
-                found[:, done:high] = follow(replace(source, first=source.first + done), high - done)
-                if progress:
-                    summary.add(_progress_values(found[0, done:high], until, infinite), False)
-                    report(high, float(summary.mean), float(summary.standard_error))
-                done = high
-        except KeyboardInterrupt:
-            raise_if_nested()
-            success = False
+    summary = Moments()
+
+    def chunk(low: int, high: int) -> tuple[float, float] | None:
+        found[:, low:high] = follow(replace(source, first=source.first + low), high - low)
+        if not progress:
+            return None
+        summary.add(_progress_values(found[0, low:high], until, infinite), False)
+        return float(summary.mean), float(summary.standard_error)
+
+    done = run_chunks(count, rows, chunk, progress, "first passage")
     message = f"Interrupted after {done:,} of {count:,} paths: the result has these."
-    outcome = (True, "All paths were followed.") if success else (False, message)
+    outcome = (True, "All paths were followed.") if done == count else (False, message)
     parts = [
         FirstPassage(found[k, :done], found[k + 1, :done], (ends.low, ends.high), until, method, infinite, *outcome)
         for k in range(0, len(found), 2)
@@ -342,7 +334,7 @@ def first_passage(
     if method != "grid":
         return parts[0]
     assert isinstance(process, FractionalBrownian)
-    return replace(parts[0], coarse=parts[1], order=plain_hurst(process.H))
+    return replace(parts[0], coarse=parts[1], order=plain_number(process.H))
 
 
 def _progress_values(times: np.ndarray, until: float, infinite: bool) -> np.ndarray:
@@ -380,14 +372,14 @@ def _read_process(process: Any, ends: Domain, start: Any, until: float, step: An
     if isinstance(process, FractionalBrownian):
         if step is None or until == math.inf:
             raise InvalidInputError(f"{process!r} is observed in steps: give step= and until=")
-        return _on_grid(process, ends, place, until, read_positive("step", step)), "grid", infinite
+        return _on_grid(process, ends, place, until, _reading.number("step", step, above=0)), "grid", infinite
     if not isinstance(parent, StableLevy | TemperedStable):
         raise InvalidInputError(
             f"process={process!r}: first passages are available for ContinuousTimeRandomWalk, Brownian, StableLevy, "
             "TemperedStable, Subordinated(one of the last three, alpha), and FractionalBrownian"
         )
     if step is not None:
-        return _by_walk(_stepped(parent, clock, read_positive("step", step), place), ends, until, "steps")
+        return _by_walk(_stepped(parent, clock, _reading.number("step", step, above=0), place), ends, until, "steps")
     if isinstance(parent, TemperedStable):
         raise InvalidInputError(f"{parent!r} is simulated in steps: give step=")
     if parent.beta:

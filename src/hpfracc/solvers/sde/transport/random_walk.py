@@ -12,8 +12,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.process import Noise, TimeGrid
 from hpfracc.solvers.sde.noise.source import RandomSource
 from hpfracc.solvers.sde.transport.domains import BOUNDARIES, Boundary, Domain, land, read_domain, read_start
-from hpfracc.solvers.sde.transport.jumps import Jumps, check_law
-from hpfracc.solvers.sde.transport.waiting import WaitingTimes
+from hpfracc.solvers.sde.transport.laws import Draw, Jumps, WaitingTimes
 
 __all__ = ["ROUNDING", "ContinuousTimeRandomWalk", "walk_until"]
 
@@ -84,14 +83,13 @@ class ContinuousTimeRandomWalk(Noise):
     boundary: Boundary | None = None
 
     def __post_init__(self) -> None:
-        check_law("waiting", self.waiting, WaitingTimes)
-        check_law("jumps", self.jumps, Jumps)
+        _reading.instance("waiting", self.waiting, WaitingTimes, "ParetoWaiting(0.7)")
+        _reading.instance("jumps", self.jumps, Jumps, "GaussianJumps()")
         if (self.domain is None) != (self.boundary is None):
             raise InvalidInputError("domain= and boundary= belong together; give both, or neither")
         if self.domain is not None:
             object.__setattr__(self, "domain", read_domain(self.domain))
-            if self.boundary not in BOUNDARIES:
-                raise InvalidInputError(f"boundary={self.boundary!r}: use {', '.join(map(repr, BOUNDARIES))}")
+            _reading.choice("boundary", self.boundary, BOUNDARIES)
         if not hasattr(self.start, "__len__"):
             object.__setattr__(self, "start", read_start(self.start, self._domain))
             return
@@ -158,8 +156,8 @@ class ContinuousTimeRandomWalk(Noise):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Times of the next jumps, and the positions after them, of shape ``(paths, jumps, *components)``."""
         count = min(_BLOCK, _FIRST_BLOCK << min(block, 16))
-        arrivals = self.waiting._arrivals(host, paths, count, _WAITING + block, time, before)
-        moves = self.jumps._draw(host, paths, count, _JUMPS + block, self._components)
+        arrivals = self.waiting._arrivals(Draw(host, paths, count, _WAITING + block), time, before)
+        moves = self.jumps._draw(Draw(host, paths, count, _JUMPS + block), self._components)
         if self.boundary in (None, "absorb"):
             moves[:, 0] += place
             places = np.cumsum(moves, 1, out=moves)

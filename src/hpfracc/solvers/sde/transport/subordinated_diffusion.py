@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
-from hpfracc.solvers.sde.noise.inverse_subordinator import InverseSubordinator
-from hpfracc.solvers.sde.noise.process import Noise, TimeGrid, check_positive
+from hpfracc.solvers.sde.noise.process import Noise, TimeGrid, read_fields
 from hpfracc.solvers.sde.noise.source import RandomSource
+from hpfracc.solvers.sde.noise.subordinated import InverseSubordinator
 from hpfracc.solvers.sde.transport.domains import read_start
 
 __all__ = ["SubordinatedDiffusion"]
@@ -78,9 +78,9 @@ class SubordinatedDiffusion(Noise):
         if not callable(self.drift):
             raise InvalidInputError(f"drift={self.drift!r}: give a function of the position, such as lambda x: -x")
         if not callable(self.diffusion):
-            check_positive(self, "diffusion")
+            read_fields(self, "diffusion")
         object.__setattr__(self, "alpha", InverseSubordinator(self.alpha).alpha)
-        check_positive(self, "step")
+        read_fields(self, "step")
         object.__setattr__(self, "start", read_start(self.start, None))
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:

@@ -42,8 +42,8 @@ def test_a_global_changed_between_calls_is_seen(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_function_is_traced_once_where_nothing_changed():
     """The program is cached; that of an object, which may have changed, is compiled again."""
-    from hpfracc.solvers.ode.tensors.on_jax.fixed import _solve
     from hpfracc.solvers.ode.tensors.on_jax.programs import program_of
+    from hpfracc.solvers.ode.tensors.on_jax.solves import _solve
 
     def gentle(t: Any, y: Any) -> Any:
         return -RATE * jnp.sin(y)
@@ -55,8 +55,8 @@ def test_a_function_is_traced_once_where_nothing_changed():
 
 def test_an_equal_lambda_is_not_compiled_again():
     """The same code that sees the same values is one program; other values are seen, and are another."""
-    from hpfracc.solvers.ode.tensors.on_jax.fixed import _solve
     from hpfracc.solvers.ode.tensors.on_jax.programs import program_of
+    from hpfracc.solvers.ode.tensors.on_jax.solves import _solve
 
     def of_rate(rate: float) -> Any:
         return lambda t, y: -rate * y

@@ -18,12 +18,10 @@ import numpy as np
 from hpfracc._config import get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine import hardware
-from hpfracc.engine.backends.registry import import_cost
-from hpfracc.engine.memory.budget import relief
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode import compiled
-from hpfracc.solvers.ode.compilation import read_backend
+from hpfracc.solvers.ode.compilation import FunctionPrice, numpy_raises, read_backend
 from hpfracc.solvers.ode.compiled.on_cuda import refuse
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
 from hpfracc.solvers.ode.options import Options
@@ -94,7 +92,7 @@ class _Known:
 
     slowdown: float = _UNKNOWN_SLOWDOWN
     refusal: str = ""
-    declined: dict[tuple[str, Any], str] = field(default_factory=dict)
+    declined: dict[tuple[str, Any] | None, str] = field(default_factory=dict)
 
 
 _known = _Known()
@@ -154,10 +152,7 @@ class GPUOffer:
         self._decision = decision
         self._guard = guard
         self._open = True
-        self._item = (_KERNELS, getattr(table.problem.fun, "__code__", None))
-        compile_account.set_prior(_START, _FIRST_START)
-        compile_account.set_prior(_KERNELS, _FIRST_KERNEL)
-
+        self.price = FunctionPrice(table.problem.fun, (_KERNELS, _FIRST_KERNEL), (_START, _FIRST_START))
         self._kernel = _predict_kernel(table, corrected=scheme.kind == "corrected")
 
     def predict(self) -> float:
@@ -168,29 +163,15 @@ class GPUOffer:
         kept += 0 if self._guard is None else _GUARDED
         return _LAUNCH + _known.slowdown * self._kernel + kept * members * d * 8 / _BYTES_PER_SECOND
 
-    def credit(self, seconds: float) -> None:
-        """Add the time of steps on the host."""
-        if self._item[1] is not None:
-            compile_account.credit(self._item, seconds)
-
     def pays(self, ahead: float) -> bool:
         """Whether to move now; ``ahead`` is the time that the rest of this solve would take on the host."""
-        there = compile_account.is_bought(_START)
-        if not self._open or _known.refusal or (ahead < _WORTH_A_LOOK and not there):
+        if not self._open or _known.refusal or (ahead < _WORTH_A_LOOK and not self.price.started):
             return False
         predicted = self.predict()
-        if predicted > _LONGEST_KERNEL:
-            return False
-        price = (
-            compile_account.price(_KERNELS, self._item if self._item[1] is not None else "without code")
-            + compile_account.price(_START, _START)
-            + import_cost("numba")
-        )
-        saved = ahead - predicted
-        if saved <= 0.0 or not compile_account.pays(self._item, price, saved):
+        if predicted > _LONGEST_KERNEL or ahead <= predicted or not self.price.pays(ahead - predicted):
             return False
         # Checked last: querying the hardware takes as long as many steps.
-        return has_gpu() and relief.avoids("cuda:0") is None
+        return has_gpu()
 
     def solve(self, ahead: float, notes: list[str]) -> FODEResult | None:
         """The GPU's solution; None, with a note, if the host has to continue.
@@ -224,25 +205,24 @@ class GPUOffer:
 
     def _run(self) -> tuple[FODEResult, Array]:
         """The solution, and the states at the watched steps."""
-        from hpfracc.solvers.ode.compiled.members import read_member
         from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
+        from hpfracc.solvers.ode.compiled.reading import read_member
 
         problem = self._table.problem
-        if not {"raise", "call"}.isdisjoint(np.geterr().values()):
+        if numpy_raises():
             raise _DeclinedError("np.errstate requests errors, which a kernel does not raise")
-        if self._item in _known.declined:
-            raise _DeclinedError(_known.declined[self._item])
+        if self.price.item in _known.declined:
+            raise _DeclinedError(_known.declined[self.price.item])
         members, d = problem.shape
         reason = read_member(problem.fun, problem.args, (members, d))
         if isinstance(reason, str):
             raise self._remember(f"the right-hand side cannot be read as that of one member: {reason}")
         cuda = load_cuda()
         compiled.load("on_cuda.solve")
-        from hpfracc.solvers.ode.compiled.on_cuda.solve import solve_watched
+        from hpfracc.solvers.ode.compiled.on_cuda.solve import solve_members
 
-        watched = np.array(self._watched())
         try:
-            return solve_watched(cuda, problem, self._options, self._scheme, *self._decision, watched)
+            return solve_members(cuda, problem, self._options, self._scheme, self._decision, self._watched())
         except OutOfMemoryError as error:
             raise _DeclinedError(str(error)) from error
         except InvalidInputError as error:
@@ -265,8 +245,8 @@ class GPUOffer:
 
     def _remember(self, reason: str) -> _DeclinedError:
         """An error that later solves of this function raise immediately."""
-        if self._item[1] is not None:
-            _known.declined[self._item] = reason
+        if self.price.item is not None:
+            _known.declined[self.price.item] = reason
             while len(_known.declined) > _MAX_DECLINED:
                 del _known.declined[next(iter(_known.declined))]
         return _DeclinedError(reason)
@@ -286,13 +266,10 @@ class GPUOffer:
 
     def _learn(self, kernel: float) -> None:
         """Record the cost of compilation, and the speed of this GPU. The first launch of a kernel compiles it."""
-        if compile_account.is_bought(self._item):
+        if compile_account.is_bought(self.price.item):
             _known.slowdown = min(max(kernel / self._kernel, _MIN_SLOWDOWN), _MAX_SLOWDOWN)
-            return
-        first = not compile_account.is_bought(_START)
-        compile_account.buy(_START, _START)
-        if self._item[1] is not None:
-            compile_account.buy(_KERNELS, self._item, None if first else kernel)
+        else:
+            self.price.buy(kernel)
 
 
 def _predict_kernel(table: Tableau, *, corrected: bool) -> float:

@@ -1,9 +1,16 @@
-"""Numba's CUDA target: whether it is available, and the free memory of its GPU."""
+"""Numba's CUDA target: whether it is available, and the memory of its GPU.
+
+Numba allocates and frees each array through the driver, and the solver asks the driver for the free memory. That takes
+longer than the kernel of a short solve. So all arrays of a solve are views of two buffers, one of floats and one of
+integers, which are kept for the next solve unless they are large.
+"""
 
 from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +18,7 @@ import numpy as np
 from hpfracc._config import get_settings
 from hpfracc._optional import package_version
 from hpfracc._shielded import run_shielded
+from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.budget import allowed, get_budget
 from hpfracc.engine.selection.request import Preference, preference_error, refusal_reason
 from hpfracc.errors import BackendUnavailableError, HpfraccError, OutOfMemoryError
@@ -18,7 +26,24 @@ from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compilation import OPERATION
 from hpfracc.solvers.ode.compiled.on_cuda import NAME
 
-__all__ = ["allowed_bytes", "device_name", "device_number", "is_out_of_memory", "load_cuda", "run_on_device"]
+__all__ = [
+    "MemoryLayout",
+    "Workspace",
+    "allowed_bytes",
+    "borrow_workspace",
+    "device_name",
+    "is_out_of_memory",
+    "load_cuda",
+    "release_workspaces",
+    "run_on_device",
+]
+
+#: Alignment of arrays in elements: one or two cache lines of 128 bytes, so that threads read whole lines.
+_ALIGNMENT = 32
+#: Maximum bytes of a workspace that is kept.
+_MAX_KEPT = 256 << 20
+#: Maximum number of layouts whose views are cached.
+_MAX_LAYOUTS = 8
 
 _INSTALL = "install it with: pip install 'hpfracc[numba-cuda]'"
 _kept: list[Any] = []
@@ -64,7 +89,7 @@ def device_name(cuda: Any) -> str:
     return device.decode() if isinstance(device, bytes) else str(device)
 
 
-def device_number(cuda: Any) -> int:
+def _device_number(cuda: Any) -> int:
     """Number of the current GPU."""
     return int(getattr(cuda.current_context().device, "id", 0))  # the simulator has none
 
@@ -72,7 +97,7 @@ def device_number(cuda: Any) -> int:
 def allowed_bytes(cuda: Any, held: int = 0) -> int:
     """Bytes that a solve may use on the current GPU, including the ``held`` bytes that it has already."""
     free = float(cuda.current_context().get_memory_info().free) + held
-    cap = get_budget().caps().get(f"cuda:{device_number(cuda)}", math.inf)
+    cap = get_budget().caps().get(f"cuda:{_device_number(cuda)}", math.inf)
     return allowed(int(min(free, cap, 2.0**48)), get_settings().gpu_memory_limit)
 
 
@@ -110,3 +135,108 @@ def _versions() -> str:
 def _first_line(error: Any) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:200] if lines else type(error).__name__
+
+
+class MemoryLayout:
+    """Positions of arrays of these shapes in one buffer, starting at the element ``begin``.
+
+    Attributes
+    ----------
+    begin, end : int
+        First element, and one after the last.
+    """
+
+    def __init__(self, shapes: Iterable[tuple[int, ...]], begin: int = 0) -> None:
+        self.begin = self.end = begin
+        places = []
+        for shape in shapes:
+            size = math.prod(shape)
+            places.append((self.end, self.end + size, shape))
+            self.end += -(-size // _ALIGNMENT) * _ALIGNMENT
+        self.places = tuple(places)
+
+    def cut(self, memory: Any) -> list[Any]:
+        """Views of ``memory``, one for each shape."""
+        return [memory[begin:end].reshape(shape) for begin, end, shape in self.places]
+
+
+class Workspace:
+    """Two buffers on one GPU.
+
+    Parameters
+    ----------
+    cuda : module
+        ``numba.cuda``.
+    precision : str
+        Dtype of the floats.
+    """
+
+    def __init__(self, cuda: Any, precision: str) -> None:
+        self._cuda = cuda
+        self._kinds = (precision, "int32")
+        self._memory: list[Any] = [None, None]
+        self._views: dict[tuple[int, Any], list[Any]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both buffers."""
+        return sum(int(each.nbytes) for each in self._memory if each is not None)
+
+    def fits(self, *sizes: int) -> bool:
+        """Whether the buffers have room for this number of floats and of integers."""
+        return all(each is not None and each.size >= size for each, size in zip(self._memory, sizes, strict=True))
+
+    def reserve(self, *sizes: int) -> None:
+        """Make room for this number of floats and of integers; the previous contents are lost."""
+        for n, size in enumerate(sizes):
+            if self._memory[n] is None or self._memory[n].size < size:
+                self._memory[n] = None  # freed before the new one is allocated
+                self._views.clear()
+                self._memory[n] = self._cuda.device_array(size, self._kinds[n])
+
+    def cut(self, piece: int, layout: MemoryLayout) -> list[Any]:
+        """Views of the floats (0) or the integers (1)."""
+        key = piece, layout.places
+        found = self._views.get(key)
+        if found is None:
+            while len(self._views) >= _MAX_LAYOUTS:
+                del self._views[next(iter(self._views))]
+            found = self._views[key] = layout.cut(self._memory[piece])
+        return found
+
+    def whole(self, piece: int, layout: MemoryLayout) -> Any:
+        """The part of a buffer that holds all arrays of a layout."""
+        (found,) = self.cut(piece, MemoryLayout([(layout.end - layout.begin,)], layout.begin))
+        return found
+
+
+#: Idle workspaces by precision, with the CUDA context and the memory limit under which they were made.
+_idle: dict[str, tuple[Any, float, Workspace]] = {}
+
+
+@contextmanager
+def borrow_workspace(cuda: Any, precision: str) -> Iterator[Workspace]:
+    """A workspace that only this thread uses within the block. It is dropped if the block raises an error."""
+    context, limit = cuda.current_context(), get_settings().gpu_memory_limit
+    kept = _idle.pop(precision, None)
+    capped = f"cuda:{_device_number(cuda)}" in get_budget().caps()
+    if kept is not None and kept[0] is context and kept[1] == limit and not capped:
+        workspace = kept[2]
+    else:
+        workspace = Workspace(cuda, precision)
+    del kept
+    yield workspace
+    if workspace.nbytes <= _MAX_KEPT and not capped:
+        _idle[precision] = (context, limit, workspace)
+
+
+def release_workspaces() -> int:
+    """Drop all idle workspaces; returns their bytes. Numba returns memory to the driver when it needs some."""
+    freed = 0
+    for precision in tuple(_idle):
+        found = _idle.pop(precision, None)
+        freed += 0 if found is None else found[2].nbytes
+    return freed
+
+
+ladder.register(release_workspaces)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -15,21 +15,19 @@ from scipy.special import rgamma
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, run_chunks
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
-from hpfracc.solvers.ode.compiled.members import MemberFunction, read_member, some_members
 from hpfracc.solvers.ode.compiled.on_cuda import device
-from hpfracc.solvers.ode.compiled.on_cuda.kernels import THREADS, build_kernel
-from hpfracc.solvers.ode.compiled.on_cuda.tables import StepTables, make_tables
-from hpfracc.solvers.ode.compiled.on_cuda.workspace import MemoryLayout, Workspace, borrow_workspace
+from hpfracc.solvers.ode.compiled.on_cuda.device import MemoryLayout, Workspace, borrow_workspace
+from hpfracc.solvers.ode.compiled.on_cuda.kernels import THREADS, StepTables, build_kernel, make_tables
+from hpfracc.solvers.ode.compiled.reading import MemberFunction, read_member, some_members
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
-from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
+from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, make_grid
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
-from hpfracc.solvers.ode.memory_limits import check_room
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import note_steps
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
-__all__ = ["solve_members", "solve_watched"]
+__all__ = ["BudgetSizer", "solve_members"]
 
 Array = np.ndarray[Any, Any]
 
@@ -88,15 +86,19 @@ class _OutputPoints:
         return int(self.places.max()) + 1
 
 
-def solve_members(cuda: Any, problem: Problem, options: Options, scheme: Scheme, name: str, reason: str) -> FODEResult:
-    """Solve a problem that :func:`~hpfracc.solvers.ode.compiled.on_cuda.check` accepted, with ``numba.cuda``."""
-    return solve_watched(cuda, problem, options, scheme, name, reason, np.empty(0, np.int64))[0]
-
-
-def solve_watched(
-    cuda: Any, problem: Problem, options: Options, scheme: Scheme, name: str, reason: str, watched: Array
+def solve_members(
+    cuda: Any,
+    problem: Problem,
+    options: Options,
+    scheme: Scheme,
+    decision: tuple[str, str],
+    watched: Sequence[int] = (),
 ) -> tuple[FODEResult, Array]:
-    """As :func:`solve_members`; also returns the states at the steps ``watched``, of shape (steps, d, members)."""
+    """Solve a problem that :func:`~hpfracc.solvers.ode.compiled.on_cuda.check` accepted, with ``numba.cuda``.
+
+    ``decision`` is the method and why it is used. Also returns the states at the steps ``watched``, of shape
+    (steps, d, members).
+    """
     started = time.perf_counter()
     assert options.step is not None and problem.orders.known is not None
     members, d = problem.shape
@@ -109,14 +111,14 @@ def solve_watched(
             "of shape (members, d) in NumPy's elementwise functions, with parameters as floats or arrays in args; or "
             "leave the backend out"
         )
-    decision = SolveDecision(name, reason, "direct", True)
+    chosen = SolveDecision(*decision, "direct", True)
     if grid.steps > options.max_steps:
         message = f"{grid.steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
         stats = {"steps": 0, "step": grid.step, "interrupted": False, "terminated": False}
         start = np.array([problem.t0]), np.array(problem.y0)[..., None]
-        failed = FODEResult(*start, False, message, 1, stats=stats, decision=decision)
+        failed = FODEResult(*start, False, message, 1, stats=stats, decision=chosen)
         return failed, np.empty((0, d, members))
-    kept = _read_times(options.t_eval, grid, watched)
+    kept = _read_times(options.t_eval, grid, np.array(watched, np.int64))
     check_room(problem, len(kept.times), 1, arrays=1)
     row = np.broadcast_to(problem.orders.known, problem.shape)[0]
     tables = make_tables(row, grid, scheme, problem.orders.ceiling, options.precision)
@@ -142,7 +144,7 @@ def solve_watched(
             "chunks": work.chunks,
             "memory_terms": tables.terms,
         },
-        decision=dataclasses.replace(decision, history="exponentials" if tables.terms else "direct", notes=notes),
+        decision=dataclasses.replace(chosen, history="exponentials" if tables.terms else "direct", notes=notes),
     )
     return result, work.watched
 

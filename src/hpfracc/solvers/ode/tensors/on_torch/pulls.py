@@ -3,7 +3,7 @@ r"""Transposed derivatives of a right-hand side on tensors, for :mod:`hpfracc.so
 In the backward pass each step needs :math:`f_y^T` times a vector from the next step. With autograd this is an
 evaluation and a backward pass per point, tens of kernel launches. For states with few components it is faster to
 compute the Jacobians of all points of a block together, with one backward pass per component. A step is then two
-products of small matrices.
+products of small matrices. Gradients of the parameters are computed for all points of a block together too.
 
 The Jacobians assume independent members of a batch, but a function may couple its members. So the products are checked
 against the gradients of autograd once all vectors are known, in the same pass as those of the parameters.
@@ -63,36 +63,42 @@ class TensorPulls:
         What it depends on besides y.
     found : Trajectory
         The points of all steps.
+    mapped : bool
+        Whether ``torch.func.vmap`` evaluates ``fun`` at all points of a block.
     matrices : bool
         Whether to use Jacobians of whole blocks. Raises :class:`CoupledMembersError` where they are not the derivative.
     """
 
     def __init__(
-        self, fun: Function, leaves: list[torch.Tensor], grid: StepGrid, found: Trajectory, matrices: bool
+        self, fun: Function, leaves: list[torch.Tensor], grid: StepGrid, found: Trajectory, mapped: bool, matrices: bool
     ) -> None:
         self.fun, self.leaves, self.grid, self.found = fun, leaves, grid, found
-        state = found.states[0]
         self.totals: list[torch.Tensor | None] = [None] * len(leaves)
-        parameters = sum(each.numel() for each in leaves)
-        self.matrices = matrices and fit_matrices(state, BLOCK * (1 + len(found.points)), parameters)
-        mapped = (bool(leaves) or self.matrices) and bool(state.numel()) and self._can_be_mapped()
-        self.matrices = self.matrices and mapped
-        self.mapped = bool(leaves) and mapped and (state.is_cuda or state.numel() <= _MAX_TOGETHER)
-        #: Deferred to one evaluation of a whole block: times, points and gradients of the values there.
-        self._later: list[tuple[float, torch.Tensor, torch.Tensor]] = []
+        state, parameters = found.states[0], sum(each.numel() for each in leaves)
+        self.matrices = mapped and matrices and fit_matrices(state, BLOCK * (1 + len(found.points)), parameters)
+        small = state.is_cuda or state.numel() <= _MAX_TOGETHER
+        self.together = self.matrices or (mapped and bool(leaves) and small and state.numel() > 0)
         self._first = self._size = 0
 
-    def prepare(self, first: int, last: int) -> Callable[[], None]:
-        """Jacobians of all points of a block, if they are used."""
-        if not self.matrices:
-            return self._settle
+    def prepare(self, first: int, last: int) -> Callable[[], None] | None:
+        """The points of a block, and their Jacobians if they are used."""
+        if not self.together:
+            return None
         self._first, self._size = first, last - first + 1
         times = [self.grid.time(n, self.found.states) for n in range(first, last + 1)] * (1 + len(self.found.points))
         places = [self.found.states[first : last + 1], *(each[first - 1 : last] for each in self.found.points)]
-        place = torch.cat(places).detach().requires_grad_()
+        self._place = torch.cat(places).detach()
+        self._times = self._place.new_tensor(times)
+        self._bars = torch.zeros_like(self._place)
+        self._bars_at = self._bars.unbind(0)
+        if self.matrices:
+            self._make_matrices()
+        return self._settle
+
+    def _make_matrices(self) -> None:
+        place = self._place.requires_grad_()
         d = place.shape[-1]
-        with torch.enable_grad():
-            values = torch.func.vmap(self.fun)(place.new_tensor(times), place)
+        self._values = values = self._evaluate()
         made = place.new_zeros((*place.shape, d))  # component j of the gradient of i at [..., j, i]
         if values.requires_grad:
             for i in range(d):
@@ -102,31 +108,32 @@ class TensorPulls:
                 if row is None:
                     break
                 made[..., i] = row
-        self._place, self._values = place, values
         self._made = made.view(place.shape[0], -1, d, d).mT.contiguous()
         self._rows, self._at = self._made.unbind(0), values.detach().unbind(0)
-        self._bars = torch.zeros_like(values.detach())
-        self._bars_at = self._bars.unbind(0)
-        return self._settle_matrices
+
+    def _evaluate(self) -> torch.Tensor:
+        with torch.enable_grad():
+            values: torch.Tensor = torch.func.vmap(self.fun)(self._times, self._place)
+        return values
 
     def pull(
         self, kind: int, n: int, t: float, y: torch.Tensor, bar: torch.Tensor, totals: None
     ) -> tuple[torch.Tensor, torch.Tensor, None]:
         """The value and the gradient at a point; gradients of the leaves are added now or with the block."""
-        if self.matrices and n:
+        together = self.together and n > 0
+        if together:
             place = kind * self._size + n - self._first
             self._bars_at[place].copy_(bar)
-            back = torch.bmm(bar.reshape(-1, 1, bar.shape[-1]), self._rows[place]).view(bar.shape)
-            return self._at[place], back, None
-        now = bool(self.leaves) and (not self.mapped or not n)
-        if self.mapped and n:
-            self._later.append((t, y, bar))
+            if self.matrices:
+                back = torch.bmm(bar.reshape(-1, 1, bar.shape[-1]), self._rows[place]).view(bar.shape)
+                return self._at[place], back, None
         with torch.enable_grad():
-            place = y.detach().requires_grad_()
-            value = self.fun(t, place)
+            point = y.detach().requires_grad_()
+            value = self.fun(t, point)
         if not value.requires_grad:
             return value.detach(), torch.zeros_like(bar), None
-        back, *rest = torch.autograd.grad(value, [place, *self.leaves] if now else [place], bar, allow_unused=True)
+        inputs = [point] if together else [point, *self.leaves]
+        back, *rest = torch.autograd.grad(value, inputs, bar, allow_unused=True)
         self._add(rest)
         return value.detach(), torch.zeros_like(bar) if back is None else back, None
 
@@ -138,42 +145,17 @@ class TensorPulls:
                 self.totals[place] = each.clone() if earlier is None else earlier.add_(each)
 
     def _settle(self) -> None:
-        """Gradients of the leaves for a whole block, by one evaluation of all its points."""
-        if not self._later:
-            return
-        times = self._later[0][1].new_tensor([each[0] for each in self._later])
-        points, bars = (torch.stack([each[k] for each in self._later]) for k in (1, 2))
-        self._later.clear()
-        with torch.enable_grad():
-            values = torch.func.vmap(self.fun)(times, points)
-        if values.requires_grad:
-            self._add(torch.autograd.grad(values, self.leaves, bars, allow_unused=True))
-
-    def _settle_matrices(self) -> None:
-        """The same, with a comparison of the products and autograd."""
-        values, bars, place = self._values, self._bars, self._place
+        """Gradients of the leaves for a whole block; with matrices also a comparison of the products and autograd."""
+        bars, values = self._bars, self._values if self.matrices else self._evaluate()
         if not values.requires_grad:
             return
-        true, *rest = torch.autograd.grad(values, [place, *self.leaves], bars, allow_unused=True)
-        self._add(rest)
-        shape = self._made.shape[:2]
-        products = torch.matmul(bars.reshape(*shape, 1, -1), self._made).reshape(bars.shape)
-        true = torch.zeros_like(products) if true is None else true
+        inputs = [self._place, *self.leaves] if self.matrices else self.leaves
+        found = torch.autograd.grad(values, inputs, bars, allow_unused=True)
+        self._add(found[1:] if self.matrices else found)
+        if not self.matrices:
+            return
+        products = torch.matmul(bars.reshape(*self._made.shape[:2], 1, -1), self._made).reshape(bars.shape)
+        true = torch.zeros_like(products) if found[0] is None else found[0]
         unit = _ALIKE * torch.finfo(bars.dtype).eps * true.abs().amax() + torch.finfo(bars.dtype).tiny
         if not bool((products - true).abs().amax() <= unit):
             raise CoupledMembersError
-
-    def _can_be_mapped(self) -> bool:
-        """Whether ``fun`` of several points at once equals its values at each."""
-        states, steps = self.found.states, self.grid.steps
-        places = [1, (steps + 1) // 2, steps]
-        times = [self.grid.time(n, states) for n in places]
-        try:
-            with torch.no_grad():
-                together = torch.func.vmap(self.fun)(states.new_tensor(times), states[places])
-                apart = torch.stack([self.fun(t, states[n]) for t, n in zip(times, places, strict=True)])
-        except Exception:
-            # Any error of the user's function: it worked step by step.
-            return False
-        tolerance = 1e3 * torch.finfo(apart.dtype).eps
-        return bool(torch.allclose(together, apart, rtol=tolerance, atol=tolerance * float(apart.abs().max())))

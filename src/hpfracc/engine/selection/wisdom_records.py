@@ -1,0 +1,343 @@
+"""Records of measurements: which of them are retained, and the formats of the files that hold them.
+
+Uniting and trimming commute: ``retain(retain(a) + b) == retain(a + b)``. So the order of merges does not matter.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from hpfracc import _reading
+from hpfracc._files import parse_json
+from hpfracc.engine.workload import Bucket
+from hpfracc.errors import InvalidInputError
+
+__all__ = [
+    "JOURNAL_HEAD", "KINDS", "MAX_BYTES", "MAX_DEPTH", "SCHEMA", "Content", "Kind", "Record", "encode_lines",
+    "encode_merged", "new_id", "parse_record", "read_journal", "read_merged", "retain", "unite",
+]  # fmt: skip
+
+#: What was measured: a calibrated knot, a run time, a compile time, a copy, or the power of an arm.
+Kind = Literal["knot", "sample", "compile", "transfer", "power"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+#: Limits of a valid measurement. They allow any real one, and prevent overflow of sums, logarithms, dates and tables:
+#: three years, far more work than a machine does in that time, the year 5138, and the length of a name.
+MAX_SECONDS, MAX_WORK, MAX_TIME = 1e8, 1e36, 1e11
+MAX_CHARACTERS = 256
+#: Limits of a line: its bytes, and its nesting depth. A record has at most half of the bytes and a depth of 2.
+MAX_LINE_BYTES = 1 << 16
+MAX_DEPTH = 32
+
+_TEXTS = ("id", "kind", "operation", "arm", "fingerprint", "start", "dtype")
+#: What each kind requires beside the fields of all.
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "knot": ("x",),
+    "sample": ("x", "bucket"),
+    "power": ("x",),
+    "transfer": ("nbytes", "route"),
+}
+
+_token = ""
+_counter = itertools.count()
+
+
+def new_id() -> str:
+    """A globally unique id; ids increase within one process."""
+    global _token
+    if not _token:
+        _token = os.urandom(8).hex()
+    return f"{_token}-{next(_counter):010x}"
+
+
+def _forget_token() -> None:
+    global _token
+    _token = ""
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One measurement.
+
+    Attributes
+    ----------
+    kind : str
+        One of :data:`KINDS`.
+    operation, arm : str
+        Name of the operation and of the arm; empty for a transfer.
+    fingerprint : str
+        The arm's fingerprint, from ``engine.hardware``.
+    start : str
+        Where the operands were.
+    dtype : str
+        Dtype of the computation.
+    bucket : tuple of two int, optional
+        Its size bucket; required for samples.
+    x : float, optional
+        The amount of work; for power, watts. Required for knots, samples and power.
+    seconds : float
+        Measured seconds.
+    nbytes : int, optional
+        Bytes copied. Required for transfers.
+    route : str, optional
+        Route of a transfer, such as ``"host->cuda:0"``.
+    time : float
+        Seconds since 1970; now by default.
+    id : str
+        Unique id, which makes merging idempotent; a new one by default.
+    """
+
+    kind: Kind
+    operation: str
+    arm: str
+    fingerprint: str
+    start: str
+    dtype: str
+    seconds: float
+    bucket: Bucket | None = None
+    x: float | None = None
+    nbytes: int | None = None
+    route: str | None = None
+    time: float = field(default_factory=time.time)
+    id: str = field(default_factory=new_id)
+
+    def __post_init__(self) -> None:
+        for name in _TEXTS:
+            _check_text(name, getattr(self, name))
+        _reading.choice("kind", self.kind, KINDS)
+        needed = _NEEDS.get(self.kind, ())
+        numbers = {"seconds": MAX_SECONDS, "time": MAX_TIME}
+        if self.x is not None or "x" in needed:
+            numbers["x"] = MAX_WORK
+        for name, most in numbers.items():
+            _set(self, name, _reading.number(name, getattr(self, name), least=0.0, most=most))
+        if self.bucket is not None or "bucket" in needed:
+            if not isinstance(self.bucket, tuple | list) or len(self.bucket) != 2:
+                raise InvalidInputError(f"bucket={_reading.shown(self.bucket)} of a record; use two whole numbers")
+            _set(self, "bucket", tuple(_reading.whole("bucket", each, least=0, most=_MOST) for each in self.bucket))
+        if self.nbytes is not None or "nbytes" in needed:
+            _reading.whole("nbytes", self.nbytes, least=0, most=_MOST)
+        if self.route is not None or "route" in needed:
+            _check_text("route", self.route)
+
+    @property
+    def age_order(self) -> tuple[float, str]:
+        """The sort key, oldest first; the same on every machine."""
+        return self.time, self.id
+
+    @property
+    def backend(self) -> str:
+        """The backend of the arm."""
+        return self.arm.partition(":")[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without fields that are None."""
+        pairs = ((name, getattr(self, name)) for name in _NAMES)
+        return {name: value for name, value in pairs if value is not None}
+
+    def to_line(self) -> str:
+        """One line of JSON, without the line end."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+
+_NAMES = tuple(f.name for f in fields(Record))
+_REQUIRED = frozenset(_NAMES) - {"bucket", "x", "nbytes", "route"}
+_MOST = 2**63 - 1
+_set = object.__setattr__
+
+
+def parse_record(entry: Any) -> Record:
+    """The record in a line of JSON (text or bytes), or in a decoded object.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is anything else.
+    """
+    value = _decode(entry) if isinstance(entry, str | bytes) else entry
+    if not isinstance(value, dict) or not (_REQUIRED <= value.keys() <= frozenset(_NAMES)):
+        raise InvalidInputError(f"{_reading.shown(value)} is not a record, or lacks a field; measure again")
+    return Record(**value)
+
+
+def _decode(line: str | bytes) -> Any:
+    data = line.encode(errors="surrogatepass") if isinstance(line, str) else line
+    if len(data) > MAX_LINE_BYTES:
+        raise InvalidInputError(f"a line of {len(data):,} bytes is not a record; use at most {MAX_LINE_BYTES:,} bytes")
+    try:
+        return parse_json(data, MAX_DEPTH)
+    except ValueError as error:  # UnicodeDecodeError is one
+        raise InvalidInputError(f"not a line of JSON ({error}); omit the line") from None
+
+
+def _check_text(name: str, value: Any) -> None:
+    wrong = not isinstance(value, str) or len(value) > MAX_CHARACTERS or not value.isprintable()
+    if wrong or (name in ("id", "fingerprint") and not value):
+        shown = _reading.shown(value)
+        raise InvalidInputError(f"{name}={shown} of a record; use a printable text of at most {MAX_CHARACTERS}")
+
+
+#: Number of newest records kept of each group (see :func:`_group`): those that the cost model uses, and a few others.
+PER_GROUP: dict[Kind, int] = {"sample": 32, "knot": 4, "compile": 8, "transfer": 8, "power": 4}
+
+#: Number of newest records kept in total; samples are counted separately, so that they cannot displace a calibration.
+#: Reading them takes about 0.3 s.
+MAX_SAMPLES = 20_000
+MAX_OTHERS = 10_000
+
+
+def unite(*collections: Iterable[Record]) -> dict[str, Record]:
+    """All records by id. Two with one id (only by tampering) are resolved in the same way in any order."""
+    united: dict[str, Record] = {}
+    for record in itertools.chain(*collections):
+        known = united.setdefault(record.id, record)
+        if known is not record and known != record:
+            united[record.id] = max(known, record, key=lambda each: (each.time, each.to_line()))
+    return united
+
+
+def retain(records: Iterable[Record]) -> list[Record]:
+    """The records to retain, oldest first."""
+    groups: dict[Any, list[Record]] = defaultdict(list)
+    samples: list[Record] = []
+    others: list[Record] = []
+    for record in sorted(records, key=lambda record: record.age_order):
+        groups[_group(record)].append(record)
+    for (kind, *_), group in groups.items():
+        (samples if kind == "sample" else others).extend(group[-PER_GROUP[kind] :])
+    for kept, most in ((samples, MAX_SAMPLES), (others, MAX_OTHERS)):
+        kept.sort(key=lambda record: record.age_order)
+        del kept[: max(0, len(kept) - most)]
+    return sorted(samples + others, key=lambda record: record.age_order)
+
+
+def _group(record: Record) -> tuple[Any, ...]:
+    common = (record.kind, record.fingerprint, record.operation, record.arm, record.start, record.dtype)
+    if record.kind == "knot":
+        return (*common, record.bucket, record.x)
+    if record.kind == "transfer":
+        return (*common, record.route, (record.nbytes or 0).bit_length())
+    return (*common, record.bucket)
+
+
+#: Incremented when a kind or a field of records is added: older versions then do not touch the files.
+SCHEMA = 1
+#: The first line of a journal.
+JOURNAL_HEAD = f'{{"hpfracc":"journal","schema":{SCHEMA}}}\n'.encode()
+
+#: Limits for reading. All stored records take about 9 MB, and a journal is merged at 4 MiB. Within these limits no file
+#: takes more than two seconds, or about 300 MB, to read or reject.
+MAX_BYTES = 32 << 20
+_MAX_ENTRIES = 100_000
+_MAX_VALUES = 32 * _MAX_ENTRIES
+#: Limits for writing are lower than those for reading.
+_MAX_WRITTEN = MAX_BYTES * 3 // 4
+
+
+@dataclass(slots=True)
+class Content:
+    """The content of a file.
+
+    Attributes
+    ----------
+    records : list of Record
+        The readable ones.
+    skipped : int
+        Number of complete lines or entries that are not records.
+    damage : str or None
+        Why a merged file as a whole is damaged; ``records`` are then those that could be recovered.
+    newer : bool
+        Whether a later version of hpfracc wrote it in an unknown format; it is not touched then.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    skipped: int = 0
+    damage: str | None = None
+    newer: bool = False
+    #: Why the first invalid entry was rejected.
+    complaint: str | None = None
+
+    @property
+    def fault(self) -> str | None:
+        """Reason why the file should be set aside; None if it is intact."""
+        if self.damage is None and self.skipped:
+            return f"{self.skipped} of its entries are not records, the first because of {self.complaint}"
+        return self.damage
+
+
+def encode_merged(records: Iterable[Record]) -> bytes:
+    """A merged file of ``records``, oldest first; deterministic."""
+    lines = [record.to_line() for record in records]
+    size = sum(map(len, lines)) + 2 * len(lines)
+    first = 0
+    while size > _MAX_WRITTEN:  # drop the oldest
+        size -= len(lines[first]) + 2
+        first += 1
+    body = ",\n".join(lines[first:])
+    return f'{{"hpfracc":"wisdom","schema":{SCHEMA},"records":[\n{body}\n]}}\n'.encode()
+
+
+def encode_lines(records: Iterable[Record]) -> bytes:
+    """Lines of a journal."""
+    return "".join(f"{record.to_line()}\n" for record in records).encode()
+
+
+def read_merged(data: bytes) -> Content:
+    """Read a merged file; never raises, see :attr:`Content.damage`."""
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > _MAX_VALUES:
+        return Content(damage="it holds too many values")
+    damage, entries = "it is not a wisdom file", None
+    try:
+        value = parse_json(data, MAX_DEPTH)
+    except (ValueError, RecursionError) as error:
+        value, damage = None, str(error)
+    if isinstance(value, dict) and value.get("hpfracc") == "wisdom":
+        if _is_newer(value):
+            return Content(newer=True)
+        entries = value.get("records") if value.get("schema") == SCHEMA else None
+        damage = "its schema or its records are missing"
+    if isinstance(entries, list):
+        return _read_entries(entries)
+    # Those on complete lines can be recovered.
+    lines = [line.strip().rstrip(b",") for line in data.split(b"\n", _MAX_ENTRIES)[:_MAX_ENTRIES]]
+    return Content(_read_entries(lines).records, damage=damage)
+
+
+def read_journal(data: bytes) -> Content:
+    """Read a journal. An incomplete last line, of a process that was killed, is ignored."""
+    head, *lines = data.split(b"\n", _MAX_ENTRIES + 1)
+    try:
+        if _is_newer(parse_json(head, MAX_DEPTH)):
+            return Content(newer=True)
+    except (ValueError, RecursionError):
+        pass  # the lines below it are read all the same
+    return _read_entries(lines[:-1] if len(lines) <= _MAX_ENTRIES else lines)
+
+
+def _is_newer(head: Any) -> bool:
+    schema = head.get("schema") if isinstance(head, dict) else None
+    return isinstance(schema, int) and schema > SCHEMA
+
+
+def _read_entries(entries: Sequence[Any]) -> Content:
+    content = Content()
+    for entry in entries[:_MAX_ENTRIES]:
+        try:
+            content.records.append(parse_record(entry))
+        except InvalidInputError as error:
+            content.skipped += 1
+            content.complaint = content.complaint or str(error)
+    if len(entries) > _MAX_ENTRIES:
+        content.damage = f"it has more than {_MAX_ENTRIES:,} entries"
+    return content

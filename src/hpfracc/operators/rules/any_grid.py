@@ -1,0 +1,387 @@
+"""Rules for any increasing grid: each weight computed where it is used, or the kernel as a sum of exponentials."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc._arrays import library_of
+from hpfracc._xp import NUMPY, array_namespace, namespace_of, of_variables
+from hpfracc.engine.execution.api import exponential_recurrence, history_sum
+from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.errors import InvalidInputError
+from hpfracc.history.exponentials import exponential_nodes, exponential_sum, node_weights
+from hpfracc.operators.core.order import Order
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.values import Samples, constant, join, namespace_among, scalar, zeros
+from hpfracc.operators.rules.differences import slopes
+from hpfracc.operators.rules.increments import infinite_at_origin, start_points
+from hpfracc.operators.rules.l1 import LType, fractional_part, with_start
+
+#: Default relative error of the kernel.
+FAST_RTOL = 1e-10
+#: Range of powers for a traced order, whose value is unknown.
+_TRACED = (0.02, 1.0)
+
+
+#: Number of points from which the time of a direct sum is predicted, and the seconds from which a hint is logged.
+_ASKED_FROM, _LONG = 8192, 1.0
+_hinted: set[str] = set()
+_log = logging.getLogger("hpfracc")
+
+
+def hint_at_fast(operator: Any, samples: Samples) -> None:
+    """Log, once per operator, that a direct sum on a non-uniform grid takes long, and what is faster."""
+    name = type(operator).__name__
+    if samples.n < _ASKED_FROM or samples.grid.uniform or name in _hinted or "fast" not in operator.any_grid_rules:
+        return
+    specs = ArraySpec((samples.n,), "float64"), ArraySpec((), "float64")
+    chosen = history_sum.decide(specs[0], samples.values, specs[1], backend=samples.backend).chosen
+    if chosen is not None and chosen.total > _LONG:
+        _hinted.add(name)
+        _log.warning(
+            "%s of %d samples on a grid that is not uniform is predicted to take %.1f s; method='fast' takes time in "
+            "proportion to the number of samples, with a relative error of %g in the kernel (rtol=)",
+            name,
+            samples.n,
+            chosen.total,
+            FAST_RTOL,
+        )
+
+
+def reset_hints() -> None:
+    """Allow all hints again."""
+    _hinted.clear()
+
+
+def times_of(samples: Samples) -> Any:
+    """The points, with their gradient if they carry one."""
+    grid = samples.grid
+    return grid.times() if grid.traced is None else grid.traced
+
+
+def reach_of(samples: Samples) -> Any:
+    """The distances from the origin of all later points, with their gradient."""
+    times = times_of(samples)
+    return times[1:] - times[0]
+
+
+def power(base: Any, exponent: Any, order: Order) -> Any:
+    """``base ** exponent`` of positive numbers, both of which may carry a gradient; in double precision."""
+    if library_of(base) == "torch":
+        return base.double() ** exponent
+    if library_of(base) == "jax":
+        return base.astype("float64") ** exponent
+    return order.xp.power(base, exponent)
+
+
+def refuse_traced_points(samples: Samples, order: Order) -> None:
+    """Raise an error if the gradient with respect to the points would be incomplete."""
+    if samples.grid.traced is not None and order.ceiling > 1:
+        raise InvalidInputError(
+            f"t carries a gradient, which orders above 1 do not support on this grid (alpha={order.known}); "
+            "detach t, or use an order of at most 1"
+        )
+
+
+def steps_of(samples: Samples) -> tuple[Any, Any]:
+    """The steps as used by a recurrence (one number on a uniform grid), and each step separately."""
+    grid = samples.grid
+    if grid.traced is not None:
+        widths = grid.traced[1:] - grid.traced[:-1]
+        return widths, widths
+    widths = np.diff(grid.times())
+    if grid.uniform and np.ndim(grid.step) == 0 and isinstance(grid.step, float):
+        return grid.step, np.full(grid.n - 1, grid.step)
+    return widths, widths
+
+
+def fading_terms(samples: Samples, order: Order, beta: Any) -> tuple[Any, Any]:
+    """Rates and weights of ``r**-beta`` for all distances on the grid, where ``beta`` depends on ``order``.
+
+    A plain order has few terms; one that carries a gradient has more, at nodes that do not depend on it.
+    """
+    points = samples.grid.times()
+    shortest, longest = float(np.diff(points).min()), float(points[-1] - points[0])
+    rtol = FAST_RTOL if samples.rtol is None else samples.rtol
+    if order.plain:
+        found = exponential_sum(float(beta), shortest, longest, rtol)
+        return found.rates, found.weights
+    least, most = _TRACED if order.known is None else (known := _read(beta), known)
+    nodes = exponential_nodes(least, most, shortest, longest, rtol)
+    weights = of_variables(order.xp, lambda beta: node_weights(order.xp, beta, nodes))(beta)
+    if order.known is None:
+        weights = order.xp.where((beta >= least) & (beta <= most), weights, math.nan)
+    return nodes.rates, weights
+
+
+def _read(beta: Any) -> float:
+    return float(beta.detach() if hasattr(beta, "detach") else beta)
+
+
+class _L1(LType):
+    """Common part of both rules."""
+
+    any_grid = True
+    companion_suffices = False
+
+    @property
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """The same with a parabola on the newest interval."""
+        return _Curved(self)
+
+    def measured_from(self, order: Order) -> int:
+        """Above order 1 ``n + 3``."""
+        return 0 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """The sum over the increments. Above order 1 the first points come from the first samples."""
+        refuse_traced_points(samples, order)
+        x, n = samples.values, order.ceiling
+        g = x if n == 1 else slopes(x, samples.grid.times(), n - 1)
+        increments = join([x[..., :1] - x[..., :1], g[..., 1:] - g[..., :-1]])
+        return with_start(self._sum(samples, order, increments), samples, order, any_grid=True)
+
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        raise NotImplementedError
+
+
+@final
+class AnyGridL1(_L1):
+    r"""Caputo derivative of the piecewise linear interpolant, on any increasing grid.
+
+    .. math::
+        D^\alpha f(t_i) \approx \frac{1}{\Gamma(1-\beta)} \sum_{k=1}^{i} \frac{g_k - g_{k-1}}{t_k - t_{k-1}}
+        \int_{t_{k-1}}^{t_k} (t_i - s)^{-\beta} ds,
+
+    with :math:`g = f^{(n-1)}` (by differences of order 4 where :math:`n = \lceil\alpha\rceil > 1`) and
+    :math:`\beta = \alpha - n + 1`. Order :math:`n + 1 - \alpha` in the largest step at a fixed t, for smooth f. On the
+    graded grid :math:`t_j = T (j/N)^r` and for f that starts like :math:`t^s`, the error times
+    :math:`t^\alpha` is :math:`O(N^{-\min(2-\alpha, rs)})` at every point, for :math:`0 < \alpha < 1`. Exactly zero on
+    constants. The cost is one weight per pair of points.
+
+    References
+    ----------
+    M. Stynes, E. O'Riordan, J. L. Gracia, SIAM J. Numer. Anal. 55 (2017) 1057-1079.
+    """
+
+    name = "l1"
+    cost = "O(n^2)"
+
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        part = fractional_part(order)
+        with order.xp.scope():
+            factor = order.guard(order.xp.rgamma(2.0 - part.value))
+        # Scaled, because the plain mean is infinite at fractional part 1, which a differentiable integer order has.
+        total = history_sum(
+            times_of(samples), increments, -part.value, kernel="power", scaled=True, backend=samples.backend
+        )
+        return total * scalar(factor, samples.values)
+
+
+@final
+class FastL1(_L1):
+    r"""The same sum with the kernel :math:`r^{-\beta}` as a sum of exponentials, except on the newest interval.
+
+    :math:`O(\log(T/\tau) \log(1/\epsilon))` states replace the history, where :math:`\tau` is the smallest
+    step. The relative error of the kernel is ``rtol`` (1e-10 by default), so the result differs from the direct sum by
+    at most ``rtol`` times the sum of the absolute increments.
+
+    References
+    ----------
+    S. Jiang, J. Zhang, Q. Zhang, Z. Zhang, Commun. Comput. Phys. 21 (2017) 650-678.
+    """
+
+    name = "fast"
+    cost = "O(n log n)"
+
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        x, part = samples.values, fractional_part(order)
+        steps, widths = steps_of(samples)
+        with part.xp.scope():
+            rates, weights = fading_terms(samples, part, part.value)
+            newest = power(widths, -part.value, part) * order.guard(order.xp.rgamma(2.0 - part.value))
+            factor = order.guard(order.xp.rgamma(1.0 - part.value))
+        past = exponential_recurrence(
+            rates, weights, steps, increments[..., 1:], degree=0, lagged=True, backend=samples.backend
+        )
+        tail = past * scalar(factor, x) + increments[..., 1:] * constant(newest, x)
+        return join([x[..., :1] * 0, tail])
+
+
+@final
+class _Curved(_L1):
+    r"""A rule plus the term of the parabola through the last three points, on the newest interval.
+
+    .. math:: \frac{\beta\, \tau_i^{2-\beta}}{\Gamma(3-\beta)}\, g[t_{i-2}, t_{i-1}, t_i],
+        \quad \tau_i = t_i - t_{i-1}.
+
+    This is the leading error of L1 for smooth f. At a kink between two points it has the size of the error that the
+    samples do not determine: every other sample may see none of it.
+    """
+
+    companion = None
+
+    def __init__(self, rule: _L1) -> None:
+        self.rule = rule
+        self.name = rule.name  # type: ignore[misc]
+
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        x, part = samples.values, fractional_part(order)
+        total = self.rule._sum(samples, order, increments)
+        _, widths = steps_of(samples)
+        with part.xp.scope():
+            size = part.value * part.xp.rgamma(3.0 - part.value)
+            effect = constant(power(widths[1:], 2.0 - part.value, part) * size, x)
+        steps = constant(widths, x)
+        rates = increments[..., 1:] / steps
+        term = (rates[..., 1:] - rates[..., :-1]) / (steps[1:] + steps[:-1]) * effect
+        return join([total[..., :2], total[..., 2:] + term])
+
+
+#: Maximum number of ordinary integrals that the fast rule takes first. More would need polynomials of higher degree.
+_MAX_WHOLE = 3
+
+
+@final
+class PiecewiseLinear(Rule):
+    r"""An operator of the piecewise linear interpolant of :math:`e^{\lambda t} f`, on any increasing grid.
+
+    .. math::
+        D^{\alpha,\lambda} f(t_n) \approx \frac{1}{\Gamma(1-\alpha)} \Big[ \sum_{k=1}^{n} e^{-\lambda(t_n-t_k)}
+        \big(f_k - e^{-\lambda h_k} f_{k-1}\big) \frac{1}{h_k} \int_{t_{k-1}}^{t_k} (t_n-s)^{-\alpha}\,ds
+        + e^{-\lambda(t_n-t_0)} (t_n-t_0)^{-\alpha} f_0 \Big],
+
+    without the last term in the Caputo sense; with :math:`-\mu` in place of :math:`\alpha` it is the integral, the
+    product trapezoid summed by parts. Order 2 - alpha in the longest step for derivatives of order up to 1, 2 for
+    integrals, for f smooth on the scale of 1/rate; a grid graded towards the origin keeps it for f that starts like a
+    power. The cost is one weight per pair of points.
+
+    References
+    ----------
+    F. Sabzikar, M. M. Meerschaert, J. Chen, J. Comput. Phys. 293 (2015) 14-28.
+    """
+
+    least = 2
+    cost = "O(n^2)"
+    any_grid = True
+
+    def __init__(self, rate: Any = 0.0, *, integral: bool = False, initial_term: bool = False) -> None:
+        self.rate = rate
+        self.integral = integral
+        self.initial_term = initial_term
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """``"l1"``, or ``"trapezoid"`` for the integral."""
+        return "trapezoid" if self.integral else "l1"
+
+    def at_rate(self, rate: Any) -> PiecewiseLinear:
+        """The same with this rate of decay."""
+        return PiecewiseLinear(rate, integral=self.integral, initial_term=self.initial_term)
+
+    def accuracy(self, alpha: float) -> float:
+        """``2 - alpha``, or 2 for the integral."""
+        return 2.0 if self.integral else 2.0 - alpha
+
+    def check(self, samples: Samples, order: Order, who: str) -> None:
+        """Raise an error for derivatives of order above 1 too."""
+        super().check(samples, order, who)
+        if not self.integral and order.ceiling > 1:
+            raise InvalidInputError(
+                f"{who} of order {order.known if order.known is not None else 'above 1'} needs a uniform grid; on any "
+                "other it takes orders up to 1: interpolate the samples onto np.linspace first"
+            )
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One history sum over the increments of the interpolant."""
+        x, times, reach = samples.values, times_of(samples), reach_of(samples)
+        exponent = order.value if self.integral else -order.value
+        guard = order.guard_integral if self.integral else order.guard
+        with order.xp.scope():
+            factor = guard(order.xp.rgamma(2.0 + exponent))
+            start = power(reach, exponent, order) * guard(order.xp.rgamma(1.0 + exponent))
+        parameters: tuple[Any, ...] = (exponent,)
+        before = x[..., :-1]
+        if namespace_of(self.rate) is not NUMPY or float(self.rate) != 0.0:
+            xp = namespace_among(order.value, self.rate, times)
+            with xp.scope():
+                rate = xp.array(self.rate)
+                parameters, start = (xp.array(exponent), rate), xp.array(start) * xp.exp(-rate * xp.array(reach))
+                before = constant(xp.exp(-rate * xp.array(times[1:] - times[:-1])), x) * before
+        value = history_sum(
+            times,
+            join([zeros(x, 1), x[..., 1:] - before]),
+            *parameters,
+            kernel="power" if len(parameters) == 1 else "tempered",
+            scaled=True,
+            backend=samples.backend,
+        ) * scalar(factor, x)
+        if not (self.integral or self.initial_term):
+            return value
+        first = infinite_at_origin(x[..., :1], order, []) if self.initial_term else value[..., :1]
+        return join([first, value[..., 1:] + x[..., :1] * constant(start, x)])
+
+
+@final
+class FastTrapezoid(Rule):
+    r"""The same rule with the kernel as a sum of exponentials, except on the newest interval.
+
+    The integer part m of :math:`\mu` is integrated first, exactly, interval by interval. The kernel
+    :math:`r^{\mu-m-1}` is then applied to the resulting piecewise polynomial. Its relative error is ``rtol``, 1e-10 by
+    default.
+    """
+
+    usual_accuracy = 2.0
+    least = 2
+    name = "fast"
+    cost = "O(n log n)"
+    any_grid = True
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """Integrals of integer order, then one recurrence for each power of the piecewise polynomial."""
+        whole = 0 if order.known is None else math.floor(order.known)
+        if whole > _MAX_WHOLE:
+            raise InvalidInputError(
+                f"alpha={order.known:g}: the fast integral supports orders below {_MAX_WHOLE + 1}; "
+                "use method='trapezoid', or integrate twice"
+            )
+        x = samples.values
+        steps, widths = steps_of(samples)
+        tau = constant(widths, x)
+        rise = x[..., 1:] - x[..., :-1]
+        integrals = [x]
+        for r in range(1, whole + 1):
+            gain = rise * tau**r / math.factorial(r + 1)
+            for d in range(1, r + 1):
+                gain = gain + integrals[r - d][..., :-1] * tau**d / math.factorial(d)
+            integrals.append(join([x[..., :1] * 0, array_namespace(gain).cumsum(gain, -1)]))
+        if order.known == whole:
+            if not order.plain:
+                raise InvalidInputError(
+                    f"alpha={order.known:g} is differentiable, but the fast integral of integer order is not; "
+                    "use method='trapezoid', or give a number"
+                )
+            return integrals[whole]
+        # On each interval sum_d c_d u^d, u from 0 to 1.
+        powers = [integrals[whole - d][..., :-1] * tau**d / math.factorial(d) for d in range(whole + 1)]
+        powers.append(rise * tau**whole / math.factorial(whole + 1))
+        nu = order.value - float(whole)
+        xp = order.xp
+        with xp.scope():
+            rates, weights = fading_terms(samples, order, 1.0 - nu)
+            factor = order.guard_integral(xp.rgamma(nu))
+            newest = power(widths, nu, order)
+            shares = [math.factorial(d) * xp.rgamma(nu + d + 1.0) / xp.rgamma(nu) for d in range(whole + 2)]
+        total: Any = 0.0
+        for d, part in enumerate(powers):
+            past = exponential_recurrence(
+                rates, weights, steps, part * tau, degree=d, lagged=True, backend=samples.backend
+            )
+            with xp.scope():
+                share = newest * shares[d]
+            total = total + past + part * constant(share, x)
+        return join([x[..., :1] * 0, total * scalar(factor, x)])

@@ -1,0 +1,394 @@
+"""L1 and L2-1sigma on graded meshes, for subdiffusion."""
+
+from __future__ import annotations
+
+import abc
+import importlib
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from hpfracc import _reading
+from hpfracc._config import get_settings
+from hpfracc._optional import is_installed
+from hpfracc.engine.selection.kernels import KernelPrice
+from hpfracc.engine.selection.request import Preference, preference_error, read_preference, refusal_reason
+from hpfracc.errors import BackendUnavailableError, InvalidInputError
+from hpfracc.history.blocks import steps_together
+from hpfracc.history.direct import DirectHistory
+from hpfracc.history.interval_states import ExponentialHistory, count_exponentials
+from hpfracc.history.intervals import IntervalWeights
+from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
+from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
+from hpfracc.solvers.pde.nonlinear import ReactionSolver
+from hpfracc.solvers.pde.problem import EvolutionProblem, ModalForm, StepForm, choose_form, in_blocks, order_value
+
+__all__ = ["DifferenceMethod", "DiffusionL1", "DiffusionL2Sigma"]
+
+Array = np.ndarray[Any, Any]
+
+#: Number of steps from which a sum of exponentials is used; the break-even point lies between 400 and 1,000.
+EXPONENTIALS_FROM = 700
+#: Relative tolerance of the kernel.
+KERNEL_RTOL = 1e-10
+#: Estimated seconds for a step and for an unknown in a step without compilation (rough figures of one machine).
+_SECONDS_A_STEP = 2.5e-5
+_SECONDS_AN_UNKNOWN = 4e-8
+#: The price of compiled updates of exponentials, as for :data:`~hpfracc.solvers.pde.marching.MARCHING`.
+_UPDATES = KernelPrice(
+    family="pde exponentials",
+    item="pde exponentials",
+    cold=1.5,
+    cached=0.3,
+    source=Path(__file__).parents[1] / "compiled" / "marching.py",
+    function="_update",
+)
+#: The least mean step near the start of a piece times the number of steps, in ulps.
+_RESOLVED = 4e6
+#: The name of a solve in ``config(pin=..., never=...)``.
+_OPERATION = "solve_fpde"
+MEMORIES = ("auto", "direct", "exponentials")
+REACTIONS = ("newton", "imex")
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceMethod(EvolutionMethod):
+    """A difference formula on a mesh ``t_j = t0 + (t1 - t0) (j / steps)^r``, graded towards the start."""
+
+    grading: float | None = None
+    memory: str = "auto"
+    reaction: str = "newton"
+    stabilisation: float = 0.0
+
+    meets_breaks: ClassVar[bool] = True
+    #: Whether u is interpolated by a parabola on each step but the last; otherwise linearly.
+    parabola: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        name = self.name
+        _reading.choice(f"{name}: memory", self.memory, MEMORIES)
+        _reading.choice(f"{name}: reaction", self.reaction, REACTIONS)
+        _reading.number(f"{name}: stabilisation", self.stabilisation, least=0.0)
+        if self.stabilisation and self.reaction != "imex":
+            raise InvalidInputError(f"{name}: stabilisation={self.stabilisation!r} belongs to reaction='imex'")
+        if self.grading is not None:
+            _reading.number(f"{name}: grading", self.grading, least=1.0)
+
+    @abc.abstractmethod
+    def exponent(self, problem: EvolutionProblem) -> float:
+        """The grading exponent r, as given or derived from the order."""
+
+    @abc.abstractmethod
+    def place(self, alpha: Any) -> Any:
+        """The point within a step of length 1 at which the equation is imposed."""
+
+    def mesh(self, problem: EvolutionProblem, steps: int) -> Array:
+        """A mesh graded towards the start, and behind each jump of the data."""
+        bounds = [problem.t0, *problem.breaks, problem.t1]
+        pieces = len(bounds) - 1
+        found = [np.array([problem.t0])]
+        for number, (begin, end) in enumerate(itertools.pairwise(bounds)):
+            count = (number + 1) * steps // pieces - number * steps // pieces
+            part = np.arange(1, count + 1) / count
+            # Steps stay above the spacing of floating-point times, at up to a million steps.
+            least = min(1.0, _RESOLVED * float(np.spacing(abs(begin))) / (end - begin))
+            found.append(begin + (end - begin) * np.maximum(part ** self.exponent(problem), least * part))
+            found[-1][-1] = end
+        return np.concatenate(found)
+
+    def history(self, problem: EvolutionProblem, steps: int) -> str:
+        """Direct sums for few steps; exponentials for many, and for the scan of JAX over the steps."""
+        if self.memory != "auto":
+            return self.memory
+        scans = can_scan(problem, choose_form(problem))
+        return "direct" if steps < EXPONENTIALS_FROM and not scans else "exponentials"
+
+    def compiled(self, problem: EvolutionProblem, steps: int) -> bool:
+        """True for linear equations in eigenfunctions that are worth compiling."""
+        return _wants_compiled(problem, steps) and can_march(problem, choose_form(problem))
+
+    def forecast(self, problem: EvolutionProblem, steps: int) -> int:
+        """The history or the exponentials, plus the arrays of a step or of a block of steps."""
+        size = problem.itemsize * math.prod(problem.state_shape)
+        together = steps_together(size, steps)
+        marches, form = self.compiled(problem, steps), choose_form(problem)
+        # A block exists as coefficients, as values, and as an intermediate array.
+        block = 3 * together * size if form.modal else 0
+        if self.history(problem, steps) == "direct":
+            own = DirectHistory.forecast(steps, size, 12)
+        else:
+            orders = tuple((1.0, _plain(alpha)) for _, alpha in problem.orders)
+            times = self.mesh(problem, steps) - problem.t0
+            weights = IntervalWeights(orders, times, self.place(orders[0][1]), parabola=self.parabola)
+            own = ExponentialHistory.forecast(count_exponentials(weights, KERNEL_RTOL), size)
+            own += 2 * together * size if marches else 0
+        return own + block + 8 * size + problem.space.step_bytes()
+
+    def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
+        """Solve one linear or nonlinear equation per step."""
+        return _advance(self, problem, mesh)
+
+
+def _wants_compiled(problem: EvolutionProblem, steps: int, price: KernelPrice = MARCHING) -> bool:
+    """Whether the loop over this number of steps is compiled: on request, or if that pays off."""
+    wish = _read_wish(problem)
+    return price.pays(_predict(problem, steps)) if wish is None else wish
+
+
+def _read_wish(problem: EvolutionProblem) -> bool | None:
+    """Whether the arguments and settings ask for compilation or rule it out; None if they leave it open."""
+    if problem.xp.library != "numpy" or problem.compile is False:
+        return False
+    preference = read_preference(_OPERATION, problem.backend)
+    if preference is not None and not preference.general and preference.backend not in ("numpy", "numba"):
+        raise preference_error(_OPERATION, preference, "u0 is of NumPy, and its steps run on 'numpy' and 'numba'")
+    if preference is not None and preference.backend == "numpy":
+        if problem.compile is True:
+            raise InvalidInputError(
+                f"compile=True needs Numba, and {preference.source} asks for 'numpy', which forbids it; omit one of "
+                "them"
+            )
+        return False
+    ruled_out = refusal_reason(_OPERATION, "numba", get_settings())
+    if ruled_out is not None:
+        if problem.compile is True:
+            raise preference_error(_OPERATION, Preference("numba", "compile=True"), ruled_out)
+        return False
+    if problem.compile is not True and (preference is None or preference.backend != "numba"):
+        return None
+    if not is_installed("numba"):
+        raise BackendUnavailableError(
+            "compile=True or backend='numba' needs Numba, which is not installed; pip install hpfracc[numba]"
+        )
+    return True
+
+
+def _predict(problem: EvolutionProblem, steps: int) -> float:
+    """Seconds that compiling saves in this number of steps."""
+    return steps * (_SECONDS_A_STEP + _SECONDS_AN_UNKNOWN * math.prod(problem.state_shape))
+
+
+def _compiled_update(problem: EvolutionProblem, steps: int) -> Callable[..., Any] | None:
+    """The compiled update of a sum of exponentials; None for the uncompiled one."""
+    if not _wants_compiled(problem, steps, _UPDATES):
+        if _read_wish(problem) is None:
+            _UPDATES.credit(_predict(problem, steps))
+        return None
+    module = importlib.import_module("hpfracc.solvers.pde.compiled.marching")
+    found: Callable[..., Any] = module.update
+    return _UPDATES.time_first(found)
+
+
+def _plain(alpha: Any) -> float:
+    value = order_value(alpha)
+    return 0.5 if math.isnan(value) else value
+
+
+def _leading_order(problem: EvolutionProblem) -> float:
+    """The largest order, which determines how the solution starts, bounded below for the grading."""
+    return max(0.1, _plain(problem.alpha) if problem.start_power is None else problem.start_power)
+
+
+def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
+    r"""Steps of :math:`\sum_k A_{n,k} \Delta u_k = A u^* + F(t_n^*, u^*)`.
+
+    With :math:`u^* = (1-\sigma) u_{n-1} + \sigma u_n`, the equation is solved for :math:`u^*`:
+    :math:`(A_{n,n}/\sigma - A) u^* = A_{n,n}/\sigma\, u_{n-1} - h_n + F`.
+    """
+    form = choose_form(problem)
+    steps = len(mesh) - 1
+    breaks = np.flatnonzero(np.isin(mesh, problem.breaks)).tolist()
+    place = method.place(problem.alpha)
+    weights = IntervalWeights(
+        problem.orders, mesh - mesh[0], place, parabola=method.parabola, xp=problem.xp, breaks=breaks
+    )
+    memory = method.history(problem, steps)
+    marches = can_march(problem, form)
+    compiles = marches and _wants_compiled(problem, steps)
+    if compiles or (can_scan(problem, form) and memory == "exponentials"):
+        assert isinstance(form, ModalForm)
+        kept = None
+        if memory == "exponentials":
+            kept = ExponentialHistory(weights, form.encode(problem.u0), KERNEL_RTOL)
+            problem.stats["exponentials"] = len(kept.rates)
+        if compiles:
+            problem.stats["compiled"] = True
+            yield from march(problem, form, weights, mesh, kept)
+        else:
+            assert kept is not None
+            yield from march_jax(problem, form, weights, mesh, kept)
+        return
+    if marches and _read_wish(problem) is None:
+        MARCHING.credit(_predict(problem, steps))
+    yield from in_blocks(form, _states(method, problem, form, weights, mesh), steps)
+
+
+def _states(
+    method: DifferenceMethod, problem: EvolutionProblem, form: StepForm, weights: IntervalWeights, mesh: Array
+) -> Iterator[Any]:
+    """The states after all steps, one by one."""
+    xp, steps, sigma = problem.xp, len(mesh) - 1, weights.sigma
+    times, memory = weights.mesh, method.history(problem, steps)
+    u = form.encode(problem.u0)
+    past: DirectHistory | ExponentialHistory
+    if memory == "direct":
+        past = DirectHistory(weights.rows, steps, u, xp)
+    else:
+        past = ExponentialHistory(weights, u, KERNEL_RTOL, _compiled_update(problem, steps))
+        problem.stats["exponentials"] = len(past.rates)
+    solver = None if problem.linear else ReactionSolver(problem)
+    before: Any = None
+    whole = weights.parabola or not (isinstance(sigma, float) and sigma == 1.0)
+    for n in range(1, steps + 1):
+        own, history = past.begin(n)
+        t = mesh[0] + weights.place(n)
+        shift = own / sigma if whole else own
+        rhs = shift * u if history is None else shift * u - history
+        known = form.known(t)
+        if known is not None:
+            rhs = rhs + known
+        if solver is None:
+            star = form.solve(shift, rhs, u)
+        else:
+            # Linear extrapolation to the point within the step.
+            ahead = (
+                0.0 if n == 1 else weights.sigma * float(times[n] - times[n - 1]) / float(times[n - 1] - times[n - 2])
+            )
+            guess = u if before is None else u + ahead * (u - before)
+            if method.reaction == "newton":
+                star = solver.solve(t, shift, rhs, guess)
+            else:
+                star = _explicit(problem, form, t, shift, rhs, guess, method.stabilisation, twice=n == 1)
+            before = u
+        change = (star - u) / sigma if whole else star - u
+        u = u + change
+        past.remember(change)
+        yield u
+
+
+def _explicit(
+    problem: EvolutionProblem,
+    form: StepForm,
+    t: Any,
+    shift: Any,
+    rhs: Any,
+    guess: Any,
+    stabilisation: float,
+    *,
+    twice: bool,
+) -> Any:
+    """The reaction at the extrapolated state; evaluated twice in the first step, which has no earlier states."""
+    reaction = problem.reaction
+    assert reaction is not None
+    star = form.solve(shift + stabilisation, rhs + reaction(t, guess) + stabilisation * guess, guess)
+    if twice:
+        star = form.solve(shift + stabilisation, rhs + reaction(t, star) + stabilisation * star, star)
+    return star
+
+
+@final
+@register_evolution_method
+@dataclass(frozen=True, slots=True)
+class DiffusionL1(DifferenceMethod):
+    r"""L1: u is linear on each step. Of order :math:`2 - \alpha` on its graded mesh, also for rough data.
+
+    :math:`t_j = T (j/N)^r` with :math:`r = (2-\alpha)/\alpha` by default. On a uniform mesh (``grading=1``) the largest
+    error is of order :math:`\alpha`, and the error at a fixed time of order 1. It damps stiff modes, unlike L2-1sigma.
+    For orders up to 1 (where it is backward Euler), and for sums of derivatives.
+
+    Parameters
+    ----------
+    grading : float, optional
+        The exponent r.
+    memory : {"auto", "direct", "exponentials"}
+        How the history is summed.
+    reaction : {"newton", "imex"}
+        Whether the reaction is implicit, or extrapolated from earlier steps.
+    stabilisation : float
+        With ``"imex"``: the factor S of the term :math:`S (u_n - \tilde u_n)` added on the left, with the extrapolated
+        state :math:`\tilde u_n`. Half the largest slope of the reaction makes explicit steps stable.
+    """
+
+    name: ClassVar[str] = "l1"
+    order: ClassVar[str] = "2 - alpha on the graded mesh; 1 on a uniform one away from t0"
+    parabola: ClassVar[bool] = False
+
+    def refuses(self, problem: EvolutionProblem) -> str | None:
+        """Needs orders up to 1."""
+        for _, alpha in problem.orders:
+            if order_value(alpha) > 1.0:
+                return (
+                    f"method='l1' takes orders up to 1, and alpha={order_value(alpha):g}; use 'convolution_quadrature'"
+                )
+        return None
+
+    def exponent(self, problem: EvolutionProblem) -> float:
+        """The grading at which the start has the same order as the rest."""
+        alpha = _leading_order(problem)
+        return max(1.0, (2.0 - alpha) / alpha) if self.grading is None else self.grading
+
+    def place(self, alpha: Any) -> float:
+        """The equation is imposed at the end of the step."""
+        return 1.0
+
+    def convergence(self, problem: EvolutionProblem) -> float:
+        """``min(2 - alpha, r alpha)``."""
+        alpha = problem.alpha_value
+        if math.isnan(alpha):
+            return 1.0
+        best = 2.0 - alpha if alpha < 1.0 else 1.0
+        return min(best, max(self.exponent(problem) * _leading_order(problem), 0.3))
+
+    def reason(self, problem: EvolutionProblem) -> str:
+        """Several derivatives."""
+        return "the equation has several derivatives in time, whose order of convergence L1 keeps on a graded mesh"
+
+
+@final
+@register_evolution_method
+@dataclass(frozen=True, slots=True)
+class DiffusionL2Sigma(DifferenceMethod):
+    r"""L2-1sigma (Alikhanov): the equation at :math:`t_{n-1} + (1-\alpha/2)\tau_n`. Of order 2 on its graded mesh.
+
+    :math:`t_j = T (j/N)^r` with :math:`r = 2/\alpha` by default; of order :math:`\min(2, r\alpha)` in general. It damps
+    stiff modes only by :math:`\alpha/(2-\alpha)` per step, so use it for data that are compatible with the boundary,
+    and L1 otherwise.
+
+    Parameters
+    ----------
+    grading, memory, reaction, stabilisation
+        As for :class:`DiffusionL1`.
+    """
+
+    name: ClassVar[str] = "l2_1sigma"
+    order: ClassVar[str] = "2 on the graded mesh, min(2, r alpha) with grading r"
+    parabola: ClassVar[bool] = True
+
+    def refuses(self, problem: EvolutionProblem) -> str | None:
+        """Needs a single order below 1."""
+        if len(problem.orders) > 1:
+            return "method='l2_1sigma' takes one derivative in time; use 'l1' or 'convolution_quadrature' for several"
+        if problem.alpha_value >= 1.0:
+            return f"method='l2_1sigma' takes orders below 1, and alpha={problem.alpha_value:g}"
+        return None
+
+    def exponent(self, problem: EvolutionProblem) -> float:
+        """The grading at which the start has the same order as the rest."""
+        return 2.0 / _leading_order(problem) if self.grading is None else self.grading
+
+    def place(self, alpha: Any) -> Any:
+        """The point at which the formula gains one order."""
+        return 1.0 - 0.5 * alpha
+
+    def convergence(self, problem: EvolutionProblem) -> float:
+        """``min(2, r alpha)``."""
+        return min(2.0, max(0.3, self.exponent(problem) * _leading_order(problem)))
+
+    def reason(self, problem: EvolutionProblem) -> str:
+        """Order 2."""
+        return "it has order 2 on a graded mesh for subdiffusion with data that fit the boundary"

@@ -1,0 +1,391 @@
+"""Common parts of the models: strikes and maturities, conversion of prices and volatilities, plots of the smile."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack, final
+
+import numpy as np
+
+from hpfracc import _reading
+from hpfracc._optional import import_optional
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.sde.noise.process import read_grid
+from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
+from hpfracc.solvers.sde.rough.calibration import Calibration, fit_quotes, read_quotes
+from hpfracc.solvers.sde.rough.sampling import PathValuation, price_barrier
+
+__all__ = [
+    "RoughPaths",
+    "Valuation",
+    "VarianceTable",
+    "VolatilityModel",
+    "check_model",
+    "curve_values",
+    "integral_rule",
+    "join_chunks",
+    "price_of",
+    "read_curve",
+    "read_path_times",
+    "volatility_of",
+]
+
+#: Strikes of a plotted smile lie within this number of standard deviations.
+_WIDTH = 3.0
+_STRIKES = 41
+
+
+class Accuracy(TypedDict, total=False):
+    """Options of the prices in a calibration: ``tol`` for Heston, the others for Bergomi."""
+
+    tol: float
+    paths: int
+    steps: int
+    rng: int
+
+
+class VolatilityModel(ABC):
+    """A model of a price whose European options have implied volatilities."""
+
+    __slots__ = ()
+
+    #: Options of prices in a calibration.
+    _accuracy: ClassVar[dict[str, Any]]
+
+    S0: Any
+    r: Any
+    q: Any
+    xi: Any
+
+    def forward(self, T: Any) -> Any:
+        """Forward price :math:`S_0 e^{(r - q) T}`."""
+        return self.S0 * np.exp((self.r - self.q) * np.asarray(T, float))[()]
+
+    @abstractmethod
+    def forward_variance(self, t: Any) -> Any:
+        """Mean of the variance at the times ``t``."""
+
+    def integrated_variance(self, t: Any) -> Any:
+        """The integral of the forward variance from 0 to ``t``."""
+        times = _reading.numbers("t", t, least=0)
+        found = [weights @ self.forward_variance(nodes) for nodes, weights in map(self._rule, times.ravel().tolist())]
+        return np.reshape(found, times.shape)[()]
+
+    def _rule(self, T: float) -> tuple[np.ndarray, np.ndarray]:
+        return integral_rule(self.xi, T)
+
+    def variance_swap(self, T: Any) -> Any:
+        """Fair strike of a variance swap with continuous monitoring: the mean of the forward variance up to ``T``.
+
+        In units of variance: a volatility of 20 % is 0.04. With monitoring at discrete times, sample paths and take
+        :meth:`RoughPaths.variance_swap`.
+        """
+        maturities = read_quotes(K=1.0, T=T)[1]
+        return (self.integrated_variance(maturities) / maturities)[()]
+
+    @abstractmethod
+    def _free_names(self) -> tuple[str, ...]:
+        """Parameters that a calibration may change."""
+
+    @abstractmethod
+    def implied_volatility(self, K: Any, T: Any) -> Valuation:
+        """Black-Scholes volatility of a strike and a maturity."""
+
+    def calibrate(
+        self,
+        K: Any,
+        T: Any,
+        volatility: Any,
+        *,
+        error: Any = None,
+        free: Any = None,
+        max_evaluations: int = 60,
+        **accuracy: Unpack[Accuracy],
+    ) -> Calibration:
+        """Fit the model to implied volatilities, from its own parameters as the start.
+
+        Least squares of the prices' differences, each divided by the vega of its quote (and by ``error``): near the fit
+        those are differences of volatilities, and far from it they are finite. Derivatives are exact for
+        :class:`~hpfracc.rough.Heston`; for :class:`~hpfracc.rough.Bergomi` they are differences of samples with the
+        same random numbers.
+
+        Parameters
+        ----------
+        K, T, volatility : array_like
+            Strikes, maturities and quoted Black-Scholes volatilities, broadcast against each other.
+        error : array_like, optional
+            Standard errors of the quotes, which weight them; by default all are alike, of a size that the residuals
+            show.
+        free : list of str, optional
+            Parameters to fit; by default all but ``S0``, ``r``, ``q`` and a forward variance that is no number.
+        max_evaluations : int
+            Maximum number of surfaces.
+        **accuracy
+            ``tol`` of the prices of Heston; ``paths``, ``steps`` and the seed ``rng`` of Bergomi.
+
+        Returns
+        -------
+        Calibration
+            ``.model``, ``.parameters`` with ``.standard_errors``, ``.fitted``, ``.residuals``, ``.success``,
+            ``.message``.
+        """
+        for name in accuracy:
+            _reading.choice("an option of calibrate", name, self._accuracy)
+        limit = _reading.whole("max_evaluations", max_evaluations, least=1)
+        return fit_quotes(self, K, T, volatility, error, free, limit, {**self._accuracy, **accuracy})
+
+    def barrier(
+        self,
+        K: Any,
+        T: float,
+        level: float,
+        *,
+        kind: str = "call",
+        knock: str = "out",
+        paths: int = 32_768,
+        steps: int = 128,
+        rng: Any = None,
+    ) -> PathValuation:
+        """Prices of barrier options with continuous monitoring, by sampling.
+
+        Between two points of a path the probability of crossing the barrier is that of a Brownian bridge with the
+        path's integrated variance of that step.
+
+        Parameters
+        ----------
+        K : array_like
+            Strikes.
+        T : float
+            Maturity.
+        level : float
+            The barrier: an upper one above ``S0``, a lower one below.
+        kind : {"call", "put"}
+            The option.
+        knock : {"out", "in"}
+            Whether the option ends or begins when the price reaches the barrier.
+        paths, steps : int
+            Number of paths and of steps, an even number.
+        rng : None, int, numpy.random.Generator or SeedSequence, optional
+            Seed of the random numbers.
+
+        Returns
+        -------
+        PathValuation
+            ``value`` and ``error``, which is the sum of ``statistical`` and ``discretisation``.
+        """
+        return price_barrier(self, K, T, level, kind=kind, knock=knock, paths=paths, steps=steps, rng=rng)
+
+    @abstractmethod
+    def _coupled(
+        self, T: float, steps: int, count: int, rng: Any, first_path: int
+    ) -> tuple[list[tuple[np.ndarray, np.ndarray]], float]:
+        """Prices and integrated variances of steps, with ``steps`` and with half of them; bias of volatilities."""
+
+    def plot(self, T: Any, *, K: Any = None, ax: Any = None, **style: Any) -> Any:
+        """Plot the smile: implied volatility over log-moneyness, a line for each maturity.
+
+        A band of two errors is drawn if it is visible.
+
+        Parameters
+        ----------
+        T : array_like
+            Maturities.
+        K : array_like, optional
+            Strikes; by default 41 of them within three standard deviations.
+        ax : matplotlib.axes.Axes, optional
+            Axes for the plot; new ones by default.
+        **style
+            Style of the lines, for ``Axes.plot``.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        return _plot_smile(self, T, K, ax, style)
+
+
+def check_model(model: Any, *, finite: tuple[str, ...], positive: tuple[str, ...] = ()) -> None:
+    """Raise :class:`InvalidInputError` unless the named fields are finite numbers, and the positive ones above 0."""
+    for name in (*finite, *positive):
+        value = getattr(model, name)
+        _reading.number(name, value, above=0 if name in positive else None)
+    _reading.number("rho", model.rho, least=-1, most=1)
+    if not 0.0 < model.H <= 0.5:
+        raise InvalidInputError(
+            f"H={model.H!r} is outside (0, 1/2]; the model is the classical one at 1/2, rough below"
+        )
+
+
+def price_of(model: VolatilityModel, kind: str, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
+    """Discounted prices of calls or puts, from undiscounted prices of out-of-the-money options."""
+    check_kind(kind)
+    forward = model.forward(maturities)
+    inside = np.maximum(forward - strikes, 0.0) if kind == "call" else np.maximum(strikes - forward, 0.0)
+    discount = np.exp(-model.r * maturities)
+    return Valuation((discount * (out_of_money.value + inside))[()], (discount * out_of_money.error)[()])
+
+
+def volatility_of(model: VolatilityModel, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
+    """Implied volatilities of undiscounted prices of out-of-the-money options, with their errors."""
+    forward = model.forward(maturities)
+    # By symmetry, Black's put at strike K has the price of the call with forward and strike exchanged.
+    low, high = np.minimum(forward, strikes), np.maximum(forward, strikes)
+    volatility = np.asarray(implied_volatility(out_of_money.value, low, high, maturities))
+    step = 1e-4 * volatility
+    up, down = (black_price(low, high, maturities, volatility + change) for change in (step, -step))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = out_of_money.error * 2.0 * step / (up - down)
+    return Valuation(volatility[()], np.asarray(error)[()])
+
+
+def _plot_smile(model: VolatilityModel, T: Any, K: Any, ax: Any, style: dict[str, Any]) -> Any:
+    """Plot implied volatilities over log-moneyness, with a band of two errors if it is visible."""
+    pyplot = import_optional("matplotlib.pyplot")
+    if ax is None:
+        _, ax = pyplot.subplots()
+    maturities = np.atleast_1d(np.asarray(T, dtype=float))
+    for maturity in maturities:
+        forward = model.forward(maturity)
+        if K is None:
+            at_the_money = float(model.implied_volatility(forward, maturity).value)
+            reach = _WIDTH * at_the_money * np.sqrt(maturity)
+            strikes = forward * np.exp(np.linspace(-reach, 0.7 * reach, _STRIKES))
+        else:
+            strikes = np.sort(np.atleast_1d(np.asarray(K, dtype=float)))
+        found = model.implied_volatility(strikes, maturity)
+        x = np.log(strikes / forward)
+        (line,) = ax.plot(x, found.value, label=f"T = {maturity:g}", **style)
+        if np.nanmax(found.error) > 1e-3 * np.nanmax(found.value):
+            low, high = found.value - 2.0 * found.error, found.value + 2.0 * found.error
+            ax.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0.0)
+    ax.set_xlabel("log-moneyness ln(K / F)")
+    ax.set_ylabel("implied volatility")
+    if maturities.size > 1:
+        ax.legend()
+    return ax
+
+
+class Valuation(NamedTuple):
+    """A value and its error, of the same shape.
+
+    Attributes
+    ----------
+    value : ndarray or float
+        The estimate.
+    error : ndarray or float
+        Its absolute error: one standard error for Monte Carlo methods, an estimate of the error otherwise.
+    """
+
+    value: Any
+    error: Any
+
+
+class RoughPaths(NamedTuple):
+    """Paths of a rough volatility model.
+
+    Attributes
+    ----------
+    t : ndarray, shape (n,)
+        Times.
+    S, V : ndarray, shape size + (n,)
+        Price and variance.
+    bias : float
+        For :class:`~hpfracc.rough.Heston`: the largest error of implied volatilities that the steps cause, at the money
+        and one standard deviation away, at the first and the last time. It is computed from the characteristic
+        functions of scheme and model, so it has no statistical error. nan for :class:`~hpfracc.rough.Bergomi`, whose
+        exact prices are unknown: repeat with more times.
+    integral : ndarray, shape size + (n,)
+        Integral of the variance from 0 on.
+    """
+
+    t: np.ndarray
+    S: np.ndarray
+    V: np.ndarray
+    bias: float
+    integral: np.ndarray
+
+    def variance_swap(self, *, monitored: bool = False) -> Valuation:
+        """Fair strike of a variance swap up to the last time, with its standard error.
+
+        Parameters
+        ----------
+        monitored : bool
+            Whether the variance is the sum of squared logarithmic returns between the times, not the integral.
+        """
+        total = (np.diff(np.log(self.S)) ** 2).sum(-1) if monitored else self.integral[..., -1]
+        annual = total.ravel() / self.t[-1]
+        return Valuation(float(annual.mean()), float(annual.std(ddof=1) / math.sqrt(annual.size)))
+
+
+def read_path_times(t: Any, *, uniform: bool) -> np.ndarray:
+    """Increasing times from 0 on as float64; equidistant if required."""
+    grid = read_grid(t)
+    if grid.times.size < 2 or grid.times[0] != 0.0:
+        raise InvalidInputError("t has to have at least two increasing times from 0 on, such as linspace(0, 1, 253)")
+    if uniform and grid.step is None:
+        raise InvalidInputError("t is not equidistant; sample on linspace(0, T, n) and keep the times you need")
+    return grid.times
+
+
+def join_chunks(t: np.ndarray, shape: tuple[int, ...], chunks: list[tuple[np.ndarray, ...]], bias: float) -> RoughPaths:
+    """Join chunks of paths into one array of the requested shape."""
+    parts = zip(*(chunks or [3 * (np.empty((0, t.size)),)]), strict=True)
+    price, variance, integral = (np.concatenate(each).reshape(*shape, t.size) for each in parts)
+    return RoughPaths(t, price, variance, bias, integral)
+
+
+#: Nodes of the double exponential rule on each piece, and where it ends; algebraic singularities at the ends of a piece
+#: cost no digits. 241 nodes integrate products with Chebyshev polynomials of degree 122 to 1e-13.
+_NODES, _END = 241, 3.3
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class VarianceTable:
+    """A forward variance that is linear between times, and constant before the first and after the last."""
+
+    times: np.ndarray
+    values: np.ndarray
+
+    def __call__(self, t: Any) -> Any:
+        """The forward variance at ``t``."""
+        return np.interp(t, self.times, self.values)
+
+
+def read_curve(name: str, curve: Any) -> float | Callable[[Any], Any]:
+    """A forward variance: a positive number, a function of an array of times, or a pair ``(times, values)``."""
+    if callable(curve):
+        found: Callable[[Any], Any] = curve
+        return found
+    if not isinstance(curve, tuple | list):
+        return _reading.number(name, curve, above=0)
+    if len(curve) != 2:
+        raise ShapeError(f"{name} has {len(curve)} entries; give a number, a function, or a pair (times, values)")
+    times, values = (_reading.numbers(f"{name}[{k}]", part, ndim=1, least=0) for k, part in enumerate(curve))
+    if times.shape != values.shape or not times.size or not np.all(np.diff(times) > 0.0) or not np.all(values > 0.0):
+        raise InvalidInputError(f"{name}: give as many positive variances as increasing times")
+    return VarianceTable(times, values)
+
+
+def curve_values(name: str, curve: Any, t: np.ndarray) -> np.ndarray:
+    """The forward variance at the times ``t``, checked to be finite and positive."""
+    found = np.broadcast_to(np.asarray(curve(t) if callable(curve) else curve, dtype=float), t.shape)
+    if not (np.isfinite(found) & (found > 0.0)).all():
+        last = float(np.max(t, initial=0.0))
+        raise InvalidInputError(f"{name}(t) is not finite and positive up to t={last:g}; give a positive variance")
+    return found
+
+
+def integral_rule(curve: Any, T: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of integrals over ``[0, T]``, exact at the kinks of a table."""
+    kinks = curve.times if isinstance(curve, VarianceTable) else np.empty(0)
+    edges = np.concatenate([[0.0], kinks[(kinks > 0.0) & (kinks < T)], [T]])
+    y = np.linspace(-_END, _END, _NODES)
+    inner = 0.5 * np.pi * np.sinh(y)
+    share = 1.0 / (1.0 + np.exp(-2.0 * inner))
+    weight = (y[1] - y[0]) * 0.25 * np.pi * np.cosh(y) / np.cosh(inner) ** 2
+    width = np.diff(edges)[:, None]
+    return (edges[:-1, None] + width * share).ravel(), (width * weight).ravel()
