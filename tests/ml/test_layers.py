@@ -451,7 +451,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: ml.LearnableOrder(1.5), InvalidInputError, "strictly between the bounds"),
     (lambda: ml.FractionalLayer("half"), InvalidInputError, "not a number"),
     (lambda: ml.FractionalLayer(0.5, output_dim=3), InvalidInputError, "without input_dim"),
-    (lambda: ml.FractionalLayer(0.5, "fast"), InvalidInputError, "not a LayerConfig"),
+    (lambda: ml.FractionalLayer(0.5, "fast"), InvalidInputError, "no LayerConfig"),
     (lambda: ml.FractionalDerivative(0.5, step=0.0), InvalidInputError, "above 0"),
     (lambda: ml.FractionalDerivative(0.5, definition="nobody"), InvalidInputError, "nobody"),
     (lambda: ml.FractionalDerivative(1.5, definition="caputo_fabrizio")(torch.ones(5)), InvalidInputError, "1.5"),

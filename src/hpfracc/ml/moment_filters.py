@@ -11,7 +11,7 @@ from scipy import special
 
 from hpfracc import _reading
 
-__all__ = ["MAX_EXPONENTIALS", "ExponentialFilter", "flow_filter", "moment_filter", "read_decay", "read_order"]
+__all__ = ["MAX_EXPONENTIALS", "ExponentialFilter", "flow_filter", "moment_filter", "read_decay", "read_filter_order"]
 
 Array = np.ndarray[Any, Any]
 
@@ -47,7 +47,7 @@ class ExponentialFilter(NamedTuple):
         )
 
 
-def read_order(order: Any, *, flow: bool = False) -> float:
+def read_filter_order(order: Any, *, flow: bool = False) -> float:
     """An order from 0 (no memory) to 1 (the memory of the usual optimiser); of a flow, above 0."""
     return _reading.number("fractional_order", order, above=0 if flow else None, least=None if flow else 0, most=1)
 

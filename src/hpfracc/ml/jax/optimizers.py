@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from hpfracc import _reading
 from hpfracc._arrays import is_tracer
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_decay, read_order
+from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_decay, read_filter_order
 
 __all__ = [
     "FilterState",
@@ -189,7 +189,7 @@ def _rate(learning_rate: LearningRate, count: Any) -> Any:
 
 
 def _read_order(order: Any, *, flow: bool = False) -> float:
-    return 0.5 if order is None else read_order(_known("fractional_order", order), flow=flow)
+    return 0.5 if order is None else read_filter_order(_known("fractional_order", order), flow=flow)
 
 
 def _read_decay(name: str, value: Any) -> float:

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_decay, read_order
+from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_decay, read_filter_order
 
 __all__ = ["FractionalGradientFlow", "FractionalSGD", "OptimizedFractionalAdam", "updates_together"]
 
@@ -33,7 +33,7 @@ class _Filtered(Optimizer):  # type: ignore[misc]
         self._check(self.param_groups[-1])
 
     def _check(self, group: dict[str, Any]) -> None:
-        read_order(group["fractional_order"])
+        read_filter_order(group["fractional_order"])
         for name in ("lr", "weight_decay"):
             _reading.number(name, group[name], least=0)
 
@@ -196,7 +196,7 @@ class OptimizedFractionalAdam(_Filtered):
 
     def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
         first, second = group["betas"]
-        by = moment_filter(read_order(group["fractional_order"]), float(first))
+        by = moment_filter(read_filter_order(group["fractional_order"]), float(first))
         gradients = self._gradients(group, parameters)
         filtered = self._filter(group, parameters, gradients, by)
         for each, gradient in zip(parameters, gradients, strict=True):
@@ -264,7 +264,7 @@ class FractionalSGD(_Filtered):
         read_decay("momentum", group["momentum"])
 
     def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
-        by = moment_filter(read_order(group["fractional_order"]), float(group["momentum"]))
+        by = moment_filter(read_filter_order(group["fractional_order"]), float(group["momentum"]))
         gradients = self._gradients(group, parameters)
         filtered = self._filter(group, parameters, gradients, by)
         for each, moment in zip(parameters, filtered, strict=True):
@@ -314,11 +314,11 @@ class FractionalGradientFlow(_Filtered):
 
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)
-        read_order(group["fractional_order"], flow=True)
+        read_filter_order(group["fractional_order"], flow=True)
         _reading.whole("horizon", group["horizon"], least=1)
 
     def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
-        by = flow_filter(read_order(group["fractional_order"]), group["horizon"])
+        by = flow_filter(read_filter_order(group["fractional_order"]), group["horizon"])
         gradients = self._gradients(group, parameters)
         for each in parameters:
             if "first" not in self.state[each]:

@@ -9,7 +9,7 @@ from typing import Any
 from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MIN_REPORTS", "read_progress", "run_chunks"]
+__all__ = ["MIN_REPORTS", "read_progress", "run_path_chunks"]
 
 #: Minimum number of chunks if progress is shown.
 MIN_REPORTS = 20
@@ -21,7 +21,7 @@ def read_progress(progress: Any) -> None:
         raise InvalidInputError(f"progress={progress!r}: use True, False, or a function")
 
 
-def run_chunks(
+def run_path_chunks(
     count: int,
     rows: int,
     chunk: Callable[[int, int], tuple[float, float] | None],

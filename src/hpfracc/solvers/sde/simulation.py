@@ -17,7 +17,7 @@ from hpfracc.solvers.sde.methods.caputo_euler import count_rates
 from hpfracc.solvers.sde.noise.process import plain_number
 from hpfracc.solvers.sde.noise.source import NEGLIGIBLE_BYTES, RandomSource
 from hpfracc.solvers.sde.problem import NoisyProblem
-from hpfracc.solvers.sde.progress import MIN_REPORTS, run_chunks
+from hpfracc.solvers.sde.progress import MIN_REPORTS, run_path_chunks
 from hpfracc.solvers.sde.result import FSDEResult, Moments
 from hpfracc.solvers.sde.stepping import increments_of, prepare, step_along
 from hpfracc.solvers.sde.stiffness import Divergence, find_divergence, refuse_infinite, warn_of_stiffness
@@ -158,7 +158,7 @@ class Simulation:
             kept.add(*self._chunk(low, high, forecast.rows), high)
             return kept.summary() if self.progress else None
 
-        run_chunks(self.count, forecast.rows, chunk, self.progress, self.method.name)
+        run_path_chunks(self.count, forecast.rows, chunk, self.progress, self.method.name)
         messages = []
         if kept.done < self.count:
             messages.append(f"Interrupted after {kept.done:,} of {self.count:,} paths: the result has these.")

@@ -17,7 +17,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antithetic
 from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_for
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
-from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid, read_scalar
+from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid, read_parameter
 from hpfracc.solvers.sde.noise.source import RandomSource
 from hpfracc.solvers.sde.noise.stable import StableLevy
 from hpfracc.solvers.sde.noise.tempered import TemperedStable
@@ -232,7 +232,7 @@ def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> 
 
 def _read_order(alpha: Any, process: Noise) -> Any:
     """Check the order of the derivative; a plain 1 is an ordinary equation."""
-    order, value = (alpha, None) if is_transformed(alpha) else read_scalar("alpha", alpha)
+    order, value = (alpha, None) if is_transformed(alpha) else read_parameter("alpha", alpha)
     least, why = _least_order(process)
     if value is not None and not least < value <= 1.0:
         raise InvalidInputError(f"alpha={value}: with {why}, and at most 1")

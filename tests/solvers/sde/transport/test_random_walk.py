@@ -13,6 +13,7 @@ import hpfracc as hf
 from hpfracc import noise, transport
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.source import make_source
+from hpfracc.solvers.sde.transport.laws import Draw
 from tests.helpers.law import mean_error
 from tests.helpers.thinned import thinned
 
@@ -42,15 +43,14 @@ def _mittag_leffler_cdf(t: np.ndarray) -> np.ndarray:
 )
 def test_laws(law: transport.WaitingTimes, cdf: Callable[[np.ndarray], np.ndarray]) -> None:
     """Kolmogorov-Smirnov against closed forms of other libraries."""
-    source = make_source(1, None)
-    values = law._draw(source, np.arange(COUNT // 4), 4, 0).ravel()
+    values = law._draw(Draw(make_source(1, None), np.arange(COUNT // 4), 4, 0)).ravel()
     assert stats.kstest(values, cdf).pvalue > 1e-3
 
 
 def test_skewed_jumps_are_steps_of_the_process() -> None:
     """At index 1 a skewed law drifts with its scale: the same law as a step of the motion."""
     jumps = transport.StableJumps(1.0, 0.6, 0.25)
-    found = jumps._draw(make_source(1, None), np.arange(4000), 1, 0)[:, 0]
+    found = jumps._draw(Draw(make_source(1, None), np.arange(4000), 1, 0))[:, 0]
     steps = noise.StableLevy(1.0, 0.6).sample([0.25], 4000, rng=2)[:, 0]
     assert stats.ks_2samp(found, steps).pvalue > 1e-3
 
@@ -196,7 +196,7 @@ def test_absorbed_walks_are_over() -> None:
     [
         (lambda: transport.ParetoWaiting(-0.5), "alpha=-0.5"),
         (lambda: transport.MittagLefflerWaiting(1.2), "at most 1"),
-        (lambda: transport.StableWaiting(1.0), "between 0 and 1"),
+        (lambda: transport.StableWaiting(1.0), "above 0 and below 1"),
         (lambda: transport.StableJumps(2.5), "at most 2"),
         (lambda: transport.ContinuousTimeRandomWalk("pareto", GAUSSIAN), "waiting='pareto'"),
         (lambda: transport.ContinuousTimeRandomWalk(transport.FixedWaiting(), 1.0), "jumps=1.0"),

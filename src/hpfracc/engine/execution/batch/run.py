@@ -273,9 +273,13 @@ class _LocalBatch(Batch):
                     keep(index, *outcome)
                     advance(1)
             elif workers > 1:
+                # The first in this thread: its decision is that of the batch, whichever items run here later.
+                for index in range(min(1, count)):
+                    results[index] = self._alone(index)
+                    advance(1)
                 run_items(
                     lambda index: keep(index, *_outcome(index, self.call, index)),
-                    range(count),
+                    range(1, count),
                     workers,
                     advance=advance,
                     until_error=True,

@@ -304,7 +304,7 @@ class Stepper:
         self, trial: Trial, step: float, level: int | None, end: float, degree: int, through: Array | None
     ) -> None:
         """Accept a step: update the estimated global error, the history and the newest points."""
-        if self.accepted == 1:
+        if self.accepted == 1 and len(trial.values) > 2:  # the value at the start is known
             self._orient_first_error(trial, step)
         before = [memory.snapshot() for memory in self.memories]
         taken = self.arithmetic.take(self, trial, step, end, degree)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import gamma, rgamma
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.fixed.grid import initial_part, row_orders
-from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.singular import starting_powers
+
+if TYPE_CHECKING:
+    from hpfracc.solvers.ode.fixed.scheme import Tableau
 
 __all__ = ["NEAR", "FixedSolution", "lagrange_weights"]
 

@@ -364,9 +364,6 @@ def pharmacokinetics(
     TestEquation
         Solved by :math:`E_\alpha(A t^\alpha) y_0`, with the Mittag-Leffler function of a matrix.
     """
-    matrix = np.array(
-        [[-(to_tissue + excreted), to_blood, 0.0], [to_tissue, -to_blood, 0.0], [excreted, 0.0, 0.0]],
-    )
     y0 = np.array([dose, 0.0, 0.0])
 
     def fun(t: float, y: Array) -> Array:
@@ -374,14 +371,19 @@ def pharmacokinetics(
         moved, left = to_tissue * blood - to_blood * tissue, excreted * blood
         return np.stack([-moved - left, moved, left], axis=-1)
 
+    def jac(t: float, y: Array) -> Array:
+        return np.array(
+            [[-(to_tissue + excreted), to_blood, 0.0], [to_tissue, -to_blood, 0.0], [excreted, 0.0, 0.0]],
+        )
+
     def solution(t: Array) -> Array:
         powers = np.asarray(t, dtype=float)[:, np.newaxis, np.newaxis] ** alpha
-        return np.asarray((mittag_leffler_matrix(matrix * powers, alpha) @ y0).T)
+        return np.asarray((mittag_leffler_matrix(jac(0.0, y0) * powers, alpha) @ y0).T)
 
     return TestEquation(
         name="pharmacokinetics",
         fun=fun,
-        jac=lambda t, y: matrix.copy(),
+        jac=jac,
         t_span=(0.0, t_end),
         y0=y0,
         alpha=alpha,

@@ -30,7 +30,7 @@ from hpfracc.solvers.ode.tensors.solve import (
     library_solves,
     order_of,
     refuse_tensors,
-    solve_on_mesh,
+    solve_tensor_mesh,
     time_last,
 )
 
@@ -70,7 +70,9 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
         tables = make_difference_tables(name, order, mesh, problem.y0)
         return library_solves(problem).solve_differences(problem, name, memory, tables, calls, told)
 
-    return solve_on_mesh(problem, options, decision, steps, times, run, partial(_between, problem, options, steps, r))
+    return solve_tensor_mesh(
+        problem, options, decision, steps, times, run, partial(_between, problem, options, steps, r)
+    )
 
 
 def _between(

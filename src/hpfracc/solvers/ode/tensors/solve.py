@@ -29,7 +29,7 @@ from hpfracc.solvers.ode.tensors.rule import TensorRule, make_sums
 
 __all__ = [
     "REACHED", "Told", "bad_start", "first_bad", "interpolated", "is_wide", "library_solves", "order_of",
-    "refuse_tensors", "solve_on_mesh", "solve_tensors", "time_last", "torch_functions",
+    "refuse_tensors", "solve_tensor_mesh", "solve_tensors", "time_last", "torch_functions",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -77,7 +77,7 @@ def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
     return None
 
 
-def solve_on_mesh(
+def solve_tensor_mesh(
     problem: Problem,
     options: Options,
     decision: SolveDecision,
@@ -164,7 +164,7 @@ def solve_tensors(problem: Problem, options: Options, rule: TensorRule, judge: A
         return _states_at(times, grid, states, order, problem.dy0, options.moving)
 
     judged = None if judge is None else partial(judge, grid)
-    return solve_on_mesh(problem, options, decision, grid.steps, grid.times, run, between, judged, rule)
+    return solve_tensor_mesh(problem, options, decision, grid.steps, grid.times, run, between, judged, rule)
 
 
 def _states_at(

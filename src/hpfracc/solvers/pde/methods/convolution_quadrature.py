@@ -97,7 +97,7 @@ class CorrectedQuadrature(EvolutionMethod):
         size = problem.itemsize * math.prod(problem.state_shape)
         if self.history(problem, steps) == "fft":
             return ToeplitzHistory.forecast(steps, size) + 8 * size
-        block = 3 * steps_together(size, steps) * size if choose_form(problem).modal else 0
+        block = steps_together(size, steps) * size if choose_form(problem).modal else 0
         return DirectHistory.forecast(steps, size, 4) + block + 8 * size + problem.space.step_bytes()
 
     def reason(self, problem: EvolutionProblem) -> str:

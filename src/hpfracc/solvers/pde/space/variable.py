@@ -309,6 +309,10 @@ class FiniteVolumes(GridSpace):
                 total = total if weight is None else total + weight * self.datum(axis, end, t)
         return total
 
+    def step_bytes(self) -> int:
+        """The coefficients along each axis with what they are made of, and vectors of the solution."""
+        return 8 * (4 + 6 * len(self.shape)) * math.prod(self.shape)
+
     def _column(self, one: CellAxis, values: Array) -> Any:
         return self.xp.array(values.reshape(-1, *(1,) * (-1 - one.place)))
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from hpfracc._xp import Namespace
 from hpfracc.history.exponentials import Nodes, exponential_nodes, node_weights
-from hpfracc.solvers.sde.methods.euler import solve_step
+from hpfracc.solvers.sde.methods.euler import solve_implicit_step
 from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, computed
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
@@ -94,7 +94,7 @@ class CaputoEuler(CaputoMethod):
         strength = problem.diffusion(t, y)
         known = first + past(xp, kernel, states) + problem.apply(strength, dz[..., noises:])
         if self.implicit:
-            y = solve_step(problem, t + h, newest_drift, known, y)
+            y = solve_implicit_step(problem, t + h, newest_drift, known, y)
             slope = (y - known) / newest_drift  # the drift at y, to the accuracy of Newton's method
         else:
             slope = problem.drift(t, y)

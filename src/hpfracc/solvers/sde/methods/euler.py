@@ -23,7 +23,7 @@ from hpfracc.solvers.sde.loops import iterate
 from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, columns
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["Euler", "solve_step"]
+__all__ = ["Euler", "solve_implicit_step"]
 
 #: Newton iterations: maximum; in JAX, where the number is fixed; and after convergence, for derivatives.
 _MAX_ITERATIONS, _FIXED_ITERATIONS, _LAST_ITERATIONS = 50, 10, 2
@@ -65,11 +65,11 @@ class Euler(PathMethod):
         (y,) = carry
         moved = problem.apply(problem.diffusion(t, y), dz)
         if self.implicit:
-            return (solve_step(problem, t + h, h, y + moved, y),)
+            return (solve_implicit_step(problem, t + h, h, y + moved, y),)
         return (y + h * problem.drift(t, y) + moved,)
 
 
-def solve_step(problem: NoisyProblem, t: Any, scale: Any, known: Any, guess: Any) -> Any:
+def solve_implicit_step(problem: NoisyProblem, t: Any, scale: Any, known: Any, guess: Any) -> Any:
     """The solution of ``y = known + scale * drift(t, y)``."""
     xp = problem.xp
     tolerance = _TOLERANCES[problem.traits.dtype]

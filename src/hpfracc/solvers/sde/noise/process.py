@@ -25,7 +25,7 @@ __all__ = [
     "read_fields",
     "read_grid",
     "read_hurst",
-    "read_scalar",
+    "read_parameter",
     "stream_of",
 ]
 
@@ -69,7 +69,7 @@ def read_grid(t: Any, name: str = "t", *, first: float = 0.0) -> TimeGrid:
     return TimeGrid(times, step)
 
 
-def read_scalar(name: str, value: Any) -> tuple[Any, float | None]:
+def read_parameter(name: str, value: Any) -> tuple[Any, float | None]:
     """One number: a float, or a scalar of PyTorch or JAX as it is; and its value, or None if it is traced."""
     if library_of(value) not in ("torch", "jax"):
         number = _reading.number(name, value, infinite=True)
@@ -81,7 +81,7 @@ def read_scalar(name: str, value: Any) -> tuple[Any, float | None]:
 
 def read_hurst(hurst: Any) -> Any:
     """Check 0 < H < 1; a scalar array of PyTorch or JAX may have a gradient."""
-    found, value = read_scalar("H", hurst)
+    found, value = read_parameter("H", hurst)
     if value is not None and not 0.0 < value < 1.0:
         raise InvalidInputError(f"H={value}: the Hurst index lies strictly between 0 and 1; 0.5 is Brownian motion")
     return found

@@ -17,7 +17,7 @@ from hpfracc._arrays import to_host
 from hpfracc.errors import AccuracyWarning
 from hpfracc.solvers.sde.noise.fractional_brownian import hybrid_kernel
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
-from hpfracc.solvers.sde.progress import MIN_REPORTS, read_progress, run_chunks
+from hpfracc.solvers.sde.progress import MIN_REPORTS, read_progress, run_path_chunks
 from hpfracc.solvers.sde.rough.calibration import read_quotes
 from hpfracc.solvers.sde.rough.model import (
     RoughPaths,
@@ -274,7 +274,7 @@ class Bergomi(VolatilityModel):
                 value, error = estimate.result()
                 return float(value[0]), float(error[0])
 
-            finished = run_chunks(paths, source.rows(4 * steps), chunk, progress, f"T = {scheme.T:g}") == paths
+            finished = run_path_chunks(paths, source.rows(4 * steps), chunk, progress, f"T = {scheme.T:g}") == paths
             if estimate.paths >= _MIN_PATHS:
                 value[here], error[here] = estimate.result()
                 estimate.warn_of_few_paths(f"eta={self.eta:g} at T={scheme.T:g}")

@@ -18,7 +18,7 @@ from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.solvers.sde.noise.stable import StableLevy, one_sided
 from hpfracc.solvers.sde.noise.subordinated import Subordinated
 from hpfracc.solvers.sde.noise.tempered import TemperedStable
-from hpfracc.solvers.sde.progress import MIN_REPORTS, read_progress, run_chunks
+from hpfracc.solvers.sde.progress import MIN_REPORTS, read_progress, run_path_chunks
 from hpfracc.solvers.sde.result import Moments
 from hpfracc.solvers.sde.transport.domains import Domain, brownian_exits, read_domain, read_start, stable_exits
 from hpfracc.solvers.sde.transport.laws import FixedWaiting, Jumps, StableJumps, StableWaiting, TemperedJumps
@@ -324,7 +324,7 @@ def first_passage(
         summary.add(_progress_values(found[0, low:high], until, infinite), False)
         return float(summary.mean), float(summary.standard_error)
 
-    done = run_chunks(count, rows, chunk, progress, "first passage")
+    done = run_path_chunks(count, rows, chunk, progress, "first passage")
     message = f"Interrupted after {done:,} of {count:,} paths: the result has these."
     outcome = (True, "All paths were followed.") if done == count else (False, message)
     parts = [
