@@ -210,8 +210,7 @@ def gpus(seconds: float) -> None:
     """One and two processes on the GPUs of this machine, and the power of its devices, idle and busy."""
     from concurrent.futures import ProcessPoolExecutor
 
-    from hpfracc.profiling.clocks import energy_counters
-    from hpfracc.profiling.energy import EnergyMeter
+    from hpfracc.profiling.clocks import EnergyMeter, energy_counters
 
     counters, reason = energy_counters()
     print(f"energy counters: {', '.join(counters) or 'none'}; {reason}", flush=True)
@@ -238,7 +237,7 @@ def energy(seconds: float) -> None:
     """Power of the arms of a convolution, and joules a call of the arms that time and energy choose."""
     from hpfracc.engine.execution.calibration.runner import calibrate
     from hpfracc.errors import ConfigurationError
-    from hpfracc.profiling.energy import EnergyMeter
+    from hpfracc.profiling.clocks import EnergyMeter
 
     try:
         report = calibrate(["causal_convolution"], budget_seconds=4.0, energy=True)

@@ -19,8 +19,9 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, Literal, TypedDict, Unpack, get_type_hints
 
-from hpfracc._environment import BACKENDS, BackendName, Environment, check_fraction, read_environment
-from hpfracc.errors import ConfigurationError
+from hpfracc import _reading
+from hpfracc._environment import BACKENDS, BackendName, Environment, read_environment
+from hpfracc.errors import ConfigurationError, InvalidInputError
 
 __all__ = [
     "Context",
@@ -93,36 +94,24 @@ def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(name: str, value: Any) -> Any:
-    if name == "gpu_memory_limit":
-        return check_fraction(name, _number(name, value), value)
-    if name in ("performance_threshold", "exploration_budget"):
-        number = _number(name, value)
-        if not 0.0 <= number < 1.0:
-            raise ConfigurationError(f"{name}={value!r} is not a fraction; use a number of at least 0 and below 1")
-        return number
-    if name in ("enable_learning", "deterministic", "allow_slow"):
-        if not isinstance(value, bool):
-            raise ConfigurationError(f"{name}={value!r} is not a bool; use True or False")
-        return value
-    if name == "objective":
-        if not isinstance(value, str) or value not in ("time", "energy"):
-            raise ConfigurationError(f"objective={value!r} is not known; use 'time' or 'energy'")
-        return value
     if name == "wisdom":
-        if value is None:
-            return None
-        if not isinstance(value, str | PathLike):
+        if not isinstance(value, str | PathLike | None):
             raise ConfigurationError(f"wisdom={value!r} is neither a path nor 'off'")
-        return str(fspath(value))
+        return None if value is None else str(fspath(value))
     if name == "pin":
         return {str(op): check_backend(backend) for op, backend in _mapping(name, value).items()}
-    return {str(op): _backends(op, backends) for op, backends in _mapping(name, value).items()}
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigurationError(f"{name}={value!r} is not a number")
-    return float(value)
+    if name == "never":
+        return {str(op): _backends(op, backends) for op, backends in _mapping(name, value).items()}
+    try:
+        if name == "objective":
+            return _reading.choice(name, value, ("time", "energy"))
+        if name in ("enable_learning", "deterministic", "allow_slow"):
+            return _reading.flag(name, value)
+        if name == "gpu_memory_limit":
+            return _reading.number(name, value, above=0, most=1)
+        return _reading.number(name, value, least=0, below=1)
+    except InvalidInputError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def _mapping(name: str, value: Any) -> Mapping[Any, Any]:

@@ -36,6 +36,12 @@ _WITHOUT_GRID: dict[str, Callable[..., Any]] = {
     "fractional_fft": fractional_fft,
     "frft": frft,
 }
+#: Arguments of the solvers, for the error if one is named without them.
+_EQUATIONS = {
+    "solve_fode": "fun, t_span, y0, alpha",
+    "solve_fsde": "drift, diffusion, t_span, y0, step=0.01",
+    "solve_fpde": "reaction, t_span, u0, x=x, space=space, boundary=boundary",
+}
 
 
 @overload
@@ -87,17 +93,8 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
         function = named_operators().get(what)
         if function is not None:
             return _explain_operator(what, function, *args, **kwargs)
-        if what == "solve_fode":
-            raise InvalidInputError("solve_fode needs its equation: hf.explain(hf.solve_fode, fun, t_span, y0, alpha)")
-        if what == "solve_fsde":
-            raise InvalidInputError(
-                "solve_fsde needs its equation: hf.explain(hf.solve_fsde, drift, diffusion, t_span, y0, step=0.01)"
-            )
-        if what == "solve_fpde":
-            raise InvalidInputError(
-                "solve_fpde needs its equation: hf.explain(hf.solve_fpde, reaction, t_span, u0, x=x, space=space, "
-                "boundary=boundary)"
-            )
+        if what in _EQUATIONS:
+            raise InvalidInputError(f"{what} needs its equation: hf.explain(hf.{what}, {_EQUATIONS[what]})")
         raise _unknown(what)
     return api.explain(what, *args, **kwargs)
 

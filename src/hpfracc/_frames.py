@@ -6,6 +6,7 @@ Operators work on plain arrays. :func:`open_samples` returns the array, the axis
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -129,24 +130,24 @@ class Opened:
                 "have labels; pass f.to_numpy()"
             )
         given = self._given
+        along = (self.axis,) if isinstance(self.axis, int) else self.axis
+        kept = [points or axis not in along for axis in range(given.ndim)]
+        if self._kind == "dataarray":
+            return _data_array(given, value, given.dims, set(itertools.compress(given.dims, kept)), attributes)
+        labels = [labels if keep else None for labels, keep in zip(given.axes, kept, strict=True)]
         if self._kind == "series":
-            labelled = sys.modules["pandas"].Series(value, index=given.index if points else None, name=given.name)
-        elif self._kind == "frame":
-            along = (self.axis,) if isinstance(self.axis, int) else self.axis
-            rows, columns = (None if not points and at in along else labels for at, labels in enumerate(given.axes))
-            labelled = sys.modules["pandas"].DataFrame(value, index=rows, columns=columns)
+            labelled = sys.modules["pandas"].Series(value, index=labels[0], name=given.name)
         else:
-            return self._data_array(value, points, attributes)
+            labelled = sys.modules["pandas"].DataFrame(value, index=labels[0], columns=labels[1])
         labelled.attrs = dict(given.attrs)
         return labelled
 
-    def _data_array(self, value: Any, points: bool, attributes: bool) -> Any:
-        given = self._given
-        along = (self.axis,) if isinstance(self.axis, int) else self.axis
-        dropped = set() if points else {given.dims[axis] for axis in along}
-        coords = {name: coord for name, coord in given.coords.items() if not dropped & set(coord.dims)}
-        attrs = {name: each for name, each in given.attrs.items() if attributes or name not in _OF_THE_QUANTITY}
-        return sys.modules["xarray"].DataArray(value, coords, given.dims, given.name, attrs)
+
+def _data_array(given: Any, value: Any, dims: Sequence[str], kept: set[str], attributes: bool = False) -> Any:
+    """``value`` with the coordinates of ``given`` along the dimensions ``kept``."""
+    coords = {name: coord for name, coord in given.coords.items() if set(coord.dims) <= kept}
+    attrs = {name: each for name, each in given.attrs.items() if attributes or name not in _OF_THE_QUANTITY}
+    return sys.modules["xarray"].DataArray(value, coords, dims, given.name, attrs)
 
 
 def label_rows(given: Any, value: Any) -> Any:
@@ -155,10 +156,8 @@ def label_rows(given: Any, value: Any) -> Any:
     The dimension of the rows keeps its coordinates; the others keep theirs if results have the shape of the rows.
     """
     kept = given.dims if value.shape == given.shape else given.dims[:1]
-    coords = {name: coord for name, coord in given.coords.items() if set(coord.dims) <= set(kept)}
     dims = (*kept, *(f"result_{axis}" for axis in range(value.ndim - len(kept))))
-    attrs = {name: each for name, each in given.attrs.items() if name not in _OF_THE_QUANTITY}
-    return sys.modules["xarray"].DataArray(value, coords, dims, given.name, attrs)
+    return _data_array(given, value, dims, set(kept))
 
 
 def open_samples(
@@ -375,22 +374,17 @@ class _Labels:
 def _labels_along(f: Any, kind: str | None, axis: int) -> _Labels:
     if kind == "dataarray":
         name = f.dims[axis]
-        index = f.indexes.get(name)
-        _refuse_levels(index, f"dimension {name!r}")
         # pandas names the dimension "index" when it converts a frame with a default index.
-        return _Labels(f"the coordinate {name!r}", index, name != "index")
-    index = f.axes[axis]
-    what = "the index" if axis == 0 else "the row of column names"
-    _refuse_levels(index, what)
-    return _Labels(what, index, index.name is not None)
-
-
-def _refuse_levels(index: Any, what: str) -> None:
+        what, index, chosen = f"the coordinate {name!r}", f.indexes.get(name), name != "index"
+    else:
+        index = f.axes[axis]
+        what, chosen = "the index" if axis == 0 else "the row of column names", index.name is not None
     if index is not None and index.nlevels > 1:
         raise InvalidInputError(
             f"{what} has {index.nlevels} levels, so its rows belong to several series; unstack them into columns, or "
             "process each group: f.groupby(level=0).transform(...)"
         )
+    return _Labels(what, index, chosen)
 
 
 def _require_order(f: Any, kind: str | None, axes: Sequence[int]) -> None:

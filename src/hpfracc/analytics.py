@@ -133,12 +133,8 @@ class UsageTracker:
 
     def record_usage(self, name: str, data_size: float = 0, execution_time: float | None = None) -> None:
         """Record one use of ``name`` on ``data_size`` elements, optionally with its execution time in seconds."""
-        size = float(data_size)
-        if not (math.isfinite(size) and size >= 0):
-            raise InvalidInputError(f"data_size={data_size!r} is not a size; use a number of at least 0")
-        seconds = None if execution_time is None else float(execution_time)
-        if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
-            raise InvalidInputError(f"execution_time={execution_time!r} is not a time; use a number of at least 0")
+        size = _reading.number("data_size", data_size, least=0)
+        seconds = None if execution_time is None else _reading.number("execution_time", execution_time, least=0)
         now = time.perf_counter_ns()
         start = now if seconds is None else now - round(seconds * 1e9)
         _note(self.recorder, name, start, now, {"data_size": size, "seconds": seconds}, "usage")

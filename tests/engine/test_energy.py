@@ -25,8 +25,8 @@ from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.regret import regret_report
 from hpfracc.errors import ConfigurationError
-from hpfracc.profiling import Profiler, clocks, energy
-from hpfracc.profiling.energy import EnergyMeter, EnergyTrace
+from hpfracc.profiling import Profiler, clocks
+from hpfracc.profiling.clocks import EnergyMeter, EnergyTrace
 
 
 def use_counters(monkeypatch: pytest.MonkeyPatch, counters: dict[str, Callable[[], float]], reason: str = "") -> None:
@@ -38,7 +38,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     """A processor whose counter rises by a joule with each reading; a second counts as long enough at once."""
     numbers = itertools.count()
     use_counters(monkeypatch, {"cpu": lambda: float(next(numbers))})
-    monkeypatch.setattr(energy, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(clocks, "MIN_SECONDS", 0.0)
     monkeypatch.setattr(trial, "POWER_SECONDS", 0.0)
 
 

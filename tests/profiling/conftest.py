@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from importlib import resources
 from typing import Any
 
 import pytest
@@ -39,6 +41,5 @@ def plug(time: Time) -> Iterator[Callable[..., SimulatedClock]]:
 def schema() -> Any:
     """Validates a document against the packaged schema."""
     jsonschema = pytest.importorskip("jsonschema")
-    from hpfracc.profiling.document import read_schema
-
-    return jsonschema.Draft202012Validator(read_schema())
+    text = resources.files("hpfracc.profiling").joinpath("schema.json").read_text(encoding="utf-8")
+    return jsonschema.Draft202012Validator(json.loads(text))

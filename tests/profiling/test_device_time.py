@@ -109,7 +109,7 @@ def test_overlapping_work_counts_once(plug: Plug, time: Time):
         with profiler.profile("b", device="gpu"):
             clock.work(0.01)
     document = profiler.document()
-    busy = document.breakdown.device_busy["sim:0"]
+    busy = document.breakdown["devices"]["sim:0"]["busy_ns"]
     assert busy == pytest.approx(0.02e9, rel=1e-3)
     outer = document.summary["outer"]
     assert outer["device"] == pytest.approx(0.02, rel=1e-3)

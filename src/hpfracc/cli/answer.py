@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -12,10 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from hpfracc.errors import InvalidInputError
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-__all__ = ["Answer", "hpfracc_version", "is_stdout", "make_console", "plain", "printable", "progress_bar"]
+__all__ = [
+    "Answer", "add_action", "hpfracc_version", "is_stdout", "make_console", "make_folder", "names", "plain",
+    "printable", "progress_bar", "refuse_json",
+]  # fmt: skip
 
 #: Columns of a table in a file or a pipe, and the range of widths accepted from ``COLUMNS``.
 _DEFAULT_WIDTH = 132
@@ -61,6 +67,38 @@ class Answer:
 def is_stdout(path: Path) -> bool:
     """Whether an output path means stdout."""
     return str(path) in _STDOUT
+
+
+def refuse_json(arguments: argparse.Namespace, what: str) -> None:
+    """Raise an error if both JSON and ``what`` are to be written to stdout."""
+    if arguments.json:
+        raise InvalidInputError(f"--json and {what} cannot both go to stdout; omit --json, or name a file")
+
+
+def add_action(
+    actions: Any, common: argparse.ArgumentParser, name: str, run: Callable[[argparse.Namespace], Answer], words: str
+) -> argparse.ArgumentParser:
+    """Add an action of a command, such as ``hpfracc wisdom show``."""
+    action: argparse.ArgumentParser = actions.add_parser(
+        name, help=words, description=words, parents=[common], allow_abbrev=False
+    )
+    action.set_defaults(run=run)
+    return action
+
+
+def names(text: str) -> list[str]:
+    """The names in a text, separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def make_folder(folder: Path, option: str) -> None:
+    """Create a folder that an option names."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"folder {str(folder)!r} cannot be created ({error.strerror or error}); name another with {option}"
+        ) from None
 
 
 def make_console(*, errors: bool = False) -> Console:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.cli.answer import Answer, progress_bar
+from hpfracc.cli.answer import Answer, names, progress_bar
 
 if TYPE_CHECKING:
     from hpfracc.engine.execution.calibration.runner import Step
@@ -25,9 +25,9 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
         "--budget", type=float, metavar="SECONDS", help="time budget, not counting imports and compilation"
     )
     parser.add_argument(
-        "--operations", type=_names, metavar="NAME[,NAME...]", help="only these operations (default: the built-in six)"
+        "--operations", type=names, metavar="NAME[,NAME...]", help="only these operations (default: the built-in six)"
     )
-    parser.add_argument("--backends", type=_names, metavar="NAME[,NAME...]", help="only these backends (default: all)")
+    parser.add_argument("--backends", type=names, metavar="NAME[,NAME...]", help="only these backends (default: all)")
     parser.add_argument(
         "--energy",
         action="store_true",
@@ -54,7 +54,3 @@ def run(arguments: argparse.Namespace) -> Answer:
             energy=arguments.energy,
         )
     return Answer(outcome.to_dict(), lambda: outcome)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.cli.answer import Answer, is_stdout
+from hpfracc.cli.answer import Answer, add_action, is_stdout, make_folder, refuse_json
 
 if TYPE_CHECKING:
     from hpfracc.profiling.profiler import Profiler
@@ -23,14 +24,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
     """Add this command and its actions to the parser."""
     parser = commands.add_parser("profile", help=summary, allow_abbrev=False)
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-
-    def add(name: str, run: Any, words: str) -> argparse.ArgumentParser:
-        action: argparse.ArgumentParser = actions.add_parser(
-            name, help=words, description=words, parents=[common], allow_abbrev=False
-        )
-        action.set_defaults(run=run)
-        return action
-
+    add = partial(add_action, actions, common)
     script = add("run", _run, "run a script and write its profile as a page; short form: `hpfracc profile script.py`")
     script.add_argument(
         "-o", "--out", type=Path, metavar="FILE", help="the page (default: the script's name with .html)"
@@ -108,14 +102,7 @@ def _keep(profiler: Profiler, folder: Path) -> Path:
     import os
     import time
 
-    from hpfracc.errors import InvalidInputError
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInputError(
-            f"folder {str(folder)!r} cannot be created ({error.strerror or error}); name another with --keep"
-        ) from None
+    make_folder(folder, "--keep")
     return profiler.export_json(
         folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09d}-{os.getpid()}.json"
     )
@@ -164,7 +151,6 @@ def _view(document: Any, data: dict[str, Any]) -> Any:
 def _page(arguments: argparse.Namespace) -> Answer:
     from rich.text import Text
 
-    from hpfracc.errors import InvalidInputError
     from hpfracc.profiling.document import load_profile, write_text
     from hpfracc.profiling.exports import render_page
 
@@ -173,8 +159,7 @@ def _page(arguments: argparse.Namespace) -> Answer:
     out = arguments.out or Path("profile.html" if file is None else file.with_suffix(".html").name)
     spans = 0 if document is None else len(document["spans"])
     if is_stdout(out):
-        if arguments.json:
-            raise InvalidInputError("--json and the page cannot both go to stdout; omit --json, or name a file")
+        refuse_json(arguments, "the page")
         text = render_page(document).encode("utf-8", "backslashreplace")
         return Answer({"page": "-", "spans": spans}, lambda: Text("Page written to stdout"), on_stdout=text)
     page = write_text(out, iter((render_page(document),)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.cli.answer import Answer, is_stdout
+from hpfracc.cli.answer import Answer, add_action, is_stdout, refuse_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,14 +23,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
     """Add this command and its actions to the parser."""
     parser = commands.add_parser("wisdom", help=summary, allow_abbrev=False)
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-
-    def add(name: str, run: Any, words: str) -> argparse.ArgumentParser:
-        action: argparse.ArgumentParser = actions.add_parser(
-            name, help=words, description=words, parents=[common], allow_abbrev=False
-        )
-        action.set_defaults(run=run)
-        return action
-
+    add = partial(add_action, actions, common)
     add("show", _show, "show stored measurements by backend and operation")
     add("export", _export, "write all stored measurements to one file").add_argument(
         "file", type=Path, metavar="FILE", help="the file to write; - is stdout"
@@ -63,7 +57,7 @@ def _show(arguments: argparse.Namespace) -> Answer:
 def _export(arguments: argparse.Namespace) -> Answer:
     wisdom, file = _wisdom(needed=True), arguments.file
     if is_stdout(file):
-        _refuse_json(arguments)
+        refuse_json(arguments, "the exported file")
         data, count = wisdom.encode()
         return _message(f"{count} records written to stdout", data, file="-", records=count)
     count = wisdom.export(file)
@@ -94,13 +88,6 @@ def _clear(arguments: argparse.Namespace) -> Answer:
     return _message(f"{removed} files deleted from {wisdom.path}", removed=removed)
 
 
-def _refuse_json(arguments: argparse.Namespace) -> None:
-    from hpfracc.errors import InvalidInputError
-
-    if arguments.json:
-        raise InvalidInputError("--json and the exported file cannot both go to stdout; omit --json, or name a file")
-
-
 def _message(text: str, on_stdout: bytes | None = None, **data: Any) -> Answer:
     from rich.text import Text
 
@@ -108,12 +95,10 @@ def _message(text: str, on_stdout: bytes | None = None, **data: Any) -> Answer:
 
 
 def _table(summary: dict[str, Any]) -> RenderableType:
-    from rich import box
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    from hpfracc.profiling.formats import format_bytes
+    from hpfracc.profiling.formats import format_bytes, make_table
 
     head = Text(f"{summary['path'] or 'wisdom is off'} ({summary['state']})", overflow="fold", style="bold")
     line = f"{summary['records']} records, {format_bytes(summary['bytes'])} in {len(summary['files'])} files"
@@ -123,10 +108,8 @@ def _table(summary: dict[str, Any]) -> RenderableType:
         line += f", {summary['skipped']} damaged lines skipped"
     if not summary["rows"]:
         return Group(head, Text(f"{line}; run `hpfracc calibrate` to add some"))
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("backend", "operation", "arms", "knots", "samples", "compiles", "last", "fingerprint"):
-        right = name in ("knots", "samples", "compiles")
-        table.add_column(name, justify="right" if right else "left", no_wrap=name in ("last", "fingerprint"))
+    numbers = dict.fromkeys(("knots", "samples", "compiles"), "number")
+    table = make_table(backend="word", operation="word", arms="text", **numbers, last="word", fingerprint="word")
     for row in summary["rows"]:
         kinds = row["kinds"]
         table.add_row(

@@ -24,8 +24,7 @@ from hpfracc.distributed.worker import versions
 from hpfracc.engine.execution.batch.driver import progress_of
 from hpfracc.engine.execution.batch.items import random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError
-from hpfracc.profiling.clocks import energy_counters
-from hpfracc.profiling.energy import EnergyMeter
+from hpfracc.profiling.clocks import EnergyMeter, energy_counters
 
 __all__ = ["check_options", "stacked", "sweep"]
 

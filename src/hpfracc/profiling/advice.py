@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from hpfracc.profiling.analysis import Analysis, Breakdown, length
+from hpfracc.profiling.analysis import Analysis, length
 from hpfracc.profiling.formats import format_bytes, format_seconds, format_share
 
 __all__ = ["advise", "rank"]
@@ -35,7 +35,7 @@ def rank(summary: dict[str, dict[str, Any]], advice: list[dict[str, Any]], top: 
 
 
 def advise(
-    analysis: Analysis, breakdown: Breakdown, decisions: list[dict[str, Any]], decided: dict[int, int]
+    analysis: Analysis, breakdown: dict[str, Any], decisions: list[dict[str, Any]], decided: dict[int, int]
 ) -> list[dict[str, Any]]:
     """Remarks derived from the data: ``{"kind", "text", "names", "seconds"}``, the most costly first.
 
@@ -47,9 +47,9 @@ def advise(
         The engine's decisions, and the decision of each index of ``analysis.spans``.
     """
     found = [
-        *_transfers(analysis, breakdown),
+        *_transfers(analysis, breakdown["wall_ns"]),
         *_launches(analysis),
-        *_compilations(analysis, breakdown),
+        *_compilations(analysis, breakdown["wall_ns"]),
         *_pauses(analysis),
         *_fixed(analysis, decisions, decided),
         *_fallbacks(analysis),
@@ -77,14 +77,14 @@ def _spent(analysis: Analysis, places: list[int]) -> int:
     return sum(analysis.spans[place].end - analysis.spans[place].start for place in places)
 
 
-def _transfers(analysis: Analysis, breakdown: Breakdown) -> Iterator[dict[str, Any]]:
+def _transfers(analysis: Analysis, wall: int) -> Iterator[dict[str, Any]]:
     for name, places in _around(analysis, "transfer").items():
         spent = _spent(analysis, places)
-        if breakdown.wall and spent >= _NOTABLE * breakdown.wall:
+        if wall and spent >= _NOTABLE * wall:
             moved = sum(analysis.spans[place].size or 0 for place in places)
             yield _remark(
                 "transfers",
-                f"{name}: {format_share(spent / breakdown.wall)} of the run went into {len(places):,} copies between "
+                f"{name}: {format_share(spent / wall)} of the run went into {len(places):,} copies between "
                 f"host and device ({format_bytes(moved)}); keep the arrays on the device between calls, or work on the "
                 "host",
                 [name, *{analysis.spans[place].name for place in places}],
@@ -113,11 +113,11 @@ def _launches(analysis: Analysis) -> Iterator[dict[str, Any]]:
             )
 
 
-def _compilations(analysis: Analysis, breakdown: Breakdown) -> Iterator[dict[str, Any]]:
+def _compilations(analysis: Analysis, wall: int) -> Iterator[dict[str, Any]]:
     for name, places in _around(analysis, "compile").items():
         spent = _spent(analysis, places)
         often = len(places) > _COMPILED_OFTEN
-        if often or (breakdown.wall and spent >= _NOTABLE * breakdown.wall):
+        if often or (wall and spent >= _NOTABLE * wall):
             cure = (
                 "its operands change in shape or dtype: pad them to a few sizes, or exclude the backend "
                 "that compiles with config(never=...)"

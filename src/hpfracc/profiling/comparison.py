@@ -9,10 +9,8 @@ from __future__ import annotations
 import math
 import os
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -263,37 +261,13 @@ _MAX_EXACT = 2500
 
 def rank_test(first: Sequence[float], second: Sequence[float]) -> float:
     """Two-sided p value of the Mann-Whitney rank test."""
-    m, n = len(first), len(second)
-    if m == 0 or n == 0:
+    from scipy.stats import mannwhitneyu
+
+    if not first or not second or len({*first, *second}) == 1:
         return 1.0
-    above = sum((a > b) + 0.5 * (a == b) for a in first for b in second)
-    statistic = min(above, m * n - above)
-    counts = Counter([*first, *second])
-    if m * n <= _MAX_EXACT and max(counts.values()) == 1:
-        ways = _ways(m, n)
-        return min(1.0, 2.0 * sum(ways[: int(statistic) + 1]) / math.comb(m + n, n))
-    size = m + n
-    ties = sum(count**3 - count for count in counts.values()) / (size * (size - 1)) if size > 1 else 0.0
-    variance = m * n / 12.0 * (size + 1 - ties)
-    if variance <= 0.0:
-        return 1.0
-    z = max(0.0, abs(above - m * n / 2.0) - 0.5) / math.sqrt(variance)
-    return math.erfc(z / math.sqrt(2.0))
-
-
-@cache
-def _ways(m: int, n: int) -> list[int]:
-    """Number of orders of ``m`` and ``n`` values for which the statistic is 0, 1, ..., m n.
-
-    The generating function is the Gaussian binomial: the product of (1 - q^(n+i)) / (1 - q^i) over i = 1..m.
-    """
-    ways = [1] + [0] * (m * n)
-    for i in range(1, m + 1):
-        for at in range(m * n, n + i - 1, -1):
-            ways[at] -= ways[at - n - i]
-        for at in range(i, m * n + 1):
-            ways[at] += ways[at - i]
-    return ways
+    distinct = len({*first, *second}) == len(first) + len(second)
+    exact = distinct and len(first) * len(second) <= _MAX_EXACT
+    return float(mannwhitneyu(first, second, method="exact" if exact else "asymptotic").pvalue)
 
 
 def smallest_p(m: int, n: int) -> float:

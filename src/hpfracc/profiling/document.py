@@ -10,7 +10,6 @@ import os
 import platform
 import sys
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.session import ThreadLane
 from hpfracc.profiling.spans import Span, SpanDecision
 
-__all__ = ["FORMAT", "VERSION", "Document", "load_profile", "pack_lanes", "plain", "read_schema", "write_text"]
+__all__ = ["FORMAT", "VERSION", "Document", "load_profile", "pack_lanes", "plain", "write_text"]
 
 
 def pack_lanes(spans: Sequence[Span], known: Sequence[ThreadLane]) -> tuple[list[dict[str, object]], list[int]]:
@@ -122,7 +121,7 @@ class Document:
             "format": FORMAT,
             "version": VERSION,
             "created": created,
-            "hpfracc": _library_version(),
+            "hpfracc": sys.modules["hpfracc"].__version__,
             "process": {
                 "pid": os.getpid(),
                 "command": plain([Path(part).name if at == 0 else part for at, part in enumerate(sys.argv)]),
@@ -135,7 +134,7 @@ class Document:
             "recorded": len(self.analysis.spans),
             "dropped": self.dropped,
             "open": self.open,
-            "breakdown": self.breakdown.to_dict(),
+            "breakdown": self.breakdown,
             "lanes": self.lanes,
             "devices": sorted({span.device.device for span in self.analysis.spans if span.device is not None}),
             "summary": self.summary,
@@ -156,7 +155,7 @@ class Document:
         row: dict[str, Any] = {
             "id": span.id,
             "parent": None if parent < 0 else analysis.spans[parent].id,
-            "name": _as_text(span.name),
+            "name": str(plain(span.name)),
             "kind": span.kind,
             "lane": self._goes_to[span.lane],
             "start_ns": span.start - begun,
@@ -201,17 +200,6 @@ class Document:
         yield "\n]}\n"
 
 
-def _as_text(name: Any) -> str:
-    text: str = plain(name) if isinstance(name, str) else str(plain(name))
-    return text
-
-
-def _library_version() -> str:
-    roof = sys.modules.get("hpfracc")
-    found = getattr(roof, "__version__", None)
-    return found if isinstance(found, str) else metadata.version("hpfracc")
-
-
 def _decisions(spans: list[Span]) -> tuple[list[dict[str, Any]], dict[int, int]]:
     """The distinct decisions of the spans, and the decision of each span."""
     numbers: dict[Hashable, int] = {}
@@ -223,13 +211,6 @@ def _decisions(spans: list[Span]) -> tuple[list[dict[str, Any]], dict[int, int]]
             decided[place] = number = numbers.setdefault(told.key, len(latest))
             latest[number : number + 1] = [told]
     return [plain(told.tell()) for told in latest], decided
-
-
-def read_schema() -> dict[str, Any]:
-    """The JSON schema of documents of this version."""
-    text = resources.files("hpfracc.profiling").joinpath("schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
 
 
 def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -343,33 +324,30 @@ def plain(value: Any, depth: int = 0) -> Any:
             return _scalar(value, depth)
         return f"{type(value).__name__} {'x'.join(map(str, shape)) or 'scalar'} {dtype}"
     if depth >= _DEEPEST:
-        return _cut(_said(value))
+        return _said(value)
     if isinstance(value, Mapping):
         items = list(value.items())
-        kept = {_key(key): plain(item, depth + 1) for key, item in items[:_MAX_ITEMS]}
+        names = [_cut(key) if isinstance(key, str) else _said(key) for key, _ in items[:_MAX_ITEMS]]
+        kept = {name: plain(item, depth + 1) for name, (_, item) in zip(names, items, strict=False)}
         return kept | ({"...": f"{len(items) - _MAX_ITEMS} more"} if len(items) > _MAX_ITEMS else {})
     if isinstance(value, list | tuple | set | frozenset):
         many = list(value) if isinstance(value, list | tuple) else sorted(value, key=repr)
         rest = [f"... {len(many) - _MAX_ITEMS} more"] if len(many) > _MAX_ITEMS else []
         return [plain(item, depth + 1) for item in many[:_MAX_ITEMS]] + rest
-    return _cut(_said(value))
+    return _said(value)
 
 
 def _scalar(value: Any, depth: int) -> Any:
     try:
         item = value.item()
     except Exception:  # a tracer, or a device that is gone
-        return _cut(_said(value))
-    return _cut(_said(item)) if getattr(item, "dtype", None) is not None else plain(item, depth + 1)
-
-
-def _key(key: Any) -> str:
-    return _cut(key if isinstance(key, str) else _said(key))
+        return _said(value)
+    return _said(item) if getattr(item, "dtype", None) is not None else plain(item, depth + 1)
 
 
 def _said(value: Any) -> str:
     try:
-        return repr(value)
+        return _cut(repr(value))
     except Exception:  # a user's object must not break the profile
         return f"<{type(value).__name__}>"
 

@@ -248,12 +248,12 @@ def summary_table(document: Document, rows: int = _MAX_ROWS) -> RenderableType:
 
 def _whole(document: Document) -> str:
     whole = document.breakdown
-    wall = whole.wall or 1
-    shares = {"host": whole.host, "transfers": whole.transfer, "compilation": whole.compile}
-    shares |= {"idle": whole.idle, "profiler": whole.overhead}
+    wall = whole["wall_ns"]
+    names = {"host": "host", "transfer": "transfers", "compile": "compilation", "idle": "idle", "overhead": "profiler"}
+    shares = {name: whole[f"{key}_ns"] for key, name in names.items()}
     parts = [f"{name} {format_share(value / wall)}" for name, value in shares.items() if value]
-    parts += [f"{device} busy {format_share(share)}" for device, share in whole.utilisation().items()]
-    text = f"  {format_seconds(whole.wall / 1e9)} in total: {', '.join(parts) or 'nothing recorded'}"
+    parts += [f"{device} busy {format_share(each['utilisation'])}" for device, each in whole["devices"].items()]
+    text = f"  {format_seconds(wall / 1e9)} in total: {', '.join(parts) or 'nothing recorded'}"
     if document.dropped:
         text += f"\n  {document.dropped:,} older spans were dropped; increase the capacity to keep them"
     return text

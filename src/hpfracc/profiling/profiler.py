@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import recorder as recording
+from hpfracc.profiling.document import Document, write_text
+from hpfracc.profiling.exports import bottleneck_table, chrome_trace, render_page, speedscope, summary_table
+from hpfracc.profiling.formats import show
 from hpfracc.profiling.recorder import CAPACITY, MemoryMode, NullSpan, Recorder
 from hpfracc.profiling.spans import Span
-
-if TYPE_CHECKING:
-    from hpfracc.profiling.document import Document
 
 __all__ = ["Profiler", "get_profiler"]
 
@@ -140,8 +140,6 @@ class Profiler:
 
     def document(self) -> Document:
         """Everything recorded so far, analysed; waits for devices that are still working."""
-        from hpfracc.profiling.document import Document
-
         return Document(self._recorder)
 
     def get_entries(self) -> list[Span]:
@@ -160,7 +158,7 @@ class Profiler:
 
     def get_breakdown(self) -> dict[str, Any]:
         """Where the time went, in nanoseconds: host, copies, compilation, idle, the profiler itself, each device."""
-        return self.document().breakdown.to_dict()
+        return self.document().breakdown
 
     def get_bottlenecks(self, top_n: int = 5) -> list[dict[str, Any]]:
         """The ``top_n`` names with the largest self time, each with advice."""
@@ -168,43 +166,26 @@ class Profiler:
 
     def print_summary(self) -> None:
         """Print the summary as a table."""
-        from hpfracc.profiling.exports import summary_table
-        from hpfracc.profiling.formats import show
-
         show(summary_table(self.document()))
 
     def print_bottlenecks(self, top_n: int = 5) -> None:
         """Print the bottlenecks as a table, with advice."""
-        from hpfracc.profiling.exports import bottleneck_table
-        from hpfracc.profiling.formats import show
-
         show(bottleneck_table(self.document(), top_n))
 
     def export_json(self, path: str | os.PathLike[str]) -> Path:
         """Write everything as JSON, in the documented format that ``hpfracc profile`` reads."""
-        from hpfracc.profiling.document import write_text
-
         return write_text(path, self.document().text())
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> Path:
         """Write Chrome's trace events, which Perfetto opens."""
-        from hpfracc.profiling.document import write_text
-        from hpfracc.profiling.exports import chrome_trace
-
         return write_text(path, chrome_trace(self.document()))
 
     def export_speedscope(self, path: str | os.PathLike[str]) -> Path:
         """Write the format of speedscope."""
-        from hpfracc.profiling.document import write_text
-        from hpfracc.profiling.exports import speedscope
-
         return write_text(path, speedscope(self.document()))
 
     def report(self, path: str | os.PathLike[str], title: str = "") -> Path:
         """Write an HTML page that shows everything: a single file that works offline."""
-        from hpfracc.profiling.document import write_text
-        from hpfracc.profiling.exports import render_page
-
         return write_text(path, iter((render_page(self.document().to_dict(), title),)))
 
 

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
-from hpfracc.profiling.clocks import HOST_NAMES
+from hpfracc.profiling.clocks import HOST_NAMES, EnergyTrace
 
 if TYPE_CHECKING:
     from hpfracc.profiling.device_time import DeviceTime
-    from hpfracc.profiling.energy import EnergyTrace
     from hpfracc.profiling.session import Session
     from hpfracc.profiling.spans import Span
 
@@ -104,8 +103,6 @@ class Recorder:
             self.energy.stop()
             self.energy = None
         if on:
-            from hpfracc.profiling.energy import EnergyTrace
-
             self.energy = EnergyTrace()
 
     def enable(self) -> None:

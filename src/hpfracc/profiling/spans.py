@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable
-from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.clocks import read_host_memory
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.session import Session, running_loop
 
-__all__ = ["KINDS", "Span", "SpanDecision", "SpanRecorder"]
+__all__ = ["KINDS", "Span", "SpanDecision"]
 
 #: Kinds of spans: ``"span"`` for a user's own, the others are the engine's.
 KINDS = ("span", "call", "kernel", "decide", "import", "transfer", "compile", "fallback", "batch", "usage")
@@ -25,29 +24,6 @@ _MAX_TEXT = 500
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _now = time.perf_counter_ns
-
-
-class SpanRecorder(Protocol):
-    """Interface of the recorder of a span."""
-
-    on: bool
-    current: ContextVar[Span | None]
-
-    @property
-    def memory(self) -> str:
-        """What is read around spans."""
-
-    @property
-    def session(self) -> Session:
-        """What was recorded since the last reset."""
-
-    def decorate(
-        self, function: Decorated, name: str, device: str | None, metadata: dict[str, Any] | None
-    ) -> Decorated:
-        """Wrap a function so that every call is a span."""
-
-    def device_time(self, device: str) -> DeviceTime | None:
-        """The device's part of a span."""
 
 
 class SpanDecision:
@@ -63,24 +39,12 @@ class SpanDecision:
         self.tell = tell
 
 
-class _KnownDecision:
-    """A decision from another process, as plain values."""
-
-    __slots__ = ("told",)
-
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.told = told
-
-    def __call__(self) -> dict[str, Any]:
-        return self.told
-
-
 #: The session of a span from another process, which cannot be entered.
 _ELSEWHERE = cast(Session, object())
 
 
 class Span:
-    """A named interval, created by :meth:`hpfracc.profiling.Profiler.profile`.
+    """A named interval, created by :meth:`hpfracc.profiling.Profiler.profile` through its recorder.
 
     Attributes
     ----------
@@ -113,7 +77,7 @@ class Span:
 
     def __init__(
         self,
-        recorder: SpanRecorder,
+        recorder: Any,
         name: str,
         kind: str = "span",
         device: str | None = None,
@@ -136,11 +100,11 @@ class Span:
         """Its data, without the recorder, which belongs to this process."""
         state = {name: getattr(self, name) for name in self.__slots__ if not name.startswith("_")}
         if self.decision is not None:
-            state["decision"] = SpanDecision(repr(self.decision.key), _KnownDecision(self.decision.tell()))
+            state["decision"] = SpanDecision(repr(self.decision.key), self.decision.tell().copy)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._recorder = self._outer = None  # type: ignore[assignment]
+        self._recorder = self._outer = None
         self._session = _ELSEWHERE
         for name, value in state.items():
             setattr(self, name, value)
@@ -193,7 +157,7 @@ class Span:
     def __call__(self, function: Decorated) -> Decorated:
         """Decorate ``function``: every call of it is a span like this one, while profiling is on."""
         device = self.device.device if self.device else None
-        return self._recorder.decorate(function, self.name, device, self.metadata)
+        return cast(Decorated, self._recorder.decorate(function, self.name, device, self.metadata))
 
     def annotate(self, **metadata: Any) -> Span:
         """Add to its metadata."""

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hpfracc.cli.answer import Answer, progress_bar
+from hpfracc.cli.answer import Answer, names, progress_bar
 from hpfracc.errors import InvalidInputError, MissingDependencyError
 
 __all__ = ["add_command", "find_benchmark", "replay_table"]
@@ -29,7 +29,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
         "selection", help="the engine's choices against the best arms", description=_DESCRIPTION, parents=[common]
     )
     selection.add_argument(
-        "--operations", type=_names, metavar="NAME[,NAME...]", help="only these operations (default: the built-in six)"
+        "--operations", type=names, metavar="NAME[,NAME...]", help="only these operations (default: the built-in six)"
     )
     selection.add_argument(
         "--budget", type=float, default=30.0, metavar="SECONDS", help="time budget without compilation (default: 30)"
@@ -46,10 +46,6 @@ def _selection(arguments: argparse.Namespace) -> Answer:
     with progress_bar("Measuring") as report:
         outcome = measure(arguments.operations, arguments.budget, report)
     return Answer(outcome.to_dict(), lambda: outcome)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def replay_table(table: Path) -> Answer:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.cli.answer import Answer, hpfracc_version, progress_bar
+from hpfracc.cli.answer import Answer, hpfracc_version, make_folder, progress_bar
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -40,6 +40,8 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 def run(arguments: argparse.Namespace) -> Answer:
     """Run the scripts and write the page."""
     from hpfracc.cli.demo.scripts import find_scripts, run_script
+    from hpfracc.cli.info import collect
+    from hpfracc.profiling.document import write_text
 
     scripts = find_scripts(arguments.names)
     rows: list[dict[str, Any]]
@@ -47,14 +49,13 @@ def run(arguments: argparse.Namespace) -> Answer:
         rows = [{"name": each.name, "title": each.title, "file": str(each.path)} for each in scripts]
         return Answer({"scripts": rows}, lambda: _list(scripts))
     folder: Path = arguments.out
-    _make_folder(folder)  # before the work, so that a wrong name fails at once
+    make_folder(folder, "--out")  # before the work, so that a wrong name fails at once
     outcomes = []
     with progress_bar("Computing") as report:
         for number, script in enumerate(scripts):
             report(number / len(scripts), script.title)
             outcomes.append(run_script(script))
-    path = folder / "index.html"
-    _write(path, outcomes)
+    path = write_text(folder / "index.html", iter((render(outcomes, _facts(collect()), hpfracc_version()),)))
     rows = [
         {
             "name": each.script.name,
@@ -67,31 +68,6 @@ def run(arguments: argparse.Namespace) -> Answer:
         for each in outcomes
     ]
     return Answer({"report": str(path.resolve()), "scripts": rows}, lambda: _view(outcomes, path))
-
-
-def _make_folder(folder: Path) -> None:
-    from hpfracc.errors import InvalidInputError
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInputError(
-            f"folder {str(folder)!r} cannot be created ({error.strerror or error}); name another with --out"
-        ) from None
-
-
-def _write(path: Path, outcomes: list[ScriptRun]) -> None:
-    from hpfracc._files import write_whole
-    from hpfracc.cli.info import collect
-    from hpfracc.errors import InvalidInputError
-
-    text = render(outcomes, _facts(collect()), hpfracc_version())
-    try:
-        write_whole(path, [text.encode("utf-8", "backslashreplace")])
-    except OSError as error:
-        raise InvalidInputError(
-            f"the report cannot be written to {str(path)!r} ({error.strerror or error}); name another folder with --out"
-        ) from None
 
 
 def _facts(info: dict[str, Any]) -> list[tuple[str, str]]:
@@ -199,16 +175,12 @@ def _list(scripts: list[Script]) -> RenderableType:
 
 
 def _view(outcomes: list[ScriptRun], path: Path) -> RenderableType:
-    from rich import box
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    from hpfracc.profiling.formats import format_seconds
+    from hpfracc.profiling.formats import format_seconds, make_table
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("script", "what it printed", "time"):
-        table.add_column(name, justify="right" if name == "time" else "left")
+    table = make_table(**{"script": "word", "what it printed": "text", "time": "number"})
     for each in outcomes:
         table.add_row(
             Text(each.script.name, style="bold"),
