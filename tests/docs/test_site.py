@@ -89,11 +89,37 @@ def test_search_finds_a_name(driver: Any):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_markup_is_left(driver: Any, page: str):
-    """Text shows no roles, fences or comments of its source."""
+    """Text shows no roles, fences or comments of its source. Parameters such as ``**options`` are no markup."""
     visit(driver, page)
     text = driver.execute_script(
         "const copy = document.querySelector('article').cloneNode(true);"
-        "copy.querySelectorAll('pre, code').forEach(each => each.remove()); return copy.innerText"
+        "copy.querySelectorAll('pre, code, dt, dl.field-list strong').forEach(each => each.remove());"
+        "return copy.innerText"
     )
     for mark in ("```", ":func:", ":class:", "<!--", "{download}", "**", "$$"):
         assert mark not in text
+
+
+def test_code_is_copied(driver: Any):
+    """The button of a block is reached with the keyboard, copies the code without prompts, and says so."""
+    from selenium.webdriver.common.keys import Keys
+
+    visit(driver, "tutorials/first-steps")
+    driver.execute_cdp_cmd(
+        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    )
+    block = driver.find_element("css selector", "div.highlight-console")
+    button = block.find_element("css selector", "button.copy")
+    assert float(button.value_of_css_property("opacity")) == 0.0
+    driver.execute_script("arguments[0].focus({focusVisible: true})", button)
+    assert float(button.value_of_css_property("opacity")) == 1.0
+    button.send_keys(Keys.ENTER)
+    deadline = time.monotonic() + 10.0
+    while button.text == "Copy" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert button.text == "Copied"
+    text = driver.execute_async_script("navigator.clipboard.readText().then(arguments[0], arguments[0])")
+    assert [line.split("  ")[0] for line in text.strip().splitlines()] == [
+        "pip install hpfracc",
+        "pip install 'hpfracc[plot]'",
+    ]
