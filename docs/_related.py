@@ -31,10 +31,12 @@ class Related:
         """``entries(text)`` are the names that a text documents, and ``find(path)`` is the object of a name."""
         self._find = find
         self._sections: dict[str, list[str]] = {}
+        self._pages: dict[str, str] = {}
         for page in sorted((_DOCS / "reference").glob("*.md")):
             for part in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
                 found = list(entries(part))
                 self._sections.update(dict.fromkeys(found, found))
+                self._pages.update(dict.fromkeys(found, f"/reference/{page.stem}"))
         self._words = {path: _words(find(path)) for path in self._sections}
 
     @property
@@ -68,7 +70,9 @@ class Related:
         if "\nSee Also\n" not in text:
             added += ["", f".. seealso:: {', '.join(map(_link, self.see_also(path)))}"]
         if ">>>" not in text:
-            added += ["", f"**Examples:** {', '.join(map(_link, self.examples(path)))}"]
+            here = self._pages[path]
+            links = ["above, on this page" if each == here else _link(each) for each in self.examples(path)]
+            added += ["", f"**Examples:** {', '.join(links)}"]
         return [*added, ""]
 
     def _mentioned(self, path: str) -> list[str]:

@@ -54,4 +54,5 @@ def test_what_is_added_to_an_entry(related: Any):
     assert ".. seealso:: " in added
     assert ":py:obj:`hf.pde.Neumann <hpfracc.pde.Neumann>`" in added
     assert "**Examples:** :doc:`/how-to/boundary-conditions`" in added
+    assert "**Examples:** above, on this page" in "".join(related.lines("hpfracc.control.pade"))
     assert related.lines("hpfracc.unknown") == []
