@@ -101,15 +101,23 @@ def test_no_markup_is_left(driver: Any, page: str):
         assert mark not in text
 
 
-def test_code_is_copied(driver: Any):
-    """The button of a block is reached with the keyboard, copies the code without prompts, and says so."""
+@pytest.mark.parametrize(
+    ("page", "selector", "copied"),
+    [
+        ("tutorials/first-steps", "div.highlight-console", ["pip install hpfracc", "pip install 'hpfracc[plot]'"]),
+        ("reference/control", "div.highlight-python", ["from hpfracc import control", "", "s = control.s"]),
+        ("reference/control", "div.doctest", ["from hpfracc import control", "s = control.s", "G = 1 / (s**0.5 + 1)"]),
+    ],
+)
+def test_code_is_copied(driver: Any, page: str, selector: str, copied: list[str]):
+    """The button of a block is reached with the keyboard, copies what is typed and no prompts, and says so."""
     from selenium.webdriver.common.keys import Keys
 
-    visit(driver, "tutorials/first-steps")
+    visit(driver, page)
     driver.execute_cdp_cmd(
         "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
     )
-    block = driver.find_element("css selector", "div.highlight-console")
+    block = driver.find_element("css selector", selector)
     button = block.find_element("css selector", "button.copy")
     driver.execute_script("arguments[0].focus({focusVisible: true})", button)
     assert float(button.value_of_css_property("opacity")) == 1.0
@@ -119,7 +127,5 @@ def test_code_is_copied(driver: Any):
         time.sleep(0.05)
     assert button.text == "Copied"
     text = driver.execute_async_script("navigator.clipboard.readText().then(arguments[0], arguments[0])")
-    assert [line.split("  ")[0] for line in text.strip().splitlines()] == [
-        "pip install hpfracc",
-        "pip install 'hpfracc[plot]'",
-    ]
+    assert [line.split("  ")[0] for line in text.splitlines()][: len(copied)] == copied
+    assert ">>>" not in text
