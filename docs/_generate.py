@@ -17,7 +17,7 @@ import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -36,7 +36,7 @@ from hpfracc.profiling.document import read_schema
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-__all__ = ["GENERATED", "document", "entries", "fill", "setup"]
+__all__ = ["GENERATED", "document", "entries", "fill", "related", "setup"]
 
 _PLACE = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end of \1 -->$", re.MULTILINE | re.DOTALL)
 #: Placeholder of a drawing, which only the built pages have.
@@ -338,6 +338,37 @@ def _fields(part: dict[str, Any], defined: dict[str, Any]) -> str:
     return _table(("field", "type", "required", "meaning"), rows)
 
 
+#: Groups of families in the measurements of error estimates: a pattern of their names, and a title.
+_FAMILIES = {
+    "ode adaptive": "ordinary equations, adaptive steps",
+    "ode step": "ordinary equations, given step",
+    "ode halved": "ordinary equations, given step, halved for the estimate",
+    "pde space": "partial equations, error of the grid",
+    "pde": "partial equations, error in time",
+    ".*callable": "operators on functions",
+    ".*(noise|Hurst|Heston)": "noise and rough volatility",
+    "": "operators on samples",
+}
+
+
+def trust() -> str:
+    """How well error estimates hold: a row for each group of families in ``benchmarks/results/trust.txt``."""
+    results = Path(__file__).parent.parent / "benchmarks" / "results" / "trust.txt"
+    found = re.findall(
+        r"^(\w.*?) +200 +(\S+)% +\S+ +\S+ +(\S+) +(\d+) +(\d+) +0$", results.read_text("utf-8"), re.MULTILINE
+    )
+    groups: dict[str, list[tuple[str, ...]]] = {title: [] for title in _FAMILIES.values()}
+    for row in found:
+        groups[next(title for pattern, title in _FAMILIES.items() if re.match(pattern, row[0]))].append(row[1:])
+    rows = []
+    for title, group in groups.items():
+        measured = [row for row in group if row[0] != "nan"]
+        least, worst = min(float(row[0]) for row in measured), max(float(row[1]) for row in measured)
+        nan, failed = (sum(int(row[place]) for row in group) for place in (2, 3))
+        rows.append((title, str(len(group)), f"{least:g} %", f"{worst:g}", str(nan), str(failed)))
+    return _table(("what", "families", "within three", "worst", "no estimate", "stopped"), rows)
+
+
 #: The parts that a page can contain.
 GENERATED: dict[str, Callable[[], str]] = {
     "commands": commands,
@@ -348,6 +379,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "operators_overview": lambda: str(_neighbour("_operators").operators_overview()),
     "overview": overview,
     "profile_fields": profile_fields,
+    "trust": trust,
 }
 
 
@@ -371,6 +403,17 @@ def _read(_app: Sphinx, _page: str, source: list[str]) -> None:
     source[0] = document(draw(fill(source[0])))
 
 
+@cache
+def related() -> Any:
+    """The relations between all entries."""
+    return _neighbour("_related").Related(entries, _object)
+
+
+def _add(_app: Sphinx, _what: str, name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+    """Add related names and examples to the docstring of an entry."""
+    lines += related().lines(name)
+
+
 def _outdated(app: Sphinx, env: Any, _added: set[str], _changed: set[str], _removed: set[str]) -> list[str]:
     """Pages with generated parts, which are read again at every build because the code may have changed."""
     texts = {page: env.doc2path(page).read_text(encoding="utf-8") for page in env.found_docs}
@@ -381,6 +424,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension with Sphinx."""
     app.connect("source-read", _read)
     app.connect("env-get-outdated", _outdated)
+    app.connect("autodoc-process-docstring", _add)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 

@@ -28,6 +28,7 @@ html_theme = "furo"
 html_title = f"hpfracc {release}"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
+html_js_files = ["copy.js"]
 html_math_renderer = "mathml"  # needs no script from the network
 
 myst_heading_anchors = 3

@@ -342,6 +342,10 @@ class config:
     never : dict of str to list of str
         Operations mapped to backends they must not run on.
 
+    See Also
+    --------
+    use_backend, explain, hpfracc.memory.limit
+
     Examples
     --------
     >>> import hpfracc as hf
@@ -415,6 +419,10 @@ class use_backend:
 
     ``"auto"`` cancels an outer choice. The choice applies to this thread or task and to hpfracc's own workers started
     inside the block.
+
+    See Also
+    --------
+    config, explain, last_decision
 
     Examples
     --------

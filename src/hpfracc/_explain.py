@@ -71,6 +71,10 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
     Explanation, SolveExplanation, SimulationExplanation or EvolutionExplanation
         Print it, or use ``to_dict()``.
 
+    See Also
+    --------
+    last_decision, use_backend, config
+
     Examples
     --------
     >>> import hpfracc as hf

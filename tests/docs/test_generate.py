@@ -187,4 +187,25 @@ def test_every_operator_has_a_section_with_its_methods_and_a_drawing(generate: M
     for kind in kinds:
         assert kind.formula in text
         assert all(f"| `{name}` |" in text for name in kind.rules)
+        left, equals, _ = kind.formula.partition("=")
+        assert equals, kind.formula
+        assert r"\int" not in left, kind.formula
     assert "| `l1-2` | uniform | 2.5 at alpha = 0.5, 2.5 at alpha = 1.5 | O(n log n) | yes |" in text
+
+
+def test_operators_are_drawn_where_their_definitions_differ(generate: ModuleType):
+    """Functions with f(0) = 0 would hide that Caputo's and Riemann-Liouville's derivatives are not the same."""
+    from hpfracc.operators.core.registry import all_operators
+
+    drawn = generate._neighbour("_operators")
+    for kind in all_operators():
+        if "origin" not in kind.unused:
+            assert drawn._samples(kind)[2][0] == 1.0, kind.definition
+
+
+def test_the_measured_promise_counts_every_family(generate: ModuleType):
+    """No family of the results is left out of the table, and each group keeps the promise that stands above it."""
+    results = (REPOSITORY / "benchmarks" / "results" / "trust.txt").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in generate.trust().splitlines()[2:]]
+    assert sum(int(row[1]) for row in rows) == len(re.findall(r" 200 +\S+% ", results))
+    assert all(float(row[2].removesuffix(" %")) >= 99.0 for row in rows)

@@ -20,6 +20,7 @@ PAGES = (
     "tutorials/noise-that-remembers",
     "how-to/control",
     "reference/operators",
+    "reference/control",
     "gallery/index",
     "explanation/peers",
 )
@@ -89,11 +90,42 @@ def test_search_finds_a_name(driver: Any):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_markup_is_left(driver: Any, page: str):
-    """Text shows no roles, fences or comments of its source."""
+    """Text shows no roles, fences or comments of its source. Parameters such as ``**options`` are no markup."""
     visit(driver, page)
     text = driver.execute_script(
         "const copy = document.querySelector('article').cloneNode(true);"
-        "copy.querySelectorAll('pre, code').forEach(each => each.remove()); return copy.innerText"
+        "copy.querySelectorAll('pre, code, dt, dl.field-list strong').forEach(each => each.remove());"
+        "return copy.innerText"
     )
     for mark in ("```", ":func:", ":class:", "<!--", "{download}", "**", "$$"):
         assert mark not in text
+
+
+@pytest.mark.parametrize(
+    ("page", "selector", "copied"),
+    [
+        ("tutorials/first-steps", "div.highlight-console", ["pip install hpfracc", "pip install 'hpfracc[plot]'"]),
+        ("reference/control", "div.highlight-python", ["from hpfracc import control", "", "s = control.s"]),
+        ("reference/control", "div.doctest", ["from hpfracc import control", "s = control.s", "G = 1 / (s**0.5 + 1)"]),
+    ],
+)
+def test_code_is_copied(driver: Any, page: str, selector: str, copied: list[str]):
+    """The button of a block is reached with the keyboard, copies what is typed and no prompts, and says so."""
+    from selenium.webdriver.common.keys import Keys
+
+    visit(driver, page)
+    driver.execute_cdp_cmd(
+        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    )
+    block = driver.find_element("css selector", selector)
+    button = block.find_element("css selector", "button.copy")
+    driver.execute_script("arguments[0].focus({focusVisible: true})", button)
+    assert float(button.value_of_css_property("opacity")) == 1.0
+    button.send_keys(Keys.ENTER)
+    deadline = time.monotonic() + 10.0
+    while button.text == "Copy" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert button.text == "Copied"
+    text = driver.execute_async_script("navigator.clipboard.readText().then(arguments[0], arguments[0])")
+    assert [line.split("  ")[0] for line in text.splitlines()][: len(copied)] == copied
+    assert ">>>" not in text

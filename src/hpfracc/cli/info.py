@@ -61,6 +61,10 @@ def show_versions() -> None:
 
     Paste it into a report of a problem. No library is imported for it; ``hpfracc info`` shows more.
 
+    See Also
+    --------
+    explain
+
     Examples
     --------
     >>> import hpfracc as hf

@@ -136,6 +136,10 @@ def grid(**values: Any) -> ParameterGrid:
     ParameterGrid
         A sequence of dicts, computed on demand.
 
+    See Also
+    --------
+    points, sweep
+
     Examples
     --------
     >>> import hpfracc as hf
@@ -158,6 +162,10 @@ def points(**values: Any) -> ParameterPoints:
     -------
     ParameterPoints
         A sequence of dicts, computed on demand.
+
+    See Also
+    --------
+    grid, sweep
 
     Examples
     --------

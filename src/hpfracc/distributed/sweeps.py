@@ -154,6 +154,10 @@ def sweep(
     StoreError
         If the store belongs to another sweep.
 
+    See Also
+    --------
+    grid, points, SweepResult, hpfracc.distributed.open_sweep
+
     Notes
     -----
     Results are bitwise equal to those of ``[func(**item) for item in params]``, whichever workers run them, unless

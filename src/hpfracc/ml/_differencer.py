@@ -69,6 +69,10 @@ class FractionalDifferencer:
     rows_ : array
         The fitted table.
 
+    See Also
+    --------
+    fractional_difference
+
     Notes
     -----
     A gap between the fitted rows and the next ones is not known, and neither are rows that a fold leaves out: use folds

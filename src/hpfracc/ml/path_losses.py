@@ -17,7 +17,7 @@ __all__ = ["energy_score", "signature_kernel", "signature_mmd"]
 def energy_score(samples: Any, observed: Any, *, beta: float = 1.0, event: int = 1) -> Any:
     r"""The energy score of samples against an observation: small if the samples are distributed like the data [1].
 
-    .. math:: \frac1S \sum_i |x_i - y|^\beta - \frac{1}{2 S (S-1)} \sum_{i \ne j} |x_i - x_j|^\beta.
+    .. math:: L(x, y) = \frac1S \sum_i |x_i - y|^\beta - \frac{1}{2 S (S-1)} \sum_{i \ne j} |x_i - x_j|^\beta.
 
     An unbiased estimate of a strictly proper score: its mean is smallest if the samples have the distribution of the
     data. In one dimension with :math:`\beta = 1` it is the continuous ranked probability score.
@@ -137,7 +137,7 @@ def signature_kernel(x: Any, y: Any, *, refinement: int = 1, width: float | None
 def signature_mmd(x: Any, y: Any, *, refinement: int = 1, width: float | None = None) -> Any:
     r"""An unbiased estimate of the squared maximum mean discrepancy of two sets of paths, by their signature kernel.
 
-    .. math:: \overline{k(x_i, x_j)}_{i \ne j} + \overline{k(y_i, y_j)}_{i \ne j} - 2\, \overline{k(x_i, y_j)},
+    .. math:: d^2 = \overline{k(x_i, x_j)}_{i \ne j} + \overline{k(y_i, y_j)}_{i \ne j} - 2\, \overline{k(x_i, y_j)},
 
     which may be negative. Its mean is 0 if both sets have the same distribution.
 

@@ -95,7 +95,7 @@ class AtanganaBaleanu(MittagLefflerDerivative):
     who = "the Atangana-Baleanu derivative"
 
 
-@function_of(AtanganaBaleanu)
+@function_of(AtanganaBaleanu, see_also="atangana_baleanu_riemann, atangana_baleanu_integral, caputo_fabrizio")
 def atangana_baleanu(
     f: Any,
     t: Any = None,
@@ -158,7 +158,7 @@ class AtanganaBaleanuRiemann(MittagLefflerDerivative):
         return replace(outcome, value=value, reusable=None)
 
 
-@function_of(AtanganaBaleanuRiemann)
+@function_of(AtanganaBaleanuRiemann, see_also="atangana_baleanu, atangana_baleanu_integral")
 def atangana_baleanu_riemann(
     f: Any,
     t: Any = None,
@@ -218,7 +218,7 @@ class AtanganaBaleanuIntegral(MeanIntegral):
         return RiemannLiouvilleIntegral(self.alpha, self.method)
 
 
-@function_of(AtanganaBaleanuIntegral)
+@function_of(AtanganaBaleanuIntegral, see_also="atangana_baleanu, atangana_baleanu_riemann")
 def atangana_baleanu_integral(
     f: Any,
     t: Any = None,

@@ -127,7 +127,7 @@ class Caputo(OneSidedDerivative):
         return FractionalOperator._of_function(self, function)
 
 
-@function_of(Caputo)
+@function_of(Caputo, see_also="riemann_liouville, riemann_liouville_integral, variable_order, smooth_derivative")
 def caputo(
     f: Any,
     t: Any = None,

@@ -287,7 +287,7 @@ def _near_one(function: Function, order: Order) -> Outcome:
     return replace(first, value=first.value + near * (second.value - first.value) + far * bend)
 
 
-@function_of(CaputoFabrizio)
+@function_of(CaputoFabrizio, see_also="caputo_fabrizio_integral, atangana_baleanu, caputo")
 def caputo_fabrizio(
     f: Any,
     t: Any = None,
@@ -381,7 +381,7 @@ class CaputoFabrizioIntegral(MeanIntegral):
         return RiemannLiouvilleIntegral(1.0, self.method)
 
 
-@function_of(CaputoFabrizioIntegral)
+@function_of(CaputoFabrizioIntegral, see_also="caputo_fabrizio, atangana_baleanu_integral")
 def caputo_fabrizio_integral(
     f: Any,
     t: Any = None,

@@ -75,6 +75,10 @@ def fractional_difference(
         The same shape as ``x``. With a window, the first K - 1 values depend on fewer observations than the others;
         drop them with ``y[..., K - 1:]`` if that matters.
 
+    See Also
+    --------
+    FractionalDifferencer, grunwald_letnikov, fgn
+
     Notes
     -----
     O(N log N) with full memory, O(N log K) with a window. ``fractional_difference(y, -d)`` inverts

@@ -54,6 +54,10 @@ def fractional_fft(
     array, shape (..., M)
         Complex, in the library and precision of ``x``.
 
+    See Also
+    --------
+    frft, hpfracc.engine.fft
+
     Notes
     -----
     Three FFTs of length N + M - 1 or slightly more; one of them is cached for each number ``alpha``. The phases are

@@ -110,7 +110,7 @@ class FractionalLaplacian(FractionalOperator):
         return self._of_samples(sampled(function, self.who))
 
 
-@function_of(FractionalLaplacian)
+@function_of(FractionalLaplacian, see_also="riesz, weyl, solve_fpde")
 def fractional_laplacian(
     f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Unpack[CallOptions]
 ) -> Any:

@@ -65,6 +65,10 @@ def frft(
     array, shape (..., N)
         Complex, in the library and precision of ``x``. A non-finite sample makes its whole row non-finite.
 
+    See Also
+    --------
+    fractional_fft, weyl
+
     References
     ----------
     H. M. Ozaktas, O. Arikan, M. A. Kutay, G. Bozdagi, IEEE Trans. Signal Process. 44 (1996) 2141-2150 (chirps);

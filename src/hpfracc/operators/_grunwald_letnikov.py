@@ -61,7 +61,7 @@ class GrunwaldLetnikov(FractionalOperator):
     initial_terms = True
 
 
-@function_of(GrunwaldLetnikov)
+@function_of(GrunwaldLetnikov, see_also="riemann_liouville, marchaud, fractional_difference")
 def grunwald_letnikov(
     f: Any,
     t: Any = None,

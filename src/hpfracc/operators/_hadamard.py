@@ -117,7 +117,7 @@ class Hadamard(LogarithmicOperator):
         return RiemannLiouville(self.alpha, self.method, self.ceiling)
 
 
-@function_of(Hadamard)
+@function_of(Hadamard, see_also="caputo_hadamard, hadamard_integral, psi_caputo")
 def hadamard(
     f: Any,
     t: Any = None,
@@ -188,7 +188,7 @@ class CaputoHadamard(LogarithmicOperator):
         return Caputo(self.alpha, self.method, self.ceiling, initial=self.initial)
 
 
-@function_of(CaputoHadamard)
+@function_of(CaputoHadamard, see_also="hadamard, psi_caputo, caputo")
 def caputo_hadamard(
     f: Any,
     t: Any = None,
@@ -251,7 +251,7 @@ class HadamardIntegral(LogarithmicOperator):
         return RiemannLiouvilleIntegral(self.alpha, self.method)
 
 
-@function_of(HadamardIntegral)
+@function_of(HadamardIntegral, see_also="hadamard, caputo_hadamard, riemann_liouville_integral")
 def hadamard_integral(
     f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Unpack[CallOptions]
 ) -> Any:

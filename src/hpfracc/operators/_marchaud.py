@@ -100,7 +100,7 @@ class Marchaud(FractionalOperator):
         return self.before if is_array(self.before) else number("before", self.before)
 
 
-@function_of(Marchaud)
+@function_of(Marchaud, see_also="caputo, riemann_liouville, weyl")
 def marchaud(
     f: Any,
     t: Any = None,

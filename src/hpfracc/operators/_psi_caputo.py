@@ -191,7 +191,7 @@ def _require_rising(images: np.ndarray[Any, Any], points: np.ndarray[Any, Any]) 
         )
 
 
-@function_of(PsiCaputo)
+@function_of(PsiCaputo, see_also="caputo, caputo_hadamard")
 def psi_caputo(
     f: Any,
     t: Any = None,

@@ -72,7 +72,7 @@ class RiemannLiouville(OneSidedDerivative):
     )
 
 
-@function_of(RiemannLiouville)
+@function_of(RiemannLiouville, see_also="caputo, grunwald_letnikov, riemann_liouville_integral")
 def riemann_liouville(
     f: Any,
     t: Any = None,

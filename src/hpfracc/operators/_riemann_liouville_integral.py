@@ -86,7 +86,7 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
         return differentiate(function, self._order().negated(), self.method, initial_terms=False)
 
 
-@function_of(RiemannLiouvilleIntegral)
+@function_of(RiemannLiouvilleIntegral, see_also="riemann_liouville, hadamard_integral, tempered_integral")
 def riemann_liouville_integral(
     f: Any,
     t: Any = None,

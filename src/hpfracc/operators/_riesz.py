@@ -84,7 +84,7 @@ class Riesz(FractionalOperator):
         return self._of_samples(sampled(function, self.who))
 
 
-@function_of(Riesz)
+@function_of(Riesz, see_also="fractional_laplacian, weyl")
 def riesz(
     f: Any,
     t: Any = None,

@@ -65,7 +65,7 @@ def smooth_derivative(
 
     Of all curves, the one that minimises
 
-    .. math:: \sum_i (y_i - f(t_i))^2 + \lambda \int f^{(p+1)}(t)^2\,dt, \qquad p = \max(1, \lceil\alpha\rceil),
+    .. math:: J(f) = \sum_i (y_i - f(t_i))^2 + \lambda \int f^{(p+1)}(t)^2\,dt, \quad p = \max(1, \lceil\alpha\rceil),
 
     is differentiated, where :math:`f^{(p)}` is linear between nodes. The weight :math:`\lambda` maximises the
     restricted likelihood, in which f is a Wiener process that is integrated p times; the standard error is that of f
@@ -89,6 +89,10 @@ def smooth_derivative(
     -------
     SmoothDerivative
         The value, its standard error and ``band()``.
+
+    See Also
+    --------
+    caputo, SmoothDerivative
 
     Notes
     -----

@@ -174,7 +174,7 @@ def _power(rate: Any, order: Order, p: int) -> Any:
         return factor * xp.array(rate) ** (order.value - p)
 
 
-@function_of(TemperedRiemannLiouville)
+@function_of(TemperedRiemannLiouville, see_also="tempered_caputo, tempered_integral, riemann_liouville")
 def tempered(
     f: Any,
     t: Any = None,
@@ -265,7 +265,7 @@ class TemperedCaputo(TemperedDerivative):
         return TemperedDerivative._of_function(self, function)
 
 
-@function_of(TemperedCaputo)
+@function_of(TemperedCaputo, see_also="tempered, tempered_integral, caputo")
 def tempered_caputo(
     f: Any,
     t: Any = None,
@@ -328,7 +328,7 @@ class TemperedIntegral(TemperedOperator, RepeatedIntegral):
     any_grid_rules = RuleTable({"trapezoid": later("any_grid.PiecewiseLinear", integral=True)})
 
 
-@function_of(TemperedIntegral)
+@function_of(TemperedIntegral, see_also="tempered, tempered_caputo, riemann_liouville_integral")
 def tempered_integral(
     f: Any, t: Any = None, alpha: Any = None, rate: Any = 1.0, *, method: str = "auto", **options: Unpack[CallOptions]
 ) -> Any:

@@ -95,7 +95,7 @@ class VariableOrder(FractionalOperator):
     short_names = ("VO", "coimbra")
     who = "the derivative of variable order"
     formula = (
-        r"\frac{1}{\Gamma(n-\alpha(t))} \int_{t_0}^{t} (t-s)^{n-1-\alpha(t)} f^{(n)}(s)\,ds"
+        r"D^{\alpha(t)} f(t) = \frac{1}{\Gamma(n-\alpha(t))} \int_{t_0}^{t} (t-s)^{n-1-\alpha(t)} f^{(n)}(s)\,ds"
         r"\quad\text{(or with } \alpha(s),\ \alpha(t-s) \text{ inside)}"
     )
     rules = Caputo.rules
@@ -202,7 +202,7 @@ class VariableOrder(FractionalOperator):
         return _combined(parts)
 
 
-@function_of(VariableOrder)
+@function_of(VariableOrder, see_also="caputo, solve_fode")
 def variable_order(
     f: Any,
     t: Any = None,

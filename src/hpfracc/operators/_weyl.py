@@ -73,7 +73,7 @@ class Weyl(FractionalOperator):
         return of_periodic_function(function, WeylWaves(), self._order(), self.period, self.who)
 
 
-@function_of(Weyl)
+@function_of(Weyl, see_also="weyl_integral, marchaud, riesz")
 def weyl(
     f: Any,
     t: Any = None,
@@ -152,7 +152,7 @@ def _without_mean(outcome: Outcome) -> Outcome:
     return replace(outcome, message=message, reusable=None)
 
 
-@function_of(WeylIntegral)
+@function_of(WeylIntegral, see_also="weyl, riemann_liouville_integral")
 def weyl_integral(
     f: Any,
     t: Any = None,

@@ -51,6 +51,10 @@ def mittag_leffler(z: Any, alpha: Any, beta: Any = 1.0, gamma: float = 1.0, *, b
         In the dtype and library of ``z`` (or of the parameters, if z is a number) and the broadcast shape; a scalar for
         scalars, and real for real z. Infinite beyond the range of the dtype.
 
+    See Also
+    --------
+    mittag_leffler_derivative, mittag_leffler_matrix, wright
+
     Notes
     -----
     Each pair of parameters needs its own tables, which take about 10 ms: many points for a few pairs are fast, a
@@ -106,6 +110,10 @@ def mittag_leffler_derivative(z: Any, alpha: float, beta: float = 1.0, order: in
     -------
     array or scalar
         In the dtype and library of ``z``, and the shape to which it broadcasts with the parameters.
+
+    See Also
+    --------
+    mittag_leffler, mittag_leffler_matrix
 
     Notes
     -----

@@ -44,6 +44,10 @@ def mittag_leffler_matrix(a: Any, alpha: float, beta: float = 1.0) -> Array:
         Real for real ``a``. The solution of D^alpha y = A y, y(0) = y0 (Caputo, alpha <= 1) is
         ``mittag_leffler_matrix(A * t**alpha, alpha) @ y0``.
 
+    See Also
+    --------
+    mittag_leffler, solve_fode
+
     Examples
     --------
     >>> import numpy as np

@@ -59,6 +59,10 @@ def wright(z: Any, lam: float, mu: float) -> Any:
         If neither the series nor the integral is accurate to eight digits: for ``lam < 0`` and large z on the side
         where W oscillates.
 
+    See Also
+    --------
+    m_wright, mittag_leffler
+
     Notes
     -----
     The relative error is about 1e-14 away from zeros; near a zero it is relative to the surrounding values.
@@ -114,6 +118,10 @@ def m_wright(x: Any, nu: float) -> Any:
     -------
     numpy.ndarray or scalar
         In the shape of ``x``; real for real x. For x > 0 the relative error stays small even for tiny values.
+
+    See Also
+    --------
+    wright, mittag_leffler
 
     Examples
     --------

@@ -36,6 +36,10 @@ def generalized_binomial(alpha: Any, k: Any) -> Any:
     numpy.ndarray or scalar
         In the shape to which ``alpha`` and ``k`` broadcast.
 
+    See Also
+    --------
+    gamma, hpfracc.special.grunwald_weights
+
     Examples
     --------
     >>> import hpfracc.special as special

@@ -33,6 +33,10 @@ def gamma(z: Any) -> Any:
     array
         In the library and shape of ``z``.
 
+    See Also
+    --------
+    digamma, beta, generalized_binomial
+
     Examples
     --------
     >>> import hpfracc.special as special
@@ -56,6 +60,10 @@ def digamma(z: Any) -> Any:
     array
         In the library and shape of ``z``.
 
+    See Also
+    --------
+    gamma
+
     Examples
     --------
     >>> import hpfracc.special as special
@@ -78,6 +86,10 @@ def beta(a: Any, b: Any) -> Any:
     -------
     array
         In the library of ``a`` and ``b``.
+
+    See Also
+    --------
+    incomplete_beta, gamma
 
     Examples
     --------
@@ -103,6 +115,10 @@ def incomplete_beta(a: Any, b: Any, x: Any) -> Any:
     -------
     array
         In the library of the operands.
+
+    See Also
+    --------
+    beta, gamma
 
     Examples
     --------

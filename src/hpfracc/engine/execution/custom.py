@@ -230,6 +230,10 @@ def operation(
         Whether rows along the first axis are independent, in operands and result. Such calls are split if they do not
         fit into memory, and stacked by :func:`hpfracc.batch.run`.
 
+    See Also
+    --------
+    explain, hpfracc.engine.Operation
+
     Examples
     --------
     >>> import numpy as np

@@ -73,6 +73,19 @@ def last_decision() -> Decision | list[Decision] | None:
 
     A task starts with the last decision of the task that created it. For a composite call with several engine calls
     (such as a solver) the result is a list of decisions; with a single engine call it is that decision.
+
+    See Also
+    --------
+    explain, hpfracc.engine.Decision
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 101)
+    >>> half = hf.caputo(t, t, 0.5)
+    >>> hf.last_decision().operation
+    'causal_convolution'
     """
     last = _log.get()
     if type(last) is Mode:

@@ -257,7 +257,7 @@ class FractionalLayer(nn.Module):
 class FractionalLoss(LossLayer, _Layer):
     r"""The mean square of an error and of its fractional derivative.
 
-    .. math:: \overline{|e|^2} + \lambda\, \overline{|D^\alpha e|^2}, \qquad e = \text{prediction} - \text{target}.
+    .. math:: L = \overline{|e|^2} + \lambda\, \overline{|D^\alpha e|^2}, \qquad e = \text{prediction} - \text{target}.
 
     The *difference* is differentiated, so that the minimum is where the prediction equals the target; differentiating
     the prediction alone moves the minimum. A negative alpha emphasises slow errors, a positive one fast errors.

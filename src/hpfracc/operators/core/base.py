@@ -409,13 +409,18 @@ Returns
 array or OperatorResult
     The result in the library and shape of the samples (the shape of ``t`` for a callable), or an
     :class:`OperatorResult` with ``full_output=True``.
+
+See Also
+--------
+{kind}, {see_also}
 """
 
 
-def function_of(kind: type[FractionalOperator]) -> Callable[[F], F]:
+def function_of(kind: type[FractionalOperator], *, see_also: str) -> Callable[[F], F]:
     """Make the decorated function that of an operator: with the options of a call in its signature and docstring.
 
-    The function has the fields of the operator after ``f`` and ``t``, and the docstring a summary and examples.
+    The function has the fields of the operator after ``f`` and ``t``, and the docstring a summary and examples;
+    ``see_also`` has the names of related functions.
     """
 
     def decorate(function: F) -> F:
@@ -427,7 +432,7 @@ def function_of(kind: type[FractionalOperator]) -> Callable[[F], F]:
         summary, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n")
         call = f"{'FractionalOperator' if kind.__call__ is FractionalOperator.__call__ else kind.__name__}.__call__"
         common = _FUNCTION.format(
-            fields=", ".join(fields), kind=kind.__name__, options=", ".join(taken[:-1]), call=call
+            fields=", ".join(fields), kind=kind.__name__, options=", ".join(taken[:-1]), call=call, see_also=see_also
         )
         if function.__doc__:
             function.__doc__ = f"{summary}\n{common}{rest}"

@@ -382,6 +382,10 @@ def graded_grid(end: float, n: int, exponent: float, *, origin: float = 0.0) -> 
     numpy.ndarray
         Shape ``(n + 1,)``, float64.
 
+    See Also
+    --------
+    caputo, hpfracc.ml.graded_points
+
     Examples
     --------
     >>> import numpy as np

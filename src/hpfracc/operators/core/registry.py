@@ -110,6 +110,10 @@ def create_fractional_derivative(
     InvalidInputError
         If no derivative has that name, or if it does not have one of the options.
 
+    See Also
+    --------
+    create_fractional_integral, caputo, FractionalOperator
+
     Examples
     --------
     >>> import numpy as np
@@ -145,6 +149,10 @@ def create_fractional_integral(
     ------
     InvalidInputError
         If no integral has that name, or if it does not have one of the options.
+
+    See Also
+    --------
+    create_fractional_derivative, riemann_liouville_integral, FractionalOperator
 
     Examples
     --------

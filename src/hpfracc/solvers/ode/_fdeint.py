@@ -67,6 +67,10 @@ def fdeint(
     SolveError
         If the solve does not reach the last time.
 
+    See Also
+    --------
+    solve_fode, hpfracc.ml.NeuralFODE
+
     Examples
     --------
     >>> import numpy as np

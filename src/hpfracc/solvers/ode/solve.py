@@ -161,6 +161,10 @@ def solve_fode(
         shape (..., d, N). Failures during the solve (a non-finite value, no convergence of Newton's method, too few
         steps, Ctrl-C) give ``success=False`` and a message. Invalid arguments raise an error.
 
+    See Also
+    --------
+    fdeint, fit_fode, solve_fpde, solve_fsde, FODEResult
+
     Notes
     -----
     Garrappa's MATLAB codes take ``(alpha, f_fun, t0, T, y0, h, param)``; here that is

@@ -186,6 +186,10 @@ def solve_fpde(
         A failure during the solve (non-finite values, no convergence, too few steps, Ctrl-C) gives ``success=False``
         and a message; invalid arguments raise an error.
 
+    See Also
+    --------
+    solve_fode, FPDEResult, hpfracc.pde.Diffusion, hpfracc.pde.FractionalDiffusion
+
     Examples
     --------
     Subdiffusion of a sine, which decays like a Mittag-Leffler function:

@@ -128,6 +128,10 @@ def solve_fsde(
         the finished paths, and ``success=False``. If explicit steps are unstable for the drift, ``success`` is also
         False, and ``.message`` says how many paths are affected, since when, and which step would be stable.
 
+    See Also
+    --------
+    solve_fode, fbm, FSDEResult, hpfracc.noise.FractionalBrownian
+
     Notes
     -----
     Strong orders with multiplicative noise: Euler 1/2 (Ito) and :math:`2H-1` (H > 1/2); second order

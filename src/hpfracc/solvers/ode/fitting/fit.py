@@ -148,6 +148,10 @@ def fit_fode(
         If the data do not determine an unknown, one ends at a bound, or half the step changes one by more than its
         standard error.
 
+    See Also
+    --------
+    solve_fode, FODEFit, hpfracc.models.ModelFit
+
     Notes
     -----
     Derivatives are those of the discrete solution for PyTorch and JAX (forward mode); for NumPy, finite differences

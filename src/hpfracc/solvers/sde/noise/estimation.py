@@ -101,6 +101,10 @@ def hurst(
     HurstEstimate
         ``.H``, ``.standard_error``, ``.interval``, ``.p_value``; arrays if there are several paths.
 
+    See Also
+    --------
+    fbm, fgn, hpfracc.noise.HurstEstimate
+
     Notes
     -----
     With the spectral density :math:`f(\lambda; H) \propto (1 - \cos\lambda) \sum_j |\lambda + 2\pi j|^{-2H-1}` and the

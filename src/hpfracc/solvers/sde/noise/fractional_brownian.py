@@ -230,6 +230,10 @@ def fgn(
     -------
     array, shape (\*size, n)
 
+    See Also
+    --------
+    fbm, hurst, fractional_difference
+
     References
     ----------
     1. R. B. Davies, D. S. Harte, "Tests for Hurst effect", Biometrika 74, 1987.

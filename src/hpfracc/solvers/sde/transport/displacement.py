@@ -133,7 +133,7 @@ def msd(
 ) -> MeanSquaredDisplacement:
     r"""Mean squared displacement of paths, with its exponent.
 
-    .. math:: \text{ensemble: } E\,|x(t) - x(t_0)|^2, \qquad
+    .. math:: \text{ensemble: } m(t) = E\,|x(t) - x(t_0)|^2, \qquad
         \text{time: } \overline{\delta^2}(\Delta) = \frac{1}{T - \Delta} \int_0^{T-\Delta} |x(s+\Delta) - x(s)|^2\,ds.
 
     Parameters
