@@ -99,7 +99,7 @@ def refuse_units(value: Any, name: str) -> None:
             numbers = ".to('s').magnitude" if hasattr(type(each), "magnitude") else ".to_value('s')"
             unit = each.units if hasattr(each, "units") else each.unit
             raise UnsupportedDtypeError(
-                f"{name} is a {type(each).__name__} with the unit '{unit}', which would be lost; give plain numbers, in "
+                f"{name} is a {type(each).__name__} with the unit '{unit}', which would be lost; give plain numbers in "
                 f"a unit that you choose, such as {numbers}"
             )
 

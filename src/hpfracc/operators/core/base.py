@@ -96,8 +96,8 @@ class FractionalOperator(ABC):
     instead: ClassVar[str] = ""
     #: Whether it can be applied to a stream.
     streams: ClassVar[bool] = False
-    #: Whether a time c times longer multiplies the result by ``c ** power``, with a power of ``-alpha``, or ``alpha`` of
-    #: an integral, so that the result has a unit.
+    #: Whether a time c times longer multiplies the result by ``c ** power``, with a power of ``-alpha`` (``alpha`` for
+    #: integrals), so that the result has a unit.
     scales: ClassVar[bool] = False
     #: Whether it has the initial terms of Riemann-Liouville, for functions.
     initial_terms: ClassVar[bool] = False

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hpfracc._interrupts import interrupt_scope, raise_if_nested
+from hpfracc._progress import progress_bar
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["MIN_REPORTS", "read_progress", "run_chunks"]
@@ -69,8 +70,7 @@ def _progress(wish: bool | Callable[..., Any], count: int, title: str) -> Iterat
     if not wish:
         yield lambda done, mean, error: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("[bold]{task.description}"),
@@ -79,7 +79,7 @@ def _progress(wish: bool | Callable[..., Any], count: int, title: str) -> Iterat
         TextColumn("{task.fields[found]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with progress_bar(*columns) as bar:
         task = bar.add_task(title, total=count, found="")
 
         def report(done: int, mean: float, error: float) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
+from hpfracc._progress import progress_bar
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
@@ -232,9 +233,9 @@ def progress_of(progress: Progress, total: int, what: str) -> Iterator[Callable[
         yield count
     elif progress is True:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
 
-        with Bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        with progress_bar(*columns) as bar:
             task = bar.add_task(what, total=total)
             yield lambda more: bar.advance(task, more)
     elif progress is False:
