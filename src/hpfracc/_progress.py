@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["progress_bar"]
+__all__ = ["live_bar"]
 
 
-def progress_bar(*columns: Any) -> Progress:
+def live_bar(*columns: Any) -> Progress:
     """A bar on the standard error, gone when it ends.
 
     In a notebook it is a widget. Without ipywidgets, where rich would warn and show nothing, it is text.

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._progress import progress_bar
+from hpfracc._progress import live_bar
 from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.grid import initial_part
 from hpfracc.solvers.ode.options import Options
@@ -46,7 +46,7 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
         TextColumn("t = {task.fields[now]}"),
         TextColumn("{task.elapsed:.1f} s"),  # a remaining time would be wrong by orders: steps grow
     )
-    with progress_bar(*columns) as bar:
+    with live_bar(*columns) as bar:
         task = bar.add_task(title, total=1.0, now=f"{t0:g}")
 
         def report(t: float, _: Callable[[], Any], share: float | None = None) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hpfracc._interrupts import interrupt_scope, raise_if_nested
-from hpfracc._progress import progress_bar
+from hpfracc._progress import live_bar
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["MIN_REPORTS", "read_progress", "run_chunks"]
@@ -79,7 +79,7 @@ def _progress(wish: bool | Callable[..., Any], count: int, title: str) -> Iterat
         TextColumn("{task.fields[found]}"),
         TimeRemainingColumn(),
     )
-    with progress_bar(*columns) as bar:
+    with live_bar(*columns) as bar:
         task = bar.add_task(title, total=count, found="")
 
         def report(done: int, mean: float, error: float) -> None:

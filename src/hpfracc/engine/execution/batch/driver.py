@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from hpfracc._progress import progress_bar
+from hpfracc._progress import live_bar
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
@@ -235,7 +235,7 @@ def progress_of(progress: Progress, total: int, what: str) -> Iterator[Callable[
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        with progress_bar(*columns) as bar:
+        with live_bar(*columns) as bar:
             task = bar.add_task(what, total=total)
             yield lambda more: bar.advance(task, more)
     elif progress is False:
