@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._progress import live_bar
 from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.grid import initial_part
 from hpfracc.solvers.ode.options import Options
@@ -38,6 +37,8 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
         yield _ignore
         return
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+
+    from hpfracc._progress import live_bar
 
     columns = (
         TextColumn("[bold]{task.description}"),

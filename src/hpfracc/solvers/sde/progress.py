@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from hpfracc._interrupts import interrupt_scope, raise_if_nested
-from hpfracc._progress import live_bar
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["MIN_REPORTS", "read_progress", "run_chunks"]
@@ -71,6 +70,8 @@ def _progress(wish: bool | Callable[..., Any], count: int, title: str) -> Iterat
         yield lambda done, mean, error: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    from hpfracc._progress import live_bar
 
     columns = (
         TextColumn("[bold]{task.description}"),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from hpfracc._progress import live_bar
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
@@ -233,6 +232,8 @@ def progress_of(progress: Progress, total: int, what: str) -> Iterator[Callable[
         yield count
     elif progress is True:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+        from hpfracc._progress import live_bar
 
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with live_bar(*columns) as bar:
