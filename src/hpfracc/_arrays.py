@@ -26,7 +26,7 @@ from hpfracc._torch_transforms import (
     tensor_pair,
     without_gradients,
 )
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 
 #: Cached library of each type. Subclasses are looked up through their bases once.
 _LIBRARY_OF_TYPE: dict[type, str] = {
@@ -48,7 +48,10 @@ _ROOTS = {"numpy": "numpy", "torch": "torch", "jax": "jax", "jaxlib": "jax", "cu
 
 
 def library_of(value: Any) -> str:
-    """``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, or ``"python"`` for anything else."""
+    """``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, or ``"python"`` for anything else.
+
+    Raises an error for a quantity with a unit, which reading it as an array would lose.
+    """
     kind = type(value)
     known = _LIBRARY_OF_TYPE.get(kind)
     if known is None:
@@ -60,6 +63,7 @@ def library_of(value: Any) -> str:
 
 
 def _find_library(kind: type, value: Any) -> str:
+    refuse_units(value, "a value")
     for base in kind.__mro__:
         library = _ROOTS.get(base.__module__.partition(".")[0])
         if library is not None and hasattr(value, "dtype"):
@@ -70,8 +74,39 @@ def _find_library(kind: type, value: Any) -> str:
     return "python"
 
 
+#: Whether a type is a quantity with a unit. Filled as types are seen.
+_QUANTITIES: dict[type, bool] = dict.fromkeys((np.ndarray, float, int, complex, list, tuple, type(None)), False)
+
+
+def has_unit(value: Any) -> bool:
+    """Whether ``value`` is a number or array with a unit, such as those of pint, astropy or unyt."""
+    kind = type(value)
+    known = _QUANTITIES.get(kind)
+    if known is None:
+        numbers, units = (any(hasattr(kind, name) for name in names) for names in (_NUMBERS_OF, _UNIT_OF))
+        known = _QUANTITIES[kind] = numbers and units
+    return known
+
+
+#: Attributes with the numbers and with the unit of a quantity.
+_NUMBERS_OF, _UNIT_OF = ("magnitude", "to_value"), ("units", "unit")
+
+
+def refuse_units(value: Any, name: str) -> None:
+    """Raise an error for a number or array with a unit, or a list of them, where its unit would be lost."""
+    for each in (value[0], value[-1]) if isinstance(value, list | tuple) and value else (value,):
+        if has_unit(each):
+            numbers = ".to('s').magnitude" if hasattr(type(each), "magnitude") else ".to_value('s')"
+            unit = each.units if hasattr(each, "units") else each.unit
+            raise UnsupportedDtypeError(
+                f"{name} is a {type(each).__name__} with the unit '{unit}', which would be lost; give plain numbers in "
+                f"a unit that you choose, such as {numbers}"
+            )
+
+
 def refuse_chunked(value: Any, name: str) -> None:
-    """Raise an error for a Dask array where it would silently be computed in this process."""
+    """Raise an error for a Dask array, which would be computed in this process, and for quantities with a unit."""
+    refuse_units(value, name)
     if is_chunked(value) or wraps_chunks(value):
         raise InvalidInputError(
             f"{name} is a Dask array, which would be computed in this process; give {name}.compute(), or call the "
@@ -85,7 +120,7 @@ def refuse_masked(value: Any, name: str, beside: str = "") -> None:
     ``beside`` names an array with matching entries.
     """
     refuse_chunked(value, name)
-    if isinstance(value, np.ma.MaskedArray):
+    if isinstance(value, np.ndarray) and hasattr(value, "mask"):
         rest = f" and {beside}[keep]" if beside else ""
         times = " with their times" if beside == "t" else ""
         raise InvalidInputError(

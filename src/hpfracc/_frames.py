@@ -1,4 +1,4 @@
-"""Labelled samples of pandas and xarray: labels are removed on input and restored on output.
+"""Labelled samples of pandas and xarray, and quantities: labels and units are removed on input and restored on output.
 
 Operators work on plain arrays. :func:`open_samples` returns the array, the axis and the points of a ``Series``,
 ``DataFrame`` or ``DataArray``; :meth:`Opened.close` restores the labels. Neither library is imported here.
@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_chunked, library_of
+from hpfracc._arrays import has_unit, is_chunked, library_of, refuse_units
 from hpfracc._reading import choice
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
-__all__ = ["TIME_UNITS", "Opened", "has_labels", "label_rows", "open_samples", "refuse_dates", "refuse_tables"]
+__all__ = [
+    "TIME_UNITS",
+    "Opened",
+    "has_labels",
+    "label_rows",
+    "open_samples",
+    "refuse_dates",
+    "refuse_tables",
+    "with_units",
+]
 
 #: Time units in seconds.
 TIME_UNITS: dict[str, float] = {
@@ -47,7 +56,7 @@ def _kind_of(value: Any) -> str | None:
     try:
         return _KINDS[kind]
     except KeyError:
-        found = _KINDS[kind] = _find_kind(kind)
+        found = _KINDS[kind] = None if has_unit(value) else _find_kind(kind)
         return found
 
 
@@ -194,6 +203,7 @@ def open_samples(
         raise InvalidInputError(
             "dim= and time_unit= apply to samples, and f is a callable; omit them and give the points t as numbers"
         )
+    refuse_units(f, "f")
     kind = _kind_of(f)
     if not (chunked and kind == "dataarray"):
         _refuse(f, kind)
@@ -417,3 +427,34 @@ def _given_points(t: Any, f: Any, kind: str | None, unit: _Unit) -> Any:
     if what is not None or type(t) is np.ndarray:
         return _points_of_dates(t, "t", unit) if t.dtype.kind in "mM" else np.asarray(t)
     return t
+
+
+def with_units(apply: Callable[..., Any], f: Any, t: Any, step: Any, power: float) -> Any:
+    """``apply(f, t, step)`` of plain numbers, in the unit of ``f`` times that of the points to the ``power``.
+
+    Points keep the unit in which they are given. A plain number or array has no unit.
+    """
+    (f, of_f), (t, of_t), (step, of_step) = (_split_unit(each) for each in (f, t, step))
+    try:
+        unit = of_f * (of_step if t is None else of_t) ** power
+    except (TypeError, ValueError) as error:  # such as degrees Celsius, whose zero is not 0
+        raise UnsupportedDtypeError(
+            f"the unit of the result is not defined ({error}); convert f and t first"
+        ) from error
+    return apply(f, t, step) * unit
+
+
+def _split_unit(value: Any) -> tuple[Any, Any]:
+    """The numbers of a quantity, and one of its unit."""
+    if not has_unit(value):
+        if _kind_of(value) is not None:
+            raise UnsupportedDtypeError(
+                f"a labelled {type(value).__name__} beside a quantity with a unit; give both as quantities, or neither"
+            )
+        return value, 1.0
+    plain = value.magnitude if hasattr(value, "magnitude") else value.value
+    if not isinstance(plain, float | int | np.generic) and type(plain) is not np.ndarray:
+        raise UnsupportedDtypeError(
+            f"the numbers of a {type(value).__name__} are a {type(plain).__name__}; use a NumPy array, or drop the unit"
+        )
+    return plain, 1.0 * (value.units if hasattr(value, "units") else value.unit)

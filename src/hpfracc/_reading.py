@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, refuse_units
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = [
@@ -71,6 +71,7 @@ def number(
     Takes Python's and NumPy's numbers and arrays of one element of any library that is on the host. Text, booleans and
     complex numbers are refused.
     """
+    refuse_units(value, name)
     limits = _range(least, above, most, below)
     wanted = f"give a {'' if infinite else 'finite '}number{' ' if limits else ''}{limits}"
     try:
@@ -163,6 +164,7 @@ def numbers(
 
     Text, objects, complex numbers and rows of different lengths are refused.
     """
+    refuse_units(value, name)
     try:
         found = np.asarray(value)
         if found.dtype.kind not in "fiu" and not (found.dtype.kind == "b" and library_of(value) == "numpy"):
@@ -181,6 +183,7 @@ def numbers(
 
 def pair(name: str, value: Any, *, infinite: bool = False) -> tuple[float, float]:
     """Two numbers in ascending order, such as bounds."""
+    refuse_units(value, name)
     try:
         if isinstance(value, set | frozenset | dict):
             raise TypeError  # in no order
@@ -195,6 +198,7 @@ def pair(name: str, value: Any, *, infinite: bool = False) -> tuple[float, float
 
 def array(name: str, value: Any) -> Any:
     """An array of numbers of any library; lists and numbers become NumPy arrays, text and ragged rows are refused."""
+    refuse_units(value, name)
     if library_of(value) != "python" and not isinstance(value, np.ndarray | np.generic):
         return value
     try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.helpers.source import REPOSITORY
 from tests.packaging import check, exercise
@@ -39,3 +41,20 @@ def test_incomplete_files_are_reported(tmp_path: Path):
     found = check.problems(tmp_path)
     assert "the wheel lacks hpfracc/__init__.pyi" in found and "the sdist lacks LICENSE" in found
     assert "the page on a package index has the relative link docs/index.md" in found
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_all_extras_leave_cuda_out_where_it_has_no_wheels(platform: str):
+    """Markers, as an installer reads them."""
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+
+    def libraries(extra: str, system: str) -> set[str]:
+        asked = [Requirement(each) for each in extras[extra]]
+        used = [each for each in asked if each.marker is None or each.marker.evaluate({"sys_platform": system})]
+        inner = [libraries(name, system) for each in used if each.name == "hpfracc" for name in each.extras]
+        return {each.name for each in used if each.name != "hpfracc"}.union(*inner)
+
+    assert libraries("all", "linux") - libraries("all", platform) == {"cupy-cuda13x", "nvidia-ml-py"}
+    assert {"torch", "jax", "numba"} <= libraries("all", platform)

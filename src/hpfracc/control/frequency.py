@@ -103,7 +103,7 @@ class FrequencyResponse(Result):
         )
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
-        """Draw it with Matplotlib; returns the axes, two of them (magnitude, phase) for Bode's plot."""
+        """Draw it into ``ax`` or a new figure, and return the axes: two of them (magnitude, phase) for Bode's plot."""
         pyplot = import_optional("matplotlib.pyplot")
         if self.kind == "bode":
             if ax is None:

@@ -403,6 +403,10 @@ def _plot(result: Any, output: str | None, *, kind: str, ax: Any) -> Any:
             f"are {len(varied)}: {', '.join(varied) or 'none'}; draw result.values yourself"
         )
     pyplot = import_optional("matplotlib.pyplot")
+    if kind == "surface" and ax is not None and not hasattr(ax, "plot_surface"):
+        raise InvalidInputError(
+            "kind='surface' has three dimensions and ax has two; omit ax, or use plt.subplot(projection='3d')"
+        )
     if ax is None:
         ax = pyplot.figure().add_subplot(projection="3d" if kind == "surface" else None)
     if kind == "line":

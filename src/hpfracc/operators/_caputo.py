@@ -24,6 +24,7 @@ class OneSidedDerivative(FractionalOperator, ABC):
     __slots__ = ()
 
     streams = True
+    scales = True
 
     def applied(self, samples: Samples, who: str) -> Outcome:
         """Apply to samples. Errors call the operator ``who``."""

@@ -69,6 +69,7 @@ class FractionalLaplacian(FractionalOperator):
 
     definition = "fractional_laplacian"
     short_names = ("laplacian", "FL")
+    scales = True
     who = "the fractional Laplacian"
     rules = RuleTable(
         {

@@ -58,6 +58,7 @@ class GrunwaldLetnikov(FractionalOperator):
     rules = RuleTable({"gl": later("quadrature.Grunwald"), "wsgl": later("quadrature.WeightedGrunwald")})
     grids = ("uniform",)
     streams = True
+    scales = True
     initial_terms = True
 
 

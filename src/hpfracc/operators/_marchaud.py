@@ -61,6 +61,7 @@ class Marchaud(FractionalOperator):
     ceiling: int | None = None
 
     definition = "marchaud"
+    scales = True
     who = "the Marchaud derivative"
     instead = "for an integral use riemann_liouville_integral"
     rules = RiemannLiouville.rules

@@ -75,6 +75,7 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
     who = "the Riemann-Liouville integral"
     instead = "use riemann_liouville for the derivative"
     streams = True
+    scales = True
     rules = RuleTable({"simpson": later("product.Simpson"), "trapezoid": later("product.Trapezoid"), **QUADRATURES})
     any_grid_rules = RuleTable(
         {"trapezoid": later("any_grid.PiecewiseLinear", integral=True), "fast": later("any_grid.FastTrapezoid")}

@@ -57,6 +57,7 @@ class Riesz(FractionalOperator):
 
     definition = "riesz"
     short_names = ("R",)
+    scales = True
     who = "the Riesz derivative"
     rules = RuleTable(
         {

@@ -58,6 +58,7 @@ class Weyl(FractionalOperator):
 
     definition = "weyl"
     short_names = ("W",)
+    scales = True
     who = "the Weyl derivative"
     rules = RuleTable({"spectral": later("periodic.WeylWaves")})
     grids = ("uniform",)
@@ -128,6 +129,7 @@ class WeylIntegral(FractionalOperator):
 
     definition = "weyl"
     short_names = ("W",)
+    scales = True
     who = "the Weyl integral"
     kind = "integral"
     rules = Weyl.rules

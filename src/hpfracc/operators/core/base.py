@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar
 
 import numpy as np
 
-from hpfracc._arrays import KINDS, is_chunked, is_sharded, quick_kind
+from hpfracc._arrays import KINDS, has_unit, is_chunked, is_sharded, quick_kind
 from hpfracc._clusters import cluster_support
-from hpfracc._frames import has_labels, open_samples
+from hpfracc._frames import has_labels, open_samples, with_units
 from hpfracc._reading import choice, flag, number
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 from hpfracc.operators.core.applying import (
     UNIFORM,
     apply_rule,
@@ -96,6 +96,9 @@ class FractionalOperator(ABC):
     instead: ClassVar[str] = ""
     #: Whether it can be applied to a stream.
     streams: ClassVar[bool] = False
+    #: Whether a time c times longer multiplies the result by ``c ** power``, with a power of ``-alpha`` (``alpha`` for
+    #: integrals), so that the result has a unit.
+    scales: ClassVar[bool] = False
     #: Whether it has the initial terms of Riemann-Liouville, for functions.
     initial_terms: ClassVar[bool] = False
 
@@ -125,7 +128,9 @@ class FractionalOperator(ABC):
         ----------
         f : array_like or callable
             Samples, with any leading shape, or a function of an array of points. Samples may be a pandas ``Series`` or
-            ``DataFrame`` or an xarray ``DataArray``; the result then has the same type and labels.
+            ``DataFrame`` or an xarray ``DataArray``; the result then has the same type and labels. Samples, points and
+            step may be quantities of pint or astropy; the result then has the unit of f over that of t to the power
+            alpha, and ``origin`` counts in the unit of t.
         t : array_like, optional
             The points of the samples, or those at which a callable's result is computed. The points of samples may be
             dates (``datetime64``). Labelled samples need neither ``t`` nor ``step`` if their labels are dates, time
@@ -187,6 +192,8 @@ class FractionalOperator(ABC):
         options["full_output"] = flag("full_output", full_output)
         with spans.span(type(self).__name__) if spans.on else nullcontext():
             labelled = dim is not None or time_unit is not None
+            if not callable(f) and any(map(has_unit, (f, t, step))):
+                return self._call_with_units(f, t, step, axis, labelled, **options)
             if labelled and is_chunked(f):
                 raise InvalidInputError(
                     "dim= and time_unit= apply to labelled samples, and f is a Dask array; use axis="
@@ -222,6 +229,18 @@ class FractionalOperator(ABC):
             return result if known.has_points(t) else None
         grid = cached_grid(t)
         return None if grid is None or grid.n != f.shape[-1] else repeat(f, grid.step, grid, backend)
+
+    def _call_with_units(self, f: Any, t: Any, step: Any, axis: Any, labelled: bool, **options: Any) -> Any:
+        """Apply to samples with units."""
+        if labelled or options["full_output"] or not self.scales or type(self.alpha) not in (float, int):
+            raise UnsupportedDtypeError(
+                f"f, t or step has a unit; the result of {self.who} has one if it is proportional to a fixed power of "
+                "time, for an order that is one plain number, without full_output=, dim= and time_unit=; give plain "
+                "numbers, such as t.to('s').magnitude"
+            )
+        power = self.alpha if self.kind == "integral" else -self.alpha
+        plain = functools.partial(self._call_plain, axis=-1 if axis is None else axis, **options)
+        return with_units(plain, f, t, step, power)
 
     def _call_plain(self, f: Any, t: Any, step: Any, axis: Any, *, full_output: bool, **options: Any) -> Any:
         """Read the arguments, apply the operator, and report the result."""

@@ -53,7 +53,7 @@ def plot_fit(sets: Sequence[Any], axes: Any) -> Any:
     if axes is None:
         _, axes = pyplot.subplots(2, 1, sharex=True, height_ratios=(3, 1), layout="constrained")
     if np.size(axes) != 2:
-        raise InvalidInputError(f"axes has {np.size(axes)} elements; give two, for the fit and for the residuals")
+        raise InvalidInputError(f"ax has {np.size(axes)} elements; give two, for the fit and for the residuals")
     above, below = np.ravel(axes)
     rows = sum(len(each.data) for each in sets)
     number = 0

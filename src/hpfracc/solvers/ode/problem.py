@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer, library_of, refuse_chunked, refuse_masked
+from hpfracc._arrays import is_tracer, library_of, refuse_chunked, refuse_masked, refuse_units
 from hpfracc._choices import DerivativeName
 from hpfracc._reading import array, broadcasts, choice, function, listed, number, shown
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
@@ -318,6 +318,7 @@ def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
 
 
 def _read_span(t_span: Sequence[float]) -> tuple[float, float]:
+    refuse_units(t_span, "t_span")
     try:
         t0, t1 = (float(t) for t in t_span)
     except (TypeError, ValueError):
@@ -337,6 +338,7 @@ def _read_span(t_span: Sequence[float]) -> tuple[float, float]:
 
 
 def _read_state(value: Any, name: str) -> Any:
+    refuse_units(value, name)
     if library_of(value) in ("torch", "jax"):
         if value.ndim == 0:
             raise ShapeError(f"{name} has no axis; give a tensor of shape (d,) or (..., d)")

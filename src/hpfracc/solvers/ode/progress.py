@@ -36,8 +36,9 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
     if not wish:
         yield _ignore
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+
+    from hpfracc._progress import live_bar
 
     columns = (
         TextColumn("[bold]{task.description}"),
@@ -46,7 +47,7 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
         TextColumn("t = {task.fields[now]}"),
         TextColumn("{task.elapsed:.1f} s"),  # a remaining time would be wrong by orders: steps grow
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with live_bar(*columns) as bar:
         task = bar.add_task(title, total=1.0, now=f"{t0:g}")
 
         def report(t: float, _: Callable[[], Any], share: float | None = None) -> None:

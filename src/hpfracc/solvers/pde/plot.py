@@ -51,6 +51,8 @@ def plot_evolution(
         return _kymograph(t, grid[0], u, ax, style, label)
     if kind == "profiles":
         return _profiles(t, grid, u, times, ax, style, label)
+    if ax is not None:
+        raise InvalidInputError("ax= is for one picture, and kind='frames' has several; omit it or use kind='profiles'")
     if path is not None:
         return _animate(t, grid, u, path, seconds, style, label)
     return _frames(t, grid, u, times, style, label)

@@ -213,7 +213,7 @@ class FPDEResult(Result):
             Times for profiles and frames; by default six (profiles) or four (frames) over the interval, equally spaced
             for frames.
         ax : matplotlib axes, optional
-            Axes for a kymograph or profiles.
+            Axes for a kymograph or profiles; an error for frames, which are several pictures.
         path : str or path, optional
             For frames: the file of an animation, ``.gif`` or another format of Matplotlib's writers.
         seconds : float

@@ -69,8 +69,9 @@ def _progress(wish: bool | Callable[..., Any], count: int, title: str) -> Iterat
     if not wish:
         yield lambda done, mean, error: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    from hpfracc._progress import live_bar
 
     columns = (
         TextColumn("[bold]{task.description}"),
@@ -79,7 +80,7 @@ def _progress(wish: bool | Callable[..., Any], count: int, title: str) -> Iterat
         TextColumn("{task.fields[found]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with live_bar(*columns) as bar:
         task = bar.add_task(title, total=count, found="")
 
         def report(done: int, mean: float, error: float) -> None:

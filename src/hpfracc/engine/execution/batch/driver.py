@@ -232,9 +232,11 @@ def progress_of(progress: Progress, total: int, what: str) -> Iterator[Callable[
         yield count
     elif progress is True:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
 
-        with Bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        from hpfracc._progress import live_bar
+
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        with live_bar(*columns) as bar:
             task = bar.add_task(what, total=total)
             yield lambda more: bar.advance(task, more)
     elif progress is False:

@@ -225,14 +225,21 @@ class FODEFit(Estimates, Result):
             "message": self.message,
         }
 
-    def plot(self, *, axes: Any = None) -> Any:
-        """Plot data and fit above, residuals below; returns the two axes.
+    def plot(self, *, ax: Any = None) -> Any:
+        """Plot data and fit above, residuals below.
 
-        Needs Matplotlib (``pip install hpfracc[plot]``).
+        Parameters
+        ----------
+        ax : two matplotlib axes, optional
+            Axes for the fit and for the residuals; a new figure by default.
+
+        Returns
+        -------
+        tuple of two matplotlib axes
         """
         from hpfracc.solvers.ode.plot import plot_fit
 
-        return plot_fit(self.sets, axes)
+        return plot_fit(self.sets, ax)
 
     def __repr__(self) -> str:
         pairs = zip(self.names, self.estimates, self.standard_errors, strict=True)
