@@ -12,6 +12,7 @@ import numpy as np
 from hpfracc._arrays import is_chunked, library_of, tracks_gradient
 from hpfracc._xp import array_namespace, namespace_of, user_scope
 from hpfracc.engine.execution.api import composite
+from hpfracc.engine.selection.decision import join_decisions
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.applying import UNIFORM, apply_rule, order_beside, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
@@ -166,9 +167,8 @@ def call_over_axes(
     value = array_namespace(value).moveaxis(value, behind, places)
     if not full_output:
         return value
-    decision = made[0] if len(made) == 1 else made or None
     notes = "; ".join(grid.note for grid in grids if grid.note)
-    return OperatorResult(value, rule.name, math.nan, decision, grids[0].origin, message=notes)
+    return OperatorResult(value, rule.name, math.nan, join_decisions(made), grids[0].origin, message=notes)
 
 
 def _each(name: str, given: Any, count: int) -> list[Any]:

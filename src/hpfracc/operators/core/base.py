@@ -21,6 +21,7 @@ from hpfracc._reading import choice, flag, number
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
+from hpfracc.engine.selection.decision import join_decisions
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import (
     UNIFORM,
@@ -265,9 +266,10 @@ class FractionalOperator(ABC):
                 value = move_axis(value, -1, axis)
         if not (full_output or checked):
             return value
-        decision = made[0] if len(made) == 1 else made or None
         points = t if isinstance(problem, Function) else grid.known_times()
-        result = OperatorResult(value, outcome.method, estimate, decision, start, message=note, t=points, axis=axis)
+        result = OperatorResult(
+            value, outcome.method, estimate, join_decisions(made), start, message=note, t=points, axis=axis
+        )
         return report_outcome(self, outcome, result, options["rtol"], full_output)
 
     def _is_right(self) -> bool:
