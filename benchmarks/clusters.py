@@ -198,8 +198,7 @@ def gpu_worker(seconds: float, sharers: int) -> dict[str, Any]:
     right = hf.causal_convolution(short, rows, backend="numpy")
     get_budget().cap("cuda:0", 256 << 20)
     values = hf.causal_convolution(short, rows)
-    decision = hf.last_decision()
-    chosen = decision[-1] if isinstance(decision, list) else decision
+    chosen = hf.last_decision()
     error = float(np.abs(values - right).max())
     found["small limit"] = {"arm": chosen.arm, "error": error}
     found["error"] = float((expected - again).abs().max())

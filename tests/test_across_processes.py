@@ -138,7 +138,7 @@ def decisions() -> Any:
 
 
 def as_dicts(found: Any) -> Any:
-    return [each.to_dict() for each in found] if isinstance(found, list) else found.to_dict()
+    return found.to_dict()
 
 
 def stream() -> hf.OperatorStream:

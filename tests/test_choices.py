@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,16 @@ WRONG = (
     'hf.solve_fsde(f, 0.1, (0.0, 1.0), [1.0], step=0.1, interpretation="itoo")',
     'hf.fit_fode(f, x, x, parameters={"k": 1.0}, loss="hubber")',
     'hf.use_backend("torhc")',
+    'hf.caputo(x, x, 0.5, side="rihgt")',
+    'hf.caputo(x, x, 0.5, side="rihgt", full_output=True)',
+    'hf.caputo(x, x, "half")',
+    'hf.caputo(x, x, alpha="half", full_output=True)',
+    "hf.caputo(x, x, 0.5, rate=1.0)",
+    'hf.Caputo("half")',
+    'hf.RiemannLiouville(0.5, side="rihgt")',
+    'hf.create_fractional_derivative("half")',
+    'hf.create_fractional_integral(0.5, side="rihgt")',
+    'pde.OneSided(1.5, side="rihgt")',
 )
 RIGHT = (
     'hf.solve_fode(f, (0.0, 1.0), [1.0], 0.5, method="pece", derivative="caputo", backend="numba-cuda")',
@@ -34,7 +45,17 @@ RIGHT = (
     'hf.solve_fpde(None, (0.0, 1.0), x, x=x, space=pde.Diffusion(1.0), boundary=("dirichlet", pde.Neumann(0.0)))',
     'hf.solve_fsde(f, 0.1, (0.0, 1.0), [1.0], step=0.1, keep="moments", method="euler")',
     'hf.use_backend("torch")',
+    "assert_type(hf.caputo(x, x, 0.5), NDArray[Any])",
+    "assert_type(hf.caputo([0.0, 1.0], step=1.0, alpha=np.float64(0.5)), NDArray[Any])",
+    'assert_type(hf.riemann_liouville(Tensor(), x, 0.5, side="right"), Tensor)',
+    "assert_type(hf.tempered(Tensor(), x, 0.5, 2.0), Tensor)",
+    "assert_type(hf.psi_caputo(x, x, 0.5, np.square, full_output=True), hf.OperatorResult)",
+    "assert_type(hf.variable_order(x, x, lambda t: 0.5 + 0.4 * t), NDArray[Any])",
+    "assert_type(hf.Caputo(0.5)(Tensor(), x), Tensor)",
+    "assert_type(hf.Caputo(0.5)(np.exp, x, full_output=True), hf.OperatorResult)",
 )
+#: Like a tensor for type checkers, with and without PyTorch.
+TENSOR = "class Tensor:\n    shape = (5,)\n"
 
 
 def test_names_of_methods_are_complete():
@@ -54,16 +75,25 @@ def test_names_of_backends_and_boundaries_are_complete():
 
 @pytest.mark.slow
 def test_mypy_refuses_wrong_calls_and_takes_right_ones(tmp_path: Path):
-    """Each wrong call is an error at its line, of the argument's type; the right ones are none."""
+    """Each wrong call is an error at its line; the right ones are none, nor are the README and the gallery."""
     pytest.importorskip("mypy")
-    head = "from typing import Any\nimport numpy as np\nimport hpfracc as hf\nfrom hpfracc import pde\n"
-    head += "x = np.linspace(0.0, 1.0, 5)\ndef f(t: Any, y: Any) -> Any: ...\n"
+    head = "from typing import Any, assert_type\nimport numpy as np\nfrom numpy.typing import NDArray\n"
+    head += "import hpfracc as hf\nfrom hpfracc import pde\n"
+    head += f"x = np.linspace(0.0, 1.0, 5)\ndef f(t: Any, y: Any) -> Any: ...\n{TENSOR}"
     first = head.count("\n") + 1
-    script = tmp_path / "calls.py"
+    script, readme = tmp_path / "calls.py", tmp_path / "readme.py"
     script.write_text(head + "\n".join((*WRONG, *RIGHT)) + "\n")
+    readme.write_text("\n".join(re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.S)))
+    gallery = map(str, sorted((REPOSITORY / "examples" / "gallery").glob("*.py")))
     command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", "--cache-dir", str(tmp_path / "cache")]
-    done = subprocess.run([*command, str(script)], cwd=REPOSITORY, capture_output=True, text=True, timeout=550)
-    lines = [line for line in done.stdout.splitlines() if "calls.py:" in line and ": error:" in line]
+    # Scripts need no annotations of their own.
+    command += ["--allow-untyped-defs", "--allow-untyped-calls", "--allow-incomplete-defs", "--allow-subclassing-any"]
+    done = subprocess.run(
+        [*command, str(script), str(readme), *gallery], cwd=REPOSITORY, capture_output=True, text=True, timeout=550
+    )
+    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
+    lines = [line for line in errors if "calls.py:" in line]
     refused = {int(line.split("calls.py:")[1].split(":")[0]) for line in lines}
     assert refused == set(range(first, first + len(WRONG))), done.stdout
-    assert all("[arg-type]" in line for line in lines)
+    assert all(re.search(r"\[(arg-type|call-overload)\]$", line) for line in lines)
+    assert errors == lines, done.stdout

@@ -8,6 +8,8 @@ A fractional Kelvin-Voigt material under constant stress. Its order, retardation
 M. Caputo, F. Mainardi, Pure Appl. Geophys. 91 (1971) 134-147.
 """
 
+from functools import partial
+
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -23,9 +25,9 @@ def creep(t, y, rate, compliance):
     return rate * (compliance - y)
 
 
-options = {"parameters": {"rate": 1.0, "compliance": 1.5}, "t0": 0.0, "y0": [0.0], "sigma": 0.02, "rtol": 1e-4}
-fit = hf.fit_fode(creep, t, strain, alpha="free", **options)
-plain = hf.fit_fode(creep, t, strain, alpha=1.0, **options)
+start = {"rate": 1.0, "compliance": 1.5}
+fit_creep = partial(hf.fit_fode, creep, t, strain, parameters=start, t0=0.0, y0=[0.0], sigma=0.02, rtol=1e-4)
+fit, plain = fit_creep(alpha="free"), fit_creep(alpha=1.0)
 
 fig, (axes, bars) = plt.subplots(1, 2, width_ratios=[2.2, 1], figsize=(5.6, 3.3))
 axes.semilogx(t, strain, "o", color="0.35", label="measured")

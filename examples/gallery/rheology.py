@@ -21,7 +21,11 @@ for number, alpha in enumerate((0.3, 0.5, 0.7, 1.0)):
     solid = hf.models.zener(e0=0.01, e1=1.0, tau=1.0, alpha=alpha)
     colour = plt.cm.viridis(0.28 * number)
     relaxation, some = solid.relaxation(t), t[::20]
-    check = hf.control.inverse_laplace(lambda s, solid=solid: solid(s) / s, some)
+
+    def transform(s, solid=solid):
+        return solid(s) / s
+
+    check = hf.control.inverse_laplace(transform, some)
     error = max(error, np.abs(check - relaxation[::20]).max())
     left.loglog(t, relaxation, color=colour, label=rf"$\alpha = {alpha}$")
     left.loglog(some, check, "o", color=colour)

@@ -18,6 +18,7 @@ __all__ = [
     "LossName",
     "MethodName",
     "PathMethodName",
+    "SideName",
     "SolverBackendName",
 ]
 
@@ -44,6 +45,9 @@ EvolutionMethodName = Literal[
 
 #: Methods of ``solve_fsde``.
 PathMethodName = Literal["auto", "euler", "second_order", "milstein", "doss_sussmann", "implicit_euler"]
+
+#: Sides from which an operator starts.
+SideName = Literal["left", "right"]
 
 #: Boundary conditions with data 0.
 BoundaryName = Literal["periodic", "dirichlet", "neumann", "no_flux", "exterior"]

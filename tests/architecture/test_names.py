@@ -19,8 +19,8 @@ import hpfracc
 from hpfracc import _lazy
 from hpfracc._config import SettingsOptions
 from hpfracc.ml._differencer import DifferencerOptions
-from hpfracc.operators.core.base import CallOptions
-from hpfracc.operators.core.registry import DerivativeOptions, IntegralOptions, definitions
+from hpfracc.operators.core.call_types import CallOptions, DerivativeOptions, IntegralOptions
+from hpfracc.operators.core.registry import definitions
 from hpfracc.solvers.ode.options import SolveOptions
 from hpfracc.solvers.ode_solvers import FixedStepOptions
 from hpfracc.solvers.pde.problems.base import EvolutionOptions
@@ -339,8 +339,8 @@ def test_options_for_type_checkers_are_those_that_are_taken():
         parameters = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
         return {parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY}
 
-    assert set(CallOptions.__annotations__) == keywords(hpfracc.FractionalOperator.__call__)
-    assert set(CallOptions.__annotations__) == keywords(hpfracc.FractionalLaplacian.__call__)
+    assert set(CallOptions.__optional_keys__) == keywords(hpfracc.FractionalOperator.__call__)
+    assert set(CallOptions.__optional_keys__) == keywords(hpfracc.FractionalLaplacian.__call__)
     assert set(SolveOptions.__annotations__) | {"method", "step"} == keywords(hpfracc.fdeint)
     assert set(SettingsOptions.__annotations__) == keywords(hpfracc.config)
     assert set(EvolutionOptions.__annotations__) == set(inspect.signature(hpfracc.solve_fpde).parameters)

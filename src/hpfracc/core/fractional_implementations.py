@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from hpfracc.operators.core.base import CallOptions
-from hpfracc.operators.core.registry import DerivativeParameters, create_fractional_derivative
+from hpfracc.operators.core.call_types import CallOptions, DerivativeParameters, OrderOrFunction
+from hpfracc.operators.core.registry import create_fractional_derivative
 
 __all__ = ["FractionalDerivative"]
 
@@ -23,7 +23,7 @@ class FractionalDerivative:
         Further options of the operator, such as ``side`` or ``ceiling``.
     """
 
-    def __init__(self, alpha: Any, method: str = "RL", **options: Unpack[DerivativeParameters]) -> None:
+    def __init__(self, alpha: OrderOrFunction, method: str = "RL", **options: Unpack[DerivativeParameters]) -> None:
         self.alpha = alpha
         self.method = method
         self.operator = create_fractional_derivative(alpha, method, **options)

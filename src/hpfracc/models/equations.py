@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,15 +37,15 @@ class TimeCourse:
         Their names.
     solution : FODEResult or None
         The solution of the equation, with its error estimate, if one was solved.
-    spikes : array or None
-        Times of the spikes of a neuron.
+    spikes : array
+        Times of the spikes of a neuron; empty for other models.
     """
 
     t: Array
     y: Array
     names: tuple[str, ...]
     solution: FODEResult | None = None
-    spikes: Array | None = None
+    spikes: Array = field(default_factory=lambda: np.zeros(0))
 
     def __getitem__(self, name: str) -> Array:
         """The output of this name, shape (N,)."""
@@ -56,7 +56,7 @@ class TimeCourse:
         ax = new_axes(ax)
         for name, row in zip(self.names, self.y, strict=True):
             ax.plot(self.t, row, label=name, **style)
-        if self.spikes is not None and self.spikes.size:
+        if self.spikes.size:
             ax.vlines(self.spikes, float(self.y.max()), float(self.y.max()) + 0.1 * float(np.ptp(self.y)), color="k")
         ax.set_xlabel("time")
         ax.legend()

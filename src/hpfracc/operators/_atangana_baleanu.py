@@ -11,7 +11,8 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo_fabrizio import BoundedKernelDerivative, MeanIntegral, MemoryKernel
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import order_beside
-from hpfracc.operators.core.base import CallOptions, function_of
+from hpfracc.operators.core.base import function_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import RuleTable, later
@@ -86,7 +87,7 @@ class AtanganaBaleanu(MittagLefflerDerivative):
     A. Atangana, D. Baleanu, Thermal Science 20 (2016) 763-769.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     normalisation: Any = 1.0
 
@@ -99,7 +100,7 @@ class AtanganaBaleanu(MittagLefflerDerivative):
 def atangana_baleanu(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     normalisation: Any = 1.0,
@@ -140,7 +141,7 @@ class AtanganaBaleanuRiemann(MittagLefflerDerivative):
     A. Atangana, D. Baleanu, Thermal Science 20 (2016) 763-769.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     normalisation: Any = 1.0
 
@@ -162,7 +163,7 @@ class AtanganaBaleanuRiemann(MittagLefflerDerivative):
 def atangana_baleanu_riemann(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     normalisation: Any = 1.0,
@@ -206,7 +207,7 @@ class AtanganaBaleanuIntegral(MeanIntegral):
     A. Atangana, D. Baleanu, Thermal Science 20 (2016) 763-769.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     normalisation: Any = 1.0
 
@@ -222,7 +223,7 @@ class AtanganaBaleanuIntegral(MeanIntegral):
 def atangana_baleanu_integral(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     normalisation: Any = 1.0,

@@ -6,8 +6,10 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
+from hpfracc._choices import SideName
 from hpfracc.operators.core.applying import apply_rule, pick_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of, operator_of
+from hpfracc.operators.core.base import FractionalOperator, function_of, operator_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.function import FAST, Function, refuse_initial
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
@@ -100,10 +102,10 @@ class Caputo(OneSidedDerivative):
     33-50 (L1-2).
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     ceiling: int | None = None
-    side: str = "left"
+    side: SideName = "left"
     initial: Any = None
 
     definition = "caputo"
@@ -132,11 +134,11 @@ class Caputo(OneSidedDerivative):
 def caputo(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     ceiling: int | None = None,
-    side: str = "left",
+    side: SideName = "left",
     initial: Any = None,
     **options: Unpack[CallOptions],
 ) -> Any:

@@ -15,7 +15,8 @@ from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import apply_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order, read_order
@@ -248,7 +249,7 @@ class CaputoFabrizio(BoundedKernelDerivative):
     J. Nieto, ibid. 87-92.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     normalisation: Any = 1.0
 
@@ -291,7 +292,7 @@ def _near_one(function: Function, order: Order) -> Outcome:
 def caputo_fabrizio(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     normalisation: Any = 1.0,
@@ -369,7 +370,7 @@ class CaputoFabrizioIntegral(MeanIntegral):
     J. Losada, J. J. Nieto, Progr. Fract. Differ. Appl. 1 (2015) 87-92, with M(alpha) = 2/(2 - alpha).
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     normalisation: Any = 1.0
 
@@ -385,7 +386,7 @@ class CaputoFabrizioIntegral(MeanIntegral):
 def caputo_fabrizio_integral(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     normalisation: Any = 1.0,

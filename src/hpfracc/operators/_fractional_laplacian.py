@@ -12,9 +12,11 @@ import numpy as np
 from hpfracc._arrays import is_chunked, library_of, tracks_gradient
 from hpfracc._xp import array_namespace, namespace_of, user_scope
 from hpfracc.engine.execution.api import composite
+from hpfracc.engine.selection.decision import join_decisions
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.applying import UNIFORM, apply_rule, order_beside, pick_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, read_grid
 from hpfracc.operators.core.order import Order, read_order
@@ -64,7 +66,7 @@ class FractionalLaplacian(FractionalOperator):
     M. Kwaśnicki, Fract. Calc. Appl. Anal. 20 (2017) 7-51; A. Lischke et al., J. Comput. Phys. 404 (2020) 109009.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
 
     definition = "fractional_laplacian"
@@ -113,7 +115,7 @@ class FractionalLaplacian(FractionalOperator):
 
 @function_of(FractionalLaplacian, see_also="riesz, weyl, solve_fpde")
 def fractional_laplacian(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Unpack[CallOptions]
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, *, method: str = "auto", **options: Unpack[CallOptions]
 ) -> Any:
     r"""Fractional Laplacian :math:`(-\Delta)^{\alpha/2}` of samples or of a callable, over one axis or several.
 
@@ -166,9 +168,8 @@ def call_over_axes(
     value = array_namespace(value).moveaxis(value, behind, places)
     if not full_output:
         return value
-    decision = made[0] if len(made) == 1 else made or None
     notes = "; ".join(grid.note for grid in grids if grid.note)
-    return OperatorResult(value, rule.name, math.nan, decision, grids[0].origin, message=notes)
+    return OperatorResult(value, rule.name, math.nan, join_decisions(made), grids[0].origin, message=notes)
 
 
 def _each(name: str, given: Any, count: int) -> list[Any]:

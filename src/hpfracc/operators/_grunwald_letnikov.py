@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of, operator_of
+from hpfracc._choices import SideName
+from hpfracc.operators.core.base import FractionalOperator, function_of, operator_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.rule import RuleTable, later
 
 __all__ = ["GrunwaldLetnikov", "grunwald_letnikov"]
@@ -47,10 +49,10 @@ class GrunwaldLetnikov(FractionalOperator):
     (2015) 1703-1727 (WSGL).
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     ceiling: int | None = None
-    side: str = "left"
+    side: SideName = "left"
 
     definition = "grunwald_letnikov"
     short_names = ("GL",)
@@ -66,11 +68,11 @@ class GrunwaldLetnikov(FractionalOperator):
 def grunwald_letnikov(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     ceiling: int | None = None,
-    side: str = "left",
+    side: SideName = "left",
     **options: Unpack[CallOptions],
 ) -> Any:
     """Grünwald-Letnikov derivative of samples or of a callable.

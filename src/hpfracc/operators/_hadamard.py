@@ -15,7 +15,8 @@ from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._psi_caputo import image_grid
 from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, rounding_of_points
 from hpfracc.operators.core.reporting import Outcome
@@ -104,7 +105,7 @@ class Hadamard(LogarithmicOperator):
     2006, section 2.7.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     ceiling: int | None = None
 
@@ -121,7 +122,7 @@ class Hadamard(LogarithmicOperator):
 def hadamard(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     ceiling: int | None = None,
@@ -173,7 +174,7 @@ class CaputoHadamard(LogarithmicOperator):
     F. Jarad, T. Abdeljawad, D. Baleanu, Adv. Difference Equ. 2012:142.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     ceiling: int | None = None
     initial: Any = None
@@ -192,7 +193,7 @@ class CaputoHadamard(LogarithmicOperator):
 def caputo_hadamard(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     ceiling: int | None = None,
@@ -238,7 +239,7 @@ class HadamardIntegral(LogarithmicOperator):
     J. Hadamard, J. Math. Pures Appl. 8 (1892) 101-186; Kilbas, Srivastava, Trujillo 2006, section 2.7.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
 
     definition = "hadamard"
@@ -253,7 +254,7 @@ class HadamardIntegral(LogarithmicOperator):
 
 @function_of(HadamardIntegral, see_also="hadamard, caputo_hadamard, riemann_liouville_integral")
 def hadamard_integral(
-    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Unpack[CallOptions]
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, *, method: str = "auto", **options: Unpack[CallOptions]
 ) -> Any:
     """Hadamard integral of samples or of a callable.
 

@@ -11,7 +11,8 @@ from hpfracc._arrays import is_array
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
@@ -55,7 +56,7 @@ class Marchaud(FractionalOperator):
     S. G. Samko, A. A. Kilbas, O. I. Marichev, *Fractional Integrals and Derivatives*, 1993, sections 5.4 and 13.1.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     before: Any = 0.0
     method: str = "auto"
     ceiling: int | None = None
@@ -105,7 +106,7 @@ class Marchaud(FractionalOperator):
 def marchaud(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     before: Any = 0.0,
     method: str = "auto",

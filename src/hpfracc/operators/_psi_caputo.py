@@ -12,7 +12,8 @@ from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, track
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid, rounding_of_points, uniform_step
 from hpfracc.operators.core.reporting import Outcome
@@ -64,7 +65,7 @@ class PsiCaputo(FractionalOperator):
     R. Almeida, Commun. Nonlinear Sci. Numer. Simul. 44 (2017) 460-481.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     psi: Any
     inverse: Callable[[Any], Any] | None = None
     method: str = "auto"
@@ -195,7 +196,7 @@ def _require_rising(images: np.ndarray[Any, Any], points: np.ndarray[Any, Any]) 
 def psi_caputo(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     psi: Any = None,
     *,
     inverse: Callable[[Any], Any] | None = None,

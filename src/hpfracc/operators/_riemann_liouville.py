@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
+from hpfracc._choices import SideName
 from hpfracc.operators._caputo import OneSidedDerivative
-from hpfracc.operators.core.base import CallOptions, function_of, operator_of
+from hpfracc.operators.core.base import function_of, operator_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.rule import QUADRATURES, RuleTable, later
 
 __all__ = ["RiemannLiouville", "riemann_liouville"]
@@ -48,10 +50,10 @@ class RiemannLiouville(OneSidedDerivative):
     J. Math. Anal. 17 (1986) 704-719 (convolution quadrature).
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     ceiling: int | None = None
-    side: str = "left"
+    side: SideName = "left"
 
     definition = "riemann_liouville"
     short_names = ("RL",)
@@ -76,11 +78,11 @@ class RiemannLiouville(OneSidedDerivative):
 def riemann_liouville(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     ceiling: int | None = None,
-    side: str = "left",
+    side: SideName = "left",
     **options: Unpack[CallOptions],
 ) -> Any:
     """Riemann-Liouville derivative of samples or of a callable.

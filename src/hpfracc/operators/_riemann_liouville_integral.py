@@ -6,8 +6,10 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
+from hpfracc._choices import SideName
 from hpfracc.operators.core.applying import apply_rule, pick_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of, operator_of
+from hpfracc.operators.core.base import FractionalOperator, function_of, operator_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
@@ -66,9 +68,9 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
     S. G. Samko, A. A. Kilbas, O. I. Marichev, *Fractional Integrals and Derivatives*, 1993, section 2.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
-    side: str = "left"
+    side: SideName = "left"
 
     definition = "riemann_liouville"
     short_names = ("RL",)
@@ -91,10 +93,10 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
 def riemann_liouville_integral(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
-    side: str = "left",
+    side: SideName = "left",
     **options: Unpack[CallOptions],
 ) -> Any:
     """Riemann-Liouville integral of samples or of a callable.

@@ -7,7 +7,8 @@ from typing import Any, Unpack, final
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import UNIFORM, pick_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
@@ -51,7 +52,7 @@ class Riesz(FractionalOperator):
     M. D. Ortigueira, Int. J. Math. Math. Sci. 2006, 48391; C. Çelik, M. Duman, J. Comput. Phys. 231 (2012) 1743-1750.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     period: Any = None
 
@@ -89,7 +90,7 @@ class Riesz(FractionalOperator):
 def riesz(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     period: Any = None,

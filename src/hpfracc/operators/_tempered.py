@@ -16,7 +16,8 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators._riemann_liouville_integral import RepeatedIntegral, RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import apply_rule, order_beside
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid, known_values, read_scalar
 from hpfracc.operators.core.order import Order, read_order
@@ -119,7 +120,7 @@ class TemperedRiemannLiouville(TemperedDerivative):
     Comput. Appl. Math. 233 (2010) 2438-2448.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     rate: Any = 1.0
     centred: bool = False
     method: str = "auto"
@@ -178,7 +179,7 @@ def _power(rate: Any, order: Order, p: int) -> Any:
 def tempered(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     rate: Any = 1.0,
     *,
     centred: bool = False,
@@ -238,7 +239,7 @@ class TemperedCaputo(TemperedDerivative):
     Contin. Dyn. Syst. B 24 (2019) 1989-2015 (in Caputo's sense).
     """
 
-    alpha: Any
+    alpha: OrderNumber
     rate: Any = 1.0
     method: str = "auto"
     ceiling: int | None = None
@@ -269,7 +270,7 @@ class TemperedCaputo(TemperedDerivative):
 def tempered_caputo(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     rate: Any = 1.0,
     *,
     method: str = "auto",
@@ -317,7 +318,7 @@ class TemperedIntegral(TemperedOperator, RepeatedIntegral):
     F. Sabzikar, M. M. Meerschaert, J. Chen, J. Comput. Phys. 293 (2015) 14-28.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     rate: Any = 1.0
     method: str = "auto"
 
@@ -330,7 +331,13 @@ class TemperedIntegral(TemperedOperator, RepeatedIntegral):
 
 @function_of(TemperedIntegral, see_also="tempered, tempered_caputo, riemann_liouville_integral")
 def tempered_integral(
-    f: Any, t: Any = None, alpha: Any = None, rate: Any = 1.0, *, method: str = "auto", **options: Unpack[CallOptions]
+    f: Any,
+    t: Any = None,
+    alpha: OrderNumber = MISSING,
+    rate: Any = 1.0,
+    *,
+    method: str = "auto",
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Tempered Riemann-Liouville integral of samples or of a callable.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack, final
 
@@ -15,7 +15,8 @@ from hpfracc._xp import Namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.applying import estimated_distance, largest_nearby, no_estimate, pick_rule, unmeasured
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderOrFunction
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order, read_order
@@ -85,7 +86,7 @@ class VariableOrder(FractionalOperator):
     C. F. M. Coimbra, Ann. Phys. 12 (2003) 692-703; C. F. Lorenzo, T. T. Hartley, Nonlinear Dynam. 29 (2002) 57-98.
     """
 
-    alpha: Any
+    alpha: OrderOrFunction | Sequence[float]
     at: str = "t"
     method: str = "auto"
     ceiling: int | None = None
@@ -206,7 +207,7 @@ class VariableOrder(FractionalOperator):
 def variable_order(
     f: Any,
     t: Any = None,
-    alpha: Callable[[Any], Any] | Any = None,
+    alpha: OrderOrFunction | Sequence[float] = MISSING,
     *,
     at: str = "t",
     method: str = "auto",

@@ -7,7 +7,8 @@ from typing import Any, Unpack, final
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import UNIFORM, pick_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order, read_order
@@ -52,7 +53,7 @@ class Weyl(FractionalOperator):
     S. G. Samko, A. A. Kilbas, O. I. Marichev, *Fractional Integrals and Derivatives*, 1993, section 19.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     period: Any = None
 
@@ -78,7 +79,7 @@ class Weyl(FractionalOperator):
 def weyl(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     period: Any = None,
@@ -123,7 +124,7 @@ class WeylIntegral(FractionalOperator):
     S. G. Samko, A. A. Kilbas, O. I. Marichev, *Fractional Integrals and Derivatives*, 1993, section 19.
     """
 
-    alpha: Any
+    alpha: OrderNumber
     method: str = "auto"
     period: Any = None
 
@@ -158,7 +159,7 @@ def _without_mean(outcome: Outcome) -> Outcome:
 def weyl_integral(
     f: Any,
     t: Any = None,
-    alpha: Any = None,
+    alpha: OrderNumber = MISSING,
     *,
     method: str = "auto",
     period: Any = None,

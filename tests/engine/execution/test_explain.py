@@ -27,7 +27,7 @@ def test_explaining_runs_nothing_and_remembers_nothing() -> None:
     assert explanation.decision.operation == "causal_convolution"
     assert hf.causal_convolution.calls() == before
     last = hf.last_decision()
-    assert last is not None and not isinstance(last, list) and last.operation == "matmul"
+    assert last is not None and last.operation == "matmul"
 
 
 def test_explanation_and_call_agree() -> None:
@@ -36,7 +36,7 @@ def test_explanation_and_call_agree() -> None:
         predicted = hf.explain(hf.causal_convolution, W, X).decision.arm
         hf.causal_convolution(W, X)
         last = hf.last_decision()
-        assert last is not None and not isinstance(last, list) and last.arm == predicted
+        assert last is not None and last.arm == predicted
 
 
 def test_every_form_of_question() -> None:
@@ -81,15 +81,22 @@ def test_bad_questions(question: Any, error: type[Exception], words: str) -> Non
         question()
 
 
-def test_composite_calls_give_a_list() -> None:
-    """A composite call's decisions come together, nested ones too."""
+def test_a_composite_call_has_parts() -> None:
+    """A composite call's decisions come together, nested ones too; one without engine calls has none."""
     with composite() as decisions:
         hf.matmul(np.eye(2), np.eye(2))
         with composite():
             hf.fft(X)
     last = hf.last_decision()
-    assert isinstance(last, list) and [d.operation for d in last] == ["matmul", "fft"]
+    assert last is not None and last.operation == "fft"
+    assert [d.operation for d in last.parts] == [d.operation for d in last] == ["matmul", "fft"]
+    assert (len(last), last[0].operation, last[1].parts) == (2, "matmul", ())
+    assert [part["operation"] for part in last.to_dict()["parts"]] == ["matmul", "fft"]
+    assert (len(last[0]), last[0][0], "parts" in last[0].to_dict()) == (1, last[0], False)
     assert [d.operation for d in decisions] == ["matmul", "fft"]
+    with composite():
+        pass
+    assert hf.last_decision() is None
 
 
 def test_names_are_escaped_in_html() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.operators.core.registry import DerivativeOptions, IntegralOptions, all_operators, definitions
+from hpfracc.operators.core.call_types import DerivativeOptions, IntegralOptions
+from hpfracc.operators.core.registry import all_operators, definitions
 
 T = np.linspace(0.0, 1.0, 33)
 

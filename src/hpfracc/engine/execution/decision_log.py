@@ -9,10 +9,11 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
-from hpfracc.engine.selection.decision import Decision
+from hpfracc.engine.selection.decision import Decision, join_decisions
 
 __all__ = [
-    "Mode", "composite", "current", "current_mode", "dry_run", "forget_last", "last_decision", "record", "unlogged",
+    "Mode", "composite", "current", "current_mode", "dry_run", "forget_last", "last_decision", "last_recorded",
+    "record", "unlogged",
 ]  # fmt: skip
 
 
@@ -68,9 +69,10 @@ def current_mode() -> Mode | None:
     return mode if type(mode) is Mode else None
 
 
-def last_decision() -> Decision | list[Decision] | None:
+def last_decision() -> Decision | None:
     """The decision behind the last engine call of this thread or task; None if there was none.
 
+<<<<<<< HEAD
     A task starts with the last decision of the task that created it. For a composite call with several engine calls
     (such as a solver) the result is a list of decisions; with a single engine call it is that decision.
 
@@ -86,7 +88,17 @@ def last_decision() -> Decision | list[Decision] | None:
     >>> half = hf.caputo(t, t, 0.5)
     >>> hf.last_decision().operation
     'causal_convolution'
+=======
+    A task starts with the last decision of the task that created it. After a composite call with several engine calls
+    (such as a solver) ``parts`` are the decisions of all of them.
+>>>>>>> types
     """
+    last = last_recorded()
+    return join_decisions(last) if isinstance(last, list) else last
+
+
+def last_recorded() -> Decision | list[Decision] | None:
+    """What was recorded last: a decision, or the list of a composite call with several engine calls or none."""
     last = _log.get()
     if type(last) is Mode:
         last = last.last
@@ -134,7 +146,7 @@ class _ModeBlock:
 
 
 class composite(_ModeBlock):
-    """Collect the decisions inside the block; :func:`last_decision` then returns their list."""
+    """Collect the decisions inside the block, which are then the ``parts`` of :func:`last_decision`."""
 
 
 class dry_run(_ModeBlock):

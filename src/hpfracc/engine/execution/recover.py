@@ -85,7 +85,7 @@ def recover(plan: Plan, bound: BoundArm, arrays: tuple[Any, ...], params: dict[s
     except Exception as final:
         adapter = registry.adapter(bound.arm.backend)
         if isinstance(final, OutOfMemoryError):
-            last = decision_log.last_decision()
+            last = decision_log.last_recorded()
             fallbacks = last.fallbacks if isinstance(last, Decision) else ()
         elif final is error and classify(error, adapter) is Failure.MEMORY:
             # The user chose the arm: no other one is tried, but smaller chunks on the same one are.

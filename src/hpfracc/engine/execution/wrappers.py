@@ -60,7 +60,7 @@ def call_wrapped(
 
 
 def _append_decision(mode: decision_log.Mode) -> None:
-    last = decision_log.last_decision()
+    last = decision_log.last_recorded()
     if isinstance(last, Decision):
         mode.decisions.append(last)
 
@@ -86,7 +86,7 @@ def _enter_span(around: contextlib.ExitStack, operation: Wrapped, call: tuple[An
 
 
 def _tell_decision(span: Any) -> None:
-    d = decision_log.last_decision()
+    d = decision_log.last_recorded()
     if isinstance(d, Decision):
         from hpfracc.profiling.spans import SpanDecision
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from hpfracc.profiling.formats import format_bytes, format_seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Candidate", "Decision", "Explanation", "Fallback", "as_text", "plain_values"]
+__all__ = ["Candidate", "Decision", "Explanation", "Fallback", "as_text", "join_decisions", "plain_values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,10 @@ class Decision:
         Whether this arm was tried to learn about it, rather than expected to be fastest.
     chunks : int
         Number of chunks: more than 1 if the call did not fit into memory.
+    parts : tuple of Decision
+        For a composite call with several engine calls (such as a solver): the decisions of all of them, of which this
+        is the last. Empty for a single engine call. Iterating over a decision, its length and an index give the parts,
+        or the decision itself.
     """
 
     operation: str
@@ -96,6 +100,16 @@ class Decision:
     fallbacks: tuple[Fallback, ...] = ()
     explored: bool = False
     chunks: int = 1
+    parts: tuple[Decision, ...] = field(default=(), repr=False, compare=False)
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(self.parts or (self,))
+
+    def __len__(self) -> int:
+        return len(self.parts) or 1
+
+    def __getitem__(self, index: int) -> Decision:
+        return (self.parts or (self,))[index]
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -108,7 +122,7 @@ class Decision:
         return next((row for row in self.candidates if row.arm == self.arm), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Plain values, ready for JSON; with ``parts`` for a composite call."""
         names = (
             "operation", "arm", "backend", "device", "algorithm", "reason", "wish", "shape", "dtype", "bucket", "start",
             "library", "explored", "chunks",
@@ -118,7 +132,15 @@ class Decision:
             **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
             "candidates": [row.to_dict() for row in self.candidates],
             "fallbacks": [plain_values(row) for row in self.fallbacks],
+            **({"parts": [part.to_dict() for part in self.parts]} if self.parts else {}),
         }
+
+
+def join_decisions(decisions: Sequence[Decision]) -> Decision | None:
+    """The decision of a composite call with these engine calls; None if it made none."""
+    if len(decisions) < 2:
+        return decisions[0] if decisions else None
+    return replace(decisions[-1], parts=tuple(decisions))
 
 
 def plain_values(row: Any) -> dict[str, Any]:

@@ -8,18 +8,29 @@ import math
 from abc import ABC
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, TypeVar, Unpack, cast, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
+<<<<<<< HEAD
 from hpfracc._arrays import KINDS, has_unit, is_chunked, is_sharded, quick_kind
+=======
+from hpfracc._arrays import KINDS, is_chunked, is_sharded, quick_kind
+from hpfracc._choices import SideName
+>>>>>>> types
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples, with_units
 from hpfracc._reading import choice, flag, number
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
+<<<<<<< HEAD
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
+=======
+from hpfracc.engine.selection.decision import join_decisions
+from hpfracc.errors import InvalidInputError
+>>>>>>> types
 from hpfracc.operators.core.applying import (
     UNIFORM,
     apply_rule,
@@ -27,6 +38,14 @@ from hpfracc.operators.core.applying import (
     cached_applications,
     learned_application,
     pick_rule,
+)
+from hpfracc.operators.core.call_types import (
+    ArraySamples,
+    CallOptions,
+    CallParameters,
+    OperatorFunction,
+    P,
+    SameArray,
 )
 from hpfracc.operators.core.function import FAST, Function, first_point, read_problem
 from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid
@@ -38,20 +57,6 @@ from hpfracc.profiling.recorder import shared as spans
 
 if TYPE_CHECKING:
     from hpfracc.operators._stream import OperatorStream
-
-
-class CallOptions(TypedDict, total=False):
-    """The options of a call of an operator, for type checkers; see :meth:`FractionalOperator.__call__`."""
-
-    step: Any
-    axis: Any
-    dim: Any
-    time_unit: str | None
-    origin: float | None
-    factor: float | None
-    rtol: float | None
-    backend: Any
-    full_output: bool
 
 
 class FractionalOperator(ABC):
@@ -85,7 +90,7 @@ class FractionalOperator(ABC):
     #: The kinds of grid it accepts.
     grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
     #: ``"left"``: from the origin on; ``"right"``: up to the end. A field of the operators that have both.
-    side = "left"
+    side: SideName = "left"
     #: The integer next above a traced order. A field of the operators that have orders above 1.
     ceiling: int | None = None
     #: Where it starts if neither ``origin`` nor the samples' points say so; None for 0.
@@ -107,6 +112,18 @@ class FractionalOperator(ABC):
         if found and "formula" not in vars(cls):
             cls.formula = " ".join(after.split("\n\n")[0].split()).rstrip(".,")
 
+    @overload
+    def __call__(
+        self, f: Any, t: Any = None, *, full_output: Literal[True], **options: Unpack[CallParameters]
+    ) -> OperatorResult: ...
+    @overload
+    def __call__(self, f: Any, t: Any = None, *, full_output: bool, **options: Unpack[CallParameters]) -> Any: ...
+    @overload
+    def __call__(self, f: ArraySamples, t: Any = None, **options: Unpack[CallParameters]) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, f: SameArray, t: Any = None, **options: Unpack[CallParameters]) -> SameArray: ...
+    @overload
+    def __call__(self, f: Callable[[Any], Any], t: Any = None, **options: Unpack[CallParameters]) -> Any: ...
     def __call__(
         self,
         f: Any,
@@ -276,9 +293,10 @@ class FractionalOperator(ABC):
                 value = move_axis(value, -1, axis)
         if not (full_output or checked):
             return value
-        decision = made[0] if len(made) == 1 else made or None
         points = t if isinstance(problem, Function) else grid.known_times()
-        result = OperatorResult(value, outcome.method, estimate, decision, start, message=note, t=points, axis=axis)
+        result = OperatorResult(
+            value, outcome.method, estimate, join_decisions(made), start, message=note, t=points, axis=axis
+        )
         return report_outcome(self, outcome, result, options["rtol"], full_output)
 
     def _is_right(self) -> bool:
@@ -408,8 +426,6 @@ def _cached_operator(kind: Callable[..., Any], *fields: Hashable) -> Any:
     return kind(*fields)
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _FUNCTION = """
 Parameters
 ----------
@@ -435,19 +451,25 @@ See Also
 """
 
 
+<<<<<<< HEAD
 def function_of(kind: type[FractionalOperator], *, see_also: str) -> Callable[[F], F]:
+=======
+def function_of(
+    kind: type[FractionalOperator],
+) -> Callable[[Callable[Concatenate[Any, P], Any]], OperatorFunction[P]]:
+>>>>>>> types
     """Make the decorated function that of an operator: with the options of a call in its signature and docstring.
 
     The function has the fields of the operator after ``f`` and ``t``, and the docstring a summary and examples;
     ``see_also`` has the names of related functions.
     """
 
-    def decorate(function: F) -> F:
+    def decorate(function: Callable[Concatenate[Any, P], Any]) -> OperatorFunction[P]:
         kind.function_name = function.__name__
         function = names_options_of(kind.__call__)(function)
         names = [*inspect.signature(function).parameters][2:]
-        taken = [f"``{name}``" for name in names if name in CallOptions.__annotations__ and name not in kind.unused]
-        fields = [name for name in names if name not in CallOptions.__annotations__]
+        taken = [f"``{name}``" for name in names if name in CallOptions.__optional_keys__ and name not in kind.unused]
+        fields = [name for name in names if name not in CallOptions.__optional_keys__]
         summary, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n")
         call = f"{'FractionalOperator' if kind.__call__ is FractionalOperator.__call__ else kind.__name__}.__call__"
         common = _FUNCTION.format(
@@ -455,6 +477,6 @@ def function_of(kind: type[FractionalOperator], *, see_also: str) -> Callable[[F
         )
         if function.__doc__:
             function.__doc__ = f"{summary}\n{common}{rest}"
-        return function
+        return cast("OperatorFunction[P]", function)
 
     return decorate

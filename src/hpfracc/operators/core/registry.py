@@ -5,44 +5,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from hpfracc import operators
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.base import FractionalOperator
-
-
-class _IntegralParameters(TypedDict, total=False):
-    side: str
-    rate: Any
-    normalisation: Any
-    period: Any
-
-
-class DerivativeParameters(_IntegralParameters, total=False):
-    """The options of derivatives without ``method``, for type checkers; each accepts those that its class has."""
-
-    ceiling: int | None
-    initial: Any
-    before: Any
-    psi: Any
-    inverse: Callable[[Any], Any] | None
-    centred: bool
-    at: str
-
-
-class IntegralOptions(_IntegralParameters, total=False):
-    """Further options of integrals, for type checkers; each accepts those that its class has."""
-
-    method: str
-
-
-class DerivativeOptions(DerivativeParameters, total=False):
-    """Further options of derivatives, for type checkers; each accepts those that its class has."""
-
-    method: str
+from hpfracc.operators.core.call_types import DerivativeOptions, IntegralOptions, OrderOrFunction
 
 
 @cache
@@ -86,7 +56,7 @@ def find_definition(name: str, kind: str) -> type[FractionalOperator]:
 
 
 def create_fractional_derivative(
-    alpha: Any, definition: str = "caputo", **options: Unpack[DerivativeOptions]
+    alpha: OrderOrFunction, definition: str = "caputo", **options: Unpack[DerivativeOptions]
 ) -> FractionalOperator:
     """A fractional derivative by the name of its definition.
 
@@ -126,7 +96,7 @@ def create_fractional_derivative(
 
 
 def create_fractional_integral(
-    alpha: Any, definition: str = "riemann_liouville", **options: Unpack[IntegralOptions]
+    alpha: OrderOrFunction, definition: str = "riemann_liouville", **options: Unpack[IntegralOptions]
 ) -> FractionalOperator:
     """A fractional integral by the name of its definition.
 

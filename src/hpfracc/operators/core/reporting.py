@@ -75,8 +75,8 @@ class OperatorResult(Result):
         is none: at the first points, or for a method without an estimate. For a derivative of samples it includes the
         amplified rounding errors, some eps step^-alpha times the largest sample: from order 5 on these often dominate,
         and the message then says so.
-    decision : Decision, list of Decision or None
-        The decisions of the engine during the call.
+    decision : Decision or None
+        The decision of the engine during the call; its ``parts`` if there were several engine calls.
     origin : float
         Where the operator starts.
     converged : bool
@@ -92,7 +92,7 @@ class OperatorResult(Result):
     value: Any
     method: str
     error_estimate: Any
-    decision: Decision | list[Decision] | None
+    decision: Decision | None
     origin: float
     converged: bool = True
     message: str = field(default="")

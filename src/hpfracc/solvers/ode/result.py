@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpfracc._results import LabelledArrays, Result
 
@@ -48,10 +49,10 @@ class FODEResult(Result):
 
     Attributes
     ----------
-    t : array, shape (N,)
+    t : numpy.ndarray, shape (N,)
         Times: the steps, or ``t_eval``.
     y : array, shape (..., d, N)
-        The solution at those times.
+        The solution at those times, in the library of ``y0``: NumPy, PyTorch or JAX.
     success : bool
         Whether the end, or a terminal event, was reached.
     message : str
@@ -80,7 +81,7 @@ class FODEResult(Result):
         For each event the states at these times, of shape (number, ..., d).
     """
 
-    t: Any
+    t: NDArray[Any]
     y: Any
     success: bool
     message: str

@@ -74,7 +74,7 @@ class FPDEResult(Result):
         The grid: an array in one dimension, one for each axis in more.
     u : array, shape (N, ...)
         The solution, with time as the first axis, then the components of a system, then the grid with its boundary
-        points. If ``save`` is a function, its return values, one row per time.
+        points; in the library of the initial values. If ``save`` is a function, its return values, one row per time.
     success : bool
         Whether the end or a terminal event was reached (and, if no step was given, the tolerance).
     message : str

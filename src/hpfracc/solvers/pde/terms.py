@@ -10,6 +10,7 @@ from typing import Any, final
 
 from hpfracc import _reading
 from hpfracc._arrays import is_array, is_tracer, library_of
+from hpfracc._choices import SideName
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
@@ -164,7 +165,7 @@ class OneSided(SpaceTerm):
     """
 
     order: Any
-    side: str = "left"
+    side: SideName = "left"
     coefficient: Coefficient = 1.0
     axis: int = 0
 

@@ -1,0 +1,126 @@
+"""The types of operators and of their calls, for type checkers: array in, array of the same library out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+
+from numpy.typing import NDArray
+
+from hpfracc._choices import SideName
+from hpfracc.operators.core.reporting import OperatorResult
+
+P = ParamSpec("P")
+
+
+class OrderNumber(Protocol):
+    """An order: a number, or a scalar array of any library."""
+
+    def __float__(self) -> float: ...
+    def __neg__(self) -> Any: ...
+
+
+class HasShape(Protocol):
+    """Samples whose type the result has: a tensor, an array of JAX, CuPy or Dask, or labelled data."""
+
+    @property
+    def shape(self) -> Any:
+        """Its lengths."""
+
+
+#: The default of an order, None: it is required, and comes after ``t``, which is not.
+MISSING: Any = None
+#: The order of any operator: a function of time for :func:`variable_order`.
+OrderOrFunction = OrderNumber | Callable[[Any], Any]
+#: Samples that become NumPy arrays.
+ArraySamples = NDArray[Any] | Sequence[float] | Sequence[Sequence[float]]
+SameArray = TypeVar("SameArray", bound=HasShape)
+
+
+class CallParameters(TypedDict, total=False):
+    """The options of a call of an operator without ``full_output``; see :meth:`FractionalOperator.__call__`."""
+
+    step: Any
+    axis: Any
+    dim: Any
+    time_unit: str | None
+    origin: float | None
+    factor: float | None
+    rtol: float | None
+    backend: Any
+
+
+class CallOptions(CallParameters, total=False):
+    """The options of a call of an operator; see :meth:`FractionalOperator.__call__`."""
+
+    full_output: bool
+
+
+class _IntegralParameters(TypedDict, total=False):
+    side: SideName
+    rate: Any
+    normalisation: Any
+    period: Any
+
+
+class DerivativeParameters(_IntegralParameters, total=False):
+    """The options of derivatives without ``method``; each accepts those that its class has."""
+
+    ceiling: int | None
+    initial: Any
+    before: Any
+    psi: Any
+    inverse: Callable[[Any], Any] | None
+    centred: bool
+    at: str
+
+
+class IntegralOptions(_IntegralParameters, total=False):
+    """Further options of integrals; each accepts those that its class has."""
+
+    method: str
+
+
+class DerivativeOptions(DerivativeParameters, total=False):
+    """Further options of derivatives; each accepts those that its class has."""
+
+    method: str
+
+
+class _AllOptions(DerivativeOptions, CallParameters, total=False):
+    pass
+
+
+class OperatorFunction(Protocol[P]):
+    """The function of an operator, which has the parameters P after ``f``.
+
+    Parameters cannot be added to P, so the calls with ``full_output`` accept the options of all operators. Orders are
+    taken for numbers: NumPy samples with an order that is a tensor or a JAX array give an array of that library.
+    """
+
+    @overload
+    def __call__(
+        self,
+        f: Any,
+        t: Any = None,
+        alpha: OrderOrFunction = MISSING,
+        *fields: Any,
+        full_output: Literal[True],
+        **options: Unpack[_AllOptions],
+    ) -> OperatorResult: ...
+    @overload
+    def __call__(
+        self,
+        f: Any,
+        t: Any = None,
+        alpha: OrderOrFunction = MISSING,
+        *fields: Any,
+        full_output: bool,
+        **options: Unpack[_AllOptions],
+    ) -> Any: ...
+    @overload
+    def __call__(self, f: ArraySamples, *args: P.args, **options: P.kwargs) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, f: SameArray, *args: P.args, **options: P.kwargs) -> SameArray: ...
+    @overload
+    def __call__(self, f: Callable[[Any], Any], *args: P.args, **options: P.kwargs) -> Any: ...
