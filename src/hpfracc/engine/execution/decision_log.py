@@ -72,9 +72,8 @@ def current_mode() -> Mode | None:
 def last_decision() -> Decision | None:
     """The decision behind the last engine call of this thread or task; None if there was none.
 
-<<<<<<< HEAD
-    A task starts with the last decision of the task that created it. For a composite call with several engine calls
-    (such as a solver) the result is a list of decisions; with a single engine call it is that decision.
+    A task starts with the last decision of the task that created it. After a composite call with several engine calls
+    (such as a solver) ``parts`` are the decisions of all of them.
 
     See Also
     --------
@@ -88,10 +87,6 @@ def last_decision() -> Decision | None:
     >>> half = hf.caputo(t, t, 0.5)
     >>> hf.last_decision().operation
     'causal_convolution'
-=======
-    A task starts with the last decision of the task that created it. After a composite call with several engine calls
-    (such as a solver) ``parts`` are the decisions of all of them.
->>>>>>> types
     """
     last = last_recorded()
     return join_decisions(last) if isinstance(last, list) else last

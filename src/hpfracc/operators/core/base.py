@@ -13,24 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, TypeVar, 
 import numpy as np
 from numpy.typing import NDArray
 
-<<<<<<< HEAD
 from hpfracc._arrays import KINDS, has_unit, is_chunked, is_sharded, quick_kind
-=======
-from hpfracc._arrays import KINDS, is_chunked, is_sharded, quick_kind
 from hpfracc._choices import SideName
->>>>>>> types
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples, with_units
 from hpfracc._reading import choice, flag, number
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
-<<<<<<< HEAD
-from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
-=======
 from hpfracc.engine.selection.decision import join_decisions
-from hpfracc.errors import InvalidInputError
->>>>>>> types
+from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 from hpfracc.operators.core.applying import (
     UNIFORM,
     apply_rule,
@@ -451,13 +443,9 @@ See Also
 """
 
 
-<<<<<<< HEAD
-def function_of(kind: type[FractionalOperator], *, see_also: str) -> Callable[[F], F]:
-=======
 def function_of(
-    kind: type[FractionalOperator],
+    kind: type[FractionalOperator], *, see_also: str
 ) -> Callable[[Callable[Concatenate[Any, P], Any]], OperatorFunction[P]]:
->>>>>>> types
     """Make the decorated function that of an operator: with the options of a call in its signature and docstring.
 
     The function has the fields of the operator after ``f`` and ``t``, and the docstring a summary and examples;
