@@ -12,7 +12,7 @@ __all__ = ["live_bar"]
 
 
 def live_bar(*columns: Any) -> Progress:
-    """A bar on the standard error, gone when it ends.
+    """A bar on the standard error, gone when it ends; in a file, its last state.
 
     In a notebook it is a widget. Without ipywidgets, where rich would warn and show nothing, it is text.
     """
@@ -23,4 +23,4 @@ def live_bar(*columns: Any) -> Progress:
     text = console.is_jupyter and find_spec("ipywidgets") is None
     if text:  # notebooks draw a line again after a carriage return, and ignore the codes that erase one
         console = Console(stderr=True, force_jupyter=False, force_terminal=True, width=100)
-    return Progress(*columns, console=console, transient=not text)
+    return Progress(*columns, console=console, transient=console.is_terminal and not text)

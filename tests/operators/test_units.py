@@ -75,7 +75,7 @@ def test_the_same_samples_in_other_units_are_the_same_result(operator, quantity)
     power = operator.alpha if operator.kind == "integral" else -operator.alpha
     unit = unit_of(quantity(1.0, "m") * quantity(1.0, "s") ** power)
     found = operator(quantity(F, "m"), quantity(T, "s"))
-    np.testing.assert_array_equal(numbers(found, unit), operator(F, T))
+    np.testing.assert_allclose(numbers(found, unit), operator(F, T), rtol=1e-12, atol=1e-14)
     other = operator(quantity(100.0 * F, "cm"), quantity(T / 60.0, "min"))
     scale = np.abs(numbers(found, unit)[1:]).max()  # infinite at 0 for Riemann-Liouville
     np.testing.assert_allclose(numbers(other, unit), numbers(found, unit), rtol=1e-9, atol=1e-9 * scale)
@@ -99,12 +99,14 @@ def test_a_plain_number_has_no_unit(quantity):
     """Samples, points or step alone may be quantities; several rows along any axis."""
     plain = hf.caputo(F, T, 0.5)
     one = quantity(1.0, "m")
-    np.testing.assert_array_equal(numbers(hf.caputo(quantity(F, "m"), T, 0.5), "m"), plain)
+    np.testing.assert_allclose(numbers(hf.caputo(quantity(F, "m"), T, 0.5), "m"), plain, rtol=1e-12, atol=1e-14)
     step = quantity(float(T[1]), "s")
     root = unit_of(quantity(1.0, "s") ** -0.5)
-    np.testing.assert_array_equal(numbers(hf.caputo(F, step=step, alpha=0.5), root), plain)
+    np.testing.assert_allclose(numbers(hf.caputo(F, step=step, alpha=0.5), root), plain, rtol=1e-12, atol=1e-14)
     table = hf.caputo(quantity(np.stack([F, F], axis=1), "m"), quantity(T, "s"), 0.5, axis=0)
-    np.testing.assert_array_equal(numbers(table[:, 1], unit_of(one * quantity(1.0, "s") ** -0.5)), plain)
+    np.testing.assert_allclose(
+        numbers(table[:, 1], unit_of(one * quantity(1.0, "s") ** -0.5)), plain, rtol=1e-12, atol=1e-14
+    )
 
 
 def solved(fun: Any = lambda t, y: -y, span: Any = (0.0, 1.0), y0: Any = (1.0,), **options: Any) -> Any:

@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.session import ThreadLane
 from hpfracc.profiling.spans import Span, SpanDecision
 
-__all__ = ["FORMAT", "VERSION", "Document", "load_profile", "pack_lanes", "plain", "write_text"]
+__all__ = ["FORMAT", "VERSION", "Document", "load_profile", "pack_lanes", "plain", "read_schema", "write_text"]
 
 
 def pack_lanes(spans: Sequence[Span], known: Sequence[ThreadLane]) -> tuple[list[dict[str, object]], list[int]]:
@@ -211,6 +212,13 @@ def _decisions(spans: list[Span]) -> tuple[list[dict[str, Any]], dict[int, int]]
             decided[place] = number = numbers.setdefault(told.key, len(latest))
             latest[number : number + 1] = [told]
     return [plain(told.tell()) for told in latest], decided
+
+
+def read_schema() -> dict[str, Any]:
+    """The JSON schema of documents of this version."""
+    text = resources.files("hpfracc.profiling").joinpath("schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
 
 
 def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:

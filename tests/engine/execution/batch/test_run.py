@@ -251,7 +251,7 @@ def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     batch.run(lambda x: x, range(5), progress=lambda done, total: seen.append((done, total)))
     assert seen == [(k, 5) for k in range(1, 6)]
     batch.run(hf.fft, ROWS, progress=True)
-    assert "23/23" in capsys.readouterr().out
+    assert "23/23" in capsys.readouterr().err
     with pytest.raises(InvalidInputError, match="progress"):
         batch.run(hf.fft, ROWS, progress="yes")
 
