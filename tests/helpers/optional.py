@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hpfracc.errors import BackendUnavailableError, MissingDependencyError
 from tests.helpers.source import REPOSITORY
 
 #: Libraries that the extras of ``pyproject.toml`` bring.
@@ -53,15 +54,23 @@ class OptionalLibraries:
     def pytest_runtest_call(self) -> Iterator[None]:
         try:
             return (yield)
-        except ModuleNotFoundError as error:
-            frame = error.__traceback__
-            while frame is not None and frame.tb_next is not None:
-                frame = frame.tb_next
-            # An import in hpfracc itself that fails is an error of ours.
-            ours = frame is None or Path(frame.tb_frame.f_code.co_filename).is_relative_to(REPOSITORY / "src")
-            if ours or str(error.name).partition(".")[0] not in self.missing:
+        except (ImportError, BackendUnavailableError) as error:
+            if not self._explains(error):
                 raise
-            pytest.skip(str(error))
+            pytest.skip(str(error).partition("\n")[0])
+
+    def _explains(self, error: Exception) -> bool:
+        """Whether a test failed only because a library is missing."""
+        if isinstance(error, BackendUnavailableError):
+            return bool(self.missing) and "not installed" in str(error)
+        if str(error.name).partition(".")[0] not in self.missing:  # type: ignore[attr-defined]
+            return False
+        frame = error.__traceback__
+        while frame is not None and frame.tb_next is not None:
+            frame = frame.tb_next
+        ours = frame is None or Path(frame.tb_frame.f_code.co_filename).is_relative_to(REPOSITORY / "src")
+        # A plain import in hpfracc that fails is an error of ours; a typed one says what to install.
+        return isinstance(error, MissingDependencyError) or not ours
 
     def _imports(self, path: Path) -> set[str]:
         """Libraries that the module imports when it is loaded, itself or by helpers of the tests."""
