@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
 
 Array = np.ndarray
 
@@ -83,6 +83,15 @@ def test_units_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch):
     blocks = hf.smooth_derivative(samples, t, 0.5)
     np.testing.assert_allclose(blocks.value, one.value, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(blocks.standard_error, one.standard_error, rtol=1e-5)
+
+
+def test_too_few_nodes_are_reported():
+    """Samples with less noise than the nodes resolve: a warning, and none with a node for each."""
+    t = np.linspace(0.0, 1.0, 400)
+    with pytest.warns(AccuracyWarning, match="of 50 nodes.*give more nodes, up to 400"):
+        hf.smooth_derivative(np.sin(t), t, 0.5, nodes=50)
+    found = hf.smooth_derivative(np.sin(t), t, 0.5, nodes=400)
+    assert np.mean(np.abs(found.value - hf.caputo(np.sin, t, 0.5)) <= 2.0 * found.standard_error) > 0.95
 
 
 @pytest.mark.parametrize(

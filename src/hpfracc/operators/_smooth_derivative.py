@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hpfracc._reading import array, number, shown, whole
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
 from hpfracc.profiling.recorder import watched
 
 __all__ = ["SmoothDerivative", "smooth_derivative"]
@@ -94,6 +95,11 @@ def smooth_derivative(
     --------
     caputo, SmoothDerivative
 
+    Warns
+    -----
+    AccuracyWarning
+        If the curve needs more than half of the nodes, and there are fewer nodes than samples.
+
     Notes
     -----
     The band of two standard errors covers the true derivative at about 95 % of the points, on average over them, if
@@ -126,6 +132,13 @@ def smooth_derivative(
     model = _Curves(knots, degree)
     factor = _compressed(model, x, samples)
     weight, deviation, freedom = _weight(factor, degree + 1, x.size, known)
+    if count < x.size and freedom > 0.5 * count:
+        warnings.warn(
+            f"the curve uses {freedom:.0f} of {count} nodes, so that it may not be resolved between them and the band "
+            f"may be too narrow; give more nodes, up to {x.size}",
+            AccuracyWarning,
+            stacklevel=3,
+        )
     return _result(model, x, factor, weight, deviation, freedom, (times, length, order))
 
 
