@@ -260,3 +260,47 @@ def test_terminal_events_before_a_jump_have_an_estimate_of_the_grid():
     alone = hf.solve_fpde(None, (0.0, 0.5), np.sin(np.pi * x), rtol=1e-3, **given)
     assert found.status == 1 and found.t[-1] < 0.5
     assert found.error_estimate.space == pytest.approx(alone.error_estimate.space, rel=0.2)
+
+
+def _forced_mode(t: np.ndarray, rate: float, alpha: float, source: float) -> np.ndarray:
+    """The amplitude of sin(pi x) from 1 with D^alpha u = -rate u + source."""
+    z = -rate * t**alpha
+    return hf.mittag_leffler(z, alpha) + source * t**alpha * hf.mittag_leffler(z, alpha, alpha + 1.0)
+
+
+def test_quadrature_has_its_order_where_the_source_is_switched_on_at_the_start():
+    """The source is 0 at t0 and 1 behind it: the correction of the first step needs the value behind."""
+    x = np.linspace(0.0, 1.0, 9)
+    sine = np.sin(np.pi * x)
+    errors = []
+    for steps in (64, 128, 256):
+        found = hf.solve_fpde(
+            None,
+            (0.0, 1.0),
+            sine,
+            x=x,
+            space=FractionalDiffusion(2.0, "spectral", 0.5),
+            boundary="dirichlet",
+            alpha=0.5,
+            source=lambda t, x: np.sin(np.pi * x) if t > 0.0 else 0.0 * x,
+            method="convolution_quadrature",
+            step=1.0 / steps,
+            save="last",
+            estimate=False,
+        )
+        truth = _forced_mode(np.array([1.0]), 0.5 * np.pi**2, 0.5, 1.0)[0] * sine
+        errors.append(float(np.abs(found.u[-1] - truth).max()))
+    assert np.log2(errors[0] / errors[1]) > 1.8 and np.log2(errors[1] / errors[2]) > 1.8
+
+
+@pytest.mark.parametrize("rate", [4.0, 39.0, 300.0])
+def test_the_estimate_of_given_steps_knows_the_first_one(rate: float):
+    """A layer that no step resolves: with fewer steps the error of the first one is smaller."""
+    x = np.linspace(0.0, 1.0, 9)
+    space = FractionalDiffusion(2.0, "spectral", rate / np.pi**2)
+    given = {"x": x, "space": space, "boundary": "dirichlet", "alpha": 0.2, "estimate": True}
+    sine = np.sin(np.pi * x)
+    found = hf.solve_fpde(None, (0.0, 8.0), sine, method="convolution_quadrature", step=8.0 / 128, **given)
+    truth = _forced_mode(found.t, rate, 0.2, 0.0)[:, None] * sine
+    error = float(np.abs(found.u - truth).max())
+    assert error / 1.5 < found.error_estimate.time < 3.0 * error

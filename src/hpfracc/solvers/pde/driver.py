@@ -50,6 +50,8 @@ _COARSEST = (6, 4)
 _SAMPLES = 8
 MIN_ORDER = 0.25
 _UNASKED = 32
+#: Steps at the start of a uniform mesh after which the solution is compared with one of steps this much shorter.
+_START, _FINER = np.array([1, 2, 4]), 8
 #: Output times of a method without an error in time if neither a step nor times are given.
 _OUTPUTS = 100
 #: Share of the rest that a pass of adaptive steps is shown as; more may follow.
@@ -274,7 +276,8 @@ def run_estimated(question: Question, steps: int, progress: StepProgress | None 
 
     The solution is compared with those of an eighth (at most a fourth) of the steps and of half that number, at up to
     eight common times, the end, and after 1, 2, 4, ... of the coarsest steps. The two differences give the observed
-    order, limited by the order of the method. Data that change between the steps are looked for as well.
+    order, limited by the order of the method. The first steps of a uniform mesh with memory are repeated with shorter
+    ones. Data that change between the steps are looked for as well.
     """
     problem, method, *_ = question
     mesh = method.mesh(problem, steps)
@@ -289,7 +292,8 @@ def run_estimated(question: Question, steps: int, progress: StepProgress | None 
     ratio, marks = _sampling(steps)
     divisor = ratio or (2 if steps < _UNASKED else 4)
     counts = [steps // divisor, steps // (2 * divisor)]
-    run = run_mesh(question, mesh, ratio * marks[0], progress=progress)
+    starts = _START if starts_badly(question) else _START[:0]
+    run = run_mesh(question, mesh, np.union1d(ratio * marks[0], starts), progress=progress)
     if not run.success:
         problem.notes.append("the error in time has no estimate: the solve stopped early")
         return run, math.nan
@@ -299,6 +303,18 @@ def run_estimated(question: Question, steps: int, progress: StepProgress | None 
     for count, wanted in zip(counts, (np.union1d(marks[0], 2 * marks[1]), marks[1]), strict=True):
         coarse.append(run_mesh(plain, method.mesh(problem, count), wanted))
         spent += coarse[-1].steps
+    early = 0.0
+    if starts.size:
+        # Finer steps of the whole interval may have larger errors at the start, before they resolve its layer.
+        part = dataclasses.replace(problem, t1=float(mesh[starts[-1]]))
+        fine = run_mesh(
+            plain._replace(problem=part), np.linspace(part.t0, part.t1, _FINER * starts[-1] + 1), _FINER * starts
+        )
+        spent += fine.steps
+        pairs = [(run.samples[k], fine.samples[_FINER * k]) for k in starts.tolist() if _FINER * k in fine.samples]
+        early = max(
+            (max_absolute(problem, one - other) for one, other in pairs if run.recorder.ended is None), default=0.0
+        )
     data = scan_data(problem)
     problem.stats.clear()
     problem.stats.update(stats, estimate_steps=spent)
@@ -317,11 +333,18 @@ def run_estimated(question: Question, steps: int, progress: StepProgress | None 
         gaps.append(max(max_absolute(problem, one - other) for one, other in pairs))
     factors = steps / counts[0], counts[0] / counts[1]
     order = seen_order(gaps, factors, method.convergence(problem))
-    error = max(gaps[0] / (factors[0] ** order - 1.0), data.defect(problem, mesh))
+    error = max(gaps[0] / (factors[0] ** order - 1.0), early, data.defect(problem, mesh))
     if not math.isfinite(error):
         problem.notes.append("the error in time has no estimate: solutions with fewer steps are not finite")
         return run, math.nan
     return run, error
+
+
+def starts_badly(question: Question) -> bool:
+    """Whether the mesh is uniform and the formula has a memory: then its first steps are the least accurate ones."""
+    mesh = question.method.mesh(question.problem, FIRST_STEPS)
+    uniform = bool(np.ptp(np.diff(mesh)) <= 1e-9 * (mesh[-1] - mesh[0]))
+    return uniform and question.method.history(question.problem, FIRST_STEPS) != "none"
 
 
 def last_frame(question: Question) -> Question:

@@ -19,6 +19,7 @@ from hpfracc.solvers.pde.driver import (
     run_mesh,
     sample_steps,
     seen_order,
+    starts_badly,
 )
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.method import Question
@@ -114,10 +115,8 @@ def _larger(one: float, other: float) -> float:
 
 def _shorter_intervals(question: Question) -> int:
     """How many nested intervals are solved for the start."""
-    problem, method, options, save, *_ = question
-    mesh = method.mesh(problem, FIRST_STEPS)
-    uniform = np.ptp(np.diff(mesh)) <= 1e-9 * (mesh[-1] - mesh[0])
-    if not uniform or method.history(problem, FIRST_STEPS) == "none":
+    problem, _, options, save, *_ = question
+    if not starts_badly(question):
         return 0
     length = problem.t1 - problem.t0
     everything = bool(options.events) or options.dense_output
@@ -188,8 +187,9 @@ class _Refinement:
                 )
                 return previous, error, ratio
             run = self._attempt(finer)
-            if not run.success:
-                return run, error, ratio
+            if not run.success:  # what the solutions before it differ by says nothing about this one
+                problem.notes.append("the error in time has no estimate: the solve stopped early")
+                return run, math.nan, math.nan
             gaps = self._gaps(run, previous, steps, jump)
             biggest = max(gap for gap, _ in gaps)
             factor = 2.0**jump

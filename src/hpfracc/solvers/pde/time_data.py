@@ -11,7 +11,7 @@ import numpy as np
 from hpfracc._arrays import is_tracer
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["MOST_BREAKS", "TimeData", "breaks_of", "just_before", "note_jumps", "scan_data"]
+__all__ = ["MOST_BREAKS", "TimeData", "behind_start", "breaks_of", "just_before", "note_jumps", "scan_data"]
 
 Array = np.ndarray[Any, Any]
 
@@ -121,11 +121,19 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
     for i in np.argsort(-gaps)[:_CHECKED]:
         if gaps[i] > least:
             jumps += _find_jumps(problem, float(looks[i]), float(looks[i + 1]), least)
-    behind = 2.0 * problem.t0 - just_before(problem.t0, problem)
-    at, soon, later = (data(t) for t in (problem.t0, behind, float(looks[0])))
-    change = _largest(problem, soon - at)
-    jumps_at_start = change > max(problem.rtol * float(sizes.max()), _STAYS * _largest(problem, later - at))
-    return TimeData(looks, tuple(sorted(set(jumps))), power, behind if jumps_at_start else -math.inf)
+    first = behind_start(problem, float(looks[0]), problem.rtol * float(sizes.max()))
+    return TimeData(looks, tuple(sorted(set(jumps))), power, first if first > problem.t0 else -math.inf)
+
+
+def behind_start(problem: EvolutionProblem, later: float, least: float = 0.0) -> float:
+    """Where the data have their first value: t0, or the time behind it if they jump there by more than ``least``."""
+    if is_tracer(problem.u0) or not (problem.varies or problem.reaction is not None):
+        return problem.t0
+    data, behind = _data(problem), 2.0 * problem.t0 - just_before(problem.t0, problem)
+    at, soon = data(problem.t0), data(behind)
+    jumps = _largest(problem, soon - at) > max(least, _STAYS * _largest(problem, data(later) - at))
+    grows = _largest(problem, soon) > _GROWS * _largest(problem, data(problem.t0 + 2.0**-_NEAR * (later - problem.t0)))
+    return behind if jumps and not grows else problem.t0
 
 
 def _find_jumps(problem: EvolutionProblem, low: float, high: float, least: float) -> list[float]:

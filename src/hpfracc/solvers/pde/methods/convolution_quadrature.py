@@ -18,6 +18,7 @@ from hpfracc.operators.rules.quadrature import multistep_weights
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm, choose_form, in_blocks
+from hpfracc.solvers.pde.time_data import behind_start
 
 __all__ = ["CorrectedQuadrature"]
 
@@ -84,9 +85,11 @@ class CorrectedQuadrature(EvolutionMethod):
         return None
 
     def convergence(self, problem: EvolutionProblem) -> float:
-        """The order of the formula, for linear equations."""
-        alpha = problem.alpha_value
-        return float(self.k) if problem.linear or math.isnan(alpha) else min(float(self.k), 1.0 + 2.0 * alpha)
+        """The order of the formula, for linear equations; lower for data that start from infinity."""
+        alpha, order = problem.alpha_value, float(self.k)
+        if problem.start_power is not None:
+            order = min(order, 1.0 + problem.start_power - alpha)
+        return order if problem.linear or math.isnan(alpha) else min(order, 1.0 + 2.0 * alpha)
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
         """By transforms for many steps, directly for few."""
@@ -157,10 +160,11 @@ class CorrectedQuadrature(EvolutionMethod):
     ) -> dict[int, Any]:
         """The corrections of the first steps."""
         table = CORRECTIONS[self.k]
-        slopes = self._derivatives(problem, form, mesh, len(table))
+        begin = behind_start(problem, float(mesh[1]))
+        slopes = self._derivatives(problem, form, mesh, begin, len(table))
         first = form.apply(start)
         if problem.reaction is not None:
-            first = first + problem.reaction(float(mesh[0]), problem.u0)
+            first = first + problem.reaction(begin, problem.u0)
         parts: list[Any] = [first if slopes[0] is None else first + slopes[0]]
         for number in range(1, len(table)):
             part = slopes[number]
@@ -176,9 +180,11 @@ class CorrectedQuadrature(EvolutionMethod):
                 found[n] = float(factor) * part if n not in found else found[n] + float(factor) * part
         return found
 
-    def _derivatives(self, problem: EvolutionProblem, form: StepForm, mesh: Array, count: int) -> list[Any]:
+    def _derivatives(
+        self, problem: EvolutionProblem, form: StepForm, mesh: Array, begin: float, count: int
+    ) -> list[Any]:
         """``tau^l f^(l)(t0)`` by finite differences of source and boundary data, of order k."""
-        first = form.known(float(mesh[0]))
+        first = form.known(begin)
         found: list[Any] = [first, *(None,) * (count - 1)]
         if count == 1 or not problem.varies:
             return found
