@@ -38,6 +38,7 @@ def test_rows_dtype_and_backend_count(capsys: pytest.CaptureFixture[str]):
 
 def test_a_gradient_leaves_only_kernels_that_have_one(capsys: pytest.CaptureFixture[str]):
     """NumPy's arms are refused, because their kernels cannot be differentiated."""
+    pytest.importorskip("torch")
     found = explain(capsys, "--op", "causal_convolution", "--shape", "1000", "--gradient")
     refused = {row["arm"]: row["refused"] for row in found["candidates"]}
     assert refused["numpy:fft@cpu"] == "its kernel cannot be differentiated"

@@ -62,6 +62,7 @@ def test_workload_keeps_features_and_can_be_subclassed() -> None:
 @pytest.mark.parametrize("operation", [*OPERATIONS, "something_else"])
 def test_every_operation_type_gets_a_backend(operation: str) -> None:
     """An unknown name counts as ``other`` and is no error."""
+    pytest.importorskip("torch")
     selector = IntelligentBackendSelector()
     for size in (0, 1, 1000, 100_000):
         chosen = selector.select_backend(workload(operation, size))
@@ -121,6 +122,7 @@ def test_history_and_summary() -> None:
 
 def test_learning_changes_choices_and_reset_takes_them_back() -> None:
     """Reported times decide where no primitive stands for the work; costs are shared, history is not."""
+    pytest.importorskip("jax")
     one, other = IntelligentBackendSelector(), IntelligentBackendSelector()
     before = one.select_backend(workload("graph"))
     for _ in range(5):
@@ -213,6 +215,7 @@ def test_the_callers_own_mistakes_are_raised_at_once(error: type[Exception]) -> 
 
 def test_explain_names_every_arm_or_why_not() -> None:
     """Every backend appears, with a time or a reason."""
+    pytest.importorskip("numba")
     explanation = IntelligentBackendSelector().explain(workload("fft"))
     rows = explanation.to_dict()["candidates"]
     assert {row["backend"] for row in rows} == {"numpy", "numba", "torch", "jax", "cupy"}

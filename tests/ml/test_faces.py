@@ -66,6 +66,7 @@ def test_tensor_operations():
 
 def test_a_manager_selects_by_settings_and_shape():
     """A named backend is the answer; otherwise it is one that is available and carries gradients."""
+    pytest.importorskip("torch")
     assert BackendManager.select_optimal_backend(LayerConfig(backend="torch"), (4, 8)) is BackendType.TORCH
     chosen = BackendManager().select_optimal_backend(LayerConfig(), (4, 8))
     assert chosen in BackendManager().available_backends

@@ -41,6 +41,7 @@ def test_explanation_and_call_agree() -> None:
 
 def test_every_form_of_question() -> None:
     """An operation with operands, a name with a shape, a workload, a function."""
+    pytest.importorskip("torch")
 
     def job(scale: float) -> Any:
         return hf.fft(hf.causal_convolution(W, scale * X))

@@ -81,6 +81,7 @@ def test_bad_input_is_raised_and_recorded():
 
 def test_a_fallback_is_a_span_inside_the_call():
     """With what failed, why, and what was taken instead; the decision carries it, and the advice names it."""
+    pytest.importorskip("torch")
     profiler = get_profiler()
     with own_operation(Failing(lambda: RuntimeError("driver went away"), times=1)) as op:
         op.kernel("torch")(double)

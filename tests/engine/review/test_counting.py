@@ -60,6 +60,7 @@ def test_a_call_that_is_counted_after_its_plan_was_replaced_is_counted() -> None
 
 def test_when_everything_failed_the_decision_says_what_was_tried() -> None:
     """The error points to ``last_decision``; there stands each arm with what it said."""
+    pytest.importorskip("torch")
     with own_operation(Failing(lambda: RuntimeError("first"))) as op:
         op.kernel("torch")(Failing(lambda: RuntimeError("second")))
         with pytest.raises(AllBackendsFailedError):

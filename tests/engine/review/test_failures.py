@@ -43,6 +43,7 @@ def test_a_failure_does_not_bar_the_only_arm_there_is() -> None:
 
 def test_an_explicit_wish_is_tried_while_the_arm_rests() -> None:
     """An automatic choice leaves a failed arm alone for a while; the user's own word is obeyed."""
+    pytest.importorskip("torch")
     failing = Failing(lambda: RuntimeError("once"), times=1)
     with own_operation(failing) as op:
         op.kernel("torch")(double)
@@ -54,6 +55,7 @@ def test_an_explicit_wish_is_tried_while_the_arm_rests() -> None:
 
 def test_an_import_that_a_users_kernel_lacks_does_not_break_the_backend() -> None:
     """Only the library itself can be broken; a kernel that imports something else and fails is a kernel that fails."""
+    pytest.importorskip("torch")
 
     def lacking(x: np.ndarray) -> np.ndarray:
         import surely_not_installed_anywhere  # noqa: F401
@@ -72,6 +74,7 @@ def test_an_import_that_a_users_kernel_lacks_does_not_break_the_backend() -> Non
 )
 def test_a_library_may_fail_to_import_with_any_error(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Shared objects and version checks raise what they like: the backend is broken, the work is done elsewhere."""
+    pytest.importorskip("torch")
     real = registry.load_kernels
 
     def broken(operation: str, backend: str) -> Any:
@@ -165,6 +168,7 @@ def test_a_result_that_is_there_is_handed_out(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("mode", [{"deterministic": True}, {"enable_learning": False}], ids=["deterministic", "off"])
 def test_a_fallback_does_not_switch_learning_on(mode: dict[str, bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing may be learned nothing is, before and after a failure; the failed arm gets its second chance."""
+    pytest.importorskip("torch")
     failing = Failing(lambda: RuntimeError("once"), times=1)
     with hf.config(**mode), own_operation(failing) as op:
         op.kernel("torch")(double)

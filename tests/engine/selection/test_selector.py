@@ -28,6 +28,7 @@ def test_what_is_no_workload_is_refused_by_name(method: str) -> None:
 
 def test_what_one_selector_reports_the_others_know_at_once() -> None:
     """Costs are shared by all selectors of a process, also by one that has answered before."""
+    pytest.importorskip("jax")
     one, other = IntelligentBackendSelector(), IntelligentBackendSelector()
     before = other.select_backend(workload("graph"))
     assert other.select_backend(workload("graph")) is before is not BackendType.JAX

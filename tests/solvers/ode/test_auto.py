@@ -129,6 +129,7 @@ def test_a_short_solve_is_not_compiled():
 
 def test_rent_buys_a_compilation(monkeypatch: pytest.MonkeyPatch):
     """Once the solves of a function have cost what its compilation would, the next one compiles it."""
+    pytest.importorskip("numba")
     monkeypatch.setattr(compilation, "import_cost", lambda name: 0.0)
     for name, seconds in (("_FIRST", 100.0), ("_CACHED_KERNEL", 1e9), ("_COLD_KERNEL", 1e9)):
         monkeypatch.setattr(compilation, name, seconds)
@@ -152,6 +153,7 @@ def test_rent_buys_a_compilation(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_long_solve_is_compiled_on_the_way(monkeypatch: pytest.MonkeyPatch):
     """When what is left would cost more than compiling, the rest runs compiled, and the answer is the same."""
+    pytest.importorskip("numba")
     monkeypatch.setattr(compilation, "import_cost", lambda name: 0.0)
     for name in ("_FIRST", "_FUNCTION"):
         monkeypatch.setattr(compilation, name, 0.005)
