@@ -26,7 +26,7 @@ def test_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     for name in ("NUMBA", "TORCH", "JAX", "CUPY"):
         monkeypatch.setenv(f"HPFRACC_DISABLE_{name}", "1")
     monkeypatch.setattr(live, "_EXPONENTS", (5, 9))
-    assert main(["bench", "selection", "--operations", "reduction,bitwise_xor", "--budget", "3", "--json"]) == 0
+    assert main(["bench", "selection", "--operations", "reduction,bitwise_xor", "--budget", "600", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(row["operation"], row["shape"]) for row in found["rows"]] == [
         ("reduction", [32]),

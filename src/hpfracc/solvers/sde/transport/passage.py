@@ -222,7 +222,7 @@ class FirstPassage:
 def _share(hits: Any, paths: int) -> PassageEstimate:
     """A fraction of the paths. Its error assumes one more path of each kind, so it is not 0 for none or all."""
     smoothed = (np.asarray(hits) + 1.0) / (paths + 2.0)
-    return PassageEstimate((hits / paths)[()], np.sqrt(smoothed * (1.0 - smoothed) / paths)[()])
+    return PassageEstimate(np.asarray(hits / paths)[()], np.sqrt(smoothed * (1.0 - smoothed) / paths)[()])
 
 
 def first_passage(
