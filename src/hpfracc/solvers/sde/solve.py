@@ -19,8 +19,7 @@ from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_fo
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
 from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid, read_parameter
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable import StableLevy
-from hpfracc.solvers.sde.noise.tempered import TemperedStable
+from hpfracc.solvers.sde.noise.stable import StableLevy, TemperedStable
 from hpfracc.solvers.sde.placement import move_noise, place_state, refuse_unreal
 from hpfracc.solvers.sde.problem import Traits, read_problem
 from hpfracc.solvers.sde.progress import read_progress

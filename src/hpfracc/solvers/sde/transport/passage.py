@@ -15,9 +15,8 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
 from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
-from hpfracc.solvers.sde.noise.stable import StableLevy, one_sided
+from hpfracc.solvers.sde.noise.stable import StableLevy, TemperedStable, one_sided
 from hpfracc.solvers.sde.noise.subordinated import Subordinated
-from hpfracc.solvers.sde.noise.tempered import TemperedStable
 from hpfracc.solvers.sde.progress import MIN_REPORTS, read_progress, run_path_chunks
 from hpfracc.solvers.sde.result import Moments
 from hpfracc.solvers.sde.transport.domains import Domain, brownian_exits, read_domain, read_start, stable_exits
