@@ -10,8 +10,6 @@ from typing import Any
 from hpfracc.profiling.analysis import Analysis, length
 from hpfracc.profiling.formats import format_bytes, format_seconds, format_share
 
-__all__ = ["advise", "rank"]
-
 #: Minimum fraction of the run for a remark.
 _NOTABLE = 0.10
 #: Launches shorter than this cost the host about as much as the device: a launch takes 5 to 10 us.

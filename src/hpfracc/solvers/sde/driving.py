@@ -15,8 +15,6 @@ from hpfracc.solvers.sde.noise.process import GaussianNoise, Noise, read_grid
 from hpfracc.solvers.sde.noise.source import RandomSource
 from hpfracc.solvers.sde.noise.stable import StableLevy
 
-__all__ = ["Driving", "read_correlation", "refuse_antithetic"]
-
 #: Stream of the normal numbers of the second set; the processes use stream 0.
 _APART = 1
 #: Largest difference of a correlation matrix from its transpose, and of its diagonal from 1.

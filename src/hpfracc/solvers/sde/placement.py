@@ -17,8 +17,6 @@ from hpfracc.solvers.sde.noise.fractional_brownian import FractionalBrownian
 from hpfracc.solvers.sde.noise.process import Noise
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 
-__all__ = ["move_noise", "place_state", "refuse_unreal"]
-
 #: The name of a simulation in ``config(pin=..., never=...)``.
 _OPERATION = "solve_fsde"
 _LIBRARIES = ("numpy", "torch", "jax")

@@ -20,8 +20,6 @@ from hpfracc.solvers.sde.noise.process import LevyNoise, plain_number
 from hpfracc.solvers.sde.noise.stable import StableLevy
 from hpfracc.solvers.sde.placement import refuse_unreal
 
-__all__ = ["Functions", "NoisyProblem", "Traits", "read_problem"]
-
 INTERPRETATIONS: tuple[str, ...] = get_args(Interpretation)
 
 #: Functions for the drift, and for the diffusion unless it is constant.

@@ -9,8 +9,6 @@ from typing import Any
 from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MIN_REPORTS", "read_progress", "run_path_chunks"]
-
 #: Minimum number of chunks if progress is shown.
 MIN_REPORTS = 20
 

@@ -13,8 +13,6 @@ from hpfracc._results import LabelledArrays, Result
 from hpfracc._xp import namespace
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["FSDEResult", "Moments"]
-
 
 @dataclass(slots=True, eq=False)
 class Moments:

@@ -26,8 +26,6 @@ from hpfracc.solvers.sde.progress import read_progress
 from hpfracc.solvers.sde.result import FSDEResult
 from hpfracc.solvers.sde.simulation import Simulation
 
-__all__ = ["choose_method", "read_simulation", "solve_fsde"]
-
 
 def solve_fsde(
     drift: Callable[..., Any],

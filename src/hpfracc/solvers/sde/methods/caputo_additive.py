@@ -49,8 +49,6 @@ from hpfracc.solvers.sde.methods.method import Weights, computed
 from hpfracc.solvers.sde.noise.circulant import autocovariance
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["MAX_STEPS", "AdditiveCaputoEuler", "joint_weights"]
-
 #: Number of steps after which the remainder counts as stationary; the error is 1e-4.
 _STEPS = 128
 _LAGS = np.abs(np.arange(_STEPS)[:, None] - np.arange(_STEPS))

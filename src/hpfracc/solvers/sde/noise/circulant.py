@@ -25,11 +25,6 @@ from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource
 
-__all__ = [
-    "HoskingStream", "autocovariance", "eigenvalues", "kept_weights", "multiply", "noise_weights", "refuse_negative",
-    "sample", "solve", "to_steps", "to_weights",
-]  # fmt: skip
-
 #: Maximum number of conjugate gradient iterations; with the preconditioner 10 to 30 are enough.
 _MAX_STEPS = 200
 #: Points of a row that one GPU program sums.

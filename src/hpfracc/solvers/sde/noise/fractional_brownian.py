@@ -37,8 +37,6 @@ from hpfracc.solvers.sde.noise.process import (
 )
 from hpfracc.solvers.sde.noise.source import RandomSource, first_normals, make_source, read_size
 
-__all__ = ["Brownian", "FractionalBrownian", "HybridScheme", "fbm", "fgn", "sample_hybrid"]
-
 #: Numbers stored per step in addition to the paths: eigenvalues, normal numbers and their transform.
 _NUMBERS_A_STEP = 12
 #: Number of steps above which free memory is checked.

@@ -22,8 +22,6 @@ from hpfracc.solvers.sde.noise.process import (
 )
 from hpfracc.solvers.sde.noise.source import RandomSource
 
-__all__ = ["FractionalOU"]
-
 #: From this lag (in units of 1/theta) on the asymptotic series is used: its 12th term is below 1e-16 there.
 _FAR = 30.0
 _TERMS = 12

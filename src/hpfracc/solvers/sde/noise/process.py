@@ -15,11 +15,6 @@ from hpfracc._arrays import is_tracer, library_of, to_host, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 
-__all__ = [
-    "MAX_POINTS", "GaussianNoise", "LevyNoise", "Noise", "TimeGrid", "ordered_times", "plain_number", "read_fields",
-    "read_grid", "read_hurst", "read_parameter", "stream_of",
-]  # fmt: skip
-
 #: Maximum size of covariance matrices that are factorised: 4,096 points take 130 MiB and a second.
 MAX_POINTS = 4096
 

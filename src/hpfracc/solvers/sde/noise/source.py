@@ -25,8 +25,6 @@ from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 
-__all__ = ["NEGLIGIBLE_BYTES", "RandomSource", "first_normals", "make_source", "read_size"]
-
 _random = get_operation("random")
 
 #: Numbers drawn at a time: few enough for the cache of the host, enough to fill a GPU.

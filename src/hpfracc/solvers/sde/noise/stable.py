@@ -26,8 +26,6 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.process import LevyNoise, TimeGrid, read_fields
 from hpfracc.solvers.sde.noise.source import RandomSource
 
-__all__ = ["StableLevy", "TemperedStable", "kanter", "one_sided", "standard_density", "standard_stable"]
-
 
 @final
 @dataclass(frozen=True)

@@ -23,8 +23,6 @@ from hpfracc.solvers.sde.noise.process import (
 from hpfracc.solvers.sde.noise.source import RandomSource
 from hpfracc.solvers.sde.noise.stable import kanter
 
-__all__ = ["InverseSubordinator", "Subordinated", "increment_moment"]
-
 
 @final
 @dataclass(frozen=True)

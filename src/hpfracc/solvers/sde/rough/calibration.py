@@ -13,9 +13,6 @@ from scipy import optimize
 from hpfracc import _reading
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
 from hpfracc.solvers.sde.rough.black import black_price, implied_volatility
-from hpfracc.solvers.sde.rough.derivatives import tensors_of
-
-__all__ = ["BOUNDS", "Calibration", "fit_quotes", "read_quotes"]
 
 #: Where parameters are looked for.
 BOUNDS = {
@@ -73,8 +70,6 @@ def fit_quotes(
     model: Any, K: Any, T: Any, volatility: Any, error: Any, free: Any, most: int, accuracy: dict[str, Any]
 ) -> Calibration:
     """Fit ``model``; see :meth:`~hpfracc.solvers.sde.rough.model.VolatilityModel.calibrate`."""
-    if tensors := tensors_of(model):
-        raise InvalidInputError(f"calibrate starts from numbers, and {', '.join(tensors)} are tensors; give numbers")
     if "rng" in accuracy:  # a generator would draw other numbers each time
         accuracy = {**accuracy, "rng": _reading.whole("rng", accuracy["rng"], least=0)}
     strikes, maturities, quotes, spread = read_quotes(

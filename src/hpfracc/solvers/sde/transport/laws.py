@@ -15,20 +15,6 @@ from hpfracc.solvers.sde.noise.process import read_fields
 from hpfracc.solvers.sde.noise.source import RandomSource
 from hpfracc.solvers.sde.noise.stable import TemperedStable, one_sided, standard_stable
 
-__all__ = [
-    "Draw",
-    "ExponentialWaiting",
-    "FixedWaiting",
-    "GaussianJumps",
-    "Jumps",
-    "MittagLefflerWaiting",
-    "ParetoWaiting",
-    "StableJumps",
-    "StableWaiting",
-    "TemperedJumps",
-    "WaitingTimes",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Draw:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, final, get_args
 
 import numpy as np
 
@@ -11,18 +12,14 @@ from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.process import Noise, TimeGrid
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.transport.domains import BOUNDARIES, Boundary, Domain, land, read_domain, read_start
+from hpfracc.solvers.sde.transport.domains import Boundary, Domain, land, read_domain, read_start
 from hpfracc.solvers.sde.transport.laws import Draw, Jumps, WaitingTimes
-
-__all__ = ["ROUNDING", "ContinuousTimeRandomWalk", "walk_until"]
 
 #: Streams of waiting times and of jumps; a block of jumps has its own.
 _WAITING, _JUMPS = 1 << 50, 1 << 51
 #: Jumps that are drawn together for each path: few at first, for short walks. The block sizes are fixed, so that a path
 #: does not depend on anything else.
 _FIRST_BLOCK, _BLOCK = 8, 64
-#: Paths that are simulated together, and maximum number of their values in one array.
-_TOGETHER, _MAX_VALUES = 1 << 11, 1 << 20
 #: Tolerance for a jump at a multiple of a step, which counts at that time in spite of rounding.
 ROUNDING = 1.0 + 1e-12
 
@@ -89,7 +86,7 @@ class ContinuousTimeRandomWalk(Noise):
             raise InvalidInputError("domain= and boundary= belong together; give both, or neither")
         if self.domain is not None:
             object.__setattr__(self, "domain", read_domain(self.domain))
-            _reading.choice("boundary", self.boundary, BOUNDARIES)
+            _reading.choice("boundary", self.boundary, get_args(Boundary))
         if not hasattr(self.start, "__len__"):
             object.__setattr__(self, "start", read_start(self.start, self._domain))
             return
@@ -119,25 +116,21 @@ class ContinuousTimeRandomWalk(Noise):
         return np.asarray(self.jumps.variance * self.waiting.mean_jumps(earlier))
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
+        times = grid.times * ROUNDING
+        numbers = max(_BLOCK, times.size * math.prod(self._components) // 8)
         host = source.on_host()
-        n = grid.times.size
-        result = np.empty((count, *self._components, n))
-        rows = max(1, min(_TOGETHER, _MAX_VALUES * count // max(result.size, 1)))
-        for low in range(0, count, rows):
-            paths = np.arange(low, min(count, low + rows))
-            result[paths] = np.moveaxis(self._positions(host, paths, grid.times * ROUNDING), 1, -1)
-        return source.array(result)
+        return source.array(host.in_chunks(count, numbers, lambda part, rows: self._positions(part, rows, times)))
 
-    def _positions(self, host: RandomSource, paths: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Positions at the times, shape ``(paths, times, *components)``."""
+    def _positions(self, host: RandomSource, count: int, times: np.ndarray) -> np.ndarray:
+        """Positions at the times, shape ``(count, *components, times)``."""
         n = times.size
-        values = np.zeros((paths.size, n, *self._components))
-        known = np.zeros((paths.size, n), bool)
+        values = np.zeros((count, n, *self._components))
+        known = np.zeros((count, n), bool)
         values[:, 0], known[:, 0] = self.start, True
-        going, time, place = np.arange(paths.size), np.zeros(paths.size), values[:, 0].copy()
+        going, time, place = np.arange(count), np.zeros(count), values[:, 0].copy()
         block = before = 0
         while going.size:
-            arrivals, places = self._events(host, paths[going], block, before, time, place)
+            arrivals, places = self._events(host, going, block, before, time, place)
             # The first output time after a jump; of several jumps between two times the last one counts.
             columns = np.searchsorted(times, arrivals)
             seen = columns < n
@@ -149,7 +142,8 @@ class ContinuousTimeRandomWalk(Noise):
             going, time, place = going[on], arrivals[on, -1], places[on, -1]
             block, before = block + 1, before + arrivals.shape[1]
         latest = np.maximum.accumulate(np.where(known, np.arange(n), 0), axis=1)
-        return np.take_along_axis(values, latest.reshape(latest.shape + (1,) * len(self._components)), 1)
+        values = np.take_along_axis(values, latest.reshape(latest.shape + (1,) * len(self._components)), 1)
+        return np.moveaxis(values, 1, -1)
 
     def _events(
         self, host: RandomSource, paths: np.ndarray, block: int, before: int, time: np.ndarray, place: np.ndarray
@@ -177,21 +171,19 @@ def walk_until(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Times at which paths leave the domain, and where they land; inf and nan for those that are still inside."""
     times, ends = np.full(count, np.inf), np.full(count, np.nan)
-    for low in range(0, count, _TOGETHER):
-        going = np.arange(low, min(count, low + _TOGETHER))
-        time, place = np.zeros(going.size), np.full(going.size, walk.start)
-        block = before = 0
-        while going.size:
-            arrivals, places = walk._events(host, going, block, before, time, place)
-            left = domain.outside(places)
-            # The first jump out of the domain, or the last one of the block.
-            event = np.where(left.any(-1), left.argmax(-1), arrivals.shape[1] - 1)
-            rows = np.arange(going.size)
-            time, place = arrivals[rows, event], places[rows, event]
-            in_time = time <= until * ROUNDING
-            gone = left[rows, event] & in_time
-            times[going[gone]], ends[going[gone]] = time[gone], place[gone]
-            on = in_time & ~gone
-            going, time, place = going[on], time[on], place[on]
-            block, before = block + 1, before + arrivals.shape[1]
+    going, time, place = np.arange(count), np.zeros(count), np.full(count, walk.start)
+    block = before = 0
+    while going.size:
+        arrivals, places = walk._events(host, going, block, before, time, place)
+        left = domain.outside(places)
+        # The first jump out of the domain, or the last one of the block.
+        event = np.where(left.any(-1), left.argmax(-1), arrivals.shape[1] - 1)
+        rows = np.arange(going.size)
+        time, place = arrivals[rows, event], places[rows, event]
+        in_time = time <= until * ROUNDING
+        gone = left[rows, event] & in_time
+        times[going[gone]], ends[going[gone]] = time[gone], place[gone]
+        on = in_time & ~gone
+        going, time, place = going[on], time[on], place[on]
+        block, before = block + 1, before + arrivals.shape[1]
     return times, ends

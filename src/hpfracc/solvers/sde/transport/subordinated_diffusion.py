@@ -14,14 +14,10 @@ from hpfracc.solvers.sde.noise.source import RandomSource
 from hpfracc.solvers.sde.noise.subordinated import InverseSubordinator
 from hpfracc.solvers.sde.transport.domains import read_start
 
-__all__ = ["SubordinatedDiffusion"]
-
 #: Streams of the normal numbers: one for each time and block of steps.
 _STREAM, _PER_TIME = 1 << 54, 1 << 24
 #: Steps whose numbers are drawn together.
 _BLOCK = 16
-#: Paths that are simulated together.
-_TOGETHER = 1 << 12
 
 
 @final
@@ -84,17 +80,15 @@ class SubordinatedDiffusion(Noise):
         object.__setattr__(self, "start", read_start(self.start, None))
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
-        host = source.on_host()
-        result = np.empty((count, grid.times.size))
-        for low in range(0, count, _TOGETHER):
-            high = min(count, low + _TOGETHER)
-            part = RandomSource("numpy", "cpu", "float64", host.key, host.first + low)
-            clock = InverseSubordinator(self.alpha)._sample(part, grid, high - low)
-            place, before = np.full(high - low, self.start), np.zeros(high - low)
+        def draw(part: RandomSource, rows: int) -> np.ndarray:
+            spans = np.diff(InverseSubordinator(self.alpha)._sample(part, grid, rows), prepend=0.0)
+            place, result = np.full(rows, self.start), np.empty(spans.shape)
             for index in range(grid.times.size):
-                self._move(part, place, clock[:, index] - before, index)
-                result[low:high, index], before = place, clock[:, index]
-        return source.array(result)
+                self._move(part, place, spans[:, index], index)
+                result[:, index] = place
+            return result
+
+        return source.array(source.on_host().in_chunks(count, 32, draw))
 
     def _move(self, host: RandomSource, place: np.ndarray, spans: np.ndarray, index: int) -> None:
         """Steps over spans of the clock, one span for each path."""
@@ -114,19 +108,14 @@ class SubordinatedDiffusion(Noise):
                 on = steps[going] > taken + k
                 where = going[on]
                 x, h = place[where], width[where]
-                place[where] = (
-                    x
-                    + self._value("drift", self.drift, x) * h
-                    + (self._value("diffusion", self.diffusion, x) * np.sqrt(h) * normals[on, k])
-                )
+                drift, diffusion = (self._value(name, x) for name in ("drift", "diffusion"))
+                place[where] = x + drift * h + diffusion * np.sqrt(h) * normals[on, k]
         if not np.all(np.isfinite(place)):
             raise SolveError(f"paths are not finite after time number {index}; use a smaller step than {self.step:g}")
 
-    @staticmethod
-    def _value(name: str, given: Any, x: np.ndarray) -> np.ndarray:
-        if not callable(given):
-            return np.asarray(given)
-        value = np.asarray(given(x), dtype=np.float64)
+    def _value(self, name: str, x: np.ndarray) -> np.ndarray:
+        given = getattr(self, name)
+        value = np.asarray(given(x) if callable(given) else given, dtype=np.float64)
         if value.shape not in ((), x.shape):
             raise ShapeError(f"{name} returned shape {value.shape} for positions of shape {x.shape}; return that shape")
         return value
