@@ -124,7 +124,7 @@ def _execute(script: Path, arguments: Sequence[str], profiler: Profiler) -> tupl
             return end.code or 0, None
         print(end.code, file=sys.stderr)
         return 1, str(end.code)
-    except Exception as error:
+    except Exception as error:  # of the script: shown as Python does, and the profile so far is still written
         # Drop our own frames, so that the traceback is the one of `python script.py`.
         frame = error.__traceback__
         while frame is not None and frame.tb_frame.f_code.co_filename != str(script):

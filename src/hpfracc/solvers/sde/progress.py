@@ -69,7 +69,7 @@ def _progress(wish: bool | Callable[..., Any], count: int, title: str) -> Iterat
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    from hpfracc._progress import live_bar
+    from hpfracc._interrupts import live_bar
 
     columns = (
         TextColumn("[bold]{task.description}"),
