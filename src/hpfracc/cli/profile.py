@@ -14,8 +14,6 @@ from hpfracc.cli.answer import Answer, add_action, is_stdout, make_folder, refus
 if TYPE_CHECKING:
     from hpfracc.profiling.profiler import Profiler
 
-__all__ = ["add_command"]
-
 #: Exit status of a comparison that found a regression.
 _REGRESSION = 1
 

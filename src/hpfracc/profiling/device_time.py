@@ -117,13 +117,11 @@ class DeviceTime:
         self.start: int | None = None
         self.duration: int | None = None
         self.at_most: int | None = None
-        self._clock = clock
-        self._timeline = timeline
+        self._clock, self._timeline = clock, timeline
         self._begin: Any = None
         self._end: Any = None
         self._anchor: Anchor | None = None
-        self._keep_begin = False
-        self._idle_at_end = False
+        self._keep_begin = self._idle_at_end = False
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Pickle the numbers only; marks and clocks belong to this process."""

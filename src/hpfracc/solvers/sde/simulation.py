@@ -18,8 +18,7 @@ from hpfracc.solvers.sde.methods.caputo_euler import count_rates
 from hpfracc.solvers.sde.noise.process import plain_number
 from hpfracc.solvers.sde.noise.source import NEGLIGIBLE_BYTES, RandomSource
 from hpfracc.solvers.sde.problem import NoisyProblem
-from hpfracc.solvers.sde.progress import MIN_REPORTS, run_path_chunks
-from hpfracc.solvers.sde.result import FSDEResult, Moments
+from hpfracc.solvers.sde.result import MIN_REPORTS, FSDEResult, Moments, run_path_chunks
 from hpfracc.solvers.sde.stepping import increments_of, prepare, step_along
 from hpfracc.solvers.sde.stiffness import Divergence, find_divergence, refuse_infinite, warn_of_stiffness
 

@@ -16,7 +16,7 @@ from hpfracc._arrays import to_host
 from hpfracc.errors import AccuracyWarning
 from hpfracc.solvers.sde.noise.fractional_brownian import HybridScheme
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
-from hpfracc.solvers.sde.progress import MIN_REPORTS, read_progress, run_path_chunks
+from hpfracc.solvers.sde.result import MIN_REPORTS, read_progress, run_path_chunks
 from hpfracc.solvers.sde.rough.calibration import read_quotes
 from hpfracc.solvers.sde.rough.model import RoughPaths, Valuation, VolatilityModel, read_curve, read_path_times
 from hpfracc.solvers.sde.rough.sampling import ConditionalEstimate, Terminal
@@ -239,13 +239,9 @@ class Bergomi(VolatilityModel):
         for number, maturity in enumerate(np.unique(maturities)):
             here = maturities == maturity
             scheme = _Scheme(self, float(maturity), steps, timer)
-            estimate = ConditionalEstimate(
-                strikes[here],
-                forward=float(self.forward(scheme.T)),
-                rho=self.rho,
-                mean_variance=scheme.h * float(scheme.forward_variance.sum()),
-                level=scheme.level,
-            )
+            mean = scheme.h * float(scheme.forward_variance.sum())
+            forward = float(self.forward(scheme.T))
+            estimate = ConditionalEstimate(strikes[here], forward, self.rho, mean, scheme.level)
 
             def chunk(low: int, high: int, scheme: Any = scheme, estimate: Any = estimate) -> Any:
                 estimate.add(scheme.terminal(source, low, high - low))

@@ -47,7 +47,7 @@ class ConditionalEstimate:
         Integrated variance at which the timer option ends.
     """
 
-    def __init__(self, strikes: np.ndarray, *, forward: float, rho: float, mean_variance: float, level: float) -> None:
+    def __init__(self, strikes: np.ndarray, forward: float, rho: float, mean_variance: float, level: float) -> None:
         self._K, self._forward, self._rho = strikes, forward, rho
         self._mean_variance, self._level = mean_variance, level
         self._kinds = ["call" if strike / forward >= 1.0 else "put" for strike in strikes]

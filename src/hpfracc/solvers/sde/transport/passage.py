@@ -17,8 +17,7 @@ from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.solvers.sde.noise.stable import StableLevy, TemperedStable, one_sided
 from hpfracc.solvers.sde.noise.subordinated import Subordinated
-from hpfracc.solvers.sde.progress import MIN_REPORTS, read_progress, run_path_chunks
-from hpfracc.solvers.sde.result import Moments
+from hpfracc.solvers.sde.result import MIN_REPORTS, Moments, read_progress, run_path_chunks
 from hpfracc.solvers.sde.transport.domains import Domain, brownian_exits, read_domain, read_start, stable_exits
 from hpfracc.solvers.sde.transport.laws import FixedWaiting, Jumps, StableJumps, StableWaiting, TemperedJumps
 from hpfracc.solvers.sde.transport.random_walk import ROUNDING, ContinuousTimeRandomWalk, walk_until
@@ -344,6 +343,7 @@ def _read_process(process: Any, ends: Domain, start: Any, until: float, step: An
     parent, clock = (process.process, process.alpha) if isinstance(process, Subordinated) else (process, None)
     place = read_start(0.0 if start is None else start, ends)
     infinite = clock is not None or not ends.bounded
+    length = None if step is None else _reading.number("step", step, above=0)
     if isinstance(parent, Brownian) or (isinstance(parent, StableLevy) and parent.alpha == 2.0):
         scale = math.sqrt(2.0) * parent.scale if isinstance(parent, StableLevy) else 1.0
         if step is not None:
@@ -356,25 +356,21 @@ def _read_process(process: Any, ends: Domain, start: Any, until: float, step: An
                 uniform = source.numbers(0, count, 2, kind="uniform", stream=_CLOCK)
                 with np.errstate(over="ignore"):
                     times = times ** (1.0 / clock) * one_sided(clock, uniform[:, 0], -np.log(uniform[:, 1]))
-            late = times > until * ROUNDING
-            times[late], places[late] = np.inf, np.nan
-            return np.stack([times, places], -1)
+            return _until(times, places, until)
 
         return exactly, "exact", infinite
     if isinstance(process, FractionalBrownian):
-        if step is None or until == math.inf:
+        if length is None or until == math.inf:
             raise InvalidInputError(f"{process!r} is observed in steps: give step= and until=")
-        return _on_grid(process, ends, place, until, _reading.number("step", step, above=0)), "grid", infinite
+        return _on_grid(process, ends, place, until, length), "grid", infinite
     if not isinstance(parent, StableLevy | TemperedStable):
         raise InvalidInputError(
             f"process={process!r}: first passages are available for ContinuousTimeRandomWalk, Brownian, StableLevy, "
             "TemperedStable, Subordinated(one of the last three, alpha), and FractionalBrownian"
         )
-    if step is not None:
-        return _by_walk(_stepped(parent, clock, _reading.number("step", step, above=0), place), ends, until, "steps")
-    if isinstance(parent, TemperedStable):
-        raise InvalidInputError(f"{parent!r} is simulated in steps: give step=")
-    if parent.beta:
+    if length is not None:
+        return _by_walk(_stepped(parent, clock, length, place), ends, until, "steps")
+    if isinstance(parent, TemperedStable) or parent.beta:
         raise InvalidInputError(f"{parent!r} is not symmetric, and is simulated in steps: give step=")
     if until != math.inf:
         raise InvalidInputError(
@@ -389,6 +385,12 @@ def _read_process(process: Any, ends: Domain, start: Any, until: float, step: An
     return on_spheres, "spheres", infinite
 
 
+def _until(times: np.ndarray, places: np.ndarray, until: float) -> np.ndarray:
+    """Both in columns; inf and nan for paths that left later."""
+    late = times > until * ROUNDING
+    return np.stack([np.where(late, np.inf, times), np.where(late, np.nan, places)], -1)
+
+
 def _on_grid(process: FractionalBrownian, ends: Domain, start: float, until: float, step: float) -> _Follow:
     """Fractional motion at multiples of a step, and of two."""
     steps = 2 * math.ceil(0.5 * until / step / ROUNDING)
@@ -401,11 +403,10 @@ def _on_grid(process: FractionalBrownian, ends: Domain, start: float, until: flo
             outside = ends.outside(paths[:, ::every])
             first = outside.argmax(-1)
             times = np.where(outside.any(-1), every * step * first, np.inf)
-            late = times > until * ROUNDING
             # A continuous path leaves through an end.
             side = np.where(paths[np.arange(count), every * first] <= ends.low, ends.low, ends.high)
-            columns += [np.where(late, np.inf, times), np.where(late, np.nan, side)]
-        return np.stack(columns, -1)
+            columns.append(_until(times, side, until))
+        return np.concatenate(columns, -1)
 
     return lambda source, count: source.in_chunks(count, steps, follow)
 
