@@ -34,7 +34,7 @@ def test_a_notebook_without_widgets_shows_a_bar_of_text(name, monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    monkeypatch.setattr("hpfracc._progress.find_spec", lambda name: None)
+    monkeypatch.setattr("hpfracc._interrupts.find_spec", lambda name: None)
     monkeypatch.setattr(sys, "stderr", out)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -79,7 +79,7 @@ def _energy_counters() -> tuple[Counters, str]:
 plug_in_energy(_energy_counters)
 
 
-def _cluster_support() -> _clusters.ClusterSupport:
+def _cluster_support() -> object:
     from hpfracc.distributed import chunked
 
     return chunked

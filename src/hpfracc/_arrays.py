@@ -5,6 +5,7 @@ The library of an existing array is already imported, so ``sys.modules`` and the
 
 from __future__ import annotations
 
+import functools
 import mmap
 import sys
 from collections.abc import Callable, Sequence
@@ -74,22 +75,15 @@ def _find_library(kind: type, value: Any) -> str:
     return "python"
 
 
-#: Whether a type is a quantity with a unit. Filled as types are seen.
-_QUANTITIES: dict[type, bool] = dict.fromkeys((np.ndarray, float, int, complex, list, tuple, type(None)), False)
-
-
 def has_unit(value: Any) -> bool:
     """Whether ``value`` is a number or array with a unit, such as those of pint, astropy or unyt."""
-    kind = type(value)
-    known = _QUANTITIES.get(kind)
-    if known is None:
-        numbers, units = (any(hasattr(kind, name) for name in names) for names in (_NUMBERS_OF, _UNIT_OF))
-        known = _QUANTITIES[kind] = numbers and units
-    return known
+    return _is_quantity(type(value))
 
 
-#: Attributes with the numbers and with the unit of a quantity.
-_NUMBERS_OF, _UNIT_OF = ("magnitude", "to_value"), ("units", "unit")
+@functools.cache
+def _is_quantity(kind: type) -> bool:
+    """Whether a type has attributes with the numbers and with the unit."""
+    return all(any(hasattr(kind, name) for name in names) for names in (("magnitude", "to_value"), ("units", "unit")))
 
 
 def refuse_units(value: Any, name: str) -> None:
@@ -168,18 +162,15 @@ def to_host(value: Any) -> np.ndarray[Any, Any]:
     return np.asarray(value)
 
 
-#: Whether a type is Dask's array. Filled as types are seen.
-_CHUNKED: dict[type, bool] = dict.fromkeys((np.ndarray, float, int, list, tuple, type(None)), False)
-
-
 def is_chunked(value: Any) -> bool:
     """Whether ``value`` is a Dask array. Does not import Dask."""
-    kind = type(value)
-    known = _CHUNKED.get(kind)
-    if known is None:
-        root = any(base.__module__.partition(".")[0] == "dask" for base in kind.__mro__)
-        known = _CHUNKED[kind] = root and hasattr(kind, "__dask_graph__") and hasattr(kind, "numblocks")
-    return known
+    return _is_dask(type(value))
+
+
+@functools.cache
+def _is_dask(kind: type) -> bool:
+    root = any(base.__module__.partition(".")[0] == "dask" for base in kind.__mro__)
+    return root and hasattr(kind, "__dask_graph__") and hasattr(kind, "numblocks")
 
 
 def wraps_chunks(value: Any) -> bool:
@@ -224,20 +215,16 @@ def is_traced(value: Any) -> bool:
     return is_symbolic(value) if library == "torch" else library == "jax" and is_tracer(value)
 
 
-#: Whether a type is one of JAX's tracers. Filled as types are seen.
-_TRACERS: dict[type, bool] = {}
-
-
 def is_tracer(value: Any) -> bool:
     """Whether ``value`` is a JAX tracer (under jit, grad or vmap)."""
-    kind = type(value)
-    known = _TRACERS.get(kind)
-    if known is None:
-        tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
-        if tracer is None:  # not imported, or not yet
-            return False
-        known = _TRACERS[kind] = issubclass(kind, tracer)
-    return known
+    return _is_tracer(type(value))
+
+
+@functools.cache
+def _is_tracer(kind: type) -> bool:
+    """Types that are seen before JAX is imported are none."""
+    tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
+    return tracer is not None and issubclass(kind, tracer)
 
 
 def is_dense(tensor: Any) -> bool:
@@ -323,22 +310,21 @@ def _agree(values: Sequence[Any], *names: str) -> bool:
     return True
 
 
-_DTYPE_NAMES: dict[Any, str] = {}
-
-
 def dtype_name(value: Any) -> str:
     """Name of the dtype without the library's prefix, such as ``"float64"``."""
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         return str(np.asarray(value).dtype)
     try:
-        name = _DTYPE_NAMES.get(dtype)
-        if name is None:
-            # Cached, because this runs in every call and formatting takes microseconds.
-            name = _DTYPE_NAMES[dtype] = str(dtype).removeprefix("torch.")
-        return name
+        return _name_of(dtype)
     except TypeError:  # not hashable: not a real dtype
         return str(dtype).removeprefix("torch.")
+
+
+@functools.cache
+def _name_of(dtype: Any) -> str:
+    """Cached, because this runs in every call and formatting takes microseconds."""
+    return str(dtype).removeprefix("torch.")
 
 
 def nbytes(value: Any) -> int:

@@ -10,18 +10,6 @@ from typing import Literal
 
 from hpfracc._environment import BackendName
 
-__all__ = [
-    "BoundaryName",
-    "DerivativeName",
-    "EvolutionMethodName",
-    "Interpretation",
-    "LossName",
-    "MethodName",
-    "PathMethodName",
-    "SideName",
-    "SolverBackendName",
-]
-
 #: Backends of solvers of ordinary equations.
 SolverBackendName = BackendName | Literal["numba-cuda"]
 

@@ -8,74 +8,22 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, cast
-
-__all__ = ["ClusterSupport", "cluster_support", "over_chunks", "plug_in"]
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class ClusterSupport(Protocol):
-    """What :mod:`hpfracc.distributed` provides to lower layers."""
-
-    def run_pieces(
-        self,
-        executor: Any,
-        run: Callable[..., list[Any]],
-        items: Sequence[Any],
-        what: str,
-        advance: Callable[[int], None] | None = None,
-    ) -> list[Any]:
-        """Run pieces of a batch on an executor."""
-
-    def apply_operator(
-        self,
-        operator: Any,
-        f: Any,
-        t: Any,
-        *,
-        step: Any,
-        axis: Any,
-        origin: Any,
-        factor: Any,
-        rtol: Any,
-        backend: Any,
-        full_output: bool,
-    ) -> Any:
-        """Apply an operator to samples that are a Dask array."""
-
-    def apply_function(
-        self, name: str, call: Callable[[Any], Any], x: Any, axis: Any, *, dtype: Any = None, points: int | None = None
-    ) -> Any:
-        """Apply a function along an axis of a Dask array."""
-
-    def apply_elementwise(self, function: Callable[..., Any], operands: tuple[Any, ...], options: Any) -> Any:
-        """Apply a function of numbers to operands, some of which are Dask arrays."""
-
-    def apply_operation(self, operation: Any, arrays: tuple[Any, ...], backend: Any, params: Any) -> Any:
-        """Apply an operation of the engine to operands, some of which are Dask arrays."""
-
-    def apply_shards(self, operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
-        """Apply an operator to samples that are sharded over several devices."""
-
-    def run_rows(self, run: Callable[..., list[Any]], rows: Any) -> Any:
-        """Run a batch over the rows of a Dask array."""
-
-    def explain_chunked(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
-        """What a call on Dask arrays would do."""
+_loader: Callable[[], Any] | None = None
 
 
-_loader: Callable[[], ClusterSupport] | None = None
-
-
-def plug_in(loader: Callable[[], ClusterSupport]) -> None:
-    """Register the function that imports the support."""
+def plug_in(loader: Callable[[], Any]) -> None:
+    """Register the function that imports the support, :mod:`hpfracc.distributed.chunked`."""
     global _loader
     _loader = loader
 
 
-def cluster_support() -> ClusterSupport:
+def cluster_support() -> Any:
     """The support, imported on first use."""
     assert _loader is not None, "the package registers it when it is imported"
     return _loader()

@@ -17,8 +17,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-__all__ = ["OPEN_FLAGS", "PlainFile", "UnfitFileError", "parse_json", "read_plain", "temporary", "write_whole"]
-
 #: Flags for opening any file: binary, and not inherited by child processes.
 OPEN_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 #: Opening must not block on a FIFO, nor take over a terminal.
@@ -164,7 +162,7 @@ def write_whole(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> Path:
             os.fsync(file.fileno())
         os.replace(new, target)
     except BaseException:  # an interrupt too leaves no temporary file behind
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it may not exist; the error of the write says more than one of its removal
             os.unlink(new)
         raise
     _sync_folder(target.parent)

@@ -18,17 +18,6 @@ from hpfracc._arrays import has_unit, is_chunked, library_of, refuse_units
 from hpfracc._reading import choice
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
-__all__ = [
-    "TIME_UNITS",
-    "Opened",
-    "has_labels",
-    "label_rows",
-    "open_samples",
-    "refuse_dates",
-    "refuse_tables",
-    "with_units",
-]
-
 #: Time units in seconds.
 TIME_UNITS: dict[str, float] = {
     "ns": 1e-9,

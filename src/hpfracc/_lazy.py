@@ -14,8 +14,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["attach", "homes", "modules"]
-
 #: The module and the name there of each lazy name of a package; the name is empty for a module.
 _declared: dict[str, dict[str, tuple[str, str]]] = {}
 

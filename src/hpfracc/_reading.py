@@ -19,23 +19,6 @@ import numpy as np
 from hpfracc._arrays import library_of, refuse_units
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
-__all__ = [
-    "array",
-    "broadcasts",
-    "choice",
-    "flag",
-    "function",
-    "instance",
-    "listed",
-    "number",
-    "numbers",
-    "pair",
-    "path",
-    "shown",
-    "text",
-    "whole",
-]
-
 _T = TypeVar("_T")
 #: Characters of a value in a message; the rest says nothing.
 _MAX_SHOWN = 80
@@ -45,8 +28,8 @@ def shown(value: Any) -> str:
     """A short ``repr``, or the type of an object whose ``repr`` fails or is long."""
     try:
         words = repr(value)
-    except Exception:  # a user's class may raise anything
-        return f"an object of type {type(value).__name__}"
+    except Exception as error:  # a user's class may raise anything, and the message is about the argument
+        return f"an object of type {type(value).__name__} (its repr raises {type(error).__name__})"
     return words if len(words) <= _MAX_SHOWN else f"{words[: _MAX_SHOWN - 3]}..."
 
 

@@ -19,8 +19,6 @@ from hpfracc._arrays import is_array, to_host
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["LabelledArrays", "Result", "SmallCurve", "as_html"]
-
 Array = np.ndarray[Any, Any]
 
 #: Version of the files.

@@ -21,8 +21,6 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-__all__ = ["POLL_INTERVAL", "ShieldedCall", "run_shielded", "start_thread"]
-
 T = TypeVar("T")
 
 #: Maximum seconds between polls of a waiting thread, because an interrupt may swallow its wake-up.
@@ -81,7 +79,7 @@ class ShieldedCall:
             _running.add(self)
         try:
             self._value = function()
-        except BaseException as error:  # raised by result()
+        except BaseException as error:  # raised by result(); one of a call whose caller was interrupted concerns nobody
             self._error = error
         finally:
             self.ended = True

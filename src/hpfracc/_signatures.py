@@ -10,8 +10,6 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-__all__ = ["names_options_of"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

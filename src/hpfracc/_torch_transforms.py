@@ -12,24 +12,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-__all__ = [
-    "PROBES",
-    "find_probes",
-    "is_batched",
-    "is_deterministic",
-    "is_dual",
-    "is_inactive",
-    "is_inside",
-    "is_lasting",
-    "is_symbolic",
-    "is_tracing",
-    "is_wrapped",
-    "outside_transforms",
-    "tensor_pair",
-    "without_gradients",
-]
-
-
 #: The functions themselves, for callers that ask about every tensor of every call: ``PROBES or find_probes()``, because
 #: looking them up takes longer than calling them. Whether a transform of ``torch.func`` wraps a tensor; the innermost
 #: such transform that is active in this thread, or None; the level of forward mode, negative outside of it; and whether

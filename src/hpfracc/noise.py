@@ -8,14 +8,13 @@
 
 from __future__ import annotations
 
+from hpfracc.solvers.sde.noise.circulant import HoskingStream
 from hpfracc.solvers.sde.noise.estimation import HurstEstimate
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
 from hpfracc.solvers.sde.noise.fractional_ou import FractionalOU
-from hpfracc.solvers.sde.noise.hosking import HoskingStream
 from hpfracc.solvers.sde.noise.process import GaussianNoise, LevyNoise, Noise
-from hpfracc.solvers.sde.noise.stable import StableLevy
+from hpfracc.solvers.sde.noise.stable import StableLevy, TemperedStable
 from hpfracc.solvers.sde.noise.subordinated import InverseSubordinator, Subordinated
-from hpfracc.solvers.sde.noise.tempered import TemperedStable
 
 __all__ = [
     "Brownian",

@@ -25,8 +25,7 @@ from hpfracc.solvers.sde.transport.laws import (
     WaitingTimes,
 )
 from hpfracc.solvers.sde.transport.passage import FirstPassage, PassageEstimate, first_passage
-from hpfracc.solvers.sde.transport.random_walk import ContinuousTimeRandomWalk
-from hpfracc.solvers.sde.transport.subordinated_diffusion import SubordinatedDiffusion
+from hpfracc.solvers.sde.transport.random_walk import ContinuousTimeRandomWalk, SubordinatedDiffusion
 
 __all__ = [
     "ContinuousTimeRandomWalk",

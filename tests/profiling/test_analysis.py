@@ -12,7 +12,7 @@ from rich.console import Console
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import Profiler
 from hpfracc.profiling.advice import advise
-from hpfracc.profiling.analysis import Analysis, break_down, length, percentile, summarise, union
+from hpfracc.profiling.analysis import Analysis, break_down, length, summarise, union
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.exports import bottleneck_table, summary_table
 from hpfracc.profiling.recorder import Recorder
@@ -113,7 +113,6 @@ def test_summary_of_a_name():
     assert found["recursive"]["errors"] == 1
     assert found["host->cuda:0"]["bytes"] == 10
     assert next(iter(found)) == "step"
-    assert percentile([7], 0.95) == 7
 
 
 def transfers(written: Written) -> None:

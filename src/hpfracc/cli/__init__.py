@@ -11,15 +11,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from hpfracc.cli.answer import hpfracc_version, printable
+from hpfracc.cli.answer import Answer, hpfracc_version, printable
 from hpfracc.errors import HpfraccError
-
-if TYPE_CHECKING:
-    from hpfracc.cli.answer import Answer
-
-__all__ = ["build_parser", "main"]
 
 #: The commands in the order of the help; each is a module of this package.
 _COMMANDS = {

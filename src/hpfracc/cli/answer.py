@@ -11,17 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from hpfracc.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-
-__all__ = [
-    "Answer", "add_action", "hpfracc_version", "is_stdout", "make_console", "make_folder", "names", "plain",
-    "printable", "progress_bar", "refuse_json",
-]  # fmt: skip
 
 #: Columns of a table in a file or a pipe, and the range of widths accepted from ``COLUMNS``.
 _DEFAULT_WIDTH = 132
@@ -50,7 +42,7 @@ class Answer:
     """
 
     data: Mapping[str, Any]
-    view: Callable[[], RenderableType]
+    view: Callable[[], Any]
     status: int = 0
     on_stdout: bytes | None = None
 
@@ -101,7 +93,7 @@ def make_folder(folder: Path, option: str) -> None:
         ) from None
 
 
-def make_console(*, errors: bool = False) -> Console:
+def make_console(*, errors: bool = False) -> Any:
     """Rich console on stdout, or on stderr if ``errors``."""
     from rich.console import Console
 
@@ -129,10 +121,10 @@ def _size(stream: TextIO) -> tuple[int, int]:
 class _Printable:
     """A view whose text contains no control characters; Rich's own styles still apply."""
 
-    def __init__(self, view: RenderableType) -> None:
+    def __init__(self, view: Any) -> None:
         self._view = view
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, console: Any, options: Any) -> Any:
         from rich.segment import Segment
 
         for segment in console.render(self._view, options):

@@ -10,8 +10,6 @@ from hpfracc.cli.answer import Answer, names, progress_bar
 if TYPE_CHECKING:
     from hpfracc.engine.execution.calibration.runner import Step
 
-__all__ = ["add_command"]
-
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
     """Add this command to the parser."""

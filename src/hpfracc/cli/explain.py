@@ -7,8 +7,6 @@ from typing import Any
 
 from hpfracc.cli.answer import Answer
 
-__all__ = ["add_command", "parse_shape"]
-
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
     """Add this command to the parser."""

@@ -5,14 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpfracc.cli.answer import Answer, hpfracc_version, make_console
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-__all__ = ["add_command", "collect", "show_versions"]
 
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
@@ -100,13 +95,13 @@ def _backend(name: str, disabled: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _view(data: dict[str, Any]) -> RenderableType:
+def _view(data: dict[str, Any]) -> Any:
     from rich.console import Group
 
     return Group(_machine(data), _backends(data), _knowledge(data))
 
 
-def _grid(rows: list[tuple[str, str]]) -> RenderableType:
+def _grid(rows: list[tuple[str, str]]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
@@ -118,7 +113,7 @@ def _grid(rows: list[tuple[str, str]]) -> RenderableType:
     return grid
 
 
-def _machine(data: dict[str, Any]) -> RenderableType:
+def _machine(data: dict[str, Any]) -> Any:
     from rich.console import Group
     from rich.text import Text
 
@@ -151,7 +146,7 @@ def _bytes(size: int | None) -> str:
     return "unknown" if size is None else format_bytes(size)
 
 
-def _backends(data: dict[str, Any]) -> RenderableType:
+def _backends(data: dict[str, Any]) -> Any:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -172,7 +167,7 @@ def _backends(data: dict[str, Any]) -> RenderableType:
     return table
 
 
-def _knowledge(data: dict[str, Any]) -> RenderableType:
+def _knowledge(data: dict[str, Any]) -> Any:
     from rich.console import Group
     from rich.text import Text
 
@@ -184,13 +179,7 @@ def _knowledge(data: dict[str, Any]) -> RenderableType:
         ("records", f"{wisdom['records']} ({kinds}), {_bytes(wisdom['bytes'])} on disk"),
     ]
     settings = [(name, _setting(value)) for name, value in data["settings"].items() if name != "version"]
-    parts = [
-        Text("Wisdom", style="bold"),
-        _grid(rows),
-        Text(""),
-        Text("Settings", style="bold"),
-        _grid(settings),
-    ]
+    parts = [Text("Wisdom", style="bold"), _grid(rows), Text(""), Text("Settings", style="bold"), _grid(settings)]
     if data["environment"]:
         parts += [Text(""), Text("Environment", style="bold"), _grid(list(data["environment"].items()))]
     return Group(*parts)

@@ -14,8 +14,6 @@ from hpfracc.cli.answer import Answer, add_action, is_stdout, make_folder, refus
 if TYPE_CHECKING:
     from hpfracc.profiling.profiler import Profiler
 
-__all__ = ["add_command"]
-
 #: Exit status of a comparison that found a regression.
 _REGRESSION = 1
 
@@ -124,7 +122,7 @@ def _execute(script: Path, arguments: Sequence[str], profiler: Profiler) -> tupl
             return end.code or 0, None
         print(end.code, file=sys.stderr)
         return 1, str(end.code)
-    except Exception as error:
+    except Exception as error:  # of the script: shown as Python does, and the profile so far is still written
         # Drop our own frames, so that the traceback is the one of `python script.py`.
         frame = error.__traceback__
         while frame is not None and frame.tb_frame.f_code.co_filename != str(script):

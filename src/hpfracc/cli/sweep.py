@@ -16,8 +16,6 @@ from hpfracc.cli.answer import Answer, progress_bar
 if TYPE_CHECKING:
     from hpfracc.distributed import SweepProgress, SweepResult
 
-__all__ = ["add_command"]
-
 _ACTIONS = ("resume", "status", "export")
 #: The first line of the problem file in a store, followed by the folder of its module.
 _ORIGIN = "# from the folder "

@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpfracc.cli.answer import Answer, add_action, is_stdout, refuse_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from hpfracc.engine.selection.wisdom import Wisdom
-
-__all__ = ["add_command"]
 
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
@@ -94,7 +90,7 @@ def _message(text: str, on_stdout: bytes | None = None, **data: Any) -> Answer:
     return Answer(data, lambda: Text(text, overflow="fold"), on_stdout=on_stdout)
 
 
-def _table(summary: dict[str, Any]) -> RenderableType:
+def _table(summary: dict[str, Any]) -> Any:
     from rich.console import Group
     from rich.text import Text
 

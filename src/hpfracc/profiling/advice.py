@@ -9,8 +9,7 @@ from typing import Any
 
 from hpfracc.profiling.analysis import Analysis, length
 from hpfracc.profiling.formats import format_bytes, format_seconds, format_share
-
-__all__ = ["advise", "rank"]
+from hpfracc.profiling.spans import Span
 
 #: Minimum fraction of the run for a remark.
 _NOTABLE = 0.10
@@ -61,76 +60,67 @@ def _remark(kind: str, text: str, names: list[str], nanoseconds: float) -> dict[
     return {"kind": kind, "text": text, "names": names, "seconds": nanoseconds / 1e9}
 
 
-def _around(analysis: Analysis, kind: str) -> dict[str, list[int]]:
-    """Indices of the spans of one kind, by the name of the enclosing call or span."""
-    found: dict[str, list[int]] = {}
+def _around(analysis: Analysis, kind: str) -> Iterator[tuple[str, list[Span], list[str], int]]:
+    """The spans of one kind by the name of the enclosing call or span, with all their names, and nanoseconds."""
+    found: dict[str, list[Span]] = {}
     for place, span in enumerate(analysis.spans):
         if span.kind == kind:
             parent = analysis.parents[place]
             while parent >= 0 and analysis.spans[parent].kind not in ("call", "span"):
                 parent = analysis.parents[parent]
-            found.setdefault(analysis.spans[parent].name if parent >= 0 else span.name, []).append(place)
-    return found
+            found.setdefault(analysis.spans[parent].name if parent >= 0 else span.name, []).append(span)
+    for name, spans in found.items():
+        yield name, spans, [name, *{span.name for span in spans}], _spent(spans)
 
 
-def _spent(analysis: Analysis, places: list[int]) -> int:
-    return sum(analysis.spans[place].end - analysis.spans[place].start for place in places)
+def _spent(spans: list[Span]) -> int:
+    return sum(span.end - span.start for span in spans)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def _transfers(analysis: Analysis, wall: int) -> Iterator[dict[str, Any]]:
-    for name, places in _around(analysis, "transfer").items():
-        spent = _spent(analysis, places)
+    for name, spans, names, spent in _around(analysis, "transfer"):
         if wall and spent >= _NOTABLE * wall:
-            moved = sum(analysis.spans[place].size or 0 for place in places)
-            yield _remark(
-                "transfers",
-                f"{name}: {format_share(spent / wall)} of the run went into {len(places):,} copies between "
-                f"host and device ({format_bytes(moved)}); keep the arrays on the device between calls, or work on the "
-                "host",
-                [name, *{analysis.spans[place].name for place in places}],
-                spent,
+            moved = format_bytes(sum(span.size or 0 for span in spans))
+            text = (
+                f"{name}: {format_share(spent / wall)} of the run went into {len(spans):,} copies between host and "
+                f"device ({moved}); keep the arrays on the device between calls, or work on the host"
             )
+            yield _remark("transfers", text, names, spent)
 
 
 def _launches(analysis: Analysis) -> Iterator[dict[str, Any]]:
-    short: dict[str, list[int]] = {}
-    for place, span in enumerate(analysis.spans):
+    short: dict[str, list[Span]] = {}
+    for span in analysis.spans:
         part = span.device
-        if part is not None:
-            took = part.duration if part.duration is not None else part.at_most
-            if took is not None and took < _SHORT_NS:
-                short.setdefault(span.name, []).append(place)
-    for name, places in short.items():
-        if len(places) >= _MANY:
-            spent = _spent(analysis, places)
-            yield _remark(
-                "launches",
-                f"{name}: {len(places):,} launches whose work took the device less than "
-                f"{format_seconds(_SHORT_NS / 1e9)} each, and the host {format_seconds(spent / 1e9)} in total; "
-                "combine several into one call (a batch axis), or run such small work on the host",
-                [name],
-                spent,
+        took = None if part is None else part.at_most if part.duration is None else part.duration
+        if took is not None and took < _SHORT_NS:
+            short.setdefault(span.name, []).append(span)
+    for name, spans in short.items():
+        if len(spans) >= _MANY:
+            text = (
+                f"{name}: {len(spans):,} launches whose work took the device less than "
+                f"{format_seconds(_SHORT_NS / 1e9)} each, and the host {format_seconds(_spent(spans) / 1e9)} in total; "
+                "combine several into one call (a batch axis), or run such small work on the host"
             )
+            yield _remark("launches", text, [name], _spent(spans))
 
 
 def _compilations(analysis: Analysis, wall: int) -> Iterator[dict[str, Any]]:
-    for name, places in _around(analysis, "compile").items():
-        spent = _spent(analysis, places)
-        often = len(places) > _COMPILED_OFTEN
+    for name, spans, names, spent in _around(analysis, "compile"):
+        often = len(spans) > _COMPILED_OFTEN
         if often or (wall and spent >= _NOTABLE * wall):
-            cure = (
-                "its operands change in shape or dtype: pad them to a few sizes, or exclude the backend "
-                "that compiles with config(never=...)"
-                if often
-                else "only first calls compile: repeat the run to see the time without compilation"
-            )
-            times = "once" if len(places) == 1 else f"{len(places):,} times"
-            yield _remark(
-                "compilation",
-                f"{name}: compiled {times}, {format_seconds(spent / 1e9)} in all; {cure}",
-                [name, *{analysis.spans[place].name for place in places}],
-                spent,
-            )
+            cure = "only first calls compile: repeat the run to see the time without compilation"
+            if often:
+                cure = (
+                    "its operands change in shape or dtype: pad them to a few sizes, or exclude the backend "
+                    "that compiles with config(never=...)"
+                )
+            text = f"{name}: compiled {_times(len(spans))}, {format_seconds(spent / 1e9)} in all; {cure}"
+            yield _remark("compilation", text, names, spent)
 
 
 def _pauses(analysis: Analysis) -> Iterator[dict[str, Any]]:
@@ -138,25 +128,21 @@ def _pauses(analysis: Analysis) -> Iterator[dict[str, Any]]:
         window = intervals[-1][1] - intervals[0][0]
         pause = window - length(intervals)
         if len(intervals) > 1 and pause >= 0.3 * window:
-            yield _remark(
-                "pauses",
+            text = (
                 f"{device} had nothing to do for {format_share(pause / window)} of the {format_seconds(window / 1e9)} "
                 "between its first and its last work; let the host enqueue more before it waits (no synchronisation or "
-                "copy to the host inside the loop)",
-                [],
-                pause,
+                "copy to the host inside the loop)"
             )
+            yield _remark("pauses", text, [], pause)
 
 
 def _fixed(analysis: Analysis, decisions: list[dict[str, Any]], decided: dict[int, int]) -> Iterator[dict[str, Any]]:
-    calls: dict[int, list[int]] = {}
+    calls: dict[int, list[Span]] = {}
     for place, number in decided.items():
-        calls.setdefault(number, []).append(place)
-    for number, places in calls.items():
-        decision = decisions[number]
-        if not decision.get("wish"):
-            continue
-        rows = decision.get("candidates") or []
+        calls.setdefault(number, []).append(analysis.spans[place])
+    for number, spans in calls.items():
+        decision, name = decisions[number], spans[0].name
+        rows = (decision.get("candidates") or []) if decision.get("wish") else []
         priced = [row for row in rows if row.get("refused") is None and _is_number(row.get("total"))]
         mine = next((row for row in priced if row["arm"] == decision["arm"]), None)
         others = [row for row in priced if row["backend"] != decision["backend"]]
@@ -164,15 +150,12 @@ def _fixed(analysis: Analysis, decisions: list[dict[str, Any]], decided: dict[in
             continue
         best = min(others, key=lambda row: float(row["total"]))
         if mine["total"] > _WORTH * best["total"]:
-            name = analysis.spans[places[0]].name
-            yield _remark(
-                "fixed backend",
+            text = (
                 f"{name}: {decision['wish']} fixes {decision['backend']}, predicted at "
                 f"{format_seconds(mine['total'])} per call; the engine's own choice would be {best['arm']}, "
-                f"predicted at {format_seconds(best['total'])}",
-                [name],
-                (mine["total"] - best["total"]) * 1e9 * len(places),
+                f"predicted at {format_seconds(best['total'])}"
             )
+            yield _remark("fixed backend", text, [name], (mine["total"] - best["total"]) * 1e9 * len(spans))
 
 
 def _is_number(value: Any) -> bool:
@@ -180,15 +163,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _fallbacks(analysis: Analysis) -> Iterator[dict[str, Any]]:
-    for name, places in _around(analysis, "fallback").items():
-        spans = [analysis.spans[place] for place in places]
+    for name, spans, names, spent in _around(analysis, "fallback"):
         why = Counter(span.error or "" for span in spans).most_common(1)[0][0]
         failed = ", ".join(sorted({str((span.metadata or {}).get("failed", span.name)) for span in spans}))
-        times = "once" if len(spans) == 1 else f"{len(spans):,} times"
-        yield _remark(
-            "fallback",
-            f"{name}: fell back {times} because {failed} failed ({why}); fix that, or exclude it with "
-            "config(never=...)",
-            [name, *{span.name for span in spans}],
-            _spent(analysis, places),
+        text = (
+            f"{name}: fell back {_times(len(spans))} because {failed} failed ({why}); fix that, or exclude it with "
+            "config(never=...)"
         )
+        yield _remark("fallback", text, names, spent)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.spans import Span
-
-__all__ = [
-    "Analysis", "Interval", "Overhead", "break_down", "calibrate", "length", "percentile", "summarise", "union",
-]  # fmt: skip
 
 Interval = tuple[int, int]
 #: Kinds whose self time does not count as host time.
@@ -84,11 +81,8 @@ class Analysis:
         return own
 
     def _within(self, kind: str) -> list[int]:
-        found = [0] * len(self.spans)
+        found = [span.end - span.start if span.kind == kind else 0 for span in self.spans]
         for place in range(len(self.spans) - 1, -1, -1):  # children start after their parents
-            span = self.spans[place]
-            if span.kind == kind:
-                found[place] = span.end - span.start
             if self.parents[place] >= 0:
                 found[self.parents[place]] += found[place]
         return found
@@ -127,14 +121,6 @@ class Analysis:
         return True
 
 
-def percentile(ordered: Sequence[int], share: float) -> float:
-    """The quantile ``share`` of an ordered sequence, interpolated."""
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-
 def summarise(analysis: Analysis) -> dict[str, dict[str, Any]]:
     """For each name: counts, times in seconds, and bytes. Values that were not measured are None.
 
@@ -170,8 +156,8 @@ def _one(analysis: Analysis, places: list[int]) -> dict[str, Any]:
         "total": sum(analysis.spans[place].end - analysis.spans[place].start for place in outermost) / 1e9,
         "self": sum(analysis.own[place] for place in places) / 1e9,
         "mean": sum(durations) / len(durations) / 1e9,
-        "p50": percentile(durations, 0.50) / 1e9,
-        "p95": percentile(durations, 0.95) / 1e9,
+        "p50": float(np.quantile(durations, 0.50)) / 1e9,
+        "p95": float(np.quantile(durations, 0.95)) / 1e9,
         "min": durations[0] / 1e9,
         "max": durations[-1] / 1e9,
         "device": length(union(each for found in intervals for each in found)) / 1e9 if intervals else None,
@@ -186,8 +172,7 @@ def _one(analysis: Analysis, places: list[int]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Overhead:
+class Overhead(NamedTuple):
     """The cost of a span in nanoseconds, measured with empty ones: inside its own duration, and around it."""
 
     inside: float

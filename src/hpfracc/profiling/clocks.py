@@ -8,6 +8,7 @@ reported.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import sys
@@ -20,11 +21,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from hpfracc._shielded import start_thread
-
-__all__ = [
-    "HOST_NAMES", "MIN_SECONDS", "Counters", "DeviceClock", "EnergyMeter", "EnergyTrace", "all_clocks",
-    "energy_counters", "find_clock", "plug_in", "plug_in_energy", "read_host_memory",
-]  # fmt: skip
 
 #: Names of the host as a device.
 HOST_NAMES = frozenset({"cpu", "host"})
@@ -228,40 +224,24 @@ def read_host_memory() -> Reading:
     if tracemalloc.is_tracing():
         now, peak = tracemalloc.get_traced_memory()
         return "tracemalloc", now, peak
-    now, peak_resident = _resident()
+    now = int(_process().memory_info().rss)
+    # The kernel keeps the peak from counters that lag a little behind.
+    peak_resident = max(now, _peak()) if sys.platform.startswith("linux") else None
     return "resident", now, peak_resident
 
 
-def _from_psutil() -> tuple[int, int | None]:
+@functools.cache
+def _process() -> Any:
     import psutil
 
-    return int(psutil.Process().memory_info().rss), None
+    return psutil.Process()
 
 
-def _reader() -> Callable[[], tuple[int, int | None]]:
-    if not sys.platform.startswith("linux"):
-        return _from_psutil
+def _peak() -> int:
     import resource
 
-    page, usage, who = os.sysconf("SC_PAGE_SIZE"), resource.getrusage, resource.RUSAGE_SELF
-
-    opened: list[int] = []
-
-    def close_parents() -> None:
-        # In a forked child it would still report the parent.
-        while opened:
-            os.close(opened.pop())
-
-    os.register_at_fork(after_in_child=close_parents)
-
-    def read() -> tuple[int, int | None]:
-        if not opened:
-            opened.append(os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC))
-        now = int(os.pread(opened[0], 64, 0).split(b" ", 2)[1]) * page
-        # The kernel keeps the peak from counters that lag a little behind.
-        return now, max(now, usage(who).ru_maxrss * 1024)
-
-    return read
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-_resident = _reader()
+if hasattr(os, "register_at_fork"):  # in a forked child it would still be the parent
+    os.register_at_fork(after_in_child=_process.cache_clear)

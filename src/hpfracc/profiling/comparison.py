@@ -6,26 +6,21 @@ test, with Holm's correction for the number of spans.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.document import load_profile
 from hpfracc.profiling.formats import format_seconds, make_table
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-__all__ = [
-    "Comparison", "Rules", "SpanComparison", "SpanPath", "blocks", "collect", "compare_profiles", "comparison_table",
-    "holm", "rank_test", "smallest_p",
-]  # fmt: skip
 
 ComparisonVerdict = Literal["faster", "slower", "inconclusive"]
 
@@ -98,7 +93,7 @@ class Comparison:
             "rows": [row.to_dict() for row in self.rows],
         }
 
-    def __rich__(self) -> RenderableType:
+    def __rich__(self) -> Any:
         return comparison_table(self.to_dict())
 
 
@@ -143,18 +138,19 @@ def _untested(before: list[float], after: list[float], rules: Rules) -> str | No
 def _judge(
     path: tuple[str, ...], before: list[float], after: list[float], p: float | None, tests: int, rules: Rules
 ) -> SpanComparison:
-    medians = statistics.median(before), statistics.median(after)
-    verdict, reason = _verdict(medians, before, after, p, tests, rules)
-    return SpanComparison(path, medians[0] / 1e9, medians[1] / 1e9, (len(before), len(after)), p, verdict, reason)
+    first, second = statistics.median(before), statistics.median(after)
+    verdict, reason = _verdict(before, after, p, tests, rules)
+    return SpanComparison(path, first / 1e9, second / 1e9, (len(before), len(after)), p, verdict, reason)
 
 
 def _verdict(
-    medians: tuple[float, float], before: list[float], after: list[float], p: float | None, tests: int, rules: Rules
+    before: list[float], after: list[float], p: float | None, tests: int, rules: Rules
 ) -> tuple[ComparisonVerdict, str]:
     why = _untested(before, after, rules)
     if why is not None or p is None:
         return "inconclusive", why or ""
-    low, high = min(medians), max(medians)
+    medians = statistics.median(before), statistics.median(after)
+    low, high = sorted(medians)
     if high < rules.ratio * low:
         return "inconclusive", f"the medians differ by less than {rules.ratio:g}x"
     if high - low < rules.floor * 1e9:
@@ -171,12 +167,10 @@ def _verdict(
 
 
 def _alone(path: tuple[str, ...], sides: tuple[dict[Any, Any], dict[Any, Any]]) -> SpanComparison:
-    first = path in sides[0]
-    totals = [total for _, total in (sides[0] if first else sides[1])[path]]
-    median = statistics.median(totals) / 1e9
-    if first:
-        return SpanComparison(path, median, None, (len(totals), 0), None, "inconclusive", "only in the profile before")
-    return SpanComparison(path, None, median, (0, len(totals)), None, "inconclusive", "only in the profile after")
+    found = [[total for _, total in side.get(path, ())] for side in sides]
+    before, after = (statistics.median(totals) / 1e9 if totals else None for totals in found)
+    reason = f"only in the profile {'before' if found[0] else 'after'}"
+    return SpanComparison(path, before, after, (len(found[0]), len(found[1])), None, "inconclusive", reason)
 
 
 def _documents(given: Any) -> Iterator[dict[str, Any]]:
@@ -229,13 +223,9 @@ def collect(documents: Iterable[dict[str, Any]]) -> dict[SpanPath, list[Sample]]
             if outer is None or path is not outer[0]:
                 calls.setdefault((root, path), []).append(span["duration_ns"])
         for (root, path), durations in calls.items():
-            found.setdefault(path, []).append((starts[root], len(durations) * _typical(durations)))
+            typical = sorted(durations)[len(durations) // 4]  # of undisturbed calls on a shared machine
+            found.setdefault(path, []).append((starts[root], len(durations) * typical))
     return found
-
-
-def _typical(durations: list[int]) -> int:
-    """The 25th percentile: the time of undisturbed calls on a shared machine."""
-    return sorted(durations)[len(durations) // 4]
 
 
 def blocks(first: Sequence[Sample], second: Sequence[Sample]) -> tuple[list[float], list[float]]:
@@ -246,12 +236,8 @@ def blocks(first: Sequence[Sample], second: Sequence[Sample]) -> tuple[list[floa
     """
     marked = sorted([(*sample, 0) for sample in first] + [(*sample, 1) for sample in second])
     sides: tuple[list[float], list[float]] = ([], [])
-    row: list[float] = []
-    for place, (_, total, side) in enumerate(marked):
-        row.append(total)
-        if place + 1 == len(marked) or marked[place + 1][2] != side:
-            sides[side].append(sum(row) / len(row))
-            row = []
+    for side, run in itertools.groupby(marked, key=lambda each: each[2]):
+        sides[side].append(statistics.fmean(total for _, total, _ in run))
     return sides
 
 
@@ -277,19 +263,17 @@ def smallest_p(m: int, n: int) -> float:
 
 def holm(values: Sequence[float]) -> list[float]:
     """Correct p values for their number (Holm 1979), which bounds the probability of any false alarm."""
-    order = sorted(range(len(values)), key=lambda place: values[place])
-    corrected = [1.0] * len(values)
-    largest = 0.0
-    for rank, place in enumerate(order):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[place]))
-        corrected[place] = largest
-    return corrected
+    order = np.argsort(values)
+    scaled = np.minimum(1.0, np.arange(len(values), 0, -1) * np.asarray(values, float)[order])
+    corrected = np.empty(len(values))
+    corrected[order] = np.maximum.accumulate(scaled)
+    return corrected.tolist()
 
 
 _STYLES = {"slower": "bold red", "faster": "bold green", "inconclusive": "dim"}
 
 
-def comparison_table(told: dict[str, Any]) -> RenderableType:
+def comparison_table(told: dict[str, Any]) -> Any:
     """Every path with its verdict, as a table; ``told`` is from :meth:`Comparison.to_dict`."""
     from rich.console import Group
     from rich.text import Text

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
 from hpfracc.profiling.clocks import DeviceClock
-
-__all__ = ["Anchor", "DeviceTime", "Timeline"]
 
 #: Nanoseconds after which a new anchor is set. CUDA returns the time between two events as float32 milliseconds, so a
 #: mark within a second of its anchor is accurate to a tenth of a microsecond.
 _ANCHOR_AGE = 1_000_000_000
 
 
+@dataclass(slots=True, eq=False)
 class Anchor:
     """A permanent mark, relative to which others are measured; ``base`` is its time in seconds after the first."""
 
-    __slots__ = ("base", "before", "mark", "set_at")
-
-    def __init__(self, mark: Any, before: Anchor | None, set_at: int) -> None:
-        self.mark = mark
-        self.before = before
-        self.set_at = set_at
-        self.base: float | None = None if before is not None else 0.0
+    mark: Any
+    before: Anchor | None
+    set_at: int
+    base: float | None = None
 
 
 class Timeline:
@@ -42,7 +39,7 @@ class Timeline:
         clock.synchronize(device)
         mark = clock.mark(device)
         self._zero = perf_counter_ns()
-        self._latest = Anchor(mark, None, self._zero)
+        self._latest = Anchor(mark, None, self._zero, base=0.0)
 
     def anchor(self, mark: Any) -> tuple[Anchor, bool]:
         """The anchor for ``mark``; True if the mark itself becomes an anchor and must be kept."""
@@ -120,13 +117,11 @@ class DeviceTime:
         self.start: int | None = None
         self.duration: int | None = None
         self.at_most: int | None = None
-        self._clock = clock
-        self._timeline = timeline
+        self._clock, self._timeline = clock, timeline
         self._begin: Any = None
         self._end: Any = None
         self._anchor: Anchor | None = None
-        self._keep_begin = False
-        self._idle_at_end = False
+        self._keep_begin = self._idle_at_end = False
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Pickle the numbers only; marks and clocks belong to this process."""

@@ -9,7 +9,7 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,6 @@ from hpfracc.profiling.analysis import Analysis, break_down, length, summarise
 from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.session import ThreadLane
 from hpfracc.profiling.spans import Span, SpanDecision
-
-__all__ = ["FORMAT", "VERSION", "Document", "load_profile", "pack_lanes", "plain", "read_schema", "write_text"]
 
 
 def pack_lanes(spans: Sequence[Span], known: Sequence[ThreadLane]) -> tuple[list[dict[str, object]], list[int]]:
@@ -80,7 +78,6 @@ _MAX_BYTES = 1 << 30
 _MAX_DEPTH = 32
 #: Required fields of a span. Integers have at most 63 bits.
 _INTEGERS = ("id", "lane", "start_ns", "duration_ns", "self_ns")
-_TEXTS = ("name", "kind")
 _READINGS = ("of", "before", "after", "peak")
 _WIDEST = 2**63
 
@@ -266,34 +263,29 @@ def _find_fault(document: dict[str, Any]) -> str | None:
     if not isinstance(document.get("process"), dict):
         return "process is no object"
     for place, span in enumerate(document["spans"]):
-        wrong = "an object" if not isinstance(span, dict) else _wrong_field(span)
-        if wrong is not None:
-            return f"spans[{place}] needs {wrong}"
-    return None
-
-
-def _wrong_field(span: dict[str, Any]) -> str | None:
-    for name in _INTEGERS:
-        if not _is_integer(span.get(name)):
-            return f"a whole number as {name}"
-    for name in _TEXTS:
-        if not isinstance(span.get(name), str):
-            return f"a text as {name}"
-    if span["duration_ns"] < 0:
-        return "a duration_ns of at least 0"
-    parent = span.get("parent", "")
-    if parent is not None and not _is_integer(parent):
-        return "an integer or null as parent"
-    if not isinstance(span.get("device", 0), str | None):
-        return "a text or null as device"
-    memory = span.get("memory")
-    if memory is not None and not (isinstance(memory, dict) and all(name in memory for name in _READINGS)):
-        return f"{', '.join(_READINGS)} in its memory"
+        for wanted, holds in _CHECKS.items() if isinstance(span, dict) else (("an object", lambda _: False),):
+            if not holds(span):
+                return f"spans[{place}] needs {wanted}"
     return None
 
 
 def _is_integer(value: Any) -> bool:
     return type(value) is int and -_WIDEST < value < _WIDEST
+
+
+def _has_readings(memory: Any) -> bool:
+    return memory is None or (isinstance(memory, dict) and all(name in memory for name in _READINGS))
+
+
+#: What a span needs, and whether it has it; in this order.
+_CHECKS: dict[str, Callable[[dict[str, Any]], bool]] = {
+    **{f"a whole number as {name}": lambda span, name=name: _is_integer(span.get(name)) for name in _INTEGERS},
+    **{f"a text as {name}": lambda span, name=name: isinstance(span.get(name), str) for name in ("name", "kind")},
+    "a duration_ns of at least 0": lambda span: span["duration_ns"] >= 0,
+    "an integer or null as parent": lambda span: span.get("parent", "") is None or _is_integer(span.get("parent")),
+    "a text or null as device": lambda span: isinstance(span.get("device", 0), str | None),
+    f"{', '.join(_READINGS)} in its memory": lambda span: _has_readings(span.get("memory")),
+}
 
 
 def write_text(path: str | os.PathLike[str], pieces: Iterator[str]) -> Path:

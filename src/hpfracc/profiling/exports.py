@@ -11,15 +11,10 @@ import html
 import json
 from collections.abc import Iterator
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpfracc.profiling.document import Document
 from hpfracc.profiling.formats import format_bytes, format_seconds, format_share, make_table
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-__all__ = ["bottleneck_table", "chrome_trace", "pack", "render_page", "speedscope", "summary_table"]
 
 #: Rows of a summary shown by default.
 _MAX_ROWS = 30
@@ -221,7 +216,7 @@ def _as_data(value: Any) -> str:
 # Tables for a terminal.
 
 
-def summary_table(document: Document, rows: int = _MAX_ROWS) -> RenderableType:
+def summary_table(document: Document, rows: int = _MAX_ROWS) -> Any:
     """The names with the largest self time, and a breakdown of the whole run."""
     from rich.console import Group
     from rich.text import Text
@@ -240,7 +235,7 @@ def summary_table(document: Document, rows: int = _MAX_ROWS) -> RenderableType:
             device,
             format_bytes(row["memory_peak"]),
         )
-    parts: list[RenderableType] = [table]
+    parts: list[Any] = [table]
     if len(items) > rows:
         parts.append(Text(f"  and {len(items) - rows:,} more names", style="dim"))
     return Group(*parts, Text(_whole(document)))
@@ -259,7 +254,7 @@ def _whole(document: Document) -> str:
     return text
 
 
-def bottleneck_table(document: Document, top: int) -> RenderableType:
+def bottleneck_table(document: Document, top: int) -> Any:
     """The names with the largest self time, with advice; then advice on the whole run."""
     from rich.console import Group
     from rich.text import Text

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-__all__ = ["format_bytes", "format_seconds", "format_share", "make_table", "show"]
+from typing import Any
 
 #: Width of output to a file or a pipe.
 _WIDTH_ELSEWHERE = 120
@@ -40,7 +35,7 @@ def format_share(share: float) -> str:
     return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"
 
 
-def show(renderable: RenderableType) -> None:
+def show(renderable: Any) -> None:
     """Print to the terminal, or with a fixed width to a file or a pipe."""
     from rich.console import Console
 

@@ -16,8 +16,6 @@ from hpfracc.profiling.formats import show
 from hpfracc.profiling.recorder import CAPACITY, MemoryMode, NullSpan, Recorder
 from hpfracc.profiling.spans import Span
 
-__all__ = ["Profiler", "get_profiler"]
-
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 

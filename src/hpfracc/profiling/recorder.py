@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from hpfracc.profiling.session import Session
     from hpfracc.profiling.spans import Span
 
-__all__ = [
-    "CAPACITY", "NULL_SPAN", "Decorated", "MemoryMode", "NullSpan", "Recorder", "reset", "shared", "watched",
-]  # fmt: skip
-
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 #: Memory to read around spans: none, that of the span's device, or also that of the host for other spans.
@@ -149,8 +145,6 @@ class Recorder:
 
             @wraps(function)
             async def run_later(*args: Any, **kwargs: Any) -> Any:
-                if not self.on:
-                    return await function(*args, **kwargs)
                 with self.span(name, "span", device, metadata):
                     return await function(*args, **kwargs)
 

@@ -9,13 +9,12 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
 from hpfracc.profiling.clocks import DeviceClock, all_clocks, find_clock
 from hpfracc.profiling.device_time import DeviceTime, Timeline
-
-__all__ = ["Session", "ThreadLane", "running_loop"]
 
 #: Maximum number of unread pairs of marks, and number of pairs that are read at once above it. Reading can take longer
 #: than setting, so it is deferred until the profile is read, as far as the driver can hold the events.
@@ -40,15 +39,13 @@ def running_loop() -> Any:
         return None
 
 
+@dataclass(slots=True)
 class ThreadLane:
     """A row of the timeline: a thread, or a task of the thread in lane ``thread``; ``users`` counts them."""
 
-    __slots__ = ("name", "thread", "users")
-
-    def __init__(self, name: str, thread: int | None) -> None:
-        self.name = name
-        self.thread = thread
-        self.users = 1
+    name: str
+    thread: int | None
+    users: int = 1
 
 
 class _Token:

@@ -6,14 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.clocks import read_host_memory
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.session import Session, running_loop
-
-__all__ = ["KINDS", "Span", "SpanDecision"]
 
 #: Kinds of spans: ``"span"`` for a user's own, the others are the engine's.
 KINDS = ("span", "call", "kernel", "decide", "import", "transfer", "compile", "fallback", "batch", "usage")
@@ -26,17 +24,14 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _now = time.perf_counter_ns
 
 
-class SpanDecision:
+class SpanDecision(NamedTuple):
     """The decision of a call. Equal decisions have equal ``key``; ``tell()`` returns it as plain values.
 
     ``tell`` is called only when a profile is read, once per key.
     """
 
-    __slots__ = ("key", "tell")
-
-    def __init__(self, key: Hashable, tell: Callable[[], dict[str, Any]]) -> None:
-        self.key = key
-        self.tell = tell
+    key: Hashable
+    tell: Callable[[], dict[str, Any]]
 
 
 #: The session of a span from another process, which cannot be entered.

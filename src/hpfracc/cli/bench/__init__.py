@@ -12,8 +12,6 @@ from typing import Any
 from hpfracc.cli.answer import Answer, names, progress_bar
 from hpfracc.errors import InvalidInputError, MissingDependencyError
 
-__all__ = ["add_command", "find_benchmark", "replay_table"]
-
 _DESCRIPTION = (
     "Times every arm on this machine and then the engine's own choices, and compares them. Stores only compile times."
 )

@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hpfracc.cli.answer import Answer, hpfracc_version, make_folder, progress_bar
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from hpfracc.cli.demo.scripts import Script, ScriptRun
-
-__all__ = ["add_command", "render"]
 
 escape = html.escape
 
@@ -165,7 +161,7 @@ def _drawn(formula: str) -> str:
     return f'<img alt="{escape(formula)}" src="data:image/svg+xml;base64,{data}">'
 
 
-def _list(scripts: list[Script]) -> RenderableType:
+def _list(scripts: list[Script]) -> Any:
     from rich.console import Group
     from rich.text import Text
 
@@ -174,7 +170,7 @@ def _list(scripts: list[Script]) -> RenderableType:
     return Group(*lines, Text(f"They are in {scripts[0].path.parent}", overflow="fold"))
 
 
-def _view(outcomes: list[ScriptRun], path: Path) -> RenderableType:
+def _view(outcomes: list[ScriptRun], path: Path) -> Any:
     from rich.console import Group
     from rich.text import Text
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from hpfracc.errors import InvalidInputError, MissingDependencyError
 
-__all__ = ["Script", "ScriptRun", "find_scripts", "run_script", "to_png"]
-
 #: In an installed package, and in the source tree that this module runs from.
 _FOLDERS = (Path(__file__).parent / "gallery", Path(__file__).resolve().parents[4] / "examples" / "gallery")
 #: Optional libraries without which a script is skipped, and the extras that install them.

@@ -1,4 +1,4 @@
-"""Dask arrays, and what lower floors need from clusters: the names of :class:`hpfracc._clusters.ClusterSupport`."""
+"""Dask arrays, and what lower floors need from clusters: what :mod:`hpfracc._clusters` hands them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
         return
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 
-    from hpfracc._progress import live_bar
+    from hpfracc._interrupts import live_bar
 
     columns = (
         TextColumn("[bold]{task.description}"),

@@ -15,8 +15,6 @@ from hpfracc.solvers.sde.noise.process import GaussianNoise, Noise, read_grid
 from hpfracc.solvers.sde.noise.source import RandomSource
 from hpfracc.solvers.sde.noise.stable import StableLevy
 
-__all__ = ["Driving", "read_correlation", "refuse_antithetic"]
-
 #: Stream of the normal numbers of the second set; the processes use stream 0.
 _APART = 1
 #: Largest difference of a correlation matrix from its transpose, and of its diagonal from 1.
@@ -59,9 +57,9 @@ def _check_correlation(matrix: Any) -> None:
     rounding = _ROUNDING if str(matrix.dtype).endswith("64") else 1e-6
     if not np.all(np.isfinite(values)):
         raise InvalidInputError("correlation has values that are not finite; give finite numbers")
-    off = float(np.max(np.abs(values - values.T)))
-    if off > rounding:
-        i, j = np.unravel_index(int(np.argmax(np.abs(values - values.T))), values.shape)
+    off = np.abs(values - values.T)
+    if off.max() > rounding:
+        i, j = np.unravel_index(int(off.argmax()), values.shape)
         raise InvalidInputError(
             f"correlation is not symmetric: entries ({i}, {j}) and ({j}, {i}) are {values[i, j]:.6g} and "
             f"{values[j, i]:.6g}; use (C + C.T) / 2"

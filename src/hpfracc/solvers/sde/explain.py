@@ -10,8 +10,6 @@ from hpfracc._arrays import library_of
 from hpfracc.solvers.sde.methods import methods_for
 from hpfracc.solvers.sde.solve import read_simulation
 
-__all__ = ["SimulationExplanation", "explain_simulation"]
-
 
 @dataclass(frozen=True, slots=True)
 class SimulationExplanation:
@@ -86,19 +84,15 @@ def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
     known = methods_for(traits, ordinary=ordinary)
     reasons = {name: each.refuses(traits) for name, each in known.items()}
     refused = {name: why for name, why in reasons.items() if why is not None}
+    reason = "it is the first that converges for this noise"
     if kwargs.get("method", "auto") != "auto":
         reason = "it was asked for by its name"
     elif not ordinary:
         reason = "the order is below 1, or differentiable"
-    elif traits.additive:
-        reason = "the noise is additive"
-    elif traits.jumps:
-        reason = "the noise jumps"
-    else:
-        reason = "it is the first that converges for this noise"
-    source, forecast = simulation.source, simulation.forecast()
-    where = source.library, source.device, source.dtype
-    steps = simulation.t.size - 1
-    memory = forecast.chunks, forecast.rows, forecast.kept_bytes, forecast.chunk_bytes
-    work: tuple[Any, ...] = (steps, simulation.h, simulation.count, *memory)
-    return SimulationExplanation(method.name, reason, method.order, refused, *where, *work)
+    elif traits.additive or traits.jumps:
+        reason = "the noise is additive" if traits.additive else "the noise jumps"
+    source = simulation.source
+    told = {"method": method.name, "reason": reason, "order": method.order, "refused": refused}
+    where = {"library": source.library, "device": source.device, "dtype": source.dtype}
+    work = {"steps": simulation.t.size - 1, "step": simulation.h, "paths": simulation.count}
+    return SimulationExplanation(**told, **where, **work, **simulation.forecast()._asdict())  # type: ignore[arg-type]

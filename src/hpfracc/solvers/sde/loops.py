@@ -11,8 +11,6 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc._xp import Namespace
 
-__all__ = ["iterate", "scan"]
-
 Carry = tuple[Any, ...]
 
 

@@ -11,16 +11,13 @@ from typing import Any, get_args
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import is_tracer, library_of
+from hpfracc._arrays import dtype_name, is_tracer, library_of
 from hpfracc._choices import Interpretation
 from hpfracc._xp import Namespace, namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
 from hpfracc.solvers.sde.noise.process import LevyNoise, plain_number
 from hpfracc.solvers.sde.noise.stable import StableLevy
-from hpfracc.solvers.sde.placement import refuse_unreal
-
-__all__ = ["Functions", "NoisyProblem", "Traits", "read_problem"]
 
 INTERPRETATIONS: tuple[str, ...] = get_args(Interpretation)
 
@@ -231,21 +228,45 @@ def _refuse_interpretation(traits: Traits) -> None:
         _reading.choice("interpretation", meaning, INTERPRETATIONS)
     if traits.additive:
         return
-    if hurst == 0.5:
-        if meaning not in ("ito", "stratonovich"):
-            raise InvalidInputError(
-                "with multiplicative Brownian noise Ito and Stratonovich equations have different solutions; give "
-                "interpretation='ito' or 'stratonovich'"
-            )
-    elif traits.jumps:
-        if meaning != "ito":
-            raise InvalidInputError("multiplicative noise with jumps is in the Ito sense; give interpretation='ito'")
-    elif meaning == "ito":
-        raise InvalidInputError(
+    message = ""
+    if hurst == 0.5 and meaning not in ("ito", "stratonovich"):
+        message = (
+            "with multiplicative Brownian noise Ito and Stratonovich equations have different solutions; give "
+            "interpretation='ito' or 'stratonovich'"
+        )
+    elif traits.jumps and meaning != "ito":
+        message = "multiplicative noise with jumps is in the Ito sense; give interpretation='ito'"
+    elif hurst != 0.5 and not traits.jumps and meaning == "ito":
+        message = (
             f"there is no Ito integral with H={hurst}: fractional Brownian motion is not a semimartingale; omit "
             "interpretation (a pathwise integral), or use H = 1/2"
         )
     elif meaning == "young" and hurst is not None and hurst < 0.5:
-        raise InvalidInputError(
+        message = (
             f"Young integrals need H > 1/2, not {hurst}; use interpretation='stratonovich', the limit of smooth paths"
         )
+    if message:
+        raise InvalidInputError(message)
+
+
+def refuse_unreal(name: str, value: Any) -> None:
+    """Raise an error unless ``value`` has real numbers of at least single precision.
+
+    Raises
+    ------
+    InvalidInputError
+        With the dtype and a remedy.
+    """
+    if isinstance(value, list | tuple) and any(library_of(each) in ("torch", "jax") for each in value):
+        for each in value:
+            refuse_unreal(name, each)
+        return
+    dtype = dtype_name(value) if library_of(value) in ("torch", "jax", "cupy") else np.asarray(value).dtype.name
+    if dtype.startswith("complex"):
+        raise InvalidInputError(
+            f"{name} is {dtype}, and equations with noise are real; make real and imaginary parts components of y"
+        )
+    if dtype in ("float16", "bfloat16"):
+        raise InvalidInputError(f"{name} is {dtype}, which has too few digits; give float32 or float64")
+    if not dtype.startswith(("float", "int", "uint", "bool")):
+        raise InvalidInputError(f"{name}={value!r} has dtype {dtype}; give real numbers")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,12 +18,9 @@ from hpfracc.solvers.sde.methods.caputo_euler import count_rates
 from hpfracc.solvers.sde.noise.process import plain_number
 from hpfracc.solvers.sde.noise.source import NEGLIGIBLE_BYTES, RandomSource
 from hpfracc.solvers.sde.problem import NoisyProblem
-from hpfracc.solvers.sde.progress import MIN_REPORTS, run_path_chunks
-from hpfracc.solvers.sde.result import FSDEResult, Moments
+from hpfracc.solvers.sde.result import MIN_REPORTS, FSDEResult, Moments, run_path_chunks
 from hpfracc.solvers.sde.stepping import increments_of, prepare, step_along
 from hpfracc.solvers.sde.stiffness import Divergence, find_divergence, refuse_infinite, warn_of_stiffness
-
-__all__ = ["Forecast", "Simulation"]
 
 #: Bytes of all arrays of a chunk: small enough for the caches of a core, and large enough for a GPU.
 _CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 25, 1 << 33
@@ -107,20 +105,16 @@ class Simulation:
         row = item * (_FULL_ARRAYS * fine * traits.noises * method.sets(traits) + 2 * self.t.size * traits.dimension)
         if method.remembers:
             row += 3 * item * count_rates(fine) * traits.dimension
+        times = {"all": self.saved.size * (traits.dimension + traits.noises), "last": traits.dimension}
+        # The size of values of a function is known after the first chunk.
+        kept = 0 if self.moments or callable(self.save) else item * self.count * times[self.save]
         least = 2 if self.driving.antithetic else 1
-        kept = 0
-        if not self.moments and self.save == "all":
-            kept = item * self.count * self.saved.size * (traits.dimension + traits.noises)
-        elif not self.moments and self.save == "last":
-            kept = item * self.count * traits.dimension
-        if self.traced or (self.source.library != "numpy" and self.save == "all"):
-            rows = self.count
-        else:
+        rows = self.count
+        if not (self.traced or (self.source.library != "numpy" and self.save == "all")):
             size = _CHUNK_ON_HOST if self.source.device == "cpu" else _CHUNK_ON_GPU
-            if size > NEGLIGIBLE_BYTES:
-                free = self.source.free_bytes()
-                size = size if free is None else min(size, int(_CHUNK_SHARE * free))
-            rows = min(self.count, max(least, size // row))
+            if size > NEGLIGIBLE_BYTES and (free := self.source.free_bytes()) is not None:
+                size = min(size, int(_CHUNK_SHARE * free))
+            rows = min(rows, size // row)
             if self.progress:
                 rows = min(rows, -(-self.count // MIN_REPORTS))
         rows = max(least, rows // least * least)
@@ -135,9 +129,7 @@ class Simulation:
             With the required memory, the free memory, and a remedy.
         """
         need = kept_bytes + forecast.chunk_bytes
-        if need < NEGLIGIBLE_BYTES:
-            return
-        free = self.source.free_bytes()
+        free = self.source.free_bytes() if need >= NEGLIGIBLE_BYTES else None
         if free is None or need <= free:
             return
         what = "one chunk" if forecast.chunks > 1 else "all paths at once"
@@ -171,31 +163,16 @@ class Simulation:
             "diverged": 0 if kept.diverged is None else kept.diverged.paths,
             "seconds": time.perf_counter() - begun,
         }
-        values, noise = kept.joined()
-        return FSDEResult(
-            self.saved,
-            values,
-            noise,
-            self.method.name,
-            kept.done,
-            self.driving.antithetic,
-            not messages,
-            " ".join(messages) or "All paths were finished.",
-            stats,
-            kept.moments,
-        )
+        told = not messages, " ".join(messages) or "All paths were finished.", stats, kept.moments
+        return FSDEResult(self.saved, *kept.joined(), self.method.name, kept.done, self.driving.antithetic, *told)
 
     def _chunk(self, low: int, high: int, rows: int) -> tuple[Any, Any, Divergence | None]:
         """Saved values of the paths ``low`` to ``high``, their noise, and the number of them that diverged."""
         # JAX compiles for one shape: the last chunk is as long as the others, and truncated.
         drawn = low + rows if self.source.library == "jax" else high
-        start, xp = self.start, self.source.xp
-        if start.shape[0] == 1:
-            begin = xp.module.broadcast_to(start, (drawn - low, start.shape[1]))
-        else:
-            begin = start[low:high]
-            if drawn > high:
-                begin = xp.concatenate([begin, xp.module.broadcast_to(begin[-1:], (drawn - high, begin.shape[1]))])
+        xp, begin = self.source.xp, self.start if self.start.shape[0] == 1 else self.start[low:high]
+        more = xp.module.broadcast_to(begin[-1:], (drawn - low - begin.shape[0], begin.shape[1]))
+        begin = xp.concatenate([begin, more]) if more.shape[0] else begin
         driving = self.driving.paths(self.source, low, drawn)
         steps = prepare(self.problem, self.method, self.alpha, self.t, self.h, begin, self._hurst)
         y = self._masked(step_along(steps, increments_of(xp, driving), keep=self.save != "last"))
@@ -208,13 +185,13 @@ class Simulation:
             diverged = find_divergence(self.problem, order, self.t, self.h, begin, y, driving)
             if low == 0:
                 warn_of_stiffness(self.problem, order, self.t, self.h, y)
-        if self.save == "all":
-            parts = self.method.parts(self.problem.traits, self.t.size - 1)
-            noise = driving[:, : self.problem.traits.noises, ::parts]
-            if self.places is not None:
-                y, noise = y[..., self.places], noise[..., self.places]
-            return y, noise, diverged
-        return (_functional(self.save, self.t, y) if callable(self.save) else y), None, diverged
+        if callable(self.save):
+            return _functional(self.save, self.t, y), None, diverged
+        if self.save == "last":
+            return y, None, diverged
+        noise = driving[:, : self.problem.traits.noises, :: self.method.parts(self.problem.traits, self.t.size - 1)]
+        saved = slice(None) if self.places is None else self.places
+        return y[..., saved], noise[..., saved], diverged
 
     @property
     def _hurst(self) -> Any:
@@ -280,16 +257,17 @@ class _SavedValues:
         else:
             self._parts.append((values, noise))
         if simulation.progress and not is_transformed(values):
-            self._summary.add(_first_number(values), antithetic)
+            rows = to_host(values)
+            rows = rows[:, :, -1] if rows.ndim == 3 else rows
+            self._summary.add(rows.reshape(rows.shape[0], -1)[:, 0], antithetic)
         if diverged is not None:
             self.diverged = diverged if self.diverged is None else self.diverged.joined(diverged)
         self.done = high
 
     def summary(self) -> tuple[float, float]:
-        """Mean and standard error of the first saved number of each path."""
-        if not self._summary.count:  # traced values
-            return float("nan"), float("nan")
-        return float(self._summary.mean), float(self._summary.standard_error)
+        """Mean and standard error of the first saved number of each path; nan for traced values."""
+        found = self._summary
+        return (float(found.mean), float(found.standard_error)) if found.count else (math.nan, math.nan)
 
     def joined(self) -> tuple[Any, Any]:
         """All values and noises."""
@@ -301,16 +279,7 @@ class _SavedValues:
         if self._parts:
             values, noise = self._parts[0]
             return values[: self.done], None if noise is None else noise[: self.done]
-        traits, n = simulation.problem.traits, simulation.saved.size
-        array = simulation.source.array
-        if simulation.save == "all":
-            return array(np.empty((0, traits.dimension, n))), array(np.empty((0, traits.noises, n)))
-        return array(np.empty((0, traits.dimension) if simulation.save == "last" else (0,))), None
-
-
-def _first_number(values: Any) -> np.ndarray:
-    """The first component, at the last time, of each path; on the host."""
-    rows = to_host(values)
-    if rows.ndim == 3:
-        rows = rows[:, :, -1]
-    return rows.reshape(rows.shape[0], -1)[:, 0]
+        traits, array = simulation.problem.traits, simulation.source.array
+        shape = {"all": (traits.dimension, simulation.saved.size), "last": (traits.dimension,)}
+        values = array(np.empty((0, *(() if callable(simulation.save) else shape[simulation.save]))))
+        return values, array(np.empty((0, traits.noises, simulation.saved.size))) if simulation.save == "all" else None

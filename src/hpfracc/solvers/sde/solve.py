@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import is_tracer, is_transformed, library_of, refuse_chunked
+from hpfracc._arrays import dtype_name, is_tracer, is_transformed, library_of, refuse_chunked
 from hpfracc._choices import Interpretation, PathMethodName
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc._config import get_settings
+from hpfracc._optional import import_optional
+from hpfracc.engine.selection.request import never_reason, preference_error, read_preference
+from hpfracc.errors import BackendUnavailableError, InvalidInputError, PinnedBackendError, ShapeError
 from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antithetic
 from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_for
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
 from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid, read_parameter
-from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable import StableLevy
-from hpfracc.solvers.sde.noise.tempered import TemperedStable
-from hpfracc.solvers.sde.placement import move_noise, place_state, refuse_unreal
-from hpfracc.solvers.sde.problem import Traits, read_problem
-from hpfracc.solvers.sde.progress import read_progress
-from hpfracc.solvers.sde.result import FSDEResult
+from hpfracc.solvers.sde.noise.source import RandomSource, make_source
+from hpfracc.solvers.sde.noise.stable import StableLevy, TemperedStable
+from hpfracc.solvers.sde.problem import Traits, read_problem, refuse_unreal
+from hpfracc.solvers.sde.result import FSDEResult, read_progress
 from hpfracc.solvers.sde.simulation import Simulation
-
-__all__ = ["choose_method", "read_simulation", "solve_fsde"]
 
 
 def solve_fsde(
@@ -198,10 +197,73 @@ def read_simulation(*args: Any, **kwargs: Any) -> Simulation:
     times = np.linspace(0.0, float(t[-1] - t[0]), fine + 1)
     # The remainder of fractional noise is drawn as plain normal numbers.
     apart = sets > 1 and problem.traits.hurst != 0.5 and not problem.traits.jumps
-    moved = move_noise(process, source)
-    driving = Driving(moved, times, noises, sets, factor, bool(of.antithetic), apart, every)
+    if isinstance(process, FractionalBrownian) and library_of(process.H) == "torch":
+        process = replace(process, H=process.H.to(source.device))
+    driving = Driving(process, times, noises, sets, factor, bool(of.antithetic), apart, every)
     kept = of.save, of.keep == "moments", of.progress, places
     return Simulation(problem, chosen, order, t, h, start, driving, source, count, *kept)
+
+
+def place_state(
+    backend: Any, rng: Any, key: Any, y0: Any, others: tuple[Any, ...], *, first_path: int, count: int
+) -> RandomSource:
+    """Determine the library of the arrays; ``y0`` determines device and precision if it is an array.
+
+    Raises
+    ------
+    PinnedBackendError
+        If arrays are of another library than ``backend=``, or of two libraries.
+    """
+    arrays = [value for value in _leaves((*others, y0)) if library_of(value) in ("torch", "jax", "cupy")]
+    owners = {library_of(value) for value in arrays}
+    if len(owners) > 1:
+        raise PinnedBackendError(f"arguments are arrays of {' and '.join(sorted(owners))}; give arrays of one library")
+    if "cupy" in owners:
+        raise BackendUnavailableError("solve_fsde runs on NumPy, PyTorch and JAX; give the arrays as tensors of torch")
+    if backend is not None and (not isinstance(backend, str) or backend not in ("auto", "numpy", "torch", "jax")):
+        raise BackendUnavailableError(f"backend={backend!r}: solve_fsde runs on 'numpy', 'torch' and 'jax', or 'auto'")
+    preference = read_preference("solve_fsde", backend)
+    if preference is not None and preference.general and not owners:
+        preference = None  # the functions are the user's: host arrays stay in NumPy for settings of all operations
+    wish = "auto" if preference is None else preference.backend
+    asked = "" if preference is None else f"backend {wish!r} was requested by {preference.source}"
+    if preference is not None and wish not in ("numpy", "torch", "jax"):
+        raise preference_error("solve_fsde", preference, "it runs on 'numpy', 'torch' and 'jax'")
+    if owners and wish not in ("auto", *owners):
+        (owner,) = owners
+        raise PinnedBackendError(f"{asked}, and there are arrays of {owner}; omit it, or convert them")
+    own = [value for value in _leaves(y0) if library_of(value) in ("torch", "jax")]
+    like = own or [value for value in arrays if np.ndim(value)] or arrays
+    if wish in ("torch", "jax") and not owners:
+        like = [_example(wish, y0, rng)]
+    source = make_source(rng, key, *like, first_path=first_path, count=count)
+    if wish == "numpy" and source.library != "numpy":
+        raise PinnedBackendError(f"{asked}, but the random numbers are of {source.library}")
+    never = never_reason("solve_fsde", source.library, get_settings())
+    if never is not None:
+        raise BackendUnavailableError(
+            f"solve_fsde: the state is of {source.library}, and {never}; give backend=, or arrays of another library"
+        )
+    return source
+
+
+def _example(library: str, y0: Any, rng: Any) -> Any:
+    """An example array with the type of the state."""
+    module = import_optional("torch" if library == "torch" else "jax.numpy")
+    name = "float32" if dtype_name(y0) == "float32" else "float64"
+    if library == "torch":
+        return module.zeros((), dtype=getattr(module, name), device=getattr(rng, "device", "cpu"))
+    return module.zeros(())
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _leaves(each)
+    else:
+        yield value
 
 
 def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> PathMethod:

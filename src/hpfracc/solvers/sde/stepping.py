@@ -15,8 +15,6 @@ from hpfracc.solvers.sde.loops import scan
 from hpfracc.solvers.sde.methods import PathMethod
 from hpfracc.solvers.sde.problem import Functions, NoisyProblem, Traits
 
-__all__ = ["Steps", "increments_of", "prepare", "step_along", "step_in_blocks"]
-
 
 class Steps(NamedTuple):
     """What all steps of a set of paths share.

@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from hpfracc._arrays import is_transformed, library_of, to_host
+from hpfracc._arrays import is_transformed, to_host
 from hpfracc.errors import AccuracyWarning, SolveError
 from hpfracc.solvers.sde.problem import NoisyProblem
-
-__all__ = ["Divergence", "find_divergence", "refuse_infinite", "stability_limit", "warn_of_stiffness"]
 
 #: Number of paths at which the drift is checked.
 _FEW = 16
@@ -86,12 +84,9 @@ def warn_of_stiffness(problem: NoisyProblem, order: float, t: np.ndarray, h: flo
         return
     few, limit = y[:_FEW], stability_limit(order)
     with _quiet(problem):
-        for index in (0, t.size // 2, t.size - 1):
-            if few.ndim == 2 and index != t.size - 1:
-                continue
-            state = few[:, :, index] if few.ndim == 3 else few
-            rates = _rates(problem, float(t[index]), state)
-            number = float(np.nanmax(rates, initial=0.0)) * h**order / math.gamma(order + 1.0)
+        for index in (0, t.size // 2, t.size - 1) if few.ndim == 3 else (t.size - 1,):
+            numbers = _stiffness(problem, float(t[index]), few[:, :, index] if few.ndim == 3 else few, order, h)
+            number = float(np.nanmax(numbers, initial=0.0))
             if number > limit:
                 warnings.warn(
                     f"the drift decays too fast at t={t[index]:.6g}: step^alpha times its rate is {number:.3g}, above "
@@ -128,11 +123,9 @@ def find_divergence(
         grown = size > _GROWN * (begin + strength * _size(driving[:, :noises, -1]))
         if not bool(grown.any()):
             return None
-        rows = grown.nonzero()[0] if problem.traits.library != "torch" else grown.nonzero()[:, 0]
-        scale = begin[rows] + strength[rows] * _largest(abs(driving[rows, :noises]).sum(1))
-        rates = _rates(problem, float(t[-1]), last[rows])
-        numbers = np.asarray(rates * h**order / math.gamma(order + 1.0))
-        limit = stability_limit(order)
+        rows, limit = problem.xp.nonzero(grown), stability_limit(order)
+        scale = begin[rows] + strength[rows] * problem.xp.amax(abs(driving[rows, :noises]).sum(1), -1)
+        numbers = _stiffness(problem, float(t[-1]), last[rows], order, h)
         bounds = _GROWN * to_host(scale)
         wild = (to_host(size[rows]) > bounds) & ~(numbers <= limit)
         if not wild.any():
@@ -158,16 +151,11 @@ def _size(x: Any) -> Any:
     return abs(x).sum(-1)
 
 
-def _largest(x: Any) -> Any:
-    """The largest absolute value of each row."""
-    return x.amax(-1) if library_of(x) == "torch" else x.max(-1)
-
-
-def _rates(problem: NoisyProblem, t: float, state: Any) -> np.ndarray:
-    """The rate at which the drift of each path decays along its own direction; on the host."""
+def _stiffness(problem: NoisyProblem, t: float, state: Any, order: float, h: float) -> np.ndarray:
+    """``step^alpha / Gamma(1 + alpha)`` times the rate at which the drift decays along itself, on the host."""
     xp = problem.xp
     force = problem.drift(t, state)
-    change, rate = force, None
+    change, rate = force, 0.0
     relative = 1e-6 if problem.traits.dtype == "float64" else 1e-3
     for _ in range(2):
         size = _size(change)[:, None]
@@ -178,19 +166,15 @@ def _rates(problem: NoisyProblem, t: float, state: Any) -> np.ndarray:
         small = relative * (1.0 + _size(state)[:, None])
         change = problem.drift(t, state + small * unit) - force
         rate = -(change / small * unit).sum(-1)
-    assert rate is not None
-    return to_host(rate)
+    return np.asarray(to_host(rate) * h**order / math.gamma(order + 1.0))
 
 
 def refuse_infinite(t: np.ndarray, y: Any) -> None:
     """Raise an error if paths are not finite at the end, ``y`` of shape ``(paths, d, n)`` or ``(paths, d)``."""
-    if is_transformed(y):
+    bad = np.zeros(1, bool) if is_transformed(y) else ~np.isfinite(to_host(y[:, :, -1] if y.ndim == 3 else y)).all(-1)
+    if not bad.any():
         return
-    if np.isfinite(to_host(y[:, :, -1] if y.ndim == 3 else y)).all():
-        return
-    host = to_host(y)
-    bad = ~np.isfinite(host[:, :, -1] if host.ndim == 3 else host).all(-1)
-    since = ""
+    since, host = "", to_host(y)
     if host.ndim == 3:
         first = int(np.flatnonzero(bad)[0])
         where = int(np.flatnonzero(~np.isfinite(host[first]).all(0))[0])

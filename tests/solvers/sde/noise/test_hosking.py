@@ -9,8 +9,7 @@ import pytest
 
 from hpfracc import noise
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.circulant import autocovariance
-from hpfracc.solvers.sde.noise.hosking import HoskingStream
+from hpfracc.solvers.sde.noise.circulant import HoskingStream, autocovariance
 from hpfracc.solvers.sde.noise.source import make_source
 
 

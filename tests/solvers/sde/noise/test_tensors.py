@@ -42,7 +42,7 @@ def test_weights_of_tensors_are_those_of_numpy(library: str, n: int) -> None:
     expected = eigenvalues(row)
     weights = to_weights(expected)
     assert weights[[1, -1]].tolist() == [0.0, 0.0]
-    np.testing.assert_allclose(weights[[0, -2]] ** 2, 2 * n * expected[[0, -1]], rtol=1e-14)
+    np.testing.assert_allclose(weights[[0, -2]] ** 2, expected[[0, -1]] / (2 * n), rtol=1e-14)
     with namespace(library).scope():
         found = eigenvalues(module.asarray(row))
         refuse_negative(found, "these steps")

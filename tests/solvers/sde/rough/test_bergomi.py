@@ -150,7 +150,7 @@ def test_products_with_a_matrix_are_the_transforms(steps):
     """Prices of few steps convolve by a triangular matrix; the square roots of the variance are the same."""
     scheme = _Scheme(MODEL, 0.25, steps)
     source = make_source(5, None, count=7)
-    normals, cells, _ = scheme.draw(source, 0, 7)
+    normals, cells, _ = scheme.draw(source, 7)
     by_transform = scheme.roots(source, normals, cells.copy())[:, :-1]
     np.testing.assert_allclose(scheme._roots_by_matrix(source, normals, 0), by_transform, rtol=1e-13)
 
@@ -168,7 +168,7 @@ def test_any_grouping_of_paths_gives_the_same_price(monkeypatch):
 def test_half_as_many_steps_of_the_same_paths():
     """Paths with half the steps have the law of their scheme and stay close to the fine ones."""
     fine = _Scheme(MODEL, 0.25, 64)
-    numbers = fine.draw(make_source(3, None, count=4000), 0, 4000)
+    numbers = fine.draw(make_source(3, None, count=4000), 4000)
     halved = fine.halved([each.copy() for each in numbers])
     assert np.allclose(np.cov(np.stack(halved)[:, :, 5]), np.eye(3), atol=0.08)
     few = _Scheme(MODEL, 0.25, 32).follow(make_source(3, None), halved)[1]

@@ -100,10 +100,10 @@ def test_parity_shapes_and_volatility():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"H": 0.0}, r"H=0.0 is outside \(0, 1/2\]"),
+        ({"H": 0.0}, "H=0.0: give a finite number above 0 and at most 0.5"),
         ({"H": 0.6}, "H=0.6"),
         ({"rho": -1.2}, "rho=-1.2"),
-        ({"sigma": -0.1}, "sigma=-0.1 is negative"),
+        ({"sigma": -0.1}, "sigma=-0.1: give a finite number at least 0"),
         ({"v0": float("nan")}, "v0=nan"),
         ({"v0": 0.0, "theta": 0.0}, "variance stays 0"),
         ({"S0": 0.0}, "S0=0.0"),

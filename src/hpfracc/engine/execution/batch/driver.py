@@ -233,7 +233,7 @@ def progress_of(progress: Progress, total: int, what: str) -> Iterator[Callable[
     elif progress is True:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-        from hpfracc._progress import live_bar
+        from hpfracc._interrupts import live_bar
 
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with live_bar(*columns) as bar:

@@ -49,8 +49,6 @@ from hpfracc.solvers.sde.methods.method import Weights, computed
 from hpfracc.solvers.sde.noise.circulant import autocovariance
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["MAX_STEPS", "AdditiveCaputoEuler", "joint_weights"]
-
 #: Number of steps after which the remainder counts as stationary; the error is 1e-4.
 _STEPS = 128
 _LAGS = np.abs(np.arange(_STEPS)[:, None] - np.arange(_STEPS))
@@ -95,14 +93,11 @@ class AdditiveCaputoEuler(CaputoEuler):
     def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
         """The increments, and their integrals against the kernel over their own step."""
         _, _, _, cross, size = weights
-        noises = problem.traits.noises
-        dw = dz[..., :noises]
+        dw, other = dz[..., : problem.traits.noises], dz[..., problem.traits.noises :]
         if getattr(cross, "ndim", 0) == 2:
-            newest = _products(problem.xp, cross, dw) + _products(problem.xp, size, dz[..., noises:])
-            return problem.xp.concatenate([dw, newest], -1)
-        newest = cross * dw
-        if dz.shape[-1] > noises:
-            newest = newest + size * dz[..., noises:]
+            newest = _products(problem.xp, cross, dw) + _products(problem.xp, size, other)
+        else:
+            newest = cross * dw + size * other if other.shape[-1] else cross * dw
         return problem.xp.concatenate([dw, newest], -1)
 
 
@@ -119,8 +114,7 @@ def _fractional(xp: Namespace, alpha: Any, hurst: Any, h: float) -> Any:
     means = _means(xp, alpha, _STEPS)
     covariance = autocovariance(hurst, _STEPS, xp)[_LAGS]
     left = whole - (means * (covariance * means).sum(-1)).sum()
-    positive = left > 0.0
-    return xp.where(positive, xp.sqrt(xp.where(positive, left, 1.0)), 0.0) * xp.exp(power * math.log(h))
+    return _root(xp, left, 2.0) * xp.exp(power * math.log(h))
 
 
 def _jumps(xp: Namespace, alpha: Any, index: Any, h: float) -> Any:
@@ -128,9 +122,13 @@ def _jumps(xp: Namespace, alpha: Any, index: Any, h: float) -> Any:
     power = 1.0 - (1.0 - alpha) * index
     whole = xp.exp(power * math.log(_STEPS)) / power * xp.rgamma(xp.array(alpha)) ** index
     left = whole - (_means(xp, alpha, _STEPS) ** index).sum()
-    positive = left > 0.0
-    safe = xp.where(positive, left, 1.0)
-    return xp.where(positive, safe ** (1.0 / index), 0.0) * xp.exp((alpha - 1.0) * math.log(h))
+    return _root(xp, left, index) * xp.exp((alpha - 1.0) * math.log(h))
+
+
+def _root(xp: Namespace, value: Any, index: Any) -> Any:
+    """A root, 0 with derivative 0 if rounding has made the value negative."""
+    positive = value > 0.0
+    return xp.where(positive, xp.where(positive, value, 1.0) ** (1.0 / index), 0.0)
 
 
 def _means(xp: Namespace, alpha: Any, steps: int) -> Any:

@@ -35,8 +35,6 @@ from hpfracc.solvers.sde.methods.euler import solve_implicit_step
 from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, computed
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["CaputoEuler", "CaputoMethod", "count_rates", "decayed", "kernel_weights", "past"]
-
 
 class CaputoMethod(PathMethod):
     """Common part of methods for the Caputo equation: the history, and the noise integral over the newest step."""

@@ -26,8 +26,6 @@ from hpfracc.solvers.sde.methods.caputo_euler import CaputoMethod, decayed, kern
 from hpfracc.solvers.sde.methods.method import Carry, Weights, columns, derivative_along
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["CaputoMilstein"]
-
 
 @final
 class CaputoMilstein(CaputoMethod):

@@ -26,8 +26,6 @@ from hpfracc.solvers.sde.loops import iterate
 from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["DossSussmann"]
-
 #: Relative error of the flow along one increment, rows of the extrapolation, and maximum number of halvings.
 _TOLERANCES = {"float64": 1e-11, "float32": 1e-5}
 _MAX_ROWS, _MAX_HALVINGS = 8, 8

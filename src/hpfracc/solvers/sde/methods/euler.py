@@ -23,8 +23,6 @@ from hpfracc.solvers.sde.loops import iterate
 from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, columns
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["Euler", "solve_implicit_step"]
-
 #: Newton iterations: maximum; in JAX, where the number is fixed; and after convergence, for derivatives.
 _MAX_ITERATIONS, _FIXED_ITERATIONS, _LAST_ITERATIONS = 50, 10, 2
 #: Relative change of an iteration at which it has converged.

@@ -33,8 +33,6 @@ from hpfracc.errors import ShapeError
 from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, computed
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["Controlled", "MarkovEuler"]
-
 #: Rates of the factors: the slowest times the interval, and the fastest times the step.
 _SLOWEST, _FASTEST = 0.5, 2.0
 #: Singular values of the least squares below this fraction of the largest are dropped.

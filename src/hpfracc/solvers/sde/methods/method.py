@@ -14,8 +14,6 @@ from hpfracc._arrays import is_tracer, tracks_gradient
 from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["Carry", "PathMethod", "Weights", "columns", "computed", "derivative_along"]
-
 #: State passed from step to step: the paths, shape ``(paths, d)``, and further arrays of the method.
 Carry = tuple[Any, ...]
 #: Numbers and arrays that are computed once, before the first step.

@@ -18,8 +18,6 @@ from typing import Any, final
 from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, derivative_along
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
-__all__ = ["SecondOrder"]
-
 
 @final
 class SecondOrder(PathMethod):

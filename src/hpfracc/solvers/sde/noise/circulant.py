@@ -1,4 +1,4 @@
-"""Stationary Gaussian sequences by circulant embedding, and Toeplitz products by the same transforms.
+"""Stationary Gaussian sequences by circulant embedding or step by step, and Toeplitz products by the same transforms.
 
 The covariance matrix of n steps of a stationary sequence is a block of a circulant matrix of size 2 m, m >= n. Its
 eigenvalues are the Fourier transform of its first row: the autocovariance up to lag m, mirrored. If none is negative,
@@ -14,32 +14,19 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from scipy import fft
 
+from hpfracc import _reading
 from hpfracc._arrays import is_tracer, library_of, tracks_gradient
 from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource
 
-__all__ = [
-    "autocovariance",
-    "eigenvalues",
-    "kept_weights",
-    "multiply",
-    "noise_weights",
-    "refuse_negative",
-    "sample",
-    "solve",
-    "to_weights",
-    "transform",
-]
-
 #: Maximum number of conjugate gradient iterations; with the preconditioner 10 to 30 are enough.
 _MAX_STEPS = 200
-_FLOAT32, _COMPLEX64, _COMPLEX128 = np.dtype(np.float32), np.dtype(np.complex64), np.dtype(np.complex128)
 #: Points of a row that one GPU program sums.
 _LONGEST_ROW = 8192
 
@@ -65,13 +52,13 @@ def refuse_negative(values: Any, words: str) -> None:
 def to_weights(values: Any) -> Any:
     """Standard deviations of the interleaved real and imaginary parts of the transform of a real sequence.
 
-    The first and the last frequency are real.
+    The first and the last frequency are real. The inverse transform is not scaled.
     """
     size = 2 * (values.shape[0] - 1)
     xp = namespace_of(values)
     factors = np.ones((values.shape[0], 2))
     factors[[0, -1]] = math.sqrt(2.0), 0.0
-    return (xp.sqrt(values * (0.5 * size))[:, None] * xp.asarray(factors, like=values)).reshape(-1)
+    return (xp.sqrt(values * (0.5 / size))[:, None] * xp.asarray(factors, like=values)).reshape(-1)
 
 
 def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: int = 0, sums: bool = False) -> Any:
@@ -79,48 +66,31 @@ def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: in
 
     ``weights`` are those of :func:`to_weights`, in double precision; tensors and JAX arrays may have a gradient.
     """
-    if source.library == "numpy":
-        return _sample_numpy(source, np.asarray(weights), n, count, stream, sums)
     own = weights if library_of(weights) == source.library else source.array(weights)
-    xp = array_namespace(own)
-    # The scale is applied to the weights, which saves a pass over the sequences.
-    own = xp.astype(own, source.dtype) / (weights.shape[0] - 2)
-    if source.library == "torch" and not tracks_gradient(own):
-        return _sample_torch(source, own, n, count, stream, sums)
-    parts = [
-        _steps(xp, own, source.numbers(low, high - low, weights.shape[0], stream=stream), n, sums)
-        for low, high in source.chunks(count, 2 * weights.shape[0])
-    ]
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        return _steps(xp, own, source.numbers(0, 0, weights.shape[0], stream=stream), n, sums)
-    return xp.concatenate(parts)
+    xp, size = array_namespace(own), weights.shape[0]
+    own = xp.astype(own, source.dtype)
+    if source.library == "torch" and own.is_cuda and source.dtype == "float32" and not tracks_gradient(own):
+        kernels = _fused_kernels()
+        if kernels is not None:
+            return _by_kernels(kernels, source, own, n, count, stream, sums)
+
+    def draw(part: RandomSource, rows: int) -> Any:
+        return to_steps(xp, own, part.numbers(0, rows, size, stream=stream), n, sums)
+
+    return source.in_chunks(count, size if source.library == "numpy" else 2 * size, draw)
 
 
-def _sample_torch(source: RandomSource, weights: Any, n: int, count: int, stream: int, sums: bool) -> Any:
-    """Without derivatives: in place, into one result; by fused kernels in single precision on a GPU."""
-    xp = array_namespace(weights)
-    torch, size = xp.module, weights.shape[0]
-    kernels = _fused_kernels() if weights.is_cuda and source.dtype == "float32" else None
-    result = weights.new_empty((count, n + 1)) if kernels and sums else weights.new_zeros((count, n + sums))
-    key = source.key_words(stream) if kernels else None
-    for low, high in source.chunks(count, 2 * size):
-        if kernels is None:
-            normals = source.numbers(low, high - low, size, stream=stream).mul_(weights)
-        else:
-            first = source.first + low
-            paths = torch.arange(first, first + high - low, device=weights.device)
-            normals = kernels.scaled_normals(paths, key, weights)
-        steps = torch.fft.irfft(xp.from_pairs(normals), n=size - 2, norm="forward")
-        if sums and kernels is not None and n <= _LONGEST_ROW:
-            kernels.sums_into(steps, n, result[low:high])
-        elif sums:
-            result[low:high, 0] = 0.0
-            torch.cumsum(steps[:, :n], -1, out=result[low:high, 1:])
-        else:
-            result[low:high] = steps[:, :n]
-    return result
+def to_steps(xp: Namespace, weights: Any, normals: Any, n: int, sums: bool) -> Any:
+    """Normal numbers along the last axis to ``n`` steps, or their sums from 0 on; overwrites its input."""
+    normals *= weights
+    steps = xp.fft.irfft(xp.from_pairs(normals), norm="forward")[..., :n]
+    if not sums:
+        return steps + 0.0  # not a view of the longer sequence
+    if xp.library != "numpy":
+        return xp.concatenate([xp.zeros_like(steps[..., :1]), xp.cumsum(steps, -1)], -1)
+    total = np.zeros((*steps.shape[:-1], n + 1), steps.dtype)
+    np.add.accumulate(steps, -1, None, total[..., 1:])
+    return total
 
 
 def _fused_kernels() -> Any:
@@ -131,39 +101,23 @@ def _fused_kernels() -> Any:
     return fused if fused.is_available() else None
 
 
-def _steps(xp: Namespace, weights: Any, normals: Any, n: int, sums: bool) -> Any:
-    steps = xp.fft.irfft(xp.from_pairs(normals * weights), n=normals.shape[1] - 2, norm="forward")[:, :n]
-    if not sums:
-        return steps + 0.0  # not a view of the longer sequence
-    total = xp.cumsum(steps, -1)
-    return xp.concatenate([xp.zeros_like(total[:, :1]), total], -1)
-
-
-def _sample_numpy(source: RandomSource, weights: np.ndarray, n: int, count: int, stream: int, sums: bool) -> np.ndarray:
-    own = weights.astype(np.float32) if source.dtype == "float32" else weights
-    result = np.empty((count, n + sums), source.dtype)
-    for low, high in source.chunks(count, weights.size):
-        normals = source.numbers(low, high - low, weights.size, stream=stream)
-        transform(normals, own, n, sums, result[low:high])
-    return result
-
-
-def transform(normals: np.ndarray, weights: np.ndarray, n: int, sums: bool, out: np.ndarray) -> None:
-    """One or several rows of normal numbers into ``n`` steps each, or their sums from 0 on; overwrites its input."""
-    normals *= weights
-    # The default length is right; passing it explicitly takes 3 us.
-    steps = fft.irfft(normals.view(_COMPLEX64 if normals.dtype == _FLOAT32 else _COMPLEX128), overwrite_x=True)
-    if out.ndim == 1:  # one path: indexing with an ellipsis takes longer
-        if sums:
-            out[0] = 0.0
-            np.add.accumulate(steps[:n], 0, None, out[1:])
+def _by_kernels(kernels: Any, source: RandomSource, weights: Any, n: int, count: int, stream: int, sums: bool) -> Any:
+    """The same by fused kernels, into one result."""
+    torch, size = source.module, weights.shape[0]
+    result, key, rows = weights.new_empty((count, n + sums)), source.key_words(stream), source.rows(2 * size)
+    for low in range(0, count, rows):
+        part = result[low : low + rows]
+        first = source.first + low
+        paths = torch.arange(first, first + part.shape[0], device=weights.device)
+        steps = torch.fft.irfft(source.xp.from_pairs(kernels.scaled_normals(paths, key, weights)), norm="forward")
+        if sums and n <= _LONGEST_ROW:
+            kernels.sums_into(steps, n, part)
+        elif sums:
+            part[:, 0] = 0.0
+            torch.cumsum(steps[:, :n], -1, out=part[:, 1:])
         else:
-            out[:] = steps[:n]
-    elif sums:
-        out[..., 0] = 0.0
-        np.add.accumulate(steps[..., :n], -1, None, out[..., 1:])
-    else:
-        out[...] = steps[..., :n]
+            part[:] = steps[:, :n]
+    return result
 
 
 def multiply(values: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -255,3 +209,84 @@ def kept_weights(hurst: float, n: int, step: float) -> np.ndarray:
     weights: np.ndarray = noise_weights(NUMPY, hurst, n) * step**hurst
     weights.flags.writeable = False
     return weights
+
+
+#: Streams of the normal numbers, one for each block of steps.
+_STREAM, _BLOCK = 1 << 56, 64
+
+
+@final
+class HoskingStream:
+    r"""Paths of fractional Brownian motion that can be continued at any time, exactly (Hosking's method [1]).
+
+    Created by :meth:`~hpfracc.noise.FractionalBrownian.stream`. Given the earlier steps, the n-th step is normal,
+
+    .. math:: x_n = \sum_{j=1}^{n} \varphi_{n,j}\,x_{n-j} + \sqrt{v_n}\,z_n,
+
+    with the coefficients of the Durbin-Levinson recursion. The cost is O(n) per step: if the number of steps is known,
+    :func:`hpfracc.fbm` is much faster.
+
+    Attributes
+    ----------
+    time : float
+        Time of the last value drawn, initially 0.
+    steps : int
+        Number of steps drawn.
+
+    References
+    ----------
+    1. J. R. M. Hosking, "Modeling persistence in hydrological time series using fractional differencing", Water Resour.
+       Res. 20, 1984.
+    """
+
+    def __init__(self, hurst: float, step: float, shape: tuple[int, ...], source: RandomSource) -> None:
+        self._hurst, self._step, self._shape, self._source = hurst, step, shape, source
+        self._count = math.prod(shape)
+        self._last = np.zeros(self._count)
+        self._past = np.empty((self._count, _BLOCK))
+        self._coefficients = np.empty(0)
+        self._variance = 1.0
+        self._lags = autocovariance(hurst, _BLOCK)
+        self._normals = np.empty((self._count, 0))
+        self.steps = 0
+
+    @property
+    def time(self) -> float:
+        """Time of the last value."""
+        return self.steps * self._step
+
+    def draw(self, count: int = 1) -> np.ndarray:
+        r"""The next ``count`` values, shape ``(\*size, count)``; without the value at time 0, which is 0."""
+        number = _reading.whole("count", count, least=0)
+        result = np.empty((self._count, number))
+        for column in range(number):
+            self._last = self._last + self._step**self._hurst * self._next(self._normal())
+            result[:, column] = self._last
+        return result.reshape(*self._shape, number)
+
+    def _normal(self) -> np.ndarray:
+        block, place = divmod(self.steps, _BLOCK)
+        if place == 0 or not self._normals.size:
+            self._normals = self._source.numbers(0, self._count, _BLOCK, stream=_STREAM + block)
+        return np.asarray(self._normals[:, place])
+
+    def _next(self, normal: np.ndarray) -> np.ndarray:
+        """The next step of size 1, from a normal number for each path."""
+        n = self.steps
+        if n >= self._past.shape[1]:
+            self._past = np.concatenate([self._past, np.empty_like(self._past)], axis=1)
+            self._lags = autocovariance(self._hurst, self._past.shape[1])
+        if n:
+            known = self._coefficients
+            ahead = (self._lags[n] - known @ self._lags[n - 1 : 0 : -1]) / self._variance
+            self._coefficients = np.append(known - ahead * known[::-1], ahead)
+            self._variance *= (1.0 - ahead) * (1.0 + ahead)
+        # The newest step comes first; a product and a sum for each path, in the same order for any batch.
+        mean = np.sum(self._past[:, :n] * self._coefficients[::-1], axis=1)
+        step = mean + math.sqrt(self._variance) * normal
+        self._past[:, n] = step
+        self.steps = n + 1
+        return np.asarray(step)
+
+    def __repr__(self) -> str:
+        return f"HoskingStream(H={self._hurst:g}, step={self._step:g}, size={self._shape}, steps={self.steps:,})"

@@ -24,8 +24,6 @@ from hpfracc._arrays import refuse_chunked
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.fractional_brownian import fbm
 
-__all__ = ["METHODS", "HurstEstimate", "by_scales", "hurst"]
-
 _MIN_POINTS = 32
 #: Estimates stay inside this interval; at its ends the likelihood has no curvature.
 _BOUNDS = (1e-3, 1.0 - 1e-3)

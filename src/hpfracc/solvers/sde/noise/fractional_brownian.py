@@ -21,30 +21,26 @@ from scipy import fft, special
 
 from hpfracc import _reading
 from hpfracc._arrays import library_of, tracks_gradient
-from hpfracc._xp import namespace_of, of_variables
+from hpfracc._xp import NUMPY, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise import circulant
-from hpfracc.solvers.sde.noise.circulant import autocovariance, kept_weights, noise_weights
-from hpfracc.solvers.sde.noise.hosking import HoskingStream
+from hpfracc.solvers.sde.noise.circulant import HoskingStream, autocovariance, kept_weights, noise_weights
 from hpfracc.solvers.sde.noise.process import (
     MAX_POINTS,
     GaussianNoise,
     LevyNoise,
     TimeGrid,
+    ordered_times,
     plain_number,
     read_hurst,
     stream_of,
 )
 from hpfracc.solvers.sde.noise.source import RandomSource, first_normals, make_source, read_size
 
-__all__ = ["Brownian", "FractionalBrownian", "fbm", "fgn", "hybrid_kernel", "sample_hybrid"]
-
 #: Numbers stored per step in addition to the paths: eigenvalues, normal numbers and their transform.
 _NUMBERS_A_STEP = 12
 #: Number of steps above which free memory is checked.
 _LONG = 1 << 20
-
-_METHODS = ("auto", "circulant", "cholesky")
 
 
 @final
@@ -110,11 +106,9 @@ class FractionalBrownian(GaussianNoise):
     def covariance(self, s: Any, t: Any) -> np.ndarray:
         """``E X_s X_t``, for arrays that broadcast."""
         hurst = plain_number(self.H)
-        s, t = np.broadcast_arrays(np.asarray(s, float), np.asarray(t, float))
+        low, high, ratio = ordered_times(s, t)
         if self.kind == "fbm":
-            return np.asarray(0.5 * (s ** (2 * hurst) + t ** (2 * hurst) - np.abs(t - s) ** (2 * hurst)))
-        low, high = np.minimum(s, t), np.maximum(s, t)
-        ratio = np.divide(low, high, out=np.zeros_like(high), where=high > 0)
+            return np.asarray(0.5 * (low ** (2 * hurst) + high ** (2 * hurst) - (high - low) ** (2 * hurst)))
         factor = 2 * hurst / (hurst + 0.5) * special.hyp2f1(0.5 - hurst, 1.0, hurst + 1.5, ratio)
         return np.asarray(factor * ratio ** (hurst + 0.5) * high ** (2 * hurst))
 
@@ -186,15 +180,15 @@ def _pinned(fine: np.ndarray, rows: np.ndarray, parts: int) -> np.ndarray:
 
 def _sums(source: RandomSource, hurst: Any, n: int, step: Any, count: int, *, sums: bool = True) -> Any:
     """Fractional Gaussian noise of ``n`` steps, or its sums, scaled to the step."""
-    xp = namespace_of(hurst)
+    xp, plain = namespace_of(hurst), library_of(step) == "python"
     if xp.library == "numpy":
-        if library_of(step) == "python":
-            return circulant.sample(source, kept_weights(float(hurst), n, float(step)), n, count, sums=sums)
-        return circulant.sample(source, kept_weights(float(hurst), n, 1.0), n, count, sums=sums) * step**hurst
-    with xp.scope():
-        weights = of_variables(xp, lambda h: noise_weights(xp, h, n))(xp.array(hurst))
+        weights = kept_weights(float(hurst), n, float(step) if plain else 1.0)
+    else:
+        plain = False
+        with xp.scope():
+            weights = of_variables(xp, lambda h: noise_weights(xp, h, n))(xp.array(hurst))
     paths = circulant.sample(source, weights, n, count, sums=sums)
-    return paths * step**hurst
+    return paths if plain else paths * step**hurst
 
 
 def fgn(
@@ -303,13 +297,18 @@ def _draw(
     sums: bool, n: Any, H: Any, length: Any, size: Any, rng: Any, key: Any, first_path: Any, dtype: Any, method: Any
 ) -> Any:
     """Increments over steps of ``length``, or their sums over ``n`` parts of it."""
-    if _is_plain(n, H, length, size, rng, key, first_path, dtype, method):
-        result = np.empty(n + sums)
+    if (
+        # The most common call, one valid NumPy path, takes half the time without the rest.
+        [type(each) for each in (n, H, length, size, first_path, method)] == [int, float, float, tuple, int, str]
+        and (rng is None or type(rng) in (int, np.random.Generator))
+        and key is dtype is None
+        and (size, first_path, method) == ((), 0, "auto")
+        and (0 < n < _LONG and 0.0 < H < 1.0 and 0.0 < length < math.inf)
+    ):
         weights = kept_weights(H, n, length / n if sums else length)
-        circulant.transform(first_normals(rng, 2 * n + 2), weights, n, sums, result)
-        return result
+        return circulant.to_steps(NUMPY, weights, first_normals(rng, 2 * n + 2), n, sums)
     n = _reading.whole("n", n, least=1)
-    _reading.choice("method", method, _METHODS)
+    _reading.choice("method", method, ("auto", "circulant", "cholesky"))
     if library_of(length) in ("python", "numpy"):
         _reading.number("the length of the interval", length, above=0)
     hurst, step, shape = read_hurst(H), length / n if sums else length, read_size(size)
@@ -325,38 +324,33 @@ def _draw(
     return paths.reshape(*shape, n + sums)
 
 
-def _is_plain(
-    n: Any, hurst: Any, length: Any, size: Any, rng: Any, key: Any, first_path: Any, dtype: Any, method: Any
-) -> bool:
-    """Whether this is the most common call, one valid NumPy path, which has a fast path."""
-    return (
-        (type(rng) is np.random.Generator or rng is None or type(rng) is int)
-        and type(n) is int
-        and type(hurst) is type(length) is float
-        and type(size) is tuple
-        and not size
-        and key is None
-        and type(first_path) is int
-        and not first_path
-        and dtype is None
-        and type(method) is str
-        and method == "auto"
-        and 0 < n < _LONG
-        and 0.0 < hurst < 1.0
-        and 0.0 < length < math.inf
-    )
+class HybridScheme:
+    """The Riemann-Liouville process on ``n`` steps of one length: a sum over standard normal increments.
 
-
-def hybrid_kernel(hurst: float, n: int, step: float) -> tuple[np.ndarray, float]:
-    """Factors of standard normal increments by their age, the newest first, and of other numbers in the newest cell.
-
-    The process is their sum: older steps have the mean of the kernel, the newest one its exact law.
+    Attributes
+    ----------
+    kernel : ndarray, shape (n,)
+        Factors of the increments by their age, the newest first: older steps have the mean of the kernel.
+    across : float
+        Factor of other numbers, with which the newest cell has its exact law.
     """
-    power, age = hurst + 0.5, np.arange(1.0, n)
-    # Without cancellation: (k + 1)^p - k^p.
-    older = age**power * np.expm1(power * np.log1p(1.0 / age))
-    kernel = math.sqrt(2.0 * hurst) * step**hurst / power * np.concatenate([[1.0], older])
-    return kernel, math.sqrt(max(step ** (2.0 * hurst) - kernel[0] ** 2, 0.0))
+
+    def __init__(self, hurst: float, n: int, step: float) -> None:
+        power, age = hurst + 0.5, np.arange(1.0, n)
+        # Without cancellation: (k + 1)^p - k^p.
+        older = age**power * np.expm1(power * np.log1p(1.0 / age))
+        self.kernel = math.sqrt(2.0 * hurst) * step**hurst / power * np.concatenate([[1.0], older])
+        self.across = math.sqrt(max(step ** (2.0 * hurst) - self.kernel[0] ** 2, 0.0))
+        self._length = fft.next_fast_len(2 * n - 1, real=True)
+        self._transform = fft.rfft(self.kernel, self._length)
+
+    def values(self, source: RandomSource, normals: Any, cells: Any) -> Any:
+        """The process at the end of each step, from normal numbers of shape ``(paths, n)``."""
+        # One algorithm for any number of paths: an engine call would select by it, and change the last digits.
+        xp = source.xp
+        real, imaginary = source.array(np.stack([self._transform.real, self._transform.imag]))
+        transform = xp.fft.rfft(normals, self._length) * (real + 1j * imaginary)
+        return xp.fft.irfft(transform, self._length)[:, : self.kernel.size] + self.across * cells
 
 
 def sample_hybrid(source: RandomSource, hurst: float, n: int, step: float, count: int) -> Any:
@@ -364,16 +358,13 @@ def sample_hybrid(source: RandomSource, hurst: float, n: int, step: float, count
 
     The numbers are drawn in float64 on the host and converted to the precision and library of the source.
     """
-    kernel, across = hybrid_kernel(hurst, n, step)
-    size = fft.next_fast_len(2 * n, real=True)
-    spectrum = fft.rfft(kernel, size)
-    host = source.on_host()
-    paths = np.zeros((count, n + 1))
-    for low, high in host.chunks(count, 4 * n):
-        normals = host.numbers(low, high - low, 2 * n)
-        along = fft.irfft(fft.rfft(normals[:, :n], size, axis=-1) * spectrum, size, axis=-1)[:, :n]
-        paths[low:high, 1:] = along + across * normals[:, n:]
-    return source.array(paths)
+    scheme = HybridScheme(hurst, n, step)
+
+    def draw(part: RandomSource, rows: int) -> np.ndarray:
+        normals = part.numbers(0, rows, 2 * n)
+        return np.insert(scheme.values(part, normals[:, :n], normals[:, n:]), 0, 0.0, -1)
+
+    return source.array(source.on_host().in_chunks(count, 4 * n, draw))
 
 
 @final
@@ -394,11 +385,11 @@ class Brownian(LevyNoise, GaussianNoise):
     def _moments(self) -> tuple[float, float]:
         return 0.0, 1.0
 
-    def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
-        return source.numbers(low, high - low, steps.shape[-1], stream=stream) * source.array(np.sqrt(steps))
+    def _increments(self, source: RandomSource, steps: np.ndarray, count: int, stream: int = 0) -> Any:
+        return source.numbers(0, count, steps.shape[-1], stream=stream) * source.array(np.sqrt(steps))
 
     def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
         """An independent bridge within each step."""
         steps = np.diff(fine.times, prepend=0.0)
-        drawn: np.ndarray = self._increments(source, steps, 0, rows.shape[0], stream_of(fine)).cumsum(-1)
+        drawn: np.ndarray = self._increments(source, steps, rows.shape[0], stream_of(fine)).cumsum(-1)
         return _pinned(drawn, rows, parts)

@@ -12,17 +12,8 @@ from scipy import special
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise import circulant
-from hpfracc.solvers.sde.noise.process import (
-    MAX_POINTS,
-    GaussianNoise,
-    TimeGrid,
-    plain_number,
-    read_fields,
-    read_hurst,
-)
+from hpfracc.solvers.sde.noise.process import MAX_POINTS, GaussianNoise, TimeGrid, plain_number, read_fields, read_hurst
 from hpfracc.solvers.sde.noise.source import RandomSource
-
-__all__ = ["FractionalOU"]
 
 #: From this lag (in units of 1/theta) on the asymptotic series is used: its 12th term is below 1e-16 there.
 _FAR = 30.0

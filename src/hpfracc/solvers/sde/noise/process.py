@@ -15,20 +15,6 @@ from hpfracc._arrays import is_tracer, library_of, to_host, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 
-__all__ = [
-    "MAX_POINTS",
-    "GaussianNoise",
-    "LevyNoise",
-    "Noise",
-    "TimeGrid",
-    "plain_number",
-    "read_fields",
-    "read_grid",
-    "read_hurst",
-    "read_parameter",
-    "stream_of",
-]
-
 #: Maximum size of covariance matrices that are factorised: 4,096 points take 130 MiB and a second.
 MAX_POINTS = 4096
 
@@ -218,28 +204,30 @@ class LevyNoise(Noise):
 
     def covariance(self, s: Any, t: Any) -> np.ndarray:
         """The variance at time 1 times the earlier time, for arrays that broadcast."""
+        return np.asarray(self._finite_moments(self)[1] * ordered_times(s, t)[0])
+
+    def _finite_moments(self, process: Noise) -> tuple[float, float]:
+        """Mean and variance at time 1; an error that names ``process`` if the variance is infinite."""
         moments = self._moments()
         if moments is None:
-            raise InvalidInputError(f"{self!r} has no finite covariance; compare quantiles or characteristic functions")
-        return np.asarray(moments[1] * np.minimum(*read_times_of_covariance(s, t)))
+            raise InvalidInputError(
+                f"{process!r} has no finite covariance; compare quantiles or characteristic functions"
+            )
+        return moments
 
     def _moments(self) -> tuple[float, float] | None:
         """Mean and variance at time 1; None if the variance is infinite."""
         return None
 
     @abstractmethod
-    def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
-        """Increments of the paths ``low`` to ``high`` over ``steps``, shape ``(n,)``, or one row for each path."""
+    def _increments(self, source: RandomSource, steps: np.ndarray, count: int, stream: int = 0) -> Any:
+        """Increments of ``count`` paths over ``steps``, shape ``(n,)``, or one row for each path."""
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         steps = np.diff(grid.times, prepend=0.0)
-        if source.library == "numpy":  # into one array, so that nothing is held twice
-            result = np.empty((count, steps.size), source.dtype)
-            for low, high in source.chunks(count, 8 * steps.size):
-                np.cumsum(self._increments(source, steps, low, high, 0), -1, out=result[low:high])
-            return result
-        ranges = list(source.chunks(count, 8 * steps.size)) or [(0, 0)]
-        return source.join([self._increments(source, steps, low, high, 0).cumsum(-1) for low, high in ranges])
+        return source.in_chunks(
+            count, 8 * steps.size, lambda part, rows: self._increments(part, steps, rows).cumsum(-1)
+        )
 
 
 class GaussianNoise(Noise):
@@ -286,12 +274,13 @@ class GaussianNoise(Noise):
         return np.asarray(drawn + (rows - drawn[:, ::parts])[:, kept] @ gain)
 
 
-def read_times_of_covariance(s: Any, t: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Both as arrays of one shape; raises an error for negative times."""
+def ordered_times(s: Any, t: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The earlier and the later time of a covariance, and their ratio (0 if both are 0), in the broadcast shape."""
     one, two = np.broadcast_arrays(np.asarray(s, float), np.asarray(t, float))
     if not (np.all(one >= 0.0) and np.all(two >= 0.0)):
         raise InvalidInputError("a time of the covariance is negative or nan; use times from 0 on")
-    return one, two
+    low, high = np.minimum(one, two), np.maximum(one, two)
+    return low, high, np.divide(low, high, out=np.zeros_like(high), where=high > 0.0)
 
 
 def stream_of(fine: TimeGrid) -> int:

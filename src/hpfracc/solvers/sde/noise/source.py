@@ -10,8 +10,8 @@ from __future__ import annotations
 import operator
 import os
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,14 +19,11 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of
-from hpfracc._config import current_context, get_settings, state
+from hpfracc._config import get_settings
 from hpfracc._xp import Namespace, namespace
 from hpfracc.engine.execution.operation import get_operation
-from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
-
-__all__ = ["NEGLIGIBLE_BYTES", "RandomSource", "first_normals", "make_source", "read_size"]
 
 _random = get_operation("random")
 
@@ -39,24 +36,11 @@ NEGLIGIBLE_BYTES = 1 << 26
 
 _WORD = np.dtype(np.uint32)
 _FIRST_PATH = np.zeros(1, np.int64)
-#: Plans of the engine's calls for one path, by its length and the settings. Finding one takes as long as 300 numbers.
-_plans_of_one: dict[Any, tuple[Plan, dict[str, int]]] = {}
-_MAX_PLANS = 64
 
 
 def first_normals(rng: Any, n: int) -> np.ndarray:
     """The ``n`` normal numbers of the first path of the key from ``rng``; shape ``(n,)``."""
-    operands = (_FIRST_PATH, _new_key(rng) if type(rng) is np.random.Generator else _read_key(rng, None))
-    where = n, current_context()
-    kept = _plans_of_one.get(where)
-    if kept is not None and kept[0].version == state.version:
-        numbers: np.ndarray = _random.run(kept[0], operands, None, kept[1])[0]
-        return numbers
-    options = {"n": n}
-    numbers = _random(*operands, **options)[0]
-    if len(_plans_of_one) >= _MAX_PLANS:
-        _plans_of_one.clear()
-    _plans_of_one[where] = _random.plan_for(operands, None, None, options), options
+    numbers: np.ndarray = _random(_FIRST_PATH, _read_key(rng, None), n=n)[0]
     return numbers
 
 
@@ -96,22 +80,17 @@ class RandomSource:
         """``n`` numbers for each of ``count`` paths from ``start`` on, shape ``(count, n)``."""
         low, high = self.first + start, self.first + start + count
         if self.library == "numpy":
-            paths = np.arange(low, high)
-            if kind == "normal" and not stream and self.dtype == "float64":
-                return _random(paths, self.key, n=n)  # the most common call: defaults take time to look up
-            return _random(paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
+            return self.numbers_of(np.arange(start, start + count), n, kind=kind, stream=stream)
+        if self.library == "torch" and self.device == "cpu":  # any arm of the host can run it; Numba's is the fastest
+            found = self.numbers_of(np.arange(start, start + count), n, kind=kind, stream=stream)
+            return self.module.from_numpy(np.require(found, requirements="W"))
         if self.library == "torch":
-            torch = sys.modules["torch"]
-            if self.device == "cpu":  # same memory: any arm of the host can run it, and Numba's is ten times as fast
-                found = _random(np.arange(low, high), self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
-                return torch.from_numpy(np.require(found, requirements="W"))
-            paths = torch.arange(low, high, device=self.device)
+            paths = self.module.arange(low, high, device=self.device)
         elif self.library == "jax":
             paths = self.module.arange(low, high)
         else:
-            cupy = sys.modules["cupy"]
-            with cupy.cuda.Device(int(self.device.rpartition(":")[2])):
-                paths = cupy.arange(low, high)
+            with self.module.cuda.Device(int(self.device.rpartition(":")[2])):
+                paths = self.module.arange(low, high)
         return _random(paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype, backend=self.library)
 
     def key_words(self, stream: int = 0) -> Any:
@@ -151,15 +130,20 @@ class RandomSource:
         most = _CHUNK_ON_HOST if self.device == "cpu" else _CHUNK_ON_GPU
         return max(1, most // max(1, n))
 
-    def chunks(self, count: int, n: int) -> Iterator[tuple[int, int]]:
-        """Ranges of paths that are drawn together, each with ``n`` numbers per path."""
-        rows = max(1, count) if self.library == "jax" else self.rows(n)
-        for low in range(0, count, rows):
-            yield low, min(count, low + rows)
+    def in_chunks(self, count: int, n: int, make: Callable[[RandomSource, int], Any]) -> Any:
+        """``make(source, count)`` in chunks of paths of ``n`` numbers each, with a source from the first of them on.
 
-    def join(self, parts: list[Any]) -> Any:
-        """Concatenate parts of the paths."""
-        return self.module.concatenate(parts)
+        Chunks are copied into one array, so that no path is held twice.
+        """
+        rows = count if self.library == "jax" else self.rows(n)
+        if count <= rows:
+            return make(self, count)
+        result: Any = None
+        for low in range(0, count, rows):
+            part = make(replace(self, first=self.first + low), min(rows, count - low))
+            result = self.xp.zeros((count, *part.shape[1:]), part.dtype, like=part) if result is None else result
+            result[low : low + rows] = part
+        return result
 
     def check_room(self, what: str, count: int, n: int, *, more: int = 0) -> None:
         """Raise an error if ``count`` paths of ``n`` numbers and ``more`` numbers do not fit into memory.

@@ -16,14 +16,12 @@ from hpfracc.solvers.sde.noise.process import (
     LevyNoise,
     Noise,
     TimeGrid,
+    ordered_times,
     plain_number,
     read_fields,
-    read_times_of_covariance,
 )
 from hpfracc.solvers.sde.noise.source import RandomSource
 from hpfracc.solvers.sde.noise.stable import kanter
-
-__all__ = ["InverseSubordinator", "Subordinated", "increment_moment", "ordered_times"]
 
 
 @final
@@ -59,7 +57,7 @@ class Subordinated(Noise):
         "its clock cannot be inferred from the path, and without it points depend on more than their neighbours"
     )
 
-    process: Noise
+    process: LevyNoise | GaussianNoise
     alpha: float
 
     def __post_init__(self) -> None:
@@ -77,12 +75,7 @@ class Subordinated(Noise):
         :math:`\tfrac12 E (E_s^{2H} + E_t^{2H} - |E_t - E_s|^{2H})`.
         """
         if isinstance(self.process, LevyNoise):
-            moments = self.process._moments()
-            if moments is None:
-                raise InvalidInputError(
-                    f"{self!r} has no finite covariance; compare quantiles or characteristic functions"
-                )
-            mean, variance = moments
+            mean, variance = self.process._finite_moments(self)
             earlier = increment_moment(self.alpha, 1.0, 0.0, ordered_times(s, t)[0])
             # Avoids 0 times a value that may overflow.
             driven = mean**2 * InverseSubordinator(self.alpha).covariance(s, t) if mean else 0.0
@@ -94,17 +87,13 @@ class Subordinated(Noise):
         return super().covariance(s, t)
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
-        host = source.on_host()
-        result = np.empty((count, grid.times.size))
-        for low, high in host.chunks(count, 8 * grid.times.size):
-            part = RandomSource("numpy", "cpu", "float64", host.key, host.first + low)
-            clock = InverseSubordinator(self.alpha)._sample(part, grid, high - low)
-            if isinstance(self.process, LevyNoise):
-                steps = np.diff(clock, prepend=0.0)
-                result[low:high] = self.process._increments(part, steps, 0, high - low, 0).cumsum(-1)
-            elif isinstance(self.process, GaussianNoise):
-                result[low:high] = _gaussian(self.process, part, clock)
-        return source.array(result)
+        def draw(part: RandomSource, rows: int) -> Any:
+            clock = InverseSubordinator(self.alpha)._sample(part, grid, rows)
+            if isinstance(self.process, GaussianNoise) and not isinstance(self.process, LevyNoise):
+                return _gaussian(self.process, part, clock)
+            return self.process._increments(part, np.diff(clock, prepend=0.0), rows).cumsum(-1)
+
+        return source.array(source.on_host().in_chunks(count, 8 * grid.times.size, draw))
 
 
 def _gaussian(process: GaussianNoise, source: RandomSource, clock: np.ndarray) -> np.ndarray:
@@ -129,8 +118,6 @@ def _gaussian(process: GaussianNoise, source: RandomSource, clock: np.ndarray) -
 _ATTEMPTS = 12
 #: Streams of passages, apart from those of the processes that the clock drives.
 _STREAM = 1 << 40
-#: Paths that are simulated together.
-_TOGETHER = 1 << 13
 
 
 @final
@@ -191,19 +178,18 @@ class InverseSubordinator(Noise):
         return np.asarray(high ** (2.0 * alpha) * (special.rgamma(2.0 * alpha + 1.0) * share - less))
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
-        host = source.on_host()
-        result = np.empty((count, grid.times.size))
-        for low in range(0, count, _TOGETHER):
-            high = min(count, low + _TOGETHER)
-            place, clock = np.zeros(high - low), np.zeros(high - low)
+        def draw(part: RandomSource, rows: int) -> np.ndarray:
+            place, clock, result = np.zeros(rows), np.zeros(rows), np.empty((rows, grid.times.size))
             for index, time in enumerate(grid.times.tolist()):
                 due = np.flatnonzero(place < time)
                 if due.size:
-                    waited, moved = self._pass(host, low + due, time - place[due], _STREAM + index)
+                    waited, moved = self._pass(part, due, time - place[due], _STREAM + index)
                     clock[due] += waited
                     place[due] += moved
-                result[low:high, index] = clock
-        return source.array(result)
+                result[:, index] = clock
+            return result
+
+        return source.array(source.on_host().in_chunks(count, 16, draw))
 
     def _pass(self, host: RandomSource, paths: np.ndarray, distance: np.ndarray, stream: int) -> tuple[Any, Any]:
         """Time until each path passes its distance, and its value then."""
@@ -235,13 +221,6 @@ class InverseSubordinator(Noise):
             further += 1
             stream_of_more = stream + (further << 32)
             uniform = host.numbers_of(paths[waiting], 2 * _ATTEMPTS, kind="uniform", stream=stream_of_more)
-
-
-def ordered_times(s: Any, t: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The earlier and the later time, and their ratio (0 if both are 0)."""
-    one, two = read_times_of_covariance(s, t)
-    low, high = np.minimum(one, two), np.maximum(one, two)
-    return low, high, np.divide(low, high, out=np.zeros_like(high), where=high > 0.0)
 
 
 def increment_moment(alpha: float, power: float, s: Any, t: Any) -> np.ndarray:

@@ -10,30 +10,16 @@ from itertools import pairwise
 from typing import Any, ClassVar, final
 
 import numpy as np
-from scipy import fft
 
 from hpfracc import _reading
 from hpfracc._arrays import to_host
 from hpfracc.errors import AccuracyWarning
-from hpfracc.solvers.sde.noise.fractional_brownian import hybrid_kernel
-from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
-from hpfracc.solvers.sde.progress import MIN_REPORTS, read_progress, run_path_chunks
+from hpfracc.solvers.sde.noise.fractional_brownian import HybridScheme
+from hpfracc.solvers.sde.noise.source import RandomSource, make_source
+from hpfracc.solvers.sde.result import MIN_REPORTS, read_progress, run_path_chunks
 from hpfracc.solvers.sde.rough.calibration import read_quotes
-from hpfracc.solvers.sde.rough.model import (
-    RoughPaths,
-    Valuation,
-    VolatilityModel,
-    check_model,
-    curve_values,
-    join_chunks,
-    price_of,
-    read_curve,
-    read_path_times,
-    volatility_of,
-)
+from hpfracc.solvers.sde.rough.model import RoughPaths, Valuation, VolatilityModel, read_curve, read_path_times
 from hpfracc.solvers.sde.rough.sampling import ConditionalEstimate, Terminal
-
-__all__ = ["Bergomi"]
 
 #: Level of the timer option, as a multiple of the expected variance; paths that exceed it are stopped there.
 _TIMER_LEVEL = 6.0
@@ -115,13 +101,12 @@ class Bergomi(VolatilityModel):
     q: float = 0.0
 
     def __post_init__(self) -> None:
-        check_model(self, finite=("H", "eta", "rho", "r", "q"), positive=("S0",))
+        self._check_parameters("eta")
         object.__setattr__(self, "xi", read_curve("xi", self.xi))
-        _reading.number("eta", self.eta, least=0)
 
     def forward_variance(self, t: Any) -> Any:
         """The forward variance ``xi`` at the times ``t``."""
-        return curve_values("xi", self.xi, _reading.numbers("t", t, least=0))[()]
+        return self._curve(_reading.numbers("t", t, least=0))[()]
 
     def price(
         self,
@@ -162,7 +147,7 @@ class Bergomi(VolatilityModel):
         """
         strikes, maturities = read_quotes(K=K, T=T)
         found = self._out_of_money(strikes, maturities, paths, steps, rng, progress)
-        return price_of(self, kind, strikes, maturities, found)
+        return self._prices(kind, strikes, maturities, found)
 
     def implied_volatility(
         self,
@@ -177,7 +162,7 @@ class Bergomi(VolatilityModel):
         """Black-Scholes volatilities of the prices, with standard errors; see :meth:`price` for the parameters."""
         strikes, maturities = read_quotes(K=K, T=T)
         found = self._out_of_money(strikes, maturities, paths, steps, rng, progress)
-        return volatility_of(self, strikes, maturities, found)
+        return self._volatilities(strikes, maturities, found)
 
     def sample(self, t: Any, size: Any = (), rng: Any = None, *, first_path: int = 0) -> RoughPaths:
         """Paths of price and variance.
@@ -199,15 +184,12 @@ class Bergomi(VolatilityModel):
             ``t``, ``S``, ``V`` and ``integral``, the last three of the shape ``size + (n,)``.
         """
         times = read_path_times(t, uniform=True)
-        shape = read_size(size)
-        count = math.prod(shape)
-        source = make_source(rng, None, first_path=first_path, count=count)
-        source.check_room("Bergomi.sample", count, 4 * times.size)
         scheme = _Scheme(self, float(times[-1]), times.size - 1)
-        chunks = []
-        for low, high in source.chunks(count, 4 * times.size):
-            chunks.append(scheme.follow(source, scheme.draw(source, low, high - low)))
-        return join_chunks(times, shape, chunks, math.nan)
+
+        def follow(source: RandomSource, rows: int) -> np.ndarray:
+            return scheme.follow(source, scheme.draw(source, rows))
+
+        return self._paths(times, size, rng, first_path, 4 * times.size, follow)
 
     def _coupled(
         self, T: float, steps: int, count: int, rng: Any, first_path: int
@@ -215,12 +197,10 @@ class Bergomi(VolatilityModel):
         """Paths of the scheme, and with half as many steps along the same Brownian motions."""
         source = make_source(rng, None, first_path=first_path, count=count)
         fine, coarse = _Scheme(self, T, steps), _Scheme(self, T, steps // 2)
-        numbers = fine.draw(source, 0, count)
-        taken = []
-        for scheme, given in ((coarse, fine.halved(numbers)), (fine, numbers)):
-            spot, _, integral = scheme.follow(source, given)
-            taken.append((spot, np.diff(integral)))
-        return taken[::-1], 0.0
+        numbers = fine.draw(source, count)
+        halved = fine.halved(numbers)
+        found = (fine.follow(source, numbers), coarse.follow(source, halved))
+        return [(spot, np.diff(integral)) for spot, _, integral in found], 0.0
 
     def _free_names(self) -> tuple[str, ...]:
         """Parameters that a calibration changes."""
@@ -259,13 +239,9 @@ class Bergomi(VolatilityModel):
         for number, maturity in enumerate(np.unique(maturities)):
             here = maturities == maturity
             scheme = _Scheme(self, float(maturity), steps, timer)
-            estimate = ConditionalEstimate(
-                strikes[here],
-                forward=float(self.forward(scheme.T)),
-                rho=self.rho,
-                mean_variance=scheme.h * float(scheme.forward_variance.sum()),
-                level=scheme.level,
-            )
+            mean = scheme.h * float(scheme.forward_variance.sum())
+            forward = float(self.forward(scheme.T))
+            estimate = ConditionalEstimate(strikes[here], forward, self.rho, mean, scheme.level)
 
             def chunk(low: int, high: int, scheme: Any = scheme, estimate: Any = estimate) -> Any:
                 estimate.add(scheme.terminal(source, low, high - low))
@@ -291,20 +267,16 @@ class Bergomi(VolatilityModel):
         return Valuation(value, error)
 
 
-class _Scheme:
+class _Scheme(HybridScheme):
     """The hybrid scheme on ``steps`` equal steps to ``T``."""
 
     def __init__(self, model: Bergomi, T: float, steps: int, timer: float = _TIMER_LEVEL) -> None:
-        H, h = model.H, T / steps
+        h = T / steps
+        super().__init__(model.H, steps, h)
         self.model, self.T, self.steps, self.h = model, T, steps, h
-        # The first cell is a multiple of the same normal number plus one of an independent number.
-        self.kernel, self.across = hybrid_kernel(H, steps, h)
-        self.length = fft.next_fast_len(2 * steps - 1, real=True)
-        self.transform = fft.rfft(self.kernel, self.length)
-        t = h * np.arange(steps)
-        forward = curve_values("xi", model.xi, np.append(t, T))
-        # Variance of Y at t[1], t[2], ...: the discrete one, so that the mean of V is xi.
-        spread = np.cumsum(np.append(h ** (2.0 * H), self.kernel[1:] ** 2))
+        forward = model._curve(np.append(h * np.arange(steps), T))
+        # Variance of Y at the end of each step: the discrete one, so that the mean of V is xi.
+        spread = np.cumsum(np.append(h ** (2.0 * model.H), self.kernel[1:] ** 2))
         #: At the start of each step, and of the end of the last.
         self.shift = np.log(forward) - 0.5 * model.eta**2 * np.append(0.0, spread)
         self.forward_variance = forward[:-1]
@@ -313,12 +285,8 @@ class _Scheme:
 
     def roots(self, source: RandomSource, normals: Any, cells: Any) -> Any:
         """The square root of V at the end of each step, from normal increments of W and other numbers."""
-        # One algorithm for any number of paths: an engine call would select by it, and change the last digits.
-        xp = source.xp
-        real, imaginary = source.array(np.stack([self.transform.real, self.transform.imag]))
-        transform = xp.fft.rfft(normals, self.length) * (real + 1j * imaginary)
-        volterra = xp.fft.irfft(transform, self.length)[:, : self.steps] + self.across * cells
-        return xp.exp(0.5 * self.model.eta * volterra + source.array(0.5 * self.shift[1:]))
+        volterra = self.values(source, normals, cells)
+        return source.xp.exp(0.5 * self.model.eta * volterra + source.array(0.5 * self.shift[1:]))
 
     def _roots_by_matrix(self, source: RandomSource, normals: np.ndarray, start: int) -> np.ndarray:
         """The same on the host up to rounding, which depends on the batch of paths; for means over them."""
@@ -368,9 +336,9 @@ class _Scheme:
             stopped_integral,
         )
 
-    def draw(self, source: RandomSource, start: int, count: int) -> list[np.ndarray]:
-        """The random numbers of the given paths: of W, of the first cells, and of the other Brownian motion."""
-        return [source.numbers(start, count, self.steps, stream=stream) for stream in (_VARIANCE, _CELLS, _PRICE)]
+    def draw(self, source: RandomSource, count: int) -> list[np.ndarray]:
+        """The random numbers of some paths: of W, of the first cells, and of the other Brownian motion."""
+        return [source.numbers(0, count, self.steps, stream=stream) for stream in (_VARIANCE, _CELLS, _PRICE)]
 
     def halved(self, numbers: list[np.ndarray]) -> list[np.ndarray]:
         """Those for half as many steps of the same paths; the numbers of the first cells are close to the same."""
@@ -382,18 +350,19 @@ class _Scheme:
         cells = (parts[0] * half * (one - z) + parts[1] * cell) / size if size else cell
         return [half * (z + one), cells, half * (other + another)]
 
-    def follow(self, source: RandomSource, numbers: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-        """Price, variance and its integral at all times, each of shape ``(paths, steps + 1)``."""
+    def follow(self, source: RandomSource, numbers: list[np.ndarray]) -> np.ndarray:
+        """Price, variance and its integral at all times, shape ``(3, paths, steps + 1)``."""
         model, h, (normals, cells, other) = self.model, self.h, numbers
         root = self.roots(source, normals, cells)
-        spot, variance, integral = np.zeros((3, len(root), self.steps + 1))
+        found = np.zeros((3, len(root), self.steps + 1))
+        spot, variance, integral = found
         variance[:, 0], variance[:, 1:] = self.forward_variance[0], root * root
         mixed = model.rho * normals + math.sqrt(1.0 - model.rho**2) * other
         steps = (model.r - model.q) * h - 0.5 * h * variance[:, :-1] + np.sqrt(h * variance[:, :-1]) * mixed
         spot[:, 0] = model.S0
         spot[:, 1:] = model.S0 * np.exp(np.cumsum(steps, axis=-1))
         np.cumsum(h * variance[:, :-1], axis=-1, out=integral[:, 1:])
-        return spot, variance, integral
+        return found
 
 
 def _doubles(values: Any) -> np.ndarray:

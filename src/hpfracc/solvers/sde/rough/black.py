@@ -10,8 +10,6 @@ from scipy import special
 
 from hpfracc import _reading
 
-__all__ = ["black_price", "implied_volatility"]
-
 _MAX_ITERATIONS = 100
 _ROOT_HALF = math.sqrt(0.5)
 
@@ -32,14 +30,11 @@ def black_price(forward: Any, strike: Any, maturity: Any, volatility: Any, kind:
     -------
     ndarray or float
     """
-    check_kind(kind)
     forward, strike = _reading.numbers("forward", forward), _reading.numbers("strike", strike)
     total = _reading.numbers("volatility", volatility) * np.sqrt(_reading.numbers("maturity", maturity, least=0))
     log_moneyness = np.log(strike / forward)
     cheap = _price(np.abs(log_moneyness), total) * np.minimum(forward, strike)
-    is_call = kind == "call"
-    inside = np.maximum(forward - strike, 0.0) if is_call else np.maximum(strike - forward, 0.0)
-    return (cheap + inside)[()]
+    return (cheap + intrinsic(forward, strike, kind))[()]
 
 
 def implied_volatility(price: Any, forward: Any, strike: Any, maturity: Any, kind: str = "call") -> Any:
@@ -60,14 +55,11 @@ def implied_volatility(price: Any, forward: Any, strike: Any, maturity: Any, kin
     -------
     ndarray or float
     """
-    check_kind(kind)
     given = {"price": price, "forward": forward, "strike": strike, "maturity": maturity}
     price, forward, strike, maturity = np.broadcast_arrays(
         *(_reading.numbers(name, each, finite=False) for name, each in given.items())
     )
-    is_call = kind == "call"
-    inside = np.maximum(forward - strike, 0.0) if is_call else np.maximum(strike - forward, 0.0)
-    cheap = (price - inside) / np.minimum(forward, strike)
+    cheap = (price - intrinsic(forward, strike, kind)) / np.minimum(forward, strike)
     x = np.abs(np.log(strike / forward))
     result = np.full(cheap.shape, np.nan)
     result[cheap == 0.0] = 0.0
@@ -124,6 +116,7 @@ def _invert(target: np.ndarray, x: np.ndarray) -> np.ndarray:
     return total
 
 
-def check_kind(kind: str) -> None:
-    """Raise :class:`InvalidInputError` unless ``kind`` is ``"call"`` or ``"put"``."""
+def intrinsic(forward: Any, strike: Any, kind: str) -> Any:
+    """What an option is worth if it ends now; raises an error unless ``kind`` is ``"call"`` or ``"put"``."""
     _reading.choice("kind", kind, ("call", "put"))
+    return np.maximum(forward - strike if kind == "call" else strike - forward, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,6 @@ from scipy import optimize
 from hpfracc import _reading
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
 from hpfracc.solvers.sde.rough.black import black_price, implied_volatility
-from hpfracc.solvers.sde.rough.derivatives import tensors_of
-
-__all__ = ["BOUNDS", "Calibration", "fit_quotes", "read_quotes"]
 
 #: Where parameters are looked for.
 BOUNDS = {
@@ -73,8 +71,6 @@ def fit_quotes(
     model: Any, K: Any, T: Any, volatility: Any, error: Any, free: Any, most: int, accuracy: dict[str, Any]
 ) -> Calibration:
     """Fit ``model``; see :meth:`~hpfracc.solvers.sde.rough.model.VolatilityModel.calibrate`."""
-    if tensors := tensors_of(model):
-        raise InvalidInputError(f"calibrate starts from numbers, and {', '.join(tensors)} are tensors; give numbers")
     if "rng" in accuracy:  # a generator would draw other numbers each time
         accuracy = {**accuracy, "rng": _reading.whole("rng", accuracy["rng"], least=0)}
     strikes, maturities, quotes, spread = read_quotes(
@@ -91,38 +87,27 @@ def fit_quotes(
     distance = np.log(upper / lower) / (quotes * np.sqrt(maturities))
     vega = lower * np.sqrt(maturities / (2.0 * np.pi)) * np.exp(-0.5 * (distance - 0.5 * quotes * maturities**0.5) ** 2)
     weights = 1.0 / (vega * spread)
-    kept: dict[bytes, tuple[Any, np.ndarray]] = {}
 
-    def surface(point: np.ndarray, slopes: bool = True, **other: Any) -> tuple[Any, np.ndarray]:
-        trial = dataclasses.replace(model, **dict(zip(names, point.tolist(), strict=True)))
+    def surface(point: tuple[float, ...], slopes: bool = True, **other: Any) -> Any:
+        trial = dataclasses.replace(model, **dict(zip(names, point, strict=True)))
         with warnings.catch_warnings():  # of prices far from the quotes; those of the fit are evaluated again
             warnings.simplefilter("ignore", AccuracyWarning)
-            found: tuple[Any, np.ndarray] = trial._priced(
-                strikes, maturities, names if slopes else (), **{**accuracy, **other}
-            )
-        return found
+            return trial._priced(strikes, maturities, names if slopes else (), **{**accuracy, **other})
 
-    def once(point: np.ndarray) -> tuple[Any, np.ndarray]:
-        key = point.tobytes()
-        if key not in kept:
-            kept[key] = surface(point)
-        return kept[key]
-
+    once = functools.cache(surface)
     low, high = np.array([BOUNDS[name] for name in names]).T
     found = optimize.least_squares(
-        lambda point: ((once(point)[0].value - target) * weights).ravel(),
+        lambda point: ((once(tuple(point.tolist()))[0].value - target) * weights).ravel(),
         np.clip([getattr(model, name) for name in names], low + 1e-6, high - 1e-6),
-        lambda point: (once(point)[1] * weights[..., None]).reshape(-1, len(names)),
+        lambda point: (once(tuple(point.tolist()))[1] * weights[..., None]).reshape(-1, len(names)),
         bounds=(low, high),
         x_scale="jac",
-        ftol=_TOLERANCE,
-        xtol=_TOLERANCE,
-        gtol=1e-15,
         max_nfev=most,
+        **{"ftol": _TOLERANCE, "xtol": _TOLERANCE, "gtol": 1e-15},
     )
-    numbers = dict(zip(names, found.x.tolist(), strict=True))
-    fit = dataclasses.replace(model, **numbers)
-    prices = once(found.x)[0].value
+    best = tuple(found.x.tolist())
+    numbers = dict(zip(names, best, strict=True))
+    prices = once(best)[0].value
     fitted = np.asarray(implied_volatility(prices, lower, upper, maturities))
     sizes = np.linalg.norm(found.jac, axis=0)
     _, scales, turned = np.linalg.svd(found.jac / sizes, full_matrices=False)
@@ -132,7 +117,7 @@ def fit_quotes(
         covariance *= 2.0 * found.cost / left if left else np.nan
     if "rng" in accuracy:
         seeds = np.random.SeedSequence(accuracy["rng"]).spawn(_SEEDS)
-        others = [surface(found.x, False, rng=seed)[0].value for seed in seeds]
+        others = [surface(best, False, rng=seed)[0].value for seed in seeds]
         covariance = covariance + _of_sampling(found.jac, [(other - prices) * weights for other in others])
     message = str(found.message)
     determined = bool(scales[-1] > _SINGULAR * scales[0])
@@ -141,17 +126,11 @@ def fit_quotes(
         message += " The quotes do not determine all parameters: fix some of them with free=."
     if near:
         message += f" At an end of their range: {', '.join(near)}."
-    return Calibration(
-        model=fit,
-        parameters=numbers,
-        standard_errors=dict(zip(names, np.sqrt(np.diag(covariance)).tolist(), strict=True)),
-        fitted=fitted,
-        residuals=fitted - quotes,
-        root_mean_square=float(np.sqrt(np.mean((fitted - quotes) ** 2))),
-        evaluations=len(kept),
-        success=bool(found.status > 0 and determined),
-        message=message,
-    )
+    errors = dict(zip(names, np.sqrt(np.diag(covariance)).tolist(), strict=True))
+    off, success = fitted - quotes, bool(found.status > 0 and determined)
+    size, evaluations = float(np.sqrt(np.mean(off**2))), once.cache_info().misses
+    fit = dataclasses.replace(model, **numbers)
+    return Calibration(fit, numbers, errors, fitted, off, size, evaluations, success, message)
 
 
 def read_quotes(**given: Any) -> tuple[np.ndarray, ...]:

@@ -12,26 +12,19 @@ from scipy import special
 
 from hpfracc import _reading
 from hpfracc.errors import AccuracyWarning, InvalidInputError, SolveError
-from hpfracc.solvers.sde.noise.source import make_source, read_size
 from hpfracc.solvers.sde.rough.calibration import read_quotes
-from hpfracc.solvers.sde.rough.derivatives import attach_gradient, plain_model, tensors_of, without_tensor
 from hpfracc.solvers.sde.rough.integrated_variance import contour, plan_sampling
 from hpfracc.solvers.sde.rough.model import (
     RoughPaths,
     Valuation,
     VolatilityModel,
-    check_model,
-    curve_values,
-    join_chunks,
-    price_of,
+    attach_gradient,
     read_curve,
     read_path_times,
-    volatility_of,
+    without_tensor,
 )
 from hpfracc.solvers.sde.rough.riccati import curve_measure, plain_measure, solve_riccati
 from hpfracc.special import mittag_leffler
-
-__all__ = ["Heston"]
 
 #: If |phi| is below exp(-_NEGLIGIBLE), its contribution to a price is below rounding.
 _NEGLIGIBLE = 36.0
@@ -125,15 +118,12 @@ class Heston(VolatilityModel):
     q: Any = 0.0
 
     def __post_init__(self) -> None:
-        if plain_model(self) is not self:
+        if self._plain() is not self:
             return  # the model with numbers was checked
         if (self.v0 is None, self.theta is None) != 2 * (self.xi is not None,):
             raise InvalidInputError("give v0 and theta, or the forward variance xi in place of both")
         level = ("v0", "theta") if self.xi is None else ()
-        check_model(self, finite=("H", "kappa", "sigma", "rho", "r", "q", *level), positive=("S0",))
-        for name in ("kappa", "sigma", *level):
-            if getattr(self, name) < 0.0:
-                raise InvalidInputError(f"{name}={getattr(self, name)!r} is negative; use a number of at least 0")
+        self._check_parameters("kappa", "sigma", *level)
         if self.xi is not None:
             object.__setattr__(self, "xi", read_curve("xi", self.xi))
         elif self.v0 == 0.0 and self.kappa * self.theta == 0.0:
@@ -145,7 +135,7 @@ class Heston(VolatilityModel):
         r"""The mean :math:`\xi(t)` of the variance: the curve, or :math:`\theta + (v_0-\theta) E_a(-\kappa t^a)`."""
         times, own = _reading.numbers("t", t, least=0), self._numbers("forward_variance")
         if self.xi is not None:
-            return curve_values("xi", own.xi, times)[()]
+            return self._curve(times)[()]
         a = own.H + 0.5
         return np.asarray(own.theta + (own.v0 - own.theta) * mittag_leffler(-own.kappa * times**a, a))[()]
 
@@ -205,10 +195,10 @@ class Heston(VolatilityModel):
             or maturities are arrays of PyTorch or JAX, ``value`` is one too, with the first derivatives of
             :meth:`greeks`; second derivatives through it are nan.
         """
-        tensors, own = tensors_of(self, K=K, T=T), plain_model(self)
+        tensors, own = self._tensors(K=K, T=T), self._plain()
         strikes, maturities = read_quotes(K=without_tensor("K", K), T=without_tensor("T", T))
         found, slopes = own._out_of_money(strikes, maturities, tol, bool(tensors))
-        price = price_of(own, kind, strikes, maturities, found)
+        price = own._prices(kind, strikes, maturities, found)
         if not tensors:
             return price
         return Valuation(
@@ -219,7 +209,7 @@ class Heston(VolatilityModel):
         """Black-Scholes volatilities of the prices, with their errors; see :meth:`price` for the parameters."""
         own = self._numbers("implied_volatility")
         strikes, maturities = read_quotes(K=K, T=T)
-        return volatility_of(own, strikes, maturities, own._out_of_money(strikes, maturities, tol)[0])
+        return own._volatilities(strikes, maturities, own._out_of_money(strikes, maturities, tol)[0])
 
     def greeks(self, K: Any, T: Any, *, kind: str = "call", tol: float = 1e-8) -> dict[str, Any]:
         """Derivatives of the prices of European options.
@@ -240,7 +230,7 @@ class Heston(VolatilityModel):
         own = self._numbers("greeks")
         strikes, maturities = read_quotes(K=K, T=T)
         found, slopes = own._out_of_money(strikes, maturities, tol, True)
-        price = price_of(own, kind, strikes, maturities, found)
+        price = own._prices(kind, strikes, maturities, found)
         return {name: np.asarray(each)[()] for name, each in own._price_slopes(kind, price.value, slopes).items()}
 
     def sample(
@@ -292,9 +282,6 @@ class Heston(VolatilityModel):
         for name, number in (("step", step), ("tol", tol)):
             if number is not None:
                 _reading.number(name, number, above=0)
-        shape = read_size(size)
-        count = math.prod(shape)
-        source = make_source(rng, None, first_path=first_path, count=count)
         scheme, bias = plan_sampling(own, tuple(times.tolist()), step, tol)
         if bias > tol and step is None:
             warnings.warn(
@@ -304,9 +291,7 @@ class Heston(VolatilityModel):
                 stacklevel=2,
             )
         numbers = max(_NUMBERS_PER_PATH, scheme.sizes.size // 2)
-        source.check_room("Heston.sample", count, 4 * times.size)
-        chunks = [scheme.paths(source, low, high - low) for low, high in source.chunks(count, numbers)]
-        return join_chunks(times, shape, chunks, bias)
+        return self._paths(times, size, rng, first_path, numbers, scheme.paths, bias)
 
     def _coupled(
         self, T: float, steps: int, count: int, rng: Any, first_path: int
@@ -318,7 +303,7 @@ class Heston(VolatilityModel):
 
     def _numbers(self, what: str) -> Heston:
         """The model, or an error if parameters are tensors: only prices are differentiable."""
-        if tensors := tensors_of(self):
+        if tensors := self._tensors():
             raise InvalidInputError(f"{what} takes numbers, and {', '.join(tensors)} are tensors; price() takes both")
         return self
 

@@ -37,8 +37,6 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.special import mittag_leffler
 
-__all__ = ["IntegratedVariance", "contour", "plan_sampling"]
-
 #: Numbers of steps to every requested time, tried in turn until the bias is below the tolerance.
 _STEPS = (4, 8, 16, 32, 64, 128, 256)
 #: Maximum number of steps of a path: the work grows with its square.
@@ -152,16 +150,16 @@ class IntegratedVariance:
     def _shortfalls(self) -> np.ndarray:
         """Means of the shortfall at the requested times, which is by how much the integrated variance is too large."""
         found: list[float] = []
-        for i, step in enumerate(self._steps(make_source(0, None, count=_PILOT), 0, _PILOT)):
+        for i, step in enumerate(self._steps(make_source(0, None, count=_PILOT), _PILOT)):
             if i + 1 == self.ends[len(found)]:
                 found.append(-float(np.minimum(step.expected, 0.0).mean()))
         return np.array(found)
 
-    def _steps(self, source: RandomSource, start: int, count: int) -> Iterator[_Step]:
-        """The integrated variances of the given paths, step by step."""
+    def _steps(self, source: RandomSource, count: int) -> Iterator[_Step]:
+        """The integrated variances of some paths, step by step."""
         n = self.sizes.size
-        uniforms = source.numbers(start, count, n, kind="uniform", stream=_UNIFORM).T
-        normals = source.numbers(start, count, n, stream=_NORMAL).T
+        uniforms = source.numbers(0, count, n, kind="uniform", stream=_UNIFORM).T
+        normals = source.numbers(0, count, n, stream=_NORMAL).T
         driven = np.zeros((n, count))
         shortfall = np.zeros(count)
         for i in range(n):
@@ -174,17 +172,18 @@ class IntegratedVariance:
             driven[i] = (integral - mean) / k
             yield _Step(expected, mean, integral, driven[: i + 1])
 
-    def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray, ...]:
-        """Price, variance and its integral at the requested times, each of shape ``(count, times)``."""
+    def paths(self, source: RandomSource, count: int) -> np.ndarray:
+        """Price, variance and its integral at the requested times, shape ``(3, count, times)``."""
         model, n = self.model, self.sizes.size
-        others = source.numbers(start, count, n, stream=_PRICE).T
-        of_variance = source.numbers(start, count, self.ends.size, stream=_VARIANCE).T
+        others = source.numbers(0, count, n, stream=_PRICE).T
+        of_variance = source.numbers(0, count, self.ends.size, stream=_VARIANCE).T
         log_price = np.full(count, math.log(model.S0))
         total = np.zeros(count)
-        price, variance, integral = np.zeros((3, count, self.times.size))
+        found = np.zeros((3, count, self.times.size))
+        price, variance, integral = found
         price[:, 0], variance[:, 0] = model.S0, model.forward_variance(0.0)
         place = 0
-        for i, step in enumerate(self._steps(source, start, count)):
+        for i, step in enumerate(self._steps(source, count)):
             log_price += (model.r - model.q) * self.sizes[i] - 0.5 * step.integral + model.rho * step.driven[i]
             total += step.integral
             log_price += np.sqrt((1.0 - model.rho**2) * step.integral) * others[i]
@@ -194,7 +193,7 @@ class IntegratedVariance:
                 score = _normal_score(step.integral, step.mean, self.kernel[i, i] ** 2)
                 variance[:, place + 1] = self._variance(place, expected, score, of_variance[place])
                 place += 1
-        return price, variance, integral
+        return found
 
     def _variance(self, place: int, mean: np.ndarray, score: np.ndarray, normal: np.ndarray) -> np.ndarray:
         r"""V at the end of a step, from its mean given the earlier steps and the normal score of this one.

@@ -5,33 +5,23 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack, final
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar, Unpack, final
 
 import numpy as np
 
 from hpfracc import _reading
+from hpfracc._arrays import is_tracer, library_of, to_host
 from hpfracc._optional import import_optional
+from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.process import read_grid
-from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
+from hpfracc.solvers.sde.noise.source import make_source, read_size
+from hpfracc.solvers.sde.rough.black import black_price, implied_volatility, intrinsic
 from hpfracc.solvers.sde.rough.calibration import Calibration, fit_quotes, read_quotes
 from hpfracc.solvers.sde.rough.sampling import PathValuation, price_barrier
 
-__all__ = [
-    "RoughPaths",
-    "Valuation",
-    "VarianceTable",
-    "VolatilityModel",
-    "check_model",
-    "curve_values",
-    "integral_rule",
-    "join_chunks",
-    "price_of",
-    "read_curve",
-    "read_path_times",
-    "volatility_of",
-]
+_Model = TypeVar("_Model", bound="VolatilityModel")
 
 #: Strikes of a plotted smile lie within this number of standard deviations.
 _WIDTH = 3.0
@@ -71,11 +61,8 @@ class VolatilityModel(ABC):
     def integrated_variance(self, t: Any) -> Any:
         """The integral of the forward variance from 0 to ``t``."""
         times = _reading.numbers("t", t, least=0)
-        found = [weights @ self.forward_variance(nodes) for nodes, weights in map(self._rule, times.ravel().tolist())]
-        return np.reshape(found, times.shape)[()]
-
-    def _rule(self, T: float) -> tuple[np.ndarray, np.ndarray]:
-        return integral_rule(self.xi, T)
+        rules = [integral_rule(self.xi, T) for T in times.ravel().tolist()]
+        return np.reshape([weights @ self.forward_variance(nodes) for nodes, weights in rules], times.shape)[()]
 
     def variance_swap(self, T: Any) -> Any:
         """Fair strike of a variance swap with continuous monitoring: the mean of the forward variance up to ``T``.
@@ -132,6 +119,9 @@ class VolatilityModel(ABC):
             ``.model``, ``.parameters`` with ``.standard_errors``, ``.fitted``, ``.residuals``, ``.success``,
             ``.message``.
         """
+        if tensors := self._tensors():
+            names = ", ".join(tensors)
+            raise InvalidInputError(f"calibrate starts from numbers, and {names} are tensors; give numbers")
         for name in accuracy:
             _reading.choice("an option of calibrate", name, self._accuracy)
         limit = _reading.whole("max_evaluations", max_evaluations, least=1)
@@ -204,68 +194,94 @@ class VolatilityModel(ABC):
         -------
         matplotlib.axes.Axes
         """
-        return _plot_smile(self, T, K, ax, style)
+        if ax is None:
+            ax = import_optional("matplotlib.pyplot").subplots()[1]
+        maturities = np.atleast_1d(np.asarray(T, dtype=float))
+        for maturity in maturities:
+            forward = self.forward(maturity)
+            if K is None:
+                at_the_money = float(self.implied_volatility(forward, maturity).value)
+                reach = _WIDTH * at_the_money * np.sqrt(maturity)
+                strikes = forward * np.exp(np.linspace(-reach, 0.7 * reach, _STRIKES))
+            else:
+                strikes = np.sort(np.atleast_1d(np.asarray(K, dtype=float)))
+            found = self.implied_volatility(strikes, maturity)
+            x = np.log(strikes / forward)
+            (line,) = ax.plot(x, found.value, label=f"T = {maturity:g}", **style)
+            if np.nanmax(found.error) > 1e-3 * np.nanmax(found.value):
+                low, high = found.value - 2.0 * found.error, found.value + 2.0 * found.error
+                ax.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0.0)
+        ax.set_xlabel("log-moneyness ln(K / F)")
+        ax.set_ylabel("implied volatility")
+        if maturities.size > 1:
+            ax.legend()
+        return ax
 
+    def _check_parameters(self, *at_least_0: str) -> None:
+        """Raise :class:`InvalidInputError` unless all parameters are finite numbers within their limits."""
+        limits: dict[str, dict[str, float]] = {name: {"least": 0} for name in at_least_0}
+        limits |= {
+            "S0": {"above": 0},
+            "rho": {"least": -1, "most": 1},
+            "H": {"above": 0, "most": 0.5},
+            "r": {},
+            "q": {},
+        }
+        for name, each in limits.items():
+            _reading.number(name, getattr(self, name), **each)
 
-def check_model(model: Any, *, finite: tuple[str, ...], positive: tuple[str, ...] = ()) -> None:
-    """Raise :class:`InvalidInputError` unless the named fields are finite numbers, and the positive ones above 0."""
-    for name in (*finite, *positive):
-        value = getattr(model, name)
-        _reading.number(name, value, above=0 if name in positive else None)
-    _reading.number("rho", model.rho, least=-1, most=1)
-    if not 0.0 < model.H <= 0.5:
-        raise InvalidInputError(
-            f"H={model.H!r} is outside (0, 1/2]; the model is the classical one at 1/2, rough below"
-        )
+    def _curve(self, t: np.ndarray) -> np.ndarray:
+        """The forward variance ``xi`` at the times ``t``, checked to be finite and positive."""
+        return curve_values("xi", self.xi, t)
 
+    def _tensors(self, **more: Any) -> dict[str, Any]:
+        """Fields of the model and further arguments that are tensors."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        found = {name: value for name, value in {**own, **more}.items() if library_of(value) in ("torch", "jax")}
+        if len({library_of(value) for value in found.values()}) > 1:
+            raise InvalidInputError("parameters are arrays of PyTorch and of JAX; use one library")
+        return found
 
-def price_of(model: VolatilityModel, kind: str, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
-    """Discounted prices of calls or puts, from undiscounted prices of out-of-the-money options."""
-    check_kind(kind)
-    forward = model.forward(maturities)
-    inside = np.maximum(forward - strikes, 0.0) if kind == "call" else np.maximum(strikes - forward, 0.0)
-    discount = np.exp(-model.r * maturities)
-    return Valuation((discount * (out_of_money.value + inside))[()], (discount * out_of_money.error)[()])
+    def _plain(self: _Model) -> _Model:
+        """The model with numbers in place of tensors."""
+        scalars = {name: without_tensor(name, value) for name, value in self._tensors().items()}
+        for name, value in scalars.items():
+            if value.shape:
+                raise ShapeError(f"{name} has shape {value.shape}; give one number, and call once for each")
+        return replace(self, **{name: float(value) for name, value in scalars.items()}) if scalars else self
 
+    def _prices(self, kind: str, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
+        """Discounted prices of calls or puts, from undiscounted prices of out-of-the-money options."""
+        inside = intrinsic(self.forward(maturities), strikes, kind)
+        discount = np.exp(-self.r * maturities)
+        return Valuation((discount * (out_of_money.value + inside))[()], (discount * out_of_money.error)[()])
 
-def volatility_of(model: VolatilityModel, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
-    """Implied volatilities of undiscounted prices of out-of-the-money options, with their errors."""
-    forward = model.forward(maturities)
-    # By symmetry, Black's put at strike K has the price of the call with forward and strike exchanged.
-    low, high = np.minimum(forward, strikes), np.maximum(forward, strikes)
-    volatility = np.asarray(implied_volatility(out_of_money.value, low, high, maturities))
-    step = 1e-4 * volatility
-    up, down = (black_price(low, high, maturities, volatility + change) for change in (step, -step))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = out_of_money.error * 2.0 * step / (up - down)
-    return Valuation(volatility[()], np.asarray(error)[()])
+    def _volatilities(self, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
+        """Implied volatilities of undiscounted prices of out-of-the-money options, with their errors."""
+        forward = self.forward(maturities)
+        # By symmetry, Black's put at strike K has the price of the call with forward and strike exchanged.
+        low, high = np.minimum(forward, strikes), np.maximum(forward, strikes)
+        volatility = np.asarray(implied_volatility(out_of_money.value, low, high, maturities))
+        step = 1e-4 * volatility
+        up, down = (black_price(low, high, maturities, volatility + change) for change in (step, -step))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            error = out_of_money.error * 2.0 * step / (up - down)
+        return Valuation(volatility[()], np.asarray(error)[()])
 
+    def _paths(
+        self, t: Any, size: Any, rng: Any, first_path: int, numbers: int, draw: Any, bias: float = math.nan
+    ) -> RoughPaths:
+        """Paths by ``draw(source, rows)``, price, variance and its integral of shape ``(3, rows, n)``, in chunks.
 
-def _plot_smile(model: VolatilityModel, T: Any, K: Any, ax: Any, style: dict[str, Any]) -> Any:
-    """Plot implied volatilities over log-moneyness, with a band of two errors if it is visible."""
-    pyplot = import_optional("matplotlib.pyplot")
-    if ax is None:
-        _, ax = pyplot.subplots()
-    maturities = np.atleast_1d(np.asarray(T, dtype=float))
-    for maturity in maturities:
-        forward = model.forward(maturity)
-        if K is None:
-            at_the_money = float(model.implied_volatility(forward, maturity).value)
-            reach = _WIDTH * at_the_money * np.sqrt(maturity)
-            strikes = forward * np.exp(np.linspace(-reach, 0.7 * reach, _STRIKES))
-        else:
-            strikes = np.sort(np.atleast_1d(np.asarray(K, dtype=float)))
-        found = model.implied_volatility(strikes, maturity)
-        x = np.log(strikes / forward)
-        (line,) = ax.plot(x, found.value, label=f"T = {maturity:g}", **style)
-        if np.nanmax(found.error) > 1e-3 * np.nanmax(found.value):
-            low, high = found.value - 2.0 * found.error, found.value + 2.0 * found.error
-            ax.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0.0)
-    ax.set_xlabel("log-moneyness ln(K / F)")
-    ax.set_ylabel("implied volatility")
-    if maturities.size > 1:
-        ax.legend()
-    return ax
+        ``numbers`` is the amount of numbers of a path, from which the size of chunks follows.
+        """
+        shape = read_size(size)
+        count = math.prod(shape)
+        source = make_source(rng, None, first_path=first_path, count=count)
+        source.check_room(f"{type(self).__name__}.sample", count, 4 * t.size)
+        found = source.in_chunks(count, numbers, lambda part, rows: np.swapaxes(draw(part, rows), 0, 1))
+        price, variance, integral = (found[:, k].reshape(*shape, t.size) for k in range(3))
+        return RoughPaths(t, price, variance, bias, integral)
 
 
 class Valuation(NamedTuple):
@@ -330,13 +346,6 @@ def read_path_times(t: Any, *, uniform: bool) -> np.ndarray:
     return grid.times
 
 
-def join_chunks(t: np.ndarray, shape: tuple[int, ...], chunks: list[tuple[np.ndarray, ...]], bias: float) -> RoughPaths:
-    """Join chunks of paths into one array of the requested shape."""
-    parts = zip(*(chunks or [3 * (np.empty((0, t.size)),)]), strict=True)
-    price, variance, integral = (np.concatenate(each).reshape(*shape, t.size) for each in parts)
-    return RoughPaths(t, price, variance, bias, integral)
-
-
 #: Nodes of the double exponential rule on each piece, and where it ends; algebraic singularities at the ends of a piece
 #: cost no digits. 241 nodes integrate products with Chebyshev polynomials of degree 122 to 1e-13.
 _NODES, _END = 241, 3.3
@@ -389,3 +398,35 @@ def integral_rule(curve: Any, T: float) -> tuple[np.ndarray, np.ndarray]:
     weight = (y[1] - y[0]) * 0.25 * np.pi * np.cosh(y) / np.cosh(inner) ** 2
     width = np.diff(edges)[:, None]
     return (edges[:-1, None] + width * share).ravel(), (width * weight).ravel()
+
+
+def without_tensor(name: str, value: Any) -> Any:
+    """The values of a tensor on the host; anything else unchanged."""
+    if library_of(value) not in ("torch", "jax"):
+        return value
+    held = array_namespace(value).stop_gradient(value)
+    if is_tracer(held):
+        raise InvalidInputError(f"{name} is traced, and its value is needed; call this outside jax.jit and jax.vmap")
+    return np.asarray(to_host(held), dtype=float)
+
+
+def attach_gradient(value: Any, slopes: dict[str, Any], tensors: dict[str, Any]) -> Any:
+    """``value`` as a tensor with the given derivatives with respect to the tensors; second derivatives are nan.
+
+    Parameters
+    ----------
+    value : ndarray
+        The result.
+    slopes : dict of ndarray
+        Its derivatives, of the same shape, by the name of the tensor.
+    tensors : dict
+        The tensors, scalars or of a shape that broadcasts to that of the result.
+    """
+    one = next(iter(tensors.values()))
+    xp = array_namespace(one)
+    total = xp.asarray(np.array(value), like=one)
+    for name, tensor in tensors.items():
+        change = tensor - xp.stop_gradient(tensor)
+        # The power has the derivative 0 at 0, and times 0 no second one: it is nan, not 0.
+        total = total + xp.asarray(np.array(slopes[name]), like=one) * change + 0.0 * xp.abs(change) ** 1.5
+    return total

@@ -21,8 +21,6 @@ from scipy import special
 from hpfracc.errors import SolveError
 from hpfracc.solvers.sde.rough.model import curve_values, integral_rule
 
-__all__ = ["RiccatiSolution", "curve_measure", "plain_measure", "solve_riccati"]
-
 #: Points of the successive solutions. The difference of two solutions is the error estimate of the first.
 _POINTS = (24, 36, 54, 81, 122)
 _MAX_ITERATIONS = 40

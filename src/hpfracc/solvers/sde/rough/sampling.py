@@ -11,9 +11,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.sde.noise.source import make_source
-from hpfracc.solvers.sde.rough.black import black_price, check_kind
-
-__all__ = ["ConditionalEstimate", "PathValuation", "Terminal", "price_barrier"]
+from hpfracc.solvers.sde.rough.black import black_price, intrinsic
 
 #: Minimum effective number of paths of the integrated variance, and maximum deviation of its mean in standard errors.
 _FEWEST_PATHS, _MAX_ERRORS = 30.0, 6.0
@@ -49,7 +47,7 @@ class ConditionalEstimate:
         Integrated variance at which the timer option ends.
     """
 
-    def __init__(self, strikes: np.ndarray, *, forward: float, rho: float, mean_variance: float, level: float) -> None:
+    def __init__(self, strikes: np.ndarray, forward: float, rho: float, mean_variance: float, level: float) -> None:
         self._K, self._forward, self._rho = strikes, forward, rho
         self._mean_variance, self._level = mean_variance, level
         self._kinds = ["call" if strike / forward >= 1.0 else "put" for strike in strikes]
@@ -169,7 +167,7 @@ def price_barrier(
     model: Any, K: Any, T: Any, level: Any, *, kind: str, knock: str, paths: int, steps: int, rng: Any
 ) -> PathValuation:
     """See :meth:`~hpfracc.solvers.sde.rough.model.VolatilityModel.barrier`."""
-    check_kind(kind)
+    _reading.choice("kind", kind, ("call", "put"))
     _reading.choice("knock", knock, ("out", "in"))
     strikes = _reading.numbers("K", K, least=0)
     maturity, barrier = _reading.number("T", T, above=0), _reading.number("level", level, above=0)
@@ -179,7 +177,6 @@ def price_barrier(
     if number % 2:
         raise InvalidInputError(f"steps={steps!r} is odd; use an even number, of which half is tried too")
     key = make_source(rng, None, count=count).on_host().key
-    sign = 1.0 if kind == "call" else -1.0
     discount = math.exp(-model.r * maturity)
     rows: list[np.ndarray] = []
     bias = 0.0
@@ -189,7 +186,7 @@ def price_barrier(
         columns = []
         for spot, variance in coupled:
             alive = _survival(np.log(spot / barrier), variance)
-            payoff = np.maximum(sign * (spot[:, -1:] - strikes.ravel()), 0.0)
+            payoff = intrinsic(spot[:, -1:], strikes.ravel(), kind)
             columns.append(discount * payoff * (alive if knock == "out" else 1.0 - alive)[:, None])
         spots = [spot[:, -1:] / float(model.forward(maturity)) - 1.0 for spot, _ in coupled]
         rows.append(np.concatenate([*columns, *spots], 1))

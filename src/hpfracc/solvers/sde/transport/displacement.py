@@ -15,8 +15,6 @@ from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.process import read_grid
 
-__all__ = ["MeanSquaredDisplacement", "msd"]
-
 #: Number of lags of time averages, and maximum number of lags in the fit.
 _LAGS = 40
 #: Largest lag of time averages as a fraction of the path; beyond it few independent pieces remain.

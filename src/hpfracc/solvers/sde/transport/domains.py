@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -13,20 +14,7 @@ from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource
 
-__all__ = [
-    "BOUNDARIES",
-    "Boundary",
-    "Domain",
-    "brownian_exits",
-    "exit_quantile",
-    "land",
-    "read_domain",
-    "read_start",
-    "stable_exits",
-]
-
 Boundary = Literal["absorb", "mirror", "stop", "reject"]
-BOUNDARIES = ("absorb", "mirror", "stop", "reject")
 
 
 class Domain(NamedTuple):
@@ -69,9 +57,9 @@ def land(domain: Domain, boundary: Boundary, place: np.ndarray, jump: np.ndarray
     if boundary == "reject":
         left = (target < domain.low) | (target > domain.high)
         return np.where(left, place, target)
-    if not domain.bounded:
-        if math.isfinite(domain.low):
-            return np.asarray(domain.low + np.abs(target - domain.low))
+    if math.isinf(domain.high):
+        return np.asarray(domain.low + np.abs(target - domain.low))
+    if math.isinf(domain.low):
         return np.asarray(domain.high - np.abs(domain.high - target))
     width = domain.high - domain.low
     turned = np.mod(target - domain.low, 2.0 * width)
@@ -82,8 +70,6 @@ def land(domain: Domain, boundary: Boundary, place: np.ndarray, jump: np.ndarray
 _STREAM = 1 << 52
 #: Rounds whose numbers are drawn together; a path needs two on average, or fewer.
 _ROUNDS = 4
-#: Paths that are simulated together.
-_TOGETHER = 1 << 14
 #: Terms of the series for the law of the exit time. At the median the next one is below 1e-40.
 _TERMS = 5
 
@@ -95,10 +81,7 @@ def brownian_exits(host: RandomSource, domain: Domain, start: float, count: int)
     """Times at which standard Brownian motion leaves, and the ends through which it does; exact."""
     if not domain.bounded:
         end = domain.low if math.isfinite(domain.low) else domain.high
-        times = np.empty(count)
-        for low in range(0, count, _TOGETHER):
-            high = min(count, low + _TOGETHER)
-            times[low:high] = (abs(start - end) / host.numbers(low, high - low, 1, stream=_STREAM)[:, 0]) ** 2
+        times = (abs(start - end) / host.numbers(0, count, 1, stream=_STREAM)[:, 0]) ** 2
         return times, np.full(count, end)
 
     def leave(place: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -106,8 +89,7 @@ def brownian_exits(host: RandomSource, domain: Domain, start: float, count: int)
         radius = np.minimum(below, above)
         up = second < 0.5
         gone = np.where(up, above <= below, below <= above)
-        moved = np.where(up, place + radius, place - radius)
-        moved[gone] = np.where(up, domain.high, domain.low)[gone]
+        moved = np.where(gone, np.where(up, domain.high, domain.low), place + np.where(up, radius, -radius))
         return radius**2 * exit_quantile(first), moved, gone
 
     return _run(host, start, count, leave)
@@ -129,18 +111,16 @@ def stable_exits(
 
 
 def _run(host: RandomSource, start: float, count: int, leave: _Round) -> tuple[np.ndarray, np.ndarray]:
-    times, ends = np.zeros(count), np.empty(count)
-    for low in range(0, count, _TOGETHER):
-        going = np.arange(low, min(count, low + _TOGETHER))
-        place, block = np.full(going.size, start), 0
-        while going.size:
-            numbers = host.numbers_of(going, 2 * _ROUNDS, kind="uniform", stream=_STREAM + block)
-            for k in range(0, 2 * _ROUNDS, 2):
-                spent, place, gone = leave(place, numbers[:, k], numbers[:, k + 1])
-                times[going] += spent
-                ends[going[gone]] = place[gone]
-                going, place, numbers = going[~gone], place[~gone], numbers[~gone]
-            block += 1
+    times, ends, going, place = np.zeros(count), np.empty(count), np.arange(count), np.full(count, start)
+    for block in itertools.count():
+        numbers = host.numbers_of(going, 2 * _ROUNDS, kind="uniform", stream=_STREAM + block)
+        for k in range(0, 2 * _ROUNDS, 2):
+            spent, place, gone = leave(place, numbers[:, k], numbers[:, k + 1])
+            times[going] += spent
+            ends[going[gone]] = place[gone]
+            going, place, numbers = going[~gone], place[~gone], numbers[~gone]
+        if not going.size:
+            break
     return times, ends
 
 
@@ -158,21 +138,19 @@ def exit_quantile(probability: np.ndarray) -> np.ndarray:
     result = np.empty(probability.shape)
     odd = 2.0 * np.arange(_TERMS)[:, None] + 1.0
     sign = np.where(odd % 4.0 == 1.0, 1.0, -1.0)
-    if np.any(early):
-        goal = probability[early]
-        t = special.ndtri(0.25 * goal) ** -2.0
-        for _ in range(3):
-            value = 2.0 * np.sum(sign * special.erfc(odd / np.sqrt(2.0 * t)), 0)
-            density = math.sqrt(2.0 / math.pi) * t**-1.5 * np.sum(sign * odd * np.exp(-0.5 * odd**2 / t), 0)
-            t = t * np.exp(np.log(goal / value) * value / (density * t))
-        result[early] = t
-    if not np.all(early):
-        goal = 1.0 - probability[~early]
-        t = (-8.0 / math.pi**2) * np.log(0.25 * math.pi * goal)
-        for _ in range(3):
-            waves = np.exp((-0.125 * math.pi**2) * odd**2 * t)
-            value = (4.0 / math.pi) * np.sum(sign / odd * waves, 0)
-            density = 0.5 * math.pi * np.sum(sign * odd * waves, 0)
-            t = t + np.log(value / goal) * value / density
-        result[~early] = t
+    goal = probability[early]
+    t = special.ndtri(0.25 * goal) ** -2.0
+    for _ in range(3):
+        value = 2.0 * np.sum(sign * special.erfc(odd / np.sqrt(2.0 * t)), 0)
+        density = math.sqrt(2.0 / math.pi) * t**-1.5 * np.sum(sign * odd * np.exp(-0.5 * odd**2 / t), 0)
+        t = t * np.exp(np.log(goal / value) * value / (density * t))
+    result[early] = t
+    goal = 1.0 - probability[~early]
+    t = (-8.0 / math.pi**2) * np.log(0.25 * math.pi * goal)
+    for _ in range(3):
+        waves = np.exp((-0.125 * math.pi**2) * odd**2 * t)
+        value = (4.0 / math.pi) * np.sum(sign / odd * waves, 0)
+        density = 0.5 * math.pi * np.sum(sign * odd * waves, 0)
+        t = t + np.log(value / goal) * value / density
+    result[~early] = t
     return result

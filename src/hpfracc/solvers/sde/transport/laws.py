@@ -13,22 +13,7 @@ from scipy import special
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.process import read_fields
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable import one_sided, standard_stable
-from hpfracc.solvers.sde.noise.tempered import TemperedStable
-
-__all__ = [
-    "Draw",
-    "ExponentialWaiting",
-    "FixedWaiting",
-    "GaussianJumps",
-    "Jumps",
-    "MittagLefflerWaiting",
-    "ParetoWaiting",
-    "StableJumps",
-    "StableWaiting",
-    "TemperedJumps",
-    "WaitingTimes",
-]
+from hpfracc.solvers.sde.noise.stable import TemperedStable, one_sided, standard_stable
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,28 +15,22 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
 from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
-from hpfracc.solvers.sde.noise.stable import StableLevy, one_sided
+from hpfracc.solvers.sde.noise.stable import StableLevy, TemperedStable, one_sided
 from hpfracc.solvers.sde.noise.subordinated import Subordinated
-from hpfracc.solvers.sde.noise.tempered import TemperedStable
-from hpfracc.solvers.sde.progress import MIN_REPORTS, read_progress, run_path_chunks
-from hpfracc.solvers.sde.result import Moments
+from hpfracc.solvers.sde.result import MIN_REPORTS, Moments, read_progress, run_path_chunks
 from hpfracc.solvers.sde.transport.domains import Domain, brownian_exits, read_domain, read_start, stable_exits
 from hpfracc.solvers.sde.transport.laws import FixedWaiting, Jumps, StableJumps, StableWaiting, TemperedJumps
 from hpfracc.solvers.sde.transport.random_walk import ROUNDING, ContinuousTimeRandomWalk, walk_until
 
-__all__ = ["FirstPassage", "PassageEstimate", "first_passage"]
-
 #: Stream of the clock of subordinated motion.
 _CLOCK = 1 << 53
-#: Paths that are simulated between two progress reports.
-_TOGETHER = 1 << 14
-#: Maximum number of values of paths on a grid in memory.
-_MAX_VALUES = 1 << 22
+#: Paths that are simulated together.
+_TOGETHER = 1 << 11
 #: Points of a plotted curve.
 _POINTS = 200
 
-#: Function that returns times and positions of a number of paths of a source.
-_Follow = Callable[[RandomSource, int], tuple[np.ndarray, ...]]
+#: Function that returns times and positions of a number of paths of a source, in columns.
+_Follow = Callable[[RandomSource, int], np.ndarray]
 
 
 class PassageEstimate(NamedTuple):
@@ -314,34 +308,29 @@ def first_passage(
     source.check_room("first_passage", count, 2)
     follow, method, infinite = _read_process(process, ends, start, until, step)
     rows = _TOGETHER if not progress else min(_TOGETHER, -(-count // MIN_REPORTS))
-    found = np.empty((4 if method == "grid" else 2, count))
+    found = np.empty((count, 4 if method == "grid" else 2))
     summary = Moments()
 
     def chunk(low: int, high: int) -> tuple[float, float] | None:
-        found[:, low:high] = follow(replace(source, first=source.first + low), high - low)
+        found[low:high] = follow(replace(source, first=source.first + low), high - low)
         if not progress:
             return None
-        summary.add(_progress_values(found[0, low:high], until, infinite), False)
+        times = found[low:high, 0]
+        shown = np.isinf(times) * 1.0 if until != math.inf else np.where(infinite, np.nan, times)
+        summary.add(shown, False)
         return float(summary.mean), float(summary.standard_error)
 
     done = run_path_chunks(count, rows, chunk, progress, "first passage")
     message = f"Interrupted after {done:,} of {count:,} paths: the result has these."
     outcome = (True, "All paths were followed.") if done == count else (False, message)
     parts = [
-        FirstPassage(found[k, :done], found[k + 1, :done], (ends.low, ends.high), until, method, infinite, *outcome)
-        for k in range(0, len(found), 2)
+        FirstPassage(*np.ascontiguousarray(found[:done, k : k + 2].T), tuple(ends), until, method, infinite, *outcome)
+        for k in range(0, found.shape[1], 2)
     ]
     if method != "grid":
         return parts[0]
     assert isinstance(process, FractionalBrownian)
     return replace(parts[0], coarse=parts[1], order=plain_number(process.H))
-
-
-def _progress_values(times: np.ndarray, until: float, infinite: bool) -> np.ndarray:
-    """Numbers whose mean is shown during the simulation."""
-    if until != math.inf:
-        return np.asarray(np.isinf(times), dtype=np.float64)
-    return np.full(times.size, np.nan) if infinite else times
 
 
 def _read_process(process: Any, ends: Domain, start: Any, until: float, step: Any) -> tuple[_Follow, str, bool]:
@@ -354,35 +343,34 @@ def _read_process(process: Any, ends: Domain, start: Any, until: float, step: An
     parent, clock = (process.process, process.alpha) if isinstance(process, Subordinated) else (process, None)
     place = read_start(0.0 if start is None else start, ends)
     infinite = clock is not None or not ends.bounded
+    length = None if step is None else _reading.number("step", step, above=0)
     if isinstance(parent, Brownian) or (isinstance(parent, StableLevy) and parent.alpha == 2.0):
         scale = math.sqrt(2.0) * parent.scale if isinstance(parent, StableLevy) else 1.0
         if step is not None:
             raise InvalidInputError(f"step={step!r}: Brownian motion is simulated without steps; omit step")
 
-        def exactly(source: RandomSource, count: int) -> tuple[np.ndarray, np.ndarray]:
+        def exactly(source: RandomSource, count: int) -> np.ndarray:
             times, places = brownian_exits(source, ends, place, count)
             times /= scale**2
-            if clock is not None:
-                times = _clocked(source, times, clock)
-            late = times > until * ROUNDING
-            times[late], places[late] = np.inf, np.nan
-            return times, places
+            if clock is not None:  # the value of a stable subordinator then
+                uniform = source.numbers(0, count, 2, kind="uniform", stream=_CLOCK)
+                with np.errstate(over="ignore"):
+                    times = times ** (1.0 / clock) * one_sided(clock, uniform[:, 0], -np.log(uniform[:, 1]))
+            return _until(times, places, until)
 
         return exactly, "exact", infinite
     if isinstance(process, FractionalBrownian):
-        if step is None or until == math.inf:
+        if length is None or until == math.inf:
             raise InvalidInputError(f"{process!r} is observed in steps: give step= and until=")
-        return _on_grid(process, ends, place, until, _reading.number("step", step, above=0)), "grid", infinite
+        return _on_grid(process, ends, place, until, length), "grid", infinite
     if not isinstance(parent, StableLevy | TemperedStable):
         raise InvalidInputError(
             f"process={process!r}: first passages are available for ContinuousTimeRandomWalk, Brownian, StableLevy, "
             "TemperedStable, Subordinated(one of the last three, alpha), and FractionalBrownian"
         )
-    if step is not None:
-        return _by_walk(_stepped(parent, clock, _reading.number("step", step, above=0), place), ends, until, "steps")
-    if isinstance(parent, TemperedStable):
-        raise InvalidInputError(f"{parent!r} is simulated in steps: give step=")
-    if parent.beta:
+    if length is not None:
+        return _by_walk(_stepped(parent, clock, length, place), ends, until, "steps")
+    if isinstance(parent, TemperedStable) or parent.beta:
         raise InvalidInputError(f"{parent!r} is not symmetric, and is simulated in steps: give step=")
     if until != math.inf:
         raise InvalidInputError(
@@ -390,11 +378,17 @@ def _read_process(process: Any, ends: Domain, start: Any, until: float, step: An
         )
     speed = parent.scale**parent.alpha
 
-    def on_spheres(source: RandomSource, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def on_spheres(source: RandomSource, count: int) -> np.ndarray:
         times, places = stable_exits(source, parent.alpha, ends, place, count)
-        return np.full(count, np.nan) if infinite else times / speed, places
+        return np.stack([np.where(infinite, np.nan, times / speed), places], -1)
 
     return on_spheres, "spheres", infinite
+
+
+def _until(times: np.ndarray, places: np.ndarray, until: float) -> np.ndarray:
+    """Both in columns; inf and nan for paths that left later."""
+    late = times > until * ROUNDING
+    return np.stack([np.where(late, np.inf, times), np.where(late, np.nan, places)], -1)
 
 
 def _on_grid(process: FractionalBrownian, ends: Domain, start: float, until: float, step: float) -> _Follow:
@@ -402,24 +396,19 @@ def _on_grid(process: FractionalBrownian, ends: Domain, start: float, until: flo
     steps = 2 * math.ceil(0.5 * until / step / ROUNDING)
     grid = read_grid(step * np.arange(steps + 1.0))
 
-    def follow(source: RandomSource, count: int) -> tuple[np.ndarray, ...]:
-        found = np.empty((4, count))
-        rows = max(1, _MAX_VALUES // steps)
-        for low in range(0, count, rows):
-            some = min(rows, count - low)
-            paths = start + process._sample(replace(source, first=source.first + low), grid, some)
-            for k, every in ((0, 1), (2, 2)):
-                outside = ends.outside(paths[:, ::every])
-                first = outside.argmax(-1)
-                times = np.where(outside.any(-1), every * step * first, np.inf)
-                late = times > until * ROUNDING
-                # A continuous path leaves through an end.
-                side = np.where(paths[np.arange(some), every * first] <= ends.low, ends.low, ends.high)
-                found[k, low : low + some] = np.where(late, np.inf, times)
-                found[k + 1, low : low + some] = np.where(late, np.nan, side)
-        return tuple(found)
+    def follow(source: RandomSource, count: int) -> np.ndarray:
+        paths = start + process._sample(source, grid, count)
+        columns = []
+        for every in (1, 2):
+            outside = ends.outside(paths[:, ::every])
+            first = outside.argmax(-1)
+            times = np.where(outside.any(-1), every * step * first, np.inf)
+            # A continuous path leaves through an end.
+            side = np.where(paths[np.arange(count), every * first] <= ends.low, ends.low, ends.high)
+            columns.append(_until(times, side, until))
+        return np.concatenate(columns, -1)
 
-    return follow
+    return lambda source, count: source.in_chunks(count, steps, follow)
 
 
 def _by_walk(walk: ContinuousTimeRandomWalk, ends: Domain, until: float, method: str) -> tuple[_Follow, str, bool]:
@@ -436,7 +425,7 @@ def _by_walk(walk: ContinuousTimeRandomWalk, ends: Domain, until: float, method:
         raise InvalidInputError("the walk has absorbing ends of its own; give them as the domain of first_passage only")
     centred = walk.jumps.symmetric or walk.jumps.mean == 0.0
     infinite = walk.waiting.infinite_mean or (centred and not inside.bounded)
-    return (lambda source, count: walk_until(walk, source, ends, until, count)), method, infinite
+    return (lambda source, count: np.stack(walk_until(walk, source, ends, until, count), -1)), method, infinite
 
 
 def _stepped(
@@ -451,14 +440,3 @@ def _stepped(
     else:
         jumps = StableJumps(parent.alpha, parent.beta, scale)
     return ContinuousTimeRandomWalk(waiting, jumps, start)
-
-
-def _clocked(source: RandomSource, times: np.ndarray, alpha: float) -> np.ndarray:
-    """Values of a stable subordinator at one time for each path."""
-    result = np.empty(times.size)
-    for low, high in source.chunks(times.size, 2):
-        uniform = source.numbers(low, high - low, 2, kind="uniform", stream=_CLOCK)
-        with np.errstate(over="ignore"):
-            stable = one_sided(alpha, uniform[:, 0], -np.log(uniform[:, 1]))
-            result[low:high] = times[low:high] ** (1.0 / alpha) * stable
-    return result

@@ -1,28 +1,27 @@
-"""Random walks in continuous time."""
+"""Random walks in continuous time, and diffusion in a force field on the clock of their limit."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, final, get_args
 
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.process import Noise, TimeGrid
+from hpfracc.errors import InvalidInputError, ShapeError, SolveError
+from hpfracc.solvers.sde.noise.process import Noise, TimeGrid, read_fields
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.transport.domains import BOUNDARIES, Boundary, Domain, land, read_domain, read_start
+from hpfracc.solvers.sde.noise.subordinated import InverseSubordinator
+from hpfracc.solvers.sde.transport.domains import Boundary, Domain, land, read_domain, read_start
 from hpfracc.solvers.sde.transport.laws import Draw, Jumps, WaitingTimes
-
-__all__ = ["ROUNDING", "ContinuousTimeRandomWalk", "walk_until"]
 
 #: Streams of waiting times and of jumps; a block of jumps has its own.
 _WAITING, _JUMPS = 1 << 50, 1 << 51
 #: Jumps that are drawn together for each path: few at first, for short walks. The block sizes are fixed, so that a path
 #: does not depend on anything else.
 _FIRST_BLOCK, _BLOCK = 8, 64
-#: Paths that are simulated together, and maximum number of their values in one array.
-_TOGETHER, _MAX_VALUES = 1 << 11, 1 << 20
 #: Tolerance for a jump at a multiple of a step, which counts at that time in spite of rounding.
 ROUNDING = 1.0 + 1e-12
 
@@ -89,7 +88,7 @@ class ContinuousTimeRandomWalk(Noise):
             raise InvalidInputError("domain= and boundary= belong together; give both, or neither")
         if self.domain is not None:
             object.__setattr__(self, "domain", read_domain(self.domain))
-            _reading.choice("boundary", self.boundary, BOUNDARIES)
+            _reading.choice("boundary", self.boundary, get_args(Boundary))
         if not hasattr(self.start, "__len__"):
             object.__setattr__(self, "start", read_start(self.start, self._domain))
             return
@@ -119,25 +118,21 @@ class ContinuousTimeRandomWalk(Noise):
         return np.asarray(self.jumps.variance * self.waiting.mean_jumps(earlier))
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
+        times = grid.times * ROUNDING
+        numbers = max(_BLOCK, times.size * math.prod(self._components) // 8)
         host = source.on_host()
-        n = grid.times.size
-        result = np.empty((count, *self._components, n))
-        rows = max(1, min(_TOGETHER, _MAX_VALUES * count // max(result.size, 1)))
-        for low in range(0, count, rows):
-            paths = np.arange(low, min(count, low + rows))
-            result[paths] = np.moveaxis(self._positions(host, paths, grid.times * ROUNDING), 1, -1)
-        return source.array(result)
+        return source.array(host.in_chunks(count, numbers, lambda part, rows: self._positions(part, rows, times)))
 
-    def _positions(self, host: RandomSource, paths: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Positions at the times, shape ``(paths, times, *components)``."""
+    def _positions(self, host: RandomSource, count: int, times: np.ndarray) -> np.ndarray:
+        """Positions at the times, shape ``(count, *components, times)``."""
         n = times.size
-        values = np.zeros((paths.size, n, *self._components))
-        known = np.zeros((paths.size, n), bool)
+        values = np.zeros((count, n, *self._components))
+        known = np.zeros((count, n), bool)
         values[:, 0], known[:, 0] = self.start, True
-        going, time, place = np.arange(paths.size), np.zeros(paths.size), values[:, 0].copy()
+        going, time, place = np.arange(count), np.zeros(count), values[:, 0].copy()
         block = before = 0
         while going.size:
-            arrivals, places = self._events(host, paths[going], block, before, time, place)
+            arrivals, places = self._events(host, going, block, before, time, place)
             # The first output time after a jump; of several jumps between two times the last one counts.
             columns = np.searchsorted(times, arrivals)
             seen = columns < n
@@ -149,7 +144,8 @@ class ContinuousTimeRandomWalk(Noise):
             going, time, place = going[on], arrivals[on, -1], places[on, -1]
             block, before = block + 1, before + arrivals.shape[1]
         latest = np.maximum.accumulate(np.where(known, np.arange(n), 0), axis=1)
-        return np.take_along_axis(values, latest.reshape(latest.shape + (1,) * len(self._components)), 1)
+        values = np.take_along_axis(values, latest.reshape(latest.shape + (1,) * len(self._components)), 1)
+        return np.moveaxis(values, 1, -1)
 
     def _events(
         self, host: RandomSource, paths: np.ndarray, block: int, before: int, time: np.ndarray, place: np.ndarray
@@ -177,21 +173,126 @@ def walk_until(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Times at which paths leave the domain, and where they land; inf and nan for those that are still inside."""
     times, ends = np.full(count, np.inf), np.full(count, np.nan)
-    for low in range(0, count, _TOGETHER):
-        going = np.arange(low, min(count, low + _TOGETHER))
-        time, place = np.zeros(going.size), np.full(going.size, walk.start)
-        block = before = 0
-        while going.size:
-            arrivals, places = walk._events(host, going, block, before, time, place)
-            left = domain.outside(places)
-            # The first jump out of the domain, or the last one of the block.
-            event = np.where(left.any(-1), left.argmax(-1), arrivals.shape[1] - 1)
-            rows = np.arange(going.size)
-            time, place = arrivals[rows, event], places[rows, event]
-            in_time = time <= until * ROUNDING
-            gone = left[rows, event] & in_time
-            times[going[gone]], ends[going[gone]] = time[gone], place[gone]
-            on = in_time & ~gone
-            going, time, place = going[on], time[on], place[on]
-            block, before = block + 1, before + arrivals.shape[1]
+    going, time, place = np.arange(count), np.zeros(count), np.full(count, walk.start)
+    block = before = 0
+    while going.size:
+        arrivals, places = walk._events(host, going, block, before, time, place)
+        left = domain.outside(places)
+        # The first jump out of the domain, or the last one of the block.
+        event = np.where(left.any(-1), left.argmax(-1), arrivals.shape[1] - 1)
+        rows = np.arange(going.size)
+        time, place = arrivals[rows, event], places[rows, event]
+        in_time = time <= until * ROUNDING
+        gone = left[rows, event] & in_time
+        times[going[gone]], ends[going[gone]] = time[gone], place[gone]
+        on = in_time & ~gone
+        going, time, place = going[on], time[on], place[on]
+        block, before = block + 1, before + arrivals.shape[1]
     return times, ends
+
+
+#: Streams of the normal numbers: one for each time and block of steps.
+_NORMALS, _PER_TIME = 1 << 54, 1 << 24
+#: Steps whose numbers are drawn together.
+_TOGETHER = 16
+
+
+@final
+@dataclass(frozen=True)
+class SubordinatedDiffusion(Noise):
+    r"""A diffusion :math:`dX_u = f(X_u)\,du + g(X_u)\,dW_u` (Ito) at the inverse stable time :math:`E_t`.
+
+    Its density solves the fractional Fokker-Planck equation [1]
+
+    .. math:: D_t^\alpha p = -\partial_x (f p) + \tfrac12 \partial_x^2 (g^2 p)
+
+    with the Caputo derivative. With :math:`f(x) = -V'(x)` it is subdiffusion in the potential V.
+
+    Parameters
+    ----------
+    drift : callable
+        ``f(x)`` of an array of positions, one for each path; returns an array of that shape, or a number.
+    diffusion : float or callable
+        ``g(x)``.
+    alpha : float
+        Index of the clock, between 0 and 1.
+    step : float
+        Longest step of the Euler-Maruyama method, in the time u of the clock. The weak error is of first order in it.
+    start : float
+        Initial position.
+
+    Notes
+    -----
+    The joint law of the clock at all times is exact. Between two of its values the diffusion takes equal steps of at
+    most ``step``, so it is known exactly at the values of the clock. For diffusion without a force use
+    :class:`~hpfracc.noise.Subordinated`, which is exact.
+
+    References
+    ----------
+    1. M. Magdziarz, A. Weron, K. Weron, "Fractional Fokker-Planck dynamics: stochastic representation and computer
+       simulation", Phys. Rev. E 75, 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc import transport
+    >>> trapped = transport.SubordinatedDiffusion(lambda x: -x, 1.0, 0.7, step=0.01, start=1.0)
+    >>> trapped.sample(np.linspace(0, 1, 5), size=3, rng=1).shape
+    (3, 5)
+    """
+
+    drift: Callable[[np.ndarray], Any]
+    diffusion: float | Callable[[np.ndarray], Any]
+    alpha: float
+    step: float
+    start: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not callable(self.drift):
+            raise InvalidInputError(f"drift={self.drift!r}: give a function of the position, such as lambda x: -x")
+        if not callable(self.diffusion):
+            read_fields(self, "diffusion")
+        object.__setattr__(self, "alpha", InverseSubordinator(self.alpha).alpha)
+        read_fields(self, "step")
+        object.__setattr__(self, "start", read_start(self.start, None))
+
+    def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
+        def draw(part: RandomSource, rows: int) -> np.ndarray:
+            spans = np.diff(InverseSubordinator(self.alpha)._sample(part, grid, rows), prepend=0.0)
+            place, result = np.full(rows, self.start), np.empty(spans.shape)
+            for index in range(grid.times.size):
+                self._move(part, place, spans[:, index], index)
+                result[:, index] = place
+            return result
+
+        return source.array(source.on_host().in_chunks(count, 32, draw))
+
+    def _move(self, host: RandomSource, place: np.ndarray, spans: np.ndarray, index: int) -> None:
+        """Steps over spans of the clock, one span for each path."""
+        steps = np.ceil(spans / self.step).astype(np.int64)
+        most = int(steps.max(initial=0))
+        if most > _TOGETHER * _PER_TIME:
+            raise InvalidInputError(
+                f"the clock advances by {spans.max():.3g} between two times: {most:,} steps of {self.step:g}; use a "
+                "larger step, or more times"
+            )
+        width = spans / np.maximum(steps, 1)
+        for taken in range(0, most, _TOGETHER):
+            going = np.flatnonzero(steps > taken)
+            stream = _NORMALS + index * _PER_TIME + taken // _TOGETHER
+            normals = host.numbers_of(going, min(_TOGETHER, most - taken), stream=stream)
+            for k in range(normals.shape[1]):
+                on = steps[going] > taken + k
+                where = going[on]
+                x, h = place[where], width[where]
+                drift, diffusion = (self._value(name, x) for name in ("drift", "diffusion"))
+                place[where] = x + drift * h + diffusion * np.sqrt(h) * normals[on, k]
+        if not np.all(np.isfinite(place)):
+            raise SolveError(f"paths are not finite after time number {index}; use a smaller step than {self.step:g}")
+
+    def _value(self, name: str, x: np.ndarray) -> np.ndarray:
+        given = getattr(self, name)
+        value = np.asarray(given(x) if callable(given) else given, dtype=np.float64)
+        if value.shape not in ((), x.shape):
+            raise ShapeError(f"{name} returned shape {value.shape} for positions of shape {x.shape}; return that shape")
+        return value
