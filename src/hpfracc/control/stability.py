@@ -15,6 +15,7 @@ from __future__ import annotations
 import cmath
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -101,17 +102,15 @@ def is_stable(system: Any) -> Stability:
         return Stability(False, "argument principle", "the function is improper: it grows with the frequency")
     found = system.polynomials()
     if found is not None:
-        q, _, below = found
-        roots = np.roots(below)
+        q, roots = found[0], np.roots(found[2])
         if not roots.size:
             return Stability(True, "Matignon", "there is no pole")
-        angle = 0.0 if np.any(roots == 0.0) else math.degrees(float(np.abs(np.angle(roots)).min()))
-        limit = 90.0 * q
         if q > 2.0:
             return Stability(False, "Matignon", f"the smallest power, s^{q:g}, has an order above 2")
-        words = f"the smallest |arg| of a root in s^{q:g} is {angle:.4g} degrees, "
-        stable = angle > limit * (1.0 + 1e-9)
-        return Stability(stable, "Matignon", words + (f"above {limit:g}" if stable else f"not above {limit:g}"))
+        angle = 0.0 if np.any(roots == 0.0) else math.degrees(float(np.abs(np.angle(roots)).min()))
+        stable = angle > 90.0 * q * (1.0 + 1e-9)
+        words = f"the smallest |arg| of a root in s^{q:g} is {angle:.4g} degrees, {'' if stable else 'not '}above"
+        return Stability(stable, "Matignon", f"{words} {90.0 * q:g}")
     terms = system.denominator
     if min(key[0] for key in terms) > 0.0:
         return Stability(False, "argument principle", "there is a pole at s = 0")
@@ -133,10 +132,8 @@ def principal_poles(terms: Terms) -> Array:
         return np.empty(0, complex)
     system = TransferFunction({0.0: 1.0}, terms)
     found = system.polynomials()
-    if found is not None:
-        q, _, below = found
-        return np.asarray(np.exp(_polish(terms, _logarithms(np.roots(below), q))))
-    return np.asarray(np.exp(_continued(terms)))
+    logs = _continued(terms) if found is None else _polish(terms, _logarithms(np.roots(found[2]), found[0]))
+    return np.asarray(np.exp(logs))
 
 
 def _logarithms(roots: Array, q: float) -> Array:
@@ -148,18 +145,11 @@ def _logarithms(roots: Array, q: float) -> Array:
 
 
 def _polish(terms: Terms, logs: Array) -> Array:
-    """Newton's method for ``z = log s``, kept where it does not help."""
-    slopes = derivative(terms)
-    for _ in range(3):
-        points = np.exp(logs)
-        value, slope = evaluate_terms(terms, points, logs), evaluate_terms(slopes, points, logs) * points
-        with np.errstate(divide="ignore", invalid="ignore"):
-            change = value / slope
-        good = np.isfinite(change) & (np.abs(change) < 1e-3)
-        moved = np.where(good, logs - np.where(good, change, 0.0), logs)
-        better = np.abs(evaluate_terms(terms, np.exp(moved), moved)) <= np.abs(value)
-        logs = np.where(better, moved, logs)
-    return logs
+    """Newton's method, kept where it moves little and helps."""
+    moved = _newton(terms, logs, 3)
+    sizes = [np.abs(evaluate_terms(terms, np.exp(each), each)) for each in (moved, logs)]
+    with np.errstate(invalid="ignore"):
+        return np.where((sizes[0] <= sizes[1]) & (np.abs(moved - logs) < 1e-3), moved, logs)
 
 
 def _continued(terms: Terms) -> Array:
@@ -201,11 +191,10 @@ def _search(terms: Terms, real: tuple[float, float], imaginary: tuple[float, flo
     if count == 0:
         return []
     width, height = real[1] - real[0], imaginary[1] - imaginary[0]
-    centre = complex(0.5 * (real[0] + real[1]), 0.5 * (imaginary[0] + imaginary[1]))
-    if count == 1 or max(width, height) < 1e-6:
-        found = complex(_newton(terms, np.array([centre]), 40)[0])
-        inside = abs(found.real - centre.real) <= 0.5 * width and abs(found.imag - centre.imag) <= 0.5 * height
-        if inside or max(width, height) < 1e-6:
+    small = max(width, height) < 1e-6
+    if count == 1 or small:
+        found = complex(_newton(terms, np.array([complex(sum(real), sum(imaginary)) / 2.0]), 40)[0])
+        if small or (real[0] <= found.real <= real[1] and imaginary[0] <= found.imag <= imaginary[1]):
             return [found] * count
     for share in (0.5, 0.4567, 0.5432, 0.3891):  # no zero may lie on the line that parts them
         if width >= height:
@@ -249,13 +238,8 @@ def _winding(terms: Terms, real: tuple[float, float], imaginary: tuple[float, fl
     """Number of zeros in a rectangle of logarithms; None if one is on its boundary."""
     (left, right), (lower, upper) = real, imaginary
     corners = [complex(left, lower), complex(right, lower), complex(right, upper), complex(left, upper)]
-    total = 0.0
-    for start, end in zip(corners, corners[1:] + corners[:1], strict=True):
-        turned = _turn(terms, start, end)
-        if turned is None:
-            return None
-        total += turned
-    return round(total / (2.0 * math.pi))
+    turns = [_turn(terms, start, end) for start, end in pairwise([*corners, corners[0]])]
+    return None if None in turns else round(sum(turn or 0.0 for turn in turns) / (2.0 * math.pi))
 
 
 def _turn(terms: Terms, start: complex, end: complex) -> float | None:
