@@ -126,7 +126,7 @@ class _Memory:
 
     def value(self, now: float, before: float) -> float:
         """The integral if the input goes from ``before`` to ``now`` over the newest step."""
-        return float(self._past @ self.states) + self._last[0] * before + self._last[1] * now
+        return float(self._past @ self.states + self._last[0] * before + self._last[1] * now)
 
     def push(self, now: float, before: float) -> None:
         """Go one step on."""

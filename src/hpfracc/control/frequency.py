@@ -109,7 +109,8 @@ class FrequencyResponse(Result):
         if ax is None:
             ax = import_optional("matplotlib.pyplot").subplots(rows, 1, sharex=True, layout="constrained")[1]
         if np.size(ax) != rows:
-            raise InvalidInputError(f"ax has {np.size(ax)} elements; give {rows}, or two for magnitude and phase")
+            wanted = "two, for magnitude and phase" if rows == 2 else "one"
+            raise InvalidInputError(f"ax has {np.size(ax)} elements; give {wanted}")
         axes = np.ravel(ax)
         labels = {
             "bode": {"ylabel": "magnitude in dB"},

@@ -194,7 +194,7 @@ class _Form:
 
     def _orders(self, values: Array) -> Array:
         """The power of each term."""
-        powers = self._powers.copy()
+        powers: Array = self._powers.copy()
         powers[self._moved] = values[self.coefficients :]
         return powers
 

@@ -195,7 +195,7 @@ class PartialInverse:
             values -= sum(value / (s - centre) ** (m + 1) for m, value in enumerate(parts))
         sums = (np.exp(s * t[:, np.newaxis]) * values * slope).sum(axis=1)
         sums *= mu[:, 0] * (_H / points) / (2j * math.pi)
-        return 2.0 * sums.real if self._is_real else sums
+        return np.asarray(2.0 * sums.real if self._is_real else sums)
 
 
 def _by_octaves(function: Callable[[Array], Array], t: Array) -> Array:

@@ -275,9 +275,11 @@ def _respond(systems: Any, t: Any, power: int) -> Response:
                 "proper system, or step_response"
             )
         degree = rest.relative_degree + power
-        start = math.inf if degree < 1.0 else 0.0 if degree > 1.0 else rest.numerator and _leading(rest)
+        start: complex = math.inf if degree < 1.0 else 0.0
+        if degree == 1.0:
+            start = next(iter(rest.numerator.values())) / next(iter(rest.denominator.values()))
         parts, method = _inverses(rest, float(times.max(initial=0.0)))
-        y[place] = np.where(times > 0.0, 0.0, start if not any(key[1] for key in rest.numerator) else 0.0)
+        y[place] = np.where(times > 0.0, 0.0, 0.0 if any(key[1] for key in rest.numerator) else start)
         errors.append(sum(_evaluate(inverse, times - lag, _power(power), y[place]) for lag, inverse in parts))
         for lag, gain in direct.items():
             y[place] += np.where(times >= lag, gain if y.dtype.kind == "c" else np.real(gain), 0.0)
@@ -285,25 +287,15 @@ def _respond(systems: Any, t: Any, power: int) -> Response:
     return Response(times, y, max(errors, default=0.0), " and ".join(sorted(methods)))
 
 
-def _leading(system: TransferFunction) -> Any:
-    """The ratio of the leading coefficients."""
-    value = next(iter(system.numerator.values())) / next(iter(system.denominator.values()))
-    return value.real if system.is_real else value
-
-
 def _default_times(systems: Array) -> Array:
     """500 times until the slowest of the systems has settled, as far as its time scales tell."""
     end = 0.0
     for system in systems.flat:
-        terms = list(system.denominator.items())
-        powers = [key[0] for key, _ in terms]
-        scale = 1.0
-        if max(powers) > min(powers):
-            scale = abs(terms[0][1] / terms[-1][1]) ** (1.0 / (max(powers) - min(powers)))
+        ((top, first), *_), ((bottom, last), *_) = system.denominator.items(), reversed(system.denominator.items())
+        scale = abs(first / last) ** (1.0 / (top[0] - bottom[0])) if top[0] > bottom[0] else 1.0
         if not any(key[1] for key in system.denominator):
             found = principal_poles(system.denominator)
-            rates = np.abs(found.real)[np.abs(found.real) > 1e-3 * np.abs(found)]
-            scale = max([scale, *(1.0 / rates).tolist()])
+            scale = max([scale, *(1.0 / np.abs(found.real)[np.abs(found.real) > 1e-3 * np.abs(found)]).tolist()])
         lags = [key[1] for key in (*system.numerator, *system.denominator)]
         end = max(end, 10.0 * scale + 5.0 * max(lags))
     return np.linspace(0.0, end or 1.0, 500)
