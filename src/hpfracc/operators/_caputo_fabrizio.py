@@ -16,7 +16,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import apply_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.call_types import MISSING, NormalisedOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order, read_order
@@ -289,15 +289,7 @@ def _near_one(function: Function, order: Order) -> Outcome:
 
 
 @function_of(CaputoFabrizio, see_also="caputo_fabrizio_integral, atangana_baleanu, caputo")
-def caputo_fabrizio(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    normalisation: Any = 1.0,
-    **options: Unpack[CallOptions],
-) -> Any:
+def caputo_fabrizio(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions]) -> Any:
     """Caputo-Fabrizio derivative of samples or of a callable.
 
     Examples
@@ -308,7 +300,6 @@ def caputo_fabrizio(
     >>> float(np.round(hf.caputo_fabrizio(t, t, 0.5)[-1], 10))  # of t: (1 - exp(-t)) / alpha
     1.2642411177
     """
-    return CaputoFabrizio(alpha, method, normalisation)(f, t, **options)
 
 
 class MeanIntegral(FractionalOperator, ABC):
@@ -384,13 +375,7 @@ class CaputoFabrizioIntegral(MeanIntegral):
 
 @function_of(CaputoFabrizioIntegral, see_also="caputo_fabrizio, atangana_baleanu_integral")
 def caputo_fabrizio_integral(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    normalisation: Any = 1.0,
-    **options: Unpack[CallOptions],
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions]
 ) -> Any:
     """Caputo-Fabrizio integral of samples or of a callable.
 
@@ -402,4 +387,3 @@ def caputo_fabrizio_integral(
     >>> hf.caputo_fabrizio_integral(np.ones(5), t, 0.5).round(3)
     array([0.5  , 0.625, 0.75 , 0.875, 1.   ])
     """
-    return CaputoFabrizioIntegral(alpha, method, normalisation)(f, t, **options)

@@ -16,7 +16,7 @@ from hpfracc.engine.selection.decision import join_decisions
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.applying import UNIFORM, apply_rule, order_beside, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.call_types import MISSING, MethodOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, read_grid
 from hpfracc.operators.core.order import Order, read_order
@@ -114,9 +114,7 @@ class FractionalLaplacian(FractionalOperator):
 
 
 @function_of(FractionalLaplacian, see_also="riesz, weyl, solve_fpde")
-def fractional_laplacian(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, *, method: str = "auto", **options: Unpack[CallOptions]
-) -> Any:
+def fractional_laplacian(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[MethodOptions]) -> Any:
     r"""Fractional Laplacian :math:`(-\Delta)^{\alpha/2}` of samples or of a callable, over one axis or several.
 
     Examples
@@ -129,7 +127,6 @@ def fractional_laplacian(
     >>> bool(np.allclose(value, (1 + 4) ** 0.75 * f))
     True
     """
-    return FractionalLaplacian(alpha, method)(f, t, **options)
 
 
 def call_over_axes(

@@ -7,8 +7,8 @@ from typing import Any, Unpack, final
 
 from hpfracc._choices import SideName
 from hpfracc.operators._caputo import OneSidedDerivative
-from hpfracc.operators.core.base import function_of, operator_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.base import function_of
+from hpfracc.operators.core.call_types import MISSING, OneSidedOptions, OrderNumber
 from hpfracc.operators.core.rule import QUADRATURES, RuleTable, later
 
 __all__ = ["RiemannLiouville", "riemann_liouville"]
@@ -75,16 +75,7 @@ class RiemannLiouville(OneSidedDerivative):
 
 
 @function_of(RiemannLiouville, see_also="caputo, grunwald_letnikov, riemann_liouville_integral")
-def riemann_liouville(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    ceiling: int | None = None,
-    side: SideName = "left",
-    **options: Unpack[CallOptions],
-) -> Any:
+def riemann_liouville(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[OneSidedOptions]) -> Any:
     """Riemann-Liouville derivative of samples or of a callable.
 
     Examples
@@ -95,4 +86,3 @@ def riemann_liouville(
     >>> hf.riemann_liouville(np.ones(5), t, 0.5)[1:].round(4)  # of a constant: 1 / sqrt(pi t)
     array([1.1284, 0.7979, 0.6515, 0.5642])
     """
-    return operator_of(RiemannLiouville, alpha, method, ceiling, side)(f, t, **options)

@@ -8,8 +8,8 @@ from typing import Any, Unpack, final
 
 from hpfracc._choices import SideName
 from hpfracc.operators.core.applying import apply_rule, pick_rule
-from hpfracc.operators.core.base import FractionalOperator, function_of, operator_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, OrderNumber, SideOptions
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
@@ -91,13 +91,7 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
 
 @function_of(RiemannLiouvilleIntegral, see_also="riemann_liouville, hadamard_integral, tempered_integral")
 def riemann_liouville_integral(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    side: SideName = "left",
-    **options: Unpack[CallOptions],
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[SideOptions]
 ) -> Any:
     """Riemann-Liouville integral of samples or of a callable.
 
@@ -109,4 +103,3 @@ def riemann_liouville_integral(
     >>> bool(np.allclose(hf.riemann_liouville_integral(np.ones(101), t, 0.5), 2 * np.sqrt(t / np.pi)))
     True
     """
-    return operator_of(RiemannLiouvilleIntegral, alpha, method, side)(f, t, **options)

@@ -8,7 +8,7 @@ from typing import Any, Unpack, final
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import UNIFORM, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.call_types import MISSING, OrderNumber, PeriodOptions
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
@@ -87,15 +87,7 @@ class Riesz(FractionalOperator):
 
 
 @function_of(Riesz, see_also="fractional_laplacian, weyl")
-def riesz(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    period: Any = None,
-    **options: Unpack[CallOptions],
-) -> Any:
+def riesz(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[PeriodOptions]) -> Any:
     """Riesz derivative of samples or of a callable.
 
     Examples
@@ -108,4 +100,3 @@ def riesz(
     >>> hf.riesz(np.array([0.0, 1.0, 4.0, 1.0, 0.0]), step=1.0, alpha=2.0)  # the second difference
     array([ 1.,  2., -6.,  2.,  1.])
     """
-    return Riesz(alpha, method, period)(f, t, **options)
