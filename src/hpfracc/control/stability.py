@@ -3,7 +3,7 @@ r"""Poles on the principal sheet, and stability.
 Powers are cut along the negative axis. A commensurate denominator is a polynomial in :math:`\lambda = s^q`, whose roots
 with :math:`|\arg \lambda| \le q\pi` are poles; it is stable if all roots have :math:`|\arg \lambda| > q\pi/2`
 (Matignon). Otherwise zeros in a sector of s are counted by the argument principle for :math:`z = \log s`, in which the
-denominator is entire, and found from those of a commensurate neighbour by continuation of the powers.
+denominator is entire, and parted by halving the sector until each part has one.
 
 References
 ----------
@@ -26,9 +26,6 @@ from hpfracc.errors import InvalidInputError, SolveError
 __all__ = ["Stability", "is_stable", "poles", "principal_poles"]
 
 Array = np.ndarray[Any, Any]
-
-#: Powers are first rounded to multiples of 1/_PARTS, and moved to their values in _MOVES steps.
-_PARTS, _MOVES = 12, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +129,7 @@ def principal_poles(terms: Terms) -> Array:
         return np.empty(0, complex)
     system = TransferFunction({0.0: 1.0}, terms)
     found = system.polynomials()
-    logs = _continued(terms) if found is None else _polish(terms, _logarithms(np.roots(found[2]), found[0]))
+    logs = _zeros(terms) if found is None else _polish(terms, _logarithms(np.roots(found[2]), found[0]))
     return np.asarray(np.exp(logs))
 
 
@@ -152,28 +149,14 @@ def _polish(terms: Terms, logs: Array) -> Array:
         return np.where((sizes[0] <= sizes[1]) & (np.abs(moved - logs) < 1e-3), moved, logs)
 
 
-def _continued(terms: Terms) -> Array:
-    """Logarithms of the zeros of an incommensurate denominator, by continuation, checked by their number."""
-    wanted = _count(terms, math.pi)
-    powers = np.array([[round(key[0] * _PARTS) / _PARTS, key[0]] for key in terms])
-    values = list(terms.values())
-    kept: list[complex] = []
-    if np.unique(powers[:, 0]).size == len(powers):
-        near = TransferFunction({0.0: 1.0}, dict(zip(powers[:, 0].tolist(), values, strict=True))).polynomials()
-        assert near is not None
-        roots = np.roots(near[2])
-        logs = np.log(roots[roots != 0.0].astype(complex)) / near[0]
-        logs = logs[np.abs(logs.imag) < 1.3 * math.pi]  # those that may still enter the sheet
-        for move in np.linspace(0.0, 1.0, _MOVES + 1)[1:]:
-            moved = dict(zip([(float(p + move * (q - p)), 0.0) for p, q in powers], values, strict=True))
-            logs = _newton(moved, logs, 4 if move < 1.0 else 30)
-        for each in logs[np.isfinite(logs) & (np.abs(logs.imag) < math.pi)].tolist():
-            if all(abs(each - other) > 1e-8 for other in kept):
-                kept.append(each)
-    if wanted is not None and wanted != len(kept):
-        low, high = _radii(terms)
-        kept = _search(terms, (math.log(low), math.log(high)), (-math.pi, math.pi), wanted)
-    return np.array(kept, complex)
+def _zeros(terms: Terms) -> list[complex]:
+    """Logarithms of the zeros of an incommensurate denominator on the principal sheet, those on its edge left out."""
+    low, high = _radii(terms)
+    for angle in (math.pi, (1.0 - 1e-6) * math.pi):
+        count = _count(terms, angle)
+        if count is not None:
+            return _search(terms, (math.log(low), math.log(high)), (-angle, angle), count)
+    raise SolveError("a pole lies on the negative axis; use powers that are multiples of one number")
 
 
 def _newton(terms: Terms, logs: Array, iterations: int) -> Array:

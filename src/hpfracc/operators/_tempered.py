@@ -400,12 +400,7 @@ def _of_group(
     part = replace(function.changed(change), points=points, origin=origin, factor=power)
     outcome = differentiate(part, order, method, initial_terms=initial_terms)
     # An infinite value at the origin is kept; 0 there does not become nan.
-    factor = grown(end - points, outcome.value)
-    error = outcome.error
-    bound = math.exp((end - float(points[0])) * known) if known else 1.0
-    return replace(
-        outcome,
-        value=outcome.value * factor,
-        error=None if error is None or known is None else lambda: error() * bound,
-        looked=outcome.looked and known is not None,
-    )
+    value = outcome.value * grown(end - points, outcome.value)
+    if known is None:
+        return replace(outcome, value=value, error=None, looked=False)
+    return outcome.changed(value, math.exp((end - float(points[0])) * known))
