@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo_fabrizio import BoundedKernelDerivative, MeanIntegral, MemoryKernel
-from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.base import function_of
 from hpfracc.operators.core.call_types import MISSING, NormalisedOptions, OrderNumber

@@ -33,7 +33,7 @@ class OneSidedDerivative(FractionalOperator, ABC):
         order = self._order()
         rule = self._rule(order, samples.grid, who)
         if order.known is not None and order.known < 0.0:
-            from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+            from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
 
             method = "fast" if self.method in FAST else "auto"
             return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
@@ -46,7 +46,7 @@ class OneSidedDerivative(FractionalOperator, ABC):
     def _streamed(self) -> tuple[Rule, Order]:
         order = self._order()
         if order.known is not None and order.known < 0.0:
-            from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+            from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
 
             return RiemannLiouvilleIntegral(-self.alpha)._streamed()
         return FractionalOperator._streamed(self)

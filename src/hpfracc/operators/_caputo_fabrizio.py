@@ -13,7 +13,7 @@ import numpy as np
 from hpfracc._arrays import library_of, to_host
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import apply_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, NormalisedOptions, OrderNumber

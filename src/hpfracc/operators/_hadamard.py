@@ -13,8 +13,7 @@ from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._psi_caputo import image_grid
-from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import RiemannLiouville, RiemannLiouvilleIntegral
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, CeilingOptions, InitialOptions, MethodOptions, OrderNumber
 from hpfracc.operators.core.function import Function

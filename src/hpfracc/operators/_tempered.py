@@ -13,8 +13,7 @@ import numpy as np
 from hpfracc._arrays import is_array, to_host
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators._riemann_liouville_integral import RepeatedIntegral, RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import RepeatedIntegral, RiemannLiouville, RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import apply_rule, order_beside
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, CeilingOptions, InitialOptions, MethodOptions, OrderNumber
