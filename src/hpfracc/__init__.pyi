@@ -77,10 +77,10 @@ from hpfracc.operators._psi_caputo import PsiCaputo as PsiCaputo
 from hpfracc.operators._psi_caputo import psi_caputo as psi_caputo
 from hpfracc.operators._riemann_liouville import RiemannLiouville as RiemannLiouville
 from hpfracc.operators._riemann_liouville import riemann_liouville as riemann_liouville
-from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral as RiemannLiouvilleIntegral
-from hpfracc.operators._riemann_liouville_integral import riemann_liouville_integral as riemann_liouville_integral
-from hpfracc.operators._riesz import Riesz as Riesz
-from hpfracc.operators._riesz import riesz as riesz
+from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral as RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import riemann_liouville_integral as riemann_liouville_integral
+from hpfracc.operators._fractional_laplacian import Riesz as Riesz
+from hpfracc.operators._fractional_laplacian import riesz as riesz
 from hpfracc.operators._smooth_derivative import SmoothDerivative as SmoothDerivative
 from hpfracc.operators._smooth_derivative import smooth_derivative as smooth_derivative
 from hpfracc.operators._stream import OperatorStream as OperatorStream

@@ -190,9 +190,9 @@ def test_unusual_but_valid_values():
         for backend in ("numpy", "numba") if compiled else ("numpy",):
             np.testing.assert_array_equal(lattice.distance_map(0, backend=backend), truth)
         for method in ("astar", "bidirectional") if compiled else ():
-            from hpfracc.lattice.search import _COMPILED
+            from hpfracc.lattice.search import _compiled
 
-            assert _COMPILED[method](lattice.geometry, lattice._costs, 0, 2) == ([0, 1, 2], truth[2])
+            assert _compiled(lattice.geometry, lattice._costs, 0, 2, method) == ([0, 1, 2], truth[2])
     assert Lattice((4,)).distance_map([0, 0], prices=[1, 5]).tolist() == [1, 2, 3, 4]
     square = Lattice((2, 2), obstacles=[(0, 1), (1, 1)])  # coordinates, as many as a mask would have
     assert square.neighbours(0) == [2] and square.neighbours(1) == []

@@ -11,61 +11,6 @@ True
 
 from __future__ import annotations
 
-from hpfracc.control.approximations import Approximation, cfe, discretize, matsuda, oustaloup, pade
-from hpfracc.control.fopid import FOPID, FOPIDController, Tuning, tune
-from hpfracc.control.frequency import (
-    FrequencyResponse,
-    Margins,
-    bandwidth,
-    bode,
-    h2_norm,
-    hinf_norm,
-    margins,
-    nichols,
-    nyquist,
-)
-from hpfracc.control.identification import SystemFit, fit_frequency, fit_time
-from hpfracc.control.laplace import inverse_laplace
-from hpfracc.control.responses import Response, impulse_response, lsim, step_response
-from hpfracc.control.stability import Stability, is_stable, poles
-from hpfracc.control.transfer import StateSpace, TransferFunction, delay, feedback, parallel, s, series
+from hpfracc import _lazy
 
-__all__ = [
-    "FOPID",
-    "Approximation",
-    "FOPIDController",
-    "FrequencyResponse",
-    "Margins",
-    "Response",
-    "Stability",
-    "StateSpace",
-    "SystemFit",
-    "TransferFunction",
-    "Tuning",
-    "bandwidth",
-    "bode",
-    "cfe",
-    "delay",
-    "discretize",
-    "feedback",
-    "fit_frequency",
-    "fit_time",
-    "h2_norm",
-    "hinf_norm",
-    "impulse_response",
-    "inverse_laplace",
-    "is_stable",
-    "lsim",
-    "margins",
-    "matsuda",
-    "nichols",
-    "nyquist",
-    "oustaloup",
-    "pade",
-    "parallel",
-    "poles",
-    "s",
-    "series",
-    "step_response",
-    "tune",
-]
+__getattr__, __dir__, __all__ = _lazy.attach(__name__)

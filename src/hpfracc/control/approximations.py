@@ -14,10 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.polynomial import polynomial
+from scipy.special import factorial, poch
 
 from hpfracc._reading import choice, number, pair, whole
 from hpfracc.control.transfer import TransferFunction, single
@@ -29,6 +31,8 @@ __all__ = ["Approximation", "cfe", "discretize", "matsuda", "oustaloup", "pade"]
 Array = np.ndarray[Any, Any]
 #: Numerator and denominator of an approximation of s^alpha, the lowest power first.
 Ratio = tuple[Array, Array]
+#: The factor, and the coefficient in the denominator, of generating functions of s.
+_RULES = {"tustin": (2.0, 1.0), "al_alaoui": (8.0 / 7.0, 1.0 / 7.0), "euler": (1.0, 0.0)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,10 +147,8 @@ def matsuda(system: Any, band: Any, order: int = 4) -> Approximation:
             factors.append(values[k])
         above, below = np.array([factors[-1]]), np.ones(1)
         for k in range(places.size - 2, -1, -1):
-            above, below = (
-                polynomial.polyadd(factors[k] * above, polynomial.polymul([-places[k], 1.0], below)),
-                above,
-            )
+            more = polynomial.polymul([-places[k], 1.0], below)
+            above, below = polynomial.polyadd(factors[k] * above, more), above
         return above, below
 
     return _continuous(system, rule, (low, high))
@@ -171,9 +173,10 @@ def cfe(system: Any, center: float = 1.0, order: int = 4, band: Any = None) -> A
 
     def rule(alpha: float) -> Ratio:
         # (1 + x)^alpha = P(-n, -alpha - n; -2n; -x)/P(-n, alpha - n; -2n; -x), Gauss' series of degree n.
-        x = np.array([-1.0, 1.0 / c])
-        rows = [_gauss(-n, shift - n, -2.0 * n, n) for shift in (-alpha, alpha)]
-        above, below = (_compose(row * (-1.0) ** np.arange(n + 1), x) for row in rows)
+        k = np.arange(n + 1)
+        x = polynomial.Polynomial([1.0, -1.0 / c])
+        rows = (poch(-n, k) * poch(shift - n, k) / (poch(-2 * n, k) * factorial(k)) for shift in (-alpha, alpha))
+        above, below = (polynomial.Polynomial(row)(x).coef for row in rows)
         return c**alpha * above, below
 
     return _continuous(system, rule, (low, high))
@@ -204,12 +207,9 @@ def discretize(system: Any, dt: float, order: int = 5, rule: str = "tustin", ban
         The band of the reported error; by default from a thousandth to half of Nyquist's frequency.
     """
     step, n = number("dt", dt, above=0.0), whole("order", order, least=1, most=20)
-    factor, back = {"tustin": (2.0, 1.0), "al_alaoui": (8.0 / 7.0, 1.0 / 7.0), "euler": (1.0, 0.0)}[
-        choice("rule", rule, ("tustin", "al_alaoui", "euler"))
-    ]
+    factor, back = _RULES[choice("rule", rule, _RULES)]
     top = math.pi / step
     low, high = (1e-3 * top, 0.5 * top) if band is None else _band(band)
-    one = np.array([1.0, -1.0]), np.array([1.0, back])
 
     def fractional(alpha: float) -> Ratio:
         count = 2 * n + 1
@@ -222,15 +222,11 @@ def discretize(system: Any, dt: float, order: int = 5, rule: str = "tustin", ban
         above = np.convolve(series, below)[: n + 1]
         return above * (factor / step) ** alpha, below
 
-    scaled = (factor / step * one[0], one[1])
-    above, below = _assemble(single(system), fractional, scaled)
+    one = factor / step * np.array([1.0, -1.0]), np.array([1.0, back])
+    above, below = _assemble(single(system), fractional, one)
     degree = max(len(above), len(below))
-    rows = [np.concatenate([row, np.zeros(degree - len(row))]) / below[0] for row in (above, below)]
-    w = np.geomspace(low, high, 200)
-    z = np.exp(1j * w * step)
-    exact = single(system)(1j * w)
-    error = np.abs(np.polyval(rows[0], z) / np.polyval(rows[1], z) / exact - 1.0)
-    return Approximation(rows[0], rows[1], step, w, error)
+    rows = [np.concatenate([row, np.zeros(degree - len(row))]) for row in (above, below)]
+    return _compared(single(system), rows[0], rows[1], (low, high), step)
 
 
 def _band(band: Any) -> tuple[float, float]:
@@ -240,47 +236,28 @@ def _band(band: Any) -> tuple[float, float]:
     return low, high
 
 
-def _gauss(a: float, b: float, c: float, degree: int) -> Array:
-    """Coefficients of Gauss' series, which ends at ``degree``."""
-    row = [1.0]
-    for k in range(degree):
-        row.append(row[-1] * (a + k) * (b + k) / ((c + k) * (k + 1.0)))
-    return np.array(row)
-
-
-def _compose(row: Array, x: Array) -> Array:
-    """The polynomial ``row`` of the polynomial ``x``."""
-    total = np.zeros(1)
-    for value in row[::-1]:
-        total = polynomial.polyadd(polynomial.polymul(total, x), [value])
-    return total
-
-
 def _assemble(system: TransferFunction, rule: Callable[[float], Ratio], one: Ratio) -> Ratio:
     """Numerator and denominator with each power replaced: its whole part by powers of ``one``, the rest by ``rule``."""
     if system.has_delay:
         raise InvalidInputError(f"{system} has a delay, which is not rational; leave it out, or use control.pade")
     if not system.is_real:
         raise InvalidInputError(f"{system} has complex coefficients; approximations take real ones")
-    ratios: dict[float, Ratio] = {}
 
+    @cache
     def power(p: float) -> Ratio:
         """``s^p`` as a ratio."""
-        if p not in ratios:
-            whole_part = math.floor(p + 1e-12)
-            rest = p - whole_part
-            above, below = (np.ones(1), np.ones(1)) if rest < 1e-12 else rule(rest)
-            for _ in range(whole_part):
-                above, below = polynomial.polymul(above, one[0]), polynomial.polymul(below, one[1])
-            ratios[p] = above, below
-        return ratios[p]
+        whole_part = math.floor(p + 1e-12)
+        above, below = (np.ones(1), np.ones(1)) if p - whole_part < 1e-12 else rule(p - whole_part)
+        for _ in range(whole_part):
+            above, below = np.convolve(above, one[0]), np.convolve(below, one[1])
+        return above, below
 
     def total(terms: dict[tuple[float, float], complex]) -> Ratio:
         above: Array = np.zeros(1)
         below: Array = np.ones(1)
         for (p, _), value in terms.items():
             up, down = power(p)
-            if len(down) == len(below) and np.array_equal(down, below):
+            if np.array_equal(down, below):
                 above = polynomial.polyadd(above, value.real * up)
             else:
                 crossed: Any = value.real * np.convolve(up, below)
@@ -294,6 +271,14 @@ def _assemble(system: TransferFunction, rule: Callable[[float], Ratio], one: Rat
 def _continuous(system: Any, rule: Callable[[float], Ratio], band: tuple[float, float]) -> Approximation:
     system = single(system)
     above, below = (row[::-1] for row in _assemble(system, rule, (np.array([0.0, 1.0]), np.ones(1))))
+    return _compared(system, above, below, band)
+
+
+def _compared(
+    system: TransferFunction, above: Array, below: Array, band: tuple[float, float], dt: float | None = None
+) -> Approximation:
+    """A ratio of polynomials, the highest power first, with its error over a band."""
     w = np.geomspace(*band, 200)
-    found = np.polyval(above, 1j * w) / np.polyval(below, 1j * w)
-    return Approximation(above / below[0], below / below[0], None, w, np.abs(found / system(1j * w) - 1.0))
+    points = 1j * w if dt is None else np.exp(1j * w * dt)
+    found = np.polyval(above, points) / np.polyval(below, points)
+    return Approximation(above / below[0], below / below[0], dt, w, np.abs(found / system(1j * w) - 1.0))

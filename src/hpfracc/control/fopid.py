@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from hpfracc.control.laplace import fourier_inverse
 from hpfracc.control.stability import is_stable
 from hpfracc.control.transfer import TransferFunction, feedback, s, single
 from hpfracc.errors import InvalidInputError
-from hpfracc.history.exponentials import exponential_sum
+from hpfracc.history.states import exponential_kernel, exponential_moments, moment_rule
 
 __all__ = ["FOPID", "FOPIDController", "Tuning", "tune"]
 
@@ -30,6 +31,10 @@ Array = np.ndarray[Any, Any]
 
 #: Relative error of the kernels of a controller, and the longest time that they cover, in steps.
 _KERNEL, _HORIZON = 1e-7, 1e9
+#: What a controller keeps besides its memories.
+_STATE = ("past", "before", "shift", "count", "parts")
+#: Parameters that are tuned, and those of them that are positive.
+_TUNED, _GAINS = ("Kp", "Ki", "lam", "Kd", "mu"), ("Kp", "Ki", "Kd")
 
 
 @dataclass(frozen=True)
@@ -102,62 +107,33 @@ class FOPID:
 
 
 class _Memory:
-    """A fractional integral of a piecewise linear input, as a sum of exponentials with a last step done exactly.
-
-    For an order of 1 or more its integer part is a plain sum.
-    """
+    """A fractional integral of a piecewise linear input, as a sum of exponentials with a last step done exactly."""
 
     def __init__(self, order: float, dt: float) -> None:
-        self.order, self.dt = order, dt
-        self.whole = 1 if order >= 1.0 else 0
-        self.part = order - self.whole
-        self.total = 0.0
-        if self.part > 1e-12:
-            terms = exponential_sum(1.0 - self.part, dt, _HORIZON * dt, _KERNEL)
-            self.weights = terms.weights / math.gamma(self.part)
-            z = terms.rates * dt
-            self.decay = np.exp(-z)
-            # Integrals of exp(-rate (dt - x)) against 1 - x/dt and x/dt.
-            with np.errstate(divide="ignore", invalid="ignore"):
-                even = np.where(z > 1e-4, -np.expm1(-z) / z, 1.0 - z / 2.0)
-                late = np.where(z > 1e-4, (1.0 - even) / z, 0.5 - z / 6.0)
-            self.early, self.late = dt * (even - late), dt * late
-            self.states = np.zeros(z.size)
-            self.past = self.weights * self.decay
-            scale = dt**self.part / math.gamma(self.part + 2.0)
-            self.last = scale * self.part, scale  # weights of the two ends of the newest step
+        kernel = exponential_kernel(order, dt, _HORIZON * dt, _KERNEL)
+        self._count = kernel.needed(dt)
+        rates, powers = np.meshgrid(kernel.rates[: self._count], np.arange(kernel.power + 1))
+        moments = exponential_moments(np, rates[0] * dt, moment_rule(kernel.power + 2)).T
+        # Of an input that falls to 0, or rises to 1, over a step: x in the moments counts back from its end.
+        self._early = (dt ** (powers + 1) * moments[1:]).ravel()
+        self._late = (dt ** (powers + 1) * moments[:-1]).ravel() - self._early
+        self._decay, self._step = np.exp(-rates.ravel() * dt), dt
+        self._past = (kernel.weights[: self._count] * np.exp(-rates * dt) * dt ** powers[::-1]).ravel()
+        scale = dt**order / math.gamma(order + 2.0)
+        self._last = scale * order, scale  # weights of the two ends of the newest step
+        #: Moments of the past, those with the first power of the distance behind.
+        self.states = np.zeros(rates.size)
 
     def value(self, now: float, before: float) -> float:
         """The integral if the input goes from ``before`` to ``now`` over the newest step."""
-        if self.whole:
-            before, now = self.total, self.total + 0.5 * self.dt * (before + now)
-            if self.part <= 1e-12:
-                return now
-        # The past decays over the newest step, which is added exactly.
-        return float(self.past @ self.states + self.last[0] * before + self.last[1] * now)
+        return float(self._past @ self.states + self._last[0] * before + self._last[1] * now)
 
     def push(self, now: float, before: float) -> None:
         """Go one step on."""
-        if self.whole:
-            before, now = self.total, self.total + 0.5 * self.dt * (before + now)
-            self.total = now
-        if self.part > 1e-12:
-            self.states = self.decay * self.states + (self.early * before + self.late * now)
-
-    def state(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"total": self.total}
-        return found | ({"states": self.states.tolist()} if self.part > 1e-12 else {})
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self.total = float(state["total"])
-        if self.part > 1e-12:
-            states = np.asarray(state["states"], float)
-            if states.shape != self.states.shape:
-                raise InvalidInputError(
-                    f"the state has {states.size} exponentials, and this controller {self.states.size}; restore one "
-                    "with the same orders and dt"
-                )
-            self.states = states
+        states = self.states
+        if states.size > self._count:
+            states[self._count :] += self._step * states[: self._count]
+        self.states = self._decay * states + (self._early * before + self._late * now)
 
 
 class FOPIDController:
@@ -169,14 +145,7 @@ class FOPIDController:
     relative error of 1e-7 over :math:`10^9` samples.
     """
 
-    def __init__(
-        self,
-        law: FOPID,
-        dt: float,
-        limits: tuple[float, float],
-        setpoint_weight: float,
-        derivative_weight: float,
-    ) -> None:
+    def __init__(self, law: FOPID, dt: float, limits: Any, setpoint_weight: float, derivative_weight: float) -> None:
         self.dt = number("dt", dt, above=0.0)
         self.limits = pair("limits", limits, infinite=True)
         self.setpoint_weight = number("setpoint_weight", setpoint_weight)
@@ -189,7 +158,8 @@ class FOPIDController:
         self._derivative = _Memory(order, self.dt) if order > 1e-12 else None
         self._before = 0.0  # the error that was integrated last
         self._past = [0.0, 0.0]  # of what is differenced
-        self._filtered, self._shift, self._count = 0.0, 0.0, 0
+        self._parts = [0.0, 0.0, 0.0]  # proportional, integral and filtered derivative
+        self._shift, self._count = 0.0, 0
 
     @property
     def gains(self) -> FOPID:
@@ -204,9 +174,8 @@ class FOPIDController:
                 "new controller for others"
             )
         # Bumpless: what the change of gains would add at once is taken from the output.
-        change = self._output(self.law) - self._output(law)
+        self._shift += self._output(self.law) - self._output(law)
         self.law = law
-        self._shift += change
 
     def push(self, error: float, measurement: float | None = None, setpoint: float = 0.0) -> float:
         """The output for the next sample.
@@ -233,25 +202,20 @@ class FOPIDController:
             slope = (derived - 2.0 * self._past[0] + self._past[1]) / self.dt**2
         derivative = slope if self._derivative is None else self._derivative.value(slope, slope)
         share = self.dt / (self.law.Tf + self.dt)
-        filtered = self._filtered + share * (derivative - self._filtered)
-        self._parts = (proportional, integral, filtered)
+        self._parts = [proportional, integral, self._parts[2] + share * (derivative - self._parts[2])]
         wanted = self._output(self.law)
         low, high = self.limits
         output = min(max(wanted, low), high)
         # Conditional integration: an error that drives the output further beyond its limits is not added.
         if self._count:
             held = (wanted - output) * error * self.law.Ki > 0.0
-            now, before = (0.0, 0.0) if held else (error, self._before)
-            self._integral.push(now, before)
+            self._integral.push(*((0.0, 0.0) if held else (error, self._before)))
         if self._derivative is not None:
             self._derivative.push(slope, slope)
         self._before = error
         self._past = [derived, self._past[0]]
-        self._filtered = filtered
         self._count += 1
         return output
-
-    _parts: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def _output(self, law: FOPID) -> float:
         proportional, integral, derived = self._parts
@@ -259,31 +223,29 @@ class FOPIDController:
 
     def state(self) -> dict[str, Any]:
         """Everything that the next outputs depend on, of plain numbers and lists."""
-        return {
-            "integral": self._integral.state(),
-            "derivative": None if self._derivative is None else self._derivative.state(),
-            "past": list(self._past),
-            "before": self._before,
-            "filtered": self._filtered,
-            "shift": self._shift,
-            "count": self._count,
-            "parts": list(self._parts),
-        }
+        memories = {name: each.states.tolist() for name, each in self._memories().items()}
+        return memories | {name: copy(getattr(self, f"_{name}")) for name in _STATE}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
         try:
-            self._integral.restore(state["integral"])
-            if self._derivative is not None:
-                self._derivative.restore(state["derivative"])
-            self._past, self._filtered = [float(x) for x in state["past"]], float(state["filtered"])
-            self._shift, self._count = float(state["shift"]), int(state["count"])
-            self._before = float(state["before"])
-            self._parts = tuple(float(x) for x in state["parts"])  # type: ignore[assignment]
+            for name, each in self._memories().items():
+                states = np.asarray(state[name], float)
+                if states.shape != each.states.shape:
+                    raise ValueError(f"its {name} has another shape; restore one with the same orders and dt")
+                each.states = states
+            for name in _STATE:
+                now = getattr(self, f"_{name}")
+                found = list(map(float, state[name])) if isinstance(now, list) else type(now)(state[name])
+                setattr(self, f"_{name}", found)
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"state={shown(state)} is not that of a controller ({error}); use state()"
             ) from None
+
+    def _memories(self) -> dict[str, _Memory]:
+        found = {"integral": self._integral, "derivative": self._derivative}
+        return {name: each for name, each in found.items() if each is not None}
 
 
 @dataclass(frozen=True)
@@ -361,33 +323,26 @@ def tune(
         choice("objective", objective, ("itae", "ise", "iae"))
     tries, most = whole("starts", starts, least=1), number("max_control", max_control, above=0.0, infinite=True)
     given: Any = instance("fixed", {} if fixed is None else fixed, dict, "{'mu': 1.0}")
-    kept = {name: number(f"fixed[{name!r}]", value) for name, value in given.items()}
+    kept = {choice("fixed", name, _TUNED): number(f"fixed[{name!r}]", value) for name, value in given.items()}
     random = np.random.default_rng(whole("seed", seed, least=0))
-    if start is not None:
-        instance("start", start, FOPID, "control.FOPID(1.0, 0.5)")
-    unknown = sorted(set(kept) - {"Kp", "Ki", "lam", "Kd", "mu"})
-    if unknown:
-        raise InvalidInputError(f"fixed has {unknown[0]!r}; give some of 'Kp', 'Ki', 'lam', 'Kd', 'mu'")
     limit, least = number("max_sensitivity", max_sensitivity, above=1.0), number("min_phase_margin", min_phase_margin)
     gain = abs(complex(system(1j / end)))
-    base = start or FOPID(0.5 / gain, 2.0 / gain / end, 1.0, 0.02 * end / gain, 0.9, 1e-3 * end)
-    names = [name for name in ("Kp", "Ki", "lam", "Kd", "mu") if name not in kept]
-    logs = {"Kp", "Ki", "Kd"}
+    base = FOPID(0.5 / gain, 2.0 / gain / end, 1.0, 0.02 * end / gain, 0.9, 1e-3 * end)
+    if start is not None:
+        base = instance("start", start, FOPID, "control.FOPID(1.0, 0.5)")
+    names = [name for name in _TUNED if name not in kept]
     times = np.concatenate([np.geomspace(1e-3, 0.1, 40), np.linspace(0.1, 1.0, 121)[1:]]) * end
     groups = np.split(times, np.searchsorted(times, [0.005 * end, 0.03 * end, 0.2 * end]))
-    count = 0
+    w = np.geomspace(1e-2 / end, 1e5 / end, 400)
+    plain, count = system(1j * w), 0
 
     def law_of(values: Array) -> FOPID | None:
-        found = {name: math.exp(v) if name in logs else v for name, v in zip(names, values.tolist(), strict=True)}
-        both = {**kept, **found}
-        if not (0.05 < both.get("lam", base.lam) < 1.95 and 0.05 < both.get("mu", base.mu) < 1.95):
+        found = {name: math.exp(v) if name in _GAINS else v for name, v in zip(names, values.tolist(), strict=True)}
+        orders = [(kept | found)[name] for name in ("lam", "mu")]
+        if not all(0.05 < order < 1.95 for order in orders):
             return None
-        if max(both.get("Kp", base.Kp), both.get("Kd", base.Kd)) > most:
-            return None
-        return replace(base, **both)
-
-    w = np.geomspace(1e-2 / end, 1e5 / end, 400)
-    plain = system(1j * w)
+        law = replace(base, **kept, **found)
+        return None if max(law.Kp, law.Kd) > most else law
 
     def loss(values: Array) -> float:
         nonlocal count
@@ -406,37 +361,28 @@ def tune(
             return float(objective(law)) * (1.0 + penalty)
         loop = law.closed_loop(system)
         with np.errstate(all="ignore"):
-            y = np.concatenate([fourier_inverse(lambda z: loop(z) / z, part, 0.0, 24, 2.0) for part in groups])
-        e = 1.0 - y
+            parts = [fourier_inverse(lambda z: loop(z) / z, part, 0.0, 24, 2.0) for part in groups]
+        e = 1.0 - np.concatenate(parts)
         if not np.isfinite(e).all() or np.abs(e).max() > 1e3:
             return 1e6
         weight = {"itae": times * np.abs(e), "iae": np.abs(e), "ise": e**2}[objective]
-        value = float(np.trapezoid(weight, times))
         # A loop that swings or grows at the end is not stable.
-        late = np.abs(e[-30:]).max() / max(np.abs(e).max(), 1e-12)
-        return value * (1.0 + penalty + 10.0 * max(0.0, float(late) - 0.2))
+        late = float(np.abs(e[-30:]).max() / max(np.abs(e).max(), 1e-12))
+        return float(np.trapezoid(weight, times)) * (1.0 + penalty + 10.0 * max(0.0, late - 0.2))
 
-    first = np.array([math.log(max(getattr(base, n), 1e-6)) if n in logs else getattr(base, n) for n in names])
-    best: tuple[float, Array] = (math.inf, first)
-    for k in range(tries):
-        begin = first if k == 0 else first + random.normal(0.0, [0.8 if n in logs else 0.2 for n in names])
-        found = optimize.minimize(
-            loss, begin, method="Nelder-Mead", options={"maxfev": 250, "xatol": 1e-3, "fatol": 1e-6}
-        )
-        if found.fun < best[0]:
-            best = (float(found.fun), found.x)
-    law = law_of(best[1])
+    first = np.array([math.log(max(getattr(base, n), 1e-6)) if n in _GAINS else getattr(base, n) for n in names])
+    spread = [0.8 if n in _GAINS else 0.2 for n in names]
+    starting = [first, *(first + random.normal(0.0, spread) for _ in range(tries - 1))]
+    options = {"maxfev": 250, "xatol": 1e-3, "fatol": 1e-6}
+    tried = [optimize.minimize(loss, each, method="Nelder-Mead", options=options) for each in starting]
+    best = min(tried, key=lambda found: float(np.nan_to_num(found.fun, nan=np.inf)))
+    law = law_of(best.x)
     assert law is not None
-    loop = law.transfer_function() * system
-    held, stable = margins(loop), is_stable(law.closed_loop(system))
+    held, stable = margins(law.transfer_function() * system), is_stable(law.closed_loop(system))
     good = bool(stable) and held.sensitivity <= 1.01 * limit and held.phase >= 0.99 * least
-    words = (
-        "the loop is stable and all constraints hold"
-        if good
-        else (
-            f"the loop is not stable ({stable.reason})"
-            if not stable
-            else f"constraints are not met: sensitivity {held.sensitivity:.3g}, phase margin {held.phase:.3g}"
-        )
-    )
-    return Tuning(law, best[0], held.phase, held.gain, held.sensitivity, count, good, words)
+    words = "the loop is stable and all constraints hold"
+    if not stable:
+        words = f"the loop is not stable ({stable.reason})"
+    elif not good:
+        words = f"constraints are not met: sensitivity {held.sensitivity:.3g}, phase margin {held.phase:.3g}"
+    return Tuning(law, float(best.fun), held.phase, held.gain, held.sensitivity, count, good, words)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -104,39 +105,35 @@ class FrequencyResponse(Result):
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw it into ``ax`` or a new figure, and return the axes: two of them (magnitude, phase) for Bode's plot."""
-        pyplot = import_optional("matplotlib.pyplot")
-        if self.kind == "bode":
-            if ax is None:
-                _, ax = pyplot.subplots(2, 1, sharex=True, layout="constrained")
-            if np.size(ax) != 2:
-                raise InvalidInputError(f"ax has {np.size(ax)} elements; give two, for magnitude and phase")
-            upper, lower = np.ravel(ax)
-            for row, angle in zip(self._rows(self.decibels), self._rows(self.degrees), strict=True):
-                upper.semilogx(self.w, row, **style)
-                lower.semilogx(self.w, angle, **style)
-            upper.set_ylabel("magnitude in dB")
-            lower.set(xlabel=r"$\omega$", ylabel="phase in degrees")
-            self._draw_margins(upper, lower)
-            for each in (upper, lower):
-                each.grid(True, which="both", alpha=0.3)
-            return ax
+        rows = 2 if self.kind == "bode" else 1
         if ax is None:
-            _, ax = pyplot.subplots(layout="constrained")
-        for row, angle, level in zip(
-            self._rows(self.response), self._rows(self.degrees), self._rows(self.decibels), strict=True
-        ):
-            if self.kind == "nyquist":
-                (line,) = ax.plot(row.real, row.imag, **style)
-                ax.plot(row.real, -row.imag, color=line.get_color(), linestyle="--", linewidth=0.8)
+            ax = import_optional("matplotlib.pyplot").subplots(rows, 1, sharex=True, layout="constrained")[1]
+        if np.size(ax) != rows:
+            wanted = "two, for magnitude and phase" if rows == 2 else "one"
+            raise InvalidInputError(f"ax has {np.size(ax)} elements; give {wanted}")
+        axes = np.ravel(ax)
+        labels = {
+            "bode": {"ylabel": "magnitude in dB"},
+            "nyquist": {"xlabel": "Re G", "ylabel": "Im G"},
+            "nichols": {"xlabel": "phase in degrees", "ylabel": "magnitude in dB"},
+        }
+        axes[0].set(**labels[self.kind])
+        for level, angle, values in zip(*map(self._rows, (self.decibels, self.degrees, self.response)), strict=True):
+            if self.kind == "bode":
+                axes[0].semilogx(self.w, level, **style)
+                axes[1].semilogx(self.w, angle, **style)
+            elif self.kind == "nyquist":
+                (line,) = ax.plot(values.real, values.imag, **style)
+                ax.plot(values.real, -values.imag, color=line.get_color(), linestyle="--", linewidth=0.8)
             else:
                 ax.plot(angle, level, **style)
-        if self.kind == "nyquist":
-            ax.plot([-1.0], [0.0], "k+")
-            ax.set(xlabel="Re G", ylabel="Im G")
+        if self.kind == "bode":
+            axes[1].set(xlabel=r"$\omega$", ylabel="phase in degrees")
+            self._draw_margins(*axes)
         else:
-            ax.plot([-180.0], [0.0], "k+")
-            ax.set(xlabel="phase in degrees", ylabel="magnitude in dB")
-        ax.grid(True, alpha=0.3)
+            ax.plot([-1.0 if self.kind == "nyquist" else -180.0], [0.0], "k+")
+        for each in axes:
+            each.grid(True, which="both" if self.kind == "bode" else "major", alpha=0.3)
         return ax
 
     def _rows(self, values: Array) -> Array:
@@ -146,24 +143,16 @@ class FrequencyResponse(Result):
         found = self.margins
         if found is None:
             return
-        for frequency, gain in ((found.w_phase_crossing, True), (found.w_gain_crossing, False)):
+        marks = (
+            (upper, found.w_phase_crossing, f"gain margin {20.0 * math.log10(found.gain):.3g} dB"),
+            (lower, found.w_gain_crossing, f"phase margin {math.degrees(found.phase):.3g}°"),
+        )
+        place = {"xycoords": ("data", "axes fraction"), "xytext": (3, 0), "textcoords": "offset points"}
+        for ax, frequency, words in marks:
             if self.w[0] < frequency < self.w[-1]:
-                style = {"color": "0.4", "linewidth": 0.8, "linestyle": ":"}
-                upper.axvline(frequency, **style)
-                lower.axvline(frequency, **style)
-                word = (
-                    f"gain margin {20.0 * math.log10(found.gain):.3g} dB"
-                    if gain
-                    else f"phase margin {math.degrees(found.phase):.3g}°"
-                )
-                (upper if gain else lower).annotate(
-                    word,
-                    (frequency, 0.04),
-                    xycoords=("data", "axes fraction"),
-                    fontsize="small",
-                    xytext=(3, 0),
-                    textcoords="offset points",
-                )
+                for each in (upper, lower):
+                    each.axvline(frequency, color="0.4", linewidth=0.8, linestyle=":")
+                ax.annotate(words, (frequency, 0.04), fontsize="small", **place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +186,7 @@ def _grid(system: TransferFunction) -> Array:
     scales = []
     for terms in (system.numerator, system.denominator):
         items = sorted((key[0], abs(value)) for key, value in terms.items())
-        for (p, a), (q, b) in pairwise(items):
-            if q > p:
-                scales.append((a / b) ** (1.0 / (q - p)))
+        scales += [(a / b) ** (1.0 / (q - p)) for (p, a), (q, b) in pairwise(items) if q > p]
     scales += [1.0 / key[1] for key in (*system.numerator, *system.denominator) if key[1] > 0.0]
     low, high = min(scales, default=1.0), max(scales, default=1.0)
     grid = [np.geomspace(1e-4 * low, 1e4 * high, 2000)]
@@ -260,11 +247,14 @@ def _crossings(fun: Callable[[Array], Array], grid: Array) -> list[float]:
     found = []
     for k in np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0):
         low, high = float(grid[k]), float(grid[k + 1])
-        ends = [float(fun(np.array([each]))[0]) for each in (low, high)]
-        if ends[0] * ends[1] < 0.0:  # rounding may depend on the number of points
-            low = float(optimize.brentq(lambda w: float(fun(np.array([w]))[0]), low, high, xtol=1e-15 * high))
+        if _at(fun, low) * _at(fun, high) < 0.0:  # rounding may depend on the number of points
+            low = float(optimize.brentq(partial(_at, fun), low, high, xtol=1e-15 * high))
         found.append(low)
     return found
+
+
+def _at(fun: Callable[[Array], Array], w: float) -> float:
+    return float(fun(np.array([w]))[0])
 
 
 def margins(system: Any) -> Margins:
@@ -287,17 +277,13 @@ def margins(system: Any) -> Margins:
     # Where the curve crosses the negative axis, and the unit circle.
     turns = [w for w in _crossings(lambda w: system(1j * w).imag, grid) if system(1j * w).real < 0.0]
     gains = [(1.0 / abs(complex(system(1j * w))), w) for w in turns]
-    above = [each for each in gains if each[0] > 1.0 + 1e-12]
-    gain, w_phase = min(above, default=(math.inf, math.nan))
+    gain, w_phase = min((each for each in gains if each[0] > 1.0 + 1e-12), default=(math.inf, math.nan))
     ones = _crossings(lambda w: np.log(np.abs(system(1j * w))), grid)
     phases = [((math.pi + float(np.angle(system(1j * w)))) % (2.0 * math.pi), w) for w in ones]
-    phase, w_gain = min(
-        ((each if each <= math.pi else each - 2.0 * math.pi, w) for each, w in phases),
-        key=lambda pair: abs(pair[0]),
-        default=(math.inf, math.nan),
-    )
-    delays = [(each % (2.0 * math.pi)) / w for each, w in phases]
-    sensitivity = _peak(lambda w: 1.0 / np.abs(1.0 + system(1j * w)), grid)[0]
+    signed = [(each if each <= math.pi else each - 2.0 * math.pi, w) for each, w in phases]
+    phase, w_gain = min(signed, key=lambda pair: abs(pair[0]), default=(math.inf, math.nan))
+    delays = [each / w for each, w in phases]
+    sensitivity = _peak(lambda w: 1.0 / np.abs(1.0 + system(1j * w)), grid)
     return Margins(gain, phase, min(delays, default=math.inf), w_phase, w_gain, sensitivity)
 
 
@@ -327,19 +313,16 @@ def h2_norm(system: Any) -> float:
     >>> print(round(control.h2_norm(1 / (control.s + 1)) ** 2, 9))
     0.5
     """
-    system = single(system)
-    _require_stable(system, "h2_norm")
+    system = _require_stable(single(system), "h2_norm")
     if system.relative_degree <= 0.5:
         raise InvalidInputError(
             f"{system} falls like s^-{system.relative_degree:g}, and its impulse response has infinite energy; the "
             "relative degree must be above 1/2"
         )
-
-    total = _energy(system)
-    if not system.is_real:  # negative frequencies
-        rows = [{key: np.conj(v) for key, v in terms.items()} for terms in (system.numerator, system.denominator)]
-        total = 0.5 * (total + _energy(TransferFunction(*rows)))
-    return math.sqrt(total / math.pi)
+    # Negative frequencies too.
+    rows = [{key: np.conj(v) for key, v in terms.items()} for terms in (system.numerator, system.denominator)]
+    both = [system] if system.is_real else [system, TransferFunction(*rows)]
+    return math.sqrt(sum(map(_energy, both)) / len(both) / math.pi)
 
 
 def _energy(system: TransferFunction) -> float:
@@ -351,16 +334,12 @@ def _energy(system: TransferFunction) -> float:
 
     grid = np.log(_grid(system))
     marks = np.concatenate([grid[0] - np.arange(40.0, 0.0, -4.0), grid[::50], grid[-1:] + np.arange(0.0, 41.0, 4.0)])
-    inside = sum(
-        integrate.quad(density, a, b, epsabs=0.0, epsrel=1e-10, limit=200)[0]
-        for a, b in pairwise(marks.tolist())
-        if b > a
-    )
+    options = {"epsabs": 0.0, "epsrel": 1e-10, "limit": 200}
+    inside = sum(integrate.quad(density, a, b, **options)[0] for a, b in pairwise(marks.tolist()) if b > a)
     low = min(key[0] for key in system.numerator) - min(key[0] for key in system.denominator)
     # Powers of the frequency beyond.
-    return float(
-        inside + density(marks[0]) / (1.0 + 2.0 * low) + density(marks[-1]) / (2.0 * system.relative_degree - 1.0)
-    )
+    beyond = density(marks[0]) / (1.0 + 2.0 * low) + density(marks[-1]) / (2.0 * system.relative_degree - 1.0)
+    return float(inside + beyond)
 
 
 def hinf_norm(systems: Any) -> float:
@@ -373,9 +352,7 @@ def hinf_norm(systems: Any) -> float:
     10.012523
     """
     systems = as_systems(systems)
-    for each in systems.flat:
-        _require_stable(each, "hinf_norm")
-    grid = np.unique(np.concatenate([_grid(each) for each in systems.flat]))
+    grid = np.unique(np.concatenate([_grid(_require_stable(each, "hinf_norm")) for each in systems.flat]))
 
     def gain(w: Array) -> Array:
         values = np.array([each(1j * w) for each in systems.flat]).reshape(*systems.shape, w.size)
@@ -383,28 +360,24 @@ def hinf_norm(systems: Any) -> float:
             return np.asarray(np.linalg.norm(values.reshape(-1, w.size), axis=0))
         return np.asarray(np.linalg.svd(np.moveaxis(values, -1, 0), compute_uv=False).max(axis=-1))
 
-    return max(_peak(gain, grid)[0], float(gain(np.zeros(1))[0]))
+    return max(_peak(gain, grid), _at(gain, 0.0))
 
 
-def _peak(gain: Callable[[Array], Array], grid: Array) -> tuple[float, float]:
-    """The largest value over frequencies, and where."""
+def _peak(gain: Callable[[Array], Array], grid: Array) -> float:
+    """The largest value over frequencies."""
     values = gain(grid)
-    best = (float(values.max()), float(grid[values.argmax()]))
+    best = float(values.max())
     for k in np.argsort(values)[-5:]:
-        low, high = grid[max(k - 1, 0)], grid[min(k + 1, grid.size - 1)]
-        found = optimize.minimize_scalar(
-            lambda w: -float(gain(np.array([w]))[0]),
-            bounds=(low, high),
-            method="bounded",
-            options={"xatol": 1e-12 * high},
-        )
-        best = max(best, (-float(found.fun), float(found.x)))
+        ends = grid[max(k - 1, 0)], grid[min(k + 1, grid.size - 1)]
+        options = {"bounds": ends, "method": "bounded", "options": {"xatol": 1e-12 * ends[1]}}
+        best = max(best, -float(optimize.minimize_scalar(lambda w: -_at(gain, w), **options).fun))
     return best
 
 
-def _require_stable(system: TransferFunction, what: str) -> None:
+def _require_stable(system: TransferFunction, what: str) -> TransferFunction:
     found = is_stable(system)
     if not found:
         raise InvalidInputError(
             f"{what} of {system}: it is not stable ({found.reason}); close a loop that is stable first"
         )
+    return system

@@ -69,19 +69,16 @@ class SystemFit(Result):
     _parts: ClassVar[tuple[type, ...]] = (TransferFunction,)
 
     def _labelled(self) -> LabelledArrays:
-        rows = ("parameter",)
-        variables = {
-            "value": (rows, self.values),
-            "standard_error": (rows, self.standard_errors),
-            "covariance": (("parameter", "other_parameter"), self.covariance),
-        }
-        names = np.array(self.names)
-        coords = {"parameter": names, "other_parameter": names}
-        return LabelledArrays(variables, coords, "parameter", ("value", "standard_error"))
+        axes = ("parameter", "other_parameter")
+        columns = {"value": self.values, "standard_error": self.standard_errors}
+        variables = {name: (axes[:1], each) for name, each in columns.items()}
+        coords = dict.fromkeys(axes, np.array(self.names))
+        return LabelledArrays({**variables, "covariance": (axes, self.covariance)}, coords, "parameter", tuple(columns))
 
     def _facts(self) -> dict[str, Any]:
-        told = {"system": str(self.system), "residual": float(self.residual), "identifiable": bool(self.identifiable)}
-        return {**told, "success": bool(self.success), "message": self.message}
+        return {"system": str(self.system)} | {
+            name: getattr(self, name) for name in ("residual", "identifiable", "success", "message")
+        }
 
     def _curves(self) -> list[SmallCurve]:
         return []
@@ -141,7 +138,7 @@ def fit_frequency(
         return np.concatenate([apart.real, apart.imag])
 
     starts = [form.start, *(form.linear_start(1j * points, data, scale, k) for k in range(1 + _STARTS * form.free))]
-    return _fit(form, residuals, starts, _relative)
+    return _fit(form, residuals, starts, 2)
 
 
 def fit_time(u: Any, y: Any, t: Any, model: Any, *, orders: Literal["free", "fixed"] = "free") -> SystemFit:
@@ -174,86 +171,66 @@ def fit_time(u: Any, y: Any, t: Any, model: Any, *, orders: Literal["free", "fix
             return np.full(times.shape, 1e3 * float(np.abs(data).max()))
         return np.asarray(np.nan_to_num(found - data, nan=1e6, posinf=1e6, neginf=-1e6))
 
-    return _fit(form, residuals, [form.start], _plain)
-
-
-def _relative(residuals: Array) -> float:
-    return float(np.sqrt(2.0 * np.mean(residuals**2)))
-
-
-def _plain(residuals: Array) -> float:
-    return float(np.sqrt(np.mean(residuals**2)))
+    return _fit(form, residuals, [form.start], 1)
 
 
 class _Form:
-    """Which numbers of a transfer function are free: coefficients but the lowest of the denominator, and powers."""
+    """Which numbers of a transfer function are free: coefficients but the lowest of the denominator, and powers.
+
+    All terms, those of the denominator behind, have a side, a power, a delay and a coefficient, the last of which is 1.
+    """
 
     def __init__(self, model: TransferFunction, free: bool) -> None:
         if not model.is_real:
             raise InvalidInputError(f"model={shown(model)} has complex coefficients; give real ones")
-        self._above, self._below = list(model.numerator.items()), list(model.denominator.items())
-        self._unit, self.free = self._below[-1][1].real, free
-        self.names: list[str] = []
-        start: list[float] = []
-        self._places: list[tuple[int, int, bool]] = []
-        for side, (word, items) in enumerate((("b", self._above), ("a", self._below))):
-            for k, ((power, _), value) in enumerate(items):
-                if not (side and k == len(items) - 1):
-                    self.names.append(f"{word}({power:g})")
-                    start.append(value.real / self._unit)
-                    self._places.append((side, k, False))
-        self.coefficients = len(start)
-        if free:
-            for side, (word, items) in enumerate((("b", self._above), ("a", self._below))):
-                for k, ((power, _), _) in enumerate(items):
-                    if power:
-                        self.names.append(f"order of {word}({power:g})")
-                        start.append(power)
-                        self._places.append((side, k, True))
-        self.start = np.array(start)
+        terms = [(0, *key, v.real) for key, v in model.numerator.items()]
+        terms += [(1, *key, v.real) for key, v in model.denominator.items()]
+        self._sides, self._powers, self._lags, values = np.array(terms).T
+        self._moved = np.flatnonzero(self._powers) if free else np.empty(0, int)
+        names = [f"{'ba'[side]}({power:g})" for side, power, _, _ in terms]
+        self.names = [*names[:-1], *(f"order of {names[k]}" for k in self._moved)]
+        self.coefficients, self.free = len(terms) - 1, free
+        self.start = np.concatenate([values[:-1] / values[-1], self._powers[self._moved]])
+
+    def _orders(self, values: Array) -> Array:
+        """The power of each term."""
+        powers: Array = self._powers.copy()
+        powers[self._moved] = values[self.coefficients :]
+        return powers
 
     def system(self, values: Array) -> TransferFunction:
         """The transfer function with these parameters."""
-        rows = [[[*key, v.real / self._unit] for key, v in items] for items in (self._above, self._below)]
-        for (side, k, order), value in zip(self._places, values.tolist(), strict=True):
-            rows[side][k][0 if order else 2] = value
         sums: list[dict[tuple[float, float], float]] = [{}, {}]
-        for side, row in enumerate(rows):
-            for power, lag, value in row:
-                sums[side][(power, lag)] = sums[side].get((power, lag), 0.0) + value
+        factors = [*values[: self.coefficients].tolist(), 1.0]
+        for side, power, lag, value in zip(self._sides, self._orders(values), self._lags, factors, strict=True):
+            terms = sums[int(side)]
+            terms[(power, lag)] = terms.get((power, lag), 0.0) + value
         return TransferFunction(*sums)
 
     def linear_start(self, points: Array, data: Array, scale: Array, number: int) -> Array:
         """Coefficients by Levy's method with orders about the given ones, weighted by the last denominator."""
         found = np.array(self.start)
         if number:
-            count = found.size - self.coefficients
-            found[self.coefficients :] *= np.random.default_rng(number).uniform(0.6, 1.6, count)
-        powers = {place[:2]: value for place, value in zip(self._places, found.tolist(), strict=True) if place[2]}
-        logs = np.log(points)
-        columns = []
-        for side, k, order in self._places[: self.coefficients]:
-            assert not order
-            (power, lag), _ = (self._above, self._below)[side][k]
-            columns.append(np.exp(powers.get((side, k), power) * logs - lag * points) * (-data if side else 1.0))
-        (power, lag), _ = self._below[-1]
-        right = data * np.exp(powers.get((1, len(self._below) - 1), power) * logs - lag * points)
-        weight = np.array(scale)
+            found[self.coefficients :] *= np.random.default_rng(number).uniform(0.6, 1.6, self._moved.size)
+        terms = np.exp(np.outer(np.log(points), self._orders(found)) - np.outer(points, self._lags))
+        # N - data (D - its last term) = data times that term.
+        columns = terms * np.where(self._sides, -data[:, np.newaxis], 1.0)
+        weight, below = np.array(scale), self._sides > 0
         for _ in range(3):
-            matrix = np.stack(columns, axis=1) * weight[:, np.newaxis]
-            both = np.concatenate([matrix.real, matrix.imag])
-            target = np.concatenate([(right * weight).real, (right * weight).imag])
-            found[: self.coefficients] = np.linalg.lstsq(both, target, rcond=None)[0]
-            below = right / data + sum(
-                -found[n] * columns[n] / data for n, place in enumerate(self._places[: self.coefficients]) if place[0]
-            )
-            weight = scale / np.maximum(np.abs(below), 1e-12)
+            rows = columns * weight[:, np.newaxis]
+            both = np.concatenate([rows.real, rows.imag])
+            factors = np.append(np.linalg.lstsq(both[:, :-1], -both[:, -1], rcond=None)[0], 1.0)
+            weight = scale / np.maximum(np.abs(terms[:, below] @ factors[below]), 1e-12)
+        found[: self.coefficients] = factors[:-1]
         return found
 
 
-def _fit(
-    form: _Form, residuals: Callable[[Array], Array], starts: list[Array], size: Callable[[Array], float]
-) -> SystemFit:
+def _fit(form: _Form, residuals: Callable[[Array], Array], starts: list[Array], parts: int) -> SystemFit:
+    """The best fit from some starts; each datum has one residual, or ``parts`` of them."""
+
+    def size(found: Array) -> float:
+        return float(np.sqrt(parts * np.mean(found**2)))
+
     if residuals(starts[0]).size < starts[0].size:
         raise InvalidInputError(
             f"{starts[0].size} parameters need as many data at least; give more, or a smaller model"
@@ -261,16 +238,10 @@ def _fit(
     best = sorted(starts, key=lambda start: float(np.nan_to_num(np.linalg.norm(residuals(start)), nan=np.inf)))
     lowest = np.full(starts[0].size, -np.inf)
     lowest[form.coefficients :] = 1e-3  # orders stay positive
-    options: dict[str, Any] = {
-        "bounds": (lowest, np.inf),
-        "x_scale": "jac",
-        "xtol": 1e-14,
-        "ftol": 1e-14,
-        "gtol": 1e-14,
-    }
+    options: dict[str, Any] = {"x_scale": "jac", "xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14}
     tried: list[Any] = []
     for start in best[:_SEARCHES]:
-        tried.append(optimize.least_squares(residuals, start, **options))
+        tried.append(optimize.least_squares(residuals, start, bounds=(lowest, np.inf), **options))
         if size(tried[-1].fun) < 1e-9:
             break
     found = min(tried, key=lambda each: float(each.cost))
@@ -286,14 +257,6 @@ def _fit(
     message = str(found.message)
     if not identifiable:
         message += " The data do not determine all parameters: fix some orders, or drop a term."
-    return SystemFit(
-        form.system(values),
-        tuple(form.names),
-        values,
-        np.sqrt(np.diag(covariance)),
-        covariance,
-        size(found.fun),
-        identifiable,
-        bool(found.success),
-        message,
-    )
+    told = size(found.fun), identifiable, bool(found.success), message
+    errors = np.sqrt(np.diag(covariance))
+    return SystemFit(form.system(values), tuple(form.names), values, errors, covariance, *told)

@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import chebyshev
 
 from hpfracc._reading import function, number, numbers, shown
 from hpfracc.control.stability import principal_poles
 from hpfracc.control.transfer import Terms, evaluate_terms
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["PartialInverse", "fourier_inverse", "inverse_laplace"]
+__all__ = ["Factor", "PartialInverse", "fourier_inverse", "inverse_laplace"]
 
 Array = np.ndarray[Any, Any]
 
@@ -34,6 +35,8 @@ _PHI, _H, _MU = 1.1721, 1.0818, 4.4921
 _POINTS, _CHECK = 14, 18
 #: Poles with a smaller argument are taken out: the hyperbola opens at 157 degrees.
 _ANGLE = 3.0
+#: Most times at which the integral itself is computed, and the nodes of the polynomials of an octave for more.
+_DIRECT, _NODES = 512, 24
 #: Points of a circle about a pole, the largest relative distance of poles in a group, and the relative radius.
 _CIRCLE, _GROUP = 64, 1e-3
 #: Terms of the Fourier series of de Hoog's method, doubled until two results agree, and at most.
@@ -83,10 +86,8 @@ def inverse_laplace(
         terms, apart, best = _TERMS, math.inf, fourier_inverse(transform, times[mine], where, _TERMS, 2.4)
         while terms < _MAX_TERMS and apart > _AGREE:
             terms *= 2
-            before, best = (
-                best,
-                fourier_inverse(transform, times[mine], where, terms, 2.0 + 0.1 * (terms.bit_length() % 3)),
-            )
+            stretch = 2.0 + 0.1 * (terms.bit_length() % 3)
+            before, best = best, fourier_inverse(transform, times[mine], where, terms, stretch)
             differences = np.abs(best - before)
             if not differences.max() < apart and terms > 64:
                 break  # rounding
@@ -128,86 +129,83 @@ def fourier_inverse(transform: Callable[[Array], Any], t: Array, abscissa: float
     return np.asarray(np.exp(gamma * t) / period * total.real)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PartialInverse:
-    """The inverse transform of ``N(s)/D(s)`` without delays, with its poles taken out.
+#: A function of s that multiplies a transform, analytic off the negative axis.
+Factor = Callable[[Array], Array]
 
-    Attributes
+
+class PartialInverse:
+    """Inverse transforms of ``factor(s) N(s)/D(s)`` without delays, with the poles of N/D taken out.
+
+    Parameters
     ----------
     numerator, denominator : dict
         Terms without delays.
-    poles : list of tuple
-        Centre and coefficients of each principal part, ``sum_m c[m] (s - p)^-(m+1)``.
-    is_real : bool
-        Whether f is real.
     more : int
         Points beyond the usual number, for transforms that fall like a high power.
     """
 
-    numerator: Terms
-    denominator: Terms
-    poles: list[tuple[complex, Array]]
-    is_real: bool
-    more: int = 0
-
-    @classmethod
-    def of(cls, numerator: Terms, denominator: Terms, is_real: bool, more: int = 0) -> PartialInverse:
-        """Find the poles and their principal parts."""
-        found = principal_poles(denominator)
-        found = found[np.abs(np.angle(found)) < _ANGLE]
+    def __init__(self, numerator: Terms, denominator: Terms, more: int = 0) -> None:
+        self._numerator, self._denominator, self._more = numerator, denominator, more
+        self._is_real = not any(np.iscomplex([*numerator.values(), *denominator.values()]))
+        poles = principal_poles(denominator)
         groups: list[list[complex]] = []
-        for each in sorted(found.tolist(), key=lambda p: (p.real, p.imag)):
+        for each in sorted(poles[np.abs(np.angle(poles)) < _ANGLE].tolist(), key=lambda p: (p.real, p.imag)):
             near = [group for group in groups if min(abs(each - p) for p in group) < _GROUP * abs(each)]
-            for group in near:
-                groups.remove(group)
+            groups = [group for group in groups if group not in near]
             groups.append([each, *(p for group in near for p in group)])
-        parts = []
+        #: Points on a circle about each group of poles, relative to their centre, the centre, and their number.
+        self._circles: list[tuple[Array, complex, int]] = []
         for group in groups:
             centre = sum(group) / len(group)
-            spread = max(abs(p - centre) for p in group)
             others = [abs(p - centre) for other in groups if other is not group for p in other]
             cut = abs(centre) if centre.real >= 0.0 else abs(centre.imag)
-            radius = max(0.5 * min([cut, *others]), 2.0 * spread)
+            radius = max(0.5 * min([cut, *others]), 2.0 * max(abs(p - centre) for p in group))
             circle = radius * np.exp(2j * math.pi * np.arange(_CIRCLE) / _CIRCLE)
-            points = centre + circle
-            logs = np.log(points)
-            values = evaluate_terms(numerator, points, logs) / evaluate_terms(denominator, points, logs)
-            parts.append((centre, np.array([(values * circle ** (m + 1)).mean() for m in range(len(group))])))
-        return cls(numerator, denominator, parts, is_real, more)
+            self._circles.append((circle, centre, len(group)))
 
-    def __call__(self, t: Array, points: int = _POINTS) -> Array:
-        """The function at times above 0, shape (n,)."""
-        points += self.more
-        k = np.arange(0.5, points) if self.is_real else np.arange(-points + 0.5, points)
-        u = k * (_H / points)
-        shape = 1.0 + np.sin(1j * u - _PHI)
-        slope = 1j * np.cos(1j * u - _PHI)
-        total = np.empty(t.shape, float if self.is_real else complex)
-        for first in range(0, t.size, 4096):  # so that all fits in the cache
-            chunk = t[first : first + 4096, np.newaxis]
-            mu = _MU * points / chunk
-            s = mu * shape
-            logs = np.log(mu) + np.log(shape)
-            values = evaluate_terms(self.numerator, s, logs) / evaluate_terms(self.denominator, s, logs)
-            for centre, parts in self.poles:
-                values -= _principal(s, centre, parts)
-            sums = (np.exp(s * chunk) * values * slope) @ np.ones(k.size) * (mu[:, 0] * (_H / points) / (2j * math.pi))
-            total[first : first + 4096] = 2.0 * sums.real if self.is_real else sums
-        for centre, parts in self.poles:
+    def __call__(self, t: Array, factor: Factor) -> tuple[Array, float]:
+        """The function at times above 0, shape (n,), and the largest difference from a finer rule at some of them."""
+        poles = []
+        for circle, centre, count in self._circles:
+            values = self._transform(centre + circle, np.log(centre + circle), factor)
+            poles.append((centre, [(values * circle ** (m + 1)).mean() for m in range(count)]))
+        rest = partial(self._rest, factor, poles)
+        total = rest(t, _POINTS) if t.size <= _DIRECT else _by_octaves(partial(rest, points=_POINTS), t)
+        some = np.unique(np.linspace(0, max(t.size - 1, 0), min(t.size, 64)).astype(int))
+        error = float(np.abs(total[some] - rest(t[some], _CHECK)).max(initial=0.0))
+        for centre, parts in poles:
             powers = [value * t**m / math.factorial(m) for m, value in enumerate(parts)]
             added = np.exp(centre * t) * np.sum(powers, axis=0)
-            total += added.real if self.is_real else added
-        return total
+            total += added.real if self._is_real else added
+        return total, error
 
-    def error(self, t: Array) -> float:
-        """Largest difference from a finer rule, on some of the times."""
-        some = t[np.unique(np.linspace(0, t.size - 1, min(t.size, 64)).astype(int))]
-        return float(np.abs(self(some) - self(some, _CHECK)).max(initial=0.0)) if t.size else 0.0
+    def _transform(self, s: Array, logs: Array, factor: Factor) -> Array:
+        ratio = evaluate_terms(self._numerator, s, logs) / evaluate_terms(self._denominator, s, logs)
+        return ratio * factor(s)
+
+    def _rest(self, factor: Factor, poles: list[tuple[complex, list[complex]]], t: Array, points: int) -> Array:
+        """The integral over a hyperbola of the transform without its poles."""
+        points += self._more
+        u = (np.arange(0.5, points) if self._is_real else np.arange(-points + 0.5, points)) * (_H / points)
+        shape, slope = 1.0 + np.sin(1j * u - _PHI), 1j * np.cos(1j * u - _PHI)
+        mu = _MU * points / t[:, np.newaxis]
+        s = mu * shape
+        values = self._transform(s, np.log(mu) + np.log(shape), factor)
+        for centre, parts in poles:
+            values -= sum(value / (s - centre) ** (m + 1) for m, value in enumerate(parts))
+        sums = (np.exp(s * t[:, np.newaxis]) * values * slope).sum(axis=1)
+        sums *= mu[:, 0] * (_H / points) / (2j * math.pi)
+        return np.asarray(2.0 * sums.real if self._is_real else sums)
 
 
-def _principal(s: Array, centre: complex, parts: Array) -> Array:
-    total = np.zeros(s.shape, complex)
-    inverse = 1.0 / (s - centre)
-    for value in parts[::-1]:
-        total = (total + value) * inverse
-    return total
+def _by_octaves(function: Callable[[Array], Array], t: Array) -> Array:
+    """A sum of decaying exponentials at many times, by a polynomial of log t over each octave."""
+    nodes = np.cos(math.pi * (np.arange(_NODES) + 0.5) / _NODES)
+    logs = np.log2(t)
+    octaves = np.floor(logs)
+    found = np.empty(t.shape, function(t[:1]).dtype)
+    for each in np.unique(octaves):
+        mine = octaves == each
+        row = chebyshev.chebfit(nodes, function(2.0 ** (each + 0.5 * (1.0 + nodes))), _NODES - 1)
+        found[mine] = chebyshev.chebval(2.0 * (logs[mine] - each) - 1.0, row)
+    return found

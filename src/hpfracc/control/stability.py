@@ -3,7 +3,7 @@ r"""Poles on the principal sheet, and stability.
 Powers are cut along the negative axis. A commensurate denominator is a polynomial in :math:`\lambda = s^q`, whose roots
 with :math:`|\arg \lambda| \le q\pi` are poles; it is stable if all roots have :math:`|\arg \lambda| > q\pi/2`
 (Matignon). Otherwise zeros in a sector of s are counted by the argument principle for :math:`z = \log s`, in which the
-denominator is entire, and found from those of a commensurate neighbour by continuation of the powers.
+denominator is entire, and parted by halving the sector until each part has one.
 
 References
 ----------
@@ -15,6 +15,7 @@ from __future__ import annotations
 import cmath
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,6 @@ from hpfracc.errors import InvalidInputError, SolveError
 __all__ = ["Stability", "is_stable", "poles", "principal_poles"]
 
 Array = np.ndarray[Any, Any]
-
-#: Powers are first rounded to multiples of 1/_PARTS, and moved to their values in _MOVES steps.
-_PARTS, _MOVES = 12, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +99,15 @@ def is_stable(system: Any) -> Stability:
         return Stability(False, "argument principle", "the function is improper: it grows with the frequency")
     found = system.polynomials()
     if found is not None:
-        q, _, below = found
-        roots = np.roots(below)
+        q, roots = found[0], np.roots(found[2])
         if not roots.size:
             return Stability(True, "Matignon", "there is no pole")
-        angle = 0.0 if np.any(roots == 0.0) else math.degrees(float(np.abs(np.angle(roots)).min()))
-        limit = 90.0 * q
         if q > 2.0:
             return Stability(False, "Matignon", f"the smallest power, s^{q:g}, has an order above 2")
-        words = f"the smallest |arg| of a root in s^{q:g} is {angle:.4g} degrees, "
-        stable = angle > limit * (1.0 + 1e-9)
-        return Stability(stable, "Matignon", words + (f"above {limit:g}" if stable else f"not above {limit:g}"))
+        angle = 0.0 if np.any(roots == 0.0) else math.degrees(float(np.abs(np.angle(roots)).min()))
+        stable = angle > 90.0 * q * (1.0 + 1e-9)
+        words = f"the smallest |arg| of a root in s^{q:g} is {angle:.4g} degrees, {'' if stable else 'not '}above"
+        return Stability(stable, "Matignon", f"{words} {90.0 * q:g}")
     terms = system.denominator
     if min(key[0] for key in terms) > 0.0:
         return Stability(False, "argument principle", "there is a pole at s = 0")
@@ -133,10 +129,8 @@ def principal_poles(terms: Terms) -> Array:
         return np.empty(0, complex)
     system = TransferFunction({0.0: 1.0}, terms)
     found = system.polynomials()
-    if found is not None:
-        q, _, below = found
-        return np.asarray(np.exp(_polish(terms, _logarithms(np.roots(below), q))))
-    return np.asarray(np.exp(_continued(terms)))
+    logs = _zeros(terms) if found is None else _polish(terms, _logarithms(np.roots(found[2]), found[0]))
+    return np.asarray(np.exp(logs))
 
 
 def _logarithms(roots: Array, q: float) -> Array:
@@ -148,42 +142,21 @@ def _logarithms(roots: Array, q: float) -> Array:
 
 
 def _polish(terms: Terms, logs: Array) -> Array:
-    """Newton's method for ``z = log s``, kept where it does not help."""
-    slopes = derivative(terms)
-    for _ in range(3):
-        points = np.exp(logs)
-        value, slope = evaluate_terms(terms, points, logs), evaluate_terms(slopes, points, logs) * points
-        with np.errstate(divide="ignore", invalid="ignore"):
-            change = value / slope
-        good = np.isfinite(change) & (np.abs(change) < 1e-3)
-        moved = np.where(good, logs - np.where(good, change, 0.0), logs)
-        better = np.abs(evaluate_terms(terms, np.exp(moved), moved)) <= np.abs(value)
-        logs = np.where(better, moved, logs)
-    return logs
+    """Newton's method, kept where it moves little and helps."""
+    moved = _newton(terms, logs, 3)
+    sizes = [np.abs(evaluate_terms(terms, np.exp(each), each)) for each in (moved, logs)]
+    with np.errstate(invalid="ignore"):
+        return np.where((sizes[0] <= sizes[1]) & (np.abs(moved - logs) < 1e-3), moved, logs)
 
 
-def _continued(terms: Terms) -> Array:
-    """Logarithms of the zeros of an incommensurate denominator, by continuation, checked by their number."""
-    wanted = _count(terms, math.pi)
-    powers = np.array([[round(key[0] * _PARTS) / _PARTS, key[0]] for key in terms])
-    values = list(terms.values())
-    kept: list[complex] = []
-    if np.unique(powers[:, 0]).size == len(powers):
-        near = TransferFunction({0.0: 1.0}, dict(zip(powers[:, 0].tolist(), values, strict=True))).polynomials()
-        assert near is not None
-        roots = np.roots(near[2])
-        logs = np.log(roots[roots != 0.0].astype(complex)) / near[0]
-        logs = logs[np.abs(logs.imag) < 1.3 * math.pi]  # those that may still enter the sheet
-        for move in np.linspace(0.0, 1.0, _MOVES + 1)[1:]:
-            moved = dict(zip([(float(p + move * (q - p)), 0.0) for p, q in powers], values, strict=True))
-            logs = _newton(moved, logs, 4 if move < 1.0 else 30)
-        for each in logs[np.isfinite(logs) & (np.abs(logs.imag) < math.pi)].tolist():
-            if all(abs(each - other) > 1e-8 for other in kept):
-                kept.append(each)
-    if wanted is not None and wanted != len(kept):
-        low, high = _radii(terms)
-        kept = _search(terms, (math.log(low), math.log(high)), (-math.pi, math.pi), wanted)
-    return np.array(kept, complex)
+def _zeros(terms: Terms) -> list[complex]:
+    """Logarithms of the zeros of an incommensurate denominator on the principal sheet, those on its edge left out."""
+    low, high = _radii(terms)
+    for angle in (math.pi, (1.0 - 1e-6) * math.pi):
+        count = _count(terms, angle)
+        if count is not None:
+            return _search(terms, (math.log(low), math.log(high)), (-angle, angle), count)
+    raise SolveError("a pole lies on the negative axis; use powers that are multiples of one number")
 
 
 def _newton(terms: Terms, logs: Array, iterations: int) -> Array:
@@ -201,11 +174,10 @@ def _search(terms: Terms, real: tuple[float, float], imaginary: tuple[float, flo
     if count == 0:
         return []
     width, height = real[1] - real[0], imaginary[1] - imaginary[0]
-    centre = complex(0.5 * (real[0] + real[1]), 0.5 * (imaginary[0] + imaginary[1]))
-    if count == 1 or max(width, height) < 1e-6:
-        found = complex(_newton(terms, np.array([centre]), 40)[0])
-        inside = abs(found.real - centre.real) <= 0.5 * width and abs(found.imag - centre.imag) <= 0.5 * height
-        if inside or max(width, height) < 1e-6:
+    small = max(width, height) < 1e-6
+    if count == 1 or small:
+        found = complex(_newton(terms, np.array([complex(sum(real), sum(imaginary)) / 2.0]), 40)[0])
+        if small or (real[0] <= found.real <= real[1] and imaginary[0] <= found.imag <= imaginary[1]):
             return [found] * count
     for share in (0.5, 0.4567, 0.5432, 0.3891):  # no zero may lie on the line that parts them
         if width >= height:
@@ -249,13 +221,8 @@ def _winding(terms: Terms, real: tuple[float, float], imaginary: tuple[float, fl
     """Number of zeros in a rectangle of logarithms; None if one is on its boundary."""
     (left, right), (lower, upper) = real, imaginary
     corners = [complex(left, lower), complex(right, lower), complex(right, upper), complex(left, upper)]
-    total = 0.0
-    for start, end in zip(corners, corners[1:] + corners[:1], strict=True):
-        turned = _turn(terms, start, end)
-        if turned is None:
-            return None
-        total += turned
-    return round(total / (2.0 * math.pi))
+    turns = [_turn(terms, start, end) for start, end in pairwise([*corners, corners[0]])]
+    return None if None in turns else round(sum(turn or 0.0 for turn in turns) / (2.0 * math.pi))
 
 
 def _turn(terms: Terms, start: complex, end: complex) -> float | None:

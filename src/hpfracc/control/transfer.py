@@ -10,11 +10,12 @@ Systems and Controls, Springer, 2010.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -22,19 +23,8 @@ from hpfracc._optional import import_optional
 from hpfracc._reading import array, number, numbers, shown
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = [
-    "StateSpace",
-    "Terms",
-    "TransferFunction",
-    "commensurate_order",
-    "delay",
-    "feedback",
-    "parallel",
-    "s",
-    "series",
-]
-
 Array = np.ndarray[Any, Any]
+_T = TypeVar("_T")
 #: Coefficients by power of s and delay.
 Terms = dict[tuple[float, float], complex]
 
@@ -83,6 +73,17 @@ def derivative(terms: Terms) -> Terms:
     return _tidy(((p - 1.0, k), p * value) for (p, k), value in terms.items() if p)
 
 
+def _with_other(method: Callable[[Any, Any], _T]) -> Callable[[Any, Any], _T]:
+    """A method for a second operand that is a number or a transfer function; Python asks the others themselves."""
+
+    @functools.wraps(method)
+    def of_two(self: TransferFunction, other: Any) -> _T:
+        read = self._of(other)
+        return NotImplemented if read is None else method(self, read)
+
+    return of_two
+
+
 class TransferFunction:
     r"""A ratio of sums of terms :math:`c\, s^p e^{-Ls}`.
 
@@ -129,10 +130,8 @@ class TransferFunction:
 
     # -- arithmetic ---------------------------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> TransferFunction:
-        right = self._of(other)
-        if right is None:
-            return NotImplemented
+    @_with_other
+    def __add__(self, right: TransferFunction) -> TransferFunction:
         if self.denominator == right.denominator:
             return TransferFunction(_sum(self.numerator, right.numerator), self.denominator)
         crossed = _sum(_product(self.numerator, right.denominator), _product(right.numerator, self.denominator))
@@ -143,47 +142,41 @@ class TransferFunction:
     def __neg__(self) -> TransferFunction:
         return TransferFunction({key: -value for key, value in self.numerator.items()}, self.denominator)
 
-    def __sub__(self, other: Any) -> TransferFunction:
-        right = self._of(other)
-        return NotImplemented if right is None else self + -right
+    @_with_other
+    def __sub__(self, right: TransferFunction) -> TransferFunction:
+        return self + -right
 
-    def __rsub__(self, other: Any) -> TransferFunction:
-        return (-self).__add__(other)
+    @_with_other
+    def __rsub__(self, left: TransferFunction) -> TransferFunction:
+        return left + -self
 
-    def __mul__(self, other: Any) -> TransferFunction:
-        right = self._of(other)
-        if right is None:
-            return NotImplemented
+    @_with_other
+    def __mul__(self, right: TransferFunction) -> TransferFunction:
         if self.numerator == right.denominator:
             return TransferFunction(right.numerator, self.denominator)
         if right.numerator == self.denominator:
             return TransferFunction(self.numerator, right.denominator)
-        return TransferFunction(
-            _product(self.numerator, right.numerator), _product(self.denominator, right.denominator)
-        )
+        above, below = _product(self.numerator, right.numerator), _product(self.denominator, right.denominator)
+        return TransferFunction(above, below)
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> TransferFunction:
-        right = self._of(other)
-        if right is None:
-            return NotImplemented
+    @_with_other
+    def __truediv__(self, right: TransferFunction) -> TransferFunction:
         if not right.numerator:
             raise InvalidInputError("a transfer function is divided by 0")
         return self * TransferFunction(right.denominator, right.numerator)
 
-    def __rtruediv__(self, other: Any) -> TransferFunction:
-        left = self._of(other)
-        return NotImplemented if left is None else left / self
+    @_with_other
+    def __rtruediv__(self, left: TransferFunction) -> TransferFunction:
+        return left / self
 
     def __pow__(self, power: Any) -> TransferFunction:
         exponent = number("power", power)
         if len(self.numerator) == len(self.denominator) == 1:
-            (above,), (below,) = self.numerator.items(), self.denominator.items()
-            if above[1] == below[1] == 1.0:  # a power of s, with a delay
-                return TransferFunction(
-                    {(above[0][0] * exponent, above[0][1] * exponent): 1.0}, {(below[0][0] * exponent, 0.0): 1.0}
-                )
+            (((p, lag), up),), (((q, _), down),) = self.numerator.items(), self.denominator.items()
+            if up == down == 1.0:  # a power of s, with a delay
+                return TransferFunction({(p * exponent, lag * exponent): 1.0}, {q * exponent: 1.0})
         if exponent != round(exponent):
             raise InvalidInputError(
                 f"({self})**{exponent:g}: only s has real powers, and sums have integer ones; for a power of a sum use "
@@ -194,10 +187,8 @@ class TransferFunction:
             result = result * self
         return 1 / result if exponent < 0 else result
 
-    def __eq__(self, other: object) -> bool:
-        right = self._of(other)
-        if right is None:
-            return NotImplemented
+    @_with_other
+    def __eq__(self, right: Any) -> bool:
         return _product(self.numerator, right.denominator) == _product(right.numerator, self.denominator)
 
     __hash__ = None  # type: ignore[assignment]
@@ -208,30 +199,21 @@ class TransferFunction:
         """The value at complex numbers ``points``, of their shape; powers have their cut along the negative axis."""
         found = np.asarray(array("s", points)).astype(complex)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            value = self._ratio(found)
+            logs = np.log(found)
+            above, below = (evaluate_terms(terms, found, logs) for terms in (self.numerator, self.denominator))
+            value = np.asarray(above / below)
             at_zero = found == 0.0
             if at_zero.any():
                 value[at_zero] = self._at_zero()
         return value if value.ndim else value[()]
 
-    def _ratio(self, points: Array) -> Array:
-        logarithms = np.log(points)
-        return np.asarray(
-            evaluate_terms(self.numerator, points, logarithms) / evaluate_terms(self.denominator, points, logarithms)
-        )
-
     def _at_zero(self) -> complex:
-        """The limit at s = 0: the ratio of the lowest powers."""
-        low = [min((key[0] for key in terms), default=math.inf) for terms in (self.numerator, self.denominator)]
-        if low[0] > low[1]:
-            return 0.0
-        if low[0] < low[1]:
-            return complex(math.inf)
-        sums = [
-            sum(value for key, value in terms.items() if key[0] == low[0])
-            for terms in (self.numerator, self.denominator)
-        ]
-        return complex(sums[0] / sums[1]) if sums[1] else complex(math.inf)
+        """The limit at s = 0: the ratio of the coefficients of the lowest power of both."""
+        low = min(key[0] for key in (*self.numerator, *self.denominator))
+        above, below = (
+            sum(value for key, value in terms.items() if key[0] == low) for terms in (self.numerator, self.denominator)
+        )
+        return complex(above / below) if below else complex(math.inf)
 
     @property
     def is_real(self) -> bool:
@@ -263,11 +245,10 @@ class TransferFunction:
             return None
         rows = []
         for terms in (self.numerator, self.denominator):
-            degree = max((round(key[0] / q) for key in terms), default=0)
-            row = np.zeros(degree + 1, float if self.is_real else complex)
-            for (power, _), value in terms.items():
-                row[degree - round(power / q)] = value.real if self.is_real else value
-            rows.append(row)
+            places = [round(key[0] / q) for key in terms]
+            row = np.zeros(max(places, default=0) + 1, complex)
+            row[places] = list(terms.values())
+            rows.append(row[::-1].real if self.is_real else row[::-1])
         return q, rows[0], rows[1]
 
     def __repr__(self) -> str:
@@ -297,12 +278,10 @@ class TransferFunction:
                 f"{self} has delays or powers that are not integers, and {where} takes neither; approximate it first, "
                 "with control.oustaloup or control.pade"
             )
-        q, rows = round(found[0]), []
-        for row in found[1:]:
-            wide = np.zeros(q * (len(row) - 1) + 1, row.dtype)
-            wide[::q] = row
-            rows.append(wide)
-        return rows[0], rows[1]
+        wide = [np.zeros(round(found[0]) * (len(row) - 1) + 1, row.dtype) for row in found[1:]]
+        for each, row in zip(wide, found[1:], strict=True):
+            each[:: round(found[0])] = row
+        return wide[0], wide[1]
 
     @classmethod
     def from_polynomials(cls, numerator: Any, denominator: Any, order: float = 1.0) -> TransferFunction:
@@ -325,14 +304,10 @@ class TransferFunction:
         n = len(below) - 1
         above = np.concatenate([np.zeros(n + 1 - len(above)), above]) / below[0]
         below = below / below[0]
-        direct = above[0]
-        a = np.zeros((n, n), below.dtype)
-        a[: n - 1, 1:] = np.eye(max(n - 1, 0))
+        a, b = np.eye(n, k=1, dtype=below.dtype), np.eye(n, dtype=below.dtype)[:, n - 1 :]
         a[n - 1 :, :] = -below[:0:-1]
-        b = np.zeros((n, 1), below.dtype)
-        b[n - 1 :] = 1.0
-        c = (above[1:] - direct * below[1:])[::-1].reshape(1, n)
-        return StateSpace(a, b, c, np.array([[direct]]), q)
+        c = (above[1:] - above[0] * below[1:])[::-1].reshape(1, n)
+        return StateSpace(a, b, c, above[:1].reshape(1, 1), q)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -387,12 +362,8 @@ def _read(name: str, given: Mapping[Any, Any]) -> Terms:
         if isinstance(value, str | bytes | bool) or not np.isscalar(value) or not np.isfinite(value):
             raise InvalidInputError(f"{name} has the coefficient {shown(value)}; give finite numbers")
         plain = complex(cast(complex, value))
-        items.append(
-            (
-                (number(f"power of the {name}", power), number(f"delay of the {name}", lag)),
-                plain if plain.imag else plain.real,
-            )
-        )
+        place = number(f"power of the {name}", power), number(f"delay of the {name}", lag)
+        items.append((place, plain if plain.imag else plain.real))
     return _tidy(items)
 
 
@@ -413,10 +384,8 @@ def commensurate_order(powers: Iterable[float]) -> float | None:
     # Multiples of the smallest power, whatever it is, or else of a fraction.
     for unit, most in ((sizes[0], 24), (1.0, _MAX_DENOMINATOR)):
         shares = [Fraction(size / unit).limit_denominator(most) for size in sizes]
-        if all(
-            abs(share * unit - size) <= 10.0**-_DECIMALS * max(1.0, size)
-            for share, size in zip(shares, sizes, strict=True)
-        ):
+        apart = [abs(share * unit - size) / max(1.0, size) for share, size in zip(shares, sizes, strict=True)]
+        if max(apart) <= 10.0**-_DECIMALS:
             # The greatest common divisor of a/b and c/d in lowest terms is gcd(a, c)/lcm(b, d).
             q = Fraction(math.gcd(*(x.numerator for x in shares)), math.lcm(*(x.denominator for x in shares)))
             if max(shares) / q <= _MAX_DEGREE:
@@ -448,30 +417,24 @@ def parallel(*systems: Any) -> Any:
 
 def feedback(forward: Any, back: Any = 1.0, sign: float = -1.0) -> TransferFunction:
     """The closed loop ``forward / (1 - sign forward back)``; negative feedback by default."""
-    one, other = TransferFunction._of(forward), TransferFunction._of(back)
-    if one is None or other is None:
-        raise InvalidInputError(
-            f"feedback of {shown(forward)} and {shown(back)}: give two transfer functions or numbers"
-        )
+    one, other = single(forward, "forward"), single(back, "back")
+    above, below = _product(one.numerator, other.denominator), _product(one.denominator, other.denominator)
     loop = _product(one.numerator, other.numerator)
     turned = {key: -number("sign", sign) * value for key, value in loop.items()}
-    return TransferFunction(
-        _product(one.numerator, other.denominator), _sum(_product(one.denominator, other.denominator), turned)
-    )
+    return TransferFunction(above, _sum(below, turned))
 
 
 def as_systems(systems: Any, what: str = "systems") -> Array:
     """Transfer functions as an array of objects, whatever its shape."""
-    found = np.empty((), object)
     if isinstance(systems, StateSpace):
         systems = systems.to_transfer_function()
-    if isinstance(systems, TransferFunction) or np.isscalar(systems):
-        found[()] = TransferFunction._of(systems)
-    else:
+    given = np.empty((), object)
+    given[()] = systems
+    if not isinstance(systems, TransferFunction):
         given = np.asarray(systems, dtype=object)
-        found = np.empty(given.shape, object)
-        for place in np.ndindex(given.shape):
-            found[place] = TransferFunction._of(given[place])
+    found = np.empty(given.shape, object)
+    for place in np.ndindex(given.shape):
+        found[place] = TransferFunction._of(given[place])
     if found.size == 0 or any(each is None for each in found.flat):
         raise InvalidInputError(
             f"{what}={shown(systems)} is no transfer function; build one from control.s, such as 1/(s**0.5 + 1)"
@@ -484,8 +447,7 @@ def single(system: Any, what: str = "systems") -> TransferFunction:
     found = as_systems(system, what)
     if found.ndim:
         raise ShapeError(f"{what} has shape {found.shape}; give one transfer function, such as G[0, 0]")
-    only: Any = found[()]
-    return cast(TransferFunction, only)
+    return cast(TransferFunction, found.item())
 
 
 def frequencies(w: Any) -> Array:

@@ -86,9 +86,8 @@ class LatticeBatch:
                 else:
                     arrays[position] = transforms.with_key(one, key)
                     used_keys[position] = arrays[position][1]
-            self._run(bitwise_xor, arrays, results, launched)
-        self.last_keys = used_keys
-        return results
+            self.last_keys = used_keys
+            return self._run(bitwise_xor, arrays, results, launched)
 
     def batch_matrix_operations(self, a: Any, b: Any) -> Any:
         """Products ``a[i] @ b[i]``: a list for two lists, a stacked array for two stacked arrays."""

@@ -6,14 +6,14 @@ import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import library_of, to_host
-from hpfracc._xp import Namespace, namespace_of
+from hpfracc._xp import NUMPY, Namespace, namespace_of
 from hpfracc.engine.execution.api import spectral_multiply
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.lattice.costs import like
@@ -72,7 +72,6 @@ class FractionalDiffusion:
         known = self._order.known
         if known is not None and known <= 0.0:
             raise InvalidInputError(f"alpha={known} is not positive; use a number above 0")
-        self._host_powers: Array | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments only; cached arrays are computed again."""
@@ -83,15 +82,17 @@ class FractionalDiffusion:
         """The order."""
         return self._order.value
 
+    @cached_property
+    def _host_powers(self) -> Array:
+        found: Array = self._powers(NUMPY)
+        found.setflags(write=False)
+        return found
+
     def _powers(self, xp: Namespace) -> Any:
         """``lambda ** (alpha/2)`` for every eigenvalue. Zero eigenvalues give 0 with derivative 0."""
         if not self.geometry.is_moore:
-            total: Any = 0.0
-            axes = len(self.geometry.shape)
-            for axis, (side, wraps) in enumerate(zip(self.geometry.shape, self.geometry.wraps, strict=True)):
-                along = [1] * axes
-                along[axis] = side
-                total = total + xp.array(axis_laplacian(side, wraps)).reshape(along)
+            # Added on the device of the field.
+            total = sum(map(xp.array, np.ix_(*(axis_laplacian(*axis) for axis in self.geometry.axes))))
         else:
             total = xp.array(laplacian_spectrum(self.geometry))
         still = total <= 0.0
@@ -104,15 +105,9 @@ class FractionalDiffusion:
         if self._order.plain and library_of(field) in ("torch", "jax"):
             xp = namespace_of(field)  # on the field's device, because the symbol is as large as the field
         with xp.scope():
-            if xp.library == "numpy":
-                if self._host_powers is None:
-                    self._host_powers = self._powers(xp)
-                    self._host_powers.setflags(write=False)
-                powers = self._host_powers
-            else:
-                powers = self._powers(xp)
+            powers = self._host_powers if xp.library == "numpy" else self._powers(xp)
             symbol = powers if function is None else function(xp, powers)
-        key = ("lattice", self.geometry, self._order.value) if symbol is self._host_powers else None
+        key = ("lattice", self.geometry, self._order.value) if function is None and xp.library == "numpy" else None
         return (like(symbol, field) if library_of(field) == "cupy" else symbol), key
 
     def _multiply(self, field: Any, function: Callable[[Namespace, Any], Any] | None) -> Any:
@@ -188,7 +183,7 @@ class FractionalDiffusion:
         found = self._unit(source)
         degrees = self._degrees_like(found)
         yield found
-        for _ in range(_read_count("steps", steps)):
+        for _ in range(_reading.whole("steps", steps, least=0)):
             found = found - self.apply(found / degrees)
             yield found
 
@@ -229,13 +224,9 @@ class FractionalDiffusion:
         self._check_walk()
         if self._order.known is None:
             raise InvalidInputError("alpha is traced, and sampling needs its value; give a number")
-        counts = _read_count("steps", steps), _read_count("walkers", walkers)
+        counts = [_reading.whole(name, value, least=0) for name, value in (("steps", steps), ("walkers", walkers))]
         first = self.geometry.index(start)
-        return _sample_walks(self.geometry, self._order.known, first, *counts, np.random.default_rng(rng))
-
-
-def _read_count(name: str, value: Any) -> int:
-    return _reading.whole(name, value, least=0)
+        return _sample_walks(self.geometry, self._order.known, first, counts[0], counts[1], np.random.default_rng(rng))
 
 
 def _read_times(times: Any) -> Array:
@@ -264,80 +255,46 @@ def _squares(side: int, wraps: bool) -> Array:
 # axis, except for jumps that land on the walker's own mirror image. Those are drawn again.
 
 
-def _rings(geometry: Geometry) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """Length of the ring that each axis is embedded in, and whether it is folded.
-
-    An axis of one or two points is a ring itself.
-    """
-    folded = tuple(side > 2 and not wraps for side, wraps in geometry.axes)
-    return tuple(2 * side if fold else side for side, fold in zip(geometry.shape, folded, strict=True)), folded
-
-
-def _jump_weights(geometry: Geometry, alpha: float, sides: tuple[int, ...], folded: tuple[bool, ...]) -> Array:
-    """Unnormalised probabilities of all jumps on the rings, flattened."""
-    if geometry.is_moore:
-        powers = laplacian_spectrum(geometry) ** (0.5 * alpha)
-    else:
-        rings = zip(sides, folded, geometry.wraps, strict=True)
-        along = [axis_laplacian(side, fold or wraps) for side, fold, wraps in rings]
-        powers = reduce(np.add.outer, along) ** (0.5 * alpha)
-    unit = np.zeros(sides)
-    unit[(0,) * len(sides)] = 1.0
-    kernel = np.asarray(spectral_multiply(powers, unit, axes=tuple(range(-len(sides), 0)), kinds="fft")).reshape(-1)
-    weights = np.maximum(-kernel, 0.0)
-    weights[0] = 0.0
-    return np.asarray(weights)
-
-
 def _sample_walks(
     geometry: Geometry, alpha: float, start: int, steps: int, walkers: int, rng: np.random.Generator
 ) -> Array:
     """Indices of the visited points, shape ``(walkers, steps + 1)``."""
-    sides, folded = _rings(geometry)
-    cumulative = np.cumsum(_jump_weights(geometry, alpha, sides, folded))
+    # An axis of one or two points is a ring itself.
+    folded = [side > 2 and not wraps for side, wraps in geometry.axes]
+    sides = [2 * side if fold else side for side, fold in zip(geometry.shape, folded, strict=True)]
+    if geometry.is_moore:
+        values = laplacian_spectrum(geometry)
+    else:
+        rings = zip(sides, folded, geometry.wraps, strict=True)
+        values = reduce(np.add.outer, [axis_laplacian(side, fold or wraps) for side, fold, wraps in rings])
+    unit = np.zeros(sides)
+    unit[(0,) * len(sides)] = 1.0
+    powers, axes = values ** (0.5 * alpha), tuple(range(-len(sides), 0))
+    kernel = np.asarray(spectral_multiply(powers, unit, axes=axes, kinds="fft")).reshape(-1)
+    kernel[0] = 0.0
+    cumulative = np.cumsum(np.maximum(-kernel, 0.0))
+
+    def jumped(here: list[Any], count: tuple[int, ...]) -> Array:
+        """Indices after jumps from points with these coordinates; along the last axis the jumps add up."""
+        drawn = np.searchsorted(cumulative, rng.random(math.prod(count)) * cumulative[-1], side="right")
+        there = np.zeros(count, np.int64)
+        # Flat, because NumPy returns wrong coordinates for a long column (numpy/numpy#31980).
+        shifts = [shift.reshape(count) for shift in np.unravel_index(drawn, sides)]
+        for at, shift, ring, fold, stride in zip(here, shifts, sides, folded, geometry.strides, strict=True):
+            place = (at + np.cumsum(shift, axis=-1)) % ring
+            there += (np.minimum(place, ring - 1 - place) if fold else place) * stride
+        return there
+
     walks = np.empty((walkers, steps + 1), np.int64)
     walks[:, 0] = start
     if not any(folded):
-        # Flat, because NumPy returns wrong coordinates for a long column (numpy/numpy#31980).
-        shifts = [
-            shift.reshape(walkers, steps)
-            for shift in np.unravel_index(_draw_jumps(cumulative, walkers * steps, rng), sides)
-        ]
-        walks[:, 1:] = 0
-        for here, shift, side, stride in zip(
-            geometry.coordinates(start), shifts, geometry.shape, geometry.strides, strict=True
-        ):
-            walks[:, 1:] += (here + np.cumsum(shift, axis=1)) % side * stride
+        walks[:, 1:] = jumped(list(geometry.coordinates(start)), (walkers, steps))
         return walks
     for step in range(steps):
-        walks[:, step + 1] = _folded_step(geometry, sides, folded, cumulative, walks[:, step], rng)
+        pending = np.arange(walkers)
+        while len(pending):
+            before = walks[pending, step]
+            there = jumped([each[:, None] for each in geometry.columns(before)], (len(pending), 1))[:, 0]
+            walks[pending, step + 1] = there
+            pending = pending[there == before]
     return walks
-
-
-def _draw_jumps(cumulative: Array, count: int, rng: np.random.Generator) -> Array:
-    return np.asarray(np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right"))
-
-
-def _folded_step(
-    geometry: Geometry,
-    sides: tuple[int, ...],
-    folded: tuple[bool, ...],
-    cumulative: Array,
-    indices: Array,
-    rng: np.random.Generator,
-) -> Array:
-    found = indices.copy()
-    pending = np.arange(len(indices))
-    while len(pending):
-        shifts = np.unravel_index(_draw_jumps(cumulative, len(pending), rng), sides)
-        there = np.zeros(len(pending), np.int64)
-        for here, shift, ring, fold, stride in zip(
-            geometry.columns(indices[pending]), shifts, sides, folded, geometry.strides, strict=True
-        ):
-            coordinate = (here + shift) % ring
-            if fold:
-                coordinate = np.minimum(coordinate, ring - 1 - coordinate)
-            there += coordinate * stride
-        found[pending] = there
-        pending = pending[there == indices[pending]]
-    return found

@@ -48,11 +48,9 @@ class Geometry:
     strides: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        strides = [1] * len(self.shape)
-        for axis in range(len(self.shape) - 2, -1, -1):
-            strides[axis] = strides[axis + 1] * self.shape[axis + 1]
         object.__setattr__(self, "size", math.prod(self.shape))
-        object.__setattr__(self, "strides", tuple(strides))
+        strides = tuple(math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+        object.__setattr__(self, "strides", strides)
 
     @property
     def axes(self) -> Iterator[tuple[int, bool]]:
@@ -74,12 +72,11 @@ class Geometry:
         try:
             number = operator.index(point)
         except TypeError:
-            return self._index_of_coordinates(point)
-        if not 0 <= number < self.size:
-            raise InvalidInputError(f"point {number} is not in the lattice; use an index from 0 to {self.size - 1}")
-        return number
-
-    def _index_of_coordinates(self, point: Any) -> int:
+            pass
+        else:
+            if not 0 <= number < self.size:
+                raise InvalidInputError(f"point {number} is not in the lattice; use an index from 0 to {self.size - 1}")
+            return number
         try:
             coordinates = [operator.index(value) for value in point]
         except TypeError:
@@ -173,23 +170,16 @@ class Geometry:
     def edges(self) -> tuple[Array, Array, Array]:
         """Tails and heads of all edges, each once, and the forward offset that each belongs to."""
         indices = np.arange(self.size, dtype=np.int64).reshape(self.shape)
-        tails, heads, kinds = [], [], []
+        found = [np.empty((3, 0), np.int64)]
+        inside = {0: slice(None), 1: slice(None, -1), -1: slice(1, None)}
         for kind, offset in enumerate(self.forward):
             if all(abs(step) < side or wrap for step, (side, wrap) in zip(offset, self.axes, strict=True)):
                 there = np.roll(indices, [-step for step in offset], range(len(self.shape)))
-                inside = tuple(_inside(step, wrap) for step, wrap in zip(offset, self.wraps, strict=True))
-                tails.append(indices[inside].reshape(-1))
-                heads.append(there[inside].reshape(-1))
-                kinds.append(np.full(tails[-1].size, kind, np.int64))
-        if not tails:
-            return (np.empty(0, np.int64),) * 3
-        return np.concatenate(tails), np.concatenate(heads), np.concatenate(kinds)
-
-
-def _inside(step: int, wrap: bool) -> slice:
-    if wrap or not step:
-        return slice(None)
-    return slice(None, -1) if step > 0 else slice(1, None)
+                places = tuple(inside[0 if wrap else step] for step, wrap in zip(offset, self.wraps, strict=True))
+                tails, heads = indices[places].reshape(-1), there[places].reshape(-1)
+                found.append(np.stack([tails, heads, np.full(tails.size, kind)]))
+        tails, heads, kinds = np.concatenate(found, axis=1)
+        return tails, heads, kinds
 
 
 def make_geometry(shape: Any, periodic: Any, neighbourhood: Any) -> Geometry:

@@ -18,11 +18,6 @@ from hpfracc.lattice import measures
 from hpfracc.lattice.costs import Costs
 from hpfracc.lattice.geometry import Array, Geometry
 
-__all__ = [
-    "CENTRALITIES", "centrality", "communities", "directed_steps", "to_csr", "to_igraph", "to_networkx",
-    "to_rustworkx",
-]  # fmt: skip
-
 CENTRALITIES = ("degree", "closeness", "betweenness", "eigenvector")
 
 
@@ -51,14 +46,6 @@ def directed_steps(geometry: Geometry, costs: Costs | None) -> tuple[Array, Arra
     return tails, heads, costs.host.reshape(-1)[heads] if lengths is None else np.tile(lengths, 2)
 
 
-def _has_entry_costs(costs: Costs | None) -> bool:
-    """Whether points have weights, so that a step may cost more one way than the other."""
-    if costs is None or costs.edges:
-        return False
-    opened = costs.host[np.isfinite(costs.host)]
-    return bool(opened.size) and bool((opened != 1).any())
-
-
 def to_csr(geometry: Geometry, costs: Costs | None) -> Any:
     """Sparse matrix whose entry (u, v) is the cost of the step from u to v."""
     tails, heads, lengths = directed_steps(geometry, costs)
@@ -66,7 +53,8 @@ def to_csr(geometry: Geometry, costs: Costs | None) -> Any:
 
 
 def _graph_parts(geometry: Geometry, costs: Costs | None) -> tuple[Array, Array, Array | None, bool]:
-    if _has_entry_costs(costs):
+    """Tails, heads and costs, in both directions if points have weights: a step may then cost more one way."""
+    if costs is not None and not costs.edges and (np.isfinite(costs.host) & (costs.host != 1)).any():
         return *directed_steps(geometry, costs), True
     return *_undirected_edges(geometry, costs), False
 
@@ -112,19 +100,21 @@ def centrality(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
     ``"betweenness"`` the fraction of shortest paths that pass through, ``"eigenvector"`` has norm 1.
     """
     _reading.choice("kind", kind, CENTRALITIES)
-    if geometry.size == 1 and kind == "degree":
-        return np.ones(geometry.shape)  # as in networkx
-    others = max(1, geometry.size - 1)
-    if costs is None and kind == "degree":
-        return np.asarray(measures.degrees(geometry) / others)
+    if kind == "degree":
+        return np.ones(geometry.shape) if geometry.size == 1 else degrees(geometry, costs) / (geometry.size - 1)
     if costs is None and kind == "closeness":
         return measures.closeness(geometry)
     if costs is None and kind == "eigenvector":
         return _leading_vector(geometry)
-    if kind == "degree":
-        tails, _, _ = directed_steps(geometry, costs)
-        return np.asarray(np.bincount(tails, minlength=geometry.size).reshape(geometry.shape) / others)
-    return _by_library(geometry, costs, kind).reshape(geometry.shape)
+    return (_by_igraph if is_installed("igraph") else _by_networkx)(geometry, costs, kind).reshape(geometry.shape)
+
+
+def degrees(geometry: Geometry, costs: Costs | None) -> Array:
+    """Number of neighbours of every point that can be reached, in the shape of the lattice."""
+    if costs is None:
+        return measures.degrees(geometry)
+    tails = directed_steps(geometry, costs)[0]
+    return np.bincount(tails, minlength=geometry.size).reshape(geometry.shape)
 
 
 def _leading_vector(geometry: Geometry) -> Array:
@@ -133,14 +123,7 @@ def _leading_vector(geometry: Geometry) -> Array:
     return reduce(np.multiply.outer, [each / np.linalg.norm(each) for each in along])
 
 
-def _library() -> str:
-    """The graph library to use: igraph, which is faster, if it is installed."""
-    return "igraph" if is_installed("igraph") else "networkx"
-
-
-def _by_library(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
-    if _library() == "igraph":
-        return _by_igraph(geometry, costs, kind)
+def _by_networkx(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
     networkx = import_optional("networkx")
     graph = to_networkx(geometry, costs)
     weight = "weight" if costs is not None else None
@@ -173,15 +156,14 @@ def _by_igraph(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
 def communities(geometry: Geometry, costs: Costs | None, method: str, seed: int | None) -> list[list[int]]:
     """Communities of points, largest first. Costs are ignored."""
     _reading.choice("method", method, ("louvain", "label_propagation"))
-    if _library() == "igraph":
+    if is_installed("igraph"):
         groups = _igraph_groups(to_igraph(geometry, costs).as_undirected(), method, seed)
     else:
-        networkx = import_optional("networkx")
-        graph = to_networkx(geometry, costs).to_undirected()
+        found_by, graph = import_optional("networkx").community, to_networkx(geometry, costs).to_undirected()
         if method == "louvain":
-            groups = networkx.community.louvain_communities(graph, weight=None, seed=seed)
+            groups = found_by.louvain_communities(graph, weight=None, seed=seed)
         else:
-            groups = networkx.community.asyn_lpa_communities(graph, seed=seed)
+            groups = found_by.asyn_lpa_communities(graph, seed=seed)
     found = [sorted(int(index) for index in group) for group in groups]
     return sorted(found, key=lambda group: (-len(group), group))
 

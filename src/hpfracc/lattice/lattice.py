@@ -116,11 +116,10 @@ class Lattice:
         """Points that can be reached in one step."""
         index = self.geometry.index(point)
         found = self.geometry.neighbours(index)
-        if self._costs is not None:
-            costs = self._costs
-            if costs.closed is not None and costs.closed.reshape(-1)[index]:
-                return []  # no step leaves an obstacle
-            found = [v for v in found if np.isfinite(search.step_cost(costs, self.geometry, index, v))]
+        costs = self._costs
+        if costs is not None:
+            closed = costs.closed is not None and costs.closed.reshape(-1)[index]  # no step leaves an obstacle
+            found = [v for v in found if not closed and np.isfinite(search.step_cost(costs, self.geometry, index, v))]
         return self._points_like(found, point)
 
     def _points_like(self, indices: list[int], example: Any) -> list[Any]:
@@ -231,8 +230,7 @@ class Lattice:
         if self._costs is None:
             ones = np.ones(self.shape)
             return Costs(ones, False, None, ones)
-        for index in indices:
-            search.check_open(self._costs, self.geometry, index)
+        search.check_open(self._costs, self.geometry, *indices)
         return self._costs
 
     def _sources(self, sources: Any) -> list[int]:
@@ -277,10 +275,7 @@ class Lattice:
     def degrees(self) -> Array:
         """Number of neighbours of every point."""
         self.geometry.check_memory("degrees")
-        if self._costs is None:
-            return measures.degrees(self.geometry)
-        tails = graphs.directed_steps(self.geometry, self._costs)[0]
-        return np.bincount(tails, minlength=self.size).reshape(self.shape)
+        return graphs.degrees(self.geometry, self._costs)
 
     def eccentricities(self) -> Array:
         """Steps from every point to the farthest one."""

@@ -16,20 +16,6 @@ import numpy as np
 from hpfracc.errors import InvalidInputError
 from hpfracc.lattice.geometry import Array, Geometry
 
-__all__ = [
-    "adjacency_spectrum", "analyse", "axis_laplacian", "axis_transforms", "closeness", "count_edges", "counts",
-    "degrees", "diameter", "eccentricities", "is_regular", "laplacian_spectrum",
-]  # fmt: skip
-
-
-def _axis_degrees(side: int, wraps: bool) -> Array:
-    """Number of neighbours along one axis, for each coordinate."""
-    degrees = np.full(side, 2, np.int64)
-    if not wraps:
-        degrees[0] -= 1
-        degrees[-1] -= 1
-    return degrees
-
 
 def count_edges(geometry: Geometry) -> int:
     """Number of edges."""
@@ -43,7 +29,7 @@ def count_edges(geometry: Geometry) -> int:
 
 def degrees(geometry: Geometry) -> Array:
     """Number of neighbours of every point, in the shape of the lattice."""
-    along = [_axis_degrees(*axis) for axis in geometry.axes]
+    along = [_within(*axis, 1) - 1 for axis in geometry.axes]
     if geometry.is_moore:
         return reduce(np.multiply.outer, [each + 1 for each in along]) - 1
     return reduce(np.add.outer, along)
@@ -57,14 +43,12 @@ def eccentricities(geometry: Geometry) -> Array:
 
 def diameter(geometry: Geometry) -> int:
     """Largest distance between two points."""
-    sides = [side // 2 if wraps else side - 1 for side, wraps in geometry.axes]
-    return max(sides) if geometry.is_moore else sum(sides)
+    return (max if geometry.is_moore else sum)(side // 2 if wraps else side - 1 for side, wraps in geometry.axes)
 
 
 def radius(geometry: Geometry) -> int:
     """Smallest eccentricity."""
-    sides = [side // 2 for side in geometry.shape]
-    return max(sides) if geometry.is_moore else sum(sides)
+    return (max if geometry.is_moore else sum)(side // 2 for side in geometry.shape)
 
 
 def is_bipartite(geometry: Geometry) -> bool:

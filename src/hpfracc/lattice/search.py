@@ -22,11 +22,6 @@ from hpfracc.lattice.costs import Costs, like
 from hpfracc.lattice.geometry import Array, Geometry
 from hpfracc.lattice.paths import distance
 
-__all__ = [
-    "METHODS", "MIN_ASTAR_RATIO", "bounded_paths", "cheapest_paths", "check_open", "cost_map", "cost_maps",
-    "search_path", "step_cost",
-]  # fmt: skip
-
 #: The name of a search for one path in ``config(pin=..., never=...)``.
 _OPERATION = "shortest_path"
 #: Smallest lattice for the compiled search. Below, Python finishes before Numba is imported. The size alone decides:
@@ -62,38 +57,34 @@ def cost_map(geometry: Geometry, costs: Costs, sources: list[int], prices: Any, 
 
     Infinite where a point cannot be reached.
     """
-    start = np.full(geometry.size, math.inf, costs.host.dtype)
     paid = np.zeros(len(sources)) if prices is None else np.asarray(to_host(prices), np.float64)
     if paid.shape != (len(sources),):
         raise ShapeError(f"prices have shape {paid.shape} for {len(sources)} sources; give one price for each source")
     if np.isnan(paid).any() or (paid == -math.inf).any():
         raise InvalidInputError("prices contain nan or minus infinity; use numbers (infinity: not a source)")
+    start = np.full(geometry.size, math.inf, costs.host.dtype)
     np.minimum.at(start, sources, paid.astype(start.dtype))  # the lower price of a repeated source
-    return _relax(geometry, costs, start.reshape(geometry.shape), backend)
+    return _relax(geometry, costs, start, backend)
 
 
 def cost_maps(geometry: Geometry, costs: Costs, sources: list[int], backend: Any) -> Any:
     """:func:`cost_map` of each source separately, stacked along the first axis."""
-    start = np.full((len(sources), geometry.size), math.inf, costs.host.dtype)
-    start[np.arange(len(sources)), sources] = 0.0
-    return _relax(geometry, costs, start.reshape(-1, *geometry.shape), backend)
+    start = np.where(np.arange(geometry.size) == np.array(sources)[:, None], 0.0, math.inf)
+    return _relax(geometry, costs, start.astype(costs.host.dtype), backend)
 
 
 def _relax(geometry: Geometry, costs: Costs, start: Array, backend: Any) -> Any:
-    return stencil_relax(
-        costs.array,
-        like(start, costs.array),
-        neighbourhood=geometry.neighbourhood,
-        periodic=geometry.wraps,
-        edges=costs.edges,
-        backend=backend,
-    )
+    """Cheapest costs of all points, from those of points to start from; rows of ``start`` are separate."""
+    first = like(start.reshape(*start.shape[:-1], *geometry.shape), costs.array)
+    options = {"neighbourhood": geometry.neighbourhood, "periodic": geometry.wraps, "edges": costs.edges}
+    return stencil_relax(costs.array, first, **options, backend=backend)
 
 
-def check_open(costs: Costs, geometry: Geometry, index: int) -> None:
-    """Raise an error if the point is an obstacle."""
-    if costs.closed is not None and costs.closed.reshape(-1)[index]:
-        raise InvalidInputError(f"point {geometry.coordinates(index)} is an obstacle; choose another point")
+def check_open(costs: Costs | None, geometry: Geometry, *indices: int) -> None:
+    """Raise an error if a point is an obstacle."""
+    for index in indices:
+        if costs is not None and costs.closed is not None and costs.closed.reshape(-1)[index]:
+            raise InvalidInputError(f"point {geometry.coordinates(index)} is an obstacle; choose another point")
 
 
 def _no_path(geometry: Geometry, a: int, b: int) -> NoPathError:
@@ -110,8 +101,7 @@ def search_path(geometry: Geometry, costs: Costs, a: int, b: int, method: str | 
     A* bounds the remaining cost from below by the remaining steps times the minimum cost. Where that bound is weak, the
     search is bidirectional. ``method`` selects one of :data:`METHODS` explicitly.
     """
-    for index in (a, b):
-        check_open(costs, geometry, index)
+    check_open(costs, geometry, a, b)
     if method is None:
         method = "astar" if costs.minimum >= MIN_ASTAR_RATIO * costs.mean else "bidirectional"
     wish = _read_wish()
@@ -121,7 +111,7 @@ def search_path(geometry: Geometry, costs: Costs, a: int, b: int, method: str | 
             f"{_OPERATION}: 'numba' is requested, and cannot serve this call ({absent}); use another backend or 'auto'"
         )
     if wish == "numba" or (wish is None and geometry.size >= _MIN_COMPILED_POINTS and absent is None):
-        search = partial(_COMPILED[method], geometry, costs, a, b)
+        search = partial(_compiled, geometry, costs, a, b, method)
         # The first search compiles, and an interrupt then would leave the compiler locked.
         found = search() if method in _ready else run_shielded(search)
         _ready.add(method)
@@ -149,41 +139,30 @@ def _read_wish() -> str | None:
     return "numpy" if without_numba is not None else wish
 
 
-def _rows(costs: Costs) -> Array:
-    """Costs as the compiled searches take them: one row of points, or one row of edges for each direction."""
+def _compiled(geometry: Geometry, costs: Costs, a: int, b: int, method: str) -> tuple[list[int], float] | None:
+    from hpfracc.lattice.compiled.searches import astar, bidirectional, make_steps, trace_back
+
+    steps, ends, unit = make_steps(geometry), (np.uint64(a), np.uint64(b)), 1.0
     stack = costs.host if costs.edges else costs.host[None]
-    return np.ascontiguousarray(stack.reshape(len(stack), -1), dtype=np.float64)
-
-
-def _compiled_astar(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:
-    from hpfracc.lattice.compiled.searches import astar, make_steps, trace_back
-
-    steps = make_steps(geometry)
-    rows, least, unit = _rows(costs), costs.minimum, 1.0
-    if costs.minimum == costs.maximum and costs.minimum not in (0.0, 1.0):
-        # Count steps instead: sums of a cost such as 0.1 are rounded, and equally long paths would compare unequal.
-        rows, least, unit = rows / least, 1.0, least
-    taken, found = astar(rows, costs.edges, steps, least, geometry.is_moore, np.uint64(a), np.uint64(b))
-    if not math.isfinite(found[b]):
-        return None
-    return trace_back(taken, np.uint64(b), steps)[::-1].tolist(), float(found[b]) * unit
-
-
-def _compiled_bidirectional(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:
-    from hpfracc.lattice.compiled.searches import bidirectional, make_steps, trace_back
-
-    steps, (width, buckets) = make_steps(geometry), bucket_ring(costs.mean, costs.maximum)
-    taken, _, meeting, cost = bidirectional(
-        _rows(costs), costs.edges, steps, width, buckets, np.uint64(a), np.uint64(b)
-    )
+    rows = np.ascontiguousarray(stack.reshape(len(stack), -1), dtype=np.float64)
+    if method == "bidirectional":
+        taken, _, meeting, cost = bidirectional(
+            rows, costs.edges, steps, *bucket_ring(costs.mean, costs.maximum), *ends
+        )
+        places = [(taken[:, 0], meeting), (taken[:, 1], meeting)]
+    else:
+        if costs.minimum == costs.maximum and costs.minimum not in (0.0, 1.0):
+            # Count steps instead: sums of a cost such as 0.1 are rounded, and equally long paths would compare unequal.
+            unit, rows = costs.minimum, rows / costs.minimum
+        taken, found = astar(rows, costs.edges, steps, costs.minimum / unit, geometry.is_moore, *ends)
+        cost, places = found[b], [(taken, b)]
     if not math.isfinite(cost):
         return None
-    before, behind = (trace_back(taken[:, side], np.uint64(meeting), steps) for side in (0, 1))
-    return before[::-1].tolist() + behind[1:].tolist(), float(cost)
+    before, *behind = (trace_back(each, np.uint64(place), steps).tolist() for each, place in places)
+    return before[::-1] + (behind[0][1:] if behind else []), float(cost) * unit
 
 
-_COMPILED = {"astar": _compiled_astar, "bidirectional": _compiled_bidirectional}
-METHODS = tuple(_COMPILED)
+METHODS = ("astar", "bidirectional")
 #: Methods that are compiled already.
 _ready: set[str] = set()
 
@@ -222,8 +201,7 @@ def cheapest_paths(geometry: Geometry, costs: Costs | None, a: int, b: int) -> I
 
         yield from _descend(geometry, a, b, nearer)
         return
-    for index in (a, b):
-        check_open(costs, geometry, index)
+    check_open(costs, geometry, a, b)
     remaining = to_host(cost_map(geometry, costs, [b], None, None)).astype(np.float64).reshape(-1)
     if not costs.edges:
         # The map has the cost from b to each point, which includes entering the point and not b. Reverse that.
@@ -247,9 +225,7 @@ def cheapest_paths(geometry: Geometry, costs: Costs | None, a: int, b: int) -> I
 
 def bounded_paths(geometry: Geometry, costs: Costs | None, a: int, b: int, max_steps: int) -> Iterator[list[int]]:
     """Every path from a to b of at most ``max_steps`` steps that visits no point twice, regardless of its cost."""
-    if costs is not None:
-        for index in (a, b):
-            check_open(costs, geometry, index)
+    check_open(costs, geometry, a, b)
 
     def in_reach(path: list[int], index: int, visited: set[int]) -> bool:
         # The distance without obstacles is a lower bound of the steps left.

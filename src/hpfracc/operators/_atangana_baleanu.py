@@ -9,10 +9,10 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo_fabrizio import BoundedKernelDerivative, MeanIntegral, MemoryKernel
-from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.base import function_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.call_types import MISSING, NormalisedOptions, OrderNumber
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import RuleTable, later
@@ -97,15 +97,7 @@ class AtanganaBaleanu(MittagLefflerDerivative):
 
 
 @function_of(AtanganaBaleanu, see_also="atangana_baleanu_riemann, atangana_baleanu_integral, caputo_fabrizio")
-def atangana_baleanu(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    normalisation: Any = 1.0,
-    **options: Unpack[CallOptions],
-) -> Any:
+def atangana_baleanu(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions]) -> Any:
     """Atangana-Baleanu derivative, in Caputo's sense, of samples or of a callable.
 
     Examples
@@ -117,7 +109,6 @@ def atangana_baleanu(
     >>> bool(np.allclose(hf.atangana_baleanu(t, t, 0.5), 2 * t * mittag_leffler(-np.sqrt(t), 0.5, 2.0)))
     True
     """
-    return AtanganaBaleanu(alpha, method, normalisation)(f, t, **options)
 
 
 @final
@@ -161,13 +152,7 @@ class AtanganaBaleanuRiemann(MittagLefflerDerivative):
 
 @function_of(AtanganaBaleanuRiemann, see_also="atangana_baleanu, atangana_baleanu_integral")
 def atangana_baleanu_riemann(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    normalisation: Any = 1.0,
-    **options: Unpack[CallOptions],
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions]
 ) -> Any:
     """Atangana-Baleanu derivative, in the sense of Riemann and Liouville, of samples or of a callable.
 
@@ -179,7 +164,6 @@ def atangana_baleanu_riemann(
     >>> hf.atangana_baleanu_riemann(np.ones(5), t, 0.5).round(4)  # of a constant: 2 E_0.5(-sqrt(t))
     array([2.    , 1.2314, 1.0463, 0.9343, 0.8552])
     """
-    return AtanganaBaleanuRiemann(alpha, method, normalisation)(f, t, **options)
 
 
 @final
@@ -221,13 +205,7 @@ class AtanganaBaleanuIntegral(MeanIntegral):
 
 @function_of(AtanganaBaleanuIntegral, see_also="atangana_baleanu, atangana_baleanu_riemann")
 def atangana_baleanu_integral(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    normalisation: Any = 1.0,
-    **options: Unpack[CallOptions],
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions]
 ) -> Any:
     """Atangana-Baleanu integral of samples or of a callable.
 
@@ -239,4 +217,3 @@ def atangana_baleanu_integral(
     >>> hf.atangana_baleanu_integral(np.ones(5), t, 0.5).round(4)  # 1/2 + sqrt(t / pi)
     array([0.5   , 0.7821, 0.8989, 0.9886, 1.0642])
     """
-    return AtanganaBaleanuIntegral(alpha, method, normalisation)(f, t, **options)

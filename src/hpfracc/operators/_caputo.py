@@ -8,8 +8,8 @@ from typing import Any, Unpack, final
 
 from hpfracc._choices import SideName
 from hpfracc.operators.core.applying import apply_rule, pick_rule
-from hpfracc.operators.core.base import FractionalOperator, function_of, operator_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, CaputoOptions, OrderNumber
 from hpfracc.operators.core.function import FAST, Function, refuse_initial
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
@@ -33,7 +33,7 @@ class OneSidedDerivative(FractionalOperator, ABC):
         order = self._order()
         rule = self._rule(order, samples.grid, who)
         if order.known is not None and order.known < 0.0:
-            from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+            from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
 
             method = "fast" if self.method in FAST else "auto"
             return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
@@ -46,7 +46,7 @@ class OneSidedDerivative(FractionalOperator, ABC):
     def _streamed(self) -> tuple[Rule, Order]:
         order = self._order()
         if order.known is not None and order.known < 0.0:
-            from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+            from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
 
             return RiemannLiouvilleIntegral(-self.alpha)._streamed()
         return FractionalOperator._streamed(self)
@@ -131,17 +131,7 @@ class Caputo(OneSidedDerivative):
 
 
 @function_of(Caputo, see_also="riemann_liouville, riemann_liouville_integral, variable_order, smooth_derivative")
-def caputo(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    ceiling: int | None = None,
-    side: SideName = "left",
-    initial: Any = None,
-    **options: Unpack[CallOptions],
-) -> Any:
+def caputo(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[CaputoOptions]) -> Any:
     """Caputo derivative of samples or of a callable.
 
     Examples
@@ -155,4 +145,3 @@ def caputo(
     >>> float(np.round(hf.caputo(np.exp, 1.0, 0.5), 10))  # of a function: e erf(1)
     2.2906982523
     """
-    return operator_of(Caputo, alpha, method, ceiling, side, initial)(f, t, **options)

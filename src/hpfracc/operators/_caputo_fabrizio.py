@@ -13,10 +13,10 @@ import numpy as np
 from hpfracc._arrays import library_of, to_host
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import apply_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.call_types import MISSING, NormalisedOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order, read_order
@@ -99,13 +99,11 @@ def read_memory_order(alpha: Any, who: str) -> Order:
     """Check that an order lies in (0, 1]."""
     order = read_order(alpha)
     if order.known is not None and not 0.0 < order.known <= 1.0:
+        kind, instead = "derivative", "take whole derivatives of f first, or use caputo"
+        if "integral" in who:
+            kind, instead = "integral", "use riemann_liouville_integral"
         raise InvalidInputError(
-            f"alpha={order.known:g}: {who} is defined for 0 < alpha < 1 (1 is the ordinary "
-            + (
-                "integral); use riemann_liouville_integral"
-                if "integral" in who
-                else "derivative); take whole derivatives of f first, or use caputo"
-            )
+            f"alpha={order.known:g}: {who} is defined for 0 < alpha < 1 (1 is the ordinary {kind}); {instead}"
         )
     return order
 
@@ -121,17 +119,8 @@ def normalised(outcome: Outcome, normalisation: Any, order: Order, *, divide: bo
             number("normalisation", each, above=0.0)
     if known is not None and known.size == 1 and float(known.reshape(())) == 1.0 and not callable(normalisation):
         return outcome
-    return _scaled(outcome, 1.0 / factor if divide else factor)
-
-
-def _scaled(outcome: Outcome, factor: Any) -> Outcome:
-    factor, error = scalar(factor, outcome.value), outcome.error
-    return replace(
-        outcome,
-        value=outcome.value * factor,
-        error=None if error is None else lambda: error() * abs(factor),
-        reusable=None,
-    )
+    factor = scalar(1.0 / factor if divide else factor, outcome.value)
+    return outcome.changed(outcome.value * factor, abs(factor))
 
 
 def integrate_function(
@@ -187,7 +176,8 @@ def integrate_function(
         message = f"{count} points of quadrature, which were not enough: f may be noisy or discontinuous; give samples"
     error = (lambda: change + 2.0 * rounding) if looked else None
     found = Outcome(outside + value, "quadrature", error, converged, message, function.rtol, looked=looked)
-    return _scaled(found, 1.0 / (1.0 - order.value))
+    factor = scalar(1.0 / (1.0 - order.value), found.value)
+    return found.changed(found.value * factor, abs(factor))
 
 
 def _largest(values: Any) -> float:
@@ -289,15 +279,7 @@ def _near_one(function: Function, order: Order) -> Outcome:
 
 
 @function_of(CaputoFabrizio, see_also="caputo_fabrizio_integral, atangana_baleanu, caputo")
-def caputo_fabrizio(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    normalisation: Any = 1.0,
-    **options: Unpack[CallOptions],
-) -> Any:
+def caputo_fabrizio(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions]) -> Any:
     """Caputo-Fabrizio derivative of samples or of a callable.
 
     Examples
@@ -308,7 +290,6 @@ def caputo_fabrizio(
     >>> float(np.round(hf.caputo_fabrizio(t, t, 0.5)[-1], 10))  # of t: (1 - exp(-t)) / alpha
     1.2642411177
     """
-    return CaputoFabrizio(alpha, method, normalisation)(f, t, **options)
 
 
 class MeanIntegral(FractionalOperator, ABC):
@@ -335,13 +316,8 @@ class MeanIntegral(FractionalOperator, ABC):
 
     def _mixed(self, outcome: Outcome, values: Any, order: Order) -> Outcome:
         """``(1 - alpha) f`` and ``alpha`` times its integral, over the normalisation."""
-        share, error = scalar(order.value, values), outcome.error
-        mean = replace(
-            outcome,
-            value=(1.0 - share) * values + share * outcome.value,
-            error=None if error is None else lambda: share * error(),
-            reusable=None,
-        )
+        share = scalar(order.value, values)
+        mean = outcome.changed((1.0 - share) * values + share * outcome.value, share)
         return normalised(mean, self.normalisation, order, divide=True)
 
 
@@ -384,13 +360,7 @@ class CaputoFabrizioIntegral(MeanIntegral):
 
 @function_of(CaputoFabrizioIntegral, see_also="caputo_fabrizio, atangana_baleanu_integral")
 def caputo_fabrizio_integral(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    normalisation: Any = 1.0,
-    **options: Unpack[CallOptions],
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions]
 ) -> Any:
     """Caputo-Fabrizio integral of samples or of a callable.
 
@@ -402,4 +372,3 @@ def caputo_fabrizio_integral(
     >>> hf.caputo_fabrizio_integral(np.ones(5), t, 0.5).round(3)
     array([0.5  , 0.625, 0.75 , 0.875, 1.   ])
     """
-    return CaputoFabrizioIntegral(alpha, method, normalisation)(f, t, **options)

@@ -268,14 +268,11 @@ def hermite_gauss(n: int) -> HermiteGauss:
 
 def _make(n: int) -> HermiteGauss:
     half = n // 2
-    cosines = 2.0 * np.cos(2.0 * np.pi * np.arange(half + 1) / n)
-    if n % 2:
-        even, odd = cosines.copy(), cosines[1:].copy()
-        if half:  # the last point is adjacent to its own mirror image
-            even[-1] += 1.0
-            odd[-1] -= 1.0
-    else:
-        even, odd = cosines.copy(), cosines[1:half].copy()
+    even = 2.0 * np.cos(2.0 * np.pi * np.arange(half + 1) / n)
+    odd = even[1 : (n + 1) // 2].copy()
+    if n % 2 and half:  # the last point is adjacent to its own mirror image
+        even[-1] += 1.0
+        odd[-1] -= 1.0
     beside = np.ones(max(0, even.size - 1))
     beside[:1] *= np.sqrt(2.0)
     if n % 2 == 0:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Unpack, final
 
 from hpfracc._choices import SideName
-from hpfracc.operators.core.base import FractionalOperator, function_of, operator_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, OneSidedOptions, OrderNumber
 from hpfracc.operators.core.rule import RuleTable, later
 
 __all__ = ["GrunwaldLetnikov", "grunwald_letnikov"]
@@ -65,16 +65,7 @@ class GrunwaldLetnikov(FractionalOperator):
 
 
 @function_of(GrunwaldLetnikov, see_also="riemann_liouville, marchaud, fractional_difference")
-def grunwald_letnikov(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    ceiling: int | None = None,
-    side: SideName = "left",
-    **options: Unpack[CallOptions],
-) -> Any:
+def grunwald_letnikov(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[OneSidedOptions]) -> Any:
     """Grünwald-Letnikov derivative of samples or of a callable.
 
     Examples
@@ -84,4 +75,3 @@ def grunwald_letnikov(
     >>> hf.grunwald_letnikov(np.array([0.0, 1.0, 4.0, 9.0]), step=1.0, alpha=1.0)  # backward differences
     array([0., 1., 3., 5.])
     """
-    return operator_of(GrunwaldLetnikov, alpha, method, ceiling, side)(f, t, **options)

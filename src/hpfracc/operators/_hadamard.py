@@ -13,10 +13,9 @@ from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._psi_caputo import image_grid
-from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import RiemannLiouville, RiemannLiouvilleIntegral
 from hpfracc.operators.core.base import FractionalOperator, function_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.call_types import MISSING, CeilingOptions, InitialOptions, MethodOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, rounding_of_points
 from hpfracc.operators.core.reporting import Outcome
@@ -119,15 +118,7 @@ class Hadamard(LogarithmicOperator):
 
 
 @function_of(Hadamard, see_also="caputo_hadamard, hadamard_integral, psi_caputo")
-def hadamard(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    ceiling: int | None = None,
-    **options: Unpack[CallOptions],
-) -> Any:
+def hadamard(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[CeilingOptions]) -> Any:
     """Hadamard derivative of samples or of a callable.
 
     Examples
@@ -140,7 +131,6 @@ def hadamard(
     >>> float(np.round(hf.hadamard(np.log, np.e, 0.5), 10))
     1.1283791671
     """
-    return Hadamard(alpha, method, ceiling)(f, t, **options)
 
 
 @final
@@ -190,16 +180,7 @@ class CaputoHadamard(LogarithmicOperator):
 
 
 @function_of(CaputoHadamard, see_also="hadamard, psi_caputo, caputo")
-def caputo_hadamard(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    ceiling: int | None = None,
-    initial: Any = None,
-    **options: Unpack[CallOptions],
-) -> Any:
+def caputo_hadamard(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[InitialOptions]) -> Any:
     """Caputo-Hadamard derivative of samples or of a callable.
 
     Examples
@@ -210,7 +191,6 @@ def caputo_hadamard(
     >>> float(np.round(hf.caputo_hadamard(3.0 + np.log(t), t, 0.5)[-1], 10))  # 1 / Gamma(1.5), whatever is added
     1.1283791671
     """
-    return CaputoHadamard(alpha, method, ceiling, initial)(f, t, **options)
 
 
 @final
@@ -253,9 +233,7 @@ class HadamardIntegral(LogarithmicOperator):
 
 
 @function_of(HadamardIntegral, see_also="hadamard, caputo_hadamard, riemann_liouville_integral")
-def hadamard_integral(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, *, method: str = "auto", **options: Unpack[CallOptions]
-) -> Any:
+def hadamard_integral(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[MethodOptions]) -> Any:
     """Hadamard integral of samples or of a callable.
 
     Examples
@@ -266,4 +244,3 @@ def hadamard_integral(
     >>> float(np.round(hf.hadamard_integral(np.ones(101), t, 1.0)[-1], 10))  # log t
     1.0
     """
-    return HadamardIntegral(alpha, method)(f, t, **options)

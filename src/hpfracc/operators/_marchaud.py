@@ -12,7 +12,7 @@ from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators.core.base import FractionalOperator, function_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.call_types import MISSING, CeilingOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
@@ -102,17 +102,14 @@ class Marchaud(FractionalOperator):
         return self.before if is_array(self.before) else number("before", self.before)
 
 
+class MarchaudOptions(CeilingOptions, total=False):
+    """The options of :func:`marchaud`."""
+
+    before: Any
+
+
 @function_of(Marchaud, see_also="caputo, riemann_liouville, weyl")
-def marchaud(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    before: Any = 0.0,
-    method: str = "auto",
-    ceiling: int | None = None,
-    **options: Unpack[CallOptions],
-) -> Any:
+def marchaud(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[MarchaudOptions]) -> Any:
     """Marchaud derivative of samples or of a callable, constant before the origin.
 
     Examples
@@ -125,4 +122,3 @@ def marchaud(
     >>> bool(hf.marchaud(np.ones(5), t, 0.5, before="first").any())
     False
     """
-    return Marchaud(alpha, before, method, ceiling)(f, t, **options)

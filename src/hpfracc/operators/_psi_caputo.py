@@ -13,7 +13,7 @@ from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.base import FractionalOperator, function_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.call_types import MISSING, InitialOptions, OrderNumber
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid, rounding_of_points, uniform_step
 from hpfracc.operators.core.reporting import Outcome
@@ -66,7 +66,7 @@ class PsiCaputo(FractionalOperator):
     """
 
     alpha: OrderNumber
-    psi: Any
+    psi: Any = None
     inverse: Callable[[Any], Any] | None = None
     method: str = "auto"
     ceiling: int | None = None
@@ -77,6 +77,10 @@ class PsiCaputo(FractionalOperator):
     rules = Caputo.rules
     any_grid_rules = Caputo.any_grid_rules
     grids = ("uniform in psi", "any")
+
+    def __post_init__(self) -> None:
+        if self.psi is None:
+            raise InvalidInputError("psi is not given; use an increasing function such as np.log, or its samples")
 
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
         if grid.n == 0:
@@ -192,18 +196,15 @@ def _require_rising(images: np.ndarray[Any, Any], points: np.ndarray[Any, Any]) 
         )
 
 
+class PsiOptions(InitialOptions, total=False):
+    """The options of :func:`psi_caputo`."""
+
+    inverse: Callable[[Any], Any] | None
+
+
 @function_of(PsiCaputo, see_also="caputo, caputo_hadamard")
 def psi_caputo(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    psi: Any = None,
-    *,
-    inverse: Callable[[Any], Any] | None = None,
-    method: str = "auto",
-    ceiling: int | None = None,
-    initial: Any = None,
-    **options: Unpack[CallOptions],
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, psi: Any = None, **options: Unpack[PsiOptions]
 ) -> Any:
     """psi-Caputo derivative of samples or of a callable.
 
@@ -214,9 +215,6 @@ def psi_caputo(
     >>> float(np.round(hf.psi_caputo(lambda t: t**4, 1.0, 0.5, np.square), 10))  # psi^2: 2 / Gamma(2.5)
     1.5045055561
     """
-    if psi is None:
-        raise InvalidInputError("psi is not given; use an increasing function such as np.log, or its samples")
-    return PsiCaputo(alpha, psi, inverse, method, ceiling, initial)(f, t, **options)
 
 
 def image_grid(points: Array, rounding: float, traced: Any = None) -> Grid:

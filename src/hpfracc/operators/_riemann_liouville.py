@@ -1,17 +1,30 @@
-"""The Riemann-Liouville derivative."""
+"""The Riemann-Liouville derivative and integral."""
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
 from hpfracc._choices import SideName
 from hpfracc.operators._caputo import OneSidedDerivative
-from hpfracc.operators.core.base import function_of, operator_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
-from hpfracc.operators.core.rule import QUADRATURES, RuleTable, later
+from hpfracc.operators.core.applying import apply_rule, pick_rule
+from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.call_types import MISSING, OneSidedOptions, OrderNumber, SideOptions
+from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.order import Order
+from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.rule import QUADRATURES, Rule, RuleTable, later
+from hpfracc.operators.core.values import Samples
 
-__all__ = ["RiemannLiouville", "riemann_liouville"]
+__all__ = [
+    "RepeatedIntegral",
+    "RiemannLiouville",
+    "RiemannLiouvilleIntegral",
+    "riemann_liouville",
+    "riemann_liouville_integral",
+]
 
 
 @final
@@ -75,16 +88,7 @@ class RiemannLiouville(OneSidedDerivative):
 
 
 @function_of(RiemannLiouville, see_also="caputo, grunwald_letnikov, riemann_liouville_integral")
-def riemann_liouville(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    ceiling: int | None = None,
-    side: SideName = "left",
-    **options: Unpack[CallOptions],
-) -> Any:
+def riemann_liouville(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[OneSidedOptions]) -> Any:
     """Riemann-Liouville derivative of samples or of a callable.
 
     Examples
@@ -95,4 +99,88 @@ def riemann_liouville(
     >>> hf.riemann_liouville(np.ones(5), t, 0.5)[1:].round(4)  # of a constant: 1 / sqrt(pi t)
     array([1.1284, 0.7979, 0.6515, 0.5642])
     """
-    return operator_of(RiemannLiouville, alpha, method, ceiling, side)(f, t, **options)
+
+
+class RepeatedIntegral(FractionalOperator, ABC):
+    """Integrals by the rules of Riemann-Liouville's."""
+
+    __slots__ = ()
+
+    kind = "integral"
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """Apply to samples. Errors call the operator ``who``."""
+        order = self._order()
+        rule = self._rule(order, samples.grid, who)
+        if order.plain and order.known == 0.0:
+            return Outcome(samples.values * 1, "identity")
+        return apply_rule(rule, samples, order.negated() if rule.name in QUADRATURES else order, who)
+
+    def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
+        short = self.method == "auto" and grid.n <= 2 and grid.uniform
+        return pick_rule(self, "trapezoid" if short else self.method, who, grid)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RiemannLiouvilleIntegral(RepeatedIntegral):
+    r"""Riemann-Liouville integral: the repeated integral, generalised to any positive order.
+
+    .. math:: I^\mu f(t) = \frac{1}{\Gamma(\mu)} \int_{t_0}^{t} (t-s)^{\mu-1} f(s)\,ds, \quad \mu > 0.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order, positive (0 gives f itself); differentiable if it is a tensor or JAX array, at 0 such an order gives
+        the limit from above, which is 0 at the origin, and its one-sided derivative.
+    method : str
+        For samples on a uniform grid ``"simpson"`` (order 3 + alpha, at most 4; used by ``"auto"`` for three or more
+        samples), ``"trapezoid"`` (order 2) or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; on other
+        grids ``"trapezoid"`` (used by ``"auto"``) or ``"fast"`` (``"soe"``), the same rule with its kernel approximated
+        by a sum of exponentials; for callables ``"spectral"`` or ``"graded"``.
+    side : {"left", "right"}
+        ``"left"`` integrates from the origin to t, as above; ``"right"`` from t to an end b, which is ``origin=`` or
+        the last point:
+
+        .. math:: I^\mu_{b-} f(t) = \frac{1}{\Gamma(\mu)} \int_{t}^{b} (s-t)^{\mu-1} f(s)\,ds.
+
+    References
+    ----------
+    S. G. Samko, A. A. Kilbas, O. I. Marichev, *Fractional Integrals and Derivatives*, 1993, section 2.
+    """
+
+    alpha: OrderNumber
+    method: str = "auto"
+    side: SideName = "left"
+
+    definition = "riemann_liouville"
+    short_names = ("RL",)
+    who = "the Riemann-Liouville integral"
+    instead = "use riemann_liouville for the derivative"
+    streams = True
+    scales = True
+    rules = RuleTable({"simpson": later("product.Simpson"), "trapezoid": later("product.Trapezoid"), **QUADRATURES})
+    any_grid_rules = RuleTable(
+        {"trapezoid": later("any_grid.PiecewiseLinear", integral=True), "fast": later("any_grid.FastTrapezoid")}
+    )
+
+    def _of_function(self, function: Function) -> Outcome:
+        from hpfracc.operators.core.spectral import differentiate
+
+        return differentiate(function, self._order().negated(), self.method, initial_terms=False)
+
+
+@function_of(RiemannLiouvilleIntegral, see_also="riemann_liouville, hadamard_integral, tempered_integral")
+def riemann_liouville_integral(
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[SideOptions]
+) -> Any:
+    """Riemann-Liouville integral of samples or of a callable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 101)
+    >>> bool(np.allclose(hf.riemann_liouville_integral(np.ones(101), t, 0.5), 2 * np.sqrt(t / np.pi)))
+    True
+    """

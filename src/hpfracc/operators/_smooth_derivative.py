@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._reading import array, number, shown, whole
-from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
+from hpfracc._reading import number, numbers, whole
+from hpfracc.errors import AccuracyWarning, ShapeError
+from hpfracc.operators.core.grids import require_increasing
 from hpfracc.profiling.recorder import watched
 
 __all__ = ["SmoothDerivative", "smooth_derivative"]
@@ -121,16 +122,27 @@ def smooth_derivative(
     >>> bool(np.abs(found.value - exact).max() < 0.05 < np.abs(hf.caputo(noisy, t, 0.5) - exact).max())
     True
     """
+    from scipy import linalg
+
     order = number("alpha", alpha, above=0.0, most=3.0)
     degree = max(1, math.ceil(order))
-    samples, times = _samples(f, t, degree + 3)
+    samples, times = numbers("f", f, ndim=1), numbers("t", t, ndim=1)
+    if samples.size != times.size:
+        raise ShapeError(f"f has {samples.size} samples and t {times.size} times; give one time for each sample")
+    if times.size < degree + 3:
+        raise ShapeError(f"{times.size} samples are too few; give at least {degree + 3}")
+    require_increasing(times)
     known = None if isinstance(noise, str) and noise == "estimate" else number("noise", noise, above=0.0)
     length = times[-1] - times[0]
     x = (times - times[0]) / length
     count = min(whole("nodes", nodes, least=4), x.size)
-    knots = np.unique(np.quantile(x, np.linspace(0.0, 1.0, count)))
-    model = _Curves(knots, degree)
-    factor = _compressed(model, x, samples)
+    model = _Curves(np.unique(np.quantile(x, np.linspace(0.0, 1.0, count))), degree)
+    # The triangular factor of the equations of all samples, whose last column is the samples'.
+    factor: Array = np.zeros((0, degree + model.knots.size + 1))
+    parts = [slice(begin, begin + _ROWS) for begin in range(0, x.size, _ROWS)]
+    for part in parts:
+        rows = np.column_stack([model.integrals(x[part], float(degree)), samples[part]])
+        factor = np.linalg.qr(np.vstack([factor, rows]), mode="r")
     weight, deviation, freedom = _weight(factor, degree + 1, x.size, known)
     if count < x.size and freedom > 0.5 * count:
         warnings.warn(
@@ -139,34 +151,18 @@ def smooth_derivative(
             AccuracyWarning,
             stacklevel=3,
         )
-    return _result(model, x, factor, weight, deviation, freedom, (times, length, order))
-
-
-def _samples(f: Any, t: Any, least: int) -> tuple[Array, Array]:
-    found = []
-    for name, given in (("f", f), ("t", t)):
-        values = np.asarray(array(name, given))
-        if values.ndim != 1 or values.dtype.kind not in "biuf":
-            raise ShapeError(
-                f"{name} has shape {values.shape} and dtype {values.dtype}; give a sequence of real numbers"
-            )
-        if not np.isfinite(values).all():
-            raise InvalidInputError(
-                f"{name}[{int(np.argmin(np.isfinite(values)))}] is not finite; leave such samples out"
-            )
-        found.append(values.astype(float))
-    samples, times = found
-    if samples.size != times.size:
-        raise ShapeError(f"f has {samples.size} samples and t {times.size} times; give one time for each sample")
-    if times.size < least:
-        raise ShapeError(f"{times.size} samples are too few; give at least {least}")
-    steps = np.diff(times)
-    if not (steps > 0.0).all():
-        where = int(np.argmin(steps > 0.0))
-        raise InvalidInputError(
-            f"t[{where + 1}]={shown(float(times[where + 1]))} does not exceed t[{where}]; sort the samples"
-        )
-    return samples, times
+    penalty = math.sqrt(weight) * np.eye(factor.shape[1])[degree + 1 : -1]
+    both = np.linalg.qr(np.vstack([factor, penalty]), mode="r")
+    square = both[: factor.shape[1] - 1, :-1]
+    coefficients = linalg.solve_triangular(square, both[: square.shape[0], -1])
+    value, error, smooth = (np.empty(x.size) for _ in range(3))
+    for part in parts:
+        rows = model.integrals(x[part], degree - order)
+        value[part] = rows @ coefficients
+        error[part] = deviation * np.sqrt((linalg.solve_triangular(square, rows.T, trans="T") ** 2).sum(axis=0))
+        smooth[part] = model.integrals(x[part], float(degree)) @ coefficients
+    unit = length**order
+    return SmoothDerivative(times, value / unit, error / unit, smooth, deviation, freedom)
 
 
 class _Curves:
@@ -193,21 +189,6 @@ class _Curves:
         # A unit step from knot to knot is a ramp that begins at one and ends at the next.
         total[:, self.degree + 1 :] = (ramps[:, :-1] - ramps[:, 1:]) / np.sqrt(self.gaps)
         return total
-
-
-def _compressed(model: _Curves, x: Array, samples: Array) -> Array:
-    """The triangular factor of the equations of all samples, whose last column is the samples'."""
-    factor: Array = np.zeros((0, model.degree + model.knots.size + 1))
-    for begin in range(0, x.size, _ROWS):
-        rows = model.integrals(x[begin : begin + _ROWS], float(model.degree))
-        part = np.column_stack([rows, samples[begin : begin + _ROWS]])
-        factor = _triangle(np.vstack([factor, part]))
-    return factor
-
-
-def _triangle(rows: Array) -> Array:
-    """The triangular factor of a matrix."""
-    return np.asarray(np.linalg.qr(rows, mode="r"))
 
 
 def _weight(factor: Array, free: int, samples: int, known: float | None) -> tuple[float, float, float]:
@@ -237,32 +218,3 @@ def _weight(factor: Array, free: int, samples: int, known: float | None) -> tupl
     weight = math.exp(float(optimize.minimize_scalar(deviance, bounds=bounds, method="bounded").x))
     deviation = known if known is not None else math.sqrt(misfit(weight) / (samples - free))
     return weight, deviation, free + float((squares / (squares + weight)).sum())
-
-
-def _result(
-    model: _Curves,
-    x: Array,
-    factor: Array,
-    weight: float,
-    noise: float,
-    freedom: float,
-    scaled: tuple[Array, float, float],
-) -> SmoothDerivative:
-    from scipy import linalg
-
-    times, length, order = scaled
-    penalised = model.knots.size - 1
-    penalty = np.zeros((penalised, factor.shape[1]))
-    penalty[:, model.degree + 1 : -1] = math.sqrt(weight) * np.eye(penalised)
-    both = _triangle(np.vstack([factor, penalty]))
-    square = both[: factor.shape[1] - 1, :-1]
-    coefficients = linalg.solve_triangular(square, both[: square.shape[0], -1])
-    value, error, smooth = (np.empty(x.size) for _ in range(3))
-    for begin in range(0, x.size, _ROWS):
-        part = slice(begin, begin + _ROWS)
-        rows = model.integrals(x[part], model.degree - order)
-        value[part] = rows @ coefficients
-        error[part] = noise * np.sqrt((linalg.solve_triangular(square, rows.T, trans="T") ** 2).sum(axis=0))
-        smooth[part] = model.integrals(x[part], float(model.degree)) @ coefficients
-    unit = length**order
-    return SmoothDerivative(times, value / unit, error / unit, smooth, noise, freedom)

@@ -122,23 +122,17 @@ class OperatorStream:
         known = self._head if self._last is None else self._last
         if known is None:
             return values
-        for what, before, now in (
-            ("library", library_of(known), library_of(values)),
-            ("device", device_of(known), device_of(values)),
+        for what, read, error in (
+            ("library", library_of, InvalidInputError),
+            ("device", device_of, InvalidInputError),
+            ("rows of shape", lambda array: tuple(array.shape[:-1]), ShapeError),
+            ("dtype", dtype_name, UnsupportedDtypeError),
         ):
-            if before != now:
-                raise InvalidInputError(
-                    f"the stream began with {what} {before}, this chunk has {now}; reset() or convert it"
+            if read(known) != read(values):
+                raise error(
+                    f"the stream began with {what} {read(known)}, this chunk has {read(values)}; convert it, or "
+                    "reset() for a new signal"
                 )
-        if tuple(known.shape[:-1]) != tuple(values.shape[:-1]):
-            raise ShapeError(
-                f"the stream began with rows of shape {tuple(known.shape[:-1])}, this chunk has "
-                f"{tuple(values.shape[:-1])}; reset() starts a new signal"
-            )
-        if dtype_name(known) != dtype_name(values):
-            raise UnsupportedDtypeError(
-                f"the stream began with dtype {dtype_name(known)}, this chunk has {dtype_name(values)}; convert it"
-            )
         return values
 
     def _advance(self, x: Any) -> Any:

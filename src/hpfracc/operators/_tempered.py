@@ -13,11 +13,10 @@ import numpy as np
 from hpfracc._arrays import is_array, to_host
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators._riemann_liouville_integral import RepeatedIntegral, RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import RepeatedIntegral, RiemannLiouville, RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import apply_rule, order_beside
 from hpfracc.operators.core.base import FractionalOperator, function_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.call_types import MISSING, CeilingOptions, InitialOptions, MethodOptions, OrderNumber
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid, known_values, read_scalar
 from hpfracc.operators.core.order import Order, read_order
@@ -175,17 +174,15 @@ def _power(rate: Any, order: Order, p: int) -> Any:
         return factor * xp.array(rate) ** (order.value - p)
 
 
+class CentredOptions(CeilingOptions, total=False):
+    """The options of :func:`tempered`."""
+
+    centred: bool
+
+
 @function_of(TemperedRiemannLiouville, see_also="tempered_caputo, tempered_integral, riemann_liouville")
 def tempered(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    rate: Any = 1.0,
-    *,
-    centred: bool = False,
-    method: str = "auto",
-    ceiling: int | None = None,
-    **options: Unpack[CallOptions],
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, rate: Any = 1.0, **options: Unpack[CentredOptions]
 ) -> Any:
     """Tempered Riemann-Liouville derivative of samples or of a callable.
 
@@ -200,7 +197,6 @@ def tempered(
     >>> bool(np.isclose(far, ((2 + 1j) ** 0.5 * np.exp(100j)).real))
     True
     """
-    return TemperedRiemannLiouville(alpha, rate, centred, method, ceiling)(f, t, **options)
 
 
 @final
@@ -268,15 +264,7 @@ class TemperedCaputo(TemperedDerivative):
 
 @function_of(TemperedCaputo, see_also="tempered, tempered_integral, caputo")
 def tempered_caputo(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    rate: Any = 1.0,
-    *,
-    method: str = "auto",
-    ceiling: int | None = None,
-    initial: Any = None,
-    **options: Unpack[CallOptions],
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, rate: Any = 1.0, **options: Unpack[InitialOptions]
 ) -> Any:
     """Tempered Caputo derivative of samples or of a callable.
 
@@ -289,7 +277,6 @@ def tempered_caputo(
     >>> bool(np.allclose(value, 2 * np.sqrt(t / np.pi) * np.exp(-2 * t)))
     True
     """
-    return TemperedCaputo(alpha, rate, method, ceiling, initial)(f, t, **options)
 
 
 @final
@@ -331,13 +318,7 @@ class TemperedIntegral(TemperedOperator, RepeatedIntegral):
 
 @function_of(TemperedIntegral, see_also="tempered, tempered_caputo, riemann_liouville_integral")
 def tempered_integral(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    rate: Any = 1.0,
-    *,
-    method: str = "auto",
-    **options: Unpack[CallOptions],
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, rate: Any = 1.0, **options: Unpack[MethodOptions]
 ) -> Any:
     """Tempered Riemann-Liouville integral of samples or of a callable.
 
@@ -349,7 +330,6 @@ def tempered_integral(
     >>> float(np.round(hf.tempered_integral(np.ones(101), t, 1.0, rate=2.0)[-1], 6))  # (1 - exp(-2)) / 2
     0.432332
     """
-    return TemperedIntegral(alpha, rate, method)(f, t, **options)
 
 
 #: Points within this number of time constants are computed together: their values differ by at most e^4.
@@ -419,12 +399,7 @@ def _of_group(
     part = replace(function.changed(change), points=points, origin=origin, factor=power)
     outcome = differentiate(part, order, method, initial_terms=initial_terms)
     # An infinite value at the origin is kept; 0 there does not become nan.
-    factor = grown(end - points, outcome.value)
-    error = outcome.error
-    bound = math.exp((end - float(points[0])) * known) if known else 1.0
-    return replace(
-        outcome,
-        value=outcome.value * factor,
-        error=None if error is None or known is None else lambda: error() * bound,
-        looked=outcome.looked and known is not None,
-    )
+    value = outcome.value * grown(end - points, outcome.value)
+    if known is None:
+        return replace(outcome, value=value, error=None, looked=False)
+    return outcome.changed(value, math.exp((end - float(points[0])) * known))

@@ -16,7 +16,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.applying import estimated_distance, largest_nearby, no_estimate, pick_rule, unmeasured
 from hpfracc.operators.core.base import FractionalOperator, function_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderOrFunction
+from hpfracc.operators.core.call_types import MISSING, InitialOptions, OrderOrFunction
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order, read_order
@@ -203,17 +203,15 @@ class VariableOrder(FractionalOperator):
         return _combined(parts)
 
 
+class VariableOptions(InitialOptions, total=False):
+    """The options of :func:`variable_order`."""
+
+    at: str
+
+
 @function_of(VariableOrder, see_also="caputo, solve_fode")
 def variable_order(
-    f: Any,
-    t: Any = None,
-    alpha: OrderOrFunction | Sequence[float] = MISSING,
-    *,
-    at: str = "t",
-    method: str = "auto",
-    ceiling: int | None = None,
-    initial: Any = None,
-    **options: Unpack[CallOptions],
+    f: Any, t: Any = None, alpha: OrderOrFunction | Sequence[float] = MISSING, **options: Unpack[VariableOptions]
 ) -> Any:
     """Caputo derivative of variable order, of samples or of a callable.
 
@@ -226,7 +224,6 @@ def variable_order(
     >>> bool(np.isclose(value[-1], hf.caputo(t, t, 0.9)[-1]))
     True
     """
-    return VariableOrder(alpha, at, method, ceiling, initial)(f, t, **options)
 
 
 def _nodes(n: int, count: int) -> Array:

@@ -8,7 +8,7 @@ from typing import Any, Unpack, final
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import UNIFORM, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
-from hpfracc.operators.core.call_types import MISSING, CallOptions, OrderNumber
+from hpfracc.operators.core.call_types import MISSING, OrderNumber, PeriodOptions
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order, read_order
@@ -76,15 +76,7 @@ class Weyl(FractionalOperator):
 
 
 @function_of(Weyl, see_also="weyl_integral, marchaud, riesz")
-def weyl(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    period: Any = None,
-    **options: Unpack[CallOptions],
-) -> Any:
+def weyl(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[PeriodOptions]) -> Any:
     """Weyl derivative of samples over a period, or of a periodic callable.
 
     Examples
@@ -97,7 +89,6 @@ def weyl(
     >>> float(np.round(hf.weyl(np.sin, 0.0, 0.5, period=2 * np.pi), 12))  # sin(pi / 4)
     0.707106781187
     """
-    return Weyl(alpha, method, period)(f, t, **options)
 
 
 @final
@@ -156,15 +147,7 @@ def _without_mean(outcome: Outcome) -> Outcome:
 
 
 @function_of(WeylIntegral, see_also="weyl, riemann_liouville_integral")
-def weyl_integral(
-    f: Any,
-    t: Any = None,
-    alpha: OrderNumber = MISSING,
-    *,
-    method: str = "auto",
-    period: Any = None,
-    **options: Unpack[CallOptions],
-) -> Any:
+def weyl_integral(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[PeriodOptions]) -> Any:
     """Weyl integral of samples over a period, or of a periodic callable. The mean is omitted.
 
     Examples
@@ -175,4 +158,3 @@ def weyl_integral(
     >>> bool(np.allclose(hf.weyl_integral(np.cos(x), x, 1.0), np.sin(x)))
     True
     """
-    return WeylIntegral(alpha, method, period)(f, t, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import math
@@ -18,7 +19,6 @@ from hpfracc._choices import SideName
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples, with_units
 from hpfracc._reading import choice, flag, number
-from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import join_decisions
@@ -33,7 +33,6 @@ from hpfracc.operators.core.applying import (
 )
 from hpfracc.operators.core.call_types import (
     ArraySamples,
-    CallOptions,
     CallParameters,
     OperatorFunction,
     P,
@@ -446,25 +445,45 @@ See Also
 def function_of(
     kind: type[FractionalOperator], *, see_also: str
 ) -> Callable[[Callable[Concatenate[Any, P], Any]], OperatorFunction[P]]:
-    """Make the decorated function that of an operator: with the options of a call in its signature and docstring.
+    """The function of an operator, with the summary and the examples of the decorated one, which has no body.
 
-    The function has the fields of the operator after ``f`` and ``t``, and the docstring a summary and examples;
-    ``see_also`` has the names of related functions.
+    It has the fields of the operator after ``f`` and ``t``, those that the decorated one does not name as keywords, and
+    the options of a call; ``see_also`` has the names of related functions.
     """
 
     def decorate(function: Callable[Concatenate[Any, P], Any]) -> OperatorFunction[P]:
         kind.function_name = function.__name__
-        function = names_options_of(kind.__call__)(function)
-        names = [*inspect.signature(function).parameters][2:]
-        taken = [f"``{name}``" for name in names if name in CallOptions.__optional_keys__ and name not in kind.unused]
-        fields = [name for name in names if name not in CallOptions.__optional_keys__]
+        declared = dataclasses.fields(cast(Any, kind))[1:]
+        after = [(field.name, field.default) for field in declared]
+        own = [each for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
+        placed = len(own) - 3
+
+        @functools.wraps(function)
+        def call(f: Any, t: Any = None, alpha: Any = None, *placed_fields: Any, **options: Any) -> Any:
+            if len(placed_fields) > placed:
+                given = 3 + len(placed_fields)
+                raise TypeError(f"{function.__name__}() takes {len(own)} positional arguments but {given} were given")
+            named = [options.pop(name, default) for name, default in after[len(placed_fields) :]]
+            return operator_of(cast(Any, kind), alpha, *placed_fields, *named)(f, t, **options)
+
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        fields = [
+            inspect.Parameter(field.name, keyword, default=field.default, annotation=field.type)
+            for field in declared[placed:]
+        ]
+        of_call = [each for each in inspect.signature(kind.__call__).parameters.values() if each.kind is keyword]
+        call.__signature__ = inspect.Signature([*own, *fields, *of_call])  # type: ignore[attr-defined]
+        taken = [f"``{each.name}``" for each in of_call if each.name not in kind.unused]
         summary, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n")
-        call = f"{'FractionalOperator' if kind.__call__ is FractionalOperator.__call__ else kind.__name__}.__call__"
         common = _FUNCTION.format(
-            fields=", ".join(fields), kind=kind.__name__, options=", ".join(taken[:-1]), call=call, see_also=see_also
+            fields=", ".join(each.name for each in (*own[2:], *fields)),
+            kind=kind.__name__,
+            options=", ".join(taken[:-1]),
+            call=f"{'FractionalOperator' if kind.__call__ is FractionalOperator.__call__ else kind.__name__}.__call__",
+            see_also=see_also,
         )
         if function.__doc__:
-            function.__doc__ = f"{summary}\n{common}{rest}"
-        return cast("OperatorFunction[P]", function)
+            call.__doc__ = f"{summary}\n{common}{rest}"
+        return cast("OperatorFunction[P]", call)
 
     return decorate

@@ -56,6 +56,50 @@ class CallOptions(CallParameters, total=False):
     full_output: bool
 
 
+class MethodOptions(CallOptions, total=False):
+    """The options of a function of an operator that has no other field than ``method``."""
+
+    method: str
+
+
+class NormalisedOptions(MethodOptions, total=False):
+    """With the normalisation of a bounded kernel."""
+
+    normalisation: Any
+
+
+class PeriodOptions(MethodOptions, total=False):
+    """With the period of a function."""
+
+    period: Any
+
+
+class SideOptions(MethodOptions, total=False):
+    """With a side."""
+
+    side: SideName
+
+
+class CeilingOptions(MethodOptions, total=False):
+    """With the integer above a traced order."""
+
+    ceiling: int | None
+
+
+class OneSidedOptions(SideOptions, CeilingOptions, total=False):
+    """With a side, and the integer above a traced order."""
+
+
+class InitialOptions(CeilingOptions, total=False):
+    """With derivatives at the origin."""
+
+    initial: Any
+
+
+class CaputoOptions(OneSidedOptions, InitialOptions, total=False):
+    """Those of the Caputo derivative."""
+
+
 class _IntegralParameters(TypedDict, total=False):
     side: SideName
     rate: Any

@@ -46,6 +46,12 @@ class Outcome:
     #: allowed.
     reusable: Any = None
 
+    def changed(self, value: Any, growth: Any = 1.0, **others: Any) -> Outcome:
+        """The outcome with another value, whose errors are ``growth`` times those of this one."""
+        error = self.error
+        grown = None if error is None else lambda: error() * growth
+        return replace(self, value=value, error=grown, reusable=None, **others)
+
 
 def combined_outcome(parts: Sequence[Outcome], value: Any, error: Callable[[], Any], message: str) -> Outcome:
     """The outcome of a callable that was put together from those of several parts; it knows what all of them know."""

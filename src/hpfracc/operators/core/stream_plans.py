@@ -24,7 +24,13 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, binomial, binomials, tangent_defect, trapezoid_defect
 from hpfracc.operators.core.values import Samples, join, zeros
 from hpfracc.operators.rules import l1, product, quadrature
-from hpfracc.operators.rules.increments import forward_differences, increments, start_points, taylor_at_origin
+from hpfracc.operators.rules.increments import (
+    forward_differences,
+    increments,
+    repeated_differences,
+    start_points,
+    taylor_at_origin,
+)
 from hpfracc.operators.rules.start import FittedStart, WithInitialTerms
 
 Array = np.ndarray[Any, Any]
@@ -208,10 +214,7 @@ def _binomial_plan(rule: quadrature.GrunwaldSum, order: Order, far: _Far) -> Str
     weights = found.weights * np.exp(-found.rates * WINDOW) * (1.0 - shift * np.expm1(found.rates))
 
     def inputs(x: Any) -> Any:
-        steps = x
-        for _ in range(m):
-            steps = steps[..., 1:] - steps[..., :-1]
-        return join([zeros(x, m), steps]) if m else x * 1
+        return join([zeros(x, m), repeated_differences(x, m)]) if m else x * 1
 
     def start(k: Array) -> list[Array]:
         return [_binomials_at(alpha - i - 1.0, k - i, shift) for i in range(m)]

@@ -14,8 +14,8 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join
 from hpfracc.operators.rules.increments import (
     DIFFERENCE_ORDER,
-    backward_series,
     backward_size,
+    backward_sum,
     binomial_polynomial,
     forward_differences,
     weighted_sum,
@@ -63,14 +63,8 @@ class Differences(Rule):
             if samples.grid.traced is not None:
                 raise InvalidInputError("integer orders are not differentiable in t on this grid; detach t")
             return slopes(x, samples.grid.times(), m)
-        v = x
-        for _ in range(m):
-            v = v[..., 1:] - v[..., :-1]
         last = m + DIFFERENCE_ORDER - 1
-        total = v[..., DIFFERENCE_ORDER - 1 :]
-        for factor in backward_series(m)[1:]:
-            v = v[..., 1:] - v[..., :-1]
-            total = total + factor * v[..., v.shape[-1] - total.shape[-1] :]
+        total = backward_sum(x, m, m, last)
         differences = forward_differences(x[..., : last + 1])
         head = []
         for k in range(last):

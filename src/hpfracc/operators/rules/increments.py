@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -32,18 +33,29 @@ def increments(x: Any, n: int) -> Any:
     if n == 1:
         return join([x[..., :1] - x[..., :1], x[..., 1:] - x[..., :-1]])
     reach = start_points(n)
-    v = x
-    for _ in range(n):
-        v = v[..., 1:] - v[..., :-1]
-    total = v[..., reach + 1 - n :]
-    for factor in backward_series(n - 1)[1:]:
-        v = v[..., 1:] - v[..., :-1]
-        total = total + factor * v[..., v.shape[-1] - total.shape[-1] :]
+    total = backward_sum(x, n, n - 1, reach + 1)
     differences = forward_differences(x[..., : reach + 1])
     head = zeros(x, 1)
     table = start_table(n)
     steps = sum(differences[i] * constant(table[i - n], x) for i in range(n, reach + 1))
     return join([head, steps, total])
+
+
+def repeated_differences(x: Any, count: int) -> Any:
+    """The backward differences of order ``count``, from point ``count`` on."""
+    for _ in range(count):
+        x = x[..., 1:] - x[..., :-1]
+    return x
+
+
+def backward_sum(x: Any, count: int, m: int, first: int) -> Any:
+    """Differences of order ``count`` and above, with the coefficients of :func:`backward_series`, from a point on."""
+    v = repeated_differences(x, count)
+    total = v[..., first - count :]
+    for factor in backward_series(m)[1:]:
+        v = repeated_differences(v, 1)
+        total = total + factor * v[..., v.shape[-1] - total.shape[-1] :]
+    return total
 
 
 def start_points(n: int) -> int:
@@ -56,13 +68,8 @@ def forward_differences(head: Any) -> list[Any]:
 
     The i-th depends on samples 0 .. i only.
     """
-    found = []
-    v = head
-    while True:
-        found.append(v[..., :1])
-        if v.shape[-1] == 1:
-            return found
-        v = v[..., 1:] - v[..., :-1]
+    levels = accumulate(range(1, head.shape[-1]), lambda v, _: repeated_differences(v, 1), initial=head)
+    return [v[..., :1] for v in levels]
 
 
 @cache

@@ -23,6 +23,7 @@ from hpfracc.operators.rules.increments import (
     first_rows,
     forward_differences,
     maybe_whole,
+    repeated_differences,
     singular_origin,
     slope_at_origin,
     start_points,
@@ -73,10 +74,7 @@ def convolve_by_parts(
     if m == 1:
         value = samples.convolve(weights, x, key, differences=True)
     else:
-        steps = x
-        for _ in range(m):
-            steps = steps[..., 1:] - steps[..., :-1]
-        value = samples.convolve(weights, join([zeros(x, m), steps]), key)
+        value = samples.convolve(weights, join([zeros(x, m), repeated_differences(x, m)]), key)
     if samples.recorded is not None:
         samples.recorded.clear()  # the result is changed in place below
     # Added separately: with the primitive's starting weights the first samples themselves would be among its summands.
