@@ -37,8 +37,6 @@ class Runner(ABC):
     workers: int = 1
     #: Seconds of overhead per task.
     overhead: float = 0.0
-    #: Whether workers that start later should be told what was learned since the others were prepared.
-    knows_more: bool = False
 
     @abstractmethod
     def submit(self, key: int, *given: Any, alone: bool = False) -> None:
@@ -215,9 +213,7 @@ class SweepDriver:
 
     def _learn(self, outcome: TaskOutcome) -> None:
         if outcome.report is not None and outcome.report.learned:
-            new = merge_records(outcome.report.learned)
-            self.learned += new
-            self._runner.knows_more = self._runner.knows_more or new > 0
+            self.learned += merge_records(outcome.report.learned)
 
     def _handle(self, run: _Run, outcome: TaskOutcome) -> None:
         self._learn(outcome)
@@ -346,8 +342,7 @@ class SweepDriver:
 def _raised(failure: ItemFailure, count: int) -> BatchItemError:
     given = ", ".join(f"{name}={value!r}" for name, value in failure.parameters.items())
     error = BatchItemError(
-        f"item {failure.index} of {count} ({given[:200]}): {failure.error}; on_error='keep' goes on",
-        failure.index,
+        f"item {failure.index} of {count} ({given[:200]}): {failure.error}; on_error='keep' goes on", failure.index
     )
     error.__cause__ = None if failure.exception is None else failure.exception.__cause__
     return error

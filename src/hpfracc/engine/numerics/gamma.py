@@ -8,6 +8,7 @@ only where Gamma does; for negative arguments by reflection.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +18,7 @@ from scipy import special
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MAX_DERIVATIVES", "gamma_value", "reciprocal_gammas"]
+__all__ = ["MAX_DERIVATIVES", "beta_value", "gamma_value", "reciprocal_gammas"]
 
 #: Gamma(5/2 + t) for -1/2 <= t < 1/2, by interpolation at Chebyshev points in 60 digits; the error is 2e-17.
 _NEAR = (
@@ -89,6 +90,20 @@ def _by_stirling(xp: Namespace, z: Any) -> Any:
     right = factor * half * (half * xp.exp(-size))
     left = (-math.pi) / (size * sine * factor) / half * (xp.exp(size) / half)
     return xp.where(z < 0, left, right)
+
+
+def beta_value(xp: Namespace, a: Any, b: Any, gamma: Callable[[Any], Any], gammaln: Callable[[Any], Any]) -> Any:
+    """B(a, b) of arrays of one shape, by Gamma if that stays in range, otherwise by its logarithm."""
+    limit = 80 if "64" in str(a.dtype) else 16
+    small = (xp.abs(a) < limit) & (xp.abs(b) < limit)
+    near_a, near_b = xp.where(small, a, 1.0), xp.where(small, b, 1.0)
+    far_a, far_b = xp.where(small, 1.0, a), xp.where(small, 1.0, b)
+    direct = gamma(near_a) / gamma(near_a + near_b) * gamma(near_b)
+    logs = gammaln(far_a) + gammaln(far_b) - gammaln(far_a + far_b)
+    # Gamma is negative between -1 and 0, -3 and -2, ...
+    negative = [(z < 0) & (0.5 * xp.floor(z) != xp.floor(0.5 * xp.floor(z))) for z in (far_a, far_b, far_a + far_b)]
+    sign = xp.where(negative[0] ^ negative[1] ^ negative[2], -1.0, 1.0)
+    return xp.where(small, direct, sign * xp.exp(logs))
 
 
 def reciprocal_gammas(alpha: float, beta: float, count: int, derivative: int = 0) -> np.ndarray:

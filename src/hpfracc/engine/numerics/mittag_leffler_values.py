@@ -26,16 +26,9 @@ from hpfracc.engine.numerics.mittag_leffler_poles import (
 )
 
 __all__ = [
-    "CHUNK",
-    "band_value",
-    "evaluate",
-    "leibniz",
-    "mirrored",
-    "pairs_of",
-    "taylor_value",
-    "values_on_bands",
+    "CHUNK", "band_value", "evaluate", "leibniz", "mirrored", "pairs_of", "taylor_value", "values_on_bands",
     "values_together",
-]
+]  # fmt: skip
 
 #: Values of z that are sorted into bands at once: thousands per band, and a few megabytes in total.
 CHUNK = 1 << 17

@@ -9,7 +9,7 @@ from scipy import special
 from torch import Tensor
 
 from hpfracc._xp import namespace
-from hpfracc.engine.numerics.gamma import gamma_value
+from hpfracc.engine.numerics.gamma import beta_value, gamma_value
 from hpfracc.errors import UnsupportedDtypeError
 
 __all__ = ["beta", "digamma", "gamma", "incomplete_beta"]
@@ -36,7 +36,7 @@ class _Gamma(torch.autograd.Function):
 
     @staticmethod
     def forward(z: Tensor) -> Tensor:
-        return _gamma(z)
+        return gamma_value(namespace("torch"), z.to(torch.float64)).to(z.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -49,15 +49,7 @@ class _Gamma(torch.autograd.Function):
         slope: Tensor = gradients[0] * _Gamma.apply(z) * torch.special.digamma(z)
         return slope
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        (z,) = ctx.saved_tensors
-        slope: Tensor = tangents[0] * _Gamma.apply(z) * torch.special.digamma(z)
-        return slope
-
-
-def _gamma(z: Tensor) -> Tensor:
-    return gamma_value(namespace("torch"), z.to(torch.float64)).to(z.dtype)
+    jvp = backward
 
 
 def gamma(z: Any) -> Tensor:
@@ -77,18 +69,8 @@ def digamma(z: Any) -> Tensor:
 def beta(a: Any, b: Any) -> Tensor:
     """B(a, b), by Gamma if that stays in range, otherwise by its logarithm."""
     a, b = torch.broadcast_tensors(*_operands("beta", a, b))
-    small = (a.abs() < 80) & (b.abs() < 80)
-    one = torch.ones_like(a)
-    near_a, near_b = torch.where(small, a, one), torch.where(small, b, one)
-    far_a, far_b = torch.where(small, one, a), torch.where(small, one, b)
-    direct = gamma(near_a) / gamma(near_a + near_b) * gamma(near_b)
-    logs = torch.special.gammaln(far_a) + torch.special.gammaln(far_b) - torch.special.gammaln(far_a + far_b)
-    sign = torch.where(_is_negative(far_a) ^ _is_negative(far_b) ^ _is_negative(far_a + far_b), -1.0, 1.0)
-    return torch.where(small, direct, sign * torch.exp(logs))
-
-
-def _is_negative(z: Tensor) -> Tensor:
-    return (z < 0) & (torch.remainder(torch.floor(z), 2.0) == 1.0)
+    value: Tensor = beta_value(namespace("torch"), a, b, gamma, torch.special.gammaln)
+    return value
 
 
 class _IncompleteBeta(torch.autograd.Function):

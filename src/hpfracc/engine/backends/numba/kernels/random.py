@@ -172,14 +172,7 @@ def _rows(paths, key, stream, normal, narrow, result, begin, stop):  # type: ign
 
 
 def random_compiled(
-    paths: Array,
-    key: Array,
-    *,
-    n: int,
-    kind: str = "normal",
-    stream: int = 0,
-    dtype: str = "float64",
-    workers: int = 1,
+    paths: Array, key: Array, *, n: int, kind: str = "normal", stream: int = 0, dtype: str = "float64", workers: int = 1
 ) -> Array:
     """Number by number; paths are divided among threads."""
     # Views if possible: a conversion takes as long as drawing fifty numbers.

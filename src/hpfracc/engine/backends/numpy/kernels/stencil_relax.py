@@ -39,10 +39,7 @@ def by_csgraph(
         matrix = sparse.csr_array(
             (
                 np.concatenate([lengths, (prices[sources] - lowest).astype(np.float64)]),
-                (
-                    np.concatenate([tails, np.full(len(sources), points)]),
-                    np.concatenate([heads, sources]),
-                ),
+                (np.concatenate([tails, np.full(len(sources), points)]), np.concatenate([heads, sources])),
             ),
             shape=(points + 1, points + 1),
         )
