@@ -346,12 +346,11 @@ class DaskRunner(Runner):
         del self._tasks[key]
         try:
             # A finished future can still be lost if its worker dies before the result is fetched.
-            report = ended.result(timeout=_GIVE_UP_AFTER)
+            return self.outcome(key, ended.result(timeout=_GIVE_UP_AFTER))
         except (Exception, CancelledError) as error:  # of the user's function, or of the cluster: told apart there
             return self._failed(key, task, error)
         finally:
             ended.release()
-        return TaskOutcome(key, report)
 
     def _drop(self, *tasks: _Submitted) -> None:
         """Cancel attempts, so that the scheduler does not repeat them elsewhere."""

@@ -37,6 +37,8 @@ class Runner(ABC):
     workers: int = 1
     #: Seconds of overhead per task.
     overhead: float = 0.0
+    #: Measurements of the workers' engines that were new to this process.
+    learned: int = 0
 
     @abstractmethod
     def submit(self, key: int, *given: Any, alone: bool = False) -> None:
@@ -45,6 +47,11 @@ class Runner(ABC):
     @abstractmethod
     def next(self) -> TaskOutcome | None:
         """The outcome of some task, or None if none ends shortly."""
+
+    def outcome(self, key: int, found: tuple[Any, bytes]) -> TaskOutcome:
+        """The outcome of a task that returned a report and records, which are merged."""
+        self.learned += merge_records(found[1])
+        return TaskOutcome(key, found[0])
 
     def window(self, seconds: float) -> int:
         """Number of tasks to keep in flight, given the seconds that one takes (nan: not known yet).
@@ -159,8 +166,6 @@ class SweepDriver:
         self.seconds = 0.0
         #: Number of tasks whose results were written.
         self._ended = 0
-        #: Measurements of the workers' engines that were new to this process.
-        self.learned = 0
 
     def run(self, ranges: Iterable[tuple[int, int]], *sinks: Sink) -> None:
         """Run the tasks with items ``(begin, end)``; the sinks receive their results."""
@@ -182,7 +187,6 @@ class SweepDriver:
             if outcome is None:
                 continue
             self._runs.pop(outcome.key)
-            self._learn(outcome)
             if outcome.error is not None:
                 raise outcome.error
             if outcome.report is None:
@@ -211,12 +215,7 @@ class SweepDriver:
         self._runs[key] = run
         self._runner.submit(key, list(run.indices), list(run.bad), alone=alone)
 
-    def _learn(self, outcome: TaskOutcome) -> None:
-        if outcome.report is not None and outcome.report.learned:
-            self.learned += merge_records(outcome.report.learned)
-
     def _handle(self, run: _Run, outcome: TaskOutcome) -> None:
-        self._learn(outcome)
         if outcome.error is not None:
             raise outcome.error
         if len(outcome.stuck) == 1:

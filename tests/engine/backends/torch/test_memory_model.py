@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from hpfracc.engine.backends import cufft, registry  # noqa: E402
 from hpfracc.engine.backends.base import Arm  # noqa: E402
-from hpfracc.engine.backends.torch import mittag_leffler_function  # noqa: E402
-from hpfracc.engine.numerics.mittag_leffler_values import values_together  # noqa: E402
+from hpfracc.engine.numerics import mittag_leffler_values  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
 from hpfracc.engine.primitives.base import ArraySpec, Call  # noqa: E402
 from hpfracc.engine.selection.call_memory import modelled_bytes  # noqa: E402
@@ -150,7 +149,7 @@ def test_fractions_take_what_is_predicted_wherever_z_lies(
 ) -> None:
     """Spread over all bands, or all in one of them. Values decide, so the host runs in blocks of a GPU's size."""
     n = 100_000
-    monkeypatch.setattr(mittag_leffler_function, "_HOST_BLOCK", values_together(n))
+    monkeypatch.setattr(mittag_leffler_values, "_BLOCK", mittag_leffler_values.values_together(n))
     z = torch.from_numpy((-3.0 - width * (np.random.default_rng(0).random(n) - 0.5)).astype(dtype))
     call = PRIMITIVES["mittag_leffler"].describe(z, alpha=alpha)
     with Peak() as peak:

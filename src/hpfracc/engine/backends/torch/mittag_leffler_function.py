@@ -15,12 +15,9 @@ from torch import Tensor
 
 from hpfracc._xp import namespace
 from hpfracc.engine.numerics.mittag_leffler_plan import ContourPlan, check_parameters, make_contour_plan
-from hpfracc.engine.numerics.mittag_leffler_values import CHUNK, pairs_of, values_on_bands, values_together
+from hpfracc.engine.numerics.mittag_leffler_values import evaluate, pairs_of
 
 __all__ = ["of_parameters", "of_z"]
-
-#: Values of z per block on the host: a megabyte of fractions.
-_HOST_BLOCK = 2048
 
 
 class _MittagLeffler(torch.autograd.Function):
@@ -162,17 +159,5 @@ def _evaluate_pairs(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: in
 
 
 def _evaluate(z: Tensor, plan: ContourPlan) -> Tensor:
-    flat = z.detach().reshape(-1)
-    if not flat.is_cpu or flat.numel() <= CHUNK:
-        return _values(flat, plan).reshape(z.shape).to(z.dtype)
-    # Sorting needs several times the memory of z: on the host, with few cores, chunk by chunk.
-    result = torch.empty_like(flat)
-    for begin in range(0, flat.numel(), CHUNK):
-        result[begin : begin + CHUNK] = _values(flat[begin : begin + CHUNK], plan)
-    return result.reshape(z.shape)
-
-
-def _values(z: Tensor, plan: ContourPlan) -> Tensor:
-    block = _HOST_BLOCK if z.is_cpu else values_together(z.numel())
-    values: Tensor = values_on_bands(namespace("torch", z.device), z, plan, block)
+    values: Tensor = evaluate(z.detach(), plan, namespace("torch", z.device))
     return values

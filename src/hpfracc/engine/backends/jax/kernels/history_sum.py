@@ -11,7 +11,7 @@ from jax import lax
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.history_sum import sum_causally
 from hpfracc.engine.backends.jax.library import LIBRARY
-from hpfracc.engine.numerics.history_weights import block_of_weights
+from hpfracc.engine.numerics.history_sums import block_of_weights
 
 __all__ = ["KERNELS"]
 
