@@ -86,17 +86,22 @@ def _plugin_class() -> type:
             self.versions, self.process = workers.versions(), workers.process_id()
 
         def setup(self, worker: Any) -> None:
-            global _sends
-            workers.compare_versions(self.versions, str(worker.address))
-            workers.use_own_gpu(worker)
-            workers.adopt_limits(worker)
-            _sends = workers.start_sharing(self.process)
-            if self.known and _sends:
-                workers.merge_records(self.known)
-            if self.job is not None:
-                job_of(self.job, self.payload)
+            _set_up(self, worker)
 
     return WorkerSetup
+
+
+def _set_up(plugin: Any, worker: Any) -> None:
+    """The set-up of a worker, here because the class is sent by value, with globals of its own."""
+    global _sends
+    workers.compare_versions(plugin.versions, str(worker.address))
+    workers.use_own_gpu(worker)
+    workers.adopt_limits(worker)
+    _sends = workers.start_sharing(plugin.process)
+    if plugin.known and _sends:
+        workers.merge_records(plugin.known)
+    if plugin.payload is not None:
+        job_of(plugin.job, plugin.payload)
 
 
 @contextlib.contextmanager

@@ -254,8 +254,7 @@ def _encode(values: np.ndarray[Any, Any]) -> str:
 
 
 def _decode(text: str) -> np.ndarray[Any, Any]:
-    found: np.ndarray[Any, Any] = np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
-    return found
+    return np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
 
 
 def plain(value: Any) -> Any:

@@ -91,8 +91,7 @@ def download(array: cupy.ndarray) -> np.ndarray[Any, Any]:
     """A device array as a NumPy array, complete on return."""
     with cupy.cuda.Device(array.device.id):
         if array.nbytes < SMALL_BYTES:
-            small: np.ndarray[Any, Any] = cupy.asnumpy(array)
-            return small
+            return cupy.asnumpy(array)
         source = cupy.ascontiguousarray(array)
         result = _pinned_result(source)
         if result is not None:

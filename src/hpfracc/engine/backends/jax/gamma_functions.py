@@ -25,8 +25,7 @@ def _operands(name: str, *values: Any) -> tuple[jax.Array, ...]:
 @jax.custom_jvp
 def _gamma(z: jax.Array) -> jax.Array:
     with jax.enable_x64(True):
-        value: jax.Array = gamma_value(namespace("jax"), z.astype(jnp.float64)).astype(z.dtype)
-        return value
+        return gamma_value(namespace("jax"), z.astype(jnp.float64)).astype(z.dtype)
 
 
 @_gamma.defjvp
@@ -39,26 +38,22 @@ def _gamma_slope(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple
 def gamma(z: Any) -> jax.Array:
     """Gamma(z)."""
     (z,) = _operands("gamma", z)
-    value: jax.Array = _gamma(z)
-    return value
+    return _gamma(z)
 
 
 def digamma(z: Any) -> jax.Array:
     """psi(z)."""
     (z,) = _operands("digamma", z)
-    value: jax.Array = special.digamma(z)
-    return value
+    return special.digamma(z)
 
 
 def beta(a: Any, b: Any) -> jax.Array:
     """B(a, b), by Gamma if that stays in range, otherwise by its logarithm."""
     a, b = jnp.broadcast_arrays(*_operands("beta", a, b))
-    value: jax.Array = beta_value(namespace("jax"), a, b, gamma, special.gammaln)
-    return value
+    return beta_value(namespace("jax"), a, b, gamma, special.gammaln)
 
 
 def incomplete_beta(a: Any, b: Any, x: Any) -> jax.Array:
     """I_x(a, b)."""
     a, b, x = _operands("incomplete_beta", a, b, x)
-    value: jax.Array = special.betainc(a, b, x)
-    return value
+    return special.betainc(a, b, x)

@@ -92,8 +92,7 @@ def convolve_tracked(
     options = _Options(differences, starts_from, composed, fast_length(2 * n - 1))
     begun = starts[0].to(signal.dtype) if starts else None
     used = weights[:n] if weights.shape[-1] > n else weights  # each step is recorded
-    result: Tensor = _CausalSum.apply(used.to(signal.dtype), signal, begun, options)
-    return result
+    return _CausalSum.apply(used.to(signal.dtype), signal, begun, options)
 
 
 def convolve_prepared(
@@ -109,8 +108,7 @@ def convolve_prepared(
     begun = starts[0] if starts else None
     if is_eager(signal):
         return _sum(prepared.operator, signal, begun, options, False)[0]
-    result: Tensor = _CausalSum.apply(None, signal, begun, options)
-    return result
+    return _CausalSum.apply(None, signal, begun, options)
 
 
 def _sum(

@@ -46,8 +46,7 @@ class _Gamma(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (z,) = ctx.saved_tensors
-        slope: Tensor = gradients[0] * _Gamma.apply(z) * torch.special.digamma(z)
-        return slope
+        return gradients[0] * _Gamma.apply(z) * torch.special.digamma(z)
 
     jvp = backward
 
@@ -55,22 +54,19 @@ class _Gamma(torch.autograd.Function):
 def gamma(z: Any) -> Tensor:
     """Gamma(z)."""
     (z,) = _operands("gamma", z)
-    value: Tensor = _Gamma.apply(z)
-    return value
+    return _Gamma.apply(z)
 
 
 def digamma(z: Any) -> Tensor:
     """psi(z)."""
     (z,) = _operands("digamma", z)
-    value: Tensor = torch.special.digamma(z)
-    return value
+    return torch.special.digamma(z)
 
 
 def beta(a: Any, b: Any) -> Tensor:
     """B(a, b), by Gamma if that stays in range, otherwise by its logarithm."""
     a, b = torch.broadcast_tensors(*_operands("beta", a, b))
-    value: Tensor = beta_value(namespace("torch"), a, b, gamma, torch.special.gammaln)
-    return value
+    return beta_value(namespace("torch"), a, b, gamma, torch.special.gammaln)
 
 
 class _IncompleteBeta(torch.autograd.Function):
@@ -94,5 +90,4 @@ def incomplete_beta(a: Any, b: Any, x: Any) -> Tensor:
     a, b, x = torch.broadcast_tensors(*_operands("incomplete_beta", a, b, x))
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
         raise UnsupportedDtypeError("incomplete_beta: PyTorch has no gradient in a and b; detach them, or use JAX")
-    value: Tensor = _IncompleteBeta.apply(a, b, x)
-    return value
+    return _IncompleteBeta.apply(a, b, x)

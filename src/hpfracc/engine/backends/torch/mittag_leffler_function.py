@@ -43,8 +43,7 @@ class _MittagLeffler(torch.autograd.Function):
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
         (z,) = ctx.saved_tensors
         alpha, beta, order = ctx.params
-        slope: Tensor = tangents[0] * _MittagLeffler.apply(z, alpha, beta, order + 1)
-        return slope
+        return tangents[0] * _MittagLeffler.apply(z, alpha, beta, order + 1)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], z: Tensor, *params: Any) -> tuple[Tensor, int | None]:
@@ -112,8 +111,7 @@ class _OfParameters(torch.autograd.Function):
 
 
 def _slope_in_beta(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: int) -> Tensor:
-    slope: Tensor = _OfParameters.apply(z, alpha, beta, order, logs + 1)
-    return slope
+    return _OfParameters.apply(z, alpha, beta, order, logs + 1)
 
 
 def _slope_in_alpha(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: int) -> Tensor:
@@ -124,8 +122,7 @@ def _slope_in_alpha(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: in
 
 def of_z(z: Tensor, alpha: float, beta: float, order: int) -> Tensor:
     """The ``order``-th derivative of E_{alpha,beta} at ``z``, in its dtype and on its device."""
-    value: Tensor = _MittagLeffler.apply(z, alpha, beta, order)
-    return value
+    return _MittagLeffler.apply(z, alpha, beta, order)
 
 
 def of_parameters(z: Any, alpha: Any, beta: Any) -> Tensor:
@@ -143,8 +140,7 @@ def of_parameters(z: Any, alpha: Any, beta: Any) -> Tensor:
         numbers = [number.reshape(()) for number in numbers]
     else:
         z, *numbers = torch.broadcast_tensors(z, *(number.to(z.device) for number in numbers))
-    value: Tensor = _OfParameters.apply(z, *numbers, 0, 0)
-    return value
+    return _OfParameters.apply(z, *numbers, 0, 0)
 
 
 def _evaluate_pairs(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: int) -> Tensor:
@@ -159,5 +155,4 @@ def _evaluate_pairs(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: in
 
 
 def _evaluate(z: Tensor, plan: ContourPlan) -> Tensor:
-    values: Tensor = evaluate(z.detach(), plan, namespace("torch", z.device))
-    return values
+    return evaluate(z.detach(), plan, namespace("torch", z.device))

@@ -179,6 +179,5 @@ def download(tensor: Tensor) -> np.ndarray:
     """A CUDA tensor as a NumPy array, complete on return."""
     source = tensor.detach().resolve_conj().resolve_neg()
     if source.nbytes < SMALL_BYTES:
-        result: np.ndarray = source.cpu().numpy()
-        return result
+        return source.cpu().numpy()
     return lane(source.device).download(source.contiguous())

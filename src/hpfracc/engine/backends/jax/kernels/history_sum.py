@@ -39,8 +39,7 @@ def sum_direct(times: Any, signal: Any, *parameters: Any, kernel: str = "power",
         y = jnp.moveaxis(lax.map(jax.checkpoint(block), (late, places)), 0, -2)
         return y.reshape((*x.shape[:-1], blocks * rows))[..., :n]
 
-    value: jax.Array = sum_causally(LIBRARY, sum_of, times, signal, parameters, kernel)
-    return value
+    return sum_causally(LIBRARY, sum_of, times, signal, parameters, kernel)
 
 
 KERNELS: dict[str, Kernel] = {"direct": Kernel(LIBRARY.wide(sum_direct))}

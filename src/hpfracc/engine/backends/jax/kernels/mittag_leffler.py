@@ -27,8 +27,7 @@ _XP = namespace("jax")
 
 def mittag_leffler_contour(z: Any, *, alpha: float, beta: float = 1.0, order: int = 0) -> jax.Array:
     """The ``order``-th derivative of E_{alpha,beta} at ``z``, in the dtype of ``z``."""
-    value: jax.Array = _differentiable(jnp.asarray(z), float(alpha), float(beta), int(order))
-    return value
+    return _differentiable(jnp.asarray(z), float(alpha), float(beta), int(order))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1, 2, 3))

@@ -27,8 +27,7 @@ def apply_fft(
 
     def composed(weights: Any, signal: Tensor, *starts: Tensor) -> Tensor:
         assert _GENERIC.apply is not None
-        result: Tensor = _GENERIC.apply(prepared, signal, *starts, **options)
-        return result
+        return _GENERIC.apply(prepared, signal, *starts, **options)
 
     if fits_prepared(prepared, signal, *starts):
         return convolve_prepared(prepared, signal, *starts, composed=composed, **options)
@@ -42,8 +41,7 @@ def convolve_fft(
     options: dict[str, Any] = {"differences": differences, "starts_from": starts_from}
     if fits_tracked(weights, signal, *starts):
         return convolve_tracked(weights, signal, *starts, composed=partial(_GENERIC.run, **options), **options)
-    result: Tensor = _GENERIC.run(weights, signal, *starts, **options)
-    return result
+    return _GENERIC.run(weights, signal, *starts, **options)
 
 
 KERNELS["fft"] = replace(_GENERIC, run=convolve_fft, apply=apply_fft)
