@@ -31,6 +31,8 @@ def _in_scope(function: Callable[..., Any]) -> Callable[..., Any]:
 class JAXLibrary(Library):
     """On the host and on GPUs."""
 
+    rounds = 1
+
     def compiled_wide(self, function: Callable[..., Any], static: Sequence[str]) -> Callable[..., Any]:
         """Without the scope double precision would be truncated if x64 is off."""
         return self.xp.jit(_in_scope(function), static)
