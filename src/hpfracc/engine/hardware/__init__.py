@@ -117,9 +117,6 @@ def reset() -> None:
 
 
 def _names() -> tuple[str, str]:
-    if hasattr(os, "uname"):
-        names = os.uname()
-        return names.nodename, f"{names.sysname} {names.release}"
     import platform
 
     return platform.node(), f"{platform.system()} {platform.release()}"
