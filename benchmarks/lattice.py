@@ -293,11 +293,6 @@ def on_the_gpu() -> Rows:
         rows.append(["", "cupy, there and back", show(there), f"{seconds / there:.1f}"])
         del held, found
         cupy.get_default_memory_pool().free_all_blocks()
-    tensors = tuple(torch.as_tensor(array, device="cuda") for array in (weights, start))
-    gpu, found = best(lambda: by_torch("tiles", tensors), 0.0)
-    assert np.allclose(found.cpu().numpy(), truth)
-    rows.append(["", "torch by tiles, tensors on the GPU", show(gpu), f"{seconds / gpu:.2f}"])
-    del tensors, found
     side = 2048
     lattice, source = maze(side)
     start = np.full(lattice.shape, np.inf)
@@ -305,21 +300,20 @@ def on_the_gpu() -> Rows:
     seconds, truth = best(lambda: hf.stencil_relax(lattice._costs.host, start, backend="numba"), 1.0)
     rows.append([f"map of a {side} x {side} maze, float64", "host, numba", show(seconds), "1"])
     tensors = tuple(torch.as_tensor(array, device="cuda") for array in (lattice._costs.host, start))
-    for algorithm, words in (("tiles", "torch by tiles"), ("relax", "torch, rounds over all points")):
-        gpu, found = best(lambda algorithm=algorithm: by_torch(algorithm, tensors), 0.0)
-        assert np.allclose(found.cpu().numpy(), truth)
-        rows.append(["", words, show(gpu), f"{seconds / gpu:.2f}"])
+    gpu, found = best(lambda: by_torch(tensors), 0.0)
+    assert np.allclose(found.cpu().numpy(), truth)
+    rows.append(["", "torch, rounds over all points", show(gpu), f"{seconds / gpu:.2f}"])
 
     return rows + cube(True, "periodic") + cube(False, "bounded")
 
 
-def by_torch(algorithm: str, tensors: tuple[Any, ...]) -> Any:
-    """One PyTorch kernel, synchronised."""
+def by_torch(tensors: tuple[Any, ...]) -> Any:
+    """The PyTorch kernel, synchronised."""
     import torch
 
-    from hpfracc.engine.backends.torch.kernels.stencil_relax import KERNELS
+    from hpfracc.engine.backends.registry import kernel
 
-    found = KERNELS[algorithm].run(*tensors)
+    found = kernel("stencil_relax", "torch", "relax").run(*tensors)
     torch.cuda.synchronize()
     return found
 

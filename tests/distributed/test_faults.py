@@ -236,10 +236,9 @@ def test_a_cluster_that_cannot_scale_is_reported(caplog: pytest.LogCaptureFixtur
 
 def test_closing_without_a_scheduler_is_silent_but_logged(caplog: pytest.LogCaptureFixture):
     """Releasing tasks and payload must not replace the error that ended the sweep."""
-    runner = dask_runner.DaskRunner(BrokenClient(None), "job", b"", None)
+    runner = dask_runner.DaskRunner(BrokenClient(None), "job", b"x" * (1 << 17), None)
     runner._tasks[0] = dask_runner._Submitted(None, (0,), (), None, False)
-    runner._kept = True
-    with caplog.at_level("DEBUG", "hpfracc.distributed"):
+    with caplog.at_level("WARNING", "hpfracc.distributed"):
         runner.close(cancel=True)
     assert "could not be cancelled" in caplog.text
     assert "payload of sweep job could not be dropped" in caplog.text

@@ -14,6 +14,7 @@ import sys
 import time
 import zlib
 from asyncio import CancelledError
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
@@ -51,6 +52,9 @@ _LARGE_PAYLOAD = 1 << 16
 _SECONDS_AHEAD = 60.0
 #: Largest number of tasks in flight, unless the workers need more, and of bytes of their payloads.
 _MAX_AHEAD, _MAX_BYTES_AHEAD = 4096, 1 << 26
+_LOST_SCHEDULER = (
+    "the scheduler was lost; start a new cluster and call sweep with the same store= to continue where it was"
+)
 #: How often a task that the scheduler lost is resubmitted.
 _MAX_LOSSES = 5
 
@@ -88,15 +92,25 @@ def _plugin_class() -> type:
 
 
 def _set_up(plugin: Any, worker: Any) -> None:
+    """The set-up of a worker, here because the class is sent by value, with globals of its own."""
+    global _sends
     workers.compare_versions(plugin.versions, str(worker.address))
     workers.use_own_gpu(worker)
     workers.adopt_limits(worker)
-    global _sends
     _sends = workers.start_sharing(plugin.process)
     if plugin.known and _sends:
         workers.merge_records(plugin.known)
     if plugin.payload is not None:
         job_of(plugin.job, plugin.payload)
+
+
+@contextlib.contextmanager
+def _best_effort(what: str) -> Iterator[None]:
+    """Log an error that the sweep does not depend on: of a worker, a scheduler or a batch system that is gone."""
+    try:
+        yield
+    except Exception as error:
+        logger.warning("%s (%s: %s)", what, type(error).__name__, error)
 
 
 def current_client() -> Any:
@@ -147,13 +161,14 @@ def send_records() -> None:
         worker.log_event(_TOPIC, message)
 
 
-def _register_job(client: Any, name: str, payload: bytes | None) -> bool:
-    """Prepare all workers, present and future; a large payload is sent to each once. Returns whether it was cached."""
+def _register_job(client: Any, name: str, payload: bytes | None) -> None:
+    """Prepare all workers, present and future; a large payload is sent to each once."""
     import_optional("distributed")
     try:
         _tell_workers(client)
         if payload is not None:
-            _register(client, name, payload)
+            plugin = _plugin_class()(name, payload)
+            client.register_plugin(plugin, name=plugin.name)
     except ClusterError:
         raise
     except Exception as error:
@@ -162,28 +177,14 @@ def _register_job(client: Any, name: str, payload: bytes | None) -> bool:
             "hpfracc and of your own modules on all of them"
         ) from error
     _listen(client)
-    return payload is not None
 
 
 def _tell_workers(client: Any) -> None:
     """Send what is known to all workers, present and future, unless they have it already: it changes rarely."""
     known = workers.encode_known()
     if _prepared.get(client) != known:
-        _register(client, None, None, known)
+        client.register_plugin(_plugin_class()(None, None, known), name=_NAME)
         _prepared[client] = known
-
-
-def _register(client: Any, *given: Any) -> None:
-    plugin = _plugin_class()(*given)
-    client.register_plugin(plugin, name=plugin.name)
-
-
-def _forget_job(client: Any, name: str) -> None:
-    """Drop the payload of a sweep that has ended."""
-    try:
-        client.unregister_worker_plugin(f"{_NAME}-{name}")
-    except Exception:  # the scheduler may be gone, and the sweep has ended
-        logger.debug("the payload of sweep %s could not be dropped", name, exc_info=True)
 
 
 def is_dask_client(executor: Any) -> bool:
@@ -265,29 +266,32 @@ class DaskRunner(Runner):
         self._name = name
         self._ended: SimpleQueue[tuple[int, Any]] = SimpleQueue()
         self._tasks: dict[int, _Submitted] = {}
-        self._losses: dict[int, int] = {}
+        self._losses: Counter[int] = Counter()
         self._attempt = 0
+        self.overhead = scheduler_cost(self.workers)
         self._resources = dict(resources) if resources else None
-        self._closing = contextlib.ExitStack()
-        self._client = self._closing.enter_context(_connect(executor))
-        try:
-            self._kept = _register_job(self._client, name, payload if len(payload) > _LARGE_PAYLOAD else None)
-            self._payload = None if len(payload) > _LARGE_PAYLOAD else payload
-            self._seen = 0
-            self._prepared: set[str] = set()
-            self._alone_since = time.monotonic()
-            self._next_look = 0.0
-            self._asked = 0.0
-            self._told = False
+        #: The largest number of workers so far, and those that know what was known at the last check.
+        self._seen, self._told_workers = 0, set[str]()
+        self._next_look = self._asked = 0.0
+        self._alone_since, self._warned = time.monotonic(), False
+        large = len(payload) > _LARGE_PAYLOAD
+        self._payload = None if large else payload
+        with contextlib.ExitStack() as closing:  # an interrupt too disconnects the client
+            self._client = closing.enter_context(_connect(executor))
+            if large:
+                closing.callback(self._forget_job)
+            _register_job(self._client, name, payload if large else None)
             self._look()
             if limited:
                 topic = topic_of(self._key(0))
                 self._client.subscribe_topic(topic, self._hear)
-                self._closing.callback(self._client.unsubscribe_topic, topic)
-        except BaseException:  # an interrupt too disconnects the client
-            self._closing.close()
-            raise
-        self.overhead = scheduler_cost(self.workers)
+                closing.callback(self._client.unsubscribe_topic, topic)
+            self._closing = closing.pop_all()
+
+    def _forget_job(self) -> None:
+        """Drop the payload of a sweep that has ended."""
+        with _best_effort(f"the payload of sweep {self._name} could not be dropped"):
+            self._client.unregister_worker_plugin(f"{_NAME}-{self._name}")
 
     def window(self, seconds: float) -> int:
         """Enough tasks for some seconds of work per worker, so that an adaptive cluster can tell how many it could use.
@@ -310,7 +314,7 @@ class DaskRunner(Runner):
             workers=worker, pure=False, retries=0,
         )  # fmt: skip
         self._tasks[key] = _Submitted(future, given, worker, alone)
-        future.add_done_callback(functools.partial(self._tell, key))
+        future.add_done_callback(lambda ended: self._ended.put((key, ended)))
 
     def _key(self, key: int) -> str:
         return f"hpfracc-{self._name}-{key}-{self._attempt}"
@@ -322,9 +326,6 @@ class DaskRunner(Runner):
             if all(worker.get("resources", {}).get(name, 0) >= amount for name, amount in wanted):
                 return str(address)
         return None
-
-    def _tell(self, key: int, future: Any) -> None:
-        self._ended.put((key, future))
 
     def _hear(self, event: Any) -> None:
         """Handle a worker's message that a call does not stop. Called in the thread of the client's event loop."""
@@ -350,19 +351,16 @@ class DaskRunner(Runner):
         del self._tasks[key]
         try:
             # A finished future can still be lost if its worker dies before the result is fetched.
-            report = ended.result(timeout=_GIVE_UP_AFTER)
+            return self.outcome(key, ended.result(timeout=_GIVE_UP_AFTER))
         except (Exception, CancelledError) as error:  # of the user's function, or of the cluster: told apart there
             return self._failed(key, task, error)
         finally:
             ended.release()
-        return TaskOutcome(key, report)
 
     def _drop(self, *tasks: _Submitted) -> None:
         """Cancel attempts, so that the scheduler does not repeat them elsewhere."""
-        try:
+        with _best_effort("the remaining tasks could not be cancelled"):
             self._client.cancel([task.future for task in tasks], force=True)
-        except Exception:  # the scheduler may be gone, which another error reports
-            logger.debug("the remaining tasks could not be cancelled", exc_info=True)
 
     def _failed(self, key: int, task: _Submitted, error: BaseException) -> TaskOutcome | None:
         name = type(error).__name__
@@ -373,18 +371,13 @@ class DaskRunner(Runner):
         if not lost or type(error).__module__.startswith("hpfracc"):
             return TaskOutcome(key, error=error)
         if self._client.status != "running":
-            return TaskOutcome(key, error=self._lost_scheduler())
-        self._losses[key] = self._losses.get(key, 0) + 1
+            return TaskOutcome(key, error=ClusterError(_LOST_SCHEDULER))
+        self._losses[key] += 1
         if self._losses[key] > _MAX_LOSSES:
             told = f"the cluster lost a task {_MAX_LOSSES} times ({error}); call sweep with the same store= to continue"
             return TaskOutcome(key, error=ClusterError(told))
         self.submit(key, *task.given, alone=task.alone)
         return None
-
-    def _lost_scheduler(self) -> ClusterError:
-        return ClusterError(
-            "the scheduler was lost; start a new cluster and call sweep with the same store= to continue where it was"
-        )
 
     def _look(self) -> TaskOutcome | None:
         """Count the workers from time to time; a cluster without any would keep the caller waiting forever."""
@@ -397,7 +390,7 @@ class DaskRunner(Runner):
                 raise OSError("not connected")
             threads = self._client.nthreads()
         except Exception as error:  # anything that a broken connection raises
-            return self._ended_by(self._lost_scheduler(), error)
+            return self._ended_by(ClusterError(_LOST_SCHEDULER), error)
         dead = [key for key, task in self._tasks.items() if task.worker is not None and task.worker not in threads]
         if dead:
             self._next_look = now  # more may have died
@@ -407,8 +400,11 @@ class DaskRunner(Runner):
         if threads:
             self.workers, self._seen = sum(threads.values()), max(self._seen, len(threads))
             self.overhead = scheduler_cost(self.workers)
-            self._tell_newcomers(set(threads))
-            self._alone_since, self._told = now, False
+            if self._told_workers and threads.keys() - self._told_workers:  # they only know the state at the start
+                with _best_effort("what was learned could not be sent to all workers"):
+                    _tell_workers(self._client)
+            self._told_workers = set(threads)
+            self._alone_since, self._warned = now, False
             return None
         self.workers = max(1, self.workers)
         waited = now - self._alone_since
@@ -416,8 +412,8 @@ class DaskRunner(Runner):
             self._asked = now
             self._scale()
         queued = not self._seen or _asks_others(getattr(self._client, "cluster", None))
-        if queued and waited > _GIVE_UP_AFTER and not self._told:
-            self._told = True
+        if queued and waited > _GIVE_UP_AFTER and not self._warned:
+            self._warned = True
             logger.warning("no workers for %.0f s; waiting up to %.0f s for new ones", waited, _QUEUE_TIME)
         if waited > (_QUEUE_TIME if queued else _GIVE_UP_AFTER):
             lost = ClusterError(
@@ -434,16 +430,6 @@ class DaskRunner(Runner):
             raise error
         return TaskOutcome(next(iter(self._tasks)), error=error)
 
-    def _tell_newcomers(self, addresses: set[str]) -> None:
-        """Send what was learned to workers that started since the last check: they only know the state at the start."""
-        if self.knows_more and self._prepared and addresses - self._prepared:
-            self.knows_more = False
-            try:
-                _tell_workers(self._client)
-            except Exception as error:  # a worker that ends meanwhile: the sweep does not depend on it
-                logger.info("what was learned could not be sent to all workers (%s: %s)", type(error).__name__, error)
-        self._prepared = addresses
-
     def _scale(self) -> None:
         """Ask clusters that keep a list of their workers for new ones: Dask's own and those of batch systems.
 
@@ -451,20 +437,12 @@ class DaskRunner(Runner):
         """
         cluster: Any = getattr(self._client, "cluster", None)
         if any(base.__name__ == "SpecCluster" for base in type(cluster).__mro__):
-            try:
-                wanted = max(self._seen, len(cluster.plan))  # not fewer than an adaptive cluster has requested
-                logger.info("no workers are left; the cluster is asked for %d", wanted)
-                cluster.scale(wanted)
-            except Exception as error:  # of any batch system; the sweep waits in any case
-                logger.warning("the cluster could not be asked for workers (%s: %s)", type(error).__name__, error)
+            with _best_effort("the cluster could not be asked for workers"):
+                cluster.scale(max(self._seen, len(cluster.plan)))  # not fewer than an adaptive cluster has requested
 
     def close(self, *, cancel: bool) -> None:
         """Release the remaining tasks on the cluster."""
-        try:
+        with self._closing:
             if cancel and self._tasks:
                 self._drop(*self._tasks.values())
             self._tasks.clear()
-            if self._kept:
-                _forget_job(self._client, self._name)
-        finally:
-            self._closing.close()

@@ -208,8 +208,7 @@ def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int
     # Trailing axes that the specification does not name are not sharded.
     named = axis if axis >= 0 else len(spec) + axis
     _require_whole(spec, [named] if 0 <= named < len(spec) else [], axis)
-    found: Callable[[Any], Any] = jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
-    return found
+    return jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
 
 
 def _require_whole(spec: Any, axes: Iterable[int], shown: Any) -> None:

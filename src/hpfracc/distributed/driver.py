@@ -37,8 +37,8 @@ class Runner(ABC):
     workers: int = 1
     #: Seconds of overhead per task.
     overhead: float = 0.0
-    #: Whether workers that start later should be told what was learned since the others were prepared.
-    knows_more: bool = False
+    #: Measurements of the workers' engines that were new to this process.
+    learned: int = 0
 
     @abstractmethod
     def submit(self, key: int, *given: Any, alone: bool = False) -> None:
@@ -47,6 +47,11 @@ class Runner(ABC):
     @abstractmethod
     def next(self) -> TaskOutcome | None:
         """The outcome of some task, or None if none ends shortly."""
+
+    def outcome(self, key: int, found: tuple[Any, bytes]) -> TaskOutcome:
+        """The outcome of a task that returned a report and records, which are merged."""
+        self.learned += merge_records(found[1])
+        return TaskOutcome(key, found[0])
 
     def window(self, seconds: float) -> int:
         """Number of tasks to keep in flight, given the seconds that one takes (nan: not known yet).
@@ -161,8 +166,6 @@ class SweepDriver:
         self.seconds = 0.0
         #: Number of tasks whose results were written.
         self._ended = 0
-        #: Measurements of the workers' engines that were new to this process.
-        self.learned = 0
 
     def run(self, ranges: Iterable[tuple[int, int]], *sinks: Sink) -> None:
         """Run the tasks with items ``(begin, end)``; the sinks receive their results."""
@@ -184,7 +187,6 @@ class SweepDriver:
             if outcome is None:
                 continue
             self._runs.pop(outcome.key)
-            self._learn(outcome)
             if outcome.error is not None:
                 raise outcome.error
             if outcome.report is None:
@@ -213,14 +215,7 @@ class SweepDriver:
         self._runs[key] = run
         self._runner.submit(key, list(run.indices), list(run.bad), alone=alone)
 
-    def _learn(self, outcome: TaskOutcome) -> None:
-        if outcome.report is not None and outcome.report.learned:
-            new = merge_records(outcome.report.learned)
-            self.learned += new
-            self._runner.knows_more = self._runner.knows_more or new > 0
-
     def _handle(self, run: _Run, outcome: TaskOutcome) -> None:
-        self._learn(outcome)
         if outcome.error is not None:
             raise outcome.error
         if len(outcome.stuck) == 1:
@@ -346,8 +341,7 @@ class SweepDriver:
 def _raised(failure: ItemFailure, count: int) -> BatchItemError:
     given = ", ".join(f"{name}={value!r}" for name, value in failure.parameters.items())
     error = BatchItemError(
-        f"item {failure.index} of {count} ({given[:200]}): {failure.error}; on_error='keep' goes on",
-        failure.index,
+        f"item {failure.index} of {count} ({given[:200]}): {failure.error}; on_error='keep' goes on", failure.index
     )
     error.__cause__ = None if failure.exception is None else failure.exception.__cause__
     return error

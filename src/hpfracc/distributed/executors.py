@@ -16,7 +16,6 @@ from hpfracc.distributed.dask_runner import DaskRunner, is_dask_client
 from hpfracc.distributed.driver import Runner, TaskOutcome
 from hpfracc.distributed.functions import dump
 from hpfracc.distributed.tasks import Caller, refuse_nesting, run_payload
-from hpfracc.distributed.worker import merge_records
 from hpfracc.engine.execution.batch.items import item_error
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import ClusterError, InvalidInputError
@@ -73,10 +72,7 @@ class Pool(Runner):
             self._ended.put((key, error if _is_broken(error) else ClusterError(told)))
             return
         self._futures[key] = future
-        future.add_done_callback(partial(self._tell, key))
-
-    def _tell(self, key: int, future: Any) -> None:
-        self._ended.put((key, future))
+        future.add_done_callback(lambda ended: self._ended.put((key, ended)))
 
     def next(self) -> TaskOutcome | None:
         """Wait for a task to end."""
@@ -88,7 +84,7 @@ class Pool(Runner):
         try:
             if isinstance(future, BaseException):
                 raise future
-            return TaskOutcome(key, future.result())
+            return self.outcome(key, future.result())
         except Exception as error:
             if _is_broken(error):
                 error = ClusterError(
@@ -193,14 +189,6 @@ def _each(func: Callable[..., Any], items: Sequence[Any], first: int, count: int
     return found
 
 
-@dataclass(slots=True)
-class _PieceReport:
-    """The results of a piece, and the records that the worker learned."""
-
-    values: list[Any]
-    learned: bytes = b""
-
-
 @dataclass(frozen=True, slots=True)
 class _PieceJob:
     """A function of pieces."""
@@ -208,10 +196,10 @@ class _PieceJob:
     call: Callable[..., list[Any]]
     caller: Caller
 
-    def run(self, items: Sequence[Any], first: int, count: int) -> _PieceReport:
+    def run(self, items: Sequence[Any], first: int, count: int) -> list[Any]:
         """Run one piece."""
         with self.caller.adopted():
-            return _PieceReport(self.call(items, first, count))
+            return self.call(items, first, count)
 
 
 def run_pieces(
@@ -240,8 +228,7 @@ def run_pieces(
                 raise outcome.error
             if outcome.report is None:
                 raise ClusterError(f"items from {outcome.key} on ended their worker; try them alone")
-            found[outcome.key] = outcome.report.values
-            merge_records(outcome.report.learned)
+            found[outcome.key] = outcome.report
             if advance is not None:
                 advance(len(found[outcome.key]))
     return [each for first in starts for each in found[first]]

@@ -23,8 +23,7 @@ def check_output(output: Any) -> Output:
     if output is None or isinstance(output, str):
         return output
     if callable(output):
-        function: Callable[[Any], Any] = output
-        return function
+        return output
     names = tuple(output) if isinstance(output, list | tuple) else ()
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise InvalidInputError(

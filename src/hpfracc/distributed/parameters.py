@@ -16,7 +16,7 @@ from hpfracc.distributed.outputs import host_array
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = [
-    "ParameterGrid", "ParameterPoints", "SweepParameters", "grid", "load_parameters", "points", "read_parameters",
+    "ParameterGrid", "ParameterPoints", "SweepParameters", "grid", "points", "read_parameters",
 ]  # fmt: skip
 
 
@@ -60,7 +60,8 @@ class SweepParameters(ABC, Sequence[dict[str, Any]]):
         if not -len(self) <= index < len(self):
             raise IndexError(f"item {index} of a sweep of {len(self)} items")
         at = self._positions(index % len(self))
-        return {name: _plain(values[at[name]]) for name, values in self.values.items()}
+        chosen = {name: values[at[name]] for name, values in self.values.items()}
+        return {name: value if np.ndim(value) else value.item() for name, value in chosen.items()}
 
     def columns(self, indices: Sequence[int]) -> dict[str, np.ndarray[Any, Any]]:
         """The values of several items, one array for each parameter with the items along the first axis."""
@@ -191,11 +192,6 @@ def read_parameters(given: Any) -> SweepParameters:
     return ParameterPoints({name: [item[name] for item in items] for name in items[0]})
 
 
-def load_parameters(kind: str, values: Mapping[str, Any]) -> SweepParameters:
-    """Parameters of a stored sweep."""
-    return ParameterGrid(values) if kind == "grid" else ParameterPoints(values)
-
-
 def _read(name: str, given: Any) -> np.ndarray[Any, Any]:
     values = host_array(f"parameter {name!r}", given)
     if values.dtype.kind not in "biufcU":
@@ -226,8 +222,3 @@ def _require_unchanged(name: str, given: Any, values: np.ndarray[Any, Any]) -> N
                 f"parameter {name!r} has {before!r} beside values of another kind, which would make it "
                 f"{after.item()!r}; give numbers, bools or strings alone, and large integers not beside floats"
             )
-
-
-def _plain(value: Any) -> Any:
-    """A number as a Python number, an array unchanged."""
-    return value.item() if np.ndim(value) == 0 else value

@@ -151,18 +151,13 @@ def _import(call: Any, folder: Path | None) -> Callable[..., Any]:
         raise InvalidInputError(
             f"call={call!r} cannot be imported ({error}); check the names, or set PYTHONPATH"
         ) from error
-    _send_source(sys.modules[module], folder)
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is not None and Path(file).resolve().parent in (Path.cwd(), folder) and is_installed("cloudpickle"):
+        import cloudpickle  # type: ignore[import-not-found, unused-ignore]
+
+        # Workers cannot import a module beside the problem file: it is sent with its functions.
+        cloudpickle.register_pickle_by_value(sys.modules[module])
     return _reading.function("call", func, "the parameters of an item")
-
-
-def _send_source(module: Any, folder: Path | None) -> None:
-    """Send a module beside the problem file to workers together with its functions: they cannot import it."""
-    file = getattr(module, "__file__", None)
-    if file is None or Path(file).resolve().parent not in (Path.cwd(), folder) or not is_installed("cloudpickle"):
-        return
-    import cloudpickle  # type: ignore[import-not-found, unused-ignore]
-
-    cloudpickle.register_pickle_by_value(module)
 
 
 def _values(name: str, given: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._optional import import_optional
 from hpfracc._results import SmallCurve, as_html
 from hpfracc._shielded import run_shielded
@@ -124,15 +125,16 @@ class SweepOutcome:
     def of(cls, store: SweepStore, *, keep: bool) -> SweepOutcome:
         """All that is in a store."""
         outcome = cls(len(store.params), keep=keep)
-        run_shielded(lambda: outcome._read(store))
-        return outcome
 
-    def _read(self, store: SweepStore) -> None:
-        for begin, end, report in store.reports():
-            if report is None:
-                self.damaged.append((begin, end))
-            else:
-                self.write(begin, end, report)
+        def read() -> None:
+            for begin, end, report in store.reports():
+                if report is None:
+                    outcome.damaged.append((begin, end))
+                else:
+                    outcome.write(begin, end, report)
+
+        run_shielded(read)
+        return outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +224,13 @@ class SweepResult:
         result with the name of a parameter is called ``NAME_result``.
         """
         xarray = import_optional("xarray")
-        dims = tuple(self.params.values) if isinstance(self.params, ParameterGrid) else ("item",)
-        coords = {}
-        for name, values in self.params.values.items():
-            if values.ndim == 1:
-                coords[name] = (name if isinstance(self.params, ParameterGrid) else "item", values)
+        is_grid = isinstance(self.params, ParameterGrid)
+        dims = tuple(self.params.values) if is_grid else ("item",)
+        coords = {
+            name: (name if is_grid else "item", values)
+            for name, values in self.params.values.items()
+            if values.ndim == 1
+        }
         made = {}
         for given, array in self.arrays().items():
             name = f"{given}_result" if given in self.params.values or given in dims else given
@@ -311,7 +315,61 @@ class SweepResult:
         -------
         matplotlib axes
         """
-        return _plot(self, output, kind=kind, ax=ax)
+        _reading.choice("kind", kind, _KINDS)
+        name, values = self._chosen(output)
+        varied = {key: axis for key, axis in self.params.values.items() if len(np.unique(axis)) > 1}
+        if any(axis.ndim > 1 or axis.dtype.kind not in "biuf" for axis in varied.values()):
+            raise InvalidInputError("only parameters that are real numbers can be drawn; draw result.values yourself")
+        is_grid = isinstance(self.params, ParameterGrid)
+        if kind == "auto":
+            kind = "line" if len(varied) == 1 else "map" if is_grid else "scatter"
+        wanted = 1 if kind == "line" else 2
+        if len(varied) != wanted or (kind != "line" and is_grid != (kind != "scatter")):
+            items = "" if kind == "line" else " of a grid" if kind != "scatter" else " of points"
+            raise InvalidInputError(
+                f"kind={kind!r} needs {_counted(wanted, 'parameter')}{items} with several values, and there are "
+                f"{len(varied)}: {', '.join(varied) or 'none'}; draw result.values yourself"
+            )
+        pyplot = import_optional("matplotlib.pyplot")
+        if kind == "surface" and ax is not None and not hasattr(ax, "plot_surface"):
+            raise InvalidInputError(
+                "kind='surface' has three dimensions and ax has two; omit ax, or use plt.subplot(projection='3d')"
+            )
+        if ax is None:
+            ax = pyplot.figure().add_subplot(projection="3d" if kind == "surface" else None)
+        (first, rows), *others = varied.items()
+        if kind == "line":
+            order = np.argsort(rows, kind="stable")
+            ax.plot(rows[order], values[order])
+            ax.set(xlabel=first, ylabel=name, xscale=_scale(rows))
+            return ax
+        ((second, columns),) = others
+        if kind == "surface":
+            x, y = np.meshgrid(rows, columns, indexing="ij")
+            ax.plot_surface(x, y, values.reshape(x.shape), cmap="viridis")
+            ax.set(xlabel=first, ylabel=second, zlabel=name)
+            return ax
+        if kind == "scatter":
+            drawn = ax.scatter(rows, columns, c=values)
+        else:  # rows upwards
+            drawn = ax.pcolormesh(columns, rows, values.reshape(len(rows), len(columns)), shading="nearest")
+            first, rows, second, columns = second, columns, first, rows
+        ax.figure.colorbar(drawn, ax=ax, label=name)
+        ax.set(xlabel=first, ylabel=second, xscale=_scale(rows), yscale=_scale(columns))
+        return ax
+
+    def _chosen(self, output: str | None) -> tuple[str, Any]:
+        """The name of a result and its values, one real number per item."""
+        found = self.arrays()
+        name = next(iter(found)) if output is None and len(found) == 1 else output
+        if name not in found:
+            raise InvalidInputError(f"output={output!r}: the results are {', '.join(found)}; name one of them")
+        values = found[name]
+        if values.size != len(self.params) or values.dtype.kind == "c":
+            raise InvalidInputError(
+                f"{name} has shape {values.shape[1:]} per item; only one real number per item can be drawn"
+            )
+        return str(self.label if name == VALUE else name), values.reshape(-1)
 
     def __getstate__(self) -> dict[str, Any]:
         # The function may be one that cannot be pickled.
@@ -384,55 +442,6 @@ def open_sweep(store: Any) -> SweepResult:
     return SweepResult(found.params, outcome, found, run)
 
 
-def _plot(result: Any, output: str | None, *, kind: str, ax: Any) -> Any:
-    """Draw one number per item over one or two parameters; see :meth:`SweepResult.plot`."""
-    if kind not in _KINDS:
-        raise InvalidInputError(f"kind={kind!r}: use {', '.join(map(repr, _KINDS))}")
-    name, values = _chosen(result, output)
-    varied = {key: axis for key, axis in result.params.values.items() if len(np.unique(axis)) > 1}
-    if any(axis.ndim > 1 or axis.dtype.kind not in "biuf" for axis in varied.values()):
-        raise InvalidInputError("only parameters that are real numbers can be drawn; draw result.values yourself")
-    is_grid = isinstance(result.params, ParameterGrid)
-    if kind == "auto":
-        kind = "line" if len(varied) == 1 else "map" if is_grid else "scatter"
-    wanted = 1 if kind == "line" else 2
-    if len(varied) != wanted or (kind != "line" and is_grid != (kind != "scatter")):
-        items = "" if kind == "line" else " of a grid" if kind != "scatter" else " of points"
-        raise InvalidInputError(
-            f"kind={kind!r} needs {wanted} parameter{'s' if wanted > 1 else ''}{items} with several values, and there "
-            f"are {len(varied)}: {', '.join(varied) or 'none'}; draw result.values yourself"
-        )
-    pyplot = import_optional("matplotlib.pyplot")
-    if kind == "surface" and ax is not None and not hasattr(ax, "plot_surface"):
-        raise InvalidInputError(
-            "kind='surface' has three dimensions and ax has two; omit ax, or use plt.subplot(projection='3d')"
-        )
-    if ax is None:
-        ax = pyplot.figure().add_subplot(projection="3d" if kind == "surface" else None)
-    if kind == "line":
-        along, points = next(iter(varied.items()))
-        order = np.argsort(points, kind="stable")
-        ax.plot(points[order], values[order])
-        ax.set(xlabel=along, ylabel=name, xscale=_scale(points))
-        return ax
-    (first, rows), (second, columns) = varied.items()
-    if kind == "scatter":
-        drawn = ax.scatter(rows, columns, c=values)
-        ax.figure.colorbar(drawn, ax=ax, label=name)
-        ax.set(xlabel=first, ylabel=second, xscale=_scale(rows), yscale=_scale(columns))
-        return ax
-    surface = values.reshape(len(rows), len(columns))
-    if kind == "surface":
-        x, y = np.meshgrid(rows, columns, indexing="ij")
-        ax.plot_surface(x, y, surface, cmap="viridis")
-        ax.set(xlabel=first, ylabel=second, zlabel=name)
-    else:
-        drawn = ax.pcolormesh(columns, rows, surface, shading="nearest")
-        ax.figure.colorbar(drawn, ax=ax, label=name)
-        ax.set(xlabel=second, ylabel=first, xscale=_scale(columns), yscale=_scale(rows))
-    return ax
-
-
 def _scale(points: Any) -> str:
     """``"log"`` for values that grow by equal factors over a wide range."""
     found = np.unique(points).astype(np.float64)
@@ -440,16 +449,3 @@ def _scale(points: Any) -> str:
         return "linear"
     ratios = np.diff(np.log(found))
     return "log" if np.ptp(ratios) < 1e-6 * ratios.max() else "linear"
-
-
-def _chosen(result: Any, output: str | None) -> tuple[str, Any]:
-    found = result.arrays()
-    name = next(iter(found)) if output is None and len(found) == 1 else output
-    if name not in found:
-        raise InvalidInputError(f"output={output!r}: the results are {', '.join(found)}; name one of them")
-    values = found[name]
-    if values.size != len(result.params) or values.dtype.kind == "c":
-        raise InvalidInputError(
-            f"{name} has shape {values.shape[1:]} per item; only one real number per item can be drawn"
-        )
-    return str(result.label if name == "value" else name), values.reshape(-1)

@@ -20,7 +20,7 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -29,7 +29,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._files import parse_json, read_plain, temporary
 from hpfracc._shielded import run_shielded
-from hpfracc.distributed.parameters import SweepParameters, load_parameters
+from hpfracc.distributed.parameters import ParameterGrid, ParameterPoints, SweepParameters
 from hpfracc.distributed.tasks import ItemFailure, TaskReport
 from hpfracc.errors import DiskFullError, StoreError
 
@@ -117,7 +117,7 @@ class SweepStore:
                     f"store {str(folder)!r} has format {found!r}, not {FORMAT}; use the version that made it"
                 )
             values = {name: _decode(each) for name, each in manifest["values"].items()}
-            params = load_parameters(manifest["kind"], values)
+            params = (ParameterGrid if manifest["kind"] == "grid" else ParameterPoints)(values)
             if params.digest() != manifest["parameters"] or not int(manifest["batch"]) > 0:
                 raise ValueError("its parameters are not those that were written")
         except FileNotFoundError:
@@ -175,7 +175,9 @@ class SweepStore:
         arrays = [np.frombuffer(json.dumps(document).encode(), np.uint8), *report.arrays.values()]
         with _explained(self.path):
             (self.path / "values").mkdir(exist_ok=True)
-            run_shielded(lambda: _write(self._file(begin, end), _saved(arrays)))
+            buffer = io.BytesIO()
+            np.savez(buffer, *arrays)
+            run_shielded(lambda: _write(self._file(begin, end), buffer.getvalue()))
 
     def reports(self) -> Iterator[tuple[int, int, TaskReport | None]]:
         """Items and report of each task with a file, in the order of the items; None if the file is damaged."""
@@ -245,12 +247,6 @@ def _write(path: Path, data: bytes, *, new: bool = False) -> None:
             os.unlink(written)
 
 
-def _saved(arrays: Sequence[np.ndarray[Any, Any]]) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, *arrays)
-    return buffer.getvalue()
-
-
 def _encode(values: np.ndarray[Any, Any]) -> str:
     buffer = io.BytesIO()
     np.save(buffer, values, allow_pickle=False)
@@ -258,8 +254,7 @@ def _encode(values: np.ndarray[Any, Any]) -> str:
 
 
 def _decode(text: str) -> np.ndarray[Any, Any]:
-    found: np.ndarray[Any, Any] = np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
-    return found
+    return np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
 
 
 def plain(value: Any) -> Any:

@@ -278,7 +278,7 @@ class _Sweep:
                         error.add_note(f"completed items are in {store.path}; call sweep with this store to continue")
                     raise
                 used = {"workers": runner.workers, "overhead": runner.overhead}
-                used |= {"work": driver.seconds, "learned": driver.learned}
+                used |= {"work": driver.seconds, "learned": runner.learned}
         if store is not None and outcome.ended < count:  # another process has done the others
             outcome = SweepOutcome.of(store, keep=False)
         run = SweepRun(

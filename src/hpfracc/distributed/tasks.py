@@ -8,12 +8,10 @@ import multiprocessing
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any, cast
 
 import numpy as np
@@ -37,7 +35,7 @@ EXIT_STATUS = 73
 _GRACE = 5.0
 _inside: ContextVar[bool] = ContextVar("hpfracc_inside_task", default=False)
 #: Jobs recently unpickled by this process.
-_jobs: OrderedDict[str, Any] = OrderedDict()
+_jobs: dict[str, Any] = {}
 _MAX_JOBS = 4
 #: Seconds that a worker, which is about to be terminated, has to send its last message.
 _FLUSH_SECONDS = 1.0
@@ -137,8 +135,6 @@ class TaskReport:
     failures: list[ItemFailure]
     seconds: float
     worker: str
-    #: The records that the worker's engine learned meanwhile, as a message.
-    learned: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +156,14 @@ class SweepJob:
         options = dict(self.params[index])
         if self.seed is not None:
             options["rng"] = random_stream(self.seed, index)
-        with TimeLimit(self.timeout, _reporter([index])):
-            return read_outputs(self.func(**options), self.output)
+        return self._outputs(options, [index])
 
     def call_stack(self, indices: Sequence[int]) -> dict[str, np.ndarray[Any, Any]]:
         """Several items in one call."""
         options: dict[str, Any] = dict(self.params.columns(indices))
         if self.seed is not None:
             options["rng"] = [random_stream(self.seed, index) for index in indices]
-        with TimeLimit(None if self.timeout is None else self.timeout * len(indices), _reporter(indices)):
-            found = read_outputs(self.func(**options), self.output)
+        found = self._outputs(options, indices)
         for name, array in found.items():
             if array.shape[:1] != (len(indices),):
                 raise ShapeError(
@@ -177,6 +171,12 @@ class SweepJob:
                     "returns its results with the items along the first axis"
                 )
         return found
+
+    def _outputs(self, options: Mapping[str, Any], indices: Sequence[int]) -> dict[str, np.ndarray[Any, Any]]:
+        if self.timeout is None:
+            return read_outputs(self.func(**options), self.output)
+        with TimeLimit(self.timeout * len(indices), _reporter(indices)):
+            return read_outputs(self.func(**options), self.output)
 
     def run(self, indices: Sequence[int], bad: Sequence[int] = ()) -> TaskReport:
         """Call some items: one after another, or in one call if the function is stacked.
@@ -217,32 +217,24 @@ class TimeLimit:
 
     Parameters
     ----------
-    seconds : float or None
-        The limit; None for no limit.
+    seconds : float
+        The limit.
     before_exit : callable, optional
         Called before the process is terminated, to say why.
     """
 
-    def __init__(self, seconds: float | None, before_exit: Callable[[], None] | None = None) -> None:
-        self._seconds = seconds
-        self._before_exit = before_exit
+    def __init__(self, seconds: float, before_exit: Callable[[], None] | None = None) -> None:
+        self._seconds, self._before_exit = seconds, before_exit
         self._lock = threading.Lock()
-        self._over = False
-        self._raised = False
+        self._over = self._raised = False
         self._done: SimpleQueue[None] = SimpleQueue()
-        self._thread = 0
+        self._thread = threading.get_ident()
 
     def __enter__(self) -> TimeLimit:
-        if self._seconds is not None:
-            self._thread = threading.get_ident()
-            start_thread(self._watch, "hpfracc-timeout")
+        start_thread(self._watch, "hpfracc-timeout")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._seconds is None:
-            return
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         reached = isinstance(error, _LimitReached)
         while True:
             try:
@@ -258,7 +250,6 @@ class TimeLimit:
             raise TimeoutError(f"it took longer than timeout={self._seconds:g} s") from None
 
     def _watch(self) -> None:
-        assert self._seconds is not None
         if self._ended_within(self._seconds):
             return
         with self._lock:
@@ -342,30 +333,31 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
                 job.call(index)
             except BaseException as error:
                 failures.append(job.failure(index, error))
-        bad = [each.index for each in failures]
-        if not bad:  # each succeeds alone
+        if not failures:  # each succeeds alone
             return [], {}, [job.failure(index, whole) for index in indices]
-    good = [index for index in indices if index not in set(bad)]
+        bad = [each.index for each in failures]
+    rows = [place for place, index in enumerate(indices) if index not in set(bad)]
+    good = [indices[place] for place in rows]
     if not good:
         return [], {}, failures
     # Rows of a stack are independent, but its size and the position of a row affect the last digits.
-    filled = [good[0] if index in set(bad) else index for index in indices]
+    filled = [index if index in set(good) else good[0] for index in indices]
     try:
         arrays = job.call_stack(filled)
     except BaseException as error:
         return [], {}, failures + [job.failure(index, error) for index in good]
-    rows = [place for place, index in enumerate(indices) if index not in set(bad)]
     return good, {name: array[rows] for name, array in arrays.items()}, failures
 
 
-def run_payload(name: str, payload: bytes | None, *given: Any) -> Any:
-    """``job.run(*given)`` for a pickled job, which each process unpickles once; with what the engine learned."""
+def run_payload(name: str, payload: bytes | None, *given: Any) -> tuple[Any, bytes]:
+    """``job.run(*given)`` for a pickled job, which each process unpickles once; and records of what the engine learned.
+
+    There are none in the process of the caller.
+    """
     job = job_of(name, payload)
     away = workers.start_sharing(job.caller.process)
     report = job.run(*given)
-    if away:
-        report.learned = workers.take_records()
-    return report
+    return report, workers.take_records() if away else b""
 
 
 def job_of(name: str, payload: bytes | None) -> Any:
@@ -375,6 +367,6 @@ def job_of(name: str, payload: bytes | None) -> Any:
         if payload is None:
             raise KeyError(name)
         known = _jobs[name] = load(payload, workers.worker_name())
-        while len(_jobs) > _MAX_JOBS:
-            _jobs.popitem(last=False)
+        for old in list(_jobs)[:-_MAX_JOBS]:
+            _jobs.pop(old, None)
     return known

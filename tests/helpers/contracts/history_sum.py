@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._xp import NUMPY
-from hpfracc.engine.numerics.history_weights import block_of_weights
+from hpfracc.engine.numerics.history_sums import block_of_weights
 from hpfracc.engine.primitives.base import Primitive
 from tests.helpers.contracts import Case, reversed_view, samples, strided_view
 

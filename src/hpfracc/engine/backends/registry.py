@@ -292,7 +292,6 @@ def load_kernels(operation: str, backend: str) -> dict[str, Kernel]:
 _FUNCTIONS = {
     "fused": ("torch",),
     "gamma_functions": ("torch", "jax"),
-    "interleave": ("torch",),
     "mittag_leffler_function": ("torch", "jax"),
     "tracking": ("torch",),
 }

@@ -20,21 +20,9 @@ from hpfracc.engine.hardware.cpu import CPU, read_cpu
 from hpfracc.engine.hardware.gpu import GPU, DriverMemory, read_driver_memory, read_gpus
 
 __all__ = [
-    "CPU",
-    "GPU",
-    "DriverMemory",
-    "Machine",
-    "driver_free_bytes",
-    "driver_memory",
-    "fingerprint",
-    "library_version",
-    "library_versions",
-    "machine",
-    "read_cpu",
-    "read_gpus",
-    "reset",
-    "source_hash",
-]
+    "CPU", "GPU", "DriverMemory", "Machine", "driver_free_bytes", "driver_memory", "fingerprint", "library_version",
+    "library_versions", "machine", "read_cpu", "read_gpus", "reset", "source_hash",
+]  # fmt: skip
 
 #: The packages that provide a module, in the order in which they are tried, if names differ.
 _PACKAGES: dict[str, tuple[str, ...]] = {
@@ -129,9 +117,6 @@ def reset() -> None:
 
 
 def _names() -> tuple[str, str]:
-    if hasattr(os, "uname"):
-        names = os.uname()
-        return names.nodename, f"{names.sysname} {names.release}"
     import platform
 
     return platform.node(), f"{platform.system()} {platform.release()}"

@@ -20,16 +20,8 @@ from hpfracc.engine.memory.host import HostProbe
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
-    "HOST",
-    "Budget",
-    "FreeBytes",
-    "MemoryGuard",
-    "allowed",
-    "fits",
-    "get_budget",
-    "parse_bytes",
-    "reset",
-]
+    "HOST", "Budget", "FreeBytes", "MemoryGuard", "allowed", "fits", "get_budget", "parse_bytes", "reset",
+]  # fmt: skip
 
 #: Maps a device's name to the bytes that one library could allocate there now; None if unknown.
 FreeBytes = Callable[[str], int | None]

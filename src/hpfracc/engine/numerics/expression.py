@@ -35,15 +35,7 @@ CONSTANTS: dict[str, float] = {"pi": math.pi, "e": math.e}
 _COMPLEX = frozenset(
     {"sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "log10", "sqrt", "abs", "power", "where"}
 )
-_BINARY = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.Pow: "**",
-}
+_BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"}
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _ORDERED = frozenset({"<", "<=", ">", ">=", "//", "%", "minimum", "maximum", "sign", "floor", "ceil"})
 _UFUNCS: dict[str, Callable[..., Any]] = {

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import device_of
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.engine.numerics.mittag_leffler_plan import Band, ContourPlan
 from hpfracc.engine.numerics.mittag_leffler_poles import (
@@ -26,16 +28,9 @@ from hpfracc.engine.numerics.mittag_leffler_poles import (
 )
 
 __all__ = [
-    "CHUNK",
-    "band_value",
-    "evaluate",
-    "leibniz",
-    "mirrored",
-    "pairs_of",
-    "taylor_value",
-    "values_on_bands",
+    "band_value", "evaluate", "leibniz", "mirrored", "pairs_of", "taylor_value", "values_on_bands",
     "values_together",
-]
+]  # fmt: skip
 
 #: Values of z that are sorted into bands at once: thousands per band, and a few megabytes in total.
 CHUNK = 1 << 17
@@ -52,20 +47,19 @@ def pairs_of(alpha: np.ndarray, beta: np.ndarray) -> Iterator[tuple[tuple[float,
         yield (a, b), order[before:end]
 
 
-def evaluate(z: np.ndarray, plan: ContourPlan) -> np.ndarray:
-    """The function of ``plan`` at ``z``, in its dtype; in NumPy."""
-    if z.size <= CHUNK:
-        return np.asarray(_of_chunk(np.ravel(z), plan).reshape(z.shape).astype(z.dtype, copy=False))
-    flat, result = np.ravel(z), np.empty(z.size, z.dtype)
-    for begin in range(0, z.size, CHUNK):
-        part = slice(begin, begin + CHUNK)
-        result[part] = _of_chunk(flat[part], plan)
+def evaluate(z: Any, plan: ContourPlan, xp: Namespace = NUMPY) -> Any:
+    """The function of ``plan`` at ``z``, an array of ``xp``, in its dtype; without gradients."""
+    flat = z.reshape(-1)
+    count, on_host = flat.shape[0], device_of(z) == "cpu"
+    block = _BLOCK if on_host else values_together(count)
+    by_sign = xp.library == "numpy" and not xp.is_complex(z)
+    of_chunk = xp.quiet(partial(values_on_bands, xp, plan=plan, block=block, by_sign=by_sign))
+    if not on_host or count <= CHUNK:
+        return xp.astype(of_chunk(flat), z.dtype).reshape(z.shape)
+    result = xp.empty_like(flat)
+    for begin in range(0, count, CHUNK):
+        result[begin : begin + CHUNK] = of_chunk(flat[begin : begin + CHUNK])
     return result.reshape(z.shape)
-
-
-@np.errstate(all="ignore")
-def _of_chunk(z: np.ndarray, plan: ContourPlan) -> Any:
-    return values_on_bands(NUMPY, z, plan, _BLOCK, by_sign=z.dtype.kind != "c")
 
 
 def values_on_bands(xp: Namespace, z: Any, plan: ContourPlan, block: int, *, by_sign: bool = False) -> Any:

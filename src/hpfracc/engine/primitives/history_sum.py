@@ -8,8 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.engine.numerics.history_tree import LEAF, NODES
-from hpfracc.engine.numerics.history_weights import KINDS
+from hpfracc.engine.numerics.history_sums import KINDS, LEAF, NODES
 from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive
 from hpfracc.engine.primitives.operands import inexact, read_dtype, real_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError

@@ -140,7 +140,7 @@ def interleaved_weights(parts: Any, evens: int, n: int) -> tuple[Any, Any]:
 
     The first ``evens`` rows of ``parts`` are at even lags, where other rows are 0; the rest are at odd ones.
     """
-    found: tuple[Any, Any] = library_functions("torch", "interleave").interleaved(parts, evens, n)
+    found: tuple[Any, Any] = library_functions("torch", "tracking").interleaved(parts, evens, n)
     return found
 
 

@@ -59,7 +59,7 @@ def test_dtypes_and_layouts(dtype: str):
 def test_pinned_results_are_bounded(monkeypatch: pytest.MonkeyPatch):
     """Results are pinned up to the bound and pageable beyond it, and counted back when the last view dies."""
     ledger = PinnedLedger(2 * 16_000_000)
-    monkeypatch.setattr(transfers, "_ledger", ledger)
+    monkeypatch.setattr(transfers, "pinned_ledger", lambda library: ledger)
     array = numbers(2 * 10**6)
     placed = ADAPTER.from_host(array, DEVICE)
     results = [ADAPTER.to_host(placed) for _ in range(3)]

@@ -114,7 +114,7 @@ def test_slopes_of_long_rows_are_those_of_the_sum(shape: tuple[int, ...], dtype:
     slope = torch.randn(shape, dtype=torch.float64)
     signal = x.to(getattr(torch, dtype)).cuda().requires_grad_()
     result = kernel.apply(prepared, signal)
-    assert "_FusedSum" in type(result.grad_fn).__name__  # by the fused kernels
+    assert "_CausalSum" in type(result.grad_fn).__name__  # by the fused kernels
     found = torch.autograd.grad(result, signal, slope.to(result), create_graph=True)[0]
     allowed = 50 * np.finfo(dtype).eps * float(weights.abs().sum() * slope.abs().max())
     torch.testing.assert_close(found.detach().cpu().double(), slope @ matrix, rtol=0, atol=allowed)
@@ -161,7 +161,7 @@ def test_slopes_with_starting_weights(shape: tuple[int, ...], differences: bool,
     options = {"differences": differences, "starts_from": first}
     prepared = kernel.prepare(weights, CONTRACT.describe(weights, x))
     fused = kernel.apply(prepared, x, *starts, **options)
-    assert "_FusedSum" in type(fused.grad_fn).__name__
+    assert "_CausalSum" in type(fused.grad_fn).__name__
     composed = kernel.run(weights.clone().requires_grad_(), x, *starts, **options)
     torch.testing.assert_close(fused, composed, rtol=0, atol=1e-10)
     allowed = 1e-12 * n

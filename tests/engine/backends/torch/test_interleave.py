@@ -18,7 +18,7 @@ def parts_of(n: int, evens: int = 2, rows: int = 4) -> Any:
 @pytest.mark.parametrize("evens", [1, 2, 4])
 def test_each_value_is_at_its_place(n: int, evens: int):
     """Rows without values at even places are 0 there; the first row comes alone."""
-    from hpfracc.engine.backends.torch.interleave import interleaved
+    from hpfracc.engine.backends.torch.tracking import interleaved
 
     parts = parts_of(n, evens)
     first, others = (rows.detach() for rows in interleaved(parts, evens, n))
@@ -33,7 +33,7 @@ def test_each_value_is_at_its_place(n: int, evens: int):
 @pytest.mark.parametrize("n", [7, 10])
 def test_derivatives(n: int):
     """Gradients, second derivatives, slopes by the dozen, and the transforms of ``torch.func``."""
-    from hpfracc.engine.backends.torch.interleave import interleaved
+    from hpfracc.engine.backends.torch.tracking import interleaved
 
     parts = parts_of(n)
 
@@ -52,7 +52,7 @@ def test_derivatives(n: int):
 
 def test_one_of_the_rows_is_enough():
     """What depends on the first row alone has a gradient."""
-    from hpfracc.engine.backends.torch.interleave import interleaved
+    from hpfracc.engine.backends.torch.tracking import interleaved
 
     parts = parts_of(9)
     (found,) = torch.autograd.grad(interleaved(parts, 2, 9)[0].sum(), parts)

@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from hpfracc.engine.backends import cufft, registry  # noqa: E402
 from hpfracc.engine.backends.base import Arm  # noqa: E402
-from hpfracc.engine.backends.torch import mittag_leffler_function  # noqa: E402
-from hpfracc.engine.numerics.mittag_leffler_values import values_together  # noqa: E402
+from hpfracc.engine.numerics import mittag_leffler_values  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
 from hpfracc.engine.primitives.base import ArraySpec, Call  # noqa: E402
 from hpfracc.engine.selection.call_memory import modelled_bytes  # noqa: E402
@@ -142,31 +141,6 @@ def test_prediction_is_within_a_factor_of_2(
     assert 0.5 < _predicted(name, algorithm, call) / (call.input_bytes + peak.most) < 2.0
 
 
-@pytest.mark.parametrize(
-    ("shapes", "dtype", "params"),
-    [
-        ([(70, 50), (200, 70, 50)], "float32", {}),
-        ([(25, 70), (200, 25, 70)], "float64", {"periodic": True}),
-        ([(2, 90, 90), (90, 90)], "float64", {"edges": True}),
-        ([(4, 50, 60), (300, 50, 60)], "float32", {"edges": True, "neighbourhood": "moore"}),
-        ([(60, 48, 40), (5, 60, 48, 40)], "float32", {"neighbourhood": "moore"}),
-    ],
-)
-@pytest.mark.parametrize("sources", ["one", pytest.param("many", marks=pytest.mark.slow)])
-def test_tiles_take_what_is_predicted_whatever_they_hold(shapes: Shapes, dtype: str, params: Any, sources: str) -> None:
-    """Tiles run the same code on the host; values decide which are active."""
-    random = np.random.default_rng(0)
-    costs = torch.from_numpy(random.uniform(0.5, 1.5, shapes[0]).astype(dtype))
-    start = torch.full(shapes[1], torch.inf, dtype=costs.dtype)
-    places = slice(start.numel() // 2, None, start.numel()) if sources == "one" else slice(0, None, 199)
-    start.flatten()[places] = 0.0
-    call = PRIMITIVES["stencil_relax"].describe(costs, start, **params)
-    with Peak() as peak:
-        registry.kernel("stencil_relax", "torch", "tiles").run(costs, start, **params)
-    ratio = _predicted("stencil_relax", "tiles", call) / (call.input_bytes + peak.most)
-    assert ratio > 0.5 and (ratio < 2.0 or sources == "one")
-
-
 @pytest.mark.parametrize(("dtype", "alpha"), [("float64", 0.7), ("float32", 0.9), ("complex128", 0.7)])
 @pytest.mark.parametrize("width", [6.0, 0.1])
 @thinned(lambda dtype, width: (dtype == "float64") == (width == 6.0))
@@ -175,7 +149,7 @@ def test_fractions_take_what_is_predicted_wherever_z_lies(
 ) -> None:
     """Spread over all bands, or all in one of them. Values decide, so the host runs in blocks of a GPU's size."""
     n = 100_000
-    monkeypatch.setattr(mittag_leffler_function, "_HOST_BLOCK", values_together(n))
+    monkeypatch.setattr(mittag_leffler_values, "_BLOCK", mittag_leffler_values.values_together(n))
     z = torch.from_numpy((-3.0 - width * (np.random.default_rng(0).random(n) - 0.5)).astype(dtype))
     call = PRIMITIVES["mittag_leffler"].describe(z, alpha=alpha)
     with Peak() as peak:

@@ -10,6 +10,7 @@ import numpy as np
 
 from hpfracc._optional import import_optional, is_loaded
 from hpfracc.engine.backends.base import Adapter
+from hpfracc.engine.backends.cuda import device_index
 from hpfracc.engine.backends.cupy import BACKEND
 from hpfracc.profiling.clocks import DeviceClock
 
@@ -17,10 +18,6 @@ __all__ = ["ADAPTER", "CupyAdapter"]
 
 #: Out-of-memory messages of the underlying libraries.
 _OUT_OF_MEMORY = ("ALLOC_FAILED", "cudaErrorMemoryAllocation")
-
-
-def _index(device: str) -> int:
-    return int(device.rpartition(":")[2])
 
 
 class CupyAdapter(Adapter):
@@ -46,7 +43,7 @@ class CupyAdapter(Adapter):
         """A copy on ``device``."""
         from hpfracc.engine.backends.cupy import transfers
 
-        return transfers.upload(array, _index(device))
+        return transfers.upload(array, device_index(device))
 
     def to_host(self, array: Any) -> np.ndarray:
         """A copy in host memory."""
@@ -60,7 +57,7 @@ class CupyAdapter(Adapter):
 
     def synchronize(self, device: str) -> None:
         """Wait for a device."""
-        import_optional("cupy").cuda.Device(_index(device)).synchronize()
+        import_optional("cupy").cuda.Device(device_index(device)).synchronize()
 
     def clock(self) -> DeviceClock:
         """CUDA events on the current stream, for the profiler."""
@@ -71,7 +68,7 @@ class CupyAdapter(Adapter):
     def free_bytes(self, device: str) -> int | None:
         """Free memory of the driver plus unused memory of CuPy's pool."""
         cupy = import_optional("cupy")
-        with cupy.cuda.Device(_index(device)):
+        with cupy.cuda.Device(device_index(device)):
             free, _ = cupy.cuda.runtime.memGetInfo()
             return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 
@@ -79,14 +76,14 @@ class CupyAdapter(Adapter):
         """Release the unused part of CuPy's pool, and the work areas of this thread's cached cuFFT plans."""
         cupy = sys.modules["cupy"] if is_loaded("cupy") else None
         if cupy is not None:
-            with cupy.cuda.Device(_index(device)):
+            with cupy.cuda.Device(device_index(device)):
                 cupy.fft.config.get_plan_cache().clear()
                 cupy.get_default_memory_pool().free_all_blocks()
 
     def reserved_bytes(self, device: str) -> int:
         """Bytes that CuPy's pool has allocated."""
         cupy = import_optional("cupy")
-        with cupy.cuda.Device(_index(device)):
+        with cupy.cuda.Device(device_index(device)):
             return int(cupy.get_default_memory_pool().total_bytes())
 
     def stack(self, arrays: Sequence[Any]) -> Any:
@@ -102,7 +99,7 @@ class CupyAdapter(Adapter):
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
         """An array from CuPy's pool."""
         cupy = import_optional("cupy")
-        with cupy.cuda.Device(_index(device)):
+        with cupy.cuda.Device(device_index(device)):
             return cupy.empty(shape, dtype)
 
     def is_out_of_memory(self, error: BaseException) -> bool:

@@ -7,21 +7,17 @@ another stream uses an array, so copies stay on the caller's stream; and host me
 from __future__ import annotations
 
 import threading
-import weakref
 from typing import Any
 
 import cupy
 import numpy as np
 
-from hpfracc.engine.memory.host import HostProbe
-from hpfracc.engine.memory.staging import SMALL_BYTES, PinnedLedger, StagingRing
+from hpfracc.engine.backends.cuda import keep_pinned, pinned_ledger
+from hpfracc.engine.memory.staging import SMALL_BYTES, StagingRing
 from hpfracc.engine.workers import available_cores, even_blocks, run_blocks
 
 __all__ = ["download", "upload"]
 
-#: Maximum pinned memory that callers may hold as results, absolute and as a fraction of the process's memory.
-_MAX_PINNED = 2**30
-_PINNED_SHARE = 16
 #: Chunks are larger than PyTorch's, because waking the engine's threads takes longer than an OpenMP team; few threads
 #: saturate the link.
 _CHUNK_BYTES = 16 * 2**20
@@ -68,7 +64,6 @@ class _CudaLink:
 
 _lock = threading.Lock()
 _rings: dict[int, StagingRing] = {}
-_ledger: PinnedLedger | None = None
 
 
 def _ring(index: int) -> StagingRing:
@@ -77,15 +72,6 @@ def _ring(index: int) -> StagingRing:
         with _lock:
             known = _rings.setdefault(index, StagingRing(_CudaLink(), chunk=_CHUNK_BYTES))
     return known
-
-
-def _get_ledger() -> PinnedLedger:
-    global _ledger
-    if _ledger is None:
-        with _lock:
-            if _ledger is None:
-                _ledger = PinnedLedger(min(_MAX_PINNED, HostProbe().read().limit // _PINNED_SHARE))
-    return _ledger
 
 
 def upload(array: np.ndarray[Any, Any], index: int) -> cupy.ndarray:
@@ -105,8 +91,7 @@ def download(array: cupy.ndarray) -> np.ndarray[Any, Any]:
     """A device array as a NumPy array, complete on return."""
     with cupy.cuda.Device(array.device.id):
         if array.nbytes < SMALL_BYTES:
-            small: np.ndarray[Any, Any] = cupy.asnumpy(array)
-            return small
+            return cupy.asnumpy(array)
         source = cupy.ascontiguousarray(array)
         result = _pinned_result(source)
         if result is not None:
@@ -122,14 +107,11 @@ def download(array: cupy.ndarray) -> np.ndarray[Any, Any]:
 
 def _pinned_result(source: cupy.ndarray) -> np.ndarray[Any, Any] | None:
     """Pinned memory for the result; None if the limit or the system does not allow it."""
-    ledger = _get_ledger()
+    ledger = pinned_ledger("cupy")
     if not ledger.reserve(source.nbytes):
         return None
-    try:
-        memory = cupy.cuda.alloc_pinned_memory(source.nbytes)
-    except cupy.cuda.runtime.CUDARuntimeError:  # out of page-locked memory; pageable memory may still be available
+    memory = _CudaLink().pinned(source.nbytes)
+    if memory is None:  # out of page-locked memory; pageable memory may still be available
         ledger.release(source.nbytes)
         return None
-    flat = np.frombuffer(memory, source.dtype, source.size)
-    weakref.finalize(flat, ledger.release, source.nbytes).atexit = False  # every view of it keeps `flat` alive
-    return flat.reshape(source.shape)
+    return keep_pinned(ledger, memory, source.nbytes).view(source.dtype).reshape(source.shape)

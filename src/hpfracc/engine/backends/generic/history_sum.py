@@ -14,7 +14,7 @@ import numpy as np
 from hpfracc._arrays import dtype_name
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.library import Library
-from hpfracc.engine.numerics.history_weights import block_of_weights, output_blocks
+from hpfracc.engine.numerics.history_sums import block_of_weights, output_blocks
 from hpfracc.engine.primitives.base import INEXACT
 from hpfracc.engine.workers import run_blocks
 

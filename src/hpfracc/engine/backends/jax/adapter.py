@@ -202,8 +202,7 @@ class JaxAdapter(Adapter):
         if dtype not in _WIDE or jax.config.jax_enable_x64:
             return contextlib.nullcontext()
         # Its location and form since JAX 0.8; the experimental one was removed in 0.10.
-        scope: contextlib.AbstractContextManager[Any] = jax.enable_x64(True)
-        return scope
+        return jax.enable_x64(True)
 
 
 ADAPTER = JaxAdapter()

@@ -31,6 +31,8 @@ def _in_scope(function: Callable[..., Any]) -> Callable[..., Any]:
 class JAXLibrary(Library):
     """On the host and on GPUs."""
 
+    rounds = 1
+
     def compiled_wide(self, function: Callable[..., Any], static: Sequence[str]) -> Callable[..., Any]:
         """Without the scope double precision would be truncated if x64 is off."""
         return self.xp.jit(_in_scope(function), static)
@@ -40,8 +42,7 @@ class JAXLibrary(Library):
 
         @cache
         def program(params: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-            compiled: Callable[..., Any] = jax.jit(_in_scope(lambda *arrays: function(*arrays, **dict(params))))
-            return compiled
+            return jax.jit(_in_scope(lambda *arrays: function(*arrays, **dict(params))))
 
         def positional(*operands: Any) -> Any:
             return program(operands[-1])(*operands[:-1])
@@ -61,8 +62,7 @@ class JAXLibrary(Library):
 
     def only_if(self, flags: jax.Array, function: Callable[..., Any], value: jax.Array) -> jax.Array:
         """Decided on the device."""
-        result: jax.Array = lax.cond(jnp.any(flags), function, lambda same: same, value)
-        return result
+        return lax.cond(jnp.any(flags), function, lambda same: same, value)
 
     def seen(self, flags: jax.Array) -> jax.Array:
         """From the place of the first flag, which XLA finds faster than a cumulative sum.
@@ -95,13 +95,11 @@ class JAXLibrary(Library):
         self, step: Callable[..., Any], state: jax.Array, inputs: tuple[jax.Array, ...]
     ) -> tuple[jax.Array, jax.Array]:
         """One compiled step."""
-        found: tuple[jax.Array, jax.Array] = lax.scan(step, state, inputs)
-        return found
+        return lax.scan(step, state, inputs)
 
     def recomputed(self, function: Callable[..., Any], *tensors: jax.Array) -> Callable[..., Any]:
         """By JAX's checkpoints."""
-        found: Callable[..., Any] = jax.checkpoint(function)
-        return found
+        return jax.checkpoint(function)
 
     def is_differentiated(self, *arrays: jax.Array) -> bool:
         """Unknown while tracing."""

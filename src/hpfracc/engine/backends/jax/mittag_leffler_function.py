@@ -38,8 +38,7 @@ def of_parameters(z: Any, alpha: Any, beta: Any) -> jax.Array:
             numbers = [number.reshape(()) for number in numbers]
         else:
             z, *numbers = jnp.broadcast_arrays(z, *numbers)
-        value: jax.Array = _function(0, 0, z, *numbers)
-    return value
+        return _function(0, 0, z, *numbers)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -52,8 +51,7 @@ def _function(order: int, logs: int, z: jax.Array, alpha: jax.Array, beta: jax.A
     shape = jax.ShapeDtypeStruct(z.shape, z.dtype)
     # One pair per element of z is batched with it.
     method = "broadcast_all" if alpha.ndim else "sequential"
-    value: jax.Array = jax.pure_callback(partial(_value, order, logs), shape, z, alpha, beta, vmap_method=method)
-    return value
+    return jax.pure_callback(partial(_value, order, logs), shape, z, alpha, beta, vmap_method=method)
 
 
 def _value(order: int, logs: int, z: Any, alpha: Any, beta: Any) -> np.ndarray:

@@ -113,8 +113,7 @@ def _compiled(run: Callable[..., list[Any]], *arrays: Any) -> list[Any]:
 @_wide.def_impl
 def _now(*arrays: Any, run: Callable[..., list[Any]]) -> list[Any]:
     with jax.enable_x64(True):
-        found: list[Any] = _compiled(run, *arrays)
-        return found
+        return _compiled(run, *arrays)
 
 
 @_wide.def_abstract_eval

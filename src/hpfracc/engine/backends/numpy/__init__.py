@@ -7,15 +7,6 @@ from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, fill
 
 __all__ = ["BACKEND"]
 
-#: Maximum of points times the sum of the sides for rounds over a whole lattice: a square of 300.
-_MAX_STEPS = 1 << 26
-
-
-def _many_rounds(call: Call) -> str | None:
-    if call.length * call.facts["reach"] > _MAX_STEPS:
-        return f"{call.length:,} points: each round advances one step, and paths are long"
-    return None
-
 
 def _one_matrix(call: Call) -> str | None:
     if call.facts["matrices"] > 1:
@@ -53,7 +44,6 @@ BACKEND = Declaration(
         KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes, memory=MemoryModel(0.3)),
         KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True, memory=MemoryModel(1.8)),
         KernelSpec("stencil_relax", "csgraph", FLOATS),
-        KernelSpec("stencil_relax", "relax", FLOATS, refuses=_many_rounds, memory=MemoryModel(3.5)),
         KernelSpec("history_sum", "direct", INEXACT, threads=True, memory=MemoryModel(2.0, block=1 << 16, each=58)),
         KernelSpec(
             "history_sum", "tree", INEXACT, refuses=_no_polynomials, memory=MemoryModel(5.0, block=2048, each=2300)

@@ -38,7 +38,6 @@ class NumPyLibrary(Library):
     """Values can be read at once, and blocks should stay in a second-level cache."""
 
     history_block, history_rows = 1 << 16, 256
-    rounds = 1
     back_options: Mapping[str, Any] = MappingProxyType({"overwrite_x": True})
     waves = _waves, _waves_back
 

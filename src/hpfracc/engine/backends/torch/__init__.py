@@ -71,7 +71,6 @@ BACKEND = Declaration(
             refuses=too_long_or_wide_for_matrix,
         ),
         _kernel("toeplitz_apply", "fft", MemoryModel(2.3), MemoryModel(2.2)),
-        _kernel("stencil_relax", "tiles", MemoryModel(4.2), MemoryModel(4.2), dtypes=FLOATS, differentiable=False),
         _kernel("stencil_relax", "relax", MemoryModel(3.1), MemoryModel(2.6), dtypes=FLOATS, differentiable=False),
         _kernel("history_sum", "direct", MemoryModel(4.2, 1 << 17, 58), MemoryModel(3.9, 1 << 24, 58)),
         _kernel("exponential_recurrence", "blocked", MemoryModel(4.0), MemoryModel(3.5)),

@@ -47,8 +47,7 @@ class TorchAdapter(Adapter):
     def to_host(self, array: Any) -> np.ndarray:
         """A NumPy array without the gradient; shares the memory of a host tensor."""
         if array.is_cpu:
-            result: np.ndarray = array.detach().resolve_conj().resolve_neg().numpy()
-            return result
+            return array.detach().resolve_conj().resolve_neg().numpy()
         from hpfracc.engine.backends.torch import transfers
 
         return transfers.download(array)
@@ -130,8 +129,7 @@ class TorchAdapter(Adapter):
         torch = import_optional("torch")
         if not torch.cuda.is_available():
             return None
-        pinned: np.ndarray = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
-        return pinned
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
         """A tensor, on a GPU from PyTorch's caching allocator."""

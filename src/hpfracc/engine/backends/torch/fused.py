@@ -1,16 +1,17 @@
-"""Two kernels for long signals on a GPU: the work around the transforms is fused with copies that are needed anyway.
+"""The passes around the transforms of a causal sum, and kernels of a GPU written in Triton.
 
 The transform needs a zero-padded copy of the signal anyway: the kernel that creates it also computes differences, sets
 non-finite samples to 0 and records the first one of each block. The result must be truncated anyway: the kernel that
 does so adds the starting weights, and writes nan from the first non-finite sample on. Both can process a row from its
-end, which gives the derivative: that of a causal sum is the same sum in reverse. Written in Triton, which is part of
-PyTorch's CUDA builds; without it, or inside transforms, compositions do the same in more passes.
+end, which gives the derivative: that of a causal sum is the same sum in reverse. Triton is part of PyTorch's CUDA
+builds; without it, and on the host, PyTorch operations do the same in more passes.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,19 +19,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from hpfracc._xp import namespace
+from hpfracc.engine.backends.generic.causal_convolution import differences as differences_of
+
 __all__ = [
-    "OrderTable",
-    "cut_and_taint",
-    "fill_random",
-    "first_bad",
-    "is_available",
-    "pad_and_clean",
-    "scaled_normals",
-    "start_slopes",
-    "sums_into",
-    "table_slope",
-    "table_weights",
-]
+    "OrderTable", "affected", "cut_and_taint", "fill_random", "is_available", "pad_and_clean", "scaled_normals",
+    "sums_into", "table_slope", "table_weights",
+]  # fmt: skip
 
 #: Number of records that are read together.
 _CHUNK = 1024
@@ -72,14 +67,17 @@ def pad_and_clean(
     differences: bool = False,
     starts: Tensor | None = None,
     first: int = 0,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The signal's rows, with 0 for non-finite samples and padding up to ``size``; records of such samples; sums.
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Contiguous real rows with 0 for non-finite samples, records of these, and sums with starting weights.
 
-    The signal is real, contiguous and on a GPU. ``limit``, the records of another such call, sets samples from the
-    first non-finite one there on to 0; ``backwards`` reverses each row; ``differences`` takes differences of
-    neighbours. The sums, block by block, are those with ``starts[j]`` from point ``first + j`` on; empty without
-    ``starts``.
+    On a GPU rows are padded up to ``size``, and the records have the first such sample of each block; elsewhere they
+    are None, or a mask of the points from the first one on. ``limit``, the records of another call, sets samples from
+    the first non-finite one there on to 0; ``backwards`` reverses each row after that; ``differences`` takes
+    differences of neighbours. The sums are those with ``starts[j]`` from point ``first + j`` on, on a GPU block by
+    block.
     """
+    if not (signal.is_cuda and is_available()):
+        return _pad_in_passes(signal, limit, backwards, differences, starts, first)
     points = signal.shape[-1]
     rows, block = signal.numel() // points, _block(points)
     blocks = -(-points // block)
@@ -97,9 +95,27 @@ def pad_and_clean(
     return padded, bad, sums
 
 
+def _pad_in_passes(
+    signal: Tensor, limit: Tensor | None, backwards: bool, differences: bool, starts: Tensor | None, first: int
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    rows = differences_of(namespace("torch"), signal) if differences else signal
+    rows = rows if limit is None else rows.masked_fill(limit, 0.0)
+    bad = None
+    # Their sum says at once whether all are finite; to read it elsewhere than on the host would wait for the device.
+    if not (signal.is_cpu and math.isfinite(float(rows.sum()))):
+        bad = ~torch.isfinite(rows)
+        rows = rows.masked_fill(bad, 0.0)
+    sums = None
+    if starts is not None:
+        sums = torch.stack([(rows[..., j:] * row[j:]).sum(-1) for j, row in enumerate(starts, first)], -1)
+    if backwards:
+        rows, bad = rows.flip(-1), None if bad is None else bad.flip(-1)
+    return rows, None if bad is None else torch.cumsum(bad, -1) > 0, sums
+
+
 def cut_and_taint(
     product: Tensor,
-    bad: Tensor,
+    bad: Tensor | None,
     points: int,
     *,
     backwards: bool = False,
@@ -108,68 +124,63 @@ def cut_and_taint(
     starts: Tensor | None = None,
     first: int = 0,
     sums: Tensor | None = None,
-    scaled: bool = False,
-    whole: bool = False,
 ) -> Tensor:
     """The first ``points`` of each row of ``product``, nan from the first non-finite sample of the row on.
 
     With ``starts`` (contiguous) ``starts[j] * signal[..., first + j]`` is added from that point on, or the differences
-    there (the first sample has none); ``backwards`` reverses each row, takes with ``differences`` the differences from
-    the next value, and adds ``sums`` (of :func:`pad_and_clean`) at the points of the starting weights. ``scaled``
-    divides by the length of the product, as an inverse transform does; ``whole`` makes all of a single row nan if any
-    row had a non-finite sample.
+    there (the first sample has none). ``backwards`` reverses each row, takes with ``differences`` the differences from
+    the next value, and adds ``sums`` (of :func:`pad_and_clean`) at the points of the starting weights.
     """
-    size, block = product.shape[-1], _block(points)
     count = 0 if starts is None else starts.shape[0]
+    if not (product.is_cuda and is_available()):
+        if backwards:
+            result = _cut_backwards(product[..., :points], differences, count, first, sums)
+            bad = None if bad is None else bad.flip(-1)
+        else:
+            result = product[..., :points].clone()
+            for j in range(count):
+                assert signal is not None and starts is not None
+                place = first + j
+                sample = signal[..., place : place + 1]
+                if differences and place:
+                    sample = sample - signal[..., place - 1 : place]
+                result[..., place:].addcmul_(sample, starts[j, place:])
+        return result if bad is None else result.masked_fill_(bad, torch.nan)
+    assert bad is not None
+    size, block = product.shape[-1], _block(points)
     result = product.new_empty((*product.shape[:-1], points))
+    # Operands that are not read are replaced by any tensor.
+    others = (product if one is None else one for one in (signal, starts, sums))
     _launch(
         _kernels().cut,
         (-(-points // block), product.numel() // size, 1),
-        (
-            product,
-            result,
-            bad,
-            product if signal is None else signal,
-            product if starts is None else starts,
-            product if sums is None else sums,
-        ),
-        *(points, size, bad.numel() if whole else bad.shape[-1], first),
-        *(backwards, differences, count, scaled, whole, block, _CHUNK),
+        (product, result, bad, *others),
+        *(points, size, bad.shape[-1], first),
+        *(backwards, differences, count, block, _CHUNK),
     )
     return result
 
 
-def start_slopes(backwards: Tensor, signal: Tensor, count: int, *, differences: bool = False, first: int = 0) -> Tensor:
-    """The gradient of ``count`` rows of starting weights; ``backwards`` are the slopes of :func:`pad_and_clean`.
-
-    The signal is contiguous; the rows have its length.
-    """
-    points = signal.shape[-1]
-    samples = signal.reshape(-1, points)
-    summed = samples.shape[0] > 1
-    if summed:
-        chosen = samples[:, first : first + count]
-        if differences:
-            # The first sample has no difference.
-            before = samples[:, max(first - 1, 0) : first + count - 1]
-            chosen = chosen - (before if first else functional.pad(before, (1, 0)))
-        chosen = torch.nan_to_num(chosen, nan=0.0, posinf=0.0, neginf=0.0)
-        slopes = backwards.reshape(samples.shape[0], -1)[:, :points]
-        # Not a matrix product, which would lose digits if TF32 is allowed.
-        backwards = torch.stack([(slopes * chosen[:, j : j + 1]).sum(0) for j in range(count)])
-    result = signal.new_empty((count, points))
-    _launch(
-        _kernels().start_slopes,
-        (-(-points // 1024), count, 1),
-        (backwards, signal, result),
-        *(points, first, differences, summed, 1024),
-    )
+def _cut_backwards(product: Tensor, differences: bool, count: int, first: int, sums: Tensor | None) -> Tensor:
+    result = product.flip(-1)
+    for j in range(count):
+        assert sums is not None
+        if first + j or not differences:
+            result[..., first + j] += sums[..., j]
+    if differences:
+        # The transpose of differences, whose first is 0.
+        padded = functional.pad(result[..., 1:], (1, 1))
+        result = padded[..., :-1] - padded[..., 1:]
+        if sums is not None and not first:
+            result[..., 0] += sums[..., 0]
     return result
 
 
-def first_bad(bad: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The first non-finite sample of each row, or its length, from the records; with the axes of such a signal."""
-    return bad.amin(-1).reshape(*shape[:-1], 1)
+def affected(bad: Tensor, shape: Sequence[int]) -> Tensor:
+    """The points from the first non-finite sample of each row on, from records of rows of that shape."""
+    if bad.dtype == torch.bool:
+        return bad
+    return torch.arange(shape[-1], device=bad.device) >= bad.amin(-1).reshape(*shape[:-1], 1)
 
 
 def fill_random(paths: Tensor, key: Tensor, kind: str, result: Tensor) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["cut", "pad", "start_slopes"]
+__all__ = ["cut", "pad"]
 
 
 @triton.jit
@@ -91,16 +91,13 @@ def cut(
     REVERSED: tl.constexpr,
     DIFFERENCES: tl.constexpr,
     STARTS: tl.constexpr,
-    SCALED: tl.constexpr,
-    WHOLE: tl.constexpr,
     BLOCK: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
     """Copy a block of a row's first ``points``, nan from its first non-finite sample on, with starting weights added.
 
     REVERSED reverses the row; then DIFFERENCES takes differences from the next value, and STARTS adds the recorded sums
-    at the points of the starting weights: the derivative. SCALED divides the product by its size; WHOLE writes nan
-    everywhere if there is any non-finite sample.
+    at the points of the starting weights: the derivative.
     """
     row = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0).to(tl.int64)
@@ -111,8 +108,6 @@ def cut(
     if REVERSED and DIFFERENCES:
         value = tl.where(target > 0, value, 0.0)
         value = value - tl.load(product + row * size + column - 1, mask=inside & (column > 0), other=0.0)
-    if SCALED:
-        value = value / size
     for j in tl.static_range(STARTS):
         place = first + j
         if REVERSED:
@@ -129,39 +124,5 @@ def cut(
             sample = tl.where(sample - sample == 0.0, sample, 0.0)
             own = tl.load(starts + j * points + column, mask=inside & (column >= place), other=0.0)
             value = value + own * sample
-    if WHOLE:
-        value = tl.where(_first_bad(bad, row, blocks, blocks - 1, points, CHUNK) == points, value, float("nan"))
-    else:
-        value = tl.where(column < _first_bad(bad, row, blocks, block, points, CHUNK), value, float("nan"))
+    value = tl.where(column < _first_bad(bad, row, blocks, block, points, CHUNK), value, float("nan"))
     tl.store(result + row * points + target, value, mask=inside)
-
-
-@triton.jit
-def start_slopes(
-    backwards,
-    signal,
-    result,
-    points,
-    first,
-    DIFFERENCES: tl.constexpr,
-    SUMMED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """The gradient of a block of starting weights ``j``: reversed slopes times the sample of the weight.
-
-    With SUMMED the rows of ``backwards`` are already multiplied by their samples, one for each ``j``.
-    """
-    j = tl.program_id(1).to(tl.int64)
-    column = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    place = first + j
-    inside = (column >= place) & (column < points)
-    if SUMMED:
-        value = tl.load(backwards + j * points + points - 1 - column, mask=inside, other=0.0)
-    else:
-        sample = tl.load(signal + place)
-        if DIFFERENCES:
-            before = tl.load(signal + tl.maximum(place - 1, 0))
-            sample = sample - tl.where(place > 0, before, 0.0)
-        sample = tl.where(sample - sample == 0.0, sample, 0.0)
-        value = tl.load(backwards + points - 1 - column, mask=inside, other=0.0) * sample
-    tl.store(result + j * points + column, value, mask=column < points)

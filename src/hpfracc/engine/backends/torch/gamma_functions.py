@@ -9,7 +9,7 @@ from scipy import special
 from torch import Tensor
 
 from hpfracc._xp import namespace
-from hpfracc.engine.numerics.gamma import gamma_value
+from hpfracc.engine.numerics.gamma import beta_value, gamma_value
 from hpfracc.errors import UnsupportedDtypeError
 
 __all__ = ["beta", "digamma", "gamma", "incomplete_beta"]
@@ -36,7 +36,7 @@ class _Gamma(torch.autograd.Function):
 
     @staticmethod
     def forward(z: Tensor) -> Tensor:
-        return _gamma(z)
+        return gamma_value(namespace("torch"), z.to(torch.float64)).to(z.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -46,49 +46,27 @@ class _Gamma(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (z,) = ctx.saved_tensors
-        slope: Tensor = gradients[0] * _Gamma.apply(z) * torch.special.digamma(z)
-        return slope
+        return gradients[0] * _Gamma.apply(z) * torch.special.digamma(z)
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        (z,) = ctx.saved_tensors
-        slope: Tensor = tangents[0] * _Gamma.apply(z) * torch.special.digamma(z)
-        return slope
-
-
-def _gamma(z: Tensor) -> Tensor:
-    return gamma_value(namespace("torch"), z.to(torch.float64)).to(z.dtype)
+    jvp = backward
 
 
 def gamma(z: Any) -> Tensor:
     """Gamma(z)."""
     (z,) = _operands("gamma", z)
-    value: Tensor = _Gamma.apply(z)
-    return value
+    return _Gamma.apply(z)
 
 
 def digamma(z: Any) -> Tensor:
     """psi(z)."""
     (z,) = _operands("digamma", z)
-    value: Tensor = torch.special.digamma(z)
-    return value
+    return torch.special.digamma(z)
 
 
 def beta(a: Any, b: Any) -> Tensor:
     """B(a, b), by Gamma if that stays in range, otherwise by its logarithm."""
     a, b = torch.broadcast_tensors(*_operands("beta", a, b))
-    small = (a.abs() < 80) & (b.abs() < 80)
-    one = torch.ones_like(a)
-    near_a, near_b = torch.where(small, a, one), torch.where(small, b, one)
-    far_a, far_b = torch.where(small, one, a), torch.where(small, one, b)
-    direct = gamma(near_a) / gamma(near_a + near_b) * gamma(near_b)
-    logs = torch.special.gammaln(far_a) + torch.special.gammaln(far_b) - torch.special.gammaln(far_a + far_b)
-    sign = torch.where(_is_negative(far_a) ^ _is_negative(far_b) ^ _is_negative(far_a + far_b), -1.0, 1.0)
-    return torch.where(small, direct, sign * torch.exp(logs))
-
-
-def _is_negative(z: Tensor) -> Tensor:
-    return (z < 0) & (torch.remainder(torch.floor(z), 2.0) == 1.0)
+    return beta_value(namespace("torch"), a, b, gamma, torch.special.gammaln)
 
 
 class _IncompleteBeta(torch.autograd.Function):
@@ -112,5 +90,4 @@ def incomplete_beta(a: Any, b: Any, x: Any) -> Tensor:
     a, b, x = torch.broadcast_tensors(*_operands("incomplete_beta", a, b, x))
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
         raise UnsupportedDtypeError("incomplete_beta: PyTorch has no gradient in a and b; detach them, or use JAX")
-    value: Tensor = _IncompleteBeta.apply(a, b, x)
-    return value
+    return _IncompleteBeta.apply(a, b, x)

@@ -15,46 +15,12 @@ from torch import Tensor
 
 from hpfracc._xp import namespace
 from hpfracc.engine.numerics.mittag_leffler_plan import ContourPlan, check_parameters, make_contour_plan
-from hpfracc.engine.numerics.mittag_leffler_values import CHUNK, pairs_of, values_on_bands, values_together
+from hpfracc.engine.numerics.mittag_leffler_values import evaluate, pairs_of
 
 __all__ = ["of_parameters", "of_z"]
 
-#: Values of z per block on the host: a megabyte of fractions.
-_HOST_BLOCK = 2048
-
 
 class _MittagLeffler(torch.autograd.Function):
-    """Differentiable in z; the parameters are numbers."""
-
-    @staticmethod
-    def forward(z: Tensor, alpha: float, beta: float, order: int) -> Tensor:
-        return _evaluate(z, make_contour_plan(alpha, beta, order))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        z, *ctx.params = inputs
-        ctx.save_for_backward(z)
-        ctx.save_for_forward(z)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        (z,) = ctx.saved_tensors
-        alpha, beta, order = ctx.params
-        return gradients[0] * _MittagLeffler.apply(z, alpha, beta, order + 1).conj(), None, None, None
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        (z,) = ctx.saved_tensors
-        alpha, beta, order = ctx.params
-        slope: Tensor = tangents[0] * _MittagLeffler.apply(z, alpha, beta, order + 1)
-        return slope
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], z: Tensor, *params: Any) -> tuple[Tensor, int | None]:
-        return _MittagLeffler.apply(z, *params), in_dims[0]
-
-
-class _OfParameters(torch.autograd.Function):
     """Differentiable in z, alpha and beta: ``order`` times in z so far, ``logs`` times in beta.
 
     The parameters are both scalars, or both of the shape of z, a pair for each of its elements.
@@ -80,7 +46,7 @@ class _OfParameters(torch.autograd.Function):
         (gradient,) = gradients
         slopes: list[Tensor | None] = [None, None, None]
         if ctx.needs_input_grad[0]:
-            slopes[0] = gradient * _OfParameters.apply(z, alpha, beta, ctx.order + 1, ctx.logs).conj()
+            slopes[0] = gradient * _MittagLeffler.apply(z, alpha, beta, ctx.order + 1, ctx.logs).conj()
         for i, slope, parameter in ((1, _slope_in_alpha, alpha), (2, _slope_in_beta, beta)):
             if ctx.needs_input_grad[i]:
                 total = gradient * slope(z, alpha, beta, ctx.order, ctx.logs).conj()
@@ -93,7 +59,7 @@ class _OfParameters(torch.autograd.Function):
         z, alpha, beta = ctx.saved_tensors
         total = torch.zeros_like(z)
         if tangents[0] is not None:
-            total = total + tangents[0] * _OfParameters.apply(z, alpha, beta, ctx.order + 1, ctx.logs)
+            total = total + tangents[0] * _MittagLeffler.apply(z, alpha, beta, ctx.order + 1, ctx.logs)
         for tangent, slope in zip(tangents[1:3], (_slope_in_alpha, _slope_in_beta), strict=True):
             if tangent is not None:
                 total = total + tangent.to(total) * slope(z, alpha, beta, ctx.order, ctx.logs)
@@ -103,7 +69,7 @@ class _OfParameters(torch.autograd.Function):
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int | None]:
         z, alpha, beta, order, logs = inputs
         if in_dims[1] is None and in_dims[2] is None and not alpha.ndim:
-            return _OfParameters.apply(*inputs), in_dims[0]
+            return _MittagLeffler.apply(*inputs), in_dims[0]
         # All with the batch first and then the axes of z.
         parts = [
             part.unsqueeze(0) if dim is None else part.movedim(dim, 0)
@@ -111,24 +77,23 @@ class _OfParameters(torch.autograd.Function):
         ]
         shape = (info.batch_size, *parts[0].shape[1:])
         whole = [part.reshape(part.shape + (1,) * (len(shape) - part.ndim)).expand(shape) for part in parts]
-        return _OfParameters.apply(*whole, order, logs), 0
+        return _MittagLeffler.apply(*whole, order, logs), 0
 
 
 def _slope_in_beta(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: int) -> Tensor:
-    slope: Tensor = _OfParameters.apply(z, alpha, beta, order, logs + 1)
-    return slope
+    return _MittagLeffler.apply(z, alpha, beta, order, logs + 1)
 
 
 def _slope_in_alpha(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: int) -> Tensor:
     """``(d/da) E = z (d/dz) (d/db) E``, differentiated ``order`` times more."""
-    slope: Tensor = z * _OfParameters.apply(z, alpha, beta, order + 1, logs + 1)
-    return slope + order * _OfParameters.apply(z, alpha, beta, order, logs + 1) if order else slope
+    slope: Tensor = z * _MittagLeffler.apply(z, alpha, beta, order + 1, logs + 1)
+    return slope + order * _MittagLeffler.apply(z, alpha, beta, order, logs + 1) if order else slope
 
 
 def of_z(z: Tensor, alpha: float, beta: float, order: int) -> Tensor:
     """The ``order``-th derivative of E_{alpha,beta} at ``z``, in its dtype and on its device."""
-    value: Tensor = _MittagLeffler.apply(z, alpha, beta, order)
-    return value
+    numbers = (torch.tensor(value, dtype=torch.float64) for value in (alpha, beta))
+    return _MittagLeffler.apply(z, *numbers, order, 0)
 
 
 def of_parameters(z: Any, alpha: Any, beta: Any) -> Tensor:
@@ -146,8 +111,7 @@ def of_parameters(z: Any, alpha: Any, beta: Any) -> Tensor:
         numbers = [number.reshape(()) for number in numbers]
     else:
         z, *numbers = torch.broadcast_tensors(z, *(number.to(z.device) for number in numbers))
-    value: Tensor = _OfParameters.apply(z, *numbers, 0, 0)
-    return value
+    return _MittagLeffler.apply(z, *numbers, 0, 0)
 
 
 def _evaluate_pairs(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: int) -> Tensor:
@@ -162,17 +126,4 @@ def _evaluate_pairs(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: in
 
 
 def _evaluate(z: Tensor, plan: ContourPlan) -> Tensor:
-    flat = z.detach().reshape(-1)
-    if not flat.is_cpu or flat.numel() <= CHUNK:
-        return _values(flat, plan).reshape(z.shape).to(z.dtype)
-    # Sorting needs several times the memory of z: on the host, with few cores, chunk by chunk.
-    result = torch.empty_like(flat)
-    for begin in range(0, flat.numel(), CHUNK):
-        result[begin : begin + CHUNK] = _values(flat[begin : begin + CHUNK], plan)
-    return result.reshape(z.shape)
-
-
-def _values(z: Tensor, plan: ContourPlan) -> Tensor:
-    block = _HOST_BLOCK if z.is_cpu else values_together(z.numel())
-    values: Tensor = values_on_bands(namespace("torch", z.device), z, plan, block)
-    return values
+    return evaluate(z.detach(), plan, namespace("torch", z.device))

@@ -38,6 +38,31 @@ def _constant(value: tl.constexpr):
 
 
 @triton.jit
+def _philox(a, b, key, BLOCK: tl.constexpr):
+    """The four words of blocks with counters ``a`` of paths ``b``; ``key`` has two words and the stream."""
+    c = tl.zeros_like(a) + tl.load(key + 2).to(tl.uint64)
+    d = tl.zeros_like(a)
+    x = tl.load(key).to(tl.uint64)
+    y = tl.load(key + 1).to(tl.uint64)
+    m0 = tl.full((BLOCK,), _M0, tl.uint64)
+    m1 = tl.full((BLOCK,), _M1, tl.uint64)
+    w0 = tl.full((), _W0, tl.uint64)
+    w1 = tl.full((), _W1, tl.uint64)
+    for _ in tl.static_range(_ROUNDS):
+        high_a = tl.umulhi(m0, a)
+        low_a = m0 * a
+        high_c = tl.umulhi(m1, c)
+        low_c = m1 * c
+        a = high_c ^ b ^ x
+        b = low_c
+        c = high_a ^ d ^ y
+        d = low_a
+        x = x + w0
+        y = y + w1
+    return a, b, c, d
+
+
+@triton.jit
 def _normals(radii, angles):
     """A pair of normal numbers, by the formulae of ``normal_pairs``."""
     number = ((radii >> 11) + 1).to(tl.float64)
@@ -136,32 +161,14 @@ def _single_normals(radii, angles):
 
 
 @triton.jit
-def _fill_scaled(paths, key, weights, result, rows, n, per_row, BLOCK: tl.constexpr):
+def fill_scaled(paths, key, weights, result, rows, n, per_row, BLOCK: tl.constexpr):
     """Normal numbers times the weight of their column; a program processes blocks of four from any rows."""
     program = tl.program_id(0)
     index = program * BLOCK + tl.arange(0, BLOCK)
     row = index // per_row
     a = (index - row * per_row + 1).to(tl.uint64)
     b = tl.load(paths + row, mask=row < rows, other=0).to(tl.uint64)
-    c = tl.zeros_like(a) + tl.load(key + 2).to(tl.uint64)
-    d = tl.zeros_like(a)
-    x = tl.load(key).to(tl.uint64)
-    y = tl.load(key + 1).to(tl.uint64)
-    m0 = tl.full((BLOCK,), _M0, tl.uint64)
-    m1 = tl.full((BLOCK,), _M1, tl.uint64)
-    w0 = tl.full((), _W0, tl.uint64)
-    w1 = tl.full((), _W1, tl.uint64)
-    for _ in tl.static_range(_ROUNDS):
-        high_a = tl.umulhi(m0, a)
-        low_a = m0 * a
-        high_c = tl.umulhi(m1, c)
-        low_c = m1 * c
-        a = high_c ^ b ^ x
-        b = low_c
-        c = high_a ^ d ^ y
-        d = low_a
-        x = x + w0
-        y = y + w1
+    a, b, c, d = _philox(a, b, key, BLOCK)
     one, two = _single_normals(a, b)
     three, four = _single_normals(c, d)
     values = tl.interleave(tl.interleave(one, three), tl.interleave(two, four))
@@ -174,7 +181,7 @@ def _fill_scaled(paths, key, weights, result, rows, n, per_row, BLOCK: tl.conste
 
 
 @triton.jit
-def _sum_rows(steps, result, n, stride, BLOCK: tl.constexpr):
+def sum_rows(steps, result, n, stride, BLOCK: tl.constexpr):
     """Sums from 0 on of the first ``n`` values of a row."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
@@ -190,31 +197,13 @@ def _uniforms(words, BITS: tl.constexpr):
 
 
 @triton.jit
-def _fill(paths, key, result, n, NORMAL: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):
+def fill(paths, key, result, n, NORMAL: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):
     """Blocks of four numbers of a row."""
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     a = (block + 1).to(tl.uint64)
     b = tl.zeros_like(a) + tl.load(paths + row).to(tl.uint64)
-    c = tl.zeros_like(a) + tl.load(key + 2).to(tl.uint64)
-    d = tl.zeros_like(a)
-    x = tl.load(key).to(tl.uint64)
-    y = tl.load(key + 1).to(tl.uint64)
-    m0 = tl.full((BLOCK,), _M0, tl.uint64)
-    m1 = tl.full((BLOCK,), _M1, tl.uint64)
-    w0 = tl.full((), _W0, tl.uint64)
-    w1 = tl.full((), _W1, tl.uint64)
-    for _ in tl.static_range(_ROUNDS):
-        high_a = tl.umulhi(m0, a)
-        low_a = m0 * a
-        high_c = tl.umulhi(m1, c)
-        low_c = m1 * c
-        a = high_c ^ b ^ x
-        b = low_c
-        c = high_a ^ d ^ y
-        d = low_a
-        x = x + w0
-        y = y + w1
+    a, b, c, d = _philox(a, b, key, BLOCK)
     if NORMAL:
         one, two = _normals(a, b)
         three, four = _normals(c, d)
@@ -227,9 +216,3 @@ def _fill(paths, key, result, n, NORMAL: tl.constexpr, BITS: tl.constexpr, BLOCK
     values = tl.interleave(tl.interleave(one, three), tl.interleave(two, four))
     column = tl.program_id(1).to(tl.int64) * (4 * BLOCK) + tl.arange(0, 4 * BLOCK)
     tl.store(result + row * n + column, values.to(result.dtype.element_ty), mask=column < n)
-
-
-#: Triton's ordinary launcher: numbers differ from call to call, and one launch draws many.
-fill = _fill
-fill_scaled = _fill_scaled
-sum_rows = _sum_rows

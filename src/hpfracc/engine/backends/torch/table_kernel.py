@@ -14,18 +14,7 @@ __all__ = ["table"]
 
 
 @triton.jit
-def _evaluate(
-    place,
-    inside,
-    total,
-    order,
-    scale,
-    series,
-    fall,
-    zeros,
-    SLOPE: tl.constexpr,
-    COEFFICIENTS: tl.constexpr,
-):
+def _evaluate(place, inside, total, order, scale, series, fall, zeros, SLOPE: tl.constexpr, COEFFICIENTS: tl.constexpr):
     """The weights at some positions of the table, or their slopes in the order; nan outside the limits of the order."""
     alpha, middle = tl.load(order), tl.load(scale + 2)
     low, high = alpha - (middle - 0.5), (middle + 0.5) - alpha

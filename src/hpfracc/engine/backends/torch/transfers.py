@@ -9,23 +9,17 @@ parallel. Small arrays and pinned memory are copied directly. No call waits for 
 from __future__ import annotations
 
 import threading
-import weakref
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hpfracc.engine.memory.host import HostProbe
+from hpfracc.engine.backends.cuda import keep_pinned, pinned_ledger
 from hpfracc.engine.memory.staging import SMALL_BYTES, PinnedLedger, StagingRing
 from hpfracc.engine.numerics.lengths import power_of_two
 
 __all__ = ["CudaLink", "Lane", "as_tensor", "download", "lane", "upload"]
-
-#: Maximum pinned memory that callers may hold as results: eight arrays of 1e7 doubles, as PyTorch rounds them, and at
-#: most a sixteenth of the process's memory.
-_MAX_PINNED = 2**30
-_PINNED_SHARE = 16
 
 
 def as_tensor(array: np.ndarray, *, shared: bool = True) -> Tensor:
@@ -155,31 +149,21 @@ class Lane:
         except RuntimeError:  # out of page-locked memory; pageable memory may still be available
             self.ledger.release(size)
             return None
-        result = tensor.numpy()
-        weakref.finalize(result, self.ledger.release, size).atexit = False  # every view of it keeps `result` alive
-        return tensor, result
+        return tensor, keep_pinned(self.ledger, tensor.numpy(), size)
 
 
 _lock = threading.Lock()
 _lanes: dict[int, Lane] = {}
-_ledger: PinnedLedger | None = None
 
 
 def lane(device: torch.device) -> Lane:
     """The lane of a device, created on first use."""
-    global _ledger
     index = torch.cuda.current_device() if device.index is None else device.index
-    known = _lanes.get(index)
-    if known is None:
-        with _lock:
-            if _ledger is None:
-                _ledger = PinnedLedger(min(_MAX_PINNED, HostProbe().read().limit // _PINNED_SHARE))
-            known = _lanes.get(index)
-            if known is None:
-                with torch.cuda.device(index):
-                    known = Lane(torch.device("cuda", index), StagingRing(CudaLink()), _ledger)
-                _lanes[index] = known
-    return known
+    with _lock:
+        if index not in _lanes:
+            with torch.cuda.device(index):
+                _lanes[index] = Lane(torch.device("cuda", index), StagingRing(CudaLink()), pinned_ledger("torch"))
+        return _lanes[index]
 
 
 def upload(array: np.ndarray, device: str) -> Tensor:
@@ -195,6 +179,5 @@ def download(tensor: Tensor) -> np.ndarray:
     """A CUDA tensor as a NumPy array, complete on return."""
     source = tensor.detach().resolve_conj().resolve_neg()
     if source.nbytes < SMALL_BYTES:
-        result: np.ndarray = source.cpu().numpy()
-        return result
+        return source.cpu().numpy()
     return lane(source.device).download(source.contiguous())

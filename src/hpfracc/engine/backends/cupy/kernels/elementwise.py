@@ -70,14 +70,12 @@ def _evaluate(node: Node, arrays: dict[str, Any]) -> Any:
 def _fused(expression: str, names: tuple[str, ...]) -> Callable[..., cupy.ndarray]:
     tree = parse_expression(expression, names).tree
     if tree.kind == "name":
-        copy: Callable[..., cupy.ndarray] = cupy.copy
-        return copy
+        return cupy.copy
 
     def formula(*arrays: Any) -> Any:
         return _evaluate(tree, dict(zip(names, arrays, strict=True)))
 
-    fused: Callable[..., cupy.ndarray] = cupy.fuse(kernel_name="hpfracc_elementwise")(formula)
-    return fused
+    return cupy.fuse(kernel_name="hpfracc_elementwise")(formula)
 
 
 def evaluate(*arrays: cupy.ndarray, expression: str, names: Sequence[str]) -> cupy.ndarray:

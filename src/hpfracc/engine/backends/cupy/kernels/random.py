@@ -23,13 +23,7 @@ def _kernel(kind: str, dtype: str) -> Any:
 
 
 def random_fused(
-    paths: cupy.ndarray,
-    key: cupy.ndarray,
-    *,
-    n: int,
-    kind: str = "normal",
-    stream: int = 0,
-    dtype: str = "float64",
+    paths: cupy.ndarray, key: cupy.ndarray, *, n: int, kind: str = "normal", stream: int = 0, dtype: str = "float64"
 ) -> cupy.ndarray:
     """Number by number, in one pass."""
     numbers = cupy.ravel(paths).astype(np.uint64)

@@ -11,7 +11,7 @@ from jax import lax
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.history_sum import sum_causally
 from hpfracc.engine.backends.jax.library import LIBRARY
-from hpfracc.engine.numerics.history_weights import block_of_weights
+from hpfracc.engine.numerics.history_sums import block_of_weights
 
 __all__ = ["KERNELS"]
 
@@ -39,8 +39,7 @@ def sum_direct(times: Any, signal: Any, *parameters: Any, kernel: str = "power",
         y = jnp.moveaxis(lax.map(jax.checkpoint(block), (late, places)), 0, -2)
         return y.reshape((*x.shape[:-1], blocks * rows))[..., :n]
 
-    value: jax.Array = sum_causally(LIBRARY, sum_of, times, signal, parameters, kernel)
-    return value
+    return sum_causally(LIBRARY, sum_of, times, signal, parameters, kernel)
 
 
 KERNELS: dict[str, Kernel] = {"direct": Kernel(LIBRARY.wide(sum_direct))}

@@ -17,14 +17,7 @@ import numpy as np
 from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Band, ContourPlan, make_contour_plan
-from hpfracc.engine.numerics.mittag_leffler_poles import (
-    Poles,
-    Strip,
-    add_residues,
-    choose_offset,
-    find_poles,
-    is_close,
-)
+from hpfracc.engine.numerics.mittag_leffler_poles import Poles, Strip, add_residues, choose_offset, find_poles, is_close
 from hpfracc.engine.numerics.mittag_leffler_values import leibniz, mirrored, taylor_value
 
 __all__ = ["KERNELS", "mittag_leffler_contour"]
@@ -34,8 +27,7 @@ _XP = namespace("jax")
 
 def mittag_leffler_contour(z: Any, *, alpha: float, beta: float = 1.0, order: int = 0) -> jax.Array:
     """The ``order``-th derivative of E_{alpha,beta} at ``z``, in the dtype of ``z``."""
-    value: jax.Array = _differentiable(jnp.asarray(z), float(alpha), float(beta), int(order))
-    return value
+    return _differentiable(jnp.asarray(z), float(alpha), float(beta), int(order))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1, 2, 3))

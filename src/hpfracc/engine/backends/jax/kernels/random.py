@@ -31,8 +31,7 @@ def random_arithmetic(
     paths: Any, key: Any, *, n: int, kind: str = "normal", stream: int = 0, dtype: str = "float64"
 ) -> jax.Array:
     """The words of all paths at once."""
-    value: jax.Array = call_wide(_compiled, (paths, key), (n, kind, stream, dtype))
-    return value
+    return call_wide(_compiled, (paths, key), (n, kind, stream, dtype))
 
 
 def _words(block: tuple[jax.Array, ...], key: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, ...]:
@@ -42,8 +41,7 @@ def _words(block: tuple[jax.Array, ...], key: tuple[jax.Array, jax.Array]) -> tu
         return philox_round(state[0], state[1], True), next_key(state[1], True)
 
     unroll = True if jax.default_backend() != "cpu" else 1
-    words: tuple[jax.Array, ...] = jax.lax.fori_loop(0, ROUNDS, step, (block, key), unroll=unroll)[0]
-    return words
+    return jax.lax.fori_loop(0, ROUNDS, step, (block, key), unroll=unroll)[0]
 
 
 @partial(jax.jit, static_argnums=(2, 3, 4, 5))

@@ -158,12 +158,7 @@ def _equal_work(n: int, taps: int, workers: int) -> list[tuple[int, int]]:
 
 @np.errstate(all="ignore")
 def convolve_with_options(
-    weights: Array,
-    signal: Array,
-    *starts: Array,
-    differences: bool = False,
-    starts_from: int = 0,
-    workers: int = 1,
+    weights: Array, signal: Array, *starts: Array, differences: bool = False, starts_from: int = 0, workers: int = 1
 ) -> Array:
     """:func:`convolve_direct` with the options of the primitive."""
     summands = differences_of(NUMPY, signal) if differences else signal

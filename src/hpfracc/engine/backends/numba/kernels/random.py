@@ -40,9 +40,6 @@ _MIN = 1 << 14
 
 _M0, _M1 = (np.uint64(value) for value in MULTIPLIERS)
 _W0, _W1 = (np.uint64(value) for value in WEYL)
-_A0, _A1, _A2, _A3, _A4, _A5, _A6, _A7, _A8, _A9 = ATANH
-_S0, _S1, _S2, _S3, _S4, _S5, _S6, _S7, _S8 = SINE
-_C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8 = COSINE
 
 
 @intrinsic
@@ -96,16 +93,10 @@ def _normals(words, floats, bits, first, second, pairs):  # type: ignore[no-unty
         power = first[i] - (54.0 if below else 53.0)
         s = (mantissa - 1.0) / (mantissa + 1.0)
         square = s * s
-        total = _A9 * square
-        total = (total + _A8) * square
-        total = (total + _A7) * square
-        total = (total + _A6) * square
-        total = (total + _A5) * square
-        total = (total + _A4) * square
-        total = (total + _A3) * square
-        total = (total + _A2) * square
-        total = (total + _A1) * square
-        total = (total + _A0) * square * s
+        total = ATANH[-1] * square
+        for k in range(len(ATANH) - 2, 0, -1):
+            total = (total + ATANH[k]) * square
+        total = (total + ATANH[0]) * square * s
         log = power * LN2_HIGH + (s + s + (total + power * LN2_LOW))
         floats[i] = np.sqrt(-2.0 * log)
     for i in range(pairs):
@@ -113,24 +104,11 @@ def _normals(words, floats, bits, first, second, pairs):  # type: ignore[no-unty
         quarter = np.floor(4.0 * turns + 0.5)
         x = (turns - 0.25 * quarter) * TURN
         square = x * x
-        sine = _S8 * square
-        sine = (sine + _S7) * square
-        sine = (sine + _S6) * square
-        sine = (sine + _S5) * square
-        sine = (sine + _S4) * square
-        sine = (sine + _S3) * square
-        sine = (sine + _S2) * square
-        sine = (sine + _S1) * square
-        sine = x + (sine + _S0) * square * x
-        cosine = _C8 * square
-        cosine = (cosine + _C7) * square
-        cosine = (cosine + _C6) * square
-        cosine = (cosine + _C5) * square
-        cosine = (cosine + _C4) * square
-        cosine = (cosine + _C3) * square
-        cosine = (cosine + _C2) * square
-        cosine = (cosine + _C1) * square
-        cosine = 1.0 + (cosine + _C0) * square
+        sine, cosine = SINE[-1] * square, COSINE[-1] * square
+        for k in range(len(SINE) - 2, 0, -1):
+            sine, cosine = (sine + SINE[k]) * square, (cosine + COSINE[k]) * square
+        sine = x + (sine + SINE[0]) * square * x
+        cosine = 1.0 + (cosine + COSINE[0]) * square
         odd = (quarter == 1.0) | (quarter == 3.0)
         one = sine if odd else cosine
         two = cosine if odd else sine
@@ -172,14 +150,7 @@ def _rows(paths, key, stream, normal, narrow, result, begin, stop):  # type: ign
 
 
 def random_compiled(
-    paths: Array,
-    key: Array,
-    *,
-    n: int,
-    kind: str = "normal",
-    stream: int = 0,
-    dtype: str = "float64",
-    workers: int = 1,
+    paths: Array, key: Array, *, n: int, kind: str = "normal", stream: int = 0, dtype: str = "float64", workers: int = 1
 ) -> Array:
     """Number by number; paths are divided among threads."""
     # Views if possible: a conversion takes as long as drawing fifty numbers.

@@ -1,4 +1,4 @@
-"""Shortest distances on a lattice in Numba: Dijkstra with buckets, or a plain queue if all steps have equal cost.
+"""Shortest distances on a lattice in Numba: Dijkstra with buckets.
 
 The lattice is copied with a ghost layer, so that a neighbour is one addition away and no step needs a boundary check: a
 ghost is closed or, if the axis is periodic, refers to the corresponding point.
@@ -144,18 +144,18 @@ def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width,
 
 @njit(**_OPTIONS)
 def _survey(costs):  # type: ignore[no-untyped-def]
-    """Close points without a cost; returns minimum, maximum and mean of the open ones (infinite and 0 for none)."""
-    least, greatest, total, count = math.inf, 0.0, 0.0, 0
+    """Close points without a cost; returns mean and maximum of the open ones (0 for none)."""
+    greatest, total, count = 0.0, 0.0, 0
     for place in range(len(costs)):
         cost = float(costs[place])
         if cost >= 0:
             if cost < math.inf:
-                least, greatest = min(least, cost), max(greatest, cost)
+                greatest = max(greatest, cost)
                 total += cost
                 count += 1
         else:
             costs[place] = math.inf
-    return least, total / max(1, count), greatest
+    return total / max(1, count), greatest
 
 
 @njit(**_OPTIONS)
@@ -175,26 +175,6 @@ def _sources(found):  # type: ignore[no-untyped-def]
             places[len(places) - count] = place
             count -= 1
     return places
-
-
-@njit(**_OPTIONS)
-def _breadth_first(costs, found, queue, last, moves, sides, strides, step):  # type: ignore[no-untyped-def]
-    """The same if all open points cost ``step`` and all sources start equal: the first to arrive is the nearest."""
-    first = 0
-    while first < last:
-        place = queue[first]
-        first += 1
-        reached = found[place] + step
-        for move in moves:
-            there = place + move
-            cost = costs[0, there]
-            if cost < 0:
-                there = _unwrapped(there, sides, strides)
-                cost = costs[0, there]
-            if cost < math.inf and reached < found[there]:
-                found[there] = reached
-                queue[last] = there
-                last += 1
 
 
 def by_distance(
@@ -223,8 +203,7 @@ def by_distance(
     padded = np.full((len(stack), *around), np.inf, start.dtype)
     padded[(slice(None), *inside)] = stack
     flat = padded.reshape(len(stack), -1)
-    survey = _survey(padded.reshape(-1))
-    step = survey[0] if not edges and 0 < survey[0] == survey[2] else None
+    ring = bucket_ring(*_survey(padded.reshape(-1)))
     kinds = np.zeros(around if edges else (1,) * len(shape), np.uint8)
     if edges:
         kinds[...] = 1
@@ -237,7 +216,6 @@ def by_distance(
                 face = [slice(None) if other else slice(1, -1) for other in wraps]
                 for end in (slice(0, 1), slice(-1, None)):
                     padded[(0, *face[:axis], end, *face[axis + 1 :])] = _WRAPS
-    ring = bucket_ring(*survey[1:])
 
     lattices = start.reshape(-1, *shape)
     out = result.reshape(lattices.shape)
@@ -248,13 +226,8 @@ def by_distance(
             found[inside] = lattices[row]
             line = found.reshape(-1)
             sources = _sources(line)
-            prices = line[sources]
-            if step is not None and len(sources) and prices.min() == prices.max():
-                queue = np.empty(out[row].size, np.uint64)
-                queue[: len(sources)] = sources
-                _breadth_first(flat, line, queue, len(sources), moves, sides, strides, step)
-            elif len(sources):
-                ordered = sources[np.argsort(prices, kind="stable")]
+            if len(sources):
+                ordered = sources[np.argsort(line[sources], kind="stable")]
                 _dijkstra(flat, kinds.reshape(-1), line, ordered, moves, sides, strides, edges, *ring)
             out[row] = found[inside]
 

@@ -260,11 +260,7 @@ def _sum_directly(weights: Array, signal: Array) -> Array:
 
 @np.errstate(all="ignore")
 def convolve_direct(
-    prepared: Array | PreparedWeights,
-    signal: Array,
-    *starts: Array,
-    differences: bool = False,
-    starts_from: int = 0,
+    prepared: Array | PreparedWeights, signal: Array, *starts: Array, differences: bool = False, starts_from: int = 0
 ) -> Array:
     """With weights, or with their cached matrix."""
     if isinstance(prepared, PreparedWeights):

@@ -9,7 +9,7 @@ import numpy as np
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.history_sum import make_kernels, sum_causally
 from hpfracc.engine.backends.numpy.library import LIBRARY
-from hpfracc.engine.numerics.history_tree import HistoryTree
+from hpfracc.engine.numerics.history_sums import HistoryTree
 
 __all__ = ["KERNELS"]
 

@@ -1,4 +1,4 @@
-"""Shortest distances on a lattice in NumPy: SciPy's Dijkstra on a sparse matrix, or rounds over the whole array."""
+"""Shortest distances on a lattice in NumPy: SciPy's Dijkstra on a sparse matrix."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.stencil_relax import make_kernels
-from hpfracc.engine.backends.numpy.library import LIBRARY
 from hpfracc.engine.numerics.stencils import forward_offsets
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
@@ -39,10 +37,7 @@ def by_csgraph(
         matrix = sparse.csr_array(
             (
                 np.concatenate([lengths, (prices[sources] - lowest).astype(np.float64)]),
-                (
-                    np.concatenate([tails, np.full(len(sources), points)]),
-                    np.concatenate([heads, sources]),
-                ),
+                (np.concatenate([tails, np.full(len(sources), points)]), np.concatenate([heads, sources])),
             ),
             shape=(points + 1, points + 1),
         )
@@ -79,4 +74,4 @@ def _steps(
     return tails, heads, lengths
 
 
-KERNELS: dict[str, Kernel] = {"csgraph": Kernel(by_csgraph), **make_kernels(LIBRARY)}
+KERNELS: dict[str, Kernel] = {"csgraph": Kernel(by_csgraph)}

@@ -1,4 +1,4 @@
-"""The causal sum with weights that carry a gradient, as one step of autograd, against its composition."""
+"""The causal sum as one node of autograd, against its composition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_sum_and_gradients_equal_the_composition(rows: tuple[int, ...], differen
     ours, composed = sums(differences, 1 if starts else 0)
     given = operands(rows, starts)
     found, right = ours(*given), composed(*given)
-    assert "TrackedSum" in type(found.grad_fn).__name__
+    assert "CausalSum" in type(found.grad_fn).__name__
     torch.testing.assert_close(found, right, atol=1e-13, rtol=0)
     slope = torch.linspace(-1.0, 1.0, found.numel(), dtype=torch.float64).reshape(found.shape)
     for one, other in zip(
@@ -53,7 +53,7 @@ def test_starting_weights_of_the_first_sample_multiply_it(rows: tuple[int, ...],
     ours, composed = sums(True, 0)
     given = operands(rows, starts)
     found, right = ours(*given), composed(*given)
-    assert "TrackedSum" in type(found.grad_fn).__name__
+    assert "CausalSum" in type(found.grad_fn).__name__
     torch.testing.assert_close(found, right, atol=1e-13, rtol=0)
     torch.testing.assert_close(found[..., 0], given[1][..., 0] * given[2][0, 0], atol=1e-13, rtol=0)
     slope = torch.linspace(-1.0, 1.0, found.numel(), dtype=torch.float64).reshape(found.shape)
@@ -91,3 +91,44 @@ def test_many_slopes_at_once():
     many = torch.autograd.grad(ours(weights, signal), weights, unit, is_grads_batched=True)[0]
     single = torch.autograd.grad(composed(weights, signal), weights, unit[3])[0]
     torch.testing.assert_close(many[3], single, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("differences", [False, True])
+@pytest.mark.parametrize(("rows", "first"), [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1)])
+def test_a_cached_transform_of_the_weights(differences: bool, rows: int, first: int):
+    """Value, gradient, second derivatives and many gradients at once, with a bad sample in one row."""
+    from hpfracc.engine.backends.torch.causal_sum import convolve_prepared
+    from hpfracc.engine.backends.torch.kernels.causal_convolution import _GENERIC
+    from hpfracc.engine.primitives import PRIMITIVES
+
+    torch.manual_seed(rows + first)
+    n = 40
+    weights, x, slope = (torch.randn(shape, dtype=torch.float64) for shape in ((n,), (3, n), (3, n)))
+    x[1, 25] = torch.nan
+    slope[1, 25:] = 0.0
+    starts = (torch.randn(rows, n, dtype=torch.float64),) if rows else ()
+    prepared = _GENERIC.prepare(weights, PRIMITIVES["causal_convolution"].describe(weights, x))
+    options = {"differences": differences, "starts_from": first}
+    signal = x.requires_grad_()
+
+    def composed(_: Any, signal: Any, *starts: Any) -> Any:
+        return _GENERIC.apply(prepared, signal, *starts, **options)
+
+    right = composed(None, signal, *starts)
+    found = convolve_prepared(prepared, signal, *starts, composed=composed, **options)
+    torch.testing.assert_close(found, right, rtol=0, atol=1e-12, equal_nan=True)
+    (expected,) = torch.autograd.grad(right, signal, slope)
+    (given,) = torch.autograd.grad(found, signal, slope, retain_graph=True)
+    torch.testing.assert_close(given, expected, rtol=0, atol=1e-11)
+    many = torch.stack([slope, -2 * slope])
+    (older,) = torch.autograd.grad(found, signal, many, is_grads_batched=True, retain_graph=True)
+    mapped = torch.vmap(lambda one: torch.autograd.grad(found, signal, one, retain_graph=True)[0])(many)
+    for each in (older, mapped):
+        torch.testing.assert_close(each[1], -2 * expected, rtol=0, atol=1e-11)
+    free = slope.clone().requires_grad_()
+    (twice,) = torch.autograd.grad(found, signal, free, create_graph=True)
+    change = torch.randn_like(twice)
+    (back,) = torch.autograd.grad(twice, free, change)
+    pure = torch.where(torch.isnan(x.detach()), 0.0, change)
+    kept = ~torch.isnan(right.detach())
+    torch.testing.assert_close(back[kept], composed(None, pure, *starts)[kept], rtol=0, atol=1e-11)

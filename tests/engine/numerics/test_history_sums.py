@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hpfracc.engine.backends.numpy.kernels.history_sum import KERNELS as ALGORITHMS
-from hpfracc.engine.numerics import history_tree
-from hpfracc.engine.numerics.history_tree import LEAF, NODES, HistoryTree
+from hpfracc.engine.numerics import history_sums
+from hpfracc.engine.numerics.history_sums import LEAF, NODES, HistoryTree
 from tests.helpers.thinned import thinned
 
 sum_by_tree, sum_direct = ALGORITHMS["tree"].run, ALGORITHMS["direct"].run
@@ -52,8 +52,8 @@ def test_agrees_with_the_direct_sum_to_rounding(grid, kind, parameters, scaled):
 def test_few_kernels_are_evaluated(monkeypatch):
     """Some hundred for each of 20,000 outputs, where the direct sum takes 10,000 on average."""
     counts = []
-    true = history_tree.mean_power
-    monkeypatch.setattr(history_tree, "mean_power", lambda xp, a, *rest: counts.append(a.size) or true(xp, a, *rest))
+    true = history_sums.mean_power
+    monkeypatch.setattr(history_sums, "mean_power", lambda xp, a, *rest: counts.append(a.size) or true(xp, a, *rest))
     n = 20_000
     tree = HistoryTree("power", np.linspace(0.0, 1.0, n) ** 2, np.ones(n), (-0.5,))
     for block in range(0, tree.blocks, 10):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hpfracc._xp import NUMPY
+from hpfracc.engine.backends.generic.chirp_transform import turns
 from hpfracc.engine.backends.registry import load_kernels
-from hpfracc.engine.numerics.chirp import turns
 from hpfracc.engine.primitives.chirp_transform import ChirpTransform
 from hpfracc.errors import InvalidInputError, ShapeError
 

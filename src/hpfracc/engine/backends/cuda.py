@@ -1,0 +1,91 @@
+"""CUDA devices of PyTorch and CuPy: their clock for the profiler, and pinned memory for results. Imports neither."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from hpfracc.engine.memory.host import HostProbe
+from hpfracc.engine.memory.staging import PinnedLedger
+
+__all__ = ["CudaClock", "device_index", "keep_pinned", "pinned_ledger"]
+
+#: Maximum number of idle events per device.
+_MAX_IDLE = 16_384
+#: Maximum pinned memory that callers may hold as results: eight arrays of 1e7 doubles, as PyTorch rounds them, and at
+#: most a sixteenth of the process's memory.
+_MAX_PINNED, _PINNED_SHARE = 2**30, 16
+_lock = threading.Lock()
+_ledgers: dict[str, PinnedLedger] = {}
+
+
+def device_index(device: str) -> int:
+    """The number in ``"cuda:<number>"``."""
+    return int(device.rpartition(":")[2])
+
+
+class CudaClock(ABC):
+    """Events on the current stream of each device, from a pool: creating one takes longer than recording it."""
+
+    name: str
+    marks = True
+
+    def __init__(self) -> None:
+        self._idle: dict[str, deque[Any]] = {}
+
+    @abstractmethod
+    def visible(self) -> tuple[int, int]:
+        """Number of devices, and the index of the current one."""
+
+    @abstractmethod
+    def record(self, event: Any | None, index: int) -> Any:
+        """Record an event, a new one if it is None, on the current stream of a device."""
+
+    @abstractmethod
+    def is_idle(self, index: int) -> bool:
+        """Whether the current stream of a device has done all its work."""
+
+    def resolve(self, device: str) -> str | None:
+        """``"gpu"`` and ``"cuda"`` are the current device."""
+        kind, _, index = device.partition(":")
+        if kind not in ("gpu", "cuda") or (index and not index.isdigit()):
+            return None
+        count, current = self.visible()
+        number = int(index) if index else current
+        return f"cuda:{number}" if number < count else None
+
+    def mark(self, device: str) -> Any:
+        """An event, recorded on the current stream."""
+        idle = self._idle.get(device)
+        try:
+            event = idle.pop() if idle else None
+        except IndexError:  # another thread took the last one
+            event = None
+        return self.record(event, device_index(device))
+
+    def mark_end(self, device: str) -> tuple[bool, Any]:
+        """Whether the current stream is idle, and an event recorded on it."""
+        return self.is_idle(device_index(device)), self.mark(device)
+
+    def release(self, device: str, mark: Any) -> None:
+        """Return the event to the pool."""
+        self._idle.setdefault(device, deque(maxlen=_MAX_IDLE)).append(mark)
+
+
+def pinned_ledger(library: str) -> PinnedLedger:
+    """The ledger of the pinned memory that callers hold as results of a library."""
+    with _lock:
+        if library not in _ledgers:
+            _ledgers[library] = PinnedLedger(min(_MAX_PINNED, HostProbe().read().limit // _PINNED_SHARE))
+        return _ledgers[library]
+
+
+def keep_pinned(ledger: PinnedLedger, result: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
+    """``result``, whose ``size`` bytes return to the ledger with it; every view of it keeps it alive."""
+    weakref.finalize(result, ledger.release, size).atexit = False
+    return result
