@@ -28,7 +28,6 @@ from hpfracc.engine.execution.calibration.trial import (
     TimeBox,
     TimeGrowth,
     Timing,
-    lower_quartile,
     make_operands,
     repeat,
     typical_operands,
@@ -37,6 +36,7 @@ from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import Placement
+from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError, UnknownOperationError
 from tests.helpers import own_operations
 from tests.helpers.contracts import reference

@@ -17,11 +17,11 @@ from hpfracc.engine.execution.calibration.trial import (
     TimeBox,
     TimeGrowth,
     Timing,
-    lower_quartile,
     repeat,
     typical_operands,
 )
 from hpfracc.engine.execution.operation import get_operation
+from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_seconds
 

@@ -28,13 +28,13 @@ from hpfracc.engine.execution.calibration.trial import (
     TimeBox,
     TimeGrowth,
     Timing,
-    lower_quartile,
     repeat,
     typical_operands,
 )
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.errors import BackendUnavailableError, ConfigurationError
 from hpfracc.profiling.clocks import Counters, energy_counters
 

@@ -22,6 +22,7 @@ from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import HOST_PLACEMENT, Placement
+from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.profiling.clocks import Counters
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "TimeGrowth",
     "Timing",
     "clock",
-    "lower_quartile",
     "make_operands",
     "repeat",
     "typical_operands",
@@ -109,11 +109,6 @@ def repeat(
         if spent > limit:
             break
     return samples
-
-
-def lower_quartile(samples: Sequence[float]) -> float:
-    """The 25th percentile: the time of an undisturbed call, robust against a single lucky one."""
-    return sorted(samples)[(len(samples) - 1) // 4]
 
 
 class TimeBox:
