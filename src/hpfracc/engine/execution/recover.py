@@ -15,7 +15,7 @@ from hpfracc.engine.execution.plan import RECHECK, Plan, choose_and_bind, learns
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.selection.call_memory import memory_place, predicted_bytes
-from hpfracc.engine.selection.decide import MIN_SAVED, WORTH_CUTTING, Selection
+from hpfracc.engine.selection.decide import Selection, is_worth_cutting
 from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.request import Request
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, HpfraccError, OutOfMemoryError
@@ -154,7 +154,7 @@ def _is_much_slower(plan: Plan, request: Request, failed: Arm, selection: Select
     """Whether the next arm is so much slower than the failed one that chunks on the latter may be faster."""
     option = plan.knowledge.option(request, failed)
     before = plan.knowledge.chooser.score(request.call.bucket, [option])[0].total
-    return selection.expected > WORTH_CUTTING * before and selection.expected - before > MIN_SAVED
+    return is_worth_cutting(selection.expected, before)
 
 
 def _remember(plan: Plan, request: Request, arm: Arm, need: int, kind: Failure, error: Exception) -> None:

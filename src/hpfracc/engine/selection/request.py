@@ -16,8 +16,8 @@ from hpfracc.engine.workload import named_for
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 
 __all__ = [
-    "HOST_PLACEMENT", "CostKey", "Placement", "Preference", "Request", "find_preference", "never_reason", "place",
-    "preference_error", "read_preference", "refusal_reason",
+    "HOST_PLACEMENT", "CostKey", "Placement", "Preference", "Request", "disabled_reason", "find_preference",
+    "never_reason", "place", "preference_error", "read_preference", "refusal_reason",
 ]  # fmt: skip
 
 
@@ -151,9 +151,12 @@ def read_preference(operation: str, argument: Any = None) -> Preference | None:
 
 def refusal_reason(operation: str, backend: str, settings: Settings) -> str | None:
     """Why the settings rule ``backend`` out for ``operation``; None if they do not."""
-    if backend in settings.disabled:
-        return f"disabled by HPFRACC_DISABLE_{backend.upper()}"
-    return never_reason(operation, backend, settings)
+    return disabled_reason(backend, settings) or never_reason(operation, backend, settings)
+
+
+def disabled_reason(backend: str, settings: Settings) -> str | None:
+    """Why ``HPFRACC_DISABLE_*`` rules ``backend`` out; None if it does not."""
+    return f"disabled by HPFRACC_DISABLE_{backend.upper()}" if backend in settings.disabled else None
 
 
 def never_reason(operation: str, backend: str, settings: Settings) -> str | None:

@@ -34,6 +34,7 @@ from hpfracc.engine.execution.calibration.trial import (
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.request import disabled_reason
 from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.errors import BackendUnavailableError, ConfigurationError
 from hpfracc.profiling.clocks import Counters, energy_counters
@@ -153,10 +154,9 @@ def calibrate(
 
 def _usable(backends: Iterable[str] | None, report: CalibrationReport) -> list[str]:
     """The named backends, or all. An unusable one raises an error if it was named, otherwise it is recorded."""
-    disabled = get_settings().disabled
     names = []
     for name in BACKENDS if backends is None else [check_backend(name) for name in backends]:
-        why = f"disabled by HPFRACC_DISABLE_{name.upper()}" if name in disabled else registry.unavailable(name)
+        why = disabled_reason(name, get_settings()) or registry.unavailable(name)
         if why is None:
             names.append(name)
         elif backends is None:
