@@ -12,7 +12,7 @@ import logging
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -121,10 +121,8 @@ class BoundArm:
             operand = arrays[index]
             # A JAX array's sharding tells the devices of one host apart, which are one arm.
             kind = (np.shape(operand), dtype_name(operand), getattr(operand, "sharding", None))
-        #: Part of the key of a cached transform: another shape or dtype is another operand.
-        self._tag = _tag_number(
-            (call.operation, arm.name, call.dtype, call.facts.get("prepared_for", call.length), kind)
-        )
+        #: Part of the key of a cached transform: another shape or dtype is another operand. Text is hashed only once.
+        self._tag = repr((call.operation, arm.name, call.dtype, call.facts.get("prepared_for", call.length), kind))
         direct = self._to_caller is None and self._scope is None and not any(self._converters)
         # If nothing has to be moved, the caller calls the kernel directly.
         self.bare: Callable[..., Any] | None = kernel.run if direct and (index is None or not keyed) else None
@@ -238,24 +236,6 @@ def _chain(*steps: Converter | None) -> Converter | None:
 def _without_key(run: Callable[..., Any], *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
     """Call a kernel that prepares no operand, without the key."""
     return run(*arrays, **params)
-
-
-_tags: dict[Hashable, int] = {}
-_MAX_TAGS = 4096
-_numbers = itertools.count()
-
-
-def _tag_number(tag: Hashable) -> int:
-    """A number for what a prepared operand depends on besides its key; faster to hash than the tag itself.
-
-    A dropped tag gets another number, and its operand is prepared again.
-    """
-    known = _tags.get(tag)
-    if known is None:
-        if len(_tags) >= _MAX_TAGS:
-            _tags.clear()
-        known = _tags.setdefault(tag, next(_numbers))
-    return known
 
 
 def _send(worker: Adapter, device: str, log: TransferLog | None, array: np.ndarray) -> Any:

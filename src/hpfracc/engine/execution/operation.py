@@ -12,7 +12,6 @@ import inspect
 import math
 import os
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -34,14 +33,11 @@ from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, UnknownOperationError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["Operation", "all_operations", "get_operation", "register", "unregister"]
+__all__ = ["Operation", "all_operations", "get_operation", "plan_key", "register", "unregister"]
 
 #: Maximum number of plans per operation. Above it the table is cleared; creating a plan takes about 50 us, and keeping
 #: one some 6 KiB.
 _MAX_PLANS = 512
-
-#: Number of replaced plans that still contribute to counts.
-_RETIRED = 64
 
 _ndarray = np.ndarray
 
@@ -76,9 +72,6 @@ class Operation(Guarded):
             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         }
         self._plans: dict[Any, Plan] = {}
-        self._retired_calls = 0
-        #: Recently replaced plans. A call that found one before its replacement is still counted there.
-        self._retired: deque[Plan] = deque()
 
     def __copy__(self) -> Operation:
         """Return the operation itself, because a process has only one of each name."""
@@ -90,7 +83,7 @@ class Operation(Guarded):
     def __call__(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Any:
         """Run the operation on the fastest arm; the result has the array type of the caller."""
         if len(arrays) == 2 and backend is None and not params:
-            # The most common key, inlined from ``_key``.
+            # The most common key, inlined from :func:`plan_key`.
             one, two = arrays
             if type(one) is _ndarray and type(two) is _ndarray:
                 key: Any = (one.shape, one.dtype, two.shape, two.dtype, weights_key is None, current_context())
@@ -110,8 +103,10 @@ class Operation(Guarded):
         try:
             plan = self.plan_for(arrays, backend, weights_key, params)
         except OutOfMemoryError as error:
+            from hpfracc.engine.execution.batch.in_memory import run_in_chunks
+
             keyed = _with_key(self.name, weights_key, params)
-            result = _run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=str(error), whole=math.inf)
+            result = run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=str(error), whole=math.inf)
             if result is None:
                 raise
             return result
@@ -164,13 +159,13 @@ class Operation(Guarded):
 
     def plan_for(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Plan:
         """The plan for such a call, created if there is none or its arm lacks memory."""
-        key = _key(arrays, backend, weights_key, params)
+        key = plan_key(arrays, backend, weights_key, params)
         try:
             plan = self._plans.get(key)
         except TypeError:  # a list or a dict among the parameters
             check_backend(backend if backend is not None else "auto", auto=True)
             options = dict(enumerate(hashable_options(self.name, params)))
-            key = _key(arrays, backend, weights_key, options)
+            key = plan_key(arrays, backend, weights_key, options)
             plan = self._plans.get(key)
         if plan is not None and not plan.has_room():
             plan = None
@@ -181,59 +176,28 @@ class Operation(Guarded):
     def _new_plan(self, key: Any, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Plan:
         with spans.span(f"choose for {self.name}", "decide"):
             keyed = weights_key is not None
-            plan = make_plan(
-                self.primitive, arrays, params, backend=backend, prepared=keyed, chunked_run=_run_in_chunks
-            )
+            plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=keyed, cuttable=True)
         with self._lock:
             if len(self._plans) >= _MAX_PLANS:
-                self._retire(list(self._plans))
+                self.reset_plans()
             elif key in self._plans:
-                self._retire([key])
+                self._plans[key].expire()
             self._plans[key] = plan
         return plan
-
-    def _retire(self, keys: list[Any]) -> None:
-        for key in keys:
-            plan = self._plans.pop(key)
-            plan.expire()
-            self._retired.append(plan)
-        while len(self._retired) > _RETIRED:
-            self._retired_calls += self._retired.popleft().calls()
 
     def decide(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Decision:
         """The decision for such a call, without running it; ``arrays`` may be :class:`ArraySpec`."""
         request = make_request(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
         return decide(request, knowledge_for(request.settings), frozen=True).decision
 
-    def calls(self) -> int:
-        """Number of calls of this operation in this process."""
-        with self._lock:
-            plans = (*self._plans.values(), *self._retired)
-            return self._retired_calls + sum(plan.calls() for plan in plans)
-
     def reset_plans(self) -> None:
-        """Decide again at the next call of each kind; counts are kept."""
+        """Decide again at the next call of each kind."""
         with self._lock:
-            self._retire(list(self._plans))
-
-    def reset(self) -> None:
-        """Discard all plans and counts."""
-        with self._lock:
-            self._retire(list(self._plans))
-            self._retired.clear()
-            self._retired_calls = 0
+            while self._plans:
+                self._plans.popitem()[1].expire()
 
     def __repr__(self) -> str:
         return f"<hpfracc operation {self.name!r}>"
-
-
-# What most calls do not need is loaded with the first call that does.
-
-
-def _run_in_chunks(*call: Any, **options: Any) -> Any:
-    from hpfracc.engine.execution.batch.in_memory import run_in_chunks
-
-    return run_in_chunks(*call, **options)
 
 
 def _calls_are_wrapped() -> bool:
@@ -242,7 +206,7 @@ def _calls_are_wrapped() -> bool:
 
 
 def _call_wrapped(*call: Any) -> Any:
-    from hpfracc.engine.execution.wrappers import call_wrapped
+    from hpfracc.engine.execution.wrappers import call_wrapped  # loaded with the first such call
 
     return call_wrapped(*call)
 
@@ -269,7 +233,7 @@ def _with_key(operation: str, weights_key: Any, params: dict[str, Any]) -> dict[
     return {**params, "weights_key": weights_key}
 
 
-def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[Any, Any]) -> Any:
+def plan_key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[Any, Any]) -> Any:
     """The key of a call's plan: what the plan depends on."""
     if len(arrays) == 2 and backend is None and not params and type(arrays[0]) is type(arrays[1]):
         pair = PAIR_KINDS.get(type(arrays[0]))

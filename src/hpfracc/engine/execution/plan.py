@@ -25,7 +25,7 @@ from hpfracc.engine.memory.budget import MemoryGuard, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
 from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes
 from hpfracc.engine.selection.decide import Selection, decide
-from hpfracc.engine.selection.decision import Decision, Fallback
+from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from hpfracc.engine.selection.policy import LONG_CALL_SECONDS, MAX_WARMUP_CALLS
 from hpfracc.engine.selection.request import Placement, Request, find_preference, place
@@ -95,8 +95,8 @@ class Plan:
     """
 
     __slots__ = (
-        "backend", "bound", "chunked_run", "guard", "in_chunks", "incumbent", "interval", "knowledge", "peeks",
-        "request", "review_at", "run_seconds", "seen", "tick", "version", "warm",
+        "backend", "bound", "cuttable", "guard", "in_chunks", "incumbent", "interval", "knowledge", "peeks", "request",
+        "review_at", "run_seconds", "seen", "tick", "version", "warm",
     )  # fmt: skip
 
     def __init__(
@@ -106,7 +106,7 @@ class Plan:
         selection: Selection,
         bound: BoundArm,
         backend: Any,
-        chunked_run: Callable[..., Any] | None,
+        cuttable: bool,
     ) -> None:
         self.request = request
         self.knowledge = knowledge
@@ -117,8 +117,8 @@ class Plan:
         self.backend = backend
         #: Why the call should run in chunks, or None.
         self.in_chunks = selection.in_chunks
-        #: Runs a call in chunks; None for a plan of one chunk of a larger call.
-        self.chunked_run = chunked_run
+        #: Whether a call may run in chunks: it is not itself a chunk of a larger one.
+        self.cuttable = cuttable
         self.seen = self.peeks = self.interval = 0
         self.warm: set[str] = set()
         self.bound = bound
@@ -167,28 +167,13 @@ class Plan:
         """Run the call as a whole again."""
         self.in_chunks = None
 
-    @property
-    def forced(self) -> bool:
-        """Whether the user named the backend."""
-        return self.request.preference is not None
-
-    def run_in_chunks(
-        self,
-        arrays: tuple[Any, ...],
-        params: dict[str, Any],
-        *,
-        why: str,
-        fallbacks: tuple[Fallback, ...] = (),
-        whole: float | None = None,
-    ) -> Any:
-        """The result of a call in chunks, or None if it cannot be split or is faster as a whole.
-
-        ``whole`` is the predicted time of the whole call, inf if that is impossible; computed if not given.
-        """
-        if self.chunked_run is None:
+    def run_in_chunks(self, arrays: tuple[Any, ...], params: dict[str, Any], **options: Any) -> Any:
+        """The result of a call in chunks, with the options of :func:`.in_memory.run_in_chunks`, or None."""
+        if not self.cuttable:
             return None
-        call = self.request.primitive, arrays, params
-        return self.chunked_run(*call, backend=self.backend, why=why, fallbacks=fallbacks, whole=whole)
+        from hpfracc.engine.execution.batch.in_memory import run_in_chunks
+
+        return run_in_chunks(self.request.primitive, arrays, params, backend=self.backend, **options)
 
     def calls(self) -> int:
         """Number of calls so far. Reading takes a tick, which is subtracted."""
@@ -293,14 +278,14 @@ def make_plan(
     params: Mapping[str, Any],
     *,
     backend: Any = None,
-    chunked_run: Callable[..., Any] | None = None,
+    cuttable: bool = False,
     **options: Any,
 ) -> Plan:
     """The plan for such a call, with the ``options`` of :func:`make_request`."""
     request = make_request(primitive, arrays, params, backend=backend, **options)
     knowledge = knowledge_for(request.settings)
     selection, bound = choose_and_bind(request, knowledge, arrays)
-    plan = Plan(request, knowledge, selection, bound, backend, chunked_run)
+    plan = Plan(request, knowledge, selection, bound, backend, cuttable)
     bound.fresh = selection.arm.spec.compiles != "never" and _is_new(request.compile_key(selection.arm), _compiled)
     if plan.in_chunks is not None:
         plan.review_next(True)  # at every call

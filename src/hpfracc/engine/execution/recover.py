@@ -115,7 +115,7 @@ def try_other_arms(
     while True:
         arm = bound.arm
         kind = classify(error, registry.adapter(arm.backend))
-        if kind is Failure.CALLER or plan.forced:
+        if kind is Failure.CALLER or request.preference is not None:
             raise error
         need = predicted_bytes(request.primitive, request.call, arm)
         _remember(plan, request, arm, need, kind, error)
@@ -130,7 +130,7 @@ def try_other_arms(
             raise _all_failed(request, failures, kinds, need) from ExceptionGroup(
                 f"{request.call.operation}: what each arm raised", list(failures.values())
             )
-        if kind is Failure.MEMORY and plan.chunked_run is not None and _is_much_slower(plan, request, arm, selection):
+        if kind is Failure.MEMORY and plan.cuttable and _is_much_slower(plan, request, arm, selection):
             words = f"{arm.name} ran out of memory, and {bound.arm.name} would take much longer"
             result = plan.run_in_chunks(arrays, params, why=words, fallbacks=tuple(fallbacks), whole=selection.expected)
             if result is not None:

@@ -7,40 +7,27 @@ nothing here runs.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Protocol
+from typing import Any
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.bind import compilation_span, queue_of
+from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.execution.plan import Plan, learns, make_request, zeros_for
 from hpfracc.engine.memory.spans import memory_spans, span
-from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["Wrapped", "call_wrapped"]
+__all__ = ["call_wrapped"]
 
 _NO_SPAN = contextlib.nullcontext()
 
 
-class Wrapped(Protocol):
-    """Interface of an operation for wrappers."""
-
-    name: str
-    primitive: Primitive
-
-    def find_and_run(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
-        """Run the call."""
-
-    def plan_for(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Plan:
-        """The plan for such a call."""
-
-
 def call_wrapped(
-    operation: Wrapped, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
+    operation: Operation, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
 ) -> Any:
     """Run the call inside its wrappers; a dry run decides and returns zeros instead."""
     mode = decision_log.current_mode()
@@ -65,7 +52,7 @@ def _append_decision(mode: decision_log.Mode) -> None:
         mode.decisions.append(last)
 
 
-def _enter_span(around: contextlib.ExitStack, operation: Wrapped, call: tuple[Any, ...]) -> None:
+def _enter_span(around: contextlib.ExitStack, operation: Operation, call: tuple[Any, ...]) -> None:
     """Open a span with the call's decision, timed by the device's clock if the result stays there."""
     from hpfracc.profiling.spans import Span
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from hpfracc._arrays import library_of, quick_kind
 from hpfracc._config import state
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError
 from hpfracc.engine.execution.learn import TimedRun, review
-from hpfracc.engine.execution.plan import Plan, as_array, learns, make_plan, make_request
+from hpfracc.engine.execution.operation import plan_key
+from hpfracc.engine.execution.plan import Plan, learns, make_plan, make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames, try_other_arms
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
@@ -155,7 +155,7 @@ class Job:
 
     def _plan(self, operands: tuple[Any, ...], key: Any) -> Plan:
         """The plan for a chunk: that of the last chunk of the same kind, if there still is memory for it."""
-        kind = (*map(_kind_of, operands), key is not None, self.kernel)
+        kind = plan_key(operands, None, key, {}), self.kernel
         plan = self._plans.get(kind)
         if plan is not None and _is_current(plan):
             if plan.review_at == 0 or plan.bound.slowdown > 1.0:  # free memory changes, perhaps enough for a faster arm
@@ -179,14 +179,6 @@ def _is_current(plan: Plan) -> bool:
     request, arm = plan.request, plan.bound.arm
     need = predicted_bytes(request.primitive, request.call, arm)
     return memory_refusal(request, arm, need, plan.knowledge.breaker) is None
-
-
-def _kind_of(operand: Any) -> Hashable:
-    """What a plan depends on, of one operand."""
-    if library_of(operand) != "python":
-        return quick_kind(operand)
-    made = as_array(operand)
-    return type(operand), made.shape, made.dtype
 
 
 def as_spec(array: Any) -> Any:
