@@ -24,18 +24,9 @@ from hpfracc._environment import BACKENDS, BackendName, Environment, read_enviro
 from hpfracc.errors import ConfigurationError, InvalidInputError
 
 __all__ = [
-    "Context",
-    "Settings",
-    "adopt",
-    "config",
-    "current_backend",
-    "current_context",
-    "get_settings",
-    "refresh_environment",
-    "reset",
-    "state",
-    "use_backend",
-]
+    "Context", "Settings", "adopt", "config", "current_backend", "current_context", "get_settings",
+    "refresh_environment", "reset", "state", "use_backend",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

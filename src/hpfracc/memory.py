@@ -38,24 +38,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 __all__ = [
-    "CleanupReport",
-    "ForecastRow",
-    "Growth",
-    "MemoryMonitor",
-    "MemoryPool",
-    "MemoryReport",
-    "MemorySnapshot",
-    "MemoryStats",
-    "PoolStats",
-    "Pressure",
-    "RungReport",
-    "Spillable",
-    "get_memory_monitor",
-    "get_memory_pool",
-    "limit",
-    "report",
-    "span",
-]
+    "CleanupReport", "ForecastRow", "Growth", "MemoryMonitor", "MemoryPool", "MemoryReport", "MemorySnapshot",
+    "MemoryStats", "PoolStats", "Pressure", "RungReport", "Spillable", "get_memory_monitor", "get_memory_pool", "limit",
+    "report", "span",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,9 @@ from typing import Any, Protocol, TypeVar
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
-    "ChunkSizer",
-    "ChunkTooLargeError",
-    "Progress",
-    "Sizer",
-    "keep_bounded",
-    "largest_that_fits",
-    "progress_of",
-    "remembered_sizes",
-    "round_size",
-    "run_chunks",
-]
+    "ChunkSizer", "ChunkTooLargeError", "Progress", "Sizer", "keep_bounded", "largest_that_fits", "progress_of",
+    "remembered_sizes", "round_size", "run_chunks",
+]  # fmt: skip
 
 T = TypeVar("T")
 

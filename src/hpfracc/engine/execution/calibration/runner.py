@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,21 +16,8 @@ from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.calibration.report import CalibrationReport, Skipped, show_shape
-from hpfracc.engine.execution.calibration.series import (
-    DEFAULT_OPERATIONS,
-    PREPARED,
-    Series,
-    make_series,
-    rounds,
-)
-from hpfracc.engine.execution.calibration.trial import (
-    ArmTrial,
-    TimeBox,
-    TimeGrowth,
-    Timing,
-    repeat,
-    typical_operands,
-)
+from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, PREPARED, Series, make_series, rounds
+from hpfracc.engine.execution.calibration.trial import ArmTrial, TimeBox, TimeGrowth, Timing, repeat, typical_operands
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.knowledge import knowledge_for
@@ -71,8 +58,7 @@ _SLOW, _LATE, _SHAPES, _FAILED, _REFUSED, _POWERLESS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """The current step of a calibration, for a progress bar.
 
     ``what`` is ``"importing"``, ``"copying"``, ``"measuring"`` or ``"measuring the power of"``; ``spent`` of ``budget``
@@ -203,7 +189,6 @@ class _Runner:
         self.report = report
         self.tell = tell
         self.growth: dict[tuple[Series, str], TimeGrowth] = {}
-        self.noted: set[tuple[Series, str, str]] = set()
         first = rounds(report.thorough)[0]
         planned = sum(
             len(registry.arms(each.operation)) * sum(exponent <= each.most for exponent in first) for each in series
@@ -294,7 +279,7 @@ class _Runner:
             elif series.placement.pinned is None:
                 self._note(series, shape, arm.name, refused, _REFUSED)
         # The fastest first: its time shows which others are hopeless at this size.
-        arms.sort(key=lambda arm: self._growth(series, arm).expected(trial.work(arm)))
+        arms.sort(key=lambda arm: self._growth(series, arm).expected(trial.work(arm))[1])
         best: Timing | None = None
         for arm in arms:
             if arm.spec.compiles == "shape" and not (first_round or self.report.thorough):
@@ -307,8 +292,8 @@ class _Runner:
     def _try(
         self, series: Series, trial: ArmTrial, shape: tuple[int, ...], arm: Arm, best: Timing | None
     ) -> Timing | None:
-        growth, work = self._growth(series, arm), trial.work(arm)
-        least, most = growth.least(work), growth.most(work)
+        growth = self._growth(series, arm)
+        least, _, most = growth.expected(trial.work(arm))
         if best is not None:
             factor = least / best.seconds
             if factor > _HOPELESS or (factor > _SLOWER and least > _COSTLY * self.box.seconds):
@@ -336,16 +321,11 @@ class _Runner:
                 if not doubtful or self.box.left < 3.0 * sum(row[name].seconds for name in doubtful) + self.effort:
                     continue
                 trial = self._trial(series, exponent)
-                if trial is None:
-                    continue
-                for arm, refused in list(trial.arms()):
-                    if (
-                        arm.name in doubtful
-                        and refused is None
-                        and self.box.left > 3.0 * row[arm.name].seconds + self.effort
-                    ):
+                for arm, refused in () if trial is None else list(trial.arms()):
+                    known = row.get(arm.name) if refused is None and arm.name in doubtful else None
+                    if trial is not None and known and self.box.left > 3.0 * known.seconds + self.effort:
                         timing = trial.time(arm, self.box, effort=self.effort, learn=False)
-                        if timing.seconds < row[arm.name].seconds:
+                        if timing.seconds < known.seconds:
                             self.report.add(series, series.shape(exponent), timing)
                             trial.learn(arm, timing.seconds)
 
@@ -383,9 +363,6 @@ class _Runner:
         return self.growth.setdefault((series, arm.name), TimeGrowth())
 
     def _note(self, series: Series, shape: tuple[int, ...], arm: str, why: str, kind: str) -> None:
-        if kind == _REFUSED:
-            # The same at most sizes, so recorded once.
-            if (series, arm, kind) in self.noted:
-                return
-            self.noted.add((series, arm, kind))
+        if kind == _REFUSED and any(skip[0] == series and skip[2::2] == (arm, kind) for skip in self.report.skipped):
+            return  # the same at most sizes, so recorded once
         self.report.skipped.append(Skipped(series, shape, arm, why, kind))

@@ -6,9 +6,8 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,17 +25,9 @@ from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.profiling.clocks import Counters
 
 __all__ = [
-    "POWER_SECONDS",
-    "ArmPower",
-    "ArmTrial",
-    "TimeBox",
-    "TimeGrowth",
-    "Timing",
-    "clock",
-    "make_operands",
-    "repeat",
+    "POWER_SECONDS", "ArmPower", "ArmTrial", "TimeBox", "TimeGrowth", "Timing", "clock", "make_operands", "repeat",
     "typical_operands",
-]
+]  # fmt: skip
 
 #: Seconds for which an arm runs while its power is measured: NVIDIA's counter is updated every 0.1 s.
 POWER_SECONDS = 2.0
@@ -83,17 +74,12 @@ def repeat(
         Seconds after which no further run is started.
     """
     warm = clock(call, wait)
-    spent = warm
-    for slow, runs in _SLOW:
-        if warm >= slow:
-            # For a call this slow the warm-up is a sample too.
-            samples = [warm]
-            for _ in range(runs):
-                if spent + warm > limit:
-                    break
-                samples.append(clock(call, wait))
-                spent += samples[-1]
-            return samples
+    runs = next((runs for slow, runs in _SLOW if warm >= slow), 0)
+    if runs:
+        samples = [warm]  # for a call this slow the warm-up is a sample too
+        while len(samples) <= runs and sum(samples) + warm <= limit:
+            samples.append(clock(call, wait))
+        return samples
     # A warm-up is slower than later calls, because caches are cold.
     calls = max(1, round(_SHORTEST_SAMPLE / max(warm, 1e-9)))
     once = clock(call, wait, calls)
@@ -102,12 +88,9 @@ def repeat(
     count = min(max(count, _MIN_SAMPLES), _MAX_SAMPLES)
     # Longer samples instead of more of them: disturbances come in bursts, and a few samples must be free of them.
     calls = max(calls, round(effort / count / max(once, 1e-9)))
-    samples = []
-    for _ in range(count):
+    samples = [clock(call, wait, calls)]
+    while len(samples) < count and warm + calls * sum(samples) <= limit:
         samples.append(clock(call, wait, calls))
-        spent += samples[-1] * calls
-        if spent > limit:
-            break
     return samples
 
 
@@ -160,32 +143,24 @@ class TimeGrowth:
         self._points.append((math.log(max(work, 1.0)), math.log(max(seconds, 1e-9))))
         self._points.sort()
 
-    def least(self, work: float) -> float:
-        """Lower bound in seconds; 0 if nothing is known."""
-        return self._at(work, alone=0.0, steepest=1.0)
-
-    def most(self, work: float) -> float:
-        """Upper bound in seconds; 0 if nothing is known."""
-        return self._at(work, alone=1.0, steepest=_STEEPEST, flattest=1.0)
-
-    def expected(self, work: float) -> float:
-        """Expected seconds; 0 if nothing is known, so that it is tried first."""
-        return self._at(work, alone=0.5, steepest=1.0)
-
-    def _at(self, work: float, *, alone: float, steepest: float, flattest: float = 0.0) -> float:
+    def expected(self, work: float) -> tuple[float, float, float]:
+        """Lower bound, expectation and upper bound in seconds; 0 if nothing is known, so that it is tried first."""
         if not self._points:
-            return 0.0
+            return 0.0, 0.0, 0.0
         x, (xs, ys) = math.log(max(work, 1.0)), zip(*self._points, strict=True)
-        if x <= xs[-1]:
-            return math.exp(np.interp(x, xs, ys))  # constant below all measured sizes
-        slope = alone
+        least = usual = most = 0.0
         if len(xs) > 1 and xs[-1] > xs[-2]:
             slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
-        return math.exp(ys[-1] + min(max(slope, flattest), steepest) * (x - xs[-1]))
+            least = usual = min(max(slope, 0.0), 1.0)
+            most = min(max(slope, 1.0), _STEEPEST)
+        else:
+            usual, most = 0.5, 1.0
+        # Constant below all measured sizes.
+        at, beyond = np.interp(x, xs, ys), max(0.0, x - xs[-1])
+        return math.exp(at + least * beyond), math.exp(at + usual * beyond), math.exp(at + most * beyond)
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(NamedTuple):
     """The time of an arm for one call: the 25th percentile of ``samples``, in seconds.
 
     ``first`` is the additional time of its first call (compiling, loading); None if that happened before. ``x`` is the
@@ -199,8 +174,7 @@ class Timing:
     first: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ArmPower:
+class ArmPower(NamedTuple):
     """Watts of an arm's device, and of the processor if it can be read, while the arm ran."""
 
     operation: str
