@@ -22,14 +22,17 @@ from hpfracc.engine.execution.calibration import runner
 from hpfracc.engine.execution.calibration import trial as timing
 from hpfracc.engine.execution.calibration.report import CalibrationReport
 from hpfracc.engine.execution.calibration.runner import Step, calibrate
-from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, Series, make_series, rounds
 from hpfracc.engine.execution.calibration.trial import (
+    DEFAULT_OPERATIONS,
     ArmTrial,
+    Series,
     TimeBox,
     TimeGrowth,
     Timing,
     make_operands,
+    make_series,
     repeat,
+    rounds,
     typical_operands,
 )
 from hpfracc.engine.primitives import PRIMITIVES

@@ -11,9 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hpfracc.engine.execution.calibration.report import show_shape
-from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, Series
 from hpfracc.engine.execution.calibration.trial import (
+    DEFAULT_OPERATIONS,
     ArmTrial,
+    Series,
     TimeBox,
     TimeGrowth,
     Timing,

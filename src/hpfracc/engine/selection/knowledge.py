@@ -6,12 +6,10 @@ measured times into samples, in memory and on disk.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import logging
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -380,13 +378,3 @@ def reset() -> None:
         _known.clear()
         _by_setting.clear()
     compile_account.clear()
-
-
-@atexit.register
-def _save() -> None:
-    for known in all_knowledge():
-        # The next process tidies up too, so this is no reason for a traceback at exit.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # at exit, so nothing can react to it
-            with continuing(known.wisdom.path, "it is left as it is"):
-                known.wisdom.tidy()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from hpfracc.errors import InvalidInputError
@@ -212,26 +213,23 @@ class ChunkSizer:
 @contextmanager
 def progress_of(progress: Progress, total: int, what: str) -> Iterator[Callable[[int], None]]:
     """A function that reports the number of items done since its last call."""
-    done = 0
-    if callable(progress) and not isinstance(progress, type):
-        tell = progress
-
-        def count(more: int) -> None:
-            nonlocal done
-            done += more
-            tell(done, total)
-
-        yield count
-    elif progress is True:
+    if progress is True:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
         from hpfracc._progress import live_bar
 
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with live_bar(*columns) as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda more: bar.advance(task, more)
-    elif progress is False:
-        yield lambda more: None
-    else:
+            yield partial(bar.advance, bar.add_task(what, total=total))
+        return
+    if progress is not False and (not callable(progress) or isinstance(progress, type)):
         raise InvalidInputError(f"progress={progress!r} is neither True, False nor a function of (done, total)")
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        if callable(progress) and more:
+            progress(done, total)
+
+    yield count

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from hpfracc.engine.execution.calibration.series import Series
-from hpfracc.engine.execution.calibration.trial import ArmPower, Timing
+from hpfracc.engine.execution.calibration.trial import ArmPower, Series, Timing
 from hpfracc.profiling.formats import format_bytes, format_seconds, make_table
 
 __all__ = ["CalibrationReport", "Crossover", "Skipped", "show_shape"]

@@ -15,9 +15,9 @@ from hpfracc._config import check_backend, get_settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.execution.calibration import trial as trials
 from hpfracc.engine.execution.calibration.report import CalibrationReport, Skipped, show_shape
-from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, PREPARED, Series, make_series, rounds
-from hpfracc.engine.execution.calibration.trial import ArmTrial, TimeBox, TimeGrowth, Timing, repeat, typical_operands
+from hpfracc.engine.execution.calibration.trial import DEFAULT_OPERATIONS, ArmTrial, Series, TimeBox, TimeGrowth, Timing
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.knowledge import knowledge_for
@@ -126,7 +126,7 @@ def calibrate(
     tell = progress or (lambda step: None)
     usable = _import_libraries(_usable(backends, report), names or DEFAULT_OPERATIONS, report, tell)
     knowledge = knowledge_for(settings)  # loads the wisdom, before the clock starts
-    runner = _Runner(make_series(names, usable, thorough), usable, report, tell)
+    runner = _Runner(trials.make_series(names, usable, thorough), usable, report, tell)
     runner.run()
     if energy:
         runner.measure_power(counters)
@@ -189,7 +189,7 @@ class _Runner:
         self.report = report
         self.tell = tell
         self.growth: dict[tuple[Series, str], TimeGrowth] = {}
-        first = rounds(report.thorough)[0]
+        first = trials.rounds(report.thorough)[0]
         planned = sum(
             len(registry.arms(each.operation)) * sum(exponent <= each.most for exponent in first) for each in series
         )
@@ -199,7 +199,7 @@ class _Runner:
     def run(self) -> None:
         """Time copies, then all arms round by round, then the doubtful ones again."""
         self._copies()
-        for number, exponents in enumerate(rounds(self.report.thorough)):
+        for number, exponents in enumerate(trials.rounds(self.report.thorough)):
             for exponent in exponents:
                 for series in self.series:
                     if exponent <= series.most:
@@ -260,7 +260,7 @@ class _Runner:
                     }
                     for route, copy in ways.items():
                         wait = partial(adapter.synchronize, device)
-                        samples = repeat(copy, wait, effort=2 * self.effort, limit=self.box.left)
+                        samples = trials.repeat(copy, wait, effort=2 * self.effort, limit=self.box.left)
                         seconds = lower_quartile(samples)
                         knowledge.observe_transfer(route, size, seconds)
                         self.report.transfers.append((route, size, seconds))
@@ -356,8 +356,8 @@ class _Runner:
 
     def _make_trial(self, series: Series, exponent: int) -> ArmTrial:
         specs, params = series.operands(exponent)
-        arrays = typical_operands(series.operation, specs)
-        return ArmTrial(series.operation, arrays, params, series.placement, prepared=series.variant == PREPARED)
+        arrays = trials.typical_operands(series.operation, specs)
+        return ArmTrial(series.operation, arrays, params, series.placement, prepared=series.variant == trials.PREPARED)
 
     def _growth(self, series: Series, arm: Arm) -> TimeGrowth:
         return self.growth.setdefault((series, arm.name), TimeGrowth())
