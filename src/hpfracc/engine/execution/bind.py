@@ -7,6 +7,7 @@ passed them; until then the pair is pending here.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import math
@@ -100,9 +101,8 @@ class BoundArm:
         self.moves = not arm.on_host and placement.device == "cpu"
         self._call, self._kernel = call, kernel
         home = "numpy" if arm.backend == "numba" else arm.backend
-        self._converters = tuple(
-            _converter(array, primitive.casts, call, arm, home, placement, log) for array in arrays
-        )
+        rest = primitive.casts, call, arm, home, placement, log
+        self._converters = tuple(_converter(array, *rest) for array in arrays)
         stays = placement.library == home and not self.moves
         self._to_caller = None if stays else _to_caller(arm, worker, home, placement, log)
         # Asked at every call, because the settings that a scope changes may differ.
@@ -173,10 +173,10 @@ class BoundArm:
             run = self._kernel.apply
             operands.insert(0, prepared_operands.get((weights_key, self._tag), self._prepare, arrays[index]))
         assert run is not None  # a kernel that prepares also applies
+        span: contextlib.AbstractContextManager[Any] = _UNTIMED
         if spans.on and self.moves:  # otherwise its time is that of the call
-            with spans.span(f"{self._call.operation} on {self.arm.name}", "kernel", queue_of(self.arm)):
-                result = run(*operands, **params)
-        else:
+            span = spans.span(f"{self._call.operation} on {self.arm.name}", "kernel", queue_of(self.arm))
+        with span:
             result = run(*operands, **params)
         if self._to_caller is None:
             return result
@@ -224,13 +224,7 @@ def _chain(*steps: Converter | None) -> Converter | None:
     given = [step for step in steps if step is not None]
     if len(given) < 2:
         return given[0] if given else None
-
-    def convert(value: Any) -> Any:
-        for step in given:
-            value = step(value)
-        return value
-
-    return convert
+    return lambda value: functools.reduce(lambda found, step: step(found), given, value)
 
 
 def _without_key(run: Callable[..., Any], *arrays: Any, weights_key: Any = None, **params: Any) -> Any:

@@ -6,7 +6,6 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any
 
 from hpfracc.engine.selection.decision import Decision, join_decisions
@@ -119,19 +118,14 @@ class _ModeBlock:
         self._stack: list[tuple[Any, Mode]] = []
 
     def __enter__(self) -> list[Decision]:
-        outer = _log.get()
-        while type(outer) is Mode and outer.is_over:
-            outer = outer.outer
-        nested = type(outer) is Mode
-        last, dry = (outer.last, outer.dry) if nested else (outer, False)
+        outer = current_mode() or _log.get()
+        last, dry = (outer.last, outer.dry) if type(outer) is Mode else (outer, False)
         inner = Mode(last, self.dry or dry, [], outer, weakref.ref(self))
         self._stack.append((outer, inner))
         _log.set(inner)
         return inner.decisions
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         outer, inner = self._stack.pop()
         _log.set(outer)
         if type(outer) is Mode:

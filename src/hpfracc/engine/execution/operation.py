@@ -7,12 +7,10 @@ call of a known kind (types, shapes, dtypes, settings) costs a dict lookup and a
 from __future__ import annotations
 
 import copyreg
-import difflib
 import inspect
 import math
 import os
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -271,18 +269,13 @@ def get_operation(name: str) -> Operation:
             found = _operations.setdefault(name, made)
     if found is None:
         names = {*_operations, *PRIMITIVES}
-        close = difflib.get_close_matches(str(name), names, n=2, cutoff=0.5)
-        hint = f"did you mean {' or '.join(map(repr, close))}? There are" if close else "there are"
+        hint = _reading.hint(str(name), names)
         raise UnknownOperationError(f"unknown operation {name!r}; {hint}: {', '.join(sorted(names))}")
     return found
 
 
-def _by_name(operation: Operation) -> tuple[Callable[[str], Operation], tuple[str]]:
-    return get_operation, (operation.name,)
-
-
 # A built-in operation is pickled by name, because every process has it.
-copyreg.pickle(Operation, _by_name)
+copyreg.pickle(Operation, lambda operation: (get_operation, (operation.name,)))
 
 
 def all_operations() -> dict[str, Operation]:

@@ -68,24 +68,9 @@ class Price:
         self._count += 1
         self.seconds += max(0.1, 1.0 / self._count) * (min(seconds, 4.0 * self.seconds) - self.seconds)
 
-    @property
-    def worth(self) -> float:
-        """Seconds of work that justify the cost."""
-        return self.seconds / _SHARE
-
 
 #: Costs of timing a call and learning from it, and of choosing again. The usual values are those of an idle desktop.
 LOOK, REVIEW = Price(50e-6), Price(200e-6)
-
-
-def memory_guard(request: Request, arm: Arm) -> MemoryGuard | None:
-    """Checks before each call whether it fits into memory, from a recent reading, in a fraction of a microsecond."""
-    need = predicted_bytes(request.primitive, request.call, arm)
-    if need < NEGLIGIBLE_BYTES or request.placement.traced:
-        return None
-    fresh = fresh_bytes(request, arm, need)
-    owner = None if arm.on_host else arm.backend
-    return get_budget().guard(fresh, arm.device, memory_share(request.settings, arm), owner)
 
 
 class Plan:
@@ -137,8 +122,13 @@ class Plan:
         #: The arm to which the plan returns after a trial of another one.
         self.incumbent = incumbent
         self.bound = bound
-        #: Whether there is memory for a call now; None for calls too small to matter.
-        self.guard: MemoryGuard | None = memory_guard(self.request, bound.arm)
+        #: Checks before each call whether it fits into memory, from a recent reading; None for small calls.
+        self.guard: MemoryGuard | None = None
+        request, arm = self.request, bound.arm
+        need = predicted_bytes(request.primitive, request.call, arm)
+        if need >= NEGLIGIBLE_BYTES and not request.placement.traced:
+            share, owner = memory_share(request.settings, arm), None if arm.on_host else arm.backend
+            self.guard = get_budget().guard(fresh_bytes(request, arm, need), arm.device, share, owner)
 
     def end_trial(self, seconds: float, now: int) -> bool:
         """Return to the incumbent after a call of another arm that was no faster; False if that needs a review."""
@@ -193,9 +183,9 @@ class Plan:
         expected = self.bound.expected
         first: float = 0
         if calls > MAX_WARMUP_CALLS and expected > 0.0:  # settled, with a known time per call
-            calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.worth / expected)))
+            calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.seconds / _SHARE / expected)))
         elif not (expected >= LOOK.seconds + REVIEW.seconds or self.bound.decision.explored):
-            cheap = (LOOK.worth + REVIEW.worth) / expected if expected > 0.0 else math.inf
+            cheap = (LOOK.seconds + REVIEW.seconds) / _SHARE / expected if expected > 0.0 else math.inf
             first = now + min((_PACE - 1) * now, cheap)
         self.seen = max(now, self.seen)
         self.interval = calls
@@ -229,10 +219,10 @@ class Plan:
         self.run_seconds += seconds * calls
         expected = self.bound.expected
         learning = self.interval <= MAX_WARMUP_CALLS and not expected >= LONG_CALL_SECONDS
-        if learning or self.bound.decision.explored or self.run_seconds >= REVIEW.worth:
+        if learning or self.bound.decision.explored or _SHARE * self.run_seconds >= REVIEW.seconds:
             return True
         usual = _USUAL[0] * expected <= seconds <= _USUAL[1] * expected
-        return not usual and self.run_seconds >= LOOK.worth
+        return not usual and _SHARE * self.run_seconds >= LOOK.seconds
 
 
 def make_request(
@@ -259,10 +249,10 @@ def make_request(
     kinds = tuple((dtype_of(array), tuple(array.shape)) for array in map(as_array, arrays))
     named = hashable_options(primitive.name, params)
     return Request(
-        primitive=primitive,
-        call=primitive.describe(*arrays, **params),
-        placement=placement,
-        settings=settings,
+        primitive,
+        primitive.describe(*arrays, **params),
+        placement,
+        settings,
         signature=(tuple((dtype, len(shape)) for dtype, shape in kinds), named),
         shapes=(kinds, named),
         preference=find_preference(primitive.name, settings, argument=backend, context=context.backend),
@@ -287,14 +277,13 @@ def make_plan(
     selection, bound = choose_and_bind(request, knowledge, arrays)
     plan = Plan(request, knowledge, selection, bound, backend, cuttable)
     bound.fresh = selection.arm.spec.compiles != "never" and _is_new(request.compile_key(selection.arm), _compiled)
+    # While there is something to learn, the first call of a kind is timed, because it may be the only one.
     if plan.in_chunks is not None:
         plan.review_next(True)  # at every call
+    elif learns(request) and (knowledge.is_first(selection.option) or selection.review_after <= MAX_WARMUP_CALLS):
+        plan.review_after(1)
     elif learns(request):
-        # While there is something to learn, the first call of a kind is timed, because it may be the only one.
-        if knowledge.is_first(selection.option) or selection.review_after <= MAX_WARMUP_CALLS:
-            plan.review_after(1)
-        else:
-            plan.keep_for(selection.review_after, 0)
+        plan.keep_for(selection.review_after, 0)
     return plan
 
 
