@@ -60,8 +60,8 @@ class BoundArm:
     """
 
     __slots__ = (
-        "_apply_special", "_call", "_converters", "_index", "_kernel", "_no_scope", "_scope", "_tag",
-        "_to_caller", "arm", "bare", "decision", "expected", "fresh", "moves", "option", "run", "run_prepared",
+        "_apply_special", "_call", "_converters", "_index", "_kernel", "_no_scope", "_scope", "_tag", "_to_caller",
+        "arm", "asynchronous", "bare", "decision", "expected", "fresh", "moves", "option", "run", "run_prepared",
         "slowdown",
     )  # fmt: skip
 
@@ -99,6 +99,8 @@ class BoundArm:
         self.fresh = False
         #: Whether the operands are copied to a device for this call, and the result back.
         self.moves = not arm.on_host and placement.device == "cpu"
+        #: Whether work may still be running when the call returns.
+        self.asynchronous = placement.library == arm.backend and not self.moves and worker.is_asynchronous(arm.device)
         self._call, self._kernel = call, kernel
         home = "numpy" if arm.backend == "numba" else arm.backend
         rest = primitive.casts, call, arm, home, placement, log

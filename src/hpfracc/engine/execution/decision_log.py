@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from hpfracc.engine.selection.decision import Decision, join_decisions
@@ -16,6 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@dataclass(slots=True)
 class Mode:
     """How engine calls behave inside a ``composite`` or ``dry_run`` block, and the last decision in it.
 
@@ -23,26 +25,17 @@ class Mode:
     of the context has its own, so a mode is replaced, not changed.
     """
 
-    __slots__ = ("_block", "decisions", "dry", "last", "outer")
-
-    def __init__(
-        self, last: Any, dry: bool, decisions: list[Decision], outer: Any, block: weakref.ref[_ModeBlock] | None = None
-    ) -> None:
-        self.last = last
-        self.dry = dry
-        self.decisions = decisions
-        #: The value of the variable before the block.
-        self.outer = outer
-        self._block = block
-
-    def followed_by(self, last: Any) -> Mode:
-        """The same mode with another last decision."""
-        return Mode(last, self.dry, self.decisions, self.outer, self._block)
+    last: Any
+    dry: bool
+    decisions: list[Decision]
+    #: The value of the variable before the block.
+    outer: Any
+    block: weakref.ref[_ModeBlock] | None = None
 
     @property
     def is_over(self) -> bool:
         """Whether the block was left without its exit code, because of an interrupt just before its end."""
-        return self._block is not None and self._block() is None
+        return self.block is not None and self.block() is None
 
 
 #: One variable, so that a settled call needs one lookup: the :class:`Mode` of the surrounding block, or outside of
@@ -56,7 +49,9 @@ current = _log.get
 def record(last: Any) -> None:
     """Record the last decision, inside a block or outside."""
     mode = _log.get()
-    _log.set(mode.followed_by(last) if type(mode) is Mode else last)
+    if type(mode) is Mode:
+        last = Mode(last, mode.dry, mode.decisions, mode.outer, mode.block)
+    _log.set(last)
 
 
 def current_mode() -> Mode | None:

@@ -34,9 +34,7 @@ class TimedRun:
         The operands.
     """
 
-    __slots__ = (
-        "_asynchronous", "_bound", "_first", "_marks", "_option", "_plan", "_timer", "measured", "seconds", "tells",
-    )  # fmt: skip
+    __slots__ = ("_bound", "_first", "_marks", "_option", "_plan", "_timer", "measured", "seconds", "tells")
 
     def __init__(self, plan: Plan, bound: BoundArm, arrays: tuple[Any, ...]) -> None:
         pending_times.settle()
@@ -44,16 +42,14 @@ class TimedRun:
         adapter = registry.adapter(arm.backend)
         self._plan, self._bound, self._option = plan, bound, bound.option
         self._first = plan.knowledge.is_first(bound.option)
-        stays = request.placement.library == arm.backend and not bound.moves
-        self._asynchronous = stays and adapter.is_asynchronous(arm.device)
-        self._timer = adapter.timer(arm.device) if self._asynchronous and not self._first else None
+        self._timer = adapter.timer(arm.device) if bound.asynchronous and not self._first else None
         # A first call compiles, which later calls do not.
         self._marks = None if self._first else read_marks(request, arm, arrays)
         #: Seconds of the run by the host's clock, which measures only the launch of asynchronous work.
         self.seconds = 0.0
         #: Whether that is the time of a usual call, and whether anything is timed: work of a device only by its clock.
-        self.tells = not self._first and not self._asynchronous
-        self.measured = self._first or not self._asynchronous or self._timer is not None
+        self.tells = not self._first and not self._bound.asynchronous
+        self.measured = self._first or not self._bound.asynchronous or self._timer is not None
 
     def run(self, *arrays: Any, **params: Any) -> Any:
         """Run the arm; errors of its kernel are raised unchanged."""
@@ -76,7 +72,7 @@ class TimedRun:
             record_peak(request, arm, self._marks)
         if warms_up and not first:
             knowledge.tally(request, option, calls)
-        elif first or not self._asynchronous:
+        elif first or not self._bound.asynchronous:
             # A first call compiles on the host; the later work of the device is small in comparison.
             knowledge.observe(request, option, self.seconds, first=first, calls=calls)
         elif self._timer is not None:
@@ -87,7 +83,7 @@ class TimedRun:
             knowledge.tally(request, option, calls)
         knowledge.breaker.success((request.call.operation, arm.name))
         expected = self._bound.expected
-        took = expected if self._asynchronous and expected > 0.0 else self.seconds
+        took = expected if self._bound.asynchronous and expected > 0.0 else self.seconds
         return first or plan.deserves_review(took, calls)
 
 

@@ -6,6 +6,7 @@ call of a known kind (types, shapes, dtypes, settings) costs a dict lookup and a
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import inspect
 import math
@@ -18,11 +19,20 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import KINDS, PAIR_KINDS, is_chunked, library_of, quick_kind, wraps_chunks
 from hpfracc._config import check_backend, current_context, state
-from hpfracc.engine.execution.decision_log import Mode, current, record
+from hpfracc.engine.execution.bind import compilation_span, queue_of
+from hpfracc.engine.execution.decision_log import Mode, current, current_mode, last_recorded, record
 from hpfracc.engine.execution.learn import run_and_learn
-from hpfracc.engine.execution.plan import Plan, as_array, hashable_options, make_plan, make_request
+from hpfracc.engine.execution.plan import (
+    Plan,
+    as_array,
+    hashable_options,
+    learns,
+    make_plan,
+    make_request,
+    zeros_for,
+)  # fmt: skip
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.memory.spans import memory_spans
+from hpfracc.engine.memory.spans import memory_spans, span
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
@@ -203,10 +213,55 @@ def _calls_are_wrapped() -> bool:
     return spans.on or memory_spans.active or type(current()) is Mode
 
 
-def _call_wrapped(*call: Any) -> Any:
-    from hpfracc.engine.execution.wrappers import call_wrapped  # loaded with the first such call
+# Wrappers of a call: a profiler's span, a dry run, a composite call, a record of memory growth. Each wraps the path of
+# every call (:meth:`Operation.find_and_run`). Without them a call checks three flags and nothing here runs.
 
-    return call_wrapped(*call)
+
+def _call_wrapped(
+    operation: Operation, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
+) -> Any:
+    """Run the call inside its wrappers; a dry run decides and returns zeros instead."""
+    mode = current_mode()
+    if mode is not None and mode.dry:
+        request = make_request(operation.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
+        mode.decisions.append(decide(request, knowledge_for(request.settings), frozen=True).decision)
+        return zeros_for(request)
+    call = arrays, backend, weights_key, params
+    with contextlib.ExitStack() as around:
+        measured = _enter_span(around, operation, call) if spans.on else None
+        if memory_spans.active:
+            around.enter_context(span(operation.name))
+        try:
+            return operation.find_and_run(*call)
+        finally:
+            last = last_recorded()
+            if mode is not None and isinstance(last, Decision):
+                mode.decisions.append(last)
+            if measured is not None and isinstance(last, Decision):
+                from hpfracc.profiling.spans import SpanDecision
+
+                facts = last.operation, last.arm, last.shape, last.dtype, last.start, last.library, last.wish
+                measured.decision = SpanDecision((*facts, last.explored, last.fallbacks), last.to_dict)
+
+
+def _enter_span(around: contextlib.ExitStack, operation: Operation, call: tuple[Any, ...]) -> Any:
+    """Open a span, timed by the device's clock if the result stays there."""
+    from hpfracc.profiling.spans import Span
+
+    measured = around.enter_context(Span(spans, operation.name, "call"))
+    try:
+        plan = operation.plan_for(*call)
+    except OutOfMemoryError:  # the call runs in chunks, or raises the error itself
+        return measured
+    bound, request = plan.bound, plan.request
+    if bound.asynchronous and not request.placement.traced:
+        measured.device = spans.device_time(queue_of(bound.arm))
+        if measured.device is not None:
+            measured.device.begin()
+    # The first call of a plan that learns opens its own span.
+    if bound.fresh and not learns(request) and plan.calls() == 0:
+        around.enter_context(compilation_span(bound.arm))
+    return measured
 
 
 def _signature(primitive: Primitive) -> inspect.Signature:

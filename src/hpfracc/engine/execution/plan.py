@@ -247,17 +247,14 @@ def make_request(
     if options.get("prepared") and primitive.prepared_operand is None:
         raise InvalidInputError(f"{primitive.name} has no operand that can be prepared; omit weights_key")
     kinds = tuple((dtype_of(array), tuple(array.shape)) for array in map(as_array, arrays))
-    named = hashable_options(primitive.name, params)
     return Request(
         primitive,
         primitive.describe(*arrays, **params),
         placement,
         settings,
-        signature=(tuple((dtype, len(shape)) for dtype, shape in kinds), named),
-        shapes=(kinds, named),
+        shapes=(kinds, hashable_options(primitive.name, params)),
         preference=find_preference(primitive.name, settings, argument=backend, context=context.backend),
         banned=context.banned,
-        plain=not params,
         **options,
     )
 
@@ -323,7 +320,7 @@ def choose_and_bind(
         try:
             log = log_transfer(knowledge) if learns(request) else None
             work = request.primitive, request.call, selection.arm, request.placement
-            bound = bind(*work, arrays, log, keyed=request.prepared, plain=request.plain)
+            bound = bind(*work, arrays, log, keyed=request.prepared, plain=not request.shapes[1])
         except ImportError as error:
             registry.mark_broken(selection.arm.backend, error)
             if request.preference is not None:

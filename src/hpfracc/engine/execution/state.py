@@ -36,10 +36,10 @@ def reset() -> None:
     pending_times.reset()
     for device in budget.get_budget().caps():
         budget.get_budget().cap(device, None)
+    budget.get_budget().invalidate()
     workers.limit_cores(None)
     LOOK.reset()
     REVIEW.reset()
-    budget.get_budget().invalidate()
     forecasts.clear()
     monitor.reset()
     memory_spans.clear()

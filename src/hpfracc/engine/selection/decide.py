@@ -98,22 +98,12 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
         frozen=frozen,
     )
     arm = arms[choice.option.arm]
-    decision = Decision(
-        operation=call.operation,
-        arm=arm.name,
-        backend=arm.backend,
-        device=arm.device,
-        algorithm=arm.algorithm,
-        reason=choice.reason if preference is None else f"{preference.source} asks for it; {choice.reason}",
-        shape=call.shape,
-        dtype=call.dtype,
-        bucket=call.bucket,
-        start=request.placement.start,
-        library=request.placement.library,
-        wish=None if preference is None else preference.source,
-        rows=partial(build_candidates, request, rows, choice),
-        explored=choice.explored,
-    )
+    wish = None if preference is None else preference.source
+    reason = choice.reason if wish is None else f"{wish} asks for it; {choice.reason}"
+    taken = call.operation, arm.name, arm.backend, arm.device, arm.algorithm, reason
+    asked = call.shape, call.dtype, call.bucket, request.placement.start, request.placement.library, wish
+    candidates = partial(build_candidates, request, rows, choice)
+    decision = Decision(*taken, *asked, rows=candidates, explored=choice.explored)
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s %s %s: %s: %s", call.operation, call.shape, call.dtype, arm, choice.reason)
     rival, in_chunks = _quicker_in_pieces(request, knowledge, rows, choice)

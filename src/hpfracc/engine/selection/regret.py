@@ -121,17 +121,8 @@ def _sum_up(operation: str, objective: str, lines: list[_Line]) -> OperationRegr
                 slow += count if predicted[arm] > _SLOW * least else 0
     if objective == "both":
         ran = best = math.nan
-    return OperationRegret(
-        operation=operation,
-        calls=calls,
-        seconds=seconds,
-        compiling=compiling,
-        best=best,
-        regret=_share(ran - best, best),
-        exploring=_share(exploring, seconds),
-        slow=_share(slow, calls),
-        objective=objective,
-    )
+    shares = _share(ran - best, best), _share(exploring, seconds), _share(slow, calls)
+    return OperationRegret(operation, calls, seconds, compiling, best, *shares, objective)
 
 
 def _share(part: float, whole: float) -> float:

@@ -121,7 +121,6 @@ def _by_arms(
         call=primitive.describe(*arrays, **params),
         placement=HOST_PLACEMENT,
         settings=settings,
-        signature=(tuple((array.dtype, array.ndim) for array in arrays), tuple(params.items())),
         shapes=(tuple((array.dtype, array.shape) for array in arrays), tuple(params.items())),
         preference=preference,
         needs_gradient=workload.requires_gradient,
@@ -162,20 +161,10 @@ def _between_backends(workload: WorkloadCharacteristics, settings: Settings, pre
     if not math.isfinite(best.total):
         best = next((row for row in possible if math.isnan(row.total)), best)
         reason = "nothing was reported yet; it is the first that can run it"
-    return Decision(
-        operation=operation,
-        arm=best.arm,
-        backend=best.backend,
-        device=best.device,
-        algorithm="any",
-        reason=reason if preference is None else f"{preference.source} asks for it",
-        shape=workload.data_shape,
-        dtype=f"{workload.dtype_size} bytes",
-        bucket=workload.bucket,
-        start="host",
-        wish=None if preference is None else preference.source,
-        rows=partial(tuple, rows),
-    )
+    wish = None if preference is None else preference.source
+    taken = operation, best.arm, best.backend, best.device, "any", reason if wish is None else f"{wish} asks for it"
+    asked = workload.data_shape, f"{workload.dtype_size} bytes", workload.bucket, "host"
+    return Decision(*taken, *asked, wish=wish, rows=partial(tuple, rows))
 
 
 def _row(name: str, workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None) -> Candidate:

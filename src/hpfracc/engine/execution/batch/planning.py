@@ -311,7 +311,7 @@ def choose_plan(
     def search() -> ChunkPlan | None:
         found = _quickest(job, specs, reserved, enough, whole)
         # The caller asked for the result whatever its size.
-        return found if found is not None or not reserved else _quickest(job, specs, 0, enough, whole)
+        return found or (_quickest(job, specs, 0, enough, whole) if reserved else None)
 
     plan = search()
     if (plan is None or plan.slow) and ladder.climb(job.request.placement.device, highest="own caches").freed:
@@ -327,9 +327,8 @@ def _reserved(job: Job, result: int) -> int:
     0 if it takes more than half of the memory: then only the chunks are limited, because they would become crumbs.
     """
     device, library = job.request.placement.device, job.request.placement.library
-    on_host = device == HOST
-    share = HOST_SHARE if on_host else job.request.settings.gpu_memory_limit
-    return result if get_budget().fits(2 * result, device, share, None if on_host else library) else 0
+    share, owner = (HOST_SHARE, None) if device == HOST else (job.request.settings.gpu_memory_limit, library)
+    return result if get_budget().fits(2 * result, device, share, owner) else 0
 
 
 def _report_slow(job: Job, call: Call, ideal: Selection, plan: ChunkPlan, times: int) -> None:
@@ -433,11 +432,11 @@ def choose_size(cut: Cut, sizes: Iterable[Size], predict: Callable[[int, int], P
 
 def _chunk_sizes(length: int) -> Iterator[Size]:
     """Two sizes per power of two."""
-    count = round_size(length - 1)
-    while count >= 1:
+    count = length
+    while count > 1:
+        count = round_size(count - 1)
         pieces = -(-length // count)
         yield pieces, pieces, count, 0
-        count = round_size(count - 1) if count > 1 else 0
 
 
 def block_sizes(length: int, taps: int) -> Iterator[Size]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -48,14 +48,8 @@ _POWER_EXPONENTS = (18, 16, 14, 12, 10)
 #: Maximum predicted seconds of such a call: a direct sum of 2^18 points takes a minute.
 _MAX_POWER_SECONDS = 0.2
 #: Kinds of skipped measurements, as counted in the summary.
-_SLOW, _LATE, _SHAPES, _FAILED, _REFUSED, _POWERLESS = (
-    "hopelessly slow",
-    "for lack of time",
-    "compiled for each shape, so measured at few sizes",
-    "failed",
-    "refused by a mask",
-    "without a reading of power",
-)
+_SLOW, _LATE, _FAILED, _REFUSED = "hopelessly slow", "for lack of time", "failed", "refused by a mask"
+_SHAPES, _POWERLESS = "compiled for each shape, so measured at few sizes", "without a reading of power"
 
 
 class Step(NamedTuple):
@@ -124,7 +118,7 @@ def calibrate(
         )
     report = CalibrationReport(budget, thorough)
     tell = progress or (lambda step: None)
-    usable = _import_libraries(_usable(backends, report), names or DEFAULT_OPERATIONS, report, tell)
+    usable = list(_import_libraries(_usable(backends, report), names or DEFAULT_OPERATIONS, report, tell))
     knowledge = knowledge_for(settings)  # loads the wisdom, before the clock starts
     runner = _Runner(trials.make_series(names, usable, thorough), usable, report, tell)
     runner.run()
@@ -154,9 +148,8 @@ def _usable(backends: Iterable[str] | None, report: CalibrationReport) -> list[s
 
 def _import_libraries(
     names: list[str], operations: Iterable[str], report: CalibrationReport, tell: Callable[[Step], None]
-) -> list[str]:
-    """Import the libraries, so that no measured time includes that; returns those that could be imported."""
-    usable = []
+) -> Iterator[str]:
+    """Import the libraries, so that no measured time includes that; yields those that could be imported."""
     for name in names:
         kernels = [(operation, spec.algorithm) for operation in operations for spec in registry.specs(operation, name)]
         if not kernels:
@@ -174,8 +167,7 @@ def _import_libraries(
             continue
         if not loaded:
             report.imports[name] = time.perf_counter() - begin
-        usable.append(name)
-    return usable
+        yield name
 
 
 class _Runner:

@@ -359,10 +359,7 @@ class ArmTrial:
         if request.prepared:
             params["weights_key"] = ("calibration", request.shapes)
         call = partial(bound.run, *self.arrays, **params)
-        wait = None
-        worker = registry.adapter(arm.backend)
-        if request.placement.library == arm.backend and worker.is_asynchronous(arm.device):
-            wait = partial(worker.synchronize, arm.device)
+        wait = partial(registry.adapter(arm.backend).synchronize, arm.device) if bound.asynchronous else None
         begun = 0.0
         if compiles:
             shielded = registry.shields_compilation(request.call.operation, arm)
