@@ -21,8 +21,8 @@ import hpfracc as hf
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.bind import bind
 from hpfracc.engine.execution.calibration.runner import calibrate
-from hpfracc.engine.execution.operation import Operation, plan_key
-from hpfracc.engine.execution.plan import make_request
+from hpfracc.engine.execution.operation import Operation
+from hpfracc.engine.execution.plan import make_request, plan_key
 from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 

@@ -17,20 +17,12 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import KINDS, PAIR_KINDS, is_chunked, library_of, quick_kind, wraps_chunks
+from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution.bind import compilation_span, queue_of
 from hpfracc.engine.execution.decision_log import Mode, current, current_mode, last_recorded, record
 from hpfracc.engine.execution.learn import run_and_learn
-from hpfracc.engine.execution.plan import (
-    Plan,
-    as_array,
-    hashable_options,
-    learns,
-    make_plan,
-    make_request,
-    zeros_for,
-)  # fmt: skip
+from hpfracc.engine.execution.plan import Plan, hashable_options, learns, make_plan, make_request, plan_key, zeros_for
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.spans import memory_spans, span
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
@@ -41,7 +33,7 @@ from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, UnknownOperationError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["Operation", "all_operations", "get_operation", "plan_key", "register", "unregister"]
+__all__ = ["Operation", "all_operations", "get_operation", "register", "unregister"]
 
 #: Maximum number of plans per operation. Above it the table is cleared; creating a plan takes about 50 us, and keeping
 #: one some 6 KiB.
@@ -111,10 +103,8 @@ class Operation(Guarded):
         try:
             plan = self.plan_for(arrays, backend, weights_key, params)
         except OutOfMemoryError as error:
-            from hpfracc.engine.execution.batch.in_memory import run_in_chunks
-
             keyed = _with_key(self.name, weights_key, params)
-            result = run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=str(error), whole=math.inf)
+            result = _run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=str(error), whole=math.inf)
             if result is None:
                 raise
             return result
@@ -184,7 +174,7 @@ class Operation(Guarded):
     def _new_plan(self, key: Any, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Plan:
         with spans.span(f"choose for {self.name}", "decide"):
             keyed = weights_key is not None
-            plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=keyed, cuttable=True)
+            plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=keyed, in_pieces=_run_in_chunks)
         with self._lock:
             if len(self._plans) >= _MAX_PLANS:
                 self.reset_plans()
@@ -206,6 +196,12 @@ class Operation(Guarded):
 
     def __repr__(self) -> str:
         return f"<hpfracc operation {self.name!r}>"
+
+
+def _run_in_chunks(*call: Any, **options: Any) -> Any:
+    from hpfracc.engine.execution.batch.in_memory import run_in_chunks  # loaded with the first such call
+
+    return run_in_chunks(*call, **options)
 
 
 def _calls_are_wrapped() -> bool:
@@ -284,29 +280,6 @@ def _with_key(operation: str, weights_key: Any, params: dict[str, Any]) -> dict[
             f"{operation}: weights_key={weights_key!r} cannot be hashed; use a tuple of what the weights depend on"
         ) from None
     return {**params, "weights_key": weights_key}
-
-
-def plan_key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[Any, Any]) -> Any:
-    """The key of a call's plan: what the plan depends on."""
-    if len(arrays) == 2 and backend is None and not params and type(arrays[0]) is type(arrays[1]):
-        pair = PAIR_KINDS.get(type(arrays[0]))
-        found = None if pair is None else pair(*arrays)
-        if found is not None:
-            return found, weights_key is None, current_context()
-    kinds: list[Any] = []
-    for array in arrays:
-        read = KINDS.get(type(array))
-        if read is not None:
-            kinds += read(array)
-        elif library_of(array) == "python":
-            made = as_array(array)
-            kinds += (type(array), made.shape, made.dtype)
-        else:
-            kinds += quick_kind(array)
-    if backend is not None or params:
-        # With the types: 1, 1.0 and True are equal, but not to every kernel.
-        kinds += (backend, tuple([(name, type(value), value) for name, value in params.items()]))
-    return (*kinds, weights_key is None, current_context())
 
 
 # Every operation by name: the built-in primitives and users' operations.

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_array, library_of
+from hpfracc._arrays import KINDS, PAIR_KINDS, is_array, library_of, quick_kind
 from hpfracc._config import current_context
 from hpfracc._torch_transforms import is_deterministic
 from hpfracc.engine.backends import registry
@@ -33,7 +33,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
     "LOOK", "MAX_CALLS_BETWEEN_LOOKS", "RECHECK", "REVIEW", "Plan", "Price", "as_array", "choose_and_bind",
-    "hashable_options", "learns", "make_plan", "make_request", "zeros_for",
+    "hashable_options", "learns", "make_plan", "make_request", "plan_key", "zeros_for",
 ]  # fmt: skip
 
 #: Maximum fraction of the time of calls that timing a settled plan may take, and likewise for reviewing it.
@@ -80,7 +80,7 @@ class Plan:
     """
 
     __slots__ = (
-        "backend", "bound", "cuttable", "guard", "in_chunks", "incumbent", "interval", "knowledge", "peeks", "request",
+        "backend", "bound", "guard", "in_chunks", "in_pieces", "incumbent", "interval", "knowledge", "peeks", "request",
         "review_at", "run_seconds", "seen", "tick", "version", "warm",
     )  # fmt: skip
 
@@ -91,7 +91,7 @@ class Plan:
         selection: Selection,
         bound: BoundArm,
         backend: Any,
-        cuttable: bool,
+        in_pieces: Callable[..., Any] | None,
     ) -> None:
         self.request = request
         self.knowledge = knowledge
@@ -102,8 +102,8 @@ class Plan:
         self.backend = backend
         #: Why the call should run in chunks, or None.
         self.in_chunks = selection.in_chunks
-        #: Whether a call may run in chunks: it is not itself a chunk of a larger one.
-        self.cuttable = cuttable
+        #: Runs a call in chunks (:func:`.in_memory.run_in_chunks`); None for a plan of one chunk of a larger call.
+        self.in_pieces = in_pieces
         self.seen = self.peeks = self.interval = 0
         self.warm: set[str] = set()
         self.bound = bound
@@ -159,11 +159,9 @@ class Plan:
 
     def run_in_chunks(self, arrays: tuple[Any, ...], params: dict[str, Any], **options: Any) -> Any:
         """The result of a call in chunks, with the options of :func:`.in_memory.run_in_chunks`, or None."""
-        if not self.cuttable:
+        if self.in_pieces is None:
             return None
-        from hpfracc.engine.execution.batch.in_memory import run_in_chunks
-
-        return run_in_chunks(self.request.primitive, arrays, params, backend=self.backend, **options)
+        return self.in_pieces(self.request.primitive, arrays, params, backend=self.backend, **options)
 
     def calls(self) -> int:
         """Number of calls so far. Reading takes a tick, which is subtracted."""
@@ -265,14 +263,14 @@ def make_plan(
     params: Mapping[str, Any],
     *,
     backend: Any = None,
-    cuttable: bool = False,
+    in_pieces: Callable[..., Any] | None = None,
     **options: Any,
 ) -> Plan:
     """The plan for such a call, with the ``options`` of :func:`make_request`."""
     request = make_request(primitive, arrays, params, backend=backend, **options)
     knowledge = knowledge_for(request.settings)
     selection, bound = choose_and_bind(request, knowledge, arrays)
-    plan = Plan(request, knowledge, selection, bound, backend, cuttable)
+    plan = Plan(request, knowledge, selection, bound, backend, in_pieces)
     bound.fresh = selection.arm.spec.compiles != "never" and _is_new(request.compile_key(selection.arm), _compiled)
     # While there is something to learn, the first call of a kind is timed, because it may be the only one.
     if plan.in_chunks is not None:
@@ -357,6 +355,29 @@ def as_array(array: Any) -> Any:
         return np.asarray(array)
     except ValueError as error:
         raise ShapeError(f"a list has rows of different lengths ({error}); make them equal") from None
+
+
+def plan_key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[Any, Any]) -> Any:
+    """The key of a call's plan: what the plan depends on."""
+    if len(arrays) == 2 and backend is None and not params and type(arrays[0]) is type(arrays[1]):
+        pair = PAIR_KINDS.get(type(arrays[0]))
+        found = None if pair is None else pair(*arrays)
+        if found is not None:
+            return found, weights_key is None, current_context()
+    kinds: list[Any] = []
+    for array in arrays:
+        read = KINDS.get(type(array))
+        if read is not None:
+            kinds += read(array)
+        elif library_of(array) == "python":
+            made = as_array(array)
+            kinds += (type(array), made.shape, made.dtype)
+        else:
+            kinds += quick_kind(array)
+    if backend is not None or params:
+        # With the types: 1, 1.0 and True are equal, but not to every kernel.
+        kinds += (backend, tuple([(name, type(value), value) for name, value in params.items()]))
+    return (*kinds, weights_key is None, current_context())
 
 
 def hashable_options(operation: str, params: Mapping[str, Any]) -> tuple[Hashable, ...]:

@@ -125,7 +125,7 @@ def try_other_arms(
                 f"{request.call.operation}: what each arm raised", list(failures.values())
             )
         before = knowledge.chooser.score(request.call.bucket, [knowledge.option(request, arm)])[0].total
-        if kind is Failure.MEMORY and plan.cuttable and is_worth_cutting(selection.expected, before):
+        if kind is Failure.MEMORY and plan.in_pieces is not None and is_worth_cutting(selection.expected, before):
             words = f"{arm.name} ran out of memory, and {bound.arm.name} would take much longer"
             result = plan.run_in_chunks(arrays, params, why=words, fallbacks=tuple(fallbacks), whole=selection.expected)
             if result is not None:

@@ -319,11 +319,11 @@ class TransferModel(Guarded):
 
     def estimate(self, route: str, nbytes: int) -> float:
         """Predicted seconds of a copy."""
-        if route not in self._rates:
+        found = self._rates.get(route)
+        if found is None:
             with self._lock:
-                self._rates[route] = self.rates(route)
-        latency, rate = self._rates[route]
-        return latency + nbytes / rate
+                found = self._rates[route] = self.rates(route)
+        return found[0] + nbytes / found[1]
 
     def rates(self, route: str) -> tuple[float, float]:
         """Latency in seconds and bytes per second of a route, by the 25th percentile: undisturbed copies."""

@@ -294,7 +294,7 @@ class Knowledge(Guarded):
 
     def _write_down(self, kind: Kind, key: CostKey, fingerprint: str, **facts: Any) -> Record | None:
         """Append a measurement to the wisdom, unless it exceeds the limits of a record (such as a very long name)."""
-        named = dict(zip(("operation", "arm", "start", "dtype"), key, strict=True))
+        named: dict[str, Any] = dict(zip(("operation", "arm", "start", "dtype"), key, strict=True))
         try:
             record = Record(kind=kind, fingerprint=fingerprint, **named, **facts)
         except InvalidInputError as error:

@@ -17,8 +17,7 @@ from hpfracc._config import state
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, round_size
 from hpfracc.engine.execution.learn import TimedRun, review
-from hpfracc.engine.execution.operation import plan_key
-from hpfracc.engine.execution.plan import Plan, learns, make_plan, make_request
+from hpfracc.engine.execution.plan import Plan, learns, make_plan, make_request, plan_key
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames, try_other_arms
 from hpfracc.engine.memory.budget import HOST, get_budget

@@ -310,9 +310,12 @@ class MemoryMonitor(Guarded):
         now = self.get_snapshot()
         with self._lock:
             mean = statistics.fmean(snapshot.allocated for snapshot in self._history)
-            sizes = (now.allocated, self._peak, mean, now.free, now.total)
-            own = self.device, self._snapshots, *(size / 2**20 for size in sizes)
-            return MemoryStats(*own, now.usage, now.pressure, self._cleanups, self._freed / 2**20)
+            sizes = (now.allocated, self._peak, mean, now.free, now.total, self._freed)
+            last, peak, mean, free, total, freed = (size / 2**20 for size in sizes)
+            level = now.usage, now.pressure
+            return MemoryStats(
+                self.device, self._snapshots, last, peak, mean, free, total, *level, self._cleanups, freed
+            )
 
     # Cleaning up.
 
