@@ -142,12 +142,8 @@ class Knowledge(Guarded):
             new = [record for record in records if record.id not in self._ids]
             for record in new:
                 self._store(record)
-                for key in self._primed:
-                    operation = key[0].removesuffix(_PREPARED)
-                    # Times of the plain operation bound those of one with a cached transform.
-                    same = record.operation in (key[0], operation) and record.arm == key[1]
-                    if same and record.fingerprint == _fingerprint(operation, record.arm):
-                        self._take(record, key, exact=record.operation == key[0])
+            for key in self._primed:
+                self._take(key, new)
         self.wisdom.append(new, own=False)
         return len(new)
 
@@ -189,25 +185,27 @@ class Knowledge(Guarded):
                 self.costs.add_knot(key, x, waiting * seconds, prior=True)
             if arm.spec.compiles == "never":
                 self.costs.compiling.set_prior(key, 0.0)
-            fingerprint = registry.fingerprint(operation, arm)
             with continuing(self.wisdom.path, f"less is known of {arm.name}"):
-                for name in names:
-                    for record in self._stored.get((name, arm.name), ()):
-                        if record.fingerprint == fingerprint:
-                            self._take(record, key, exact=name == request.operation)
+                self._take(key, [record for name in names for record in self._stored.get((name, arm.name), ())])
             self._primed.add(key)
 
-    def _take(self, record: Record, key: CostKey, *, exact: bool) -> None:
-        if record.kind == "compile":
-            self.costs.compiling.quote(key, (*key, record.id), record.seconds, record.x)
-        elif (record.start, record.dtype) == key[2:] and record.x is not None:
-            if record.kind == "knot":
-                self._without_transfer.discard(key)
-                self.costs.add_knot(key, record.x, record.seconds)
-                if exact:
-                    self._kept_measured.add(key)
-            elif record.kind == "sample" and exact and record.bucket is not None:
-                self.costs.observe(key, record.bucket, record.x, record.seconds)
+    def _take(self, key: CostKey, records: Iterable[Record]) -> None:
+        """Learn what the records say about a key; times of the plain operation bound those with a cached transform."""
+        operation, arm = key[0].removesuffix(_PREPARED), key[1]
+        fingerprint = _fingerprint(operation, arm)
+        for record in records:
+            exact = record.operation == key[0]
+            if not (exact or record.operation == operation) or (record.arm, record.fingerprint) != (arm, fingerprint):
+                continue
+            if record.kind == "compile":
+                self.costs.compiling.quote(key, (*key, record.id), record.seconds, record.x)
+            elif (record.start, record.dtype) == key[2:] and record.x is not None:
+                if record.kind == "knot":
+                    self._without_transfer.discard(key)
+                    self.costs.add_knot(key, record.x, record.seconds)
+                    self._kept_measured.update({key} if exact else ())
+                elif record.kind == "sample" and exact and record.bucket is not None:
+                    self.costs.observe(key, record.bucket, record.x, record.seconds)
 
     def is_first(self, option: Option) -> bool:
         """Whether the next call of ``option`` is the first of its compilation in this process."""
