@@ -20,7 +20,6 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import HOST, fits, get_budget
-from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.host import free_heap_bytes, resident_bytes, thread_bytes
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.breaker import CircuitBreaker
@@ -288,6 +287,8 @@ def read_marks(request: Request, arm: Arm, arrays: tuple[Any, ...]) -> Marks | N
 
 
 def _read(arm: Arm) -> Marks | None:
+    from hpfracc.engine.memory.buffers import host_buffers  # loaded with the first large call
+
     marks = resident_bytes() if arm.on_host else registry.adapter(arm.backend).peak_bytes(arm.device)
     return None if marks is None else Marks(*marks, host_buffers.reused if arm.on_host else 0)
 

@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 import weakref
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,27 +95,29 @@ _SCATTERED = 12
 #: Seconds until the next attempt to write to a folder that could not be written.
 _RETRY = 60.0
 
-#: Maximum number of records kept for another process between two :meth:`Wisdom.take_shared`.
+#: Maximum number of records kept for another process between two :func:`take_shared`.
 _MAX_SHARED = 256
 
 _every: weakref.WeakSet[Wisdom] = weakref.WeakSet()
-_sharing = False
+#: Records of this process that another one takes; None if none does.
+_shared: deque[Record] | None = None
 
 
 def share_records(on: bool) -> None:
     """Set whether records of this process are also kept for another one, which gets them by :func:`take_shared`."""
-    global _sharing
-    _sharing = on
+    global _shared
+    if on is not shares_records():
+        _shared = deque(maxlen=_MAX_SHARED) if on else None
 
 
 def shares_records() -> bool:
     """Whether :func:`share_records` is on."""
-    return _sharing
+    return _shared is not None
 
 
 def take_shared() -> list[Record]:
     """Records that were measured in this process since the last call."""
-    return [record for wisdom in list(_every) for record in wisdom.take_shared()]
+    return [] if _shared is None else [_shared.popleft() for _ in range(len(_shared))]
 
 
 class Wisdom(Guarded):
@@ -139,7 +141,6 @@ class Wisdom(Guarded):
         self._pending: list[Record] = []
         self._journal: Journal | None = None
         self._retry_at: float | None = None  # set while the folder cannot be written
-        self._shared: list[Record] = []
         _every.add(self)
 
     def append(self, records: Iterable[Record], *, own: bool = True) -> None:
@@ -149,17 +150,11 @@ class Wisdom(Guarded):
         with self._lock:
             given = list(records)
             self._pending.extend(given)
-            if _sharing and own and len(self._shared) < _MAX_SHARED:
-                self._shared.extend(given)
+            if _shared is not None and own:
+                _shared.extend(given)
         if len(self._pending) >= _GATHERED:
             with continuing(self.path, "what is learned stays in memory only"):
                 self.flush()
-
-    def take_shared(self) -> list[Record]:
-        """Records that were added since the last call, if :func:`share_records` is on."""
-        with self._lock:
-            taken, self._shared = self._shared, []
-        return taken
 
     def flush(self) -> bool:
         """Write the added records; returns whether they are on disk and survive any end of the process.
@@ -375,12 +370,12 @@ class Wisdom(Guarded):
     def _forked(self) -> None:
         """Called in a forked child. Records added before the fork are written by the parent."""
         self._close_journal()
-        self._shared = []
         if self._retry_at is None:
             self._pending = []
 
 
 def _after_fork() -> None:
+    take_shared()  # the parent hands them on
     for wisdom in list(_every):
         wisdom._forked()
 

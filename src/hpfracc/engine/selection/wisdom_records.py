@@ -98,11 +98,14 @@ class Record:
     id: str = field(default_factory=new_id)
 
     def __post_init__(self) -> None:
-        needed = (*_REQUIRED, *_NEEDS.get(self.kind if isinstance(self.kind, str) else "", ()))
+        _reading.choice("kind", self.kind, KINDS)
+        needed = _NEEDS.get(self.kind, ())
         for name, read in _READERS.items():
             value = getattr(self, name)
-            if value is not None or name in needed:
-                object.__setattr__(self, name, read(name, value))
+            if value is not None or name in _REQUIRED or name in needed:
+                found = read(name, value)
+                if found is not value:
+                    object.__setattr__(self, name, found)
 
     @property
     def age_order(self) -> tuple[float, str]:
@@ -145,7 +148,6 @@ _count = partial(_reading.whole, least=0, most=2**63 - 1)
 #: How each field is read.
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("id", "operation", "arm", "fingerprint", "start", "dtype", "route"), _text),
-    "kind": partial(_reading.choice, options=KINDS),
     "seconds": partial(_reading.number, least=0.0, most=MAX_SECONDS),
     "time": partial(_reading.number, least=0.0, most=MAX_TIME),
     "x": partial(_reading.number, least=0.0, most=MAX_WORK),
