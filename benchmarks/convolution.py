@@ -21,8 +21,8 @@ import hpfracc as hf
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.bind import bind
 from hpfracc.engine.execution.calibration.runner import calibrate
-from hpfracc.engine.execution.operation import Operation, _key
-from hpfracc.engine.execution.plan import make_request
+from hpfracc.engine.execution.operation import Operation
+from hpfracc.engine.execution.plan import make_request, plan_key
 from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 
@@ -51,7 +51,7 @@ def contestants(weights: Any, signal: Any, key: str) -> tuple[dict[str, Callable
             )
             kernels[arm.name] = lambda run=bound.run: run(weights, signal, weights_key=key)
             alone = Operation(operation.primitive)
-            plan = alone._new_plan(_key((weights, signal), None, key, {}), (weights, signal), None, key, {})
+            plan = alone._new_plan(plan_key((weights, signal), None, key, {}), (weights, signal), None, key, {})
             plan.adopt(bound, plan.decision, plan.option)
             plan.review_at = math.inf
             fixed[arm.name] = lambda call=alone: call(weights, signal, weights_key=key)

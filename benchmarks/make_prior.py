@@ -27,7 +27,7 @@ from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.calibration.report import CalibrationReport
 from hpfracc.engine.execution.calibration.runner import Step, calibrate
-from hpfracc.engine.execution.calibration.series import Series
+from hpfracc.engine.execution.calibration.trial import Series
 from hpfracc.engine.selection import knowledge
 from hpfracc.engine.selection.knowledge import general_name
 

@@ -16,7 +16,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from os import PathLike, fspath
-from types import TracebackType
 from typing import Any, Literal, TypedDict, Unpack, get_type_hints
 
 from hpfracc import _reading
@@ -24,18 +23,9 @@ from hpfracc._environment import BACKENDS, BackendName, Environment, read_enviro
 from hpfracc.errors import ConfigurationError, InvalidInputError
 
 __all__ = [
-    "Context",
-    "Settings",
-    "adopt",
-    "config",
-    "current_backend",
-    "current_context",
-    "get_settings",
-    "refresh_environment",
-    "reset",
-    "state",
-    "use_backend",
-]
+    "Context", "Settings", "adopt", "config", "current_backend", "current_context", "get_settings",
+    "refresh_environment", "reset", "state", "use_backend",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +50,8 @@ class Settings:
     @property
     def explores(self) -> bool:
         """Whether alternatives may be tried. False if decisions must be reproducible or learning is off."""
-        return (
-            self.enable_learning
-            and not self.deterministic
-            and self.exploration_budget > 0.0
-            and self.objective == "time"
-        )
+        learns = self.enable_learning and not self.deterministic
+        return learns and self.exploration_budget > 0.0 and self.objective == "time"
 
 
 class SettingsOptions(TypedDict, total=False):
@@ -84,13 +70,6 @@ class SettingsOptions(TypedDict, total=False):
 
 
 _SETTABLE = frozenset(SettingsOptions.__annotations__)
-
-
-def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(changes) - _SETTABLE)
-    if unknown:
-        raise ConfigurationError(f"unknown setting {unknown[0]!r}; the settings are {', '.join(sorted(_SETTABLE))}")
-    return {name: _check(name, value) for name, value in changes.items()}
 
 
 def _check(name: str, value: Any) -> Any:
@@ -163,15 +142,10 @@ class _State:
         with self.lock:
             if self.environment is None:
                 self.environment = read_environment()
-            env = self.environment
-            settings = Settings(force=env.force, disabled=env.disabled, wisdom=env.wisdom)
-            if env.gpu_memory_limit is not None:
-                settings = replace(settings, gpu_memory_limit=env.gpu_memory_limit)
-            if env.enable_learning is not None:
-                settings = replace(settings, enable_learning=env.enable_learning)
+            given = {name: value for name, value in self.environment._asdict().items() if value is not None}
             for _, layer in self.layers:
-                settings = replace(settings, **layer)
-            self.base = replace(settings, version=self.renew())
+                given |= layer
+            self.base = Settings(**given, version=self.renew())
             return self.base
 
 
@@ -354,7 +328,7 @@ class config:
     """
 
     def __init__(self, **settings: Unpack[SettingsOptions]) -> None:
-        self._layer = _checked(settings)
+        self._layer = self.check(settings)
         self._key = object()  # not self: a reference to self would prevent __del__
         self._resets = state.resets
         # It may still become a ``with`` block, so other threads must not see it yet. This thread applies it at its next
@@ -379,38 +353,35 @@ class config:
     @staticmethod
     def check(settings: Mapping[str, Any]) -> dict[str, Any]:
         """Check settings without applying them, and return them in normalised form."""
-        return _checked(settings)
+        unknown = sorted(set(settings) - _SETTABLE)
+        if unknown:
+            raise ConfigurationError(f"unknown setting {unknown[0]!r}; the settings are {', '.join(sorted(_SETTABLE))}")
+        return {name: _check(name, value) for name, value in settings.items()}
 
     def _withdraw(self) -> None:
         with state.lock:
             self._waiting = False
-            before = len(state.layers)
-            state.layers[:] = [entry for entry in state.layers if entry[0] is not self._key]
-            if len(state.layers) != before:
+            kept = [entry for entry in state.layers if entry[0] is not self._key]
+            if len(state.layers) != len(kept):
+                state.layers[:] = kept
                 state.rebuild()
 
     def __enter__(self) -> config:
         self._withdraw()
-        _settled(_context.get())
-        _open(_context.get().with_layer(self._layer))
+        _open(_settled(_context.get()).with_layer(self._layer))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _close()
 
 
 # Shown by help() and notebooks: each setting by name, with its default.
+_PARAMETERS = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Settings(), name), annotation=type_)
+    for name, type_ in get_type_hints(SettingsOptions).items()
+]
 config.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [
-        inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-        *(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Settings(), name), annotation=type_)
-            for name, type_ in get_type_hints(SettingsOptions).items()
-        ),
-    ],
-    return_annotation=None,
+    [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *_PARAMETERS], return_annotation=None
 )
 
 
@@ -437,13 +408,10 @@ class use_backend:
 
     def __enter__(self) -> use_backend:
         backend = None if self._name == "auto" else self._name
-        _settled(_context.get())
-        _open(_context.get().with_backend(backend, self._banned))
+        _open(_settled(_context.get()).with_backend(backend, self._banned))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _close()
 
 
@@ -452,9 +420,5 @@ def current_backend() -> str | None:
     return _context.get().backend
 
 
-def _after_fork() -> None:
-    state.lock = threading.RLock()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=lambda: setattr(state, "lock", threading.RLock()))

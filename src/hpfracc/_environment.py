@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from contextlib import suppress
+from typing import Literal, NamedTuple
 
 from hpfracc._optional import EXTRAS, is_installed
 from hpfracc.errors import ConfigurationError
@@ -22,8 +22,7 @@ BackendName = Literal["auto", "numpy", "numba", "torch", "jax", "cupy"]
 _FLAGS = {"1": True, "true": True, "0": False, "false": False}
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(NamedTuple):
     """Settings from the environment; ``None`` where a variable is not set."""
 
     force: str | None = None
@@ -66,28 +65,22 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
 
 def _flag(source: Mapping[str, str], name: str) -> bool | None:
     text = source.get(name)
-    if text is None or text == "":
+    if not text:
         return None
-    value = _FLAGS.get(text.strip().lower())
-    if value is None:
+    if text.strip().lower() not in _FLAGS:
         raise ConfigurationError(f"{name}={text!r} is not a flag; use 1, 0, true or false")
-    return value
+    return _FLAGS[text.strip().lower()]
 
 
 def _fraction(source: Mapping[str, str], name: str) -> float | None:
     text = source.get(name)
-    if text is None or text == "":
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    return check_fraction(name, value, text)
+    return check_fraction(name, text) if text else None
 
 
-def check_fraction(name: str, value: float, shown: object = None) -> float:
-    """Return ``value`` if it lies in (0, 1]; raises :class:`ConfigurationError` otherwise."""
-    if not 0.0 < value <= 1.0:  # nan fails too
-        shown = value if shown is None else shown
-        raise ConfigurationError(f"{name}={shown!r} is not a fraction; use a number above 0 and at most 1")
-    return value
+def check_fraction(name: str, given: float | str) -> float:
+    """The number ``given`` if it lies in (0, 1]; raises :class:`ConfigurationError` otherwise."""
+    with suppress(ValueError):
+        value = float(given)
+        if 0.0 < value <= 1.0:  # nan fails too
+            return value
+    raise ConfigurationError(f"{name}={given!r} is not a fraction; use a number above 0 and at most 1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_chunked
 from hpfracc._clusters import cluster_support
 from hpfracc.engine.execution import api
@@ -120,8 +120,7 @@ def named_operators() -> dict[str, Callable[..., Any]]:
 
 def _unknown(name: str) -> UnknownOperationError:
     operations, operators = sorted(all_operations()), list(named_operators())
-    close = difflib.get_close_matches(name, [*operations, *operators], n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, close))}? There are" if close else "there are"
+    hint = _reading.hint(name, [*operations, *operators])
     return UnknownOperationError(
         f"unknown operation or operator {name!r}; {hint} the operations {', '.join(operations)}, and the operators "
         f"{', '.join(operators)}"

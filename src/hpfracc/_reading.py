@@ -10,7 +10,7 @@ import difflib
 import math
 import operator
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -105,6 +105,12 @@ def choice(name: str, value: Any, options: Collection[str]) -> str:
     close = difflib.get_close_matches(value, options, n=1) if isinstance(value, str) else []
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise InvalidInputError(f"{name}={shown(value)}: {hint}use {', '.join(map(repr, options))}")
+
+
+def hint(name: str, options: Iterable[str]) -> str:
+    """The beginning of a sentence that lists all options: the closest ones to an unknown name, if any."""
+    close = difflib.get_close_matches(name, list(options), n=2, cutoff=0.5)
+    return f"did you mean {' or '.join(map(repr, close))}? There are" if close else "there are"
 
 
 def text(name: str, value: Any) -> str:

@@ -188,18 +188,15 @@ _TOTALS = ("ops", "data", "timed", "seconds")
 
 
 def _statistics(rows: Iterable[dict[str, float]]) -> dict[str, Any]:
-    total = dict.fromkeys(_TOTALS, 0.0)
-    for row in rows:
-        for key in _TOTALS:
-            total[key] += row[key]
-    ops, timed = total["ops"], total["timed"]
+    found = list(rows)
+    ops, data, timed, seconds = (math.fsum(row[key] for row in found) for key in _TOTALS)
     return {
         "total_ops": ops,
         "timed_ops": timed,
-        "total_time": total["seconds"] if timed else math.nan,
-        "avg_time": total["seconds"] / timed if timed else math.nan,
-        "total_data_size": total["data"],
-        "avg_data_size": total["data"] / ops if ops else math.nan,
+        "total_time": seconds if timed else math.nan,
+        "avg_time": seconds / timed if timed else math.nan,
+        "total_data_size": data,
+        "avg_data_size": data / ops if ops else math.nan,
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpfracc.engine import hardware
 from hpfracc.engine.execution.prepared import prepared_operands
@@ -34,28 +34,11 @@ from hpfracc.engine.selection.decision import as_text
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_bytes, make_table
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 __all__ = [
-    "CleanupReport",
-    "ForecastRow",
-    "Growth",
-    "MemoryMonitor",
-    "MemoryPool",
-    "MemoryReport",
-    "MemorySnapshot",
-    "MemoryStats",
-    "PoolStats",
-    "Pressure",
-    "RungReport",
-    "Spillable",
-    "get_memory_monitor",
-    "get_memory_pool",
-    "limit",
-    "report",
-    "span",
-]
+    "CleanupReport", "ForecastRow", "Growth", "MemoryMonitor", "MemoryPool", "MemoryReport", "MemorySnapshot",
+    "MemoryStats", "PoolStats", "Pressure", "RungReport", "Spillable", "get_memory_monitor", "get_memory_pool", "limit",
+    "report", "span",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +83,7 @@ class MemoryReport:
             "transfers": asdict(self.transfers),
         }
 
-    def __rich__(self) -> RenderableType:
+    def __rich__(self) -> Any:
         from rich.console import Group
         from rich.text import Text
 
@@ -112,20 +95,14 @@ class MemoryReport:
                 limits.add_row(name, *map(format_bytes, (gpu.total, gpu.used, gpu.free)))
         for name, size in self.caps.items():
             limits.add_row(f"set for {name}", format_bytes(size), "", "")
-        parts: list[RenderableType] = [limits]
+        parts: list[Any] = [limits]
         if self.forecasts:
             numbers = dict.fromkeys(("predicted", "actual", "error", "corrected", "samples"), "number")
             table = make_table(call="text", on="text", **numbers)
             for row in self.forecasts:
-                table.add_row(
-                    f"{row.operation} ({row.kind})",
-                    f"{row.kernel} {row.device}",
-                    format_bytes(row.predicted),
-                    format_bytes(row.actual),
-                    f"{row.error:.0%}",
-                    f"x {row.correction:.2f}",
-                    str(row.samples),
-                )
+                sizes = format_bytes(row.predicted), format_bytes(row.actual)
+                found = *sizes, f"{row.error:.0%}", f"x {row.correction:.2f}", str(row.samples)
+                table.add_row(f"{row.operation} ({row.kind})", f"{row.kernel} {row.device}", *found)
             parts.append(table)
         rate = "-" if self.pool.hits + self.pool.misses == 0 else f"{self.pool.hit_rate:.0%}"
         held, kept = format_bytes(self.pool.held_bytes), format_bytes(self.kept)
@@ -139,8 +116,7 @@ class MemoryReport:
     def __str__(self) -> str:
         return as_text(self)
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
 
 def report() -> MemoryReport:

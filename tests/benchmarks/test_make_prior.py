@@ -10,8 +10,7 @@ import pytest
 
 from benchmarks import make_prior
 from hpfracc.engine.execution.calibration.report import CalibrationReport
-from hpfracc.engine.execution.calibration.series import Series
-from hpfracc.engine.execution.calibration.trial import Timing
+from hpfracc.engine.execution.calibration.trial import Series, Timing
 from hpfracc.engine.selection.request import Placement
 
 

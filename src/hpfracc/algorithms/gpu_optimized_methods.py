@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from hpfracc import _reading
 from hpfracc._config import config
 from hpfracc._xp import array_namespace
 from hpfracc.engine.execution.api import causal_convolution
@@ -49,11 +50,8 @@ class GPUConfig:
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        size = self.batch_size
-        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
-            raise InvalidInputError(
-                f"batch_size={size!r} is not a number of rows; use an integer of at least 1, or None"
-            )
+        if self.batch_size is not None:
+            _reading.whole("batch_size", self.batch_size, least=1)
 
     @property
     def wish(self) -> str | None:

@@ -22,21 +22,24 @@ from hpfracc.engine.execution.calibration import runner
 from hpfracc.engine.execution.calibration import trial as timing
 from hpfracc.engine.execution.calibration.report import CalibrationReport
 from hpfracc.engine.execution.calibration.runner import Step, calibrate
-from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, Series, make_series, rounds
 from hpfracc.engine.execution.calibration.trial import (
+    DEFAULT_OPERATIONS,
     ArmTrial,
+    Series,
     TimeBox,
     TimeGrowth,
     Timing,
-    lower_quartile,
     make_operands,
+    make_series,
     repeat,
+    rounds,
     typical_operands,
 )
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import Placement
+from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError, UnknownOperationError
 from tests.helpers import own_operations
 from tests.helpers.contracts import reference
@@ -373,13 +376,13 @@ def test_crossovers_ignore_what_is_within_ten_per_cent():
 def test_growth_bounds_what_comes_next():
     """From one time nothing but itself is sure; from two the slope carries on; in between lies the straight line."""
     growth = TimeGrowth()
-    assert (growth.least(100), growth.most(100)) == (0.0, 0.0)
+    assert growth.expected(100) == (0.0, 0.0, 0.0)
     growth.add(100, 1e-3)
-    assert growth.least(10_000) == pytest.approx(1e-3)
-    assert growth.most(10_000) == pytest.approx(0.1)
+    least, _, most = growth.expected(10_000)
+    assert (least, most) == pytest.approx((1e-3, 0.1))
     growth.add(10_000, 2e-3)
-    assert 2e-3 < growth.least(1_000_000) < 0.01
-    assert growth.expected(1_000) == pytest.approx(math.sqrt(2) * 1e-3)
+    assert 2e-3 < growth.expected(1_000_000)[0] < 0.01
+    assert growth.expected(1_000) == pytest.approx([math.sqrt(2) * 1e-3] * 3)
 
 
 @pytest.mark.parametrize("seconds", [0.2e-6, 30e-6, 1e-3, 8e-3])

@@ -187,7 +187,7 @@ def test_unknown_routes_get_a_sane_guess_and_kinds_a_prior() -> None:
     """A prior of a kind of route serves all of that kind."""
     model = TransferModel()
     assert 0.0 < model.estimate(ROUTE, 8_000_000) < 1.0
-    model.set_prior("host->cuda", 1e-5, 1e10)
+    model = TransferModel({"host->cuda": (1e-5, 1e10)})
     assert model.estimate(ROUTE, 10**10) == pytest.approx(1.0, rel=1e-3)
     assert model.estimate("host->cuda:3", 0) == pytest.approx(1e-5)
 
@@ -218,8 +218,7 @@ def test_routes_are_told_apart() -> None:
 
 def test_medium_copies_tell_the_rate_until_large_ones_do() -> None:
     """A program that only ever moves half a mebibyte is learned from as well."""
-    model = TransferModel()
-    model.set_prior("host->cuda", 1e-5, 1e10)
+    model = TransferModel({"host->cuda": (1e-5, 1e10)})
     for _ in range(8):
         model.observe(ROUTE, 2**19, 1e-5 + 2**19 / 2e9)
     assert model.rates(ROUTE)[1] == pytest.approx(2e9, rel=0.01)
@@ -235,5 +234,3 @@ def test_a_clock_that_stood_still_spoils_nothing() -> None:
     assert 0.0 < model.estimate(ROUTE, 2**24) < math.inf
     with pytest.raises(InvalidInputError, match="seconds=nan"):
         model.observe(ROUTE, 1024, math.nan)
-    with pytest.raises(InvalidInputError, match="rate=0"):
-        model.set_prior("host->cuda", 1e-5, 0)

@@ -16,7 +16,7 @@ from hpfracc.engine.backends.base import Arm, KernelSpec
 from hpfracc.engine.execution import state
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.selection import knowledge
+from hpfracc.engine.selection import wisdom
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.knowledge import Prior, general_name, knowledge_for, load_prior
 from hpfracc.engine.selection.wisdom import Wisdom
@@ -211,11 +211,11 @@ def test_a_process_without_memory_ends_quietly(monkeypatch: pytest.MonkeyPatch) 
     """Tidying is left to the next process if memory is short."""
     asked: list[Wisdom] = []
 
-    def tidy(wisdom: Wisdom) -> None:
-        asked.append(wisdom)
+    def tidy(which: Wisdom) -> None:
+        asked.append(which)
         raise MemoryError
 
     monkeypatch.setattr(Wisdom, "tidy", tidy)
-    known = knowledge.knowledge_for(get_settings())
-    knowledge._save()
+    known = knowledge_for(get_settings())
+    wisdom._at_exit()
     assert known.wisdom in asked

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.engine.selection.kernels import KernelPrice
+from hpfracc.engine.selection.rent_or_buy import KernelPrice
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.ode import compilation, compiled
 

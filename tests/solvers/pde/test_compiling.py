@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.engine.selection import kernels
+from hpfracc.engine.selection import rent_or_buy as kernels
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.pde import Diffusion, DiffusionL1

@@ -11,17 +11,18 @@ from functools import partial
 from typing import Any
 
 from hpfracc.engine.execution.calibration.report import show_shape
-from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, Series
 from hpfracc.engine.execution.calibration.trial import (
+    DEFAULT_OPERATIONS,
     ArmTrial,
+    Series,
     TimeBox,
     TimeGrowth,
     Timing,
-    lower_quartile,
     repeat,
     typical_operands,
 )
 from hpfracc.engine.execution.operation import get_operation
+from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_seconds
 
@@ -213,14 +214,14 @@ def _row(
     trial = ArmTrial(series.operation, typical_operands(series.operation, specs), params)
     arms = [arm for arm, refused in trial.arms() if refused is None]
     known = {arm.name: growth.setdefault((series.operation, arm.name), TimeGrowth()) for arm in arms}
-    arms.sort(key=lambda arm: known[arm.name].expected(trial.work(arm)))
+    arms.sort(key=lambda arm: known[arm.name].expected(trial.work(arm))[1])
     times: dict[str, Timing] = {}
     for arm in arms:
-        least = min((timing.seconds for timing in times.values()), default=math.inf)
-        work = trial.work(arm)
-        if known[arm.name].least(work) > _MAX_SLOWDOWN * least:
+        quickest = min((timing.seconds for timing in times.values()), default=math.inf)
+        least, _, most = known[arm.name].expected(trial.work(arm))
+        if least > _MAX_SLOWDOWN * quickest:
             continue
-        if box.left < 2.0 * known[arm.name].most(work):
+        if box.left < 2.0 * most:
             return None
         timing = trial.time(arm, box, effort=effort, learn=False)
         known[arm.name].add(timing.x, timing.seconds)

@@ -7,12 +7,13 @@ passed them; until then the pair is pending here.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -59,8 +60,8 @@ class BoundArm:
     """
 
     __slots__ = (
-        "_apply_special", "_call", "_converters", "_index", "_kernel", "_no_scope", "_scope", "_tag",
-        "_to_caller", "arm", "bare", "decision", "expected", "fresh", "moves", "option", "run", "run_prepared",
+        "_apply_special", "_call", "_converters", "_index", "_kernel", "_no_scope", "_scope", "_tag", "_to_caller",
+        "arm", "asynchronous", "bare", "decision", "expected", "fresh", "moves", "option", "run", "run_prepared",
         "slowdown",
     )  # fmt: skip
 
@@ -98,11 +99,12 @@ class BoundArm:
         self.fresh = False
         #: Whether the operands are copied to a device for this call, and the result back.
         self.moves = not arm.on_host and placement.device == "cpu"
+        #: Whether work may still be running when the call returns.
+        self.asynchronous = placement.library == arm.backend and not self.moves and worker.is_asynchronous(arm.device)
         self._call, self._kernel = call, kernel
         home = "numpy" if arm.backend == "numba" else arm.backend
-        self._converters = tuple(
-            _converter(array, primitive.casts, call, arm, home, placement, log) for array in arrays
-        )
+        rest = primitive.casts, call, arm, home, placement, log
+        self._converters = tuple(_converter(array, *rest) for array in arrays)
         stays = placement.library == home and not self.moves
         self._to_caller = None if stays else _to_caller(arm, worker, home, placement, log)
         # Asked at every call, because the settings that a scope changes may differ.
@@ -121,10 +123,8 @@ class BoundArm:
             operand = arrays[index]
             # A JAX array's sharding tells the devices of one host apart, which are one arm.
             kind = (np.shape(operand), dtype_name(operand), getattr(operand, "sharding", None))
-        #: Part of the key of a cached transform: another shape or dtype is another operand.
-        self._tag = _tag_number(
-            (call.operation, arm.name, call.dtype, call.facts.get("prepared_for", call.length), kind)
-        )
+        #: Part of the key of a cached transform: another shape or dtype is another operand. Text is hashed only once.
+        self._tag = repr((call.operation, arm.name, call.dtype, call.facts.get("prepared_for", call.length), kind))
         direct = self._to_caller is None and self._scope is None and not any(self._converters)
         # If nothing has to be moved, the caller calls the kernel directly.
         self.bare: Callable[..., Any] | None = kernel.run if direct and (index is None or not keyed) else None
@@ -175,10 +175,10 @@ class BoundArm:
             run = self._kernel.apply
             operands.insert(0, prepared_operands.get((weights_key, self._tag), self._prepare, arrays[index]))
         assert run is not None  # a kernel that prepares also applies
+        span: contextlib.AbstractContextManager[Any] = _UNTIMED
         if spans.on and self.moves:  # otherwise its time is that of the call
-            with spans.span(f"{self._call.operation} on {self.arm.name}", "kernel", queue_of(self.arm)):
-                result = run(*operands, **params)
-        else:
+            span = spans.span(f"{self._call.operation} on {self.arm.name}", "kernel", queue_of(self.arm))
+        with span:
             result = run(*operands, **params)
         if self._to_caller is None:
             return result
@@ -226,36 +226,12 @@ def _chain(*steps: Converter | None) -> Converter | None:
     given = [step for step in steps if step is not None]
     if len(given) < 2:
         return given[0] if given else None
-
-    def convert(value: Any) -> Any:
-        for step in given:
-            value = step(value)
-        return value
-
-    return convert
+    return lambda value: functools.reduce(lambda found, step: step(found), given, value)
 
 
 def _without_key(run: Callable[..., Any], *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
     """Call a kernel that prepares no operand, without the key."""
     return run(*arrays, **params)
-
-
-_tags: dict[Hashable, int] = {}
-_MAX_TAGS = 4096
-_numbers = itertools.count()
-
-
-def _tag_number(tag: Hashable) -> int:
-    """A number for what a prepared operand depends on besides its key; faster to hash than the tag itself.
-
-    A dropped tag gets another number, and its operand is prepared again.
-    """
-    known = _tags.get(tag)
-    if known is None:
-        if len(_tags) >= _MAX_TAGS:
-            _tags.clear()
-        known = _tags.setdefault(tag, next(_numbers))
-    return known
 
 
 def _send(worker: Adapter, device: str, log: TransferLog | None, array: np.ndarray) -> Any:

@@ -8,15 +8,17 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._config import check_backend
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Compiles, Kernel, KernelSpec
 from hpfracc.engine.execution.batch.probing import Probe
 from hpfracc.engine.execution.operation import Operation, register
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Cut, Primitive, dtype_of, itemsize
+from hpfracc.engine.primitives.base import NUMBERS, ArraySpec, Call, Cut, Primitive, itemsize
+from hpfracc.engine.primitives.operands import read_dtype
 from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
-from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
+from hpfracc.errors import InvalidInputError
 
 __all__ = ["OwnOperation", "operation"]
 
@@ -82,11 +84,7 @@ class OwnPrimitive(Primitive):
     def _spec(self, array: Any) -> ArraySpec:
         """Shape and dtype, the only inputs of a model, for arrays of any library."""
         made = array if isinstance(array, ArraySpec) or library_of(array) != "python" else np.asarray(array)
-        if dtype_of(made) not in INEXACT | INTEGERS:
-            raise UnsupportedDtypeError(
-                f"{self.name}: dtype {dtype_of(made)!r} is not numeric; convert the array first"
-            )
-        return ArraySpec(tuple(made.shape), dtype_of(made))
+        return ArraySpec(tuple(made.shape), read_dtype(self.name, "an array", made))
 
     def _model(self, name: str, model: Model | None, operands: list[ArraySpec], params: Any, default: float) -> float:
         if model is None:
@@ -113,9 +111,8 @@ class OwnPrimitive(Primitive):
         shapes = [self._spec(array).shape for array in arrays]
         rows = max((shape[0] for shape in shapes if shape), default=0)
         if self.batchable and rows > 1 and call.shape and call.shape[0] == rows:
-            yield Cut(
-                -len(call.shape), rows, tuple(-len(shape) if shape and shape[0] == rows else None for shape in shapes)
-            )
+            axes = tuple(-len(shape) if shape and shape[0] == rows else None for shape in shapes)
+            yield Cut(-len(call.shape), rows, axes)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """One operand of that shape."""
@@ -170,14 +167,13 @@ class OwnOperation(Operation):
         spec = KernelSpec(
             primitive=self.name,
             algorithm=algorithm,
-            dtypes=INEXACT | INTEGERS if dtypes is None else frozenset(dtypes),
+            dtypes=NUMBERS if dtypes is None else frozenset(dtypes),
             compiles=_COMPILES.get(name, "never") if compiles is None else compiles,
             differentiable=name in _DIFFERENTIABLE if differentiable is None else differentiable,
         )
 
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
-            if not callable(function):
-                raise InvalidInputError(f"{self.name}: kernel {function!r} is not callable; decorate a function")
+            _reading.function(f"{self.name}: kernel", function, "of its arrays")
             self._own.check_current()
             registry.register_kernel(self.name, name, spec, Kernel(function))
             self.reset_plans()

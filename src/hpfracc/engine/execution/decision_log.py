@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Any
 
 from hpfracc.engine.selection.decision import Decision, join_decisions
@@ -17,6 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@dataclass(slots=True)
 class Mode:
     """How engine calls behave inside a ``composite`` or ``dry_run`` block, and the last decision in it.
 
@@ -24,26 +25,17 @@ class Mode:
     of the context has its own, so a mode is replaced, not changed.
     """
 
-    __slots__ = ("_block", "decisions", "dry", "last", "outer")
-
-    def __init__(
-        self, last: Any, dry: bool, decisions: list[Decision], outer: Any, block: weakref.ref[_ModeBlock] | None = None
-    ) -> None:
-        self.last = last
-        self.dry = dry
-        self.decisions = decisions
-        #: The value of the variable before the block.
-        self.outer = outer
-        self._block = block
-
-    def followed_by(self, last: Any) -> Mode:
-        """The same mode with another last decision."""
-        return Mode(last, self.dry, self.decisions, self.outer, self._block)
+    last: Any
+    dry: bool
+    decisions: list[Decision]
+    #: The value of the variable before the block.
+    outer: Any
+    block: weakref.ref[_ModeBlock] | None = None
 
     @property
     def is_over(self) -> bool:
         """Whether the block was left without its exit code, because of an interrupt just before its end."""
-        return self._block is not None and self._block() is None
+        return self.block is not None and self.block() is None
 
 
 #: One variable, so that a settled call needs one lookup: the :class:`Mode` of the surrounding block, or outside of
@@ -57,7 +49,9 @@ current = _log.get
 def record(last: Any) -> None:
     """Record the last decision, inside a block or outside."""
     mode = _log.get()
-    _log.set(mode.followed_by(last) if type(mode) is Mode else last)
+    if type(mode) is Mode:
+        last = Mode(last, mode.dry, mode.decisions, mode.outer, mode.block)
+    _log.set(last)
 
 
 def current_mode() -> Mode | None:
@@ -119,19 +113,14 @@ class _ModeBlock:
         self._stack: list[tuple[Any, Mode]] = []
 
     def __enter__(self) -> list[Decision]:
-        outer = _log.get()
-        while type(outer) is Mode and outer.is_over:
-            outer = outer.outer
-        nested = type(outer) is Mode
-        last, dry = (outer.last, outer.dry) if nested else (outer, False)
+        outer = current_mode() or _log.get()
+        last, dry = (outer.last, outer.dry) if type(outer) is Mode else (outer, False)
         inner = Mode(last, self.dry or dry, [], outer, weakref.ref(self))
         self._stack.append((outer, inner))
         _log.set(inner)
         return inner.decisions
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         outer, inner = self._stack.pop()
         _log.set(outer)
         if type(outer) is Mode:

@@ -13,7 +13,6 @@ from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.bind import BoundArm, compilation_span, pending_times
 from hpfracc.engine.execution.plan import LOOK, MAX_CALLS_BETWEEN_LOOKS, RECHECK, REVIEW, Plan, choose_and_bind, learns
 from hpfracc.engine.selection.call_memory import read_marks, record_peak
-from hpfracc.engine.selection.costs import Option
 
 __all__ = ["TimedRun", "review", "run_and_learn"]
 
@@ -35,7 +34,7 @@ class TimedRun:
         The operands.
     """
 
-    __slots__ = ("_asynchronous", "_bound", "_first", "_marks", "_option", "_plan", "_timer", "seconds")
+    __slots__ = ("_bound", "_first", "_marks", "_option", "_plan", "_timer", "measured", "seconds", "tells")
 
     def __init__(self, plan: Plan, bound: BoundArm, arrays: tuple[Any, ...]) -> None:
         pending_times.settle()
@@ -43,33 +42,23 @@ class TimedRun:
         adapter = registry.adapter(arm.backend)
         self._plan, self._bound, self._option = plan, bound, bound.option
         self._first = plan.knowledge.is_first(bound.option)
-        stays = request.placement.library == arm.backend and not bound.moves
-        self._asynchronous = stays and adapter.is_asynchronous(arm.device)
-        self._timer = adapter.timer(arm.device) if self._asynchronous and not self._first else None
+        self._timer = adapter.timer(arm.device) if bound.asynchronous and not self._first else None
         # A first call compiles, which later calls do not.
         self._marks = None if self._first else read_marks(request, arm, arrays)
         #: Seconds of the run by the host's clock, which measures only the launch of asynchronous work.
         self.seconds = 0.0
-
-    @property
-    def tells(self) -> bool:
-        """Whether ``seconds`` is the time of a usual call of the arm."""
-        return not self._first and not self._asynchronous
-
-    @property
-    def measured(self) -> bool:
-        """Whether the run is timed: asynchronous work only by a device with a clock."""
-        return self._first or not self._asynchronous or self._timer is not None
+        #: Whether that is the time of a usual call, and whether anything is timed: work of a device only by its clock.
+        self.tells = not self._first and not self._bound.asynchronous
+        self.measured = self._first or not self._bound.asynchronous or self._timer is not None
 
     def run(self, *arrays: Any, **params: Any) -> Any:
         """Run the arm; errors of its kernel are raised unchanged."""
         if self._timer is not None:
             self._timer.start()
-        compiling = compilation_span(self._bound.arm) if self._first else contextlib.nullcontext()
-        begin = time.perf_counter()
-        with compiling:
+        with compilation_span(self._bound.arm) if self._first else contextlib.nullcontext():
+            begin = time.perf_counter()
             result = self._bound.run(*arrays, **params)
-        self.seconds = time.perf_counter() - begin
+            self.seconds = time.perf_counter() - begin
         return result
 
     def learn(self, calls: int = 1, *, warms_up: bool = False) -> bool:
@@ -83,17 +72,18 @@ class TimedRun:
             record_peak(request, arm, self._marks)
         if warms_up and not first:
             knowledge.tally(request, option, calls)
-        elif first or not self._asynchronous:
+        elif first or not self._bound.asynchronous:
             # A first call compiles on the host; the later work of the device is small in comparison.
             knowledge.observe(request, option, self.seconds, first=first, calls=calls)
         elif self._timer is not None:
             self._timer.stop()
-            pending_times.add(self._timer, partial(_observe, plan, option, calls))
+            observe = partial(knowledge.observe, request, option, first=False, calls=calls)
+            pending_times.add(self._timer, lambda seconds: observe(seconds=seconds))
         else:
             knowledge.tally(request, option, calls)
         knowledge.breaker.success((request.call.operation, arm.name))
         expected = self._bound.expected
-        took = expected if self._asynchronous and expected > 0.0 else self.seconds
+        took = expected if self._bound.asynchronous and expected > 0.0 else self.seconds
         return first or plan.deserves_review(took, calls)
 
 
@@ -113,13 +103,17 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     bound = plan.bound  # read once, because another thread may change the plan's arm at any time
     decision = bound.decision
     decision_log.record(bound)
-    if not learns(plan.request):
-        return _run_and_recheck(plan, bound, count, arrays, params)
-    timed = TimedRun(plan, bound, arrays)
+    timed = TimedRun(plan, bound, arrays) if learns(plan.request) else None
     try:
-        result = timed.run(*arrays, **params)
+        result = (bound if timed is None else timed).run(*arrays, **params)
     except Exception as error:
-        return _recover(plan, bound, arrays, params, error)
+        from hpfracc.engine.execution.recover import recover  # loaded with the first failure
+
+        return recover(plan, bound, arrays, params, error)
+    if timed is None:  # check whether a failed arm works again
+        review(plan, count, arrays)
+        plan.keep_for(RECHECK, count)
+        return result
     warms_up = plan.warms_up(bound.arm)
     due = timed.learn(calls, warms_up=warms_up)
     if due and timed.tells and not warms_up and decision.explored and plan.end_trial(timed.seconds, count):
@@ -135,36 +129,9 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     return result
 
 
-def _recover(*failed: Any) -> Any:
-    from hpfracc.engine.execution.recover import recover  # loaded with the first failure
-
-    return recover(*failed)
-
-
-def _run_and_recheck(plan: Plan, bound: BoundArm, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Run the call and choose again without learning, to check whether a failed arm works again."""
-    try:
-        result = bound.run(*arrays, **params)
-    except Exception as error:
-        return _recover(plan, bound, arrays, params, error)
-    review(plan, count, arrays)
-    plan.keep_for(RECHECK, count)
-    return result
-
-
-def _observe(plan: Plan, option: Option, calls: int, seconds: float) -> None:
-    plan.knowledge.observe(plan.request, option, seconds, first=False, calls=calls)
-
-
 def review(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int = 0) -> None:
     """Choose the plan's arm again; an unchanged one is kept for at least ``at_least`` calls."""
-    begin = time.perf_counter()
-    _reconsider(plan, count, arrays, at_least)
-    REVIEW.paid(time.perf_counter() - begin)
-
-
-def _reconsider(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int) -> None:
-    before = plan.bound.arm
+    begin, before = time.perf_counter(), plan.bound.arm
     try:
         selection, bound = choose_and_bind(plan.request, plan.knowledge, arrays, bound=plan.bound)
     except Exception as error:
@@ -181,3 +148,4 @@ def _reconsider(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int) 
     plan.keep_for(kept, count)
     if bound.arm != before:
         logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, selection.decision.reason)
+    REVIEW.paid(time.perf_counter() - begin)

@@ -6,26 +6,25 @@ call of a known kind (types, shapes, dtypes, settings) costs a dict lookup and a
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
-import difflib
 import inspect
 import math
 import os
 import threading
-from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import KINDS, PAIR_KINDS, is_chunked, library_of, quick_kind, wraps_chunks
+from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._config import check_backend, current_context, state
-from hpfracc.engine.execution.decision_log import Mode, current, record
+from hpfracc.engine.execution.bind import compilation_span, queue_of
+from hpfracc.engine.execution.decision_log import Mode, current, current_mode, last_recorded, record
 from hpfracc.engine.execution.learn import run_and_learn
-from hpfracc.engine.execution.plan import Plan, as_array, hashable_options, make_plan, make_request
+from hpfracc.engine.execution.plan import Plan, hashable_options, learns, make_plan, make_request, plan_key, zeros_for
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.memory.spans import memory_spans
+from hpfracc.engine.memory.spans import memory_spans, span
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
@@ -39,9 +38,6 @@ __all__ = ["Operation", "all_operations", "get_operation", "register", "unregist
 #: Maximum number of plans per operation. Above it the table is cleared; creating a plan takes about 50 us, and keeping
 #: one some 6 KiB.
 _MAX_PLANS = 512
-
-#: Number of replaced plans that still contribute to counts.
-_RETIRED = 64
 
 _ndarray = np.ndarray
 
@@ -76,9 +72,6 @@ class Operation(Guarded):
             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         }
         self._plans: dict[Any, Plan] = {}
-        self._retired_calls = 0
-        #: Recently replaced plans. A call that found one before its replacement is still counted there.
-        self._retired: deque[Plan] = deque()
 
     def __copy__(self) -> Operation:
         """Return the operation itself, because a process has only one of each name."""
@@ -90,7 +83,7 @@ class Operation(Guarded):
     def __call__(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Any:
         """Run the operation on the fastest arm; the result has the array type of the caller."""
         if len(arrays) == 2 and backend is None and not params:
-            # The most common key, inlined from ``_key``.
+            # The most common key, inlined from :func:`plan_key`.
             one, two = arrays
             if type(one) is _ndarray and type(two) is _ndarray:
                 key: Any = (one.shape, one.dtype, two.shape, two.dtype, weights_key is None, current_context())
@@ -164,13 +157,13 @@ class Operation(Guarded):
 
     def plan_for(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Plan:
         """The plan for such a call, created if there is none or its arm lacks memory."""
-        key = _key(arrays, backend, weights_key, params)
+        key = plan_key(arrays, backend, weights_key, params)
         try:
             plan = self._plans.get(key)
         except TypeError:  # a list or a dict among the parameters
             check_backend(backend if backend is not None else "auto", auto=True)
             options = dict(enumerate(hashable_options(self.name, params)))
-            key = _key(arrays, backend, weights_key, options)
+            key = plan_key(arrays, backend, weights_key, options)
             plan = self._plans.get(key)
         if plan is not None and not plan.has_room():
             plan = None
@@ -181,57 +174,32 @@ class Operation(Guarded):
     def _new_plan(self, key: Any, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Plan:
         with spans.span(f"choose for {self.name}", "decide"):
             keyed = weights_key is not None
-            plan = make_plan(
-                self.primitive, arrays, params, backend=backend, prepared=keyed, chunked_run=_run_in_chunks
-            )
+            plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=keyed, in_pieces=_run_in_chunks)
         with self._lock:
             if len(self._plans) >= _MAX_PLANS:
-                self._retire(list(self._plans))
+                self.reset_plans()
             elif key in self._plans:
-                self._retire([key])
+                self._plans[key].expire()
             self._plans[key] = plan
         return plan
-
-    def _retire(self, keys: list[Any]) -> None:
-        for key in keys:
-            plan = self._plans.pop(key)
-            plan.expire()
-            self._retired.append(plan)
-        while len(self._retired) > _RETIRED:
-            self._retired_calls += self._retired.popleft().calls()
 
     def decide(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Decision:
         """The decision for such a call, without running it; ``arrays`` may be :class:`ArraySpec`."""
         request = make_request(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
         return decide(request, knowledge_for(request.settings), frozen=True).decision
 
-    def calls(self) -> int:
-        """Number of calls of this operation in this process."""
-        with self._lock:
-            plans = (*self._plans.values(), *self._retired)
-            return self._retired_calls + sum(plan.calls() for plan in plans)
-
     def reset_plans(self) -> None:
-        """Decide again at the next call of each kind; counts are kept."""
+        """Decide again at the next call of each kind."""
         with self._lock:
-            self._retire(list(self._plans))
-
-    def reset(self) -> None:
-        """Discard all plans and counts."""
-        with self._lock:
-            self._retire(list(self._plans))
-            self._retired.clear()
-            self._retired_calls = 0
+            while self._plans:
+                self._plans.popitem()[1].expire()
 
     def __repr__(self) -> str:
         return f"<hpfracc operation {self.name!r}>"
 
 
-# What most calls do not need is loaded with the first call that does.
-
-
 def _run_in_chunks(*call: Any, **options: Any) -> Any:
-    from hpfracc.engine.execution.batch.in_memory import run_in_chunks
+    from hpfracc.engine.execution.batch.in_memory import run_in_chunks  # loaded with the first such call
 
     return run_in_chunks(*call, **options)
 
@@ -241,10 +209,55 @@ def _calls_are_wrapped() -> bool:
     return spans.on or memory_spans.active or type(current()) is Mode
 
 
-def _call_wrapped(*call: Any) -> Any:
-    from hpfracc.engine.execution.wrappers import call_wrapped
+# Wrappers of a call: a profiler's span, a dry run, a composite call, a record of memory growth. Each wraps the path of
+# every call (:meth:`Operation.find_and_run`). Without them a call checks three flags and nothing here runs.
 
-    return call_wrapped(*call)
+
+def _call_wrapped(
+    operation: Operation, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
+) -> Any:
+    """Run the call inside its wrappers; a dry run decides and returns zeros instead."""
+    mode = current_mode()
+    if mode is not None and mode.dry:
+        request = make_request(operation.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
+        mode.decisions.append(decide(request, knowledge_for(request.settings), frozen=True).decision)
+        return zeros_for(request)
+    call = arrays, backend, weights_key, params
+    with contextlib.ExitStack() as around:
+        measured = _enter_span(around, operation, call) if spans.on else None
+        if memory_spans.active:
+            around.enter_context(span(operation.name))
+        try:
+            return operation.find_and_run(*call)
+        finally:
+            last = last_recorded()
+            if mode is not None and isinstance(last, Decision):
+                mode.decisions.append(last)
+            if measured is not None and isinstance(last, Decision):
+                from hpfracc.profiling.spans import SpanDecision
+
+                facts = last.operation, last.arm, last.shape, last.dtype, last.start, last.library, last.wish
+                measured.decision = SpanDecision((*facts, last.explored, last.fallbacks), last.to_dict)
+
+
+def _enter_span(around: contextlib.ExitStack, operation: Operation, call: tuple[Any, ...]) -> Any:
+    """Open a span, timed by the device's clock if the result stays there."""
+    from hpfracc.profiling.spans import Span
+
+    measured = around.enter_context(Span(spans, operation.name, "call"))
+    try:
+        plan = operation.plan_for(*call)
+    except OutOfMemoryError:  # the call runs in chunks, or raises the error itself
+        return measured
+    bound, request = plan.bound, plan.request
+    if bound.asynchronous and not request.placement.traced:
+        measured.device = spans.device_time(queue_of(bound.arm))
+        if measured.device is not None:
+            measured.device.begin()
+    # The first call of a plan that learns opens its own span.
+    if bound.fresh and not learns(request) and plan.calls() == 0:
+        around.enter_context(compilation_span(bound.arm))
+    return measured
 
 
 def _signature(primitive: Primitive) -> inspect.Signature:
@@ -269,29 +282,6 @@ def _with_key(operation: str, weights_key: Any, params: dict[str, Any]) -> dict[
     return {**params, "weights_key": weights_key}
 
 
-def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[Any, Any]) -> Any:
-    """The key of a call's plan: what the plan depends on."""
-    if len(arrays) == 2 and backend is None and not params and type(arrays[0]) is type(arrays[1]):
-        pair = PAIR_KINDS.get(type(arrays[0]))
-        found = None if pair is None else pair(*arrays)
-        if found is not None:
-            return found, weights_key is None, current_context()
-    kinds: list[Any] = []
-    for array in arrays:
-        read = KINDS.get(type(array))
-        if read is not None:
-            kinds += read(array)
-        elif library_of(array) == "python":
-            made = as_array(array)
-            kinds += (type(array), made.shape, made.dtype)
-        else:
-            kinds += quick_kind(array)
-    if backend is not None or params:
-        # With the types: 1, 1.0 and True are equal, but not to every kernel.
-        kinds += (backend, tuple([(name, type(value), value) for name, value in params.items()]))
-    return (*kinds, weights_key is None, current_context())
-
-
 # Every operation by name: the built-in primitives and users' operations.
 
 _lock = threading.Lock()
@@ -307,18 +297,13 @@ def get_operation(name: str) -> Operation:
             found = _operations.setdefault(name, made)
     if found is None:
         names = {*_operations, *PRIMITIVES}
-        close = difflib.get_close_matches(str(name), names, n=2, cutoff=0.5)
-        hint = f"did you mean {' or '.join(map(repr, close))}? There are" if close else "there are"
+        hint = _reading.hint(str(name), names)
         raise UnknownOperationError(f"unknown operation {name!r}; {hint}: {', '.join(sorted(names))}")
     return found
 
 
-def _by_name(operation: Operation) -> tuple[Callable[[str], Operation], tuple[str]]:
-    return get_operation, (operation.name,)
-
-
 # A built-in operation is pickled by name, because every process has it.
-copyreg.pickle(Operation, _by_name)
+copyreg.pickle(Operation, lambda operation: (get_operation, (operation.name,)))
 
 
 def all_operations() -> dict[str, Operation]:

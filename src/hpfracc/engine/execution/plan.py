@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_array, library_of
+from hpfracc._arrays import KINDS, PAIR_KINDS, is_array, library_of, quick_kind
 from hpfracc._config import current_context
 from hpfracc._torch_transforms import is_deterministic
 from hpfracc.engine.backends import registry
@@ -25,7 +25,7 @@ from hpfracc.engine.memory.budget import MemoryGuard, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
 from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes
 from hpfracc.engine.selection.decide import Selection, decide
-from hpfracc.engine.selection.decision import Decision, Fallback
+from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from hpfracc.engine.selection.policy import LONG_CALL_SECONDS, MAX_WARMUP_CALLS
 from hpfracc.engine.selection.request import Placement, Request, find_preference, place
@@ -33,7 +33,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
     "LOOK", "MAX_CALLS_BETWEEN_LOOKS", "RECHECK", "REVIEW", "Plan", "Price", "as_array", "choose_and_bind",
-    "hashable_options", "learns", "make_plan", "make_request", "zeros_for",
+    "hashable_options", "learns", "make_plan", "make_request", "plan_key", "zeros_for",
 ]  # fmt: skip
 
 #: Maximum fraction of the time of calls that timing a settled plan may take, and likewise for reviewing it.
@@ -68,24 +68,9 @@ class Price:
         self._count += 1
         self.seconds += max(0.1, 1.0 / self._count) * (min(seconds, 4.0 * self.seconds) - self.seconds)
 
-    @property
-    def worth(self) -> float:
-        """Seconds of work that justify the cost."""
-        return self.seconds / _SHARE
-
 
 #: Costs of timing a call and learning from it, and of choosing again. The usual values are those of an idle desktop.
 LOOK, REVIEW = Price(50e-6), Price(200e-6)
-
-
-def memory_guard(request: Request, arm: Arm) -> MemoryGuard | None:
-    """Checks before each call whether it fits into memory, from a recent reading, in a fraction of a microsecond."""
-    need = predicted_bytes(request.primitive, request.call, arm)
-    if need < NEGLIGIBLE_BYTES or request.placement.traced:
-        return None
-    fresh = fresh_bytes(request, arm, need)
-    owner = None if arm.on_host else arm.backend
-    return get_budget().guard(fresh, arm.device, memory_share(request.settings, arm), owner)
 
 
 class Plan:
@@ -95,8 +80,8 @@ class Plan:
     """
 
     __slots__ = (
-        "backend", "bound", "chunked_run", "guard", "in_chunks", "incumbent", "interval", "knowledge", "peeks",
-        "request", "review_at", "run_seconds", "seen", "tick", "version", "warm",
+        "backend", "bound", "guard", "in_chunks", "in_pieces", "incumbent", "interval", "knowledge", "peeks", "request",
+        "review_at", "run_seconds", "seen", "tick", "version", "warm",
     )  # fmt: skip
 
     def __init__(
@@ -106,7 +91,7 @@ class Plan:
         selection: Selection,
         bound: BoundArm,
         backend: Any,
-        chunked_run: Callable[..., Any] | None,
+        in_pieces: Callable[..., Any] | None,
     ) -> None:
         self.request = request
         self.knowledge = knowledge
@@ -117,8 +102,8 @@ class Plan:
         self.backend = backend
         #: Why the call should run in chunks, or None.
         self.in_chunks = selection.in_chunks
-        #: Runs a call in chunks; None for a plan of one chunk of a larger call.
-        self.chunked_run = chunked_run
+        #: Runs a call in chunks (:func:`.in_memory.run_in_chunks`); None for a plan of one chunk of a larger call.
+        self.in_pieces = in_pieces
         self.seen = self.peeks = self.interval = 0
         self.warm: set[str] = set()
         self.bound = bound
@@ -137,8 +122,13 @@ class Plan:
         #: The arm to which the plan returns after a trial of another one.
         self.incumbent = incumbent
         self.bound = bound
-        #: Whether there is memory for a call now; None for calls too small to matter.
-        self.guard: MemoryGuard | None = memory_guard(self.request, bound.arm)
+        #: Checks before each call whether it fits into memory, from a recent reading; None for small calls.
+        self.guard: MemoryGuard | None = None
+        request, arm = self.request, bound.arm
+        need = predicted_bytes(request.primitive, request.call, arm)
+        if need >= NEGLIGIBLE_BYTES and not request.placement.traced:
+            share, owner = memory_share(request.settings, arm), None if arm.on_host else arm.backend
+            self.guard = get_budget().guard(fresh_bytes(request, arm, need), arm.device, share, owner)
 
     def end_trial(self, seconds: float, now: int) -> bool:
         """Return to the incumbent after a call of another arm that was no faster; False if that needs a review."""
@@ -167,28 +157,11 @@ class Plan:
         """Run the call as a whole again."""
         self.in_chunks = None
 
-    @property
-    def forced(self) -> bool:
-        """Whether the user named the backend."""
-        return self.request.preference is not None
-
-    def run_in_chunks(
-        self,
-        arrays: tuple[Any, ...],
-        params: dict[str, Any],
-        *,
-        why: str,
-        fallbacks: tuple[Fallback, ...] = (),
-        whole: float | None = None,
-    ) -> Any:
-        """The result of a call in chunks, or None if it cannot be split or is faster as a whole.
-
-        ``whole`` is the predicted time of the whole call, inf if that is impossible; computed if not given.
-        """
-        if self.chunked_run is None:
+    def run_in_chunks(self, arrays: tuple[Any, ...], params: dict[str, Any], **options: Any) -> Any:
+        """The result of a call in chunks, with the options of :func:`.in_memory.run_in_chunks`, or None."""
+        if self.in_pieces is None:
             return None
-        call = self.request.primitive, arrays, params
-        return self.chunked_run(*call, backend=self.backend, why=why, fallbacks=fallbacks, whole=whole)
+        return self.in_pieces(self.request.primitive, arrays, params, backend=self.backend, **options)
 
     def calls(self) -> int:
         """Number of calls so far. Reading takes a tick, which is subtracted."""
@@ -208,9 +181,9 @@ class Plan:
         expected = self.bound.expected
         first: float = 0
         if calls > MAX_WARMUP_CALLS and expected > 0.0:  # settled, with a known time per call
-            calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.worth / expected)))
+            calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.seconds / _SHARE / expected)))
         elif not (expected >= LOOK.seconds + REVIEW.seconds or self.bound.decision.explored):
-            cheap = (LOOK.worth + REVIEW.worth) / expected if expected > 0.0 else math.inf
+            cheap = (LOOK.seconds + REVIEW.seconds) / _SHARE / expected if expected > 0.0 else math.inf
             first = now + min((_PACE - 1) * now, cheap)
         self.seen = max(now, self.seen)
         self.interval = calls
@@ -244,10 +217,10 @@ class Plan:
         self.run_seconds += seconds * calls
         expected = self.bound.expected
         learning = self.interval <= MAX_WARMUP_CALLS and not expected >= LONG_CALL_SECONDS
-        if learning or self.bound.decision.explored or self.run_seconds >= REVIEW.worth:
+        if learning or self.bound.decision.explored or _SHARE * self.run_seconds >= REVIEW.seconds:
             return True
         usual = _USUAL[0] * expected <= seconds <= _USUAL[1] * expected
-        return not usual and self.run_seconds >= LOOK.worth
+        return not usual and _SHARE * self.run_seconds >= LOOK.seconds
 
 
 def make_request(
@@ -272,17 +245,14 @@ def make_request(
     if options.get("prepared") and primitive.prepared_operand is None:
         raise InvalidInputError(f"{primitive.name} has no operand that can be prepared; omit weights_key")
     kinds = tuple((dtype_of(array), tuple(array.shape)) for array in map(as_array, arrays))
-    named = hashable_options(primitive.name, params)
     return Request(
-        primitive=primitive,
-        call=primitive.describe(*arrays, **params),
-        placement=placement,
-        settings=settings,
-        signature=(tuple((dtype, len(shape)) for dtype, shape in kinds), named),
-        shapes=(kinds, named),
+        primitive,
+        primitive.describe(*arrays, **params),
+        placement,
+        settings,
+        shapes=(kinds, hashable_options(primitive.name, params)),
         preference=find_preference(primitive.name, settings, argument=backend, context=context.backend),
         banned=context.banned,
-        plain=not params,
         **options,
     )
 
@@ -293,23 +263,22 @@ def make_plan(
     params: Mapping[str, Any],
     *,
     backend: Any = None,
-    chunked_run: Callable[..., Any] | None = None,
+    in_pieces: Callable[..., Any] | None = None,
     **options: Any,
 ) -> Plan:
     """The plan for such a call, with the ``options`` of :func:`make_request`."""
     request = make_request(primitive, arrays, params, backend=backend, **options)
     knowledge = knowledge_for(request.settings)
     selection, bound = choose_and_bind(request, knowledge, arrays)
-    plan = Plan(request, knowledge, selection, bound, backend, chunked_run)
+    plan = Plan(request, knowledge, selection, bound, backend, in_pieces)
     bound.fresh = selection.arm.spec.compiles != "never" and _is_new(request.compile_key(selection.arm), _compiled)
+    # While there is something to learn, the first call of a kind is timed, because it may be the only one.
     if plan.in_chunks is not None:
         plan.review_next(True)  # at every call
+    elif learns(request) and (knowledge.is_first(selection.option) or selection.review_after <= MAX_WARMUP_CALLS):
+        plan.review_after(1)
     elif learns(request):
-        # While there is something to learn, the first call of a kind is timed, because it may be the only one.
-        if knowledge.is_first(selection.option) or selection.review_after <= MAX_WARMUP_CALLS:
-            plan.review_after(1)
-        else:
-            plan.keep_for(selection.review_after, 0)
+        plan.keep_for(selection.review_after, 0)
     return plan
 
 
@@ -349,7 +318,7 @@ def choose_and_bind(
         try:
             log = log_transfer(knowledge) if learns(request) else None
             work = request.primitive, request.call, selection.arm, request.placement
-            bound = bind(*work, arrays, log, keyed=request.prepared, plain=request.plain)
+            bound = bind(*work, arrays, log, keyed=request.prepared, plain=not request.shapes[1])
         except ImportError as error:
             registry.mark_broken(selection.arm.backend, error)
             if request.preference is not None:
@@ -386,6 +355,29 @@ def as_array(array: Any) -> Any:
         return np.asarray(array)
     except ValueError as error:
         raise ShapeError(f"a list has rows of different lengths ({error}); make them equal") from None
+
+
+def plan_key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[Any, Any]) -> Any:
+    """The key of a call's plan: what the plan depends on."""
+    if len(arrays) == 2 and backend is None and not params and type(arrays[0]) is type(arrays[1]):
+        pair = PAIR_KINDS.get(type(arrays[0]))
+        found = None if pair is None else pair(*arrays)
+        if found is not None:
+            return found, weights_key is None, current_context()
+    kinds: list[Any] = []
+    for array in arrays:
+        read = KINDS.get(type(array))
+        if read is not None:
+            kinds += read(array)
+        elif library_of(array) == "python":
+            made = as_array(array)
+            kinds += (type(array), made.shape, made.dtype)
+        else:
+            kinds += quick_kind(array)
+    if backend is not None or params:
+        # With the types: 1, 1.0 and True are equal, but not to every kernel.
+        kinds += (backend, tuple([(name, type(value), value) for name, value in params.items()]))
+    return (*kinds, weights_key is None, current_context())
 
 
 def hashable_options(operation: str, params: Mapping[str, Any]) -> tuple[Hashable, ...]:

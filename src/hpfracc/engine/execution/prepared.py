@@ -51,10 +51,6 @@ class PreparedOperands(Guarded):
             self._capacity = max(CAPACITY, min(MAX_CAPACITY, HostProbe().read().limit // _SHARE))
         return self._capacity
 
-    @capacity.setter
-    def capacity(self, value: int) -> None:
-        self._capacity = value
-
     def get(self, key: Hashable, make: Callable[..., Any], *args: Any) -> Any:
         """The transform of ``key``, computed by ``make(*args)`` if missing (two threads may both compute it once)."""
         if is_tracing():
@@ -81,8 +77,11 @@ class PreparedOperands(Guarded):
     def forget(self, owner: Hashable) -> None:
         """Drop entries whose keys start with ``owner``."""
         with self._lock:
-            for key in [key for key in self._entries if _belongs(key, owner)]:
-                self.bytes -= self._entries.pop(key)[1]
+            for key in list(self._entries):
+                # A key is ``(weights_key, tag)``.
+                name = key[0] if isinstance(key, tuple) and key else None
+                if isinstance(name, tuple) and name and name[0] is owner:
+                    self.bytes -= self._entries.pop(key)[1]
 
     def clear(self) -> int:
         """Drop everything; returns the freed bytes."""
@@ -98,12 +97,6 @@ class PreparedOperands(Guarded):
 
     def __len__(self) -> int:
         return len(self._entries)
-
-
-def _belongs(key: Hashable, owner: Hashable) -> bool:
-    """Whether a key ``(weights_key, tag)`` has a name that starts with ``owner``."""
-    name = key[0] if isinstance(key, tuple) and key else None
-    return isinstance(name, tuple) and bool(name) and name[0] is owner
 
 
 def _size(value: Any) -> int:

@@ -15,10 +15,11 @@ from hpfracc.engine.execution.plan import RECHECK, Plan, choose_and_bind, learns
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.selection.call_memory import memory_place, predicted_bytes
-from hpfracc.engine.selection.decide import MIN_SAVED, WORTH_CUTTING, Selection
+from hpfracc.engine.selection.decide import is_worth_cutting
 from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.request import Request
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, HpfraccError, OutOfMemoryError
+from hpfracc.profiling.formats import format_bytes
 
 __all__ = ["Failure", "classify", "drop_frames", "recover", "try_other_arms"]
 
@@ -37,16 +38,9 @@ class Failure(enum.Enum):
 #: hpfracc's errors are raised deliberately and already say what to do; warnings and floating-point errors were turned
 #: into errors by the user.
 _CALLER = (
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    NameError,
-    AssertionError,
-    ArithmeticError,
-    Warning,
+    TypeError, ValueError, LookupError, AttributeError, NameError, AssertionError, ArithmeticError, Warning,
     HpfraccError,
-)
+)  # fmt: skip
 
 
 def classify(error: BaseException, adapter: Adapter) -> Failure:
@@ -115,7 +109,7 @@ def try_other_arms(
     while True:
         arm = bound.arm
         kind = classify(error, registry.adapter(arm.backend))
-        if kind is Failure.CALLER or plan.forced:
+        if kind is Failure.CALLER or request.preference is not None:
             raise error
         need = predicted_bytes(request.primitive, request.call, arm)
         _remember(plan, request, arm, need, kind, error)
@@ -130,7 +124,8 @@ def try_other_arms(
             raise _all_failed(request, failures, kinds, need) from ExceptionGroup(
                 f"{request.call.operation}: what each arm raised", list(failures.values())
             )
-        if kind is Failure.MEMORY and plan.chunked_run is not None and _is_much_slower(plan, request, arm, selection):
+        before = knowledge.chooser.score(request.call.bucket, [knowledge.option(request, arm)])[0].total
+        if kind is Failure.MEMORY and plan.in_pieces is not None and is_worth_cutting(selection.expected, before):
             words = f"{arm.name} ran out of memory, and {bound.arm.name} would take much longer"
             result = plan.run_in_chunks(arrays, params, why=words, fallbacks=tuple(fallbacks), whole=selection.expected)
             if result is not None:
@@ -148,13 +143,6 @@ def try_other_arms(
         plan.review_after(1 if learns(request) else RECHECK)
         decision_log.record(decision)
         return result
-
-
-def _is_much_slower(plan: Plan, request: Request, failed: Arm, selection: Selection) -> bool:
-    """Whether the next arm is so much slower than the failed one that chunks on the latter may be faster."""
-    option = plan.knowledge.option(request, failed)
-    before = plan.knowledge.chooser.score(request.call.bucket, [option])[0].total
-    return selection.expected > WORTH_CUTTING * before and selection.expected - before > MIN_SAVED
 
 
 def _remember(plan: Plan, request: Request, arm: Arm, need: int, kind: Failure, error: Exception) -> None:
@@ -180,11 +168,10 @@ def _all_failed(request: Request, failures: dict[str, Exception], kinds: set[Fai
     operation = request.call.operation
     rows = "; ".join(f"{arm}: {registry.describe_failure(error)}" for arm, error in failures.items())
     if kinds == {Failure.MEMORY}:
-        free = get_budget().free("cpu")
-        have = "an unknown amount" if free is None else f"{free / 2**20:,.0f} MiB"
+        have = format_bytes(get_budget().free("cpu"))
         return OutOfMemoryError(
-            f"{operation}: every arm ran out of memory ({rows}); the call needs about {need / 2**20:,.0f} MiB and "
-            f"{have} are free on the host: use smaller arrays, a smaller batch or float32"
+            f"{operation}: every arm ran out of memory ({rows}); the call needs about {format_bytes(need)} and {have} "
+            "are free on the host: use smaller arrays, a smaller batch or float32"
         )
     return AllBackendsFailedError(
         f"{operation}: every arm failed ({rows}); hpfracc.last_decision() and the cause of this error say more",

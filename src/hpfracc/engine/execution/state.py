@@ -28,7 +28,7 @@ def reset() -> None:
     """Discard settings, plans, knowledge and failures; files and users' operations are kept."""
     _config.reset()
     for operation in all_operations().values():
-        operation.reset()
+        operation.reset_plans()
     knowledge.reset()
     selector.reset()
     registry.reset()
@@ -36,10 +36,10 @@ def reset() -> None:
     pending_times.reset()
     for device in budget.get_budget().caps():
         budget.get_budget().cap(device, None)
+    budget.get_budget().invalidate()
     workers.limit_cores(None)
     LOOK.reset()
     REVIEW.reset()
-    budget.get_budget().invalidate()
     forecasts.clear()
     monitor.reset()
     memory_spans.clear()

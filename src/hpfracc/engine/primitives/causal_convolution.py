@@ -9,7 +9,7 @@ from typing import Any, final
 from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import block_length, fast_length
 from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, Transform, outer_cuts
-from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, read_dtype, shape_of
+from hpfracc.engine.primitives.operands import broadcast, read_dtype, read_shape, shape_of, signal_dtype
 from hpfracc.errors import ShapeError
 
 __all__ = ["CausalConvolution"]
@@ -45,12 +45,8 @@ class CausalConvolution(Primitive):
         self, weights: Any, signal: Any, starts: Any = None, *, differences: bool = False, starts_from: int = 0
     ) -> Call:
         """Check the operands; ``facts``: ``taps`` (those used), rows of either, and whether it is a ``plain`` sum."""
-        is_complex = read_dtype(self.name, "weights", weights).startswith("complex")
-        dtype = inexact(read_dtype(self.name, "signal", signal))
-        rows, points = shape_of(weights), shape_of(signal)
-        if not rows or not points:
-            name, shape = ("signal", points) if rows else ("weights", rows)
-            raise ShapeError(f"{self.name}: {name} has shape {shape}; it needs at least one axis, the summation axis")
+        dtype = signal_dtype(self.name, signal, weights=weights)
+        rows, points = read_shape(self.name, "weights", weights), read_shape(self.name, "signal", signal)
         length, batch = points[-1], points[:-1]
         if len(rows) > 1 and rows[:-1] != batch:
             batch = broadcast(self.name, rows[:-1], batch)
@@ -60,7 +56,7 @@ class CausalConvolution(Primitive):
             starts_from = self._check_starts(starts, starts_from, length)
             given.append(shape_of(starts))
         return self.call(
-            complex_of(dtype) if is_complex else dtype,
+            dtype,
             (*batch, length),
             given,
             taps=min(rows[-1], length),

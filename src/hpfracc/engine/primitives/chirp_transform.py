@@ -8,7 +8,7 @@ from typing import Any, final
 from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive, Transform
-from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, read_dtype, real_of, shape_of
+from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, read_dtype, read_shape, real_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["ChirpTransform", "transform_length"]
@@ -53,9 +53,7 @@ class ChirpTransform(Primitive):
         """Check the call; ``facts``: ``result`` (a dtype), ``points``, ``offsets`` and ``rate_rows``."""
         dtype = inexact(read_dtype(self.name, "x", x))
         read_dtype(self.name, "rates", rates, REALS)
-        shape, rows = shape_of(x), shape_of(rates)
-        if not shape:
-            raise ShapeError(f"{self.name}: x has no axis to transform along; give it at least one")
+        shape, rows = read_shape(self.name, "x", x), shape_of(rates)
         if not rows or rows[-1] not in (3, 6):
             raise ShapeError(
                 f"{self.name}: rates have shape {rows}; they are three numbers along the last axis (or three and three)"

@@ -10,7 +10,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc.engine.numerics.recurrence import MAX_DEGREE
 from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive
-from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, read_dtype, real_of, shape_of
+from hpfracc.engine.primitives.operands import broadcast, read_dtype, read_shape, real_of, shape_of, signal_dtype
 from hpfracc.errors import ShapeError
 
 __all__ = ["ExponentialRecurrence"]
@@ -56,18 +56,14 @@ class ExponentialRecurrence(Primitive):
         final: bool = False,
     ) -> Call:
         """Check the operands; ``facts``: ``terms``, ``uniform`` and ``final``."""
-        dtype = inexact(read_dtype(self.name, "signal", signal))
-        if read_dtype(self.name, "initial", initial).startswith("complex"):
-            dtype = complex_of(dtype)
+        dtype = signal_dtype(self.name, signal, initial=initial)
         for name, operand in (("rates", rates), ("weights", weights), ("steps", steps)):
             read_dtype(self.name, name, operand, REALS)
         if degree is not None:
             _reading.whole(f"{self.name}: degree", degree, least=0, most=MAX_DEGREE)
         _reading.flag(f"{self.name}: lagged", lagged)
-        points, states, terms = shape_of(signal), shape_of(initial), shape_of(rates)
-        if not points or not states:
-            name, shape = ("signal", points) if not points else ("initial", states)
-            raise ShapeError(f"{self.name}: {name} has shape {shape}; it needs at least one axis, the last")
+        points, states = read_shape(self.name, "signal", signal), read_shape(self.name, "initial", initial)
+        terms = shape_of(rates)
         if len(terms) != 1 or shape_of(weights) != terms or states[-1] != terms[0]:
             raise ShapeError(
                 f"{self.name}: rates {terms}, weights {shape_of(weights)} and the last axis of initial {states} "

@@ -8,7 +8,7 @@ from typing import Any, final
 from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import row_scratch
 from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform
-from hpfracc.engine.primitives.operands import complex_of, inexact, normal_axis, read_dtype, real_of, shape_of
+from hpfracc.engine.primitives.operands import complex_of, inexact, normal_axis, read_dtype, read_shape, real_of
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 __all__ = ["KINDS", "NORMS", "FourierTransform"]
@@ -39,9 +39,7 @@ class FourierTransform(Primitive):
         dtype = inexact(read_dtype(self.name, "x", x))
         _reading.choice(f"{self.name}: kind", kind, KINDS)
         _reading.choice(f"{self.name}: norm", norm, NORMS)
-        shape = shape_of(x)
-        if not shape:
-            raise ShapeError(f"{self.name}: x has no axis to transform along; give it at least one")
+        shape = read_shape(self.name, "x", x)
         axis = normal_axis(self.name, axis, len(shape))
         if kind == "rfft" and dtype.startswith("complex"):
             raise UnsupportedDtypeError(f"{self.name}: kind='rfft' of {dtype} numbers; use kind='fft', or take x.real")

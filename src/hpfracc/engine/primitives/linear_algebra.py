@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, own_axis
-from hpfracc.engine.primitives.operands import broadcast, inexact, promoted, read_dtype, shape_of
+from hpfracc.engine.primitives.operands import broadcast, inexact, promoted, read_dtype, read_shape, shape_of
 from hpfracc.errors import ShapeError
 
 __all__ = ["Matmul", "TridiagonalSolve"]
@@ -102,10 +102,8 @@ class TridiagonalSolve(Primitive):
         """Check the operands; ``facts``: ``matrices``, the number of distinct ones."""
         given = dict(zip(self.operands, (lower, diagonal, upper, rhs), strict=True))
         dtype = inexact(promoted(tuple(read_dtype(self.name, name, array) for name, array in given.items())))
-        shapes = {name: shape_of(array) for name, array in given.items()}
+        shapes = {name: read_shape(self.name, name, array) for name, array in given.items()}
         for name, shape in shapes.items():
-            if not shape:
-                raise ShapeError(f"{self.name}: {name} has shape (); it needs at least one axis, the last")
             if shape[-1] != shapes["rhs"][-1]:
                 raise ShapeError(
                     f"{self.name}: {name} has {shape[-1]} points along the last axis, and rhs {shapes['rhs'][-1]}; "

@@ -17,7 +17,8 @@ from hpfracc.engine.primitives.base import INEXACT, NUMBERS, dtype_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = [
-    "broadcast", "complex_of", "inexact", "normal_axes", "normal_axis", "promoted", "read_dtype", "real_of", "shape_of",
+    "broadcast", "complex_of", "inexact", "normal_axes", "normal_axis", "promoted", "read_dtype", "read_shape",
+    "real_of", "shape_of", "signal_dtype",
 ]  # fmt: skip
 
 #: Cached names of dtypes, because formatting one takes a microsecond.
@@ -40,6 +41,21 @@ def read_dtype(operation: str, name: str, array: Any, allowed: frozenset[str] = 
     if dtype not in allowed:
         raise UnsupportedDtypeError(f"{operation}: {name} has dtype {dtype!r}, {_remedy(dtype, allowed)}")
     return dtype
+
+
+def read_shape(operation: str, name: str, array: Any) -> tuple[int, ...]:
+    """The shape of an operand with at least one axis, or :class:`ShapeError`."""
+    shape = shape_of(array)
+    if not shape:
+        raise ShapeError(f"{operation}: {name} has shape (); it needs at least one axis")
+    return shape
+
+
+def signal_dtype(operation: str, signal: Any, **others: Any) -> str:
+    """The dtype of a computation in the precision of the signal, complex if one of the ``others`` is."""
+    dtype = inexact(read_dtype(operation, "signal", signal))
+    widened = [read_dtype(operation, name, array).startswith("complex") for name, array in others.items()]
+    return complex_of(dtype) if any(widened) else dtype
 
 
 def _remedy(dtype: str, allowed: frozenset[str]) -> str:

@@ -15,6 +15,7 @@ from hpfracc.engine.primitives.operands import (
     inexact,
     normal_axes,
     read_dtype,
+    read_shape,
     real_of,
     shape_of,
 )
@@ -99,9 +100,7 @@ class SpectralMultiply(Primitive):
         """Check both operands; ``facts``: ``waves``, ``turns``, ``real`` (the result), ``spectrum_bytes``."""
         factor = read_dtype(self.name, "symbol", symbol)
         dtype = inexact(read_dtype(self.name, "signal", signal))
-        points, given = shape_of(signal), shape_of(symbol)
-        if not points:
-            raise ShapeError(f"{self.name}: signal has no axis to transform along; give it at least one")
+        points, given = read_shape(self.name, "signal", signal), shape_of(symbol)
         plan = plan_axes(axes, kinds, len(points))
         is_real = self._is_real(plan, dtype, factor, real)
         if not is_real:

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform
-from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, normal_axes, read_dtype, shape_of
+from hpfracc.engine.primitives.operands import broadcast, normal_axes, read_shape, shape_of, signal_dtype
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["ToeplitzApply", "padded_sizes", "read_axes"]
@@ -50,11 +50,8 @@ class ToeplitzApply(Primitive):
 
     def describe(self, weights: Any, signal: Any, *, axes: Any = -1) -> Call:
         """Check both operands; ``facts``: ``axes``, ``points`` and ``used`` taps along them, ``rows`` of weights."""
-        is_complex = read_dtype(self.name, "weights", weights).startswith("complex")
-        dtype = inexact(read_dtype(self.name, "signal", signal))
-        given, shape = shape_of(weights), shape_of(signal)
-        if not shape:
-            raise ShapeError(f"{self.name}: signal has no axis to sum along; give it at least one")
+        dtype = signal_dtype(self.name, signal, weights=weights)
+        given, shape = shape_of(weights), read_shape(self.name, "signal", signal)
         chosen = read_axes(axes, len(shape))
         if len(given) < -chosen[0]:
             raise ShapeError(
@@ -69,7 +66,7 @@ class ToeplitzApply(Primitive):
         for axis, size in zip(chosen, points, strict=True):
             rows[axis] = size
         return self.call(
-            complex_of(dtype) if is_complex else dtype,
+            dtype,
             tuple(rows),
             (given, shape),
             batch=batch,

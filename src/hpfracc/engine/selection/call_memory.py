@@ -88,23 +88,23 @@ class _Record:
 
     #: Ratios of measured to predicted bytes, by size.
     ratios: dict[Bucket, deque[float]] = field(default_factory=dict)
-    errors: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    corrected: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    #: Errors of the model alone, and with the correction in force.
+    errors: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_KEPT))
     samples: int = 0
     last: tuple[int, int, Bucket] = (0, 0, (0, 0))
 
     def correction(self, bucket: Bucket) -> float:
         """The correction for the nearest size; sizes far from every measured one are only corrected upwards."""
-        nearest = min(self.ratios, key=lambda other: (_distance(bucket, other), other))
-        if _distance(bucket, nearest) <= _NEAR:
-            worst = max(self.ratios[nearest])
+
+        def distance(other: Bucket) -> int:
+            return abs(bucket[0] - other[0]) + abs(bucket[1] - other[1])
+
+        nearest = min(self.ratios, key=lambda other: (distance(other), other), default=bucket)
+        if distance(nearest) <= _NEAR:
+            worst = max(self.ratios.get(nearest, (1.0,)))
         else:
             worst = max(1.0, *map(max, self.ratios.values()))
         return min(_HIGHEST, max(_LOWEST, worst))
-
-
-def _distance(one: Bucket, other: Bucket) -> int:
-    return abs(one[0] - other[0]) + abs(one[1] - other[1])
 
 
 class Forecasts(Guarded):
@@ -121,8 +121,6 @@ class Forecasts(Guarded):
 
     def correction(self, kind: ForecastKind, bucket: Bucket) -> float:
         """The factor for predictions of this kind and size; 1 if nothing was measured."""
-        if kind not in self._records:
-            return 1.0
         with self._lock:
             return self._records[kind].correction(bucket) if kind in self._records else 1.0
 
@@ -131,31 +129,25 @@ class Forecasts(Guarded):
         if predicted < MIN_BYTES or actual <= 0:
             return
         with self._lock:
-            before = self.correction(kind, bucket)
             record = self._records.setdefault(kind, _Record())
+            ratio = predicted / actual
+            record.errors.append((abs(ratio - 1), abs(record.correction(bucket) * ratio - 1)))
             record.samples += 1
             record.last = (predicted, actual, bucket)
             record.ratios.setdefault(bucket, deque(maxlen=_KEPT)).append(actual / predicted)
-            record.errors.append(abs(predicted / actual - 1))
-            record.corrected.append(abs(before * predicted / actual - 1))
 
     def rows(self) -> list[ForecastRow]:
         """One row for every kind of call with a known peak."""
         from statistics import median  # takes 10 ms to import, and only reports need it
 
+        rows = []
         with self._lock:
-            return [
-                ForecastRow(
-                    *kind,
-                    samples=record.samples,
-                    predicted=record.last[0],
-                    actual=record.last[1],
-                    error=median(record.errors),
-                    corrected_error=median(record.corrected),
-                    correction=record.correction(record.last[2]),
-                )
-                for kind, record in self._records.items()
-            ]
+            for kind, record in self._records.items():
+                error, corrected = (median(errors) for errors in zip(*record.errors, strict=True))
+                predicted, actual, bucket = record.last
+                correction = record.correction(bucket)
+                rows.append(ForecastRow(*kind, record.samples, predicted, actual, error, corrected, correction))
+        return rows
 
     def clear(self) -> None:
         """Forget everything."""
@@ -173,13 +165,12 @@ def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
     model = spec.memory if arm.on_host or spec.gpu_memory is None else spec.gpu_memory
     elements = primitive.block_elements(call, algorithm) if model.block else 0
     taken = model.bytes(primitive.workspace(call, algorithm), elements, arm.workers)
-    size = call.input_bytes + call.output_bytes + taken
     transform = None if arm.on_host else primitive.transform(call, algorithm)
-    if transform is None:
-        return size
-    from hpfracc.engine.backends.cufft import work_bytes
+    if transform is not None:
+        from hpfracc.engine.backends.cufft import work_bytes
 
-    return size + work_bytes(transform)
+        taken += work_bytes(transform)
+    return call.input_bytes + call.output_bytes + taken
 
 
 def _kind(call: Call, arm: Arm) -> ForecastKind:
@@ -243,23 +234,20 @@ def memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreake
     starting = _starting_bytes(arm, request.preference is not None) if arm.on_host else 0
     if need + starting < NEGLIGIBLE_BYTES:
         return None
-    stays = arm.device == request.placement.device
     budget, share, fresh = get_budget(), memory_share(request.settings, arm), fresh_bytes(request, arm, need)
     free = budget.free(arm.device, None if arm.on_host else arm.backend)
-    if free is not None and stays:
+    if free is not None and arm.device == request.placement.device:
         free = max(0, free - request.reserved)
+    have = f"{_mib(free or 0)} are free on {arm.device}"
     if not fits(fresh, free, share):
-        return f"needs {_mib(fresh)}; {share:.0%} of {_mib(free or 0)} are free on {arm.device}"
+        return f"needs {_mib(fresh)}; {share:.0%} of {have}"
     if starting and not fits(fresh + starting, free, share):
         # A smaller call would need the same, so chunks would not help.
-        return (
-            f"its threads or library would take {_mib(starting)} to start; {_mib(free or 0)} are free on {arm.device}"
-        )
+        return f"its threads or library would take {_mib(starting)} to start; {have}"
     if not arm.on_host and request.placement.device == HOST:
-        free = budget.free(HOST)
-        if not fits(request.call.output_bytes, free, HOST_SHARE):
-            back = _mib(request.call.output_bytes)
-            return f"needs {back} for its result; {HOST_SHARE:.0%} of {_mib(free or 0)} are free on {HOST}"
+        result, free = request.call.output_bytes, budget.free(HOST)
+        if not fits(result, free, HOST_SHARE):
+            return f"needs {_mib(result)} for its result; {HOST_SHARE:.0%} of {_mib(free or 0)} are free on {HOST}"
     return None
 
 
@@ -299,12 +287,10 @@ def read_marks(request: Request, arm: Arm, arrays: tuple[Any, ...]) -> Marks | N
 
 
 def _read(arm: Arm) -> Marks | None:
-    marks = resident_bytes() if arm.on_host else registry.adapter(arm.backend).peak_bytes(arm.device)
-    if marks is None or not arm.on_host:
-        return None if marks is None else Marks(*marks)
-    from hpfracc.engine.memory.buffers import host_buffers
+    from hpfracc.engine.memory.buffers import host_buffers  # loaded with the first large call
 
-    return Marks(*marks, host_buffers.reused)
+    marks = resident_bytes() if arm.on_host else registry.adapter(arm.backend).peak_bytes(arm.device)
+    return None if marks is None else Marks(*marks, host_buffers.reused if arm.on_host else 0)
 
 
 def record_peak(request: Request, arm: Arm, before: Marks) -> None:

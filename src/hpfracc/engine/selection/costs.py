@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Hashable, Iterable
+from collections import defaultdict, deque
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from hpfracc.engine.locks import Guarded
+from hpfracc.engine.selection import times
 from hpfracc.engine.selection.rent_or_buy import RentOrBuy
-from hpfracc.engine.selection.times import Curve, Drift, TimeSamples, check_seconds, extended, log_seconds, log_work
-from hpfracc.errors import InvalidInputError
+from hpfracc.engine.selection.times import Curve, Drift, TimeSamples, check_seconds, log_seconds, log_work
 
 __all__ = ["CostEstimate", "CostModel", "Option", "Scored", "TransferModel"]
 
@@ -117,14 +118,10 @@ class CostModel(Guarded):
         with self._lock:
             entry = self._entry(key)
             (entry.prior if prior else entry.calibrated)[x] = seconds
-            entry.curve = extended(entry.calibrated, entry.prior)
+            entry.curve = times.extended(entry.calibrated, entry.prior)
             for samples in entry.buckets.values():
-                samples.rebase(
-                    [
-                        log_seconds(seconds) - entry.base(log_work(work))
-                        for work, seconds in zip(samples.works, samples.seconds, strict=True)
-                    ]
-                )
+                pairs = zip(samples.works, samples.seconds, strict=True)
+                samples.rebase([log_seconds(seconds) - entry.base(log_work(work)) for work, seconds in pairs])
             entry.forget_derived()
 
     def observe(self, key: Hashable, bucket: Hashable, x: float, seconds: float) -> Drift:
@@ -160,28 +157,28 @@ class CostModel(Guarded):
         return self._entries.setdefault(key, _Entry())
 
     def _predict(self, entry: _Entry, bucket: Hashable, x: float, extra: float) -> CostEstimate:
-        samples = entry.buckets.get(bucket)
-        if entry.curve is None:
-            return self._predict_without_knots(entry, samples, x)
+        samples, curve = entry.buckets.get(bucket), entry.curve
+        if curve is None:
+            if samples is not None:
+                return _estimate(samples.level + x, samples.sigma, "samples", samples, x)
+            return self._predict_from_others(entry, x)
         trusted = bool(entry.calibrated)
-        on_curve = entry.curve.at(x)
+        on_curve = curve.at(x)
         knots = on_curve if extra <= 0.0 else math.log(math.exp(on_curve) + extra)
         sigma = _PRIOR_SIGMA
         if trusted:
-            between = _KNOT_SIGMA_PER_DOUBLING * entry.curve.distance(x)
-            sigma = _KNOT_SIGMA + (between + _BEYOND_SIGMA_PER_DOUBLING * entry.curve.beyond(x)) / _DOUBLING
+            between = _KNOT_SIGMA_PER_DOUBLING * curve.distance(x)
+            sigma = _KNOT_SIGMA + (between + _BEYOND_SIGMA_PER_DOUBLING * curve.beyond(x)) / _DOUBLING
         if samples is None:
-            nearby = self._nearby(entry, entry.curve, x) if extra <= 0.0 else 0.0
-            return _estimate(knots + nearby, sigma, None, "knots" if trusted else "prior", knots)
-        count = len(samples)
-        weight = count / (count + (_KNOT_WEIGHT if trusted else _PRIOR_WEIGHT))
+            nearby = self._nearby(entry, curve, x) if extra <= 0.0 else 0.0
+            return _estimate(knots + nearby, sigma, "knots" if trusted else "prior", knots=knots)
+        weight = len(samples) / (len(samples) + (_KNOT_WEIGHT if trusted else _PRIOR_WEIGHT))
         middle = weight * (samples.level + on_curve) + (1.0 - weight) * knots
         sigma = math.hypot((1.0 - weight) * sigma, weight * samples.sigma)
-        return _with_breakout(_estimate(middle, sigma, samples, "samples", knots), samples, on_curve)
+        return _estimate(middle, sigma, "samples", samples, on_curve, knots)
 
-    def _predict_without_knots(self, entry: _Entry, samples: TimeSamples | None, x: float) -> CostEstimate:
-        if samples is not None:
-            return _with_breakout(_estimate(samples.level + x, samples.sigma, samples, "samples"), samples, x)
+    def _predict_from_others(self, entry: _Entry, x: float) -> CostEstimate:
+        """Without knots, from the samples of other sizes."""
         if not entry.buckets:
             return _NOTHING
         if entry.neighbours is None:
@@ -189,7 +186,7 @@ class CostModel(Guarded):
             entry.neighbours = Curve((place := _middle(ring), ring.level + place) for ring in rings)
         distance = entry.neighbours.distance(x) / _DOUBLING
         sigma = _NEIGHBOUR_SIGMA + _NEIGHBOUR_SIGMA_PER_DOUBLING * distance
-        return _estimate(entry.neighbours.at(x), sigma, None, "samples")
+        return _estimate(entry.neighbours.at(x), sigma, "samples")
 
     def _nearby(self, entry: _Entry, curve: Curve, x: float) -> float:
         """The deviation of the nearest bucket with samples, which decays with distance; 0 at a knot."""
@@ -202,17 +199,20 @@ class CostModel(Guarded):
 
 
 def _estimate(
-    middle: float, sigma: float, samples: TimeSamples | None, source: Source, knots: float = math.nan
+    middle: float,
+    sigma: float,
+    source: Source,
+    samples: TimeSamples | None = None,
+    base: float = 0.0,
+    knots: float = math.nan,
 ) -> CostEstimate:
+    """The estimate ``exp(middle)``; after a last sample below the usual ones the lower bound extends to it."""
     seconds, factor = math.exp(middle), math.exp(sigma)
-    count, erratic = (0, False) if samples is None else (len(samples), samples.erratic)
-    return CostEstimate(seconds, seconds / factor, seconds * factor, count, source, erratic, math.exp(knots))
-
-
-def _with_breakout(found: CostEstimate, samples: TimeSamples, base: float) -> CostEstimate:
-    """The estimate, with its lower bound extended to a last time below the usual ones: the arm may be faster now."""
-    low = samples.recent_low
-    return found if low is None else found._replace(low=min(found.low, math.exp(low + base)))
+    low, count, erratic = seconds / factor, 0, False
+    if samples is not None:
+        count, erratic, recent = len(samples), samples.erratic, samples.recent_low
+        low = low if recent is None else min(low, math.exp(recent + base))
+    return CostEstimate(seconds, low, seconds * factor, count, source, erratic, math.exp(knots))
 
 
 def _middle(samples: TimeSamples) -> float:
@@ -293,73 +293,46 @@ _DEFAULT = (20e-6, 6e9)
 _MIN_SHARE = 1e-3
 
 
-class _Route(NamedTuple):
-    """The last copies along one route."""
-
-    small: deque[float]
-    medium: deque[tuple[int, float]]
-    large: deque[tuple[int, float]]
-
-
 class TransferModel(Guarded):
-    """Seconds per route (``"host->cuda:0"``) and size. Thread-safe."""
+    """Seconds of a copy, ``latency + bytes / rate``, by route (``"host->cuda:0"``). Thread-safe.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    priors : Mapping
+        Expected latency and rate of each kind of route (``"host->cuda"``), before any copy was seen.
+    """
+
+    def __init__(self, priors: Mapping[str, Sequence[float]] = MappingProxyType({})) -> None:
         super().__init__()
-        self._priors: dict[str, tuple[float, float]] = {}
-        self._routes: dict[str, _Route] = {}
+        self._priors = priors
+        #: The last small, medium and large copies of each route.
+        self._copies: dict[tuple[str, int], deque[tuple[int, float]]] = defaultdict(lambda: deque(maxlen=_KEPT))
         #: Latency and rate of each route, derived from the above.
         self._rates: dict[str, tuple[float, float]] = {}
-
-    def set_prior(self, route: str, latency: float, rate: float) -> None:
-        """Expect ``latency + bytes / rate`` of a route, or of a kind of route (``"host->cuda"``)."""
-        if not (0.0 <= latency < math.inf and 0.0 < rate < math.inf):
-            raise InvalidInputError(f"latency={latency!r}, rate={rate!r}: use seconds >= 0 and bytes per second > 0")
-        self._priors[route] = latency, rate
-        self._rates.clear()
 
     def observe(self, route: str, nbytes: int, seconds: float) -> None:
         """Learn from a copy."""
         check_seconds(seconds)
         with self._lock:
-            known = self._routes.setdefault(route, _Route(*(deque[Any](maxlen=_KEPT) for _ in range(3))))
-            if nbytes <= _SMALL:
-                known.small.append(seconds)
-            else:
-                (known.large if nbytes >= _LARGE else known.medium).append((nbytes, seconds))
+            self._copies[route, (nbytes > _SMALL) + (nbytes >= _LARGE)].append((nbytes, seconds))
             self._rates.pop(route, None)
 
     def estimate(self, route: str, nbytes: int) -> float:
         """Predicted seconds of a copy."""
-        latency, rate = self.rates(route)
-        return latency + nbytes / rate
-
-    def rates(self, route: str) -> tuple[float, float]:
-        """Latency in seconds and bytes per second of a route."""
         found = self._rates.get(route)
         if found is None:
             with self._lock:
-                found = self._rates[route] = self._learned(self._routes.get(route), *self._prior(route))
-        return found
+                found = self._rates[route] = self.rates(route)
+        return found[0] + nbytes / found[1]
 
-    def _prior(self, route: str) -> tuple[float, float]:
-        kind = "->".join(end.partition(":")[0] for end in route.split("->"))
-        return self._priors.get(route) or self._priors.get(kind) or _DEFAULT
-
-    def _learned(self, known: _Route | None, latency: float, rate: float) -> tuple[float, float]:
-        if known is None:
-            return latency, rate
-        if known.small:
-            latency = _quarter(known.small)
-        copies = known.large or known.medium
+    def rates(self, route: str) -> tuple[float, float]:
+        """Latency in seconds and bytes per second of a route, by the 25th percentile: undisturbed copies."""
+        latency, rate = self._priors.get("->".join(end.partition(":")[0] for end in route.split("->")), _DEFAULT)
+        small, medium, large = (self._copies[route, size] for size in range(3))
+        if small:
+            latency = times.lower_quartile([seconds for _, seconds in small])
+        copies = large or medium
         if copies:
-            per_byte = _quarter(max(seconds - latency, _MIN_SHARE * seconds) / nbytes for nbytes, seconds in copies)
-            # Times of 0 give no bandwidth.
-            rate = 1.0 / per_byte if per_byte > 0.0 else rate
+            shares = [max(seconds - latency, _MIN_SHARE * seconds) / nbytes for nbytes, seconds in copies]
+            rate = 1.0 / (times.lower_quartile(shares) or 1.0 / rate)  # times of 0 give no bandwidth
         return latency, rate
-
-
-def _quarter(values: Iterable[float]) -> float:
-    """The 25th percentile: the time of undisturbed copies."""
-    found = sorted(values)
-    return found[len(found) // 4]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
@@ -21,7 +21,7 @@ from hpfracc.engine.selection.request import Request, preference_error, refusal_
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, OutOfMemoryError, PinnedBackendError
 from hpfracc.profiling.clocks import energy_counters
 
-__all__ = ["MIN_SAVED", "WORTH_CUTTING", "Selection", "decide", "masked", "refusals"]
+__all__ = ["WORTH_CUTTING", "Selection", "decide", "is_worth_cutting", "masked", "refusals"]
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -30,8 +30,7 @@ Row = tuple[Arm, str | None, int]
 Rows = list[Row]
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """The chosen arm with its decision, the calls until the next review, and the predicted seconds of one call.
 
     ``rival`` is the predicted time of the fastest arm that was refused only for lack of memory; inf if there is none.
@@ -55,7 +54,7 @@ class Selection:
 
 #: An arm without enough memory is used in chunks if it is faster than the best other one by this factor, and by these
 #: seconds.
-WORTH_CUTTING, MIN_SAVED = 4.0, 0.05
+WORTH_CUTTING, _MIN_SAVED = 4.0, 0.05
 
 
 def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> Selection:
@@ -99,22 +98,12 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
         frozen=frozen,
     )
     arm = arms[choice.option.arm]
-    decision = Decision(
-        operation=call.operation,
-        arm=arm.name,
-        backend=arm.backend,
-        device=arm.device,
-        algorithm=arm.algorithm,
-        reason=choice.reason if preference is None else f"{preference.source} asks for it; {choice.reason}",
-        shape=call.shape,
-        dtype=call.dtype,
-        bucket=call.bucket,
-        start=request.placement.start,
-        library=request.placement.library,
-        wish=None if preference is None else preference.source,
-        rows=partial(build_candidates, request, rows, choice),
-        explored=choice.explored,
-    )
+    wish = None if preference is None else preference.source
+    reason = choice.reason if wish is None else f"{wish} asks for it; {choice.reason}"
+    taken = call.operation, arm.name, arm.backend, arm.device, arm.algorithm, reason
+    asked = call.shape, call.dtype, call.bucket, request.placement.start, request.placement.library, wish
+    candidates = partial(build_candidates, request, rows, choice)
+    decision = Decision(*taken, *asked, rows=candidates, explored=choice.explored)
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s %s %s: %s: %s", call.operation, call.shape, call.dtype, arm, choice.reason)
     rival, in_chunks = _quicker_in_pieces(request, knowledge, rows, choice)
@@ -143,41 +132,44 @@ def _quicker_in_pieces(request: Request, knowledge: Knowledge, rows: Rows, choic
     short = {arm.name: (arm, refused) for arm, refused, _ in rows if is_memory_refusal(refused)}
     if not short or request.placement.gradient or request.placement.traced:
         return math.inf, None
-    taken = choice.estimate.seconds
     options = [knowledge.option(request, arm) for arm, _ in short.values()]
-    known = [row for row in knowledge.chooser.score(request.call.bucket, options) if row.total == row.total]
-    if not known:
-        return math.inf, None
-    best = min(known, key=lambda row: row.total)
-    if not (best.total * WORTH_CUTTING < taken and taken - best.total > MIN_SAVED):
-        return best.total, None
-    name = best.option.arm
-    ratio = taken / max(best.total, 1e-9)
-    return best.total, f"{name} {short[name][1]}, and {choice.option.arm} would take {ratio:,.0f} times as long"
+    scored = knowledge.chooser.score(request.call.bucket, options)
+    least, name = min(((row.total, row.option.arm) for row in scored if row.known), default=(math.inf, ""))
+    taken = choice.estimate.seconds
+    if not is_worth_cutting(taken, least):
+        return least, None
+    ratio = taken / max(least, 1e-9)
+    return least, f"{name} {short[name][1]}, and {choice.option.arm} would take {ratio:,.0f} times as long"
+
+
+def is_worth_cutting(whole: float, cut: float) -> bool:
+    """Whether an arm that takes ``cut`` seconds, but lacks memory, is so much faster that chunks on it pay off."""
+    return whole > WORTH_CUTTING * cut and whole - cut > _MIN_SAVED
 
 
 def _nothing_left(request: Request, rows: Rows) -> Exception:
     """The error for a request that no arm can run."""
     preference, placement, operation = request.preference, request.placement, request.call.operation
-    if preference is not None and placement.pinned is not None and preference.backend != placement.library:
-        return PinnedBackendError(
-            f"{operation}: {preference.source} asks for {preference.backend!r}, but {placement.pinned}; "
-            f"use {placement.library!r} or 'auto', or detach and convert the operands first"
-        )
     if preference is not None:
+        asked = f"{operation}: {preference.source} asks for {preference.backend!r}"
+        if placement.pinned is not None and preference.backend != placement.library:
+            return PinnedBackendError(
+                f"{asked}, but {placement.pinned}; use {placement.library!r} or 'auto', or detach and convert the "
+                "operands first"
+            )
         rows = [row for row in rows if row[0].backend == preference.backend]
     reasons = "; ".join(f"{arm.name}: {refused}" for arm, refused, _ in rows)
-    short = any(is_memory_refusal(refused) for _, refused, _ in rows)
-    if preference is not None and short:
+    if any(is_memory_refusal(refused) for _, refused, _ in rows):
+        if preference is None:
+            return OutOfMemoryError(
+                f"{operation}: no arm fits into memory ({reasons}); use smaller arrays or free memory"
+            )
         return OutOfMemoryError(
-            f"{operation}: {preference.source} asks for {preference.backend!r}, which has no room for this call "
-            f"({reasons}); use smaller arrays, free memory, or another backend"
+            f"{asked}, which has no room for this call ({reasons}); use smaller arrays, free memory, or another backend"
         )
     if preference is not None:
         why = registry.unavailable(preference.backend) or reasons or "kernel not implemented"
         return preference_error(operation, preference, why)
-    if short:
-        return OutOfMemoryError(f"{operation}: no arm fits into memory ({reasons}); use smaller arrays or free memory")
     return BackendUnavailableError(
         f"{operation}: no backend can serve dtype {request.call.dtype!r} here ({reasons or 'none has a kernel'}); "
         "install another backend or convert the operands"
@@ -189,25 +181,13 @@ def build_candidates(request: Request, rows: Rows, choice: Choice) -> tuple[Cand
     judged = {row.option.arm: row for row in choice.candidates}
     possible, refused = [], []
     for arm, why, need in rows:
+        here = arm.name, arm.backend, arm.device
         if why is not None:
-            refused.append(Candidate(arm.name, arm.backend, arm.device, refused=why, memory=need))
+            refused.append(Candidate(*here, refused=why, memory=need))
             continue
-        option, estimate, total, compiling = judged[arm.name]
-        possible.append(
-            Candidate(
-                arm.name,
-                arm.backend,
-                arm.device,
-                None,
-                *estimate[:3],
-                transfer=option.transfer,
-                compile=compiling,
-                total=total,
-                memory=need,
-                samples=estimate.samples,
-                source=estimate.source,
-            )
-        )
+        option, (seconds, low, high, samples, source, *_), total, wait = judged[arm.name]
+        costs = seconds, low, high, option.transfer, wait, total
+        possible.append(Candidate(*here, None, *costs, memory=need, samples=samples, source=source))
     possible.sort(key=lambda row: row.total)
     return (*possible, *refused, *refusals(request.call.operation))
 

@@ -10,13 +10,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpfracc.engine.workload import Bucket
-from hpfracc.profiling.formats import format_bytes, format_seconds
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from hpfracc.profiling.formats import format_bytes, format_seconds, make_table
 
 __all__ = ["Candidate", "Decision", "Explanation", "Fallback", "as_text", "join_decisions", "plain_values"]
 
@@ -149,7 +146,10 @@ def plain_values(row: Any) -> dict[str, Any]:
     return {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values}
 
 
-_COLUMNS = ("", "arm", "predicted", "interval", "transfer", "first call", "memory", "samples", "from")
+_COLUMNS = {
+    "": "word", "arm": "word", "predicted": "number", "interval": "number", "transfer": "number",
+    "first call": "number", "memory": "number", "samples": "number", "from": "word",
+}  # fmt: skip
 
 
 class Explanation:
@@ -173,22 +173,21 @@ class Explanation:
             return self.decisions[0].to_dict()
         return {"decisions": [decision.to_dict() for decision in self.decisions]}
 
-    def __rich__(self) -> RenderableType:
+    def __rich__(self) -> Any:
         from rich.console import Group
 
-        return Group(*(_table(decision) for decision in self.decisions))
+        return Group(*(part for decision in self.decisions for part in _render(decision)))
 
     def __str__(self) -> str:
         return as_text(self)
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return "".join(_html(decision) for decision in self.decisions)
 
 
-def as_text(renderable: RenderableType) -> str:
+def as_text(renderable: Any) -> str:
     """``renderable`` as rich prints it, in plain text."""
     from rich.console import Console
 
@@ -214,43 +213,29 @@ def _cells(decision: Decision, row: Candidate) -> Sequence[str]:
     interval = "-"
     if math.isfinite(row.low) and math.isfinite(row.high):
         interval = f"{format_seconds(row.low)} .. {format_seconds(row.high)}"
-    return (
-        ">" if row.arm == decision.arm else "",
-        row.arm,
-        format_seconds(row.total),
-        interval,
-        format_seconds(row.transfer),
-        format_seconds(row.compile),
-        format_bytes(row.memory),
-        str(row.samples),
-        row.source,
-    )
+    times = format_seconds(row.total), interval, format_seconds(row.transfer), format_seconds(row.compile)
+    chosen = ">" if row.arm == decision.arm else ""
+    return chosen, row.arm, *times, format_bytes(row.memory), str(row.samples), row.source
 
 
-def _table(decision: Decision) -> RenderableType:
-    from rich import box
-    from rich.console import Group
+def _render(decision: Decision) -> Iterator[Any]:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title(decision), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for name in _COLUMNS:
-        table.add_column(name, justify="left" if name in ("", "arm", "from") else "right", no_wrap=name == "arm")
-    refused = Table.grid(padding=(0, 2))
+    table, refused = make_table(title(decision), **_COLUMNS), Table.grid(padding=(0, 2))
     for row in decision.candidates:
         if row.refused is not None:
             refused.add_row(Text(f"  {row.arm}", style="dim"), Text(row.refused, style="dim"))
             continue
         style = "bold green" if row.arm == decision.arm else None
         table.add_row(*map(Text, _cells(decision, row)), style=style)
-    parts: list[RenderableType] = [table, Text(verdict(decision), style="bold")]
-    parts += [
-        Text(f"  fell back from {failed.arm} ({failed.kind}): {failed.error}", style="yellow")
-        for failed in decision.fallbacks
-    ]
+    yield table
+    yield Text(verdict(decision), style="bold")
+    for failed in decision.fallbacks:
+        yield Text(f"  fell back from {failed.arm} ({failed.kind}): {failed.error}", style="yellow")
     if refused.row_count:
-        parts += [Text("refused:", style="dim"), refused]
-    return Group(*parts)
+        yield Text("refused:", style="dim")
+        yield refused
 
 
 def _html(decision: Decision) -> str:
@@ -258,4 +243,4 @@ def _html(decision: Decision) -> str:
 
     failed = {f"fell back from {row.arm}": f"{row.kind}: {row.error}" for row in decision.fallbacks}
     rows = [_cells(decision, row) if row.refused is None else ("", row.arm, row.refused) for row in decision.candidates]
-    return as_html(title(decision), {"decision": verdict(decision)} | failed, rows=[_COLUMNS, *rows])
+    return as_html(title(decision), {"decision": verdict(decision)} | failed, rows=[tuple(_COLUMNS), *rows])

@@ -6,12 +6,10 @@ measured times into samples, in memory and on disk.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import logging
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -99,7 +97,7 @@ class Knowledge(Guarded):
         self.wisdom = wisdom
         self.costs = CostModel(compile_account)
         self.chooser = Chooser(self.costs)
-        self.transfers = TransferModel()
+        self.transfers = TransferModel(load_prior().data["transfers"])
         self.breaker = CircuitBreaker()
         self.fallbacks: Counter[tuple[str, str, str]] = Counter()
         self._primed: set[CostKey] = set()
@@ -110,12 +108,8 @@ class Knowledge(Guarded):
         self._stored: dict[tuple[str, str], list[Record]] = {}
         #: Ids of the records that were read, written or taken from other processes.
         self._ids: set[str] = set()
-        #: Watts by operation and arm, and by device; None until first needed.
-        self._watts: tuple[dict[tuple[str, str], float], dict[str, float]] | None = None
         for pattern, seconds in load_prior().data["compile"].items():
             self.costs.compiling.set_prior(pattern, seconds)
-        for route, (latency, rate) in load_prior().data["transfers"].items():
-            self.transfers.set_prior(route, latency, rate)
         with continuing(self.wisdom.path, "nothing is known from it"):
             for record in self.wisdom.load():
                 self._store(record)
@@ -124,8 +118,6 @@ class Knowledge(Guarded):
         self._ids.add(record.id)
         if record.kind != "transfer":
             self._stored.setdefault((record.operation, record.arm), []).append(record)
-            if record.kind == "power":
-                self._watts = None
         elif record.fingerprint == _gpu_fingerprint(record.route or ""):
             self.transfers.observe(record.route or "", record.nbytes or 0, record.seconds)
 
@@ -150,13 +142,8 @@ class Knowledge(Guarded):
             new = [record for record in records if record.id not in self._ids]
             for record in new:
                 self._store(record)
-                for key in self._primed:
-                    operation = key[0].removesuffix(_PREPARED)
-                    # Times of the plain operation bound those of one with a cached transform.
-                    if record.operation in (key[0], operation) and record.arm == key[1]:
-                        arm = _find_arm(operation, record.arm)
-                        if arm is not None and record.fingerprint == registry.fingerprint(operation, arm):
-                            self._take(record, key, exact=record.operation == key[0])
+            for key in self._primed:
+                self._take(key, new)
         self.wisdom.append(new, own=False)
         return len(new)
 
@@ -198,25 +185,27 @@ class Knowledge(Guarded):
                 self.costs.add_knot(key, x, waiting * seconds, prior=True)
             if arm.spec.compiles == "never":
                 self.costs.compiling.set_prior(key, 0.0)
-            fingerprint = registry.fingerprint(operation, arm)
             with continuing(self.wisdom.path, f"less is known of {arm.name}"):
-                for name in names:
-                    for record in self._stored.get((name, arm.name), ()):
-                        if record.fingerprint == fingerprint:
-                            self._take(record, key, exact=name == request.operation)
+                self._take(key, [record for name in names for record in self._stored.get((name, arm.name), ())])
             self._primed.add(key)
 
-    def _take(self, record: Record, key: CostKey, *, exact: bool) -> None:
-        if record.kind == "compile":
-            self.costs.compiling.quote(key, (*key, record.id), record.seconds, record.x)
-        elif (record.start, record.dtype) == key[2:] and record.x is not None:
-            if record.kind == "knot":
-                self._without_transfer.discard(key)
-                self.costs.add_knot(key, record.x, record.seconds)
-                if exact:
-                    self._kept_measured.add(key)
-            elif record.kind == "sample" and exact and record.bucket is not None:
-                self.costs.observe(key, record.bucket, record.x, record.seconds)
+    def _take(self, key: CostKey, records: Iterable[Record]) -> None:
+        """Learn what the records say about a key; times of the plain operation bound those with a cached transform."""
+        operation, arm = key[0].removesuffix(_PREPARED), key[1]
+        fingerprint = _fingerprint(operation, arm)
+        for record in records:
+            exact = record.operation == key[0]
+            if not (exact or record.operation == operation) or (record.arm, record.fingerprint) != (arm, fingerprint):
+                continue
+            if record.kind == "compile":
+                self.costs.compiling.quote(key, (*key, record.id), record.seconds, record.x)
+            elif (record.start, record.dtype) == key[2:] and record.x is not None:
+                if record.kind == "knot":
+                    self._without_transfer.discard(key)
+                    self.costs.add_knot(key, record.x, record.seconds)
+                    self._kept_measured.update({key} if exact else ())
+                elif record.kind == "sample" and exact and record.bucket is not None:
+                    self.costs.observe(key, record.bucket, record.x, record.seconds)
 
     def is_first(self, option: Option) -> bool:
         """Whether the next call of ``option`` is the first of its compilation in this process."""
@@ -232,9 +221,7 @@ class Knowledge(Guarded):
         run = self.costs.estimate(option.key, bucket, option.x, option.extra)
         self.chooser.observe(request.slot, bucket, option, seconds, first=True, calls=calls)
         arm = _find_arm(request.call.operation, option.arm)
-        if arm is None:
-            return
-        if arm.spec.compiles != "never":
+        if arm is None or arm.spec.compiles != "never":
             self._keep(request, option, "compile", seconds if run.source == "none" else max(0.0, seconds - run.seconds))
         elif run.source != "none" and seconds > max(_FAR_OFF * run.seconds, run.seconds + _MAX_WARMING):
             # Nothing was compiled, so the next call will take as long: count it as a run. Otherwise the first call of
@@ -277,23 +264,18 @@ class Knowledge(Guarded):
     def watts(self, operation: str, arm: Arm) -> float | None:
         """Power of the device while the arm runs; that of other arms there if it was not measured; None if unknown."""
         with self._lock:
-            if self._watts is None:
-                self._watts = self._read_power()
-            by_arm, by_device = self._watts
-        return by_arm.get((operation, arm.name), by_device.get(arm.device))
-
-    def _read_power(self) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
-        """The newest power of each arm of this machine, and the mean of each device."""
-        by_arm: dict[tuple[str, str], float] = {}
-        groups: dict[str, list[float]] = {}
-        for (operation, name), records in self._stored.items():
-            newest = max((each for each in records if each.kind == "power"), key=lambda each: each.time, default=None)
-            arm = _find_arm(operation, name) if newest else None
-            if newest is None or arm is None or newest.fingerprint != registry.fingerprint(operation, arm):
-                continue
-            by_arm[operation, name] = float(newest.x or 0.0)
-            groups.setdefault(arm.device, []).append(by_arm[operation, name])
-        return by_arm, {device: sum(each) / len(each) for device, each in groups.items()}
+            found: list[float] = []
+            for (name, other), records in self._stored.items():
+                powers = [record for record in records if record.kind == "power"]
+                known = _find_arm(name, other) if powers else None
+                if known is None or known.device != arm.device:
+                    continue
+                newest = max(powers, key=lambda record: record.time)
+                if newest.fingerprint == registry.fingerprint(name, known):
+                    if (name, other) == (operation, arm.name):
+                        return newest.x
+                    found.append(newest.x or 0.0)
+        return sum(found) / len(found) if found else None
 
     def observe_transfer(self, route: str, nbytes: int, seconds: float) -> None:
         """Learn from a copy."""
@@ -302,20 +284,17 @@ class Knowledge(Guarded):
         self._write_down("transfer", ("", "", "", ""), fingerprint, seconds=seconds, nbytes=nbytes, route=route)
 
     def _keep(self, request: Request, option: Option, kind: Kind, seconds: float, **more: Any) -> Record | None:
-        arm = _find_arm(request.call.operation, option.arm)
-        if arm is None:
+        fingerprint = _fingerprint(request.call.operation, option.arm)
+        if fingerprint is None:
             return None
         facts = {"x": option.x, "bucket": request.call.bucket, "seconds": seconds} | more
-        fingerprint = registry.fingerprint(request.call.operation, arm)
         return self._write_down(kind, cast(CostKey, option.key), fingerprint, **facts)
 
     def _write_down(self, kind: Kind, key: CostKey, fingerprint: str, **facts: Any) -> Record | None:
         """Append a measurement to the wisdom, unless it exceeds the limits of a record (such as a very long name)."""
-        operation, arm, start, dtype = key
+        named: dict[str, Any] = dict(zip(("operation", "arm", "start", "dtype"), key, strict=True))
         try:
-            record = Record(
-                kind=kind, operation=operation, arm=arm, fingerprint=fingerprint, start=start, dtype=dtype, **facts
-            )
+            record = Record(kind=kind, fingerprint=fingerprint, **named, **facts)
         except InvalidInputError as error:
             logger.debug("a measurement is not kept: %s", error)
             return None
@@ -331,12 +310,8 @@ class Knowledge(Guarded):
             self.fallbacks[key] += 1
             first = self.fallbacks[key] == 1
         text = registry.describe_failure(error)
-        spans.event(
-            f"{failed} failed",
-            "fallback",
-            {"operation": operation, "failed": failed, "taken": taken, "kind": kind},
-            text,
-        )
+        what = {"operation": operation, "failed": failed, "taken": taken, "kind": kind}
+        spans.event(f"{failed} failed", "fallback", what, text)
         if first:
             logger.info("%s: %s %s (%s); falling back to %s", operation, failed, kind, text, taken)
 
@@ -357,6 +332,12 @@ def _find_arm(operation: str, name: str) -> Arm | None:
     return next((known for known in registry.arms(operation) if known.name == name), None)
 
 
+def _fingerprint(operation: str, name: str) -> str | None:
+    """The fingerprint of the arm of that name, if it exists on this machine."""
+    arm = _find_arm(operation, name)
+    return None if arm is None else registry.fingerprint(operation, arm)
+
+
 @functools.cache
 def _gpu_fingerprint(route: str) -> str:
     """The fingerprint of the GPU at one end of a route such as ``"host->cuda:0"``."""
@@ -364,51 +345,34 @@ def _gpu_fingerprint(route: str) -> str:
     return hardware.fingerprint("transfer", target if source == "host" else source, "", 1, "")
 
 
-class _KnowledgeCache(Guarded):
-    """The knowledge objects of this process, by wisdom folder."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: dict[tuple[Path | None, bool], Knowledge] = {}
-        #: By the setting as written, because resolving it takes longer than a decision.
-        self.by_setting: dict[tuple[str | None, bool], Knowledge] = {}
-
-    def find(self, setting: str | None, frozen: bool) -> Knowledge:
-        with self._lock:
-            path = resolve_path(setting)
-            if (path, frozen) not in self.known:
-                self.known[path, frozen] = Knowledge(Wisdom(path, read_only=frozen))
-            found = self.by_setting[setting, frozen] = self.known[path, frozen]
-            return found
-
-
-_cache = _KnowledgeCache()
+_guard = Guarded()
+#: The knowledge of this process by wisdom folder, and by the setting as written: resolving it takes longer than a
+#: decision.
+_known: dict[tuple[Path | None, bool], Knowledge] = {}
+_by_setting: dict[tuple[str | None, bool], Knowledge] = {}
 
 
 def knowledge_for(settings: Settings) -> Knowledge:
     """The knowledge for these settings. Deterministic runs have a separate one, which never changes."""
     key = settings.wisdom, settings.deterministic
-    return _cache.by_setting.get(key) or _cache.find(*key)
+    found = _by_setting.get(key)
+    if found is None:
+        with _guard._lock:
+            place = resolve_path(settings.wisdom), settings.deterministic
+            if place not in _known:
+                _known[place] = Knowledge(Wisdom(place[0], read_only=settings.deterministic))
+            found = _by_setting[key] = _known[place]
+    return found
 
 
 def all_knowledge() -> list[Knowledge]:
     """Every knowledge object of this process."""
-    return list(_cache.known.values())
+    return list(_known.values())
 
 
 def reset() -> None:
     """Discard everything learned in this process; files on disk are kept."""
-    with _cache._lock:
-        _cache.known.clear()
-        _cache.by_setting.clear()
+    with _guard._lock:
+        _known.clear()
+        _by_setting.clear()
     compile_account.clear()
-
-
-@atexit.register
-def _save() -> None:
-    for known in all_knowledge():
-        # The next process tidies up too, so this is no reason for a traceback at exit.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # at exit, so nothing can react to it
-            with continuing(known.wisdom.path, "it is left as it is"):
-                known.wisdom.tidy()

@@ -11,6 +11,7 @@ Counters decide when alternatives are tried; no random numbers are used.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -76,6 +77,19 @@ class _Trial(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Trials:
+    """The trials of one arm: those without a report (several plans share a bucket), their number, and the next ones.
+
+    A promising arm is tried at call ``next``, any other one at call ``retry``, if that is known.
+    """
+
+    open: list[_Trial] = field(default_factory=list)
+    count: int = 0
+    next: int = 0
+    retry: int | None = None
+
+
+@dataclass(slots=True)
 class Incumbent:
     """The arm of one slot and bucket, records about the others, and what ran. Not thread-safe: the owner locks."""
 
@@ -95,47 +109,41 @@ class Incumbent:
     compiling: float = 0.0
     exploring: float = 0.0
     interval: int = _REVIEW_INTERVAL
-    #: Trials without a report yet. Several plans share a bucket, so one arm may have several.
-    _trials: dict[str, list[_Trial]] = field(default_factory=dict)
     #: Long review intervals granted since a call was last reported.
     _unreported: int = 0
-    _trial_counts: dict[str, int] = field(default_factory=dict)
-    _next_trial: dict[str, int] = field(default_factory=dict)
-    _retry_at: dict[str, int] = field(default_factory=dict)
+    _trials: dict[str, _Trials] = field(default_factory=lambda: defaultdict(_Trials))
 
     def take(self, arm: str) -> None:
         """Make ``arm`` the incumbent."""
-        self._trials.pop(arm, None)
+        self._trials[arm].open.clear()
         if arm == self.arm:
             return
-        if self.arm is not None:
-            self._retry_at.setdefault(self.arm, self.calls + _RETRY_CALLS)
+        if self.arm is not None and self._trials[self.arm].retry is None:
+            self._trials[self.arm].retry = self.calls + _RETRY_CALLS
         self.arm = arm
         self.interval = _REVIEW_INTERVAL
 
     def may_try(self, row: Scored, best: Scored, *, promising: bool) -> bool:
         """Whether to try an alternative: a promising one at growing intervals, any other one rarely."""
-        arm = row.option.arm
+        trials = self._trials[row.option.arm]
         if promising:
             # Wait for the result of one trial before the next, but not indefinitely: its plan may never be called
             # again.
-            return self.calls >= self._next_trial.get(arm, 0) + (_RETRY_CALLS if self._trials.get(arm) else 0)
-        due = self._retry_at.get(arm)
-        if due is None:
-            due = _RETRY_CALLS if row.total <= _RETRY_FACTOR * best.total else self.calls + 1
-        return self.calls >= due
+            return self.calls >= trials.next + (_RETRY_CALLS if trials.open else 0)
+        if trials.retry is None:
+            return self.calls >= _RETRY_CALLS and row.total <= _RETRY_FACTOR * best.total
+        return self.calls >= trials.retry
 
     def begin_trial(self, arm: str, trial: _Trial) -> None:
         """Record a trial of an alternative; the interval to its next trial doubles."""
-        self._trials.setdefault(arm, []).append(trial)
-        count = self._trial_counts.get(arm, 0)
-        self._trial_counts[arm] = count + 1
-        self._next_trial[arm] = self.calls + 2**count
-        self._retry_at[arm] = max(2 * self.calls, _RETRY_CALLS)
+        trials = self._trials[arm]
+        trials.open.append(trial)
+        trials.next, trials.retry = self.calls + 2**trials.count, max(2 * self.calls, _RETRY_CALLS)
+        trials.count += 1
 
     def end_trial(self, arm: str) -> _Trial | None:
         """The trial that a report about ``arm`` ends, or None."""
-        trials = self._trials.get(arm)
+        trials = self._trials[arm].open
         return trials.pop(0) if trials else None
 
     def ran(self, option: Option, seconds: float, calls: int, compiling: float = 0.0) -> None:
@@ -265,14 +273,7 @@ class Chooser(Guarded):
             return Choice(best.option, best.estimate, reason, False, incumbent.review_after(best), rows)
 
     def observe(
-        self,
-        slot: Hashable,
-        bucket: Hashable,
-        option: Option,
-        seconds: float,
-        *,
-        first: bool = False,
-        calls: int = 1,
+        self, slot: Hashable, bucket: Hashable, option: Option, seconds: float, *, first: bool = False, calls: int = 1
     ) -> None:
         """Learn from a timed call.
 
@@ -335,11 +336,10 @@ class Chooser(Guarded):
 
     def score(self, bucket: Hashable, options: Sequence[Option]) -> list[Scored]:
         """The predicted cost of each option."""
-        estimate, price = self.costs.estimate, self._account.price
         rows = []
         for option in options:
-            found = estimate(option.key, bucket, option.x, option.extra)
-            wait = option.startup + price(option.key, option.compile_key, option.x)
+            found = self.costs.estimate(option.key, bucket, option.x, option.extra)
+            wait = option.startup + self._account.price(option.key, option.compile_key, option.x)
             rows.append(Scored(option, found, found.seconds, wait))
         return rows
 
@@ -371,25 +371,21 @@ class Chooser(Guarded):
         name, watts = best.option.arm, best.option.watts
         if kept is not None and kept is not best and kept_cost < (1.0 + threshold) * least:
             more = f"{kept.option.arm} stays: {kept_cost / least - 1.0:.0%}"
-            return kept, f"{more} slower than {name}, less than {threshold:.0%}" if watts is None else (
-                f"{more} more energy than {name}"
-            )
+            if watts is not None:
+                return kept, f"{more} more energy than {name}"
+            return kept, f"{more} slower than {name}, less than {threshold:.0%}"
         found = best.estimate
         source = f"{found.samples} samples" if found.samples else _SOURCES[found.source]
         here = f"{format_seconds(best.total)} from {source}"
         if watts is not None:
-            return (
-                best,
-                f"{name} is predicted to need least energy: {best.total * watts:.3g} J, {here} at {watts:.3g} W",
-            )
+            joules = f"{best.total * watts:.3g} J"
+            return best, f"{name} is predicted to need least energy: {joules}, {here} at {watts:.3g} W"
         quicker = min((row for row in rows if row.total < best.total), key=lambda row: row.total, default=None)
         if quicker is None:
             return best, f"{name} is predicted fastest: {here}"
         less, once = format_seconds(quicker.total), format_seconds(quicker.compile)
-        return best, (
-            f"{name} is taken: {here}; {quicker.option.arm} is predicted to take {less}, but its first call {once} "
-            "more, which would not have paid yet"
-        )
+        later = f"{quicker.option.arm} is predicted to take {less}, but its first call {once} more"
+        return best, f"{name} is taken: {here}; {later}, which would not have paid yet"
 
     def _pick(
         self, incumbent: Incumbent, rows: Sequence[Scored], best: Scored, threshold: float, budget: float

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
 
 from hpfracc.engine.selection.decision import as_text, plain_values
 from hpfracc.engine.selection.policy import Chooser, Incumbent
-from hpfracc.profiling.formats import format_seconds
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from hpfracc.profiling.formats import format_seconds, make_table
 
 __all__ = ["OperationRegret", "RegretReport", "regret_report"]
 
 #: A call counts as slow if its arm is slower than the best by more than this.
 _SLOW = 1.1
+#: What ran in one slot and bucket, and the typical time, or energy, of each of its arms.
+_Line = tuple[Incumbent, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,51 +62,6 @@ class OperationRegret:
         return plain_values(self)
 
 
-@dataclass(slots=True)
-class _RegretTotals:
-    """The sum of several lines."""
-
-    calls: int = 0
-    seconds: float = 0.0
-    compiling: float = 0.0
-    exploring: float = 0.0
-    ran: float = 0.0
-    best: float = 0.0
-    slow: int = 0
-    objectives: set[str] = field(default_factory=set)
-
-    def add(self, line: Incumbent, predicted: dict[str, float], objective: str) -> None:
-        """Add a line; ``predicted`` maps its arms to typical times, or joules."""
-        self.objectives.add(objective)
-        self.calls += sum(line.ran_calls.values())
-        self.seconds += line.seconds + line.compiling
-        self.compiling += line.compiling
-        self.exploring += line.exploring
-        if not predicted:
-            return
-        least = min(predicted.values())
-        for arm, calls in line.ran_calls.items():
-            if arm in predicted:
-                self.ran += predicted[arm] * calls
-                self.best += least * calls
-                self.slow += calls if predicted[arm] > _SLOW * least else 0
-
-    def regret(self, operation: str) -> OperationRegret:
-        """The sum as a row of the report."""
-        mixed = len(self.objectives) > 1
-        return OperationRegret(
-            operation,
-            self.calls,
-            self.seconds,
-            self.compiling,
-            math.nan if mixed else self.best,
-            math.nan if mixed else _share(self.ran - self.best, self.best),
-            _share(self.exploring, self.seconds),
-            _share(self.slow, self.calls),
-            "both" if mixed else "".join(self.objectives) or "time",
-        )
-
-
 @dataclass(frozen=True, repr=False)
 class RegretReport:
     """The regret of the engine's choices, per operation and in total. Print it, or use :meth:`to_dict`."""
@@ -118,14 +73,9 @@ class RegretReport:
         """Plain values, ready for JSON."""
         return {"operations": [row.to_dict() for row in self.operations], "total": self.total.to_dict()}
 
-    def __rich__(self) -> RenderableType:
-        from rich import box
-        from rich.table import Table
-
-        table = Table(title="What choosing cost", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-        table.add_column("operation")
-        for name in ("calls", "time", "of it compiling", "best arms", "regret", "exploring", "calls >10 % worse"):
-            table.add_column(name, justify="right")
+    def __rich__(self) -> Any:
+        names = ("calls", "time", "of it compiling", "best arms", "regret", "exploring", "calls >10 % worse")
+        table = make_table("What choosing cost", operation="text", **dict.fromkeys(names, "number"))
         for row in self.operations:
             table.add_row(*_cells(row))
         table.add_section()
@@ -135,14 +85,12 @@ class RegretReport:
     def __str__(self) -> str:
         return as_text(self)
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
 
 def regret_report(chooser: Chooser) -> RegretReport:
     """The regret of choices so far by all that is known now, per operation: a slot, or the first part of a tuple."""
-    sums: dict[tuple[str, str], _RegretTotals] = {}
-    whole = _RegretTotals()
+    groups: dict[tuple[str, str], list[_Line]] = defaultdict(list)
     for (slot, bucket, objective), line in list(chooser.incumbents.items()):
         operation = str(slot[0] if isinstance(slot, tuple) and slot else slot)
         predicted = {}
@@ -150,10 +98,31 @@ def regret_report(chooser: Chooser) -> RegretReport:
             estimate = chooser.costs.estimate(option.key, bucket, option.x, option.extra)
             if estimate.source != "none":
                 predicted[arm] = estimate.seconds * (1.0 if option.watts is None else option.watts)
-        for found in (sums.setdefault((operation, objective), _RegretTotals()), whole):
-            found.add(line, predicted, objective)
-    rows = tuple(found.regret(operation) for (operation, _), found in sorted(sums.items()))
-    return RegretReport(rows, whole.regret("all"))
+        groups[operation, objective].append((line, predicted))
+    rows = tuple(_sum_up(operation, objective, lines) for (operation, objective), lines in sorted(groups.items()))
+    objectives = sorted({objective for _, objective in groups})
+    together = "both" if len(objectives) > 1 else "".join(objectives) or "time"
+    return RegretReport(rows, _sum_up("all", together, [line for lines in groups.values() for line in lines]))
+
+
+def _sum_up(operation: str, objective: str, lines: list[_Line]) -> OperationRegret:
+    calls = sum(sum(line.ran_calls.values()) for line, _ in lines)
+    compiling = sum(line.compiling for line, _ in lines)
+    seconds = sum(line.seconds for line, _ in lines) + compiling
+    exploring = sum(line.exploring for line, _ in lines)
+    ran = best = 0.0
+    slow = 0
+    for line, predicted in lines:
+        least = min(predicted.values(), default=math.nan)
+        for arm, count in line.ran_calls.items():
+            if arm in predicted:
+                ran += predicted[arm] * count
+                best += least * count
+                slow += count if predicted[arm] > _SLOW * least else 0
+    if objective == "both":
+        ran = best = math.nan
+    shares = _share(ran - best, best), _share(exploring, seconds), _share(slow, calls)
+    return OperationRegret(operation, calls, seconds, compiling, best, *shares, objective)
 
 
 def _share(part: float, whole: float) -> float:
@@ -161,14 +130,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _cells(row: OperationRegret) -> tuple[str, ...]:
-    times = [format_seconds(row.seconds), format_seconds(row.compiling)]
-    best = format_seconds(row.best) if row.objective == "time" else _joules(row.best)
-    return row.operation, f"{row.calls:,}", *times, best, *map(_percent, (row.regret, row.exploring, row.slow))
-
-
-def _joules(energy: float) -> str:
-    return "-" if math.isnan(energy) else f"{energy:.3g} J"
-
-
-def _percent(share: float) -> str:
-    return "-" if math.isnan(share) else f"{100.0 * share:.1f} %"
+    best = format_seconds(row.best) if row.objective == "time" else f"{row.best:.3g} J"
+    shares = ("-" if math.isnan(share) else f"{100.0 * share:.1f} %" for share in (row.regret, row.exploring, row.slow))
+    times = format_seconds(row.seconds), format_seconds(row.compiling), "-" if math.isnan(row.best) else best
+    return row.operation, f"{row.calls:,}", *times, *shares

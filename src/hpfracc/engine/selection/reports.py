@@ -17,7 +17,7 @@ from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Candidate, Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import HOST_PLACEMENT, Preference, Request, refusal_reason
-from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, Bucket, WorkloadCharacteristics
+from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, WorkloadCharacteristics, bucket_of
 from hpfracc.errors import BackendUnavailableError
 
 __all__ = ["BackendTimes", "backend_times", "operation_name", "route"]
@@ -27,47 +27,42 @@ _KEPT_TIMES = 32
 
 
 class BackendTimes(Guarded):
-    """Reports by (operation, backend, bucket), shared by all selectors of the process. Thread-safe.
+    """Reports by operation, backend and log2 of the size, shared by all selectors of the process. Thread-safe.
 
     They are used for operations without a primitive. A selector can withdraw its own reports.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._reports: dict[tuple[str, str], dict[Bucket, deque[tuple[int, float]]]] = defaultdict(dict)
+        self._reports: dict[tuple[str, str], dict[int, deque[tuple[int, float]]]] = defaultdict(dict)
         #: Changes with every report, and when reports are withdrawn.
         self.version = 0
 
-    def add(self, operation: str, backend: str, bucket: Bucket, owner: int, seconds: float) -> None:
+    def add(self, operation: str, backend: str, size: int, owner: int, seconds: float) -> None:
         """Add a time in seconds (``inf`` for a failure), and the selector it was reported to."""
         with self._lock:
-            ring = self._reports[operation, backend].setdefault(bucket, deque(maxlen=_KEPT_TIMES))
+            ring = self._reports[operation, backend].setdefault(bucket_of(1, size)[1], deque(maxlen=_KEPT_TIMES))
             ring.append((owner, seconds))
             self.version += 1
 
-    def estimate(self, operation: str, backend: str, bucket: Bucket) -> float:
-        """Predicted seconds, from this bucket or scaled from the nearest one; ``nan`` without reports.
+    def estimate(self, workload: WorkloadCharacteristics, backend: str) -> float:
+        """Predicted seconds, from workloads of this size or scaled from the nearest one; ``nan`` without reports.
 
         ``inf`` for a backend that failed in at least half of the reports.
         """
+        size = workload.bucket_of_size[1]
         with self._lock:
-            known = {place: list(ring) for place, ring in self._reports.get((operation, backend), {}).items() if ring}
+            rings = self._reports.get((workload.operation_type, backend), {})
+            known = {place: sorted(seconds for _, seconds in ring) for place, ring in rings.items() if ring}
         if not known:
             return math.nan
-        place = min(known, key=lambda other: (abs(_size(other) - _size(bucket)), other))
-        seconds = sorted(time for _, time in known[place])
-        good = [value for value in seconds if math.isfinite(value)]
-        if 2 * len(good) <= len(seconds):
+        place = min(known, key=lambda other: (abs(other - size), other))
+        good = [seconds for seconds in known[place] if seconds < math.inf]
+        if 2 * len(good) <= len(known[place]):
             return math.inf
-        low = good[len(good) // 4]
-        mean = sum(good) / len(good)
+        low, mean = good[len(good) // 4], sum(good) / len(good)
         level = mean if mean > 2.0 * low else low  # an intermittent cost is still a cost
-        # Time is assumed proportional to the size.
-        return float(level * 2.0 ** (_size(bucket) - _size(place)))
-
-    def estimate_for(self, workload: WorkloadCharacteristics, backend: str) -> float:
-        """The same for a workload, whose batch shape reports do not include."""
-        return self.estimate(workload.operation_type, backend, workload.bucket_of_size)
+        return float(level * 2.0 ** (size - place))  # time is assumed proportional to the size
 
     def forget(self, owner: int) -> None:
         """Withdraw the reports of ``owner``."""
@@ -82,10 +77,6 @@ class BackendTimes(Guarded):
         with self._lock:
             self._reports.clear()
             self.version += 1
-
-
-def _size(bucket: Bucket) -> int:
-    return bucket[0] + bucket[1]
 
 
 #: The reports of this process.
@@ -113,21 +104,23 @@ def route(workload: WorkloadCharacteristics, settings: Settings, preference: Pre
     if primitive is None:
         return _between_backends(workload, settings, preference)
     decision = _by_arms(primitive, workload, settings, preference)
-    reported = {name: backend_times.estimate_for(workload, name) for name in BACKENDS}
-    reported = {name: seconds for name, seconds in reported.items() if not math.isnan(seconds)}
-    return decision if not reported else _with_reports(decision, reported, settings)
+    reported = {name: backend_times.estimate(workload, name) for name in BACKENDS}
+    return _with_reports(decision, reported, settings)
 
 
 def _by_arms(
     primitive: Primitive, workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None
 ) -> Decision:
-    arrays, params = primitive.example(_shape(workload), _dtype(primitive, workload))
+    shape = workload.data_shape
+    if not shape or math.prod(shape) != workload.data_size:
+        shape = (workload.batch, workload.length) if workload.batch > 1 else (workload.length,)
+    sizes, usual = (_INTS, "int64") if primitive.name == "bitwise_xor" else (_FLOATS, "float64")
+    arrays, params = primitive.example(shape, sizes.get(workload.dtype_size, usual))
     request = Request(
         primitive=primitive,
         call=primitive.describe(*arrays, **params),
         placement=HOST_PLACEMENT,
         settings=settings,
-        signature=(tuple((array.dtype, array.ndim) for array in arrays), tuple(params.items())),
         shapes=(tuple((array.dtype, array.shape) for array in arrays), tuple(params.items())),
         preference=preference,
         needs_gradient=workload.requires_gradient,
@@ -135,38 +128,23 @@ def _by_arms(
     return decide(request, knowledge_for(settings), frozen=True).decision
 
 
-def _shape(workload: WorkloadCharacteristics) -> tuple[int, ...]:
-    if math.prod(workload.data_shape) == workload.data_size and workload.data_shape:
-        return workload.data_shape
-    return (workload.batch, workload.length) if workload.batch > 1 else (workload.length,)
-
-
-def _dtype(primitive: Primitive, workload: WorkloadCharacteristics) -> str:
-    if primitive.name == "bitwise_xor":
-        return _INTS.get(workload.dtype_size, "int64")
-    return _FLOATS.get(workload.dtype_size, "float64")
-
-
 def _with_reports(decision: Decision, reported: dict[str, float], settings: Settings) -> Decision:
     """The decision with the times that users reported: for a backend they replace the engine's predictions."""
-    totals: dict[str, float] = {}
+    if all(map(math.isnan, reported.values())):
+        return decision
+    best: dict[str, tuple[float, Candidate]] = {}
     for row in decision.candidates:
         if row.refused is None:
-            seconds = reported.get(row.backend, row.total)
+            told = reported.get(row.backend, math.nan)
+            seconds = row.total if math.isnan(told) else told
             seconds = math.inf if math.isnan(seconds) else seconds  # an unknown arm is not the fastest
-            totals[row.backend] = min(seconds, totals.get(row.backend, math.inf))
-    best = min(totals, key=lambda name: totals[name])
-    if totals[decision.backend] <= totals[best] / (1.0 - settings.performance_threshold):
+            if row.backend not in best or seconds < best[row.backend][0]:
+                best[row.backend] = seconds, row
+    least, row = min(best.values(), key=lambda pair: pair[0])
+    if best[decision.backend][0] <= least / (1.0 - settings.performance_threshold):
         return decision
-    row = next(row for row in decision.candidates if row.backend == best and row.refused is None)
-    return replace(
-        decision,
-        arm=row.arm,
-        backend=best,
-        device=row.device,
-        algorithm=row.arm.partition(":")[2].partition("@")[0],
-        reason=f"reported times make {best} the fastest",
-    )
+    algorithm, reason = row.arm.partition(":")[2].partition("@")[0], f"reported times make {row.backend} the fastest"
+    return replace(decision, arm=row.arm, backend=row.backend, device=row.device, algorithm=algorithm, reason=reason)
 
 
 def _between_backends(workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None) -> Decision:
@@ -177,40 +155,25 @@ def _between_backends(workload: WorkloadCharacteristics, settings: Settings, pre
         reasons = "; ".join(f"{row.backend}: {row.refused}" for row in rows)
         asked = "" if preference is None else f"{preference.source} asks for {preference.backend!r}, but "
         raise BackendUnavailableError(f"{operation}: {asked}no backend can serve it ({reasons}); use another or 'auto'")
-    known = [row for row in possible if math.isfinite(row.total)]
-    untried = [row for row in possible if math.isnan(row.total)]
-    if known:
-        best = min(known, key=lambda row: row.total)
-        reason = "it is the fastest by reported times"
-    else:
-        best = (untried or possible)[0]
+    # The fastest of those that are known; otherwise the first that did not fail.
+    best = min(possible, key=lambda row: row.total if math.isfinite(row.total) else math.inf)
+    reason = "it is the fastest by reported times"
+    if not math.isfinite(best.total):
+        best = next((row for row in possible if math.isnan(row.total)), best)
         reason = "nothing was reported yet; it is the first that can run it"
-    if preference is not None:
-        reason = f"{preference.source} asks for it"
-    return Decision(
-        operation=operation,
-        arm=best.arm,
-        backend=best.backend,
-        device=best.device,
-        algorithm="any",
-        reason=reason,
-        shape=workload.data_shape,
-        dtype=f"{workload.dtype_size} bytes",
-        bucket=workload.bucket,
-        start="host",
-        wish=None if preference is None else preference.source,
-        rows=partial(tuple, rows),
-    )
+    wish = None if preference is None else preference.source
+    taken = operation, best.arm, best.backend, best.device, "any", reason if wish is None else f"{wish} asks for it"
+    asked = workload.data_shape, f"{workload.dtype_size} bytes", workload.bucket, "host"
+    return Decision(*taken, *asked, wish=wish, rows=partial(tuple, rows))
 
 
 def _row(name: str, workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None) -> Candidate:
     refused = registry.unavailable(name)
     if refused is None and preference is not None and name != preference.backend:
         refused = f"{preference.source} asks for {preference.backend}"
-    if refused is None:
-        refused = refusal_reason(workload.operation_type, name, settings)
+    refused = refused or refusal_reason(workload.operation_type, name, settings)
     if refused is None and workload.requires_gradient and name not in _GRADIENT:
         refused = "it carries no gradient"
-    seconds = backend_times.estimate_for(workload, name)
+    seconds = backend_times.estimate(workload, name)
     source = "none" if math.isnan(seconds) else "samples"
     return Candidate(arm=name, backend=name, refused=refused, seconds=seconds, total=seconds, source=source)

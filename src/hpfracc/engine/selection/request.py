@@ -16,8 +16,8 @@ from hpfracc.engine.workload import named_for
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 
 __all__ = [
-    "HOST_PLACEMENT", "CostKey", "Placement", "Preference", "Request", "find_preference", "never_reason", "place",
-    "preference_error", "read_preference", "refusal_reason",
+    "HOST_PLACEMENT", "CostKey", "Placement", "Preference", "Request", "disabled_reason", "find_preference",
+    "never_reason", "place", "preference_error", "read_preference", "refusal_reason",
 ]  # fmt: skip
 
 
@@ -67,17 +67,13 @@ def place(arrays: Sequence[Any]) -> Placement:
         owner = library_of(array)
         if owner in ("numpy", "python"):
             if isinstance(array, np.ma.MaskedArray):
-                raise InvalidInputError(
-                    "a masked array was given: its mask would be lost; use array.filled(value) first"
-                )
+                raise InvalidInputError("a masked array: its mask would be lost; use array.filled(value) first")
             continue
         if library not in ("numpy", owner):
             raise InvalidInputError(f"operands of {library} and {owner} in one call; convert them to one library first")
         library = owner
         if owner == "torch" and not is_dense(array):
-            raise InvalidInputError(
-                f"a tensor of layout {array.layout} was given, sparse or packed; use .to_dense() first"
-            )
+            raise InvalidInputError(f"a tensor of layout {array.layout}, sparse or packed; use .to_dense() first")
         gradient = gradient or tracks_gradient(array)
         traced = traced or is_traced(array)
         where = device_of(array)
@@ -88,9 +84,7 @@ def place(arrays: Sequence[Any]) -> Placement:
     for array in arrays if device != "cpu" else ():
         # NumPy operands (such as weights) are moved; a tensor left on the host is treated as a mistake.
         if library_of(array) == library and not is_tracer(array) and array.ndim and device_of(array) == "cpu":
-            raise InvalidInputError(
-                f"one {library} operand is on the host and another on {device}; move both to one device first"
-            )
+            raise InvalidInputError(f"{library} operands on the host and on {device}; move both to one device first")
     return Placement(library, device, gradient, traced)
 
 
@@ -151,9 +145,12 @@ def read_preference(operation: str, argument: Any = None) -> Preference | None:
 
 def refusal_reason(operation: str, backend: str, settings: Settings) -> str | None:
     """Why the settings rule ``backend`` out for ``operation``; None if they do not."""
-    if backend in settings.disabled:
-        return f"disabled by HPFRACC_DISABLE_{backend.upper()}"
-    return never_reason(operation, backend, settings)
+    return disabled_reason(backend, settings) or never_reason(operation, backend, settings)
+
+
+def disabled_reason(backend: str, settings: Settings) -> str | None:
+    """Why ``HPFRACC_DISABLE_*`` rules ``backend`` out; None if it does not."""
+    return f"disabled by HPFRACC_DISABLE_{backend.upper()}" if backend in settings.disabled else None
 
 
 def never_reason(operation: str, backend: str, settings: Settings) -> str | None:
@@ -183,8 +180,8 @@ class Request:
     ----------
     primitive, call, placement
         The work, its size, and where its operands are.
-    signature, shapes : Hashable
-        The compile keys of kernels compiled per signature, and of those compiled per shape.
+    shapes : tuple
+        Dtype and shape of each operand, and the parameters: the compile key of kernels compiled per shape.
     settings, preference
         The current settings, and the requested backend, if any.
     needs_gradient : bool
@@ -203,8 +200,6 @@ class Request:
         The kernel, such as ``"numpy:fft"``, that the other chunks of the same work use.
     ignore_memory : bool
         Whether to choose as if there were enough memory.
-    plain : bool
-        Whether the call came without parameters.
     short : bool
         Whether this is a chunk of a call that lacked memory; no further library is imported for it.
     """
@@ -213,8 +208,7 @@ class Request:
     call: Call
     placement: Placement
     settings: Settings
-    signature: Hashable = ()
-    shapes: Hashable = ()
+    shapes: tuple[tuple[tuple[str, tuple[int, ...]], ...], tuple[Hashable, ...]] = ((), ())
     preference: Preference | None = None
     needs_gradient: bool = False
     prepared: bool = False
@@ -224,7 +218,6 @@ class Request:
     limit: int | None = None
     kernel: str | None = None
     ignore_memory: bool = False
-    plain: bool = False
     short: bool = False
 
     @property
@@ -258,5 +251,7 @@ class Request:
         if compiles == "shape":  # with a cached transform another function is traced
             return (self.operation, *arm_of, self.shapes)
         if compiles == "signature":
-            return (self.call.operation, *arm_of, self.call.dtype, self.signature)
+            kinds, named = self.shapes
+            axes = tuple((dtype, len(shape)) for dtype, shape in kinds)
+            return (self.call.operation, *arm_of, self.call.dtype, axes, named)
         return (self.call.operation, *arm_of)

@@ -9,18 +9,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hpfracc._config import (
-    Settings,
-    check_backend,
-    config,
-    current_context,
-    get_settings,
-    refresh_environment,
-    state,
-    use_backend,
-)
+from hpfracc import _config
+from hpfracc._config import Settings, check_backend, current_context, get_settings, state, use_backend
 from hpfracc._environment import check_fraction
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
@@ -29,26 +21,19 @@ from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import allowed, get_budget
 from hpfracc.engine.selection.decision import Decision, Explanation
 from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.regret import RegretReport, regret_report
 from hpfracc.engine.selection.reports import backend_times, operation_name, route
-from hpfracc.engine.selection.request import find_preference
-from hpfracc.engine.workload import WorkloadCharacteristics, as_count, as_shape, bucket_of
+from hpfracc.engine.selection.request import disabled_reason, find_preference
+from hpfracc.engine.workload import WorkloadCharacteristics, as_count, as_shape
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
 
-if TYPE_CHECKING:
-    from hpfracc.engine.selection.regret import RegretReport
-
 __all__ = [
-    "IntelligentBackendSelector",
-    "PerformanceRecord",
-    "calculate_gpu_threshold",
-    "get_shared_selector",
+    "IntelligentBackendSelector", "PerformanceRecord", "calculate_gpu_threshold", "get_shared_selector",
     "select_optimal_backend",
-]
+]  # fmt: skip
 
-#: Calls for which an answer is cached before the clock is read, ...
-_CALLS_KEPT = 256
-#: ... and the fraction of the time since the answer that recomputing it may take, because new knowledge may change it.
+#: Fraction of the time since an answer that recomputing it may take, because new knowledge may change it.
 _REVIEW_SHARE = 0.01
 _MAX_ANSWERS = 4096
 _ids = itertools.count(1)
@@ -68,17 +53,6 @@ class PerformanceRecord:
     data_size: int
     execution_time: float
     success: bool
-
-
-@dataclass(slots=True)
-class _Answer:
-    """A selected backend, and how long it is valid."""
-
-    backend: BackendType
-    #: Of the settings and of the reports.
-    versions: tuple[int, int]
-    review_at: float
-    calls_left: int = _CALLS_KEPT
 
 
 class IntelligentBackendSelector(Guarded):
@@ -106,10 +80,13 @@ class IntelligentBackendSelector(Guarded):
         performance_threshold: float | None = None,
     ) -> None:
         super().__init__()
-        refresh_environment()
-        given = (enable_learning, gpu_memory_limit, performance_threshold)
-        own = dict(zip(("enable_learning", "gpu_memory_limit", "performance_threshold"), given, strict=True))
-        self._own = config.check({name: value for name, value in own.items() if value is not None})
+        _config.refresh_environment()
+        own = {
+            "enable_learning": enable_learning,
+            "gpu_memory_limit": gpu_memory_limit,
+            "performance_threshold": performance_threshold,
+        }
+        self._own = _config.config.check({name: value for name, value in own.items() if value is not None})
         self._records: deque[PerformanceRecord] = deque(maxlen=_MAX_RECORDS)
         #: Seconds, successes and failures.
         self._sums: dict[tuple[BackendType, str], list[float]] = {}
@@ -117,7 +94,8 @@ class IntelligentBackendSelector(Guarded):
 
     def _begin(self) -> None:
         self._id = next(_ids)
-        self._answers: dict[Any, _Answer] = {}
+        #: The selected backends, the versions of settings and reports, and the time of the next review.
+        self._answers: dict[Any, tuple[BackendType, int, int, float]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -170,29 +148,24 @@ class IntelligentBackendSelector(Guarded):
         except AttributeError:
             raise _no_workload(workload) from None
         answer = self._answers.get(key)
-        if answer is not None and answer.versions == (state.version, backend_times.version):
-            if answer.calls_left > 0:
-                answer.calls_left -= 1
-                return answer.backend
-            if time.perf_counter() < answer.review_at:
-                answer.calls_left = _CALLS_KEPT
-                return answer.backend
-        versions = get_settings().version, backend_times.version  # read first: a later change invalidates it
         begin = time.perf_counter()
+        if answer is not None:
+            found, settings, reports, review_at = answer
+            if begin < review_at and settings == state.version and reports == backend_times.version:
+                return found
+        versions = get_settings().version, backend_times.version  # read first: a later change invalidates it
         backend = BackendType(self._decide(workload, preferred_backend).backend)
         end = time.perf_counter()
         if len(self._answers) >= _MAX_ANSWERS:
             self._answers.clear()
-        self._answers[key] = _Answer(backend, versions, end + (end - begin) / _REVIEW_SHARE)
+        self._answers[key] = backend, *versions, end + (end - begin) / _REVIEW_SHARE
         return backend
 
     def _decide(self, workload: WorkloadCharacteristics, preferred: Any = None) -> Decision:
         if not isinstance(workload, WorkloadCharacteristics):
             raise _no_workload(workload)
-        settings = self.settings
-        operation = operation_name(workload)
-        preference = find_preference(operation, settings, context=current_context().backend, preferred=preferred)
-        return route(workload, settings, preference)
+        operation, settings, context = operation_name(workload), self.settings, current_context().backend
+        return route(workload, settings, find_preference(operation, settings, context=context, preferred=preferred))
 
     def explain(self, workload: WorkloadCharacteristics, preferred_backend: Any = None) -> Explanation:
         """Every arm with its predicted time, interval, transfer, compile time, memory and samples, or why not."""
@@ -204,7 +177,7 @@ class IntelligentBackendSelector(Guarded):
         for row in self._decide(workload).candidates:
             if row.refused is None:
                 backend = BackendType(row.backend)
-                reported = backend_times.estimate_for(workload, row.backend)
+                reported = backend_times.estimate(workload, row.backend)
                 seconds = row.total if math.isnan(reported) else reported
                 known = best.get(backend, math.nan)
                 best[backend] = seconds if math.isnan(known) else min(known, seconds)
@@ -249,37 +222,31 @@ class IntelligentBackendSelector(Guarded):
         if first not in order:
             reason = self._refusal(first)
             raise BackendUnavailableError(f"backend {first.value!r} cannot be used ({reason}); use another or AUTO")
-
-        takes_backend = _takes_backend(func)
+        arguments = 1 if _takes_backend(func) else 0
         failures: dict[str, Exception] = {}
         for place, tried in enumerate(order, start=1):
-            begin = time.perf_counter()
+            begin, span = time.perf_counter(), spans.span(operation_name, "call", metadata={"backend": tried.value})
             try:
-                with (
-                    spans.span(operation_name, "call", metadata={"backend": tried.value}),
-                    use_backend(tried, _banned=frozenset(failures)),
-                ):
-                    result = func(tried) if takes_backend else func()
+                with span, use_backend(tried, _banned=frozenset(failures)):
+                    result = func(*[tried][:arguments])
             except (TypeError, ValueError):
                 raise
             except Exception as error:
                 failures[tried.value] = error
-                self.record_performance(tried, operation_name, workload.data_size, time.perf_counter() - begin, False)
-                if place < len(order):
-                    knowledge = knowledge_for(self.settings)
-                    knowledge.note_fallback(operation_name, tried.value, order[place].value, "failed", error)
-            else:
-                self.record_performance(tried, operation_name, workload.data_size, time.perf_counter() - begin, True)
+            seconds, failed = time.perf_counter() - begin, failures.get(tried.value)
+            self.record_performance(tried, operation_name, workload.data_size, seconds, failed is None)
+            if failed is None:
                 return result
+            if place < len(order):
+                taken = order[place].value
+                knowledge_for(self.settings).note_fallback(operation_name, tried.value, taken, "failed", failed)
         rows = "; ".join(f"{name}: {registry.describe_failure(error)}" for name, error in failures.items())
         raise AllBackendsFailedError(
             f"{operation_name}: every backend failed ({rows}); see the cause of this error for each", failures
         ) from ExceptionGroup(f"{operation_name}: what each backend raised", list(failures.values()))
 
     def _refusal(self, backend: BackendType) -> str | None:
-        if backend.value in self.settings.disabled:
-            return f"disabled by HPFRACC_DISABLE_{backend.value.upper()}"
-        return registry.unavailable(backend.value)
+        return disabled_reason(backend.value, self.settings) or registry.unavailable(backend.value)
 
     def record_performance(
         self, backend: Any, operation: str, data_size: int, execution_time: float, success: bool = True
@@ -297,19 +264,17 @@ class IntelligentBackendSelector(Guarded):
             sums[1 if success else 2] += 1
             sums[0] += seconds if success else 0.0
         if self.settings.enable_learning:
-            backend_times.add(operation, used.value, bucket_of(1, size), self._id, seconds if success else math.inf)
+            backend_times.add(operation, used.value, size, self._id, seconds if success else math.inf)
             self._answers.clear()
 
     def get_performance_summary(self) -> dict[str, Any]:
         """Totals of the reports to this selector."""
-        names = ("total_time", "count", "failures")
+        stats = {}
         with self._lock:
-            stats: dict[tuple[BackendType, str], dict[str, Any]] = {
-                key: dict(zip(names, sums, strict=True)) for key, sums in self._sums.items()
-            }
+            for key, (seconds, count, failures) in self._sums.items():
+                mean = seconds / count if count else math.nan
+                stats[key] = {"total_time": seconds, "count": count, "failures": failures, "avg_time": mean}
             recent = [record.backend for record in list(self._records)[-_RECENT:]]
-        for row in stats.values():
-            row["avg_time"] = row["total_time"] / row["count"] if row["count"] else math.nan
         total = sum(row["count"] + row["failures"] for row in stats.values())
         return {"total_records": total, "operation_stats": stats, "recent_backends": recent}
 
@@ -328,13 +293,7 @@ class IntelligentBackendSelector(Guarded):
 
     def regret_report(self) -> RegretReport:
         """Time that the engine's choices cost compared with the best ones, as measured in this process."""
-        from hpfracc.engine.selection.regret import regret_report
-
         return regret_report(knowledge_for(self.settings).chooser)
-
-    def calculate_gpu_threshold(self, dtype_size: int = 8) -> int:
-        """Elements that fit on the first GPU now, within ``gpu_memory_limit``; 0 without a GPU."""
-        return calculate_gpu_threshold(dtype_size, self.gpu_memory_limit)
 
 
 def _takes_backend(function: Callable[..., Any]) -> bool:

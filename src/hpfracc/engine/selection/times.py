@@ -14,12 +14,13 @@ from enum import IntEnum
 
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["KEPT", "Curve", "Drift", "TimeSamples", "check_seconds", "extended", "log_seconds", "log_work"]
+__all__ = [
+    "KEPT", "Curve", "Drift", "TimeSamples", "check_seconds", "extended", "log_seconds", "log_work", "lower_quartile",
+]  # fmt: skip
 
 #: Limits of the slope beyond the outermost knots: time does not decrease with work, and hardly grows faster than work.
 #: Below the first knot a steep slope would predict times that no call can reach.
-_RIGHT_SLOPES = (0.0, 1.5)
-_LEFT_SLOPES = (0.0, 1.0)
+_MAX_RIGHT_SLOPE, _MAX_LEFT_SLOPE = 1.5, 1.0
 #: An outer slope is computed over at least this range of work (natural log), and averaged with a slope of 1 over the
 #: same range: with noise, two close knots could give any slope.
 _SPAN = math.log(4.0)
@@ -58,8 +59,9 @@ class Curve:
         knots = sorted(dict(points).items())
         self._xs = [x for x, _ in knots]
         self._ys = [y for _, y in knots]
-        self._left = _clamp(self._outer_slope(range(len(knots))), _LEFT_SLOPES)
-        self._right = _clamp(self._outer_slope(range(len(knots) - 1, -1, -1)), _RIGHT_SLOPES)
+        outwards = range(len(knots) - 1, -1, -1)
+        self._left = min(max(self._outer_slope(outwards[::-1]), 0.0), _MAX_LEFT_SLOPE)
+        self._right = min(max(self._outer_slope(outwards), 0.0), _MAX_RIGHT_SLOPE)
 
     def _outer_slope(self, inwards: range) -> float:
         xs, ys, end = self._xs, self._ys, inwards[0]
@@ -68,9 +70,7 @@ class Curve:
             if abs(xs[inner] - xs[end]) >= _SPAN:
                 break
         run, rise = xs[inner] - xs[end], ys[inner] - ys[end]
-        if run < 0.0:
-            run, rise = -run, -rise
-        return (rise + _SPAN) / (run + _SPAN)
+        return (math.copysign(1.0, run) * rise + _SPAN) / (abs(run) + _SPAN)
 
     def at(self, x: float) -> float:
         """Log seconds at log work ``x``."""
@@ -107,10 +107,6 @@ def extended(calibrated: Mapping[float, float], prior: Mapping[float, float]) ->
         known.update({x: y + above for x, y in guess.items() if x > last})
     points = known or guess
     return Curve(points.items()) if points else None
-
-
-def _clamp(value: float, limits: tuple[float, float]) -> float:
-    return min(max(value, limits[0]), limits[1])
 
 
 #: Times kept per arm and bucket (selection.md).
@@ -244,6 +240,11 @@ class TimeSamples:
         ordered = sorted(list(self.ratios)[:-1])
         self._band = _quantile(ordered, 0.25) - _MARGIN, _quantile(ordered, 0.75) + _MARGIN
         self._age = 0
+
+
+def lower_quartile(samples: Sequence[float]) -> float:
+    """The 25th percentile: the time of an undisturbed call, robust against a single lucky one."""
+    return sorted(samples)[(len(samples) - 1) // 4]
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -8,32 +8,16 @@ import os
 import time
 import warnings
 import weakref
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hpfracc._files import read_plain, write_whole
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.wisdom_files import (
-    FolderSnapshot,
-    Journal,
-    WisdomLayout,
-    continuing,
-    list_files,
-    merge_into_one,
-    read_folder,
-    warn_once,
-)
-from hpfracc.engine.selection.wisdom_records import (
-    MAX_BYTES,
-    Record,
-    encode_lines,
-    encode_merged,
-    read_merged,
-    retain,
-    unite,
-)
+from hpfracc.engine.selection import wisdom_files, wisdom_records
+from hpfracc.engine.selection.wisdom_files import FolderSnapshot, Journal, WisdomLayout, continuing, warn_once
+from hpfracc.engine.selection.wisdom_records import MAX_BYTES, Record, encode_lines, encode_merged, retain, unite
 from hpfracc.errors import WisdomError
 
 __all__ = ["Wisdom", "share_records", "shares_records", "take_shared"]
@@ -46,29 +30,31 @@ def _describe_records(records: Sequence[Record]) -> dict[str, Any]:
         groups[record.fingerprint, record.backend, record.operation].append(record)
     rows: list[dict[str, Any]] = [
         {
-            **dict(zip(("fingerprint", "backend", "operation"), key, strict=True)),
+            "fingerprint": fingerprint,
+            "backend": backend,
+            "operation": operation,
             "arms": sorted({record.arm for record in group}),
             "records": len(group),
             "kinds": dict(Counter(record.kind for record in group)),
             "oldest": min(record.time for record in group),
             "newest": max(record.time for record in group),
         }
-        for key, group in groups.items()
+        for (fingerprint, backend, operation), group in sorted(groups.items())
     ]
-    rows.sort(key=lambda row: (-row["newest"], row["fingerprint"], row["backend"], row["operation"]))
+    rows.sort(key=lambda row: -row["newest"])
     return {"records": len(records), "kinds": dict(Counter(record.kind for record in records)), "rows": rows}
 
 
 def _describe_files(layout: WisdomLayout | None) -> dict[str, Any]:
     """Names, sizes and modification times of the files; ``changed`` is None if there are none."""
-    files: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     with contextlib.suppress(OSError):  # a folder that cannot be read; ``state`` says so
-        for path, kind in list_files(layout) if layout is not None else ():
+        for path, kind in wisdom_files.list_files(layout) if layout is not None else ():
             with contextlib.suppress(OSError):  # removed by a merge
                 status = path.stat()
-                files.append({"name": path.name, "kind": kind, "bytes": status.st_size, "changed": status.st_mtime})
-    changed = max((file["changed"] for file in files), default=None)
-    return {"files": files, "bytes": sum(file["bytes"] for file in files), "changed": changed}
+                found.append({"name": path.name, "kind": kind, "bytes": status.st_size, "changed": status.st_mtime})
+    changed = max((file["changed"] for file in found), default=None)
+    return {"files": found, "bytes": sum(file["bytes"] for file in found), "changed": changed}
 
 
 _REMEDY = "export it again with `hpfracc wisdom export FILE` on the machine that measured it"
@@ -78,11 +64,13 @@ def _read_import(path: Path) -> list[Record]:
     """All records of an exported file or a wisdom folder; :class:`WisdomError` if any is damaged."""
     try:
         if os.path.isdir(path):
-            files = [(source.path, source.content) for source in read_folder(WisdomLayout.of(path)).sources]
+            files = [
+                (source.path, source.content) for source in wisdom_files.read_folder(WisdomLayout.of(path)).sources
+            ]
             if not files:
                 raise WisdomError(f"{path} has no wisdom to import; {_REMEDY}")
         else:
-            files = [(path, read_merged(read_plain(path, MAX_BYTES).data))]
+            files = [(path, wisdom_records.read_merged(read_plain(path, MAX_BYTES).data))]
     except OSError as error:
         raise _failure(f"{path} cannot be imported", error, _REMEDY) from error
     for name, content in files:
@@ -107,27 +95,29 @@ _SCATTERED = 12
 #: Seconds until the next attempt to write to a folder that could not be written.
 _RETRY = 60.0
 
-#: Maximum number of records kept for another process between two :meth:`Wisdom.take_shared`.
+#: Maximum number of records kept for another process between two :func:`take_shared`.
 _MAX_SHARED = 256
 
 _every: weakref.WeakSet[Wisdom] = weakref.WeakSet()
-_sharing = False
+#: Records of this process that another one takes; None if none does.
+_shared: deque[Record] | None = None
 
 
 def share_records(on: bool) -> None:
     """Set whether records of this process are also kept for another one, which gets them by :func:`take_shared`."""
-    global _sharing
-    _sharing = on
+    global _shared
+    if on is not shares_records():
+        _shared = deque(maxlen=_MAX_SHARED) if on else None
 
 
 def shares_records() -> bool:
     """Whether :func:`share_records` is on."""
-    return _sharing
+    return _shared is not None
 
 
 def take_shared() -> list[Record]:
     """Records that were measured in this process since the last call."""
-    return [record for wisdom in list(_every) for record in wisdom.take_shared()]
+    return [] if _shared is None else [_shared.popleft() for _ in range(len(_shared))]
 
 
 class Wisdom(Guarded):
@@ -151,7 +141,6 @@ class Wisdom(Guarded):
         self._pending: list[Record] = []
         self._journal: Journal | None = None
         self._retry_at: float | None = None  # set while the folder cannot be written
-        self._shared: list[Record] = []
         _every.add(self)
 
     def append(self, records: Iterable[Record], *, own: bool = True) -> None:
@@ -161,17 +150,11 @@ class Wisdom(Guarded):
         with self._lock:
             given = list(records)
             self._pending.extend(given)
-            if _sharing and own and len(self._shared) < _MAX_SHARED:
-                self._shared.extend(given)
+            if _shared is not None and own:
+                _shared.extend(given)
         if len(self._pending) >= _GATHERED:
             with continuing(self.path, "what is learned stays in memory only"):
                 self.flush()
-
-    def take_shared(self) -> list[Record]:
-        """Records that were added since the last call, if :func:`share_records` is on."""
-        with self._lock:
-            taken, self._shared = self._shared, []
-        return taken
 
     def flush(self) -> bool:
         """Write the added records; returns whether they are on disk and survive any end of the process.
@@ -210,7 +193,7 @@ class Wisdom(Guarded):
         """Write the added records, and merge if there are many files; called at the end of a process."""
         self.flush()
         with contextlib.suppress(OSError):  # a folder that cannot be read is not tidied
-            if self._layout is not None and len(list_files(self._layout)) > _SCATTERED:
+            if self._layout is not None and len(wisdom_files.list_files(self._layout)) > _SCATTERED:
                 self.merge()
 
     def load(self) -> list[Record]:
@@ -283,7 +266,7 @@ class Wisdom(Guarded):
             self._pending = []
             self._close_journal()
             try:
-                files = list_files(self._layout) if self._layout is not None else []
+                files = wisdom_files.list_files(self._layout) if self._layout is not None else []
                 for path, _ in files:
                     path.unlink(missing_ok=True)
             except OSError as error:
@@ -299,9 +282,12 @@ class Wisdom(Guarded):
         """
         with self._lock:
             records, snapshot = self._everything()
+            state = "kept" if self._retry_at is None else "memory only"
+            if self._layout is None or snapshot is None:
+                state = "off" if self._layout is None else "unreadable"
             return {
                 "path": None if self.path is None else str(self.path),
-                "state": self._state(readable=snapshot is not None),
+                "state": "read-only" if self.read_only and snapshot is not None else state,
                 "unwritten": len(self._pending),
                 "skipped": 0 if snapshot is None else snapshot.skipped,
                 **_describe_records(records),
@@ -314,17 +300,12 @@ class Wisdom(Guarded):
             self.flush()
             self._close_journal()
 
-    def _state(self, *, readable: bool) -> str:
-        if self._layout is None or not readable:
-            return "off" if self._layout is None else "unreadable"
-        return "read-only" if self.read_only else "kept" if self._retry_at is None else "memory only"
-
     def _everything(self) -> tuple[list[Record], FolderSnapshot | None]:
         """The records on disk and in memory, trimmed, and a snapshot of the disk; None if it cannot be read."""
         if self._layout is None:
             return [], None
         try:
-            snapshot = read_folder(self._layout, merged_only=self._alone)
+            snapshot = wisdom_files.read_folder(self._layout, merged_only=self._alone)
         except OSError as error:
             self._warn("unreadable", f"cannot be read ({error.strerror or error}), so nothing is known from it")
             return retain(self._pending), None
@@ -350,7 +331,7 @@ class Wisdom(Guarded):
         """Merge the files on disk, then warn about damaged ones."""
         self._close_journal()  # all of it is in ``records``, so it may be removed too
         try:
-            notes = merge_into_one(layout, records, snapshot)
+            notes = wisdom_files.merge_into_one(layout, records, snapshot)
             self._retry_at = None
         except OSError as error:
             self._give_up(error)
@@ -389,12 +370,12 @@ class Wisdom(Guarded):
     def _forked(self) -> None:
         """Called in a forked child. Records added before the fork are written by the parent."""
         self._close_journal()
-        self._shared = []
         if self._retry_at is None:
             self._pending = []
 
 
 def _after_fork() -> None:
+    take_shared()  # the parent hands them on
     for wisdom in list(_every):
         wisdom._forked()
 
@@ -404,6 +385,8 @@ def _at_exit() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # at exit, so nothing can react to it
         for wisdom in list(_every):
+            with continuing(wisdom.path, "what it held is not kept"):
+                wisdom.tidy()
             with continuing(wisdom.path, "what it held is not kept"):
                 wisdom.close()
 

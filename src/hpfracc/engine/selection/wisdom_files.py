@@ -21,9 +21,9 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hpfracc._files import OPEN_FLAGS, UnfitFileError, read_plain, write_whole
 from hpfracc.engine.selection.wisdom_records import (
@@ -105,13 +105,10 @@ def resolve_path(setting: str | None) -> Path | None:
     text = os.path.expanduser(setting.strip())
     if text.startswith("~"):
         raise ConfigurationError(f"wisdom={setting!r}: the home folder is unknown; write the full path")
-    try:
-        valid = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        valid = False
-    if not valid:
-        raise ConfigurationError(f"wisdom={setting!r} has characters that are invalid in a path; name another folder")
-    return Path(text).absolute()
+    with contextlib.suppress(UnicodeEncodeError):
+        if b"\0" not in os.fsencode(text):
+            return Path(text).absolute()
+    raise ConfigurationError(f"wisdom={setting!r} has characters that are invalid in a path; name another folder")
 
 
 def _default() -> Path | None:
@@ -216,7 +213,7 @@ class Journal:
         while self._fd < 0:
             self.path = layout.new_journal()
             fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666)
-            if _hold(fd):
+            if _try_lock(fd) is not False and os.fstat(fd).st_nlink > 0:
                 self._fd = fd
             else:  # another process locked it first, and may be removing it
                 os.close(fd)
@@ -286,11 +283,6 @@ def remove_if_abandoned(path: Path, size: int, layout: WisdomLayout, aside: Path
     return True
 
 
-def _hold(fd: int) -> bool:
-    """Lock a new journal; False if another process locked it first."""
-    return _try_lock(fd) is not False and os.fstat(fd).st_nlink > 0
-
-
 def _try_lock(fd: int) -> bool | None:
     """Whether the lock was acquired; None if there are no locks."""
     if sys.platform == "win32":
@@ -310,8 +302,7 @@ _ATTEMPTS = 16
 _ABANDONED = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A file that was read: its bytes and content. An unreadable one (a FIFO, or too large) has no bytes."""
 
     path: Path
@@ -321,26 +312,20 @@ class Source:
     status: os.stat_result
 
 
-@dataclass(slots=True)
 class FolderSnapshot:
-    """The content of a folder at one moment."""
+    """The content of a folder at one moment: its files, and all their records by id."""
 
-    sources: list[Source] = field(default_factory=list)
-    records: dict[str, Record] = field(default_factory=dict)
+    def __init__(self, sources: list[Source]) -> None:
+        self.sources = sources
+        self.records = unite(*(source.content.records for source in sources))
+        #: The files to set aside.
+        self.damaged = [source for source in sources if source.content.fault is not None]
+        #: Number of lines and entries that are not records.
+        self.skipped = sum(source.content.skipped for source in sources)
 
     def of_kind(self, kind: FileKind) -> list[Source]:
         """The files of one kind that this version may change."""
         return [source for source in self.sources if source.kind == kind and not source.content.newer]
-
-    @property
-    def damaged(self) -> list[Source]:
-        """The files to set aside."""
-        return [source for source in self.sources if source.content.fault is not None]
-
-    @property
-    def skipped(self) -> int:
-        """Number of lines and entries that are not records."""
-        return sum(source.content.skipped for source in self.sources)
 
 
 def read_folder(layout: WisdomLayout, *, merged_only: bool = False) -> FolderSnapshot:
@@ -351,40 +336,32 @@ def read_folder(layout: WisdomLayout, *, merged_only: bool = False) -> FolderSna
     OSError
         If the folder exists but cannot be read.
     """
+    wanted = ("merged",) if merged_only else ("merged", "generation", "journal")
     for _ in range(_ATTEMPTS):
-        snapshot, complete = _read_once(layout, merged_only)
+        sources, complete = [], True
+        contents: dict[tuple[bool, bytes], Content] = {}
+        for path, kind in list_files(layout):
+            try:
+                if kind in wanted:
+                    sources.append(_read_file(path, kind, contents))
+            except FileNotFoundError:
+                complete = False
+            except OSError:  # perhaps another user's; a file that is not read is not removed
+                continue
         if complete:
             break
-    return snapshot
+    return FolderSnapshot(sources)
 
 
-def _read_once(layout: WisdomLayout, merged_only: bool) -> tuple[FolderSnapshot, bool]:
-    snapshot, complete = FolderSnapshot(), True
-    contents: dict[tuple[FileKind, bytes], Content] = {}
-    for path, kind in list_files(layout):
-        if kind not in (("merged",) if merged_only else ("merged", "generation", "journal")):
-            continue
-        try:
-            snapshot.sources.append(_read_file(path, kind, contents))
-        except FileNotFoundError:
-            complete = False
-        except OSError:  # perhaps another user's; a file that is not read is not removed
-            continue
-    snapshot.records = unite(*(content.records for content in contents.values()))
-    return snapshot, complete
-
-
-def _read_file(path: Path, kind: FileKind, contents: dict[tuple[FileKind, bytes], Content]) -> Source:
+def _read_file(path: Path, kind: FileKind, contents: dict[tuple[bool, bytes], Content]) -> Source:
     try:
         data, status = read_plain(path, MAX_BYTES)
     except UnfitFileError as error:
         return Source(path, kind, b"", Content(damage=error.strerror), os.stat(path))
-    form: FileKind = "journal" if kind == "journal" else "merged"
-    content = contents.get((form, data))
-    if content is None:  # the merged file is mostly a copy of a generation, and decoding is slow
-        content = read_journal(data) if form == "journal" else read_merged(data)
-        contents[form, data] = content
-    return Source(path, kind, data, content, status)
+    key = kind == "journal", data
+    if key not in contents:  # the merged file is mostly a copy of a generation, and decoding is slow
+        contents[key] = read_journal(data) if kind == "journal" else read_merged(data)
+    return Source(path, kind, data, contents[key], status)
 
 
 def list_files(layout: WisdomLayout) -> list[tuple[Path, FileKind]]:

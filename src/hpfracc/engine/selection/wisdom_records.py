@@ -9,9 +9,10 @@ import itertools
 import json
 import os
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, Literal, get_args
 
 from hpfracc import _reading
@@ -36,7 +37,6 @@ MAX_CHARACTERS = 256
 MAX_LINE_BYTES = 1 << 16
 MAX_DEPTH = 32
 
-_TEXTS = ("id", "kind", "operation", "arm", "fingerprint", "start", "dtype")
 #: What each kind requires beside the fields of all.
 _NEEDS: dict[str, tuple[str, ...]] = {
     "knot": ("x",),
@@ -45,25 +45,10 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "transfer": ("nbytes", "route"),
 }
 
-_token = ""
-_counter = itertools.count()
-
 
 def new_id() -> str:
-    """A globally unique id; ids increase within one process."""
-    global _token
-    if not _token:
-        _token = os.urandom(8).hex()
-    return f"{_token}-{next(_counter):010x}"
-
-
-def _forget_token() -> None:
-    global _token
-    _token = ""
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_token)
+    """A globally unique id."""
+    return os.urandom(12).hex()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,23 +98,14 @@ class Record:
     id: str = field(default_factory=new_id)
 
     def __post_init__(self) -> None:
-        for name in _TEXTS:
-            _check_text(name, getattr(self, name))
         _reading.choice("kind", self.kind, KINDS)
         needed = _NEEDS.get(self.kind, ())
-        numbers = {"seconds": MAX_SECONDS, "time": MAX_TIME}
-        if self.x is not None or "x" in needed:
-            numbers["x"] = MAX_WORK
-        for name, most in numbers.items():
-            _set(self, name, _reading.number(name, getattr(self, name), least=0.0, most=most))
-        if self.bucket is not None or "bucket" in needed:
-            if not isinstance(self.bucket, tuple | list) or len(self.bucket) != 2:
-                raise InvalidInputError(f"bucket={_reading.shown(self.bucket)} of a record; use two whole numbers")
-            _set(self, "bucket", tuple(_reading.whole("bucket", each, least=0, most=_MOST) for each in self.bucket))
-        if self.nbytes is not None or "nbytes" in needed:
-            _reading.whole("nbytes", self.nbytes, least=0, most=_MOST)
-        if self.route is not None or "route" in needed:
-            _check_text("route", self.route)
+        for name, read in _READERS.items():
+            value = getattr(self, name)
+            if value is not None or name in _REQUIRED or name in needed:
+                found = read(name, value)
+                if found is not value:
+                    object.__setattr__(self, name, found)
 
     @property
     def age_order(self) -> tuple[float, str]:
@@ -143,8 +119,7 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without fields that are None."""
-        pairs = ((name, getattr(self, name)) for name in _NAMES)
-        return {name: value for name, value in pairs if value is not None}
+        return {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
 
     def to_line(self) -> str:
         """One line of JSON, without the line end."""
@@ -153,8 +128,32 @@ class Record:
 
 _NAMES = tuple(f.name for f in fields(Record))
 _REQUIRED = frozenset(_NAMES) - {"bucket", "x", "nbytes", "route"}
-_MOST = 2**63 - 1
-_set = object.__setattr__
+
+
+def _text(name: str, value: Any) -> str:
+    wrong = not isinstance(value, str) or len(value) > MAX_CHARACTERS or not value.isprintable()
+    if wrong or (name in ("id", "fingerprint") and not value):
+        shown = _reading.shown(value)
+        raise InvalidInputError(f"{name}={shown} of a record; use a printable text of at most {MAX_CHARACTERS}")
+    return str(value)
+
+
+def _pair(name: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise InvalidInputError(f"{name}={_reading.shown(value)} of a record; use two whole numbers")
+    return tuple(_count(name, each) for each in value)
+
+
+_count = partial(_reading.whole, least=0, most=2**63 - 1)
+#: How each field is read.
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("id", "operation", "arm", "fingerprint", "start", "dtype", "route"), _text),
+    "seconds": partial(_reading.number, least=0.0, most=MAX_SECONDS),
+    "time": partial(_reading.number, least=0.0, most=MAX_TIME),
+    "x": partial(_reading.number, least=0.0, most=MAX_WORK),
+    "bucket": _pair,
+    "nbytes": _count,
+}
 
 
 def parse_record(entry: Any) -> Record:
@@ -165,27 +164,17 @@ def parse_record(entry: Any) -> Record:
     InvalidInputError
         If it is anything else.
     """
-    value = _decode(entry) if isinstance(entry, str | bytes) else entry
-    if not isinstance(value, dict) or not (_REQUIRED <= value.keys() <= frozenset(_NAMES)):
-        raise InvalidInputError(f"{_reading.shown(value)} is not a record, or lacks a field; measure again")
-    return Record(**value)
-
-
-def _decode(line: str | bytes) -> Any:
-    data = line.encode(errors="surrogatepass") if isinstance(line, str) else line
-    if len(data) > MAX_LINE_BYTES:
-        raise InvalidInputError(f"a line of {len(data):,} bytes is not a record; use at most {MAX_LINE_BYTES:,} bytes")
-    try:
-        return parse_json(data, MAX_DEPTH)
-    except ValueError as error:  # UnicodeDecodeError is one
-        raise InvalidInputError(f"not a line of JSON ({error}); omit the line") from None
-
-
-def _check_text(name: str, value: Any) -> None:
-    wrong = not isinstance(value, str) or len(value) > MAX_CHARACTERS or not value.isprintable()
-    if wrong or (name in ("id", "fingerprint") and not value):
-        shown = _reading.shown(value)
-        raise InvalidInputError(f"{name}={shown} of a record; use a printable text of at most {MAX_CHARACTERS}")
+    if isinstance(entry, str | bytes):
+        data = entry.encode(errors="surrogatepass") if isinstance(entry, str) else entry
+        if len(data) > MAX_LINE_BYTES:
+            raise InvalidInputError(f"a line of {len(data):,} bytes is not a record; use at most {MAX_LINE_BYTES:,}")
+        try:
+            entry = parse_json(data, MAX_DEPTH)
+        except ValueError as error:  # UnicodeDecodeError is one
+            raise InvalidInputError(f"not a line of JSON ({error}); omit the line") from None
+    if not isinstance(entry, dict) or not (_REQUIRED <= entry.keys() <= frozenset(_NAMES)):
+        raise InvalidInputError(f"{_reading.shown(entry)} is not a record, or lacks a field; measure again")
+    return Record(**entry)
 
 
 #: Number of newest records kept of each group (see :func:`_group`): those that the cost model uses, and a few others.
@@ -209,17 +198,16 @@ def unite(*collections: Iterable[Record]) -> dict[str, Record]:
 
 def retain(records: Iterable[Record]) -> list[Record]:
     """The records to retain, oldest first."""
-    groups: dict[Any, list[Record]] = defaultdict(list)
-    samples: list[Record] = []
-    others: list[Record] = []
-    for record in sorted(records, key=lambda record: record.age_order):
-        groups[_group(record)].append(record)
-    for (kind, *_), group in groups.items():
-        (samples if kind == "sample" else others).extend(group[-PER_GROUP[kind] :])
-    for kept, most in ((samples, MAX_SAMPLES), (others, MAX_OTHERS)):
-        kept.sort(key=lambda record: record.age_order)
-        del kept[: max(0, len(kept) - most)]
-    return sorted(samples + others, key=lambda record: record.age_order)
+    groups: Counter[Any] = Counter()
+    kept = {True: 0, False: 0}
+    found: list[Record] = []
+    for record in sorted(records, key=lambda record: record.age_order, reverse=True):
+        group, is_sample = _group(record), record.kind == "sample"
+        groups[group] += 1
+        if groups[group] <= PER_GROUP[record.kind] and kept[is_sample] < (MAX_SAMPLES if is_sample else MAX_OTHERS):
+            kept[is_sample] += 1
+            found.append(record)
+    return found[::-1]
 
 
 def _group(record: Record) -> tuple[Any, ...]:

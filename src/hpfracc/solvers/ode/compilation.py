@@ -20,8 +20,7 @@ from hpfracc._environment import BACKENDS
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends.registry import import_cost
 from hpfracc.engine.selection import request
-from hpfracc.engine.selection.kernels import KernelPrice
-from hpfracc.engine.selection.rent_or_buy import compile_account
+from hpfracc.engine.selection.rent_or_buy import KernelPrice, compile_account
 from hpfracc.engine.selection.request import Preference, never_reason, preference_error, refusal_reason
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.ode import compiled

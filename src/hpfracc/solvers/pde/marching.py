@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_tracer
-from hpfracc.engine.selection.kernels import KernelPrice
+from hpfracc.engine.selection.rent_or_buy import KernelPrice
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.interval_states import ExponentialHistory
 from hpfracc.history.intervals import IntervalWeights

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc.engine.execution.batch.chunk_plans import ChunkPlan, block_sizes, choose_size
 from hpfracc.engine.execution.batch.in_memory import convolve_block
-from hpfracc.engine.execution.batch.jobs import Prediction
+from hpfracc.engine.execution.batch.planning import ChunkPlan, Prediction, block_sizes, choose_size
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec, Cut
 from tests.helpers.contracts import cases, reference

@@ -15,9 +15,9 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.execution.batch import chunk_plans
+from hpfracc.engine.execution.batch import planning as chunk_plans
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError
-from hpfracc.engine.execution.batch.jobs import Job
+from hpfracc.engine.execution.batch.planning import Job
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.plan import Plan, make_request
 from hpfracc.engine.selection.decision import Decision

@@ -13,9 +13,9 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.batch import jobs
+from hpfracc.engine.execution.batch import planning as jobs
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError
-from hpfracc.engine.execution.batch.jobs import Job
+from hpfracc.engine.execution.batch.planning import Job
 from hpfracc.engine.execution.operation import Operation, get_operation
 from hpfracc.engine.execution.plan import Plan, make_request
 from hpfracc.engine.primitives.base import ArraySpec

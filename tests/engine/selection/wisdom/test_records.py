@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import threading
 import time
 from unittest import mock
 
@@ -229,25 +228,13 @@ def test_defaults_are_now_and_new():
     assert record.backend == "a"
 
 
-def test_identities_are_unique_across_threads_and_rise():
-    """Eight threads at once never get the same one; one thread's sort in the order they were made."""
-    made: list[list[str]] = [[] for _ in range(8)]
-    threads = [threading.Thread(target=lambda m=m: m.extend(new_id() for _ in range(2000))) for m in made]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len({each for m in made for each in m}) == 16_000
-    assert all(m == sorted(m) for m in made)
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_identities_differ_after_a_fork():
     """A child does not go on with its parent's."""
-    mine = new_id().partition("-")[0]
+    mine = {new_id() for _ in range(2000)}
+    assert len(mine) == 2000
 
     def in_child():
-        assert new_id().partition("-")[0] != mine
+        assert mine.isdisjoint(new_id() for _ in range(2000))
 
     run_in_child(in_child)
-    assert new_id().partition("-")[0] == mine

@@ -9,22 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
-    "ChunkSizer",
-    "ChunkTooLargeError",
-    "Progress",
-    "Sizer",
-    "keep_bounded",
-    "largest_that_fits",
-    "progress_of",
-    "remembered_sizes",
-    "round_size",
-    "run_chunks",
-]
+    "ChunkSizer", "ChunkTooLargeError", "Progress", "Sizer", "keep_bounded", "largest_that_fits", "progress_of",
+    "remembered_sizes", "round_size", "run_chunks",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -220,26 +213,23 @@ class ChunkSizer:
 @contextmanager
 def progress_of(progress: Progress, total: int, what: str) -> Iterator[Callable[[int], None]]:
     """A function that reports the number of items done since its last call."""
-    done = 0
-    if callable(progress) and not isinstance(progress, type):
-        tell = progress
-
-        def count(more: int) -> None:
-            nonlocal done
-            done += more
-            tell(done, total)
-
-        yield count
-    elif progress is True:
+    if progress is True:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
         from hpfracc._interrupts import live_bar
 
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with live_bar(*columns) as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda more: bar.advance(task, more)
-    elif progress is False:
-        yield lambda more: None
-    else:
+            yield partial(bar.advance, bar.add_task(what, total=total))
+        return
+    if progress is not False and (not callable(progress) or isinstance(progress, type)):
         raise InvalidInputError(f"progress={progress!r} is neither True, False nor a function of (done, total)")
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        if callable(progress) and more:
+            progress(done, total)
+
+    yield count

@@ -18,9 +18,8 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batch.chunk_plans import ChunkPlan, choose_plan, is_time
 from hpfracc.engine.execution.batch.driver import ChunkSizer, ChunkTooLargeError, run_chunks
-from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
+from hpfracc.engine.execution.batch.planning import ChunkPlan, Job, choose_plan, decision_in_chunks, is_time
 from hpfracc.engine.execution.plan import as_array, make_request
 from hpfracc.engine.execution.recover import Failure, classify
 from hpfracc.engine.memory.budget import get_budget
@@ -133,8 +132,7 @@ def run_plan(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...], key: Any = None
     if prepared is None or cut.operands[prepared] is not None:
         key = None
     collects = out is None or cut.merges
-    parts: list[Any] = []
-    sizes: list[int] = []
+    parts: list[tuple[int, Any]] = []
     sizer = _PlannedSizer(
         plan, cut.length, lambda: choose_plan(job, arrays, math.inf, allocated=not collects) if in_time else None
     )
@@ -159,8 +157,7 @@ def run_plan(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...], key: Any = None
 
     def sink(begin: int, end: int, result: Any) -> None:
         if collects:
-            parts.append(result)
-            sizes.append(end - begin)
+            parts.append((end - begin, result))
 
     def stuck(begin: int, end: int, short: ChunkTooLargeError) -> Any:
         if in_time:
@@ -175,16 +172,16 @@ def run_plan(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...], key: Any = None
 
     if not run_chunks(cut.length, sizer, source, sink, stuck=stuck, backwards=in_time and job.in_place):
         return None
+    owner = registry.adapter(job.request.placement.library)
     if not collects:
         result = out
     elif cut.merges:
         # A few numbers per chunk, combined on the host.
-        owner = registry.adapter(job.request.placement.library)
-        stacked = np.stack([np.asarray(owner.to_host(part)) for part in parts])
-        merged = job.primitive.merge(stacked, tuple(sizes), **job.params)
+        stacked = np.stack([np.asarray(owner.to_host(part)) for _, part in parts])
+        merged = job.primitive.merge(stacked, tuple(size for size, _ in parts), **job.params)
         result = _stored(job, owner.from_host(merged, job.request.placement.device), out)
     else:
-        result = registry.adapter(job.request.placement.library).concatenate(parts, cut.axis)
+        result = owner.concatenate([part for _, part in parts], cut.axis)
     return _add_starts(job, result, *arrays[1:]) if in_time and len(arrays) > 2 else result
 
 

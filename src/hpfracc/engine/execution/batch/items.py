@@ -15,19 +15,9 @@ from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.errors import BatchItemError, InvalidInputError
 
 __all__ = [
-    "STACKED_AXES",
-    "Batch",
-    "Calls",
-    "PieceSeed",
-    "Stacking",
-    "by_name",
-    "calls_of",
-    "item_error",
-    "kind_of",
-    "message_of",
-    "random_stream",
-    "stacking_of",
-]
+    "STACKED_AXES", "Batch", "Calls", "PieceSeed", "Stacking", "by_name", "calls_of", "item_error", "kind_of",
+    "message_of", "random_stream", "stacking_of",
+]  # fmt: skip
 
 Shape = tuple[int, ...]
 

@@ -13,10 +13,9 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import file_mapping, library_of
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batch.chunk_plans import choose_plan
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of
 from hpfracc.engine.execution.batch.in_memory import run_plan
-from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
+from hpfracc.engine.execution.batch.planning import Job, choose_plan, decision_in_chunks
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes
@@ -142,7 +141,8 @@ def _run_blocks(
     in_place = [_same_place(name, target, operand) for operand in operands]
     if not target.size:
         return target
-    limit = _limit(budget)
+    free = get_budget().read(HOST)
+    limit = int(_SHARE * (2**62 if free is None else free)) if budget is None else parse_bytes("budget", budget)
     share = 0.0 if primitive.prepared_operand is None else _KEPT_SHARE
     job = Job(primitive, params, request, int((1.0 - share) * limit))
     job.kept, job.in_place = share * limit, any(in_place)
@@ -165,13 +165,6 @@ def _run_blocks(
                 prepared_operands.forget(owner)
     decision_log.record(decision_in_chunks(job, f"read in blocks within {limit / 2**20:,.0f} MiB"))
     return target
-
-
-def _limit(budget: Any) -> int:
-    if budget is not None:
-        return parse_bytes("budget", budget)
-    free = get_budget().read(HOST)
-    return 2**62 if free is None else int(_SHARE * free)
 
 
 # Arrays in files.
@@ -224,8 +217,9 @@ def _reserve_file(operation: str, out: Array) -> None:
         return
     folder = os.path.dirname(os.path.abspath(path))
     try:
-        size = os.fstat(file).st_size
-        need, free = size - _held_bytes(file), shutil.disk_usage(folder).free
+        status = os.fstat(file)
+        size, held = status.st_size, 512 * getattr(status, "st_blocks", 0)  # 0 if the system does not report them
+        need, free = size - held, shutil.disk_usage(folder).free
         if need <= 0:
             return
         try:
@@ -242,11 +236,6 @@ def _reserve_file(operation: str, out: Array) -> None:
             ) from None
     finally:
         os.close(file)
-
-
-def _held_bytes(file: int) -> int:
-    """Bytes of a file that are allocated on the disk; 0 if the system does not report them."""
-    return 512 * getattr(os.fstat(file), "st_blocks", 0)
 
 
 def _allocate(file: int, size: int) -> None:

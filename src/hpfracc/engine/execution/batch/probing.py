@@ -6,8 +6,7 @@ import gc
 import logging
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +26,7 @@ _TRIALS = 3
 _MAX_LINES = 256
 
 
-@dataclass(frozen=True, slots=True)
-class LinearFit:
+class LinearFit(NamedTuple):
     """Bytes as ``base + slope * size``."""
 
     base: float
@@ -119,9 +117,8 @@ class Probe:
     def _measure(
         self, operands: Sequence[ArraySpec], params: Mapping[str, Any], elements: int
     ) -> tuple[float, float] | None:
-        arrays = [
-            np.ones(shape, operand.dtype) for operand, shape in zip(operands, _cut(operands, elements), strict=True)
-        ]
+        shapes = _cut(operands, elements)
+        arrays = [np.ones(shape, operand.dtype) for operand, shape in zip(operands, shapes, strict=True)]
         self._function(*arrays, **params)  # a first call may cache things that are not counted
         # Allocations of other threads are counted too: the smallest of a few calls is closest to this function's.
         peaks = [measure_peak(lambda: self._function(*arrays, **params)) for _ in range(_TRIALS)]

@@ -13,14 +13,7 @@ from hpfracc._frames import label_rows
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._optional import import_optional
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of, run_chunks
-from hpfracc.engine.execution.batch.items import (
-    Batch,
-    PieceSeed,
-    calls_of,
-    item_error,
-    random_stream,
-    stacking_of,
-)
+from hpfracc.engine.execution.batch.items import Batch, PieceSeed, calls_of, item_error, random_stream, stacking_of
 from hpfracc.engine.execution.batch.stacked import StackedFunction, StackedOperation
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.memory.budget import parse_bytes
@@ -31,6 +24,8 @@ from hpfracc.errors import BatchItemError, HpfraccError, InvalidInputError, OutO
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["run"]
+
+_Stacked = StackedOperation | StackedFunction
 
 
 def run(
@@ -189,26 +184,26 @@ class _LocalBatch(Batch):
         """The parameters of one item."""
         return self.params if self.seed is None else {**self.params, "rng": random_stream(self.seed, index)}
 
+    def _alone(self, index: int) -> Any:
+        try:
+            return self.call(index)
+        except Exception as error:
+            raise item_error(index, len(self.calls), error) from error
+
     def run_grouped(self, advance: Callable[[int], None]) -> list[Any]:
         """Run the groups one after another, each in chunks."""
         results: list[Any] = [None] * len(self.calls)
         for indices in self.calls.groups():
             stacked = self._stacked(indices)
-            if stacked is None:
-                for index in indices:
-                    results[index] = self._alone(index)
-                    advance(1)
-            else:
+            for index in indices if stacked is None else ():
+                results[index] = self._alone(index)
+                advance(1)
+            if stacked is not None:
                 self._run_group(stacked, indices, results, advance)
-                stacked.finish()
         return results
 
     def _run_group(
-        self,
-        stacked: StackedOperation | StackedFunction,
-        indices: Sequence[int],
-        results: list[Any],
-        advance: Callable[[int], None],
+        self, stacked: _Stacked, indices: Sequence[int], results: list[Any], advance: Callable[[int], None]
     ) -> None:
         """Run items that can be stacked."""
 
@@ -216,90 +211,29 @@ class _LocalBatch(Batch):
             return self._chunk(stacked, indices[begin:end], stacked.run)
 
         def sink(begin: int, end: int, found: list[Any]) -> None:
-            part = indices[begin:end]
-            if isinstance(part, range):
-                results[part.start : part.stop] = found
-            else:
-                for index, result in zip(part, found, strict=True):
-                    results[index] = result
-            advance(len(part))
+            for index, result in zip(indices[begin:end], found, strict=True):
+                results[index] = result
+            advance(end - begin)
 
         def stuck(begin: int, end: int, short: ChunkTooLargeError) -> list[Any]:
             return self._chunk(stacked, indices[begin:end], partial(stacked.run_smaller, short=short))
 
         run_chunks(len(indices), stacked.sizer, source, sink, stuck=stuck)
+        stacked.finish()
 
-    def _stacked(self, indices: Sequence[int]) -> StackedOperation | StackedFunction | None:
+    def _stacked(self, indices: Sequence[int]) -> _Stacked | None:
         first = self.calls[indices[0]]
         if not isinstance(self.func, Operation):
             return StackedFunction(self, indices)
-        shapes = [shape_of(value) for value in first]
         try:
             self.func.primitive.describe(*first, **self.params)
             place(first)
         except (HpfraccError, TypeError):
             return None  # the call itself reports the error and the item
-        how = stacking_of(self.func.primitive, shapes, self.params)
-        if how is None or self.seed is not None:
-            return None
-        return StackedOperation(self, self.func, indices, how)
+        how = stacking_of(self.func.primitive, [shape_of(value) for value in first], self.params)
+        return None if how is None or self.seed is not None else StackedOperation(self, self.func, indices, how)
 
-    def _alone(self, index: int) -> Any:
-        try:
-            return self.call(index)
-        except Exception as error:
-            raise item_error(index, len(self.calls), error) from error
-
-    def run_each(self, workers: int, processes: bool, advance: Callable[[int], None]) -> list[Any]:
-        """Call item by item, on several threads or processes.
-
-        A call that runs out of memory beside others is repeated alone after them.
-        """
-        count = len(self.calls)
-        results: list[Any] = [None] * count
-        short: list[int] = []
-
-        def keep(index: int, result: Any, fits: bool) -> None:
-            results[index] = result
-            if not fits:
-                short.append(index)
-
-        try:
-            if processes and workers > 1:
-                joblib = import_optional("joblib")
-                parallel = joblib.Parallel(n_jobs=workers, backend="loky", return_as="generator")
-                tasks = (joblib.delayed(_outcome)(k, self.func, *self.calls[k], **self._extra(k)) for k in range(count))
-                for index, outcome in enumerate(parallel(tasks)):
-                    keep(index, *outcome)
-                    advance(1)
-            elif workers > 1:
-                # The first in this thread: its decision is that of the batch, whichever items run here later.
-                for index in range(min(1, count)):
-                    results[index] = self._alone(index)
-                    advance(1)
-                run_items(
-                    lambda index: keep(index, *_outcome(index, self.call, index)),
-                    range(1, count),
-                    workers,
-                    advance=advance,
-                    until_error=True,
-                )
-            else:
-                for index in range(count):
-                    results[index] = self._alone(index)
-                    advance(1)
-        except _ItemFailedError as failed:
-            raise item_error(failed.index, count, failed.error) from failed.error
-        for index in short:
-            results[index] = self._alone(index)
-        return results
-
-    def _chunk(
-        self,
-        stacked: StackedOperation | StackedFunction,
-        part: Sequence[int],
-        run: Callable[[Sequence[int]], list[Any]],
-    ) -> list[Any]:
+    def _chunk(self, stacked: _Stacked, part: Sequence[int], run: Callable[[Sequence[int]], list[Any]]) -> list[Any]:
         try:
             with spans.span(getattr(self.func, "__name__", "batch"), "batch", metadata={"items": len(part)}):
                 return run(part)
@@ -313,14 +247,51 @@ class _LocalBatch(Batch):
                     raise item_error(index, len(self.calls), alone) from alone
             raise item_error(part[0], len(self.calls), error) from error
 
+    def run_each(self, workers: int, processes: bool, advance: Callable[[int], None]) -> list[Any]:
+        """Call item by item, on several threads or processes.
 
-def _outcome(index: int, call: Callable[..., Any], *arguments: Any, **extra: Any) -> tuple[Any, bool]:
-    """The result of a call, perhaps in another process, and whether there was memory for it."""
+        A call that runs out of memory beside others is repeated alone after them.
+        """
+        count = len(self.calls)
+        results: list[Any] = [_MISSING] * count
+        try:
+            if processes and workers > 1:
+                joblib = import_optional("joblib")
+                parallel = joblib.Parallel(n_jobs=workers, backend="loky", return_as="generator")
+                tasks = (joblib.delayed(_outcome)(k, self.func, *self.calls[k], **self._extra(k)) for k in range(count))
+                for index, found in enumerate(parallel(tasks)):
+                    results[index : index + 1] = found or [_MISSING]
+                    advance(1)
+            elif workers > 1 and count:
+                # The first in this thread: its decision is that of the batch, whichever items run here later.
+                results[0] = self._alone(0)
+                advance(1)
+
+                def work(index: int) -> None:
+                    results[index : index + 1] = _outcome(index, self.call, index) or [_MISSING]
+
+                run_items(work, range(1, count), workers, advance=advance, until_error=True)
+        except _ItemFailedError as failed:
+            raise item_error(failed.index, count, failed.error) from failed.error
+        alone = workers == 1
+        for index, found in enumerate(results):
+            if found is _MISSING:
+                results[index] = self._alone(index)
+                advance(1 if alone else 0)
+        return results
+
+
+#: In place of results that are computed one by one.
+_MISSING = object()
+
+
+def _outcome(index: int, call: Callable[..., Any], *arguments: Any, **extra: Any) -> list[Any]:
+    """The result of a call, perhaps in another process; empty if there was no memory for it."""
     try:
         with interrupt_scope():
-            return call(*arguments, **extra), True
+            return [call(*arguments, **extra)]
     except MemoryError:
-        return None, False
+        return []
     except Exception as error:
         raise _ItemFailedError(index, error) from error
 

@@ -12,16 +12,11 @@ from hpfracc._arrays import device_of, dtype_name, library_of, tracks_gradient
 from hpfracc._config import current_context, get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batch.driver import (
-    ChunkSizer,
-    ChunkTooLargeError,
-    keep_bounded,
-    largest_that_fits,
-    round_size,
-)
+from hpfracc.engine.execution.batch import driver
+from hpfracc.engine.execution.batch.driver import ChunkSizer, ChunkTooLargeError
 from hpfracc.engine.execution.batch.in_memory import run_in_chunks
 from hpfracc.engine.execution.batch.items import Batch, Stacking, kind_of, random_stream
-from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
+from hpfracc.engine.execution.batch.planning import Job, decision_in_chunks
 from hpfracc.engine.execution.batch.probing import fit_line, measure_peak
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.execution.plan import make_request
@@ -46,18 +41,13 @@ _BEGIN_WITH = 64
 
 def rows_of(stacked: Any, count: int) -> list[Any]:
     """The results of single items, as views of the stacked ones."""
-    library = library_of(stacked)
-    if library == "python":
-        rows = list(stacked)
-    elif not stacked.shape or stacked.shape[0] != count:
-        rows = []
-    elif library == "numpy":
-        rows = list(stacked)
-    elif library == "torch" and not tracks_gradient(stacked):
-        # All views in one call; but autograd would forbid writing to them, so with gradients each is made separately.
-        rows = list(stacked.unbind(0))
-    else:
-        rows = [stacked[index] for index in range(count)]
+    library, rows = library_of(stacked), []
+    if library == "python" or (stacked.shape and stacked.shape[0] == count):
+        if library == "torch" and not tracks_gradient(stacked):
+            # All views in one call; autograd would forbid writing to them, so with gradients each is made separately.
+            rows = list(stacked.unbind(0))
+        else:
+            rows = list(stacked) if library in ("python", "numpy") else [stacked[index] for index in range(count)]
     if len(rows) != count:
         raise InvalidInputError(
             f"a batched function returned a result of shape {shape_of(stacked)} for {count} items; "
@@ -69,7 +59,7 @@ def rows_of(stacked: Any, count: int) -> list[Any]:
 def _sizer(batch: Batch, total: int, most: int, *key: Hashable) -> ChunkSizer:
     """Chunks of at most ``most`` of ``total`` items, in few sizes."""
     cap = total if batch.batch_size is None else min(batch.batch_size, total)
-    first = total if most >= total else round_size(max(1, most))
+    first = total if most >= total else driver.round_size(max(1, most))
     return ChunkSizer(min(first, cap), cap, (*key, batch.limit), rounds=True)
 
 
@@ -87,9 +77,9 @@ class StackedOperation:
         params = dict(how.params)
         request = make_request(operation.primitive, self._specs(first, total), params, backend=batch.backend)
         self._job = Job(operation.primitive, params, replace(request, placement=place(first)), batch.limit)
-        self._job.kernel = self._kernel(first, total)
-        most = largest_that_fits(lambda count: self._fits(first, count, total), total)
-        self.sizer = _sizer(batch, total, most, operation.name, kind_of(first), self._job.kernel)
+        self._job.options["kernel"] = self._kernel(first, total)
+        most = driver.largest_that_fits(lambda count: self._fits(first, count, total), total)
+        self.sizer = _sizer(batch, total, most, operation.name, kind_of(first), self._job.options["kernel"])
 
     def _specs(self, first: tuple[Any, ...], count: int) -> tuple[ArraySpec, ...]:
         return tuple(
@@ -120,7 +110,7 @@ class StackedOperation:
             selection = self._job.select(self._specs(first, count), ignore_memory=True)
             if selection is None:
                 return None
-            keep_bounded(remembered_kernels, key, f"{selection.arm.backend}:{selection.arm.algorithm}")
+            driver.keep_bounded(remembered_kernels, key, f"{selection.arm.backend}:{selection.arm.algorithm}")
         return remembered_kernels[key]
 
     def run(self, part: Sequence[int]) -> list[Any]:
@@ -131,7 +121,7 @@ class StackedOperation:
         """The results of a single item that does not fit as a whole."""
 
         def in_chunks(operands: tuple[Any, ...]) -> Any:
-            self._job.kernel = None
+            self._job.options["kernel"] = None
             job = self._job
             found = run_in_chunks(job.primitive, operands, job.params, backend=job.backend, why=str(short))
             if found is None:

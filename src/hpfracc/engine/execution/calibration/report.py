@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from hpfracc.engine.execution.calibration.series import Series
-from hpfracc.engine.execution.calibration.trial import ArmPower, Timing
+from hpfracc.engine.execution.calibration.trial import ArmPower, Series, Timing
 from hpfracc.profiling.formats import format_bytes, format_seconds, make_table
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 __all__ = ["CalibrationReport", "Crossover", "Skipped", "show_shape"]
 
 #: The fastest arm at a smaller size counts as fastest unless another one is faster by this fraction.
 _THRESHOLD = 0.1
+#: First calls below this are not shown.
+_SHOWN_SECONDS = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Crossover:
+class Crossover(NamedTuple):
     """From ``shape`` on, ``arm`` is fastest; it took ``seconds`` at ``shape``."""
 
     shape: tuple[int, ...]
@@ -30,8 +27,7 @@ class Crossover:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(NamedTuple):
     """A skipped measurement, and the reason."""
 
     series: Series
@@ -81,10 +77,8 @@ class CalibrationReport:
         """Add a timing; of two, the faster one is kept, with the first call of the earlier one."""
         row = self.timings.setdefault(series, {}).setdefault(shape, {})
         known = row.get(timing.arm)
-        if known is None:
-            row[timing.arm] = timing
-        elif timing.seconds < known.seconds:
-            row[timing.arm] = Timing(timing.arm, timing.seconds, timing.samples, timing.x, known.first)
+        if known is None or timing.seconds < known.seconds:
+            row[timing.arm] = timing if known is None else timing._replace(first=known.first)
 
     def crossovers(self, series: Series) -> list[Crossover]:
         """The fastest arms, from the smallest size up, with the sizes at which they change."""
@@ -98,19 +92,35 @@ class CalibrationReport:
 
     def compiles(self) -> Iterator[tuple[Series, tuple[int, ...], Timing]]:
         """Every first call that was timed."""
+        yield from (entry for entry in self._entries() if entry[2].first is not None)
+
+    def _entries(self) -> Iterator[tuple[Series, tuple[int, ...], Timing]]:
         for series, sizes in self.timings.items():
             for shape, row in sizes.items():
                 for timing in row.values():
-                    if timing.first is not None:
-                        yield series, shape, timing
+                    yield series, shape, timing
 
     @property
     def measurements(self) -> int:
         """Number of timings."""
-        return sum(len(row) for sizes in self.timings.values() for row in sizes.values())
+        return sum(1 for _ in self._entries())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
+        operations = {
+            series: {
+                **_where(series),
+                "crossovers": [
+                    {"from": list(step.shape), "arm": step.arm, "seconds": step.seconds}
+                    for step in self.crossovers(series)
+                ],
+                "timings": [],
+            }
+            for series in self.timings
+        }
+        for series, shape, timing in self._entries():
+            facts = {"shape": list(shape), "arm": timing.arm, "seconds": timing.seconds, "work": timing.x}
+            operations[series]["timings"].append(facts)
         return {
             "budget_seconds": self.budget,
             "spent_seconds": self.spent,
@@ -122,21 +132,7 @@ class CalibrationReport:
                 {**_where(series), "shape": list(shape), "arm": timing.arm, "seconds": timing.first}
                 for series, shape, timing in self.compiles()
             ],
-            "operations": [
-                {
-                    **_where(series),
-                    "crossovers": [
-                        {"from": list(step.shape), "arm": step.arm, "seconds": step.seconds}
-                        for step in self.crossovers(series)
-                    ],
-                    "timings": [
-                        {"shape": list(shape), "arm": timing.arm, "seconds": timing.seconds, "work": timing.x}
-                        for shape, row in sizes.items()
-                        for timing in row.values()
-                    ],
-                }
-                for series, sizes in self.timings.items()
-            ],
+            "operations": list(operations.values()),
             "transfers": [{"route": r, "bytes": size, "seconds": seconds} for r, size, seconds in self.transfers],
             "skipped": [
                 {**_where(skip.series), "shape": list(skip.shape), "arm": skip.arm, "why": skip.why}
@@ -147,12 +143,11 @@ class CalibrationReport:
             "records_kept": self.kept,
         }
 
-    def __rich__(self) -> RenderableType:
+    def __rich__(self) -> Any:
         from rich.console import Group
         from rich.text import Text
 
-        tables = (_winners(self), _compile_table(self), _transfer_table(self), _power_table(self))
-        return Group(*(table for table in tables if table.rows), *map(Text, _summary(self)))
+        return Group(*(table for table in _tables(self) if table.rows), *map(Text, _summary(self)))
 
 
 def show_shape(shape: tuple[int, ...]) -> str:
@@ -171,49 +166,37 @@ def _where(series: Series) -> dict[str, Any]:
     }
 
 
-def _table(title: str, **columns: str) -> Any:
-    table = make_table(**{name.replace("_", " "): kind for name, kind in columns.items()})
-    table.title, table.title_justify = title, "left"
-    return table
-
-
-def _winners(report: CalibrationReport) -> Any:
-    columns = {"operation": "text", "operands": "text", "from": "number", "arm": "word", "time_there": "number"}
-    table = _table("Fastest arm, from each size on", **columns)
+def _tables(report: CalibrationReport) -> Iterator[Any]:
+    names = {"operation": "text", "operands": "text", "from": "number", "arm": "word", "time there": "number"}
+    table = make_table("Fastest arm, from each size on", **names)
     for series in report.timings:
-        for number, step in enumerate(report.crossovers(series)):
-            head = (series.name, f"{series.dtype} {series.where}") if number == 0 else ("", "")
+        head = series.name, f"{series.dtype} {series.where}"
+        for step in report.crossovers(series):
             table.add_row(*head, show_shape(step.shape), step.arm, format_seconds(step.seconds))
+            head = "", ""
         table.add_section()
-    return table
+    yield table
 
-
-def _compile_table(report: CalibrationReport) -> Any:
-    """First calls of at least 10 ms, summed over shapes."""
-    times: dict[tuple[str, str], list[float]] = {}
+    first: dict[tuple[str, str], list[float]] = defaultdict(list)
     for series, _, timing in report.compiles():
-        times.setdefault((series.operation, timing.arm), []).append(timing.first or 0.0)
-    numbers = dict.fromkeys(("compilations", "longest", "in_all"), "number")
-    table = _table("First calls, outside the time limit", operation="text", arm="word", **numbers)
-    for key, found in sorted(times.items(), key=lambda item: -sum(item[1])):
-        if max(found) >= 0.01:
+        first[series.operation, timing.arm].append(timing.first or 0.0)
+    numbers = dict.fromkeys(("compilations", "longest", "in all"), "number")
+    table = make_table("First calls, outside the time limit", operation="text", arm="word", **numbers)
+    for key, found in sorted(first.items(), key=lambda item: -sum(item[1])):
+        if max(found) >= _SHOWN_SECONDS:
             table.add_row(*key, str(len(found)), format_seconds(max(found)), format_seconds(sum(found)))
-    return table
+    yield table
 
-
-def _transfer_table(report: CalibrationReport) -> Any:
-    table = _table("Copies", route="word", size="number", time="number", a_second="number")
+    table = make_table("Copies", route="word", **dict.fromkeys(("size", "time", "a second"), "number"))
     for route, size, seconds in report.transfers:
         rate = f"{format_bytes(size / seconds)}/s" if seconds > 0 else "-"
         table.add_row(route, format_bytes(size), format_seconds(seconds), rate)
-    return table
+    yield table
 
-
-def _power_table(report: CalibrationReport) -> Any:
-    table = _table("Power", operation="text", arm="word", watts="number")
+    table = make_table("Power", operation="text", arm="word", watts="number")
     for each in report.powers:
         table.add_row(each.operation, each.arm, f"{each.watts:.1f}")
-    return table
+    yield table
 
 
 def _summary(report: CalibrationReport) -> Iterator[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,26 +15,14 @@ from hpfracc._config import check_backend, get_settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.execution.calibration import trial as trials
 from hpfracc.engine.execution.calibration.report import CalibrationReport, Skipped, show_shape
-from hpfracc.engine.execution.calibration.series import (
-    DEFAULT_OPERATIONS,
-    PREPARED,
-    Series,
-    make_series,
-    rounds,
-)
-from hpfracc.engine.execution.calibration.trial import (
-    ArmTrial,
-    TimeBox,
-    TimeGrowth,
-    Timing,
-    lower_quartile,
-    repeat,
-    typical_operands,
-)
+from hpfracc.engine.execution.calibration.trial import DEFAULT_OPERATIONS, ArmTrial, Series, TimeBox, TimeGrowth, Timing
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.request import disabled_reason
+from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.errors import BackendUnavailableError, ConfigurationError
 from hpfracc.profiling.clocks import Counters, energy_counters
 
@@ -60,18 +48,11 @@ _POWER_EXPONENTS = (18, 16, 14, 12, 10)
 #: Maximum predicted seconds of such a call: a direct sum of 2^18 points takes a minute.
 _MAX_POWER_SECONDS = 0.2
 #: Kinds of skipped measurements, as counted in the summary.
-_SLOW, _LATE, _SHAPES, _FAILED, _REFUSED, _POWERLESS = (
-    "hopelessly slow",
-    "for lack of time",
-    "compiled for each shape, so measured at few sizes",
-    "failed",
-    "refused by a mask",
-    "without a reading of power",
-)
+_SLOW, _LATE, _FAILED, _REFUSED = "hopelessly slow", "for lack of time", "failed", "refused by a mask"
+_SHAPES, _POWERLESS = "compiled for each shape, so measured at few sizes", "without a reading of power"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """The current step of a calibration, for a progress bar.
 
     ``what`` is ``"importing"``, ``"copying"``, ``"measuring"`` or ``"measuring the power of"``; ``spent`` of ``budget``
@@ -137,9 +118,9 @@ def calibrate(
         )
     report = CalibrationReport(budget, thorough)
     tell = progress or (lambda step: None)
-    usable = _import_libraries(_usable(backends, report), names or DEFAULT_OPERATIONS, report, tell)
+    usable = list(_import_libraries(_usable(backends, report), names or DEFAULT_OPERATIONS, report, tell))
     knowledge = knowledge_for(settings)  # loads the wisdom, before the clock starts
-    runner = _Runner(make_series(names, usable, thorough), usable, report, tell)
+    runner = _Runner(trials.make_series(names, usable, thorough), usable, report, tell)
     runner.run()
     if energy:
         runner.measure_power(counters)
@@ -153,10 +134,9 @@ def calibrate(
 
 def _usable(backends: Iterable[str] | None, report: CalibrationReport) -> list[str]:
     """The named backends, or all. An unusable one raises an error if it was named, otherwise it is recorded."""
-    disabled = get_settings().disabled
     names = []
     for name in BACKENDS if backends is None else [check_backend(name) for name in backends]:
-        why = f"disabled by HPFRACC_DISABLE_{name.upper()}" if name in disabled else registry.unavailable(name)
+        why = disabled_reason(name, get_settings()) or registry.unavailable(name)
         if why is None:
             names.append(name)
         elif backends is None:
@@ -168,9 +148,8 @@ def _usable(backends: Iterable[str] | None, report: CalibrationReport) -> list[s
 
 def _import_libraries(
     names: list[str], operations: Iterable[str], report: CalibrationReport, tell: Callable[[Step], None]
-) -> list[str]:
-    """Import the libraries, so that no measured time includes that; returns those that could be imported."""
-    usable = []
+) -> Iterator[str]:
+    """Import the libraries, so that no measured time includes that; yields those that could be imported."""
     for name in names:
         kernels = [(operation, spec.algorithm) for operation in operations for spec in registry.specs(operation, name)]
         if not kernels:
@@ -188,8 +167,7 @@ def _import_libraries(
             continue
         if not loaded:
             report.imports[name] = time.perf_counter() - begin
-        usable.append(name)
-    return usable
+        yield name
 
 
 class _Runner:
@@ -203,8 +181,7 @@ class _Runner:
         self.report = report
         self.tell = tell
         self.growth: dict[tuple[Series, str], TimeGrowth] = {}
-        self.noted: set[tuple[Series, str, str]] = set()
-        first = rounds(report.thorough)[0]
+        first = trials.rounds(report.thorough)[0]
         planned = sum(
             len(registry.arms(each.operation)) * sum(exponent <= each.most for exponent in first) for each in series
         )
@@ -214,7 +191,7 @@ class _Runner:
     def run(self) -> None:
         """Time copies, then all arms round by round, then the doubtful ones again."""
         self._copies()
-        for number, exponents in enumerate(rounds(self.report.thorough)):
+        for number, exponents in enumerate(trials.rounds(self.report.thorough)):
             for exponent in exponents:
                 for series in self.series:
                     if exponent <= series.most:
@@ -275,7 +252,7 @@ class _Runner:
                     }
                     for route, copy in ways.items():
                         wait = partial(adapter.synchronize, device)
-                        samples = repeat(copy, wait, effort=2 * self.effort, limit=self.box.left)
+                        samples = trials.repeat(copy, wait, effort=2 * self.effort, limit=self.box.left)
                         seconds = lower_quartile(samples)
                         knowledge.observe_transfer(route, size, seconds)
                         self.report.transfers.append((route, size, seconds))
@@ -294,7 +271,7 @@ class _Runner:
             elif series.placement.pinned is None:
                 self._note(series, shape, arm.name, refused, _REFUSED)
         # The fastest first: its time shows which others are hopeless at this size.
-        arms.sort(key=lambda arm: self._growth(series, arm).expected(trial.work(arm)))
+        arms.sort(key=lambda arm: self._growth(series, arm).expected(trial.work(arm))[1])
         best: Timing | None = None
         for arm in arms:
             if arm.spec.compiles == "shape" and not (first_round or self.report.thorough):
@@ -307,8 +284,8 @@ class _Runner:
     def _try(
         self, series: Series, trial: ArmTrial, shape: tuple[int, ...], arm: Arm, best: Timing | None
     ) -> Timing | None:
-        growth, work = self._growth(series, arm), trial.work(arm)
-        least, most = growth.least(work), growth.most(work)
+        growth = self._growth(series, arm)
+        least, _, most = growth.expected(trial.work(arm))
         if best is not None:
             factor = least / best.seconds
             if factor > _HOPELESS or (factor > _SLOWER and least > _COSTLY * self.box.seconds):
@@ -336,16 +313,11 @@ class _Runner:
                 if not doubtful or self.box.left < 3.0 * sum(row[name].seconds for name in doubtful) + self.effort:
                     continue
                 trial = self._trial(series, exponent)
-                if trial is None:
-                    continue
-                for arm, refused in list(trial.arms()):
-                    if (
-                        arm.name in doubtful
-                        and refused is None
-                        and self.box.left > 3.0 * row[arm.name].seconds + self.effort
-                    ):
+                for arm, refused in () if trial is None else list(trial.arms()):
+                    known = row.get(arm.name) if refused is None and arm.name in doubtful else None
+                    if trial is not None and known and self.box.left > 3.0 * known.seconds + self.effort:
                         timing = trial.time(arm, self.box, effort=self.effort, learn=False)
-                        if timing.seconds < row[arm.name].seconds:
+                        if timing.seconds < known.seconds:
                             self.report.add(series, series.shape(exponent), timing)
                             trial.learn(arm, timing.seconds)
 
@@ -376,16 +348,13 @@ class _Runner:
 
     def _make_trial(self, series: Series, exponent: int) -> ArmTrial:
         specs, params = series.operands(exponent)
-        arrays = typical_operands(series.operation, specs)
-        return ArmTrial(series.operation, arrays, params, series.placement, prepared=series.variant == PREPARED)
+        arrays = trials.typical_operands(series.operation, specs)
+        return ArmTrial(series.operation, arrays, params, series.placement, prepared=series.variant == trials.PREPARED)
 
     def _growth(self, series: Series, arm: Arm) -> TimeGrowth:
         return self.growth.setdefault((series, arm.name), TimeGrowth())
 
     def _note(self, series: Series, shape: tuple[int, ...], arm: str, why: str, kind: str) -> None:
-        if kind == _REFUSED:
-            # The same at most sizes, so recorded once.
-            if (series, arm, kind) in self.noted:
-                return
-            self.noted.add((series, arm, kind))
+        if kind == _REFUSED and any(skip[0] == series and skip[2::2] == (arm, kind) for skip in self.report.skipped):
+            return  # the same at most sizes, so recorded once
         self.report.skipped.append(Skipped(series, shape, arm, why, kind))

@@ -1,20 +1,20 @@
-"""Calls of an operation, on which every arm can be timed: repeated runs, within a time limit."""
+"""What is calibrated, and how: calls over a grid of sizes, on which every arm is timed within a time limit."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpfracc._shielded import run_shielded
 from hpfracc.engine.backends import registry
-from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.backends.base import Arm, KernelSpec
 from hpfracc.engine.execution.bind import bind
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.plan import make_request
@@ -22,21 +22,119 @@ from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import HOST_PLACEMENT, Placement
+from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.profiling.clocks import Counters
 
 __all__ = [
-    "POWER_SECONDS",
-    "ArmPower",
-    "ArmTrial",
-    "TimeBox",
-    "TimeGrowth",
-    "Timing",
-    "clock",
-    "lower_quartile",
-    "make_operands",
-    "repeat",
-    "typical_operands",
-]
+    "DEFAULT_OPERATIONS", "POWER_SECONDS", "ArmPower", "ArmTrial", "Series", "TimeBox", "TimeGrowth", "Timing", "clock",
+    "make_operands", "make_series", "repeat", "rounds", "typical_operands",
+]  # fmt: skip
+
+#: Operations that are calibrated by default.
+DEFAULT_OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "reduction", "bitwise_xor")
+
+#: Exponents (powers of two) of the number of elements: the smallest, and the step of the first round; later rounds
+#: fill in.
+_MIN, _STEP = 4, 4
+_MAX_ON_HOST, _MAX_THOROUGH, _MAX_ON_GPU = 20, 22, 24
+#: Operations whose typical operand is a square; the others' is a row.
+_SQUARE = ("matmul", "stencil_relax")
+#: Points per weight in the variant with few weights.
+_POINTS_PER_WEIGHT = 16
+FEW_WEIGHTS, PREPARED = "few weights", "prepared"
+#: Variants for kernels that do not support an operation's usual call, and the algorithm of each.
+_MADE_FOR = {FEW_WEIGHTS: "blocked"}
+#: Operators cache the transforms of their weights, so most convolutions have one. What it saves differs between arms
+#: (on an H200 a direct sum of 64 points takes 35 us with a cached matrix, 210 us without; an FFT 85 and 140).
+_VARIANTS = {"causal_convolution": ("", PREPARED, FEW_WEIGHTS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One operation, dtype and placement of operands, over all sizes.
+
+    ``variant`` distinguishes series of one operation: ``"prepared"`` caches the transform of the weights; ``"few
+    weights"`` is only for kernels that do not support as many weights as points.
+    """
+
+    operation: str
+    dtype: str
+    placement: Placement = HOST_PLACEMENT
+    variant: str = ""
+    most: int = _MAX_ON_HOST
+
+    @property
+    def name(self) -> str:
+        """The operation with its variant."""
+        return f"{self.operation} ({self.variant})" if self.variant else self.operation
+
+    @property
+    def where(self) -> str:
+        """The library and device of the operands."""
+        place = self.placement
+        return "NumPy arrays" if place.device == "cpu" else f"{place.library} arrays on {place.device}"
+
+    def shape(self, exponent: int) -> tuple[int, ...]:
+        """The shape of a main operand of about ``2**exponent`` elements."""
+        if self.operation in _SQUARE:
+            side = round(math.sqrt(2**exponent))
+            return side, side
+        return (2**exponent,)
+
+    def concerns(self, spec: KernelSpec) -> bool:
+        """Whether a kernel is measured in this series."""
+        only = _MADE_FOR.get(self.variant)
+        return only is None or (spec.algorithm == only and spec.refuses is not None)
+
+    def operands(self, exponent: int) -> tuple[Sequence[ArraySpec], dict[str, Any]]:
+        """Operands and parameters of a call of that size."""
+        shape = self.shape(exponent)
+        if self.variant == FEW_WEIGHTS:
+            taps = max(1, shape[-1] // _POINTS_PER_WEIGHT)
+            return (ArraySpec((taps,), self.dtype), ArraySpec(shape, self.dtype)), {}
+        return get_operation(self.operation).primitive.example(shape, self.dtype)
+
+
+def rounds(thorough: bool) -> list[tuple[int, ...]]:
+    """Exponents by round: first a coarse grid, then the sizes in between."""
+    everything = range(_MIN, _MAX_ON_GPU + 1)
+    found = [
+        tuple(k for k in everything if k % _STEP == 0),
+        tuple(k for k in everything if k % _STEP == _STEP // 2),
+    ]
+    if thorough:
+        found.append(tuple(k for k in everything if k % 2 == 1))
+    return found
+
+
+def make_series(operations: Iterable[str] | None, backends: Iterable[str], thorough: bool) -> list[Series]:
+    """Every series to calibrate with these backends; their libraries must be imported."""
+    names = list(DEFAULT_OPERATIONS if operations is None else dict.fromkeys(operations))
+    gpus = list(_gpu_placements(backends))
+    most = _MAX_ON_GPU if gpus else _MAX_THOROUGH if thorough else _MAX_ON_HOST
+    found: list[Series] = []
+    for name in names:
+        found += (
+            Series(name, dtype, placement, variant, most)
+            for dtype in _dtypes(name, thorough)
+            for placement in [HOST_PLACEMENT, *gpus]
+            for variant in _VARIANTS.get(name, ("",))
+        )
+    return found
+
+
+def _dtypes(operation: str, thorough: bool) -> tuple[str, ...]:
+    usual = ("int64", "uint8") if operation == "bitwise_xor" else ("float64", "float32")
+    return usual if thorough else usual[:1]
+
+
+def _gpu_placements(backends: Iterable[str]) -> Iterator[Placement]:
+    """A placement for each library and GPU."""
+    for name in backends:
+        for device in registry.adapter(name).devices():
+            if device != "cpu":
+                yield Placement(library=name, device=device)
+
 
 #: Seconds for which an arm runs while its power is measured: NVIDIA's counter is updated every 0.1 s.
 POWER_SECONDS = 2.0
@@ -83,17 +181,12 @@ def repeat(
         Seconds after which no further run is started.
     """
     warm = clock(call, wait)
-    spent = warm
-    for slow, runs in _SLOW:
-        if warm >= slow:
-            # For a call this slow the warm-up is a sample too.
-            samples = [warm]
-            for _ in range(runs):
-                if spent + warm > limit:
-                    break
-                samples.append(clock(call, wait))
-                spent += samples[-1]
-            return samples
+    runs = next((runs for slow, runs in _SLOW if warm >= slow), 0)
+    if runs:
+        samples = [warm]  # for a call this slow the warm-up is a sample too
+        while len(samples) <= runs and sum(samples) + warm <= limit:
+            samples.append(clock(call, wait))
+        return samples
     # A warm-up is slower than later calls, because caches are cold.
     calls = max(1, round(_SHORTEST_SAMPLE / max(warm, 1e-9)))
     once = clock(call, wait, calls)
@@ -102,18 +195,10 @@ def repeat(
     count = min(max(count, _MIN_SAMPLES), _MAX_SAMPLES)
     # Longer samples instead of more of them: disturbances come in bursts, and a few samples must be free of them.
     calls = max(calls, round(effort / count / max(once, 1e-9)))
-    samples = []
-    for _ in range(count):
+    samples = [clock(call, wait, calls)]
+    while len(samples) < count and warm + calls * sum(samples) <= limit:
         samples.append(clock(call, wait, calls))
-        spent += samples[-1] * calls
-        if spent > limit:
-            break
     return samples
-
-
-def lower_quartile(samples: Sequence[float]) -> float:
-    """The 25th percentile: the time of an undisturbed call, robust against a single lucky one."""
-    return sorted(samples)[(len(samples) - 1) // 4]
 
 
 class TimeBox:
@@ -165,32 +250,24 @@ class TimeGrowth:
         self._points.append((math.log(max(work, 1.0)), math.log(max(seconds, 1e-9))))
         self._points.sort()
 
-    def least(self, work: float) -> float:
-        """Lower bound in seconds; 0 if nothing is known."""
-        return self._at(work, alone=0.0, steepest=1.0)
-
-    def most(self, work: float) -> float:
-        """Upper bound in seconds; 0 if nothing is known."""
-        return self._at(work, alone=1.0, steepest=_STEEPEST, flattest=1.0)
-
-    def expected(self, work: float) -> float:
-        """Expected seconds; 0 if nothing is known, so that it is tried first."""
-        return self._at(work, alone=0.5, steepest=1.0)
-
-    def _at(self, work: float, *, alone: float, steepest: float, flattest: float = 0.0) -> float:
+    def expected(self, work: float) -> tuple[float, float, float]:
+        """Lower bound, expectation and upper bound in seconds; 0 if nothing is known, so that it is tried first."""
         if not self._points:
-            return 0.0
+            return 0.0, 0.0, 0.0
         x, (xs, ys) = math.log(max(work, 1.0)), zip(*self._points, strict=True)
-        if x <= xs[-1]:
-            return math.exp(np.interp(x, xs, ys))  # constant below all measured sizes
-        slope = alone
+        least = usual = most = 0.0
         if len(xs) > 1 and xs[-1] > xs[-2]:
             slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
-        return math.exp(ys[-1] + min(max(slope, flattest), steepest) * (x - xs[-1]))
+            least = usual = min(max(slope, 0.0), 1.0)
+            most = min(max(slope, 1.0), _STEEPEST)
+        else:
+            usual, most = 0.5, 1.0
+        # Constant below all measured sizes.
+        at, beyond = np.interp(x, xs, ys), max(0.0, x - xs[-1])
+        return math.exp(at + least * beyond), math.exp(at + usual * beyond), math.exp(at + most * beyond)
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(NamedTuple):
     """The time of an arm for one call: the 25th percentile of ``samples``, in seconds.
 
     ``first`` is the additional time of its first call (compiling, loading); None if that happened before. ``x`` is the
@@ -204,8 +281,7 @@ class Timing:
     first: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ArmPower:
+class ArmPower(NamedTuple):
     """Watts of an arm's device, and of the processor if it can be read, while the arm ran."""
 
     operation: str
@@ -283,10 +359,7 @@ class ArmTrial:
         if request.prepared:
             params["weights_key"] = ("calibration", request.shapes)
         call = partial(bound.run, *self.arrays, **params)
-        wait = None
-        worker = registry.adapter(arm.backend)
-        if request.placement.library == arm.backend and worker.is_asynchronous(arm.device):
-            wait = partial(worker.synchronize, arm.device)
+        wait = partial(registry.adapter(arm.backend).synchronize, arm.device) if bound.asynchronous else None
         begun = 0.0
         if compiles:
             shielded = registry.shields_compilation(request.call.operation, arm)

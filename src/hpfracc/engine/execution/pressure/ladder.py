@@ -15,6 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -157,10 +158,8 @@ class Ladder(Guarded):
         begin, reports, reached = _free(device), [], False
         for name in rungs if device != HOST else rungs[:3]:
             reports.append(self._step(device, name, force))
-            try:
+            with suppress(MemoryError):  # to be read again after the next rung
                 reached = enough()
-            except MemoryError:  # to be read again after the next rung
-                reached = False
             if reached:
                 break
         report = CleanupReport(device, tuple(reports), _gain(begin, _free(device)), reached)
@@ -230,10 +229,9 @@ class Ladder(Guarded):
 
 def _free(device: str) -> int | None:
     """Free bytes, or None if they cannot be read."""
-    try:
+    with suppress(MemoryError):
         return get_budget().read(device)
-    except MemoryError:
-        return None
+    return None
 
 
 def _gain(before: int | None, after: int | None) -> int:
@@ -242,12 +240,10 @@ def _gain(before: int | None, after: int | None) -> int:
 
 def _trim_heap() -> bool:
     """Return freed heap memory to the system, if the C library can."""
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        return bool(ctypes.CDLL(None).malloc_trim(0))
-    except (OSError, AttributeError):  # a C library without it
-        return False
+    if sys.platform.startswith("linux"):
+        with suppress(OSError, AttributeError):  # a C library without it
+            return bool(ctypes.CDLL(None).malloc_trim(0))
+    return False
 
 
 class Spillable(Guarded):

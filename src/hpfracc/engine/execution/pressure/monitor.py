@@ -11,6 +11,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -58,28 +59,19 @@ class Reading(NamedTuple):
 
 def watched_device(device_id: int | str) -> str:
     """The device of that number or name; the host if there is no such GPU."""
-    if isinstance(device_id, bool) or not isinstance(device_id, int | str):
-        raise InvalidInputError(f"device_id={device_id!r} is not a device; use a number, or a name such as 'cuda:0'")
-    if isinstance(device_id, int) and device_id < 0:
-        raise InvalidInputError(f"device_id={device_id} is negative; use the number of a GPU, from 0")
-    name = f"cuda:{device_id}" if isinstance(device_id, int) else device_id
+    name = device_id if isinstance(device_id, str) else f"cuda:{_reading.whole('device_id', device_id, least=0)}"
     return name if name != HOST and hardware.machine().gpu(name) is not None else HOST
 
 
 def read_memory(device: str) -> Reading:
     """Read a device's memory now."""
     if device == HOST:
-        host = _probe.read()
-        resident = resident_bytes()
-        held = 0 if resident is None else resident[0]
-        return Reading(host.limit, host.limit - min(host.limit, host.free), host.free, held, host.usage)
-    driver = hardware.driver_memory(device)
-    gpu = hardware.machine().gpu(device)
+        host, resident = _probe.read(), resident_bytes() or (0, 0)
+        return Reading(host.limit, host.limit - min(host.limit, host.free), host.free, resident[0], host.usage)
+    driver, gpu = hardware.driver_memory(device), hardware.machine().gpu(device)
     total = driver.total if driver is not None else (gpu.memory if gpu is not None else None) or 0
-    loaded = [name for name in ("torch", "jax", "cupy") if registry.is_loaded(name)]
-    free = get_budget().read(device)
-    free = 0 if free is None else free
-    held = sum(_held(name, device) for name in loaded)
+    free = get_budget().read(device) or 0
+    held = sum(_held(name, device) for name in ("torch", "jax", "cupy") if registry.is_loaded(name))
     usage = 1.0 - free / total if total else 0.0
     return Reading(total, max(0, total - free), free, held, min(1.0, max(0.0, usage)))
 
@@ -270,7 +262,12 @@ class MemoryMonitor(Guarded):
         for callback in callbacks:
             self._tell(callback, snapshot)
         if self.enable_auto_cleanup and reading.usage >= self.cleanup_threshold:
-            self._clean_automatically()
+            with self._lock:
+                due = time.monotonic() - self._cleaned >= _CLEAN_EVERY
+                self._cleaned = time.monotonic() if due else self._cleaned
+            if due:
+                goal = self.cleanup_threshold - self._levels.below
+                self._count(ladder.climb(self.device, enough=lambda: self._read(self.device).usage < goal))
         return snapshot
 
     def _tell(self, callback: Callable[[MemorySnapshot], Any], snapshot: MemorySnapshot) -> None:
@@ -284,14 +281,6 @@ class MemoryMonitor(Guarded):
             logger.warning("memory callback %s failed: %s", name, registry.describe_failure(error))
         finally:
             self._inside.telling = False
-
-    def _clean_automatically(self) -> None:
-        with self._lock:
-            if time.monotonic() - self._cleaned < _CLEAN_EVERY:
-                return
-            self._cleaned = time.monotonic()
-        goal = self.cleanup_threshold - self._levels.below
-        self._count(ladder.climb(self.device, enough=lambda: self._read(self.device).usage < goal))
 
     def get_pressure(self) -> Pressure:
         """The current level: low, moderate, high or critical."""
@@ -321,18 +310,11 @@ class MemoryMonitor(Guarded):
         now = self.get_snapshot()
         with self._lock:
             mean = statistics.fmean(snapshot.allocated for snapshot in self._history)
+            sizes = (now.allocated, self._peak, mean, now.free, now.total, self._freed)
+            last, peak, mean, free, total, freed = (size / 2**20 for size in sizes)
+            level = now.usage, now.pressure
             return MemoryStats(
-                device=self.device,
-                snapshots=self._snapshots,
-                current_allocated_mb=now.allocated / 2**20,
-                peak_allocated_mb=self._peak / 2**20,
-                mean_allocated_mb=mean / 2**20,
-                free_mb=now.free / 2**20,
-                total_mb=now.total / 2**20,
-                usage=now.usage,
-                pressure=now.pressure,
-                cleanups=self._cleanups,
-                freed_mb=self._freed / 2**20,
+                self.device, self._snapshots, last, peak, mean, free, total, *level, self._cleanups, freed
             )
 
     # Cleaning up.
@@ -400,16 +382,12 @@ class MemoryMonitor(Guarded):
         slowest : float
             Bytes per second below which growth is ignored.
         """
-        with self._lock:
-            history = list(self._history)
-        if not history:
-            return find_growth([])
-        end = history[-1].timestamp
-        readings = [(each.timestamp, float(each.allocated)) for each in history if each.timestamp >= end - window]
-        found = find_growth(readings, slowest)
-        if found.verdict == "unknown":
-            return found
-        return replace(found, growers=memory_spans.growers(found.seconds))
+        history = self.get_snapshot_history()
+        begin = history[-1].timestamp - window if history else 0.0
+        found = find_growth(
+            [(each.timestamp, float(each.allocated)) for each in history if each.timestamp >= begin], slowest
+        )
+        return found if found.verdict == "unknown" else replace(found, growers=memory_spans.growers(found.seconds))
 
     def close(self) -> None:
         """Stop sampling and remove callbacks."""
@@ -424,11 +402,9 @@ class MemoryMonitor(Guarded):
 def _sample(monitor: weakref.ref[MemoryMonitor], interval: float, end: SimpleQueue[None]) -> None:
     """Take snapshots, in a thread of their own, until told to end or the monitor is gone."""
     while True:
-        try:
+        with suppress(Empty):
             end.get(timeout=interval)
             return
-        except Empty:
-            pass
         watching = monitor()
         if watching is None:
             return
@@ -457,9 +433,9 @@ def get_memory_monitor(
     """
     device = watched_device(device_id)
     with _lock:
-        known = _monitors.get(device)
-        if known is None:
-            known = _monitors[device] = MemoryMonitor(device)
+        if device not in _monitors:
+            _monitors[device] = MemoryMonitor(device)
+        known = _monitors[device]
         known.cleanup_threshold = _reading.number("cleanup_threshold", cleanup_threshold, above=0, most=1)
         known.enable_auto_cleanup = enable_auto_cleanup
     return known

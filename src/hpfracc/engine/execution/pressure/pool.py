@@ -23,12 +23,8 @@ __all__ = ["MemoryPool", "get_memory_pool", "reset", "staging_pool"]
 
 def _pinned(size: int) -> Any:
     """Page-locked memory of a library that is loaded and has a GPU."""
-    for name in ("torch", "cupy"):
-        if registry.is_loaded(name):
-            made = registry.adapter(name).pinned_bytes(size)
-            if made is not None:
-                return made
-    return None
+    loaded = (registry.adapter(name) for name in ("torch", "cupy") if registry.is_loaded(name))
+    return next((made for adapter in loaded if (made := adapter.pinned_bytes(size)) is not None), None)
 
 
 def _dtype_name(dtype: Any) -> str:
@@ -122,14 +118,8 @@ class MemoryPool(Guarded):
         with self._lock:
             alive = [size for made, size in self._device.values() if made() is not None]
             hits, misses = host.hits + self._hits, host.misses + self._misses
-        asked = hits + misses
-        return replace(
-            host,
-            hits=hits,
-            misses=misses,
-            hit_rate=hits / asked if asked else math.nan,
-            used_bytes=host.used_bytes + sum(alive),
-        )
+        rate, used = hits / (hits + misses) if hits + misses else math.nan, host.used_bytes + sum(alive)
+        return replace(host, hits=hits, misses=misses, hit_rate=rate, used_bytes=used)
 
     def clear(self) -> int:
         """Drop all idle buffers; returns their host bytes."""

@@ -16,7 +16,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._config import get_settings
 from hpfracc._optional import is_installed
-from hpfracc.engine.selection.kernels import KernelPrice
+from hpfracc.engine.selection.rent_or_buy import KernelPrice
 from hpfracc.engine.selection.request import Preference, preference_error, read_preference, refusal_reason
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.history.blocks import steps_together

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import hpfracc as hf
-from hpfracc.engine.selection import kernels
-from hpfracc.engine.selection.kernels import KernelPrice
-from hpfracc.engine.selection.rent_or_buy import compile_account
+from hpfracc.engine.selection import rent_or_buy as kernels
+from hpfracc.engine.selection.rent_or_buy import KernelPrice, compile_account
 
 
 @pytest.fixture
