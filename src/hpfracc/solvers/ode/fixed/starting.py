@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import abc
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import fft
@@ -23,14 +21,7 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, jacobian_source, starts_infinite
 from hpfracc.solvers.ode.singular import GrowthError, Powers, starting_powers
 
-__all__ = [
-    "MAX_POWERS",
-    "MultistepMethod",
-    "multistep_scheme",
-    "refuse_start",
-    "series_power",
-    "starting_weights",
-]
+__all__ = ["MAX_POWERS", "multistep_scheme", "refuse_start", "starting_weights"]
 
 Array = np.ndarray[Any, Any]
 
@@ -41,8 +32,6 @@ _FAR = 128
 _TERMS = 14
 #: Number of points whose powers fit into the cache.
 _CHUNK = 4096
-#: The lowest order for which the starting weights can be computed in double precision.
-MIN_ORDER = 0.2
 #: Rounding error of a sum, relative to the sum of the absolute values.
 _ROUNDING = 4e-16
 
@@ -120,40 +109,6 @@ def _times_series(rows: Array, series: Array) -> Array:
     """The product of each row with a series, truncated to their length."""
     lags = np.arange(len(series)) - np.arange(len(series))[:, None]
     return np.asarray(rows @ np.where(lags >= 0, series[lags], 0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class MultistepMethod(StepMethod):
-    """A fractional power of a linear multistep method: implicit, with starting weights, for NumPy."""
-
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
-    takes: ClassVar[frozenset[str]] = StepMethod.takes | {"infinite"}
-    implicit: ClassVar[bool] = True
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires orders of 0.2 or more, and few enough powers of t."""
-        refusal = StepMethod.refuses(self, problem, options)
-        if refusal is not None or problem.orders.known is None:
-            return refusal
-        lowest = float(problem.orders.known.min())
-        if lowest < MIN_ORDER:
-            return (
-                f"method={self.name!r} needs orders of {MIN_ORDER} or more, and the lowest is {lowest:g}: its starting "
-                "weights would have no digits; use method='implicit_trapezoid'"
-            )
-        return refuse_start(self.name, problem, options)
-
-    def scheme_for(self, problem: Problem, options: Options) -> Scheme:
-        """The first steps are solved together."""
-        return multistep_scheme(self, problem, options)
-
-    @abc.abstractmethod
-    def at_one(self, alpha: float, count: int) -> Array | None:
-        """Coefficients of ``omega(e^-z) z^alpha`` in powers of z."""
-
-    def at_minus_one(self, alpha: float, count: int) -> Array | None:
-        """Coefficients of ``omega(-e^-z) z^-alpha`` if omega is not smooth at -1; otherwise None."""
-        return None
 
 
 def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1.0) -> str | None:
@@ -290,15 +245,3 @@ def _solve_first(
         )
     residual(found)
     table.y[:, 1 : last + 1], table.f[:, 1 : last + 1] = rows(found), f
-
-
-def series_power(series: Array, exponent: float) -> Array:
-    """Coefficients of ``(a_0 + a_1 z + ...)^exponent`` for a_0 > 0, as many as in ``series``."""
-    given = series.tolist()  # few numbers, faster outside of arrays
-    found = [given[0] ** exponent]
-    for m in range(1, len(given)):
-        total = 0.0
-        for j in range(1, m + 1):
-            total += (exponent * j - (m - j)) * given[j] * found[m - j]
-        found.append(total / (m * given[0]))
-    return np.array(found)

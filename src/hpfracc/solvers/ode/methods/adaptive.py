@@ -22,10 +22,31 @@ __all__ = ["Adaptive", "AdaptiveLocal"]
 _MAX_DELAYS = 1e5
 
 
+class _AdaptiveMethod(Method):
+    """Adaptive steps; ``control`` says whether the global error or that of each step follows the tolerance."""
+
+    __slots__ = ()
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+    fixed: ClassVar[bool] = False
+    control: ClassVar[str]
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Requires constant orders, and an integrable right-hand side if the solution is infinite at t0."""
+        return _refuses(problem, options, self.name)
+
+    def solve(self, problem: Problem, options: Options) -> FODEResult:
+        """Solve in one pass, or repeat that until the estimated global error is below the tolerance."""
+        if problem.library != "numpy":
+            from hpfracc.solvers.ode.tensors.mesh import solve_adaptive_tensors
+
+            return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=self.control == "global")
+        return solve_adaptive(problem, options, name=self.name, reason="asked for", control=self.control)
+
+
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class Adaptive(Method):
+class Adaptive(_AdaptiveMethod):
     r"""Variable steps and degrees; the estimated global error is kept below the tolerance.
 
     Each step interpolates the right-hand side by a polynomial of degree 1 to 5 through its newest values and integrates
@@ -54,26 +75,13 @@ class Adaptive(Method):
     name: ClassVar[str] = "adaptive"
     aliases: ClassVar[tuple[str, ...]] = ("soe",)
     order: ClassVar[str] = "2 to 6, chosen from step to step; the error follows rtol and atol"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
-    fixed: ClassVar[bool] = False
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires constant orders, and an integrable right-hand side if the solution is infinite at t0."""
-        return _refuses(problem, options, self.name)
-
-    def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Repeat the solve until the estimated global error is below the tolerance."""
-        if problem.library != "numpy":
-            from hpfracc.solvers.ode.tensors.mesh import solve_adaptive_tensors
-
-            return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=True)
-        return solve_adaptive(problem, options, name=self.name, reason="asked for", control="global")
+    control: ClassVar[str] = "global"
 
 
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class AdaptiveLocal(Method):
+class AdaptiveLocal(_AdaptiveMethod):
     """As ``adaptive``, in one pass: the tolerance bounds the error of each step; the global error is only reported.
 
     For chaotic equations, whose solutions no method follows for long, and for quick first results.
@@ -81,20 +89,7 @@ class AdaptiveLocal(Method):
 
     name: ClassVar[str] = "adaptive_local"
     order: ClassVar[str] = "2 to 6, chosen from step to step; each step's error follows rtol and atol"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
-    fixed: ClassVar[bool] = False
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires constant orders, and an integrable right-hand side if the solution is infinite at t0."""
-        return _refuses(problem, options, self.name)
-
-    def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Solve in one pass."""
-        if problem.library != "numpy":
-            from hpfracc.solvers.ode.tensors.mesh import solve_adaptive_tensors
-
-            return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=False)
-        return solve_adaptive(problem, options, name=self.name, reason="asked for", control="local")
+    control: ClassVar[str] = "local"
 
 
 def _refuses(problem: Problem, options: Options, name: str) -> str | None:
