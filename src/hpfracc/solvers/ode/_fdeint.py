@@ -16,7 +16,7 @@ from hpfracc._signatures import names_options_of
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode.method import Method
-from hpfracc.solvers.ode.options import SolveOptions, known_times
+from hpfracc.solvers.ode.options import TRACED_TIMES, SolveOptions, known_times
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.solve import solve_fode
 from hpfracc.solvers.ode.tensors.rule import convert_like
@@ -116,10 +116,7 @@ def _solve_moving(
     with respect to the times between are those of the interpolated solution.
     """
     if known is None and step is not None:
-        raise InvalidInputError(
-            "the times are traced, so that the number of steps is not known: leave step out, or keep the times out of "
-            "jit and vmap"
-        )
+        raise InvalidInputError(TRACED_TIMES)
     given = options.pop("args", ())
     args = given if isinstance(given, tuple) else (given,)
     xp = array_namespace(t)
