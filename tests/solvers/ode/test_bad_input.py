@@ -101,7 +101,7 @@ def solve(fun: Any = decay, t_span: Any = (0.0, 1.0), y0: Any = (1.0,), alpha: A
         ({"max_steps": 0}, InvalidInputError, "max_steps=0"),
         ({"t_eval": [0.5, 0.2]}, InvalidInputError, "strictly increasing"),
         ({"t_eval": [0.5, 2.0]}, InvalidInputError, "beyond t_span"),
-        ({"t_eval": [[0.5]]}, ShapeError, "one axis"),
+        ({"t_eval": [[0.5]]}, ShapeError, "an array of 1 axes"),
         ({"t_eval": [0.1, math.nan]}, InvalidInputError, "t_eval"),
         ({"events": 3.0}, InvalidInputError, "events=3.0"),
         ({"events": [3.0]}, InvalidInputError, "events=3.0 is not a function"),

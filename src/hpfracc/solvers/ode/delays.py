@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpfracc._reading import broadcasts
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.fixed.dense import NEAR, lagrange_weights
@@ -30,13 +31,9 @@ def history_at(problem: Problem, t: float) -> Array:
     """``history(t)``, flat and checked."""
     assert problem.history is not None
     given = np.asarray(problem.history(t))
-    try:
-        given = np.broadcast_to(given, problem.shape)
-    except ValueError:
-        raise ShapeError(
-            f"history(t) returned shape {given.shape}, and y0 has shape {problem.shape}: it has to return an array of "
-            "the shape of y0"
-        ) from None
+    if not broadcasts(given.shape, problem.shape):
+        raise ShapeError(f"history(t) returned shape {given.shape}; return an array of the shape {problem.shape} of y0")
+    given = np.broadcast_to(given, problem.shape)
     return check_value(given, problem.shape, problem.dtype, "history").reshape(-1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,7 @@ class EventWatch:
     """
 
     def __init__(self, events: tuple[Callable[..., Any], ...], args: tuple[Any, ...]) -> None:
-        self.events = events
-        self.args = args
+        self.events, self.args = events, args
         self.times: list[list[float]] = [[] for _ in events]
         self.states: list[list[Array]] = [[] for _ in events]
 
@@ -47,11 +47,16 @@ class EventWatch:
         for number, event in enumerate(self.events):
             direction = getattr(event, "direction", 0)
             values = [self._value(number, float(t), states[..., n]) for n, t in enumerate(times)]
-            for n in range(1, len(values)):
-                if _crosses(values[n - 1], values[n], direction):
-                    root = self._root(number, float(times[n - 1]), float(times[n]), solution)
-                    found.append((root, number))
-        return self._record(sorted(found), solution)
+            for n, (before, now) in enumerate(pairwise(values)):
+                if _crosses(before, now, direction):
+                    found.append((self._root(number, float(times[n]), float(times[n + 1]), solution), number))
+        for t, number in sorted(found):
+            self.states[number].append(np.array(solution(t)))
+            self.times[number].append(t)
+            terminal = getattr(self.events[number], "terminal", False)
+            if terminal and len(self.times[number]) >= int(terminal):
+                return t
+        return None
 
     def _root(self, number: int, a: float, b: float, solution: Callable[[float], Array]) -> float:
         from scipy.optimize import brentq
@@ -64,31 +69,17 @@ class EventWatch:
             return b
         return float(brentq(value, a, b, xtol=4e-15 * max(abs(a), abs(b)), rtol=4e-15))
 
-    def _record(self, found: list[tuple[float, int]], solution: Callable[[float], Array]) -> float | None:
-        for t, number in found:
-            state = np.array(solution(t))
-            self.times[number].append(t)
-            self.states[number].append(state)
-            terminal = getattr(self.events[number], "terminal", False)
-            if terminal and len(self.times[number]) >= int(terminal):
-                return t
-        return None
-
     def collected(self, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
         """Lists of the times and states of all events so far; None if no events are watched."""
         if not self.events:
             return None, None
         states = [np.stack(each) if each else np.empty((0, *shape), dtype) for each in self.states]
-        # An interrupt may come between a time and its state.
-        times = [np.array(each[: len(state)], dtype=np.float64) for each, state in zip(self.times, states, strict=True)]
+        # An interrupt may come between a state and its time.
+        times = [np.array(each, dtype=np.float64) for each in self.times]
+        states = [state[: len(time)] for state, time in zip(states, times, strict=True)]
         return times, states
 
 
 def _crosses(before: float, now: float, direction: float) -> bool:
     # A zero exactly at a step counts once, when it is reached.
-    rising, falling = before < 0.0 <= now, before > 0.0 >= now
-    if direction > 0:
-        return rising
-    if direction < 0:
-        return falling
-    return rising or falling
+    return (direction >= 0 and before < 0.0 <= now) or (direction <= 0 and before > 0.0 >= now)

@@ -62,13 +62,9 @@ class SolveExplanation:
         return str(self)
 
     def __str__(self) -> str:
-        return "\n".join(
-            (
-                f"solve_fode: method {self.method!r}, because {self.reason}",
-                f"  order: {self.order}",
-                f"  steps: {self.stepping}",
-                f"  right-hand side: {self.compiling}",
-            )
+        return (
+            f"solve_fode: method {self.method!r}, because {self.reason}\n  order: {self.order}\n"
+            f"  steps: {self.stepping}\n  right-hand side: {self.compiling}"
         )
 
 
@@ -105,20 +101,17 @@ def explain_solve(solve_fode: Callable[..., FODEResult], *args: Any, **kwargs: A
         noting.reset(token)
     method, problem, options = noted[-1]
     assert result.decision is not None
-    given = kwargs.get("step") is not None
     steps = step = None
     if not method.fixed:
         stepping = f"they adapt to rtol={options.rtol:g}, atol={options.atol}"
-    elif given:
-        grid = make_grid(problem.t0, problem.t1, float(kwargs["step"]))
-        steps, step = grid.steps, grid.step
-        stepping = f"{steps:,} of {step:.6g}"
-    else:
+    elif kwargs.get("step") is None:
         stepping = f"halved until two solutions agree to rtol={options.rtol:g}, atol={options.atol}"
+    else:
+        grid = make_grid(problem.t0, problem.t1, float(kwargs["step"]))
+        steps, step, stepping = grid.steps, grid.step, f"{grid.steps:,} of {grid.step:.6g}"
     compiling = _compiling(problem, options) + _moving(problem, options, method)
-    return SolveExplanation(
-        result.decision.method, result.decision.reason, method.order, steps, step, stepping, compiling
-    )
+    chosen = result.decision
+    return SolveExplanation(chosen.method, chosen.reason, method.order, steps, step, stepping, compiling)
 
 
 def _compiling(problem: Problem, options: Options) -> str:
@@ -140,8 +133,8 @@ def _compiling(problem: Problem, options: Options) -> str:
 
 
 def _moving(problem: Problem, options: Options, method: Method) -> str:
-    if problem.library != "numpy" or on_cuda.is_asked(options) or read_backend(options) != "auto":
+    if problem.library != "numpy" or on_cuda.is_asked(options):
         return ""
-    if not choice.may_move(problem, options, method.name) or not choice.has_gpu():
-        return ""
-    return "; an ensemble whose members are independent moves to the GPU if it ends sooner there"
+    if choice.may_move(problem, options, method.name) and choice.has_gpu():
+        return "; an ensemble whose members are independent moves to the GPU if it ends sooner there"
+    return ""

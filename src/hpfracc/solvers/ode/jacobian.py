@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from hpfracc._reading import shown
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = [
-    "DENSE_BELOW",
-    "Factors",
-    "JacobianSource",
-    "factorise",
-    "is_sparse",
-    "read_sparsity",
-]
+__all__ = ["Factors", "JacobianSource", "factorise", "is_sparse", "read_sparsity"]
 
 Array = np.ndarray[Any, Any]
 
@@ -52,9 +47,8 @@ def read_sparsity(given: Any, d: int) -> Any:
     try:
         pattern = csc_array(given if is_sparse(given) else np.atleast_2d(np.asarray(given)))
     except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"jac_sparsity={given!r} has to be a matrix of shape {(d, d)}, sparse or dense, or a pair (lower, upper)"
-        ) from None
+        wanted = f"a matrix of shape {(d, d)}, sparse or dense, or a pair (lower, upper)"
+        raise InvalidInputError(f"jac_sparsity={shown(given)}: give {wanted}") from None
     if pattern.shape != (d, d):
         raise ShapeError(f"jac_sparsity has shape {pattern.shape}, and the Jacobian {(d, d)}: give one of that shape")
     pattern = pattern.astype(bool)
@@ -64,17 +58,12 @@ def read_sparsity(given: Any, d: int) -> Any:
 
 def _column_groups(pattern: Any) -> Array:
     """Group number of each column. Columns of a group share no row, so one difference covers all of them."""
-    by_row = pattern.tocsr()
+    count = pattern.astype(np.int64)
+    sharing = (count.T @ count).tocsr()
     group = np.full(pattern.shape[1], -1)
-    for column in range(pattern.shape[1]):
-        rows = pattern.indices[pattern.indptr[column] : pattern.indptr[column + 1]]
-        taken: set[int] = set()
-        for row in rows:
-            taken.update(group[by_row.indices[by_row.indptr[row] : by_row.indptr[row + 1]]].tolist())
-        number = 0
-        while number in taken:
-            number += 1
-        group[column] = number
+    for column, (begin, end) in enumerate(pairwise(sharing.indptr)):
+        taken = set(group[sharing.indices[begin:end]].tolist())
+        group[column] = next(number for number in range(len(group)) if number not in taken)
     return group
 
 

@@ -20,22 +20,12 @@ from hpfracc.solvers.ode.jacobian import Factors, factorise
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import NotFiniteError, Problem, RightHandSide, jacobian_source
 
-__all__ = [
-    "DIGITS",
-    "KEPT_ITERATIONS",
-    "MIN_RATE",
-    "REMEASURE",
-    "SMALL_CHANGE",
-    "Newton",
-    "Norm",
-    "extrapolate",
-    "make_newton",
-    "solve_damped",
-    "step_part",
-    "step_scale",
-]
+__all__ = ["Newton", "Norm", "extrapolate", "make_newton", "solve_damped", "step_part", "step_scale"]
 
 Array = np.ndarray[Any, Any]
+#: The residual of a flat vector, None where it is not defined; and factors of its derivative, None if it is singular.
+Residual = Callable[[Array], Array | None]
+FactorsAt = Callable[[Array], Factors | None]
 
 #: The equation of a fixed step is solved to this fraction of ``atol + rtol |y|``. Its errors accumulate like the number
 #: of steps to the power alpha, so the fraction decreases accordingly above the second number of steps.
@@ -101,14 +91,10 @@ def extrapolate(newest: Array, before: Array, first: Array) -> Array:
 def step_scale(known: Array, guess: Array, components: int, rtol: float, atol: Any, part: float = PART) -> Array:
     """Target accuracy of the equation of a fixed step, for each component."""
     sizes = np.maximum(np.abs(known), np.abs(guess))
-    largest: Any
-    most: Any
-    if sizes.size == components:
-        largest = float(sizes.max())
-        most = DIGITS * (largest or 1.0)
-    else:
-        largest = np.repeat(sizes.reshape(-1, components).max(axis=1), components)
-        most = DIGITS * np.where(largest > 0.0, largest, 1.0)
+    largest = (
+        np.repeat(sizes.reshape(-1, components).max(axis=1), components) if sizes.size > components else sizes.max()
+    )
+    most = DIGITS * np.where(largest > 0.0, largest, 1.0)
     return np.asarray(np.minimum(part * (atol + rtol * sizes), most) + (1e-15 * largest + 1e-290))
 
 
@@ -142,8 +128,7 @@ class Newton:
         self.rtol, self.atol, self.part = rtol, atol, part
         #: The user's function, for compiled steps.
         self.jacobian: Callable[[float, Array], Any] | None = None
-        self.iterations = 0
-        self.jacobians = 0
+        self.iterations = self.jacobians = 0
         self.residual = 0.0
         self.matrix: Any = None
         self.factors: Factors | None = None
@@ -177,11 +162,7 @@ class Newton:
 
     def fits(self, weight: Any) -> bool:
         """Whether the factors were computed with nearly this weight."""
-        if self.factors is None:
-            return False
-        if isinstance(weight, float):
-            return bool(abs(self.weight - weight) <= 0.05 * abs(weight))
-        return bool(np.all(np.abs(self.weight - weight) <= 0.05 * np.abs(weight)))
+        return self.factors is not None and bool(np.all(np.abs(self.weight - weight) <= 0.05 * np.abs(weight)))
 
     @property
     def inverse(self) -> Array | None:
@@ -240,9 +221,8 @@ class Newton:
             return np.asarray(y - known - weight * self.evaluate(t, y))
 
         assert self.factors is not None
-        found, turns, rate = _contract(
-            residual, self.factors, guess, norm, target, least_rate=least_rate, first_rate=first_rate
-        )
+        rates = (least_rate, first_rate, 0.9)
+        found, turns, rate = _contract(residual, self.factors, guess, norm, target, rates=rates)
         if rate is not None:
             self._rate, self._unmeasured = rate, 0
         if found is None:
@@ -291,13 +271,7 @@ class Newton:
         self.forget()
         return None
 
-    def _follow(
-        self,
-        residual: Callable[[Array], Array | None],
-        matrix: Callable[[Array], Factors | None],
-        weight: Any,
-        start: Array,
-    ) -> Array | None:
+    def _follow(self, residual: Residual, matrix: FactorsAt, weight: Any, start: Array) -> Array | None:
         """A point near the stable limit of ``dy/ds = known + weight f(t, y) - y``; None if there is none.
 
         The equation itself would go there, for example if a reaction ignites or dies within the step (pseudo-transient
@@ -338,12 +312,11 @@ class Newton:
 
 
 def solve_damped(
-    residual: Callable[[Array], Array | None],
-    matrix: Callable[[Array], Factors | None],
+    residual: Residual,
+    matrix: FactorsAt,
     start: Array,
     norm: Norm,
-    target: float,
-    *,
+    target: float = 1.0,
     damped: bool = True,
     rounding: float = 0.0,
 ) -> tuple[Array | None, float]:
@@ -351,10 +324,8 @@ def solve_damped(
 
     Parameters
     ----------
-    residual : callable
-        Residual of a flat vector; None or non-finite where it is not defined.
-    matrix : callable
-        Factors of its derivative at a vector; None if that is singular.
+    residual, matrix : callables
+        As said for their types; a residual may also be not finite.
     start : array
         Initial guess.
     norm : Norm
@@ -405,33 +376,28 @@ def solve_damped(
                 return None, float(np.abs(left).max())
         y, left = trial, after
         if float(damping.min()) == 1.0:
-            found, _, _ = _contract(
-                residual, factors, y, norm, target, left=left, last=float(sizes.max()), most_rate=_GOOD_RATE
-            )
+            rates = (MIN_RATE, 0.5, _GOOD_RATE)
+            found = _contract(residual, factors, y, norm, target, (left, float(sizes.max())), rates)[0]
             if found is not None:
                 return found, float(np.abs(left).max())
     return None, float(np.abs(left).max())
 
 
 def _contract(
-    residual: Callable[[Array], Array | None],
+    residual: Residual,
     factors: Factors,
     y: Array,
     norm: Norm,
     target: float,
-    *,
-    left: Array | None = None,
-    last: float = math.inf,
-    least_rate: float = MIN_RATE,
-    first_rate: float = 0.5,
-    most_rate: float = 0.9,
+    before: tuple[Array | None, float] = (None, math.inf),
+    rates: tuple[float, float, float] = (MIN_RATE, 0.5, 0.9),
 ) -> tuple[Array | None, int, float | None]:
     """Corrections with one matrix while they decrease quickly: the zero or None, the last turn, and the first rate.
 
-    ``left`` is the residual at ``y`` and ``last`` the size of the correction before, if they are known. A first
-    correction alone gives no rate of convergence; ``first_rate`` is used for it.
+    ``before`` is the residual at ``y`` and the size of the last correction, if they are known; ``rates`` are the least
+    one, the one assumed for a first correction, which alone gives none, and the largest.
     """
-    measured = None
+    (left, last), measured, (least_rate, first_rate, most_rate) = before, None, rates
     for turn in range(KEPT_ITERATIONS):
         left = residual(y) if left is None else left
         if left is None:
@@ -452,14 +418,9 @@ def _contract(
 
 def make_newton(problem: Problem, options: Options, fun: RightHandSide, part: float = PART) -> Newton:
     """Newton's method for the steps of a fixed-step method; ``part`` as for :class:`Newton`."""
-    shape = problem.shape
-    source = jacobian_source(problem, fun)
-
-    def evaluate(t: float, y: Array) -> Array:
-        return fun(t, y.reshape(shape)).reshape(-1)
-
+    shape, source = problem.shape, jacobian_source(problem, fun)
     atol = np.broadcast_to(options.atol, shape).reshape(-1) if np.ndim(options.atol) else options.atol
-    newton = Newton(evaluate, source, shape[-1], options.rtol, atol, part)
+    newton = Newton(fun.flat, source, shape[-1], options.rtol, atol, part)
     newton.jacobian = source.jac
     newton.price = source.evaluations + 1
     return newton

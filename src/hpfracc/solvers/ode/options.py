@@ -24,10 +24,7 @@ Array = np.ndarray[Any, Any]
 MAX_STEPS = 10_000_000
 #: Smallest relative tolerance of any method.
 _MIN_RTOL = 1e-13
-TRACED_TIMES = (
-    "the times are traced, so that the number of steps is not known: leave step out, or keep the times out of jit and "
-    "vmap"
-)
+TRACED_TIMES = "the times are traced, and the number of steps unknown: leave step out, or keep them out of jit and vmap"
 
 
 class CommonOptions(TypedDict, total=False):
@@ -156,7 +153,7 @@ def read_options(t0: float, t1: float, shape: tuple[int, ...], **given: Any) -> 
     )
     if step is not None and read.limits_steps is not None:
         raise InvalidInputError(
-            f"{read.limits_steps} is for adaptive steps, and step={step!r} makes them equal; give one of them"
+            f"{read.limits_steps} is for adaptive steps, and step={step!r} makes them equal; omit one"
         )
     return read
 
@@ -174,11 +171,11 @@ def _read_limits(max_step: Any, first_step: Any, length: float) -> dict[str, Any
 def _read_breakpoints(given: Any, t0: float, t1: float) -> tuple[float, ...]:
     """Increasing times within the interval."""
     listing = [] if given is None else listed("breakpoints", given, "times between t0 and t1")
-    times = numbers("breakpoints", listing or np.empty(0), ndim=1)
+    if not listing:
+        return ()
+    times = numbers("breakpoints", listing, ndim=1)
     if np.any(np.diff(times, prepend=t0, append=t1) <= 0.0):
-        raise InvalidInputError(
-            f"breakpoints={shown(given)}: give increasing times above t0 = {t0:g} and below t1 = {t1:g}"
-        )
+        raise InvalidInputError(f"breakpoints={shown(given)}: give increasing times between {t0:g} and {t1:g}")
     return tuple(times.tolist())
 
 
@@ -202,9 +199,7 @@ def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
     known = known_times(t_eval)
     if known is None:
         return None
-    times = numbers("t_eval", known)
-    if times.ndim != 1:
-        raise ShapeError(f"t_eval has shape {times.shape}; give times along one axis")
+    times = numbers("t_eval", known, ndim=1)
     # np.arange and np.linspace can end a few ulps after the intended end.
     slack = 4.0 * np.spacing(max(abs(t0), abs(t1)))
     inside: Array = np.clip(times, t0, t1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from hpfracc._arrays import to_host
 from hpfracc._optional import import_optional
+from hpfracc._reading import listed, whole
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["plot_fit", "plot_solution"]
@@ -22,23 +22,19 @@ def plot_solution(t: Any, y: Any, *, phase: Sequence[int] | None, ax: Any, style
     """Draw ``y`` over ``t``, or two or three components against each other; see :meth:`FODEResult.plot`."""
     pyplot = import_optional("matplotlib.pyplot")
     values = to_host(y)
-    parts = {"Re ": values.real, "Im ": values.imag} if values.dtype.kind == "c" else {"": values}
-    if phase is not None:
-        chosen = _read_phase(phase, values.shape[-2])
-        if ax is None:
-            _, ax = pyplot.subplots(subplot_kw={"projection": "3d"} if len(chosen) == 3 else None)
-        return _portrait(ax, values.real, chosen, style)
+    chosen = () if phase is None else _read_phase(phase, values.shape[-2])
     if ax is None:
-        _, ax = pyplot.subplots()
-    t = to_host(t)
-    lines = 0
+        _, ax = pyplot.subplots(subplot_kw={"projection": "3d"} if len(chosen) == 3 else None)
+    if chosen:
+        return _portrait(ax, values.real, chosen, style)
+    t, components = to_host(t), values.shape[-2]
+    parts = {"Re ": values.real, "Im ": values.imag} if values.dtype.kind == "c" else {"": values}
     for word, part in parts.items():
         rows = part.reshape(-1, part.shape[-1])
-        components = part.shape[-2]
         for number, row in enumerate(rows):
             member = f" of member {number // components}" if len(rows) > components else ""
             ax.plot(t, row, label=f"{word}y[{number % components}]{member}", **style)
-            lines += 1
+    lines = len(parts) * len(rows)
     ax.set_xlabel("t")
     if lines == 1:
         ax.set_ylabel("y")
@@ -55,43 +51,34 @@ def plot_fit(sets: Sequence[Any], axes: Any) -> Any:
     if np.size(axes) != 2:
         raise InvalidInputError(f"ax has {np.size(axes)} elements; give two, for the fit and for the residuals")
     above, below = np.ravel(axes)
-    rows = sum(len(each.data) for each in sets)
-    number = 0
-    for place, each in enumerate(sets):
-        for row in range(len(each.data)):
-            colour = f"C{number % 10}"
-            member = f" of set {place}" if len(sets) > 1 else ""
-            name = f"observed {row}{member}" if rows > 1 else "data"
-            above.plot(each.t, each.data[row], "o", color=colour, markersize=4, alpha=0.6, label=name)
-            above.plot(each.curve_t, each.curve[row], color=colour, label="fit" if rows == 1 else None)
-            below.plot(each.t, each.residuals[row], "o", color=colour, markersize=3)
-            number += 1
+    rows = [(place, each, row) for place, each in enumerate(sets) for row in range(len(each.data))]
+    for number, (place, each, row) in enumerate(rows):
+        colour, member = f"C{number % 10}", f" of set {place}" if len(sets) > 1 else ""
+        name = f"observed {row}{member}" if len(rows) > 1 else "data"
+        above.plot(each.t, each.data[row], "o", color=colour, markersize=4, alpha=0.6, label=name)
+        above.plot(each.curve_t, each.curve[row], color=colour, label="fit" if len(rows) == 1 else None)
+        below.plot(each.t, each.residuals[row], "o", color=colour, markersize=3)
     below.axhline(0.0, color="0.5", linewidth=0.8)
     below.set_xlabel("t")
     below.set_ylabel("residual")
-    if rows <= _MAX_NAMED:
+    if len(rows) <= _MAX_NAMED:
         above.legend()
     return above, below
 
 
 def _read_phase(phase: Sequence[int], components: int) -> tuple[int, ...]:
     """The components to draw, counted from 0."""
-    try:
-        chosen = tuple(operator.index(each) for each in phase)
-    except TypeError:
-        chosen = ()
+    wanted = f"phase={phase!r}: give two or three components of {components}, such as (0, 1)"
+    chosen = [whole("phase", each, least=-components, most=components - 1) for each in listed("phase", phase, wanted)]
     if len(chosen) not in (2, 3):
-        raise InvalidInputError(f"phase={phase!r} has to name two or three components, such as (0, 1) or (0, 1, 2)")
-    if not all(-components <= each < components for each in chosen):
-        raise InvalidInputError(f"phase={phase!r} names a missing component; the solution has {components}")
+        raise InvalidInputError(wanted)
     return tuple(each % components for each in chosen)
 
 
 def _portrait(ax: Any, values: np.ndarray[Any, Any], phase: tuple[int, ...], style: dict[str, Any]) -> Any:
     if len(phase) == 3 and not hasattr(ax, "set_zlabel"):
         raise InvalidInputError(
-            f"phase={phase} is drawn in three dimensions and ax has two; omit ax, or create it with "
-            "plt.subplot(projection='3d')"
+            f"phase={phase} needs three dimensions and ax has two; omit ax, or use plt.subplot(projection='3d')"
         )
     for member in values.reshape(-1, *values.shape[-2:]):
         ax.plot(*(member[each] for each in phase), **style)

@@ -19,6 +19,7 @@ __all__ = ["NotFiniteError", "Orders", "Problem", "RightHandSide", "jacobian_sou
 
 Array = np.ndarray[Any, Any]
 
+_DERIVATIVES: tuple[str, ...] = get_args(DerivativeName)
 #: The longest interval for which powers and quotients of times stay within float64.
 _LONGEST = 1e100
 _ARGUMENTS = "The order of the arguments is solve_fode(fun, t_span, y0, alpha)"
@@ -88,8 +89,8 @@ def _check_orders(given: Any, shape: tuple[int, ...], name: str) -> Array:
         raise InvalidInputError(f"{name} holds {bad.flat[0]}; an equation has a finite order above 0, such as 0.5")
     if values.ndim and not broadcasts(values.shape, shape):
         raise ShapeError(
-            f"{name} has shape {values.shape} and y0 has shape {shape}: give one order, or one for each of the "
-            f"{shape[-1]} components. If this is the initial state, y0 and alpha are swapped: the order comes last"
+            f"{name} has shape {values.shape} and y0 has shape {shape}: give one order, or one for each component. If "
+            "this is the initial state, y0 and alpha are swapped: the order comes last"
         )
     return values
 
@@ -185,10 +186,7 @@ def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Ar
     if found.shape == () and shape == (1,):  # one equation: fun may return the number itself
         found = found.reshape(shape)
     if found.shape != shape:
-        raise ShapeError(
-            f"{name}(t, y) returned shape {found.shape}, and y has shape {shape}: it has to return an array of "
-            "the shape of y"
-        )
+        raise ShapeError(f"{name}(t, y) returned shape {found.shape}; return an array of the shape {shape} of y")
     if found.dtype.kind == "c" and np.dtype(dtype).kind != "c":
         raise UnsupportedDtypeError(f"{name}(t, y) returned complex values for a real y; give y0 as complex numbers")
     return found.astype(dtype, copy=False)
@@ -196,26 +194,19 @@ def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Ar
 
 def check_jacobian(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """The result of ``jac`` for a state of ``shape``: an array of shape (..., d, d), or sparse if d is large."""
-    d = shape[-1]
-    wanted = (*shape, d)
-    if is_sparse(value):
-        if len(shape) > 1:
-            raise ShapeError(
-                f"jac(t, y) returned a sparse matrix, and y has shape {shape}: a sparse Jacobian is for one state of "
-                f"shape ({d},); return a dense array of shape {wanted} for a batch"
-            )
-        if d <= DENSE_BELOW or value.shape != wanted:
-            return check_jacobian(value.toarray(), shape, dtype)
-        kind = check_value(value.data, value.data.shape, dtype, "jac").dtype
-        from scipy.sparse import csc_array
-
-        return csc_array(value, dtype=kind)
+    wanted = (*shape, shape[-1])
+    if is_sparse(value) and len(shape) > 1:
+        raise ShapeError(f"jac(t, y) returned a sparse matrix for a batch; return an array of shape {wanted}")
     if np.shape(value) != wanted:
         raise ShapeError(
-            f"jac(t, y) returned shape {np.shape(value)}, and y has shape {shape}: it has to return {wanted}, a row "
-            "for each component of fun"
+            f"jac(t, y) returned shape {np.shape(value)}, and y has shape {shape}: return {wanted}, a row for each "
+            "component of fun"
         )
-    return check_value(value, wanted, dtype, "jac")
+    if not is_sparse(value) or shape[-1] <= DENSE_BELOW:
+        return check_value(value.toarray() if is_sparse(value) else value, wanted, dtype, "jac")
+    from scipy.sparse import csc_array
+
+    return csc_array(value, dtype=check_value(value.data, value.data.shape, dtype, "jac").dtype)
 
 
 def read_problem(
@@ -235,12 +226,10 @@ def read_problem(
 ) -> Problem:
     """Read and check the arguments; raises a typed error with a remedy if one is invalid."""
     if not callable(fun):
-        raise InvalidInputError(
-            f"fun={shown(fun)} cannot be called; give the right-hand side as a function fun(t, y). {_ARGUMENTS}"
-        )
+        raise InvalidInputError(f"fun={shown(fun)} cannot be called; give a function fun(t, y). {_ARGUMENTS}")
     if jac is not None:
         function("jac", jac, "(t, y)")
-    derivative = choice("derivative", derivative, get_args(DerivativeName))
+    derivative = choice("derivative", derivative, _DERIVATIVES)
     try:
         t0, t1 = pair("t_span", t_span)
     except InvalidInputError as error:
@@ -261,9 +250,7 @@ def read_problem(
     sparsity = read_sparsity(jac_sparsity, state.shape[-1])
     lags = tuple(number("delays", each, above=0.0) for each in listed("delays", delays, "numbers above 0"))
     if lags and history is None:
-        raise InvalidInputError(
-            "an equation with delays needs a history: give history=, a function of t before t0 or a constant"
-        )
+        raise InvalidInputError("delays need a history: give history=, a function of t before t0 or a constant")
     past = _read_history(history, state)
     args = args if isinstance(args, tuple) else (args,)
     others = tuple(_read_term(term) for term in listed("terms", terms, "pairs (coefficient, order)"))
@@ -278,10 +265,8 @@ def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
         return lambda t: history
     value = np.array(array("history", history))
     if not (broadcasts(value.shape, state.shape) and np.isfinite(value).all()):
-        raise InvalidInputError(
-            f"history={shown(history)} is neither a function of t before t0 nor finite numbers that broadcast to the "
-            f"shape {tuple(state.shape)} of y0"
-        )
+        wanted = f"finite numbers that broadcast to the shape {tuple(state.shape)} of y0"
+        raise InvalidInputError(f"history={shown(history)}: give a function of t before t0, or {wanted}")
     return lambda t: value
 
 
@@ -295,10 +280,7 @@ def _read_state(value: Any, name: str) -> Any:
     state = np.asarray(array(name, value))
     wide = np.complex128 if state.dtype.kind == "c" else np.float64
     if state.dtype.itemsize > np.dtype(wide).itemsize:
-        raise UnsupportedDtypeError(
-            f"{name} has dtype {state.dtype}, and equations are solved in double precision; convert it to float64 or "
-            "complex128"
-        )
+        raise UnsupportedDtypeError(f"{name} is {state.dtype}; equations are solved in double precision; convert it")
     state = np.array(state, dtype=wide, ndmin=1)
     if state.size == 0:
         raise ShapeError(f"{name} has shape {state.shape}, without a component; give at least one number")
@@ -318,9 +300,9 @@ def _read_derivatives(dy0: Any, state: Any) -> tuple[Any, ...]:
         if library_of(value) == library_of(state) == "numpy" and value.shape == (1,):
             value = np.broadcast_to(value, state.shape)
         if tuple(value.shape) != tuple(state.shape):
+            shape = tuple(state.shape)
             raise ShapeError(
-                f"dy0[{place}] has shape {tuple(value.shape)} and y0 has shape {tuple(state.shape)}: dy0 is a list "
-                "with one array of the shape of y0 for each derivative"
+                f"dy0[{place}] has shape {tuple(value.shape)}; give a list of arrays of y0's shape {shape}"
             )
         given.append(value)
     return tuple(given)
@@ -339,10 +321,8 @@ def _check_count(orders: Orders, given: tuple[Any, ...], derivative: str) -> Non
         if orders.known is None or library_of(each) != "numpy":
             continue
         if np.any(each[np.broadcast_to(np.ceil(orders.known) <= place + 1, each.shape)] != 0):
-            raise InvalidInputError(
-                f"dy0[{place}] is not 0 for a component whose order is at most {place + 1}, which has no such "
-                "initial value; give 0 there"
-            )
+            where = f"a component whose order is at most {place + 1}"
+            raise InvalidInputError(f"dy0[{place}] is not 0 for {where}, which has no such value; give 0 there")
 
 
 def _read_term(term: tuple[Any, float]) -> Term:
@@ -389,6 +369,10 @@ class RightHandSide:
         if type(value) is np.ndarray and value.shape == self._shape and value.dtype == self._dtype:
             return value.copy()
         return self.read(value).copy()
+
+    def flat(self, t: float, y: Array) -> Array:
+        """The value for a flat state, flat."""
+        return self(t, y.reshape(self._shape)).reshape(-1)
 
     def read(self, value: Any) -> Array:
         """The returned value as an array of the state's shape and dtype; raises an error if it is not."""

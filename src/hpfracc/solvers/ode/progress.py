@@ -34,7 +34,7 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
         yield lambda t, y, share=None: wish(t, y())
         return
     if not wish:
-        yield _ignore
+        yield lambda t, y, share=None: None
         return
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 
@@ -54,10 +54,6 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
             bar.update(task, completed=(t - t0) / (t1 - t0) if share is None else share, now=f"{t:g}")
 
         yield report
-
-
-def _ignore(t: float, y: Callable[[], Any], share: float | None = None) -> None:
-    """No report."""
 
 
 #: Whether the current solve has left a loop over steps.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hpfracc._results import LabelledArrays, Result
 
-__all__ = ["FODEResult", "SolveDecision"]
+__all__ = ["FODEResult", "SolveDecision", "because"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +141,10 @@ class FODEResult(Result):
         name = self.decision.method if self.decision is not None else "unknown"
         state = "success" if self.success else "stopped"
         return f"FODEResult({state}: {self.message} method={name!r}, y of shape {shape}, nfev={self.nfev})"
+
+
+def because(result: FODEResult, reason: str) -> FODEResult:
+    """The same result, with this reason for its method."""
+    if result.decision is not None:
+        result.decision = replace(result.decision, reason=reason)
+    return result

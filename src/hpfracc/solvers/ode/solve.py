@@ -181,38 +181,14 @@ def solve_fode(
     True
     """
     problem = read_problem(
-        fun,
-        t_span,
-        y0,
-        alpha,
-        dy0=dy0,
-        derivative=derivative,
-        args=args,
-        jac=jac,
-        jac_sparsity=jac_sparsity,
-        terms=terms,
-        delays=delays,
-        history=history,
-    )
+        fun, t_span, y0, alpha, dy0=dy0, derivative=derivative, args=args, jac=jac, jac_sparsity=jac_sparsity,
+        terms=terms, delays=delays, history=history,
+    )  # fmt: skip
     options = read_options(
-        problem.t0,
-        problem.t1,
-        problem.shape,
-        rtol=rtol,
-        atol=atol,
-        step=step,
-        t_eval=t_eval,
-        events=events,
-        dense_output=dense_output,
-        max_steps=max_steps,
-        max_step=max_step,
-        first_step=first_step,
-        breakpoints=breakpoints,
-        backend=backend,
-        compile=compile,
-        progress=progress,
-        estimate=estimate,
-    )
+        problem.t0, problem.t1, problem.shape, rtol=rtol, atol=atol, step=step, t_eval=t_eval, events=events,
+        dense_output=dense_output, max_steps=max_steps, max_step=max_step, first_step=first_step,
+        breakpoints=breakpoints, backend=backend, compile=compile, progress=progress, estimate=estimate,
+    )  # fmt: skip
     is_auto = isinstance(method, str) and method == "auto"
     if on_cuda.is_asked(options):
         method = find_method("pece" if is_auto else method)

@@ -26,18 +26,7 @@ from hpfracc.solvers.ode.fixed.scheme import Scheme, cached_weights
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, jacobian_source
 
-__all__ = [
-    "GROWTH",
-    "GROWTH_POINTS",
-    "LIMIT",
-    "StabilityLimits",
-    "StiffError",
-    "StiffnessGuard",
-    "stability_number",
-    "stable_radii",
-    "stiff_at",
-    "unstable_growth",
-]
+__all__ = ["StabilityLimits", "StiffError", "StiffnessGuard", "stability_number", "stable_radii", "unstable_growth"]
 
 Array = np.ndarray[Any, Any]
 
@@ -137,20 +126,17 @@ class StiffnessGuard:
         """The same for the largest eigenvalue, by power iteration on differences of ``fun``, one for each iteration."""
         value = self._fun(t, y)
         direction = np.where(value == 0.0, 1.0, value)
-        z = 0.0j
+        width, z = 1e-7 * max(float(np.linalg.norm(y)), 1.0), 0.0j
         for _ in range(12):
             norm = float(np.linalg.norm(direction))
             if not (np.isfinite(norm) and norm > 0.0):
                 return 0.0
-            width = 1e-7 * max(float(np.linalg.norm(y)), 1.0)
             moved = self._limits.scale * (self._fun(t, y + direction * (width / norm)) - value) / width
             # The angle by which a rotation turns a vector is that of its eigenvalues.
             along, size = float(np.vdot(direction, moved).real) / norm, float(np.linalg.norm(moved))
             z, direction = complex(along, max(size**2 - along**2, 0.0) ** 0.5), moved
-        if not np.isfinite(z):
-            return 0.0
         least, radii = self._limits.least, self._limits.radii
-        return float(stability_number(np.full((len(least), 1), z), least, radii).max())
+        return float(stability_number(np.full((len(least), 1), z), least, radii).max()) if np.isfinite(z) else 0.0
 
     def look_ahead(self, t: float, y: Array) -> None:
         """Check one point and the end of an explicit step from it, where new rates may appear."""

@@ -19,7 +19,6 @@ not oscillate.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from hpfracc.solvers.ode.fixed.scheme import Tableau, rectangle_weights, trapezo
 from hpfracc.solvers.ode.newton import Newton, Norm
 from hpfracc.solvers.ode.problem import RightHandSide, jacobian_source
 
-__all__ = ["Estimate", "estimate_errors", "find_jumps"]
+__all__ = ["estimate_errors", "find_jumps"]
 
 Array = np.ndarray[Any, Any]
 
@@ -50,24 +49,10 @@ _MAX_POWERS = 3
 _HALF_PERIOD, _MAX_OSCILLATING, _NOTABLE = 8, 256, 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """The estimated errors at some of the steps.
-
-    Attributes
-    ----------
-    times : array, shape (nodes,)
-        Times of these steps.
-    errors : array, shape (rows, nodes)
-        Magnitudes of the errors of the flat state.
-    """
-
-    times: Array
-    errors: Array
-
-
-def estimate_errors(table: Tableau, fun: RightHandSide, delayed: DelayedStates | None = None) -> Estimate | None:
-    """The estimated errors of the components; None if there is no estimate.
+def estimate_errors(
+    table: Tableau, fun: RightHandSide, delayed: DelayedStates | None = None
+) -> tuple[Array, Array] | None:
+    """Times of some of the steps, and magnitudes of the errors there, shape (rows, times); None if not estimated.
 
     ``delayed`` gives the delayed states to ``fun``; they have errors too.
     """
@@ -100,7 +85,7 @@ def estimate_errors(table: Tableau, fun: RightHandSide, delayed: DelayedStates |
             errors = None if apart is None else np.abs(errors) + np.abs(apart)
     if errors is None or not np.isfinite(errors).all():
         return None
-    return Estimate(problem.t0 + table.grid.elapsed(0, last + 1)[nodes], np.abs(errors))
+    return problem.t0 + table.grid.elapsed(0, last + 1)[nodes], np.abs(errors)
 
 
 def find_jumps(f: Array, steps: Array | float = 1.0) -> Array:
@@ -221,7 +206,7 @@ def _propagate(
     ``stiff_defects()`` replaces the defects if the first step is stiff.
     """
     problem = table.problem
-    shape, d = problem.shape, problem.shape[-1]
+    d = problem.shape[-1]
     times = table.grid.elapsed(0, table.known)[nodes]
     largest = np.abs(table.y[:, : table.known]).max(axis=1)
     source = jacobian_source(problem, fun)
@@ -230,16 +215,13 @@ def _propagate(
     value: Array = np.empty(0)  # f(t, y)
     f: Array = np.empty(0)  # as for the solution, whose states solve the equations of their steps
 
-    def evaluate(t: float, state: Array) -> Array:
-        return fun(t, state.reshape(shape)).reshape(-1)
-
     def linear(t: float, e: Array) -> Array:
         """Response of f to e, as if f were linear about y."""
         part = float(np.max(np.abs(e) / sizes))
         if part == 0.0:
             return value - f
         factor = min(_SMALL / part, 1.0)
-        return np.asarray((evaluate(t, y + factor * e) - value) / factor + (value - f))
+        return np.asarray((fun.flat(t, y + factor * e) - value) / factor + (value - f))
 
     newton = Newton(linear, lambda t, _e, _f: source(t, y, value), d)
     rules = [(mine, _ProductRule(alpha, times)) for alpha, mine in order_groups(problem)]
@@ -269,11 +251,11 @@ def _propagate(
         known = past(k)
         size = max(float(np.abs(known).max()), 1e-9 * float(largest.max()))  # not below the accuracy of the steps
         if newton.matrix is None:
-            change = evaluate(t, y + known) - f
+            change = fun.flat(t, y + known) - f
             response = float(np.abs(weight * change).max())
             if response <= 0.3 * size:  # not stiff: one or two iterations are close enough
                 if response > 0.05 * size:
-                    change = evaluate(t, y + known + weight * change) - f
+                    change = fun.flat(t, y + known + weight * change) - f
                 errors[:, k] = known + weight * change
                 moved[:, k] = change
                 continue
@@ -282,7 +264,7 @@ def _propagate(
         else:  # the error starts at 0
             for _, rule in rules:
                 rule.flatten(k)
-        known, value = past(k), evaluate(t, y)
+        known, value = past(k), fun.flat(t, y)
         sizes = np.abs(y) + 1e-4 * largest
         sizes[sizes == 0.0] = np.inf
         guess = errors[:, max(k - 1, 0)]

@@ -14,16 +14,7 @@ from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode.problem import Problem
 
-__all__ = [
-    "REMEDY",
-    "UniformGrid",
-    "check_room",
-    "initial_part",
-    "least_bytes",
-    "make_grid",
-    "order_groups",
-    "row_orders",
-]
+__all__ = ["UniformGrid", "check_room", "initial_part", "least_bytes", "make_grid", "order_groups", "row_orders"]
 
 Array = np.ndarray[Any, Any]
 
@@ -146,13 +137,10 @@ def initial_part(problem: Problem, elapsed: Array) -> Array:
             value = data[k][mine]
             if power == 0.0:
                 total[mine] += value
-            else:
-                total[mine] += value * _power(elapsed, power, bool(np.any(value != 0))) * rgamma(power + 1.0)
+                continue
+            with np.errstate(divide="ignore"):  # negative powers are infinite at 0, where they have a coefficient
+                powers = np.asarray(elapsed**power)
+            if power < 0.0 and not np.any(value):
+                powers[elapsed == 0.0] = 0.0
+            total[mine] += value * powers * rgamma(power + 1.0)
     return total
-
-
-def _power(elapsed: Array, power: float, used: bool) -> Array:
-    """``elapsed^power``; negative powers are infinite at 0, except where they are not needed."""
-    with np.errstate(divide="ignore"):
-        values = np.asarray(elapsed**power)
-    return values if used else np.where(elapsed == 0.0, 0.0, values)

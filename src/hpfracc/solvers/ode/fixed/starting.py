@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,12 +112,12 @@ def _times_series(rows: Array, series: Array) -> Array:
 
 def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1.0) -> str | None:
     """Reason why there are no starting weights for powers up to ``bound``, or None."""
-    advice = "'adaptive', without a step" if starts_infinite(problem) else "'implicit_trapezoid'"
     try:
         powers = starting_powers(problem, bound)
     except GrowthError as error:
         return f"method={name!r}: {error}"
     if len(powers.exponents) > MAX_POWERS:
+        advice = "'adaptive', without a step" if starts_infinite(problem) else "'implicit_trapezoid'"
         return (
             f"method={name!r} would need starting weights for {len(powers.exponents)} powers of t, and more "
             f"than {MAX_POWERS} have no digits; use method={advice}"
@@ -126,14 +125,13 @@ def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1
     if options.step is None:
         return None
     grid = make_grid(problem.t0, problem.t1, options.step)
+    together = f"method={name!r} solves its first {powers.last} steps together"
     if grid.steps <= powers.last:
-        return f"method={name!r} solves its first {powers.last} steps together: take a smaller step"
+        return f"{together}: take a smaller step"
     shortest = min(problem.delays, default=math.inf)
     if shortest < powers.last * grid.step * (1.0 - 1e-9):
-        return (
-            f"method={name!r} solves its first {powers.last} steps together, and the delay {shortest:g} is shorter: "
-            f"take a step of at most {shortest / powers.last:g}, or method='implicit_trapezoid'"
-        )
+        most = f"{shortest / powers.last:g}"
+        return f"{together}, and the delay {shortest:g} is shorter: take a step of at most {most}, or another method"
     return None
 
 
@@ -144,47 +142,34 @@ def multistep_scheme(method: StepMethod, problem: Problem, options: Options, bou
     def weights(alpha: float, n: int) -> tuple[Array, ...]:
         return cached_weights(method.name, alpha, n, lambda alpha, n: method.weights(NUMPY, alpha, n)[0])
 
-    def starts(alpha: float, n: int) -> Array:
-        def make(alpha: float, n: int) -> tuple[Array]:
-            return (starting_weights(method, alpha, weights(alpha, n)[0], powers),)
+    def starts(alpha: float, n: int) -> tuple[Array]:
+        return (starting_weights(method, alpha, weights(alpha, n)[0], powers),)
 
-        return cached_weights(("starts", method.name, powers), alpha, n, make)[0]
+    def start(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
+        """Compute the first values, and add their starting weights to all later sums."""
+        table.begins, grid = powers, table.grid
+        if powers.first == 0:
+            evaluate_first(table, evaluate)
+        scaled = [
+            (mine, cached_weights(("starts", method.name, powers), alpha, grid.count, starts)[0] * grid.step**alpha)
+            for alpha, mine in order_groups(problem)
+        ]
+        _solve_first(table, evaluate, options, powers, scaled)
+        for mine, each in scaled:
+            table.sums[0, mine] += table.f[mine, powers.first : powers.last + 1] @ each
+        table.known = powers.last + 1
 
-    start = partial(_start, options=options, starts=starts, powers=powers)
     return Scheme("implicit", weights, start, powers=MAX_POWERS)
 
 
-def _start(
-    table: Tableau,
-    evaluate: Callable[[float, Array], Array],
-    *,
-    options: Options,
-    starts: Callable[[float, int], Array],
-    powers: Powers,
-) -> None:
-    """Compute the first values, and add their starting weights to all later sums."""
-    grid, first, last = table.grid, powers.first, powers.last
-    table.begins = powers
-    if first == 0:
-        evaluate_first(table, evaluate)
-    groups = order_groups(table.problem)
-    scaled = [starts(alpha, grid.count) * grid.step**alpha for alpha, _ in groups]
-    _solve_first(table, evaluate, options, powers, scaled)
-    for weights, (_, mine) in zip(scaled, groups, strict=True):
-        table.sums[0, mine] += table.f[mine, first : last + 1] @ weights
-    table.known = last + 1
-
-
-def _first_weights(table: Tableau, powers: Powers, starts: list[Array]) -> tuple[Array, Array]:
+def _first_weights(table: Tableau, powers: Powers, starts: list[tuple[Any, Array]]) -> tuple[Array, Array]:
     """Weights of the values at steps 1 .. last at each of these steps, for every row, and the known part."""
     first, last = powers.first, powers.last
-    rows = len(table.y)
-    matrix = np.empty((rows, last, last))
+    matrix = np.empty((len(table.y), last, last))
     known = np.array(table.sums[0, :, 1 : last + 1])
     lags = np.arange(1, last + 1)[:, None] - np.arange(first, last + 1)
-    for u, (_, mine) in enumerate(order_groups(table.problem)):
-        omega = np.where(lags >= 0, table.weights[0, u, np.maximum(lags, 0)], 0.0)
-        weights = starts[u][:, 1 : last + 1].T + omega
+    for omega, (mine, extra) in zip(table.weights[0], starts, strict=True):
+        weights = extra[:, 1 : last + 1].T + np.where(lags >= 0, omega[np.maximum(lags, 0)], 0.0)
         if first == 0:
             known[mine] += table.f[mine, :1] * weights[:, 0]
         matrix[mine] = weights[:, 1 - first :]
@@ -192,12 +177,15 @@ def _first_weights(table: Tableau, powers: Powers, starts: list[Array]) -> tuple
 
 
 def _solve_first(
-    table: Tableau, evaluate: Callable[[float, Array], Array], options: Options, powers: Powers, starts: list[Array]
+    table: Tableau,
+    evaluate: Callable[[float, Array], Array],
+    options: Options,
+    powers: Powers,
+    starts: list[tuple[Any, Array]],
 ) -> None:
     """Solve steps 1 .. last together by Newton's method; the unknowns are (batch, step, component)."""
-    problem, last = table.problem, powers.last
-    shape, d = problem.shape, problem.shape[-1]
-    source = jacobian_source(problem, evaluate)
+    shape, d, last = table.problem.shape, table.problem.shape[-1], powers.last
+    source = jacobian_source(table.problem, evaluate)
     times = [table.grid.time(n) for n in range(1, last + 1)]
     matrix, known = _first_weights(table, powers, starts)
     finite = table.y[:, :1] if powers.first == 0 else table.sums[0, :, 1:2]
@@ -227,8 +215,8 @@ def _solve_first(
 
             blocks = [[diags_array(weights[0, :, n, j]) @ slopes[j] for j in range(last)] for n in range(last)]
             return factorise(block_array(blocks), 1.0, last * d)
-        system = np.einsum("banj,jbac->bnajc", weights, np.stack(slopes)).reshape(-1, last * d, last * d)
-        return factorise(system, 1.0, system.shape[0] * last * d)
+        system = np.einsum("banj,jbac->bnajc", weights, np.stack(slopes))
+        return factorise(system.reshape(-1, last * d, last * d), 1.0, values.size)
 
     start = flat(begin)
     atol = flat(np.repeat(np.broadcast_to(options.atol, shape).reshape(-1, 1), last, axis=1))
@@ -237,7 +225,7 @@ def _solve_first(
         # The weights of the first steps are large and cancel, which limits the accuracy of their sums.
         residual(start)
         parts = float((np.abs(known) + (np.abs(matrix) @ np.abs(f)[:, :, None])[:, :, 0]).max())
-        found, left = solve_damped(residual, factors, start, norm, 1.0, rounding=_ROUNDING * parts)
+        found, left = solve_damped(residual, factors, start, norm, rounding=_ROUNDING * parts)
     if found is None:
         raise StepError(
             f"Newton's method did not converge for the first {last} steps, up to t = {times[-1]:g} (residual "

@@ -34,11 +34,7 @@ class NumpyStepper:
     """
 
     def __init__(self, tableau: Tableau, scheme: Scheme, block: int, fun: RightHandSide, newton: Newton | None) -> None:
-        self.tableau = tableau
-        self.scheme = scheme
-        self.block = block
-        self.fun = fun
-        self.newton = newton
+        self.tableau, self.scheme, self.block, self.fun, self.newton = tableau, scheme, block, fun, newton
         weights = tableau.weights if tableau.which is None else tableau.weights[:, tableau.which]
         #: ``(K, block, rows or 1)``, newest last: the slice for m past values is contiguous.
         near = np.zeros((*weights.shape[:2], block + 1))
@@ -103,22 +99,18 @@ class NumpyStepper:
         weight = self._now[-1] if self._shared else self._now[-1].reshape(shape)
         shaped = sums.reshape(len(sums), -1, *shape)
         points, values = y.reshape(-1, *shape), f.reshape(-1, *shape)
+        value: Any = None
         try:
             for n, t in zip(range(first, stop), self._times(first, stop), strict=True):
                 m, k = n - begin, n - first
                 if m:
                     self._add_history(f, sums[k], m)
                 point = shaped[k, 0]
-                if not corrections:
-                    points[m] = point
-                evaluations += 1
-                value = fun(t, point)
-                if type(value) is not np.ndarray or value.shape != shape or value.dtype != dtype:
-                    value = read(value)
-                for turn in range(corrections):
-                    point = weight * value
-                    point += shaped[k, 1]
-                    if turn == corrections - 1:
+                for turn in range(corrections + 1):
+                    if turn:
+                        point = weight * value
+                        point += shaped[k, 1]
+                    if turn == corrections:
                         points[m] = point
                     evaluations += 1
                     value = fun(t, point)

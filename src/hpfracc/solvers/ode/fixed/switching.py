@@ -55,7 +55,7 @@ class SwitchingStepper(CompileSwitch):
                 f"{asked}: an implicit method compiles for y of shape (d,) with d up to {_MAX_COMPONENTS}, and y has "
                 f"shape {problem.shape}; omit it"
             )
-        if options.compile != "auto" or self._backend == "numpy" or not self._fits:
+        if self._backend == "numpy" or not self._fits:
             self._price = None
         self._offer = offer if self._backend == "auto" else None
         #: Seconds of a step in the latest block, and whether that was compiled.

@@ -13,7 +13,7 @@ from hpfracc.history.blocks import BLOCK
 from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import make_grid
-from hpfracc.solvers.ode.fixed.scheme import StepError, Tableau
+from hpfracc.solvers.ode.fixed.scheme import StepError, Tableau, infinite_start
 from hpfracc.solvers.ode.fixed.switching import SwitchingStepper
 from hpfracc.solvers.ode.newton import Newton, make_newton
 from hpfracc.solvers.ode.options import Options
@@ -46,17 +46,15 @@ class Walk:
         options: Options,
         stepper: SwitchingStepper | _MeshStepper,
         block: int,
-        guard: Guard | None = None,
+        guard: Guard | None,
     ) -> None:
         self.problem, self.options, self.grid, self.table = table.problem, options, table.grid, table
         self.block, self.stepper, self.guard = block, stepper, guard
-        self.guarded = 0
         self.events = EventWatch(options.events, table.problem.args)
         self.message, self.success, self.interrupted = REACHED, True, False
         self.end: float | None = None
-        self.watched = 1
+        self.watched, self.guarded, self._beyond = 1, 0, 0
         self.check_every = 1 if table.stepwise else _CHECK_EVERY[0]
-        self._beyond = 0
 
     def _fail(self, message: str) -> bool:
         self.success, self.message = False, message
@@ -95,64 +93,62 @@ class Walk:
 
     def _pace(self, seconds: float) -> None:
         """Adjust the number of steps between two checks: few enough to report progress, at negligible cost."""
-        if self.table.stepwise:
-            return
         # Compiled steps take less time than their call, and interrupts are handled between calls.
         factor = min(_BLOCK_SECONDS / max(seconds, 1e-9), _CHECK_EVERY[2])
-        if factor > 1.0 or seconds > 2.0 * _BLOCK_SECONDS:
+        if not self.table.stepwise and (factor > 1.0 or factor < 0.5):
             self.check_every = max(1, min(int(factor * self.check_every), _CHECK_EVERY[1]))
 
     def _look(self, reached: int, report: Report) -> bool:
         """Check new points for non-finite values and events, and report progress; returns whether to continue."""
-        table = self.table
-        good = table.finite_until(self.watched, reached)
-        finite = good == reached
-        if not finite:
-            reached = table.known = good
-        if self.options.events and not self._watch(reached):
+        table, good = self.table, self.table.finite_until(self.watched, reached)
+        if good < reached:
+            table.known = good
+        if self.options.events and not self._watch(good):
             return False
-        self.watched = reached
-        if not finite:
-            return self._infinite(reached)
+        self.watched = good
+        if good < reached:
+            return self._infinite(good)
         if self.guard is not None and reached - self.guarded >= self.grid.steps // _GUARDED:
             self.guarded = reached
             self.guard(self.grid.time(reached - 1), self._state(reached - 1))
-        report(self.grid.time(reached - 1), lambda: table.y[:, reached - 1].reshape(self.problem.shape))
+        report(self.grid.time(reached - 1), lambda: self._state(reached - 1))
         return True
 
     def _state(self, n: int) -> Array:
         return np.array(self.table.y[:, n]).reshape(self.problem.shape)
 
     def _watch(self, reached: int) -> bool:
-        table, first = self.table, self.watched - 1
-        if first == 0 and not np.all(np.isfinite(table.y[:, 0])):
+        table = self.table
+        first = self.watched - 1
+        if first == 0 and not np.isfinite(table.y[:, 0]).all():
             first = 1
         if reached - first < 2:
             return True
         times = self.grid.t0 + self.grid.elapsed(0, reached)
         states = table.y[:, first:reached].reshape(*self.problem.shape, -1)
-        end = self.events.watch(times[first:], states, FixedSolution(table, reached))
-        if end is None:
+        self.end = self.events.watch(times[first:], states, FixedSolution(table, reached))
+        if self.end is None:
             return True
-        self._beyond, table.known, self.end = reached, int(np.searchsorted(times, end)), end
+        self._beyond, table.known = reached, int(np.searchsorted(times, self.end))
         self.message = f"A terminal event happened at t = {self.end:g}."
         return False
 
+    def _is_finite(self, n: int) -> bool:
+        """Whether the right-hand side is finite at point n, with the newest state."""
+        return bool(np.isfinite(self.problem.evaluate(self.grid.time(n), self._state(max(n - 1, 0)))).all())
+
     def _infinite(self, reached: int) -> bool:
-        if reached == 1 and not np.all(np.isfinite(self.problem.evaluate(self.grid.t0, self._state(0)))):
-            return self._fail(
-                f"The right-hand side is not finite at the start, t = {self.grid.t0:g}: correct it there, or use "
-                "method='implicit_rectangle', which does not need that value."
-            )
+        if reached == 1 and not self._is_finite(0):
+            return self._fail(infinite_start(self.grid.t0))
         return self._fail(
             f"The solution is not finite at t = {self.grid.time(reached):g}: it or the right-hand side overflowed or "
             "left its domain there. A smaller step or an implicit method helps if the cause is numerical."
         )
 
     def _unsettled(self, reached: int) -> bool:
-        newton = self.stepper.newton
-        if not np.all(np.isfinite(self.problem.evaluate(self.grid.time(reached), self._state(reached - 1)))):
+        if not self._is_finite(reached):
             return self._infinite(reached)
+        newton = self.stepper.newton
         left = "" if newton is None or not newton.residual else f" (residual {newton.residual:.3g})"
         return self._fail(
             f"Newton's method did not converge at t = {self.grid.time(reached):g}{left}: take a smaller step, give "
@@ -163,38 +159,30 @@ class Walk:
         """Take all steps, and return the result of the method ``name``."""
         self.run(name)
         note_steps()
-        stepper, newton, problem = self.stepper, self.stepper.newton, self.problem
-        known = self.table.known
+        stepper, newton, known = self.stepper, self.stepper.newton, self.table.known
+        problem, options = self.problem, self.options
         solution = FixedSolution(self.table, known if self.end is None else self._beyond, self.end)
-        if self.options.t_eval is not None:
-            t = self.options.t_eval[self.options.t_eval <= solution.t_max]
+        if options.t_eval is not None:
+            t = options.t_eval[options.t_eval <= solution.t_max]
             y = solution(t)
         else:
             t, y = self.grid.times()[:known], self.table.y[:, :known].reshape(*problem.shape, -1)
             if self.end is not None:
                 t, y = np.append(t, self.end), np.concatenate([y, solution(self.end)[..., None]], axis=-1)
-        t_events, y_events = self.events.collected(problem.shape, problem.dtype)
-        return FODEResult(
-            t=t,
-            y=y,
-            success=self.success,
-            message=self.message,
-            nfev=stepper.evaluations,
-            njev=newton.jacobians if newton is not None else 0,
-            sol=solution if self.options.dense_output else None,
-            stats={
-                "steps": known - 1,
-                "step": self.grid.longest,
-                "seconds": time.perf_counter() - started,
-                "compile_seconds": stepper.compile_seconds,
-                "terminated": self.end is not None,
-                "interrupted": self.interrupted,
-            }
-            | ({} if newton is None else {"newton_iterations": newton.iterations}),
-            decision=SolveDecision(name, reason, history, stepper.compiled, tuple(stepper.notes)),
-            t_events=t_events,
-            y_events=y_events,
-        )
+        stats = {
+            "steps": known - 1,
+            "step": self.grid.longest,
+            "seconds": time.perf_counter() - started,
+            "compile_seconds": stepper.compile_seconds,
+            "terminated": self.end is not None,
+            "interrupted": self.interrupted,
+        } | ({} if newton is None else {"newton_iterations": newton.iterations})
+        decision = SolveDecision(name, reason, history, stepper.compiled, tuple(stepper.notes))
+        found = FODEResult(t, y, self.success, self.message, stepper.evaluations, stats=stats, decision=decision)
+        found.njev = 0 if newton is None else newton.jacobians
+        found.sol = solution if options.dense_output else None
+        found.t_events, found.y_events = self.events.collected(problem.shape, problem.dtype)
+        return found
 
 
 #: Given Newton's method and the times after t0, yields the flat states at all points after the first. It ends early if

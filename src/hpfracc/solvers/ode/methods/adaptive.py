@@ -109,16 +109,12 @@ def _refuses(problem: Problem, options: Options, name: str) -> str | None:
         )
     if starts_infinite(problem):
         if problem.delays or problem.terms:
-            return (
-                f"method={name!r} takes no delays and one derivative where a Riemann-Liouville solution is infinite at "
-                "t0; give y0 = 0, or write the equation with Caputo's derivative"
-            )
+            return f"method={name!r} takes no delays and one derivative where a solution is infinite at t0; give y0 = 0"
         assert problem.orders.known is not None
         if np.any(problem.orders.known > 1.0):
             return (
-                f"method={name!r} takes orders up to 1 where a Riemann-Liouville solution is infinite at t0, and alpha "
-                f"reaches {float(problem.orders.known.max()):g}: the weights of its first steps would grow; use "
-                "method='bdf2' or 'implicit_rectangle'"
+                f"method={name!r} takes orders up to 1 where a solution is infinite at t0, and alpha reaches "
+                f"{float(problem.orders.known.max()):g}; use method='bdf2' or 'implicit_rectangle'"
             )
         try:
             if beginning(problem, options) < EARLIEST:
