@@ -263,8 +263,12 @@ def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
         return history  # type: ignore[no-any-return]
     if library_of(state) != "numpy":
         return lambda t: history
-    value = np.array(array("history", history))
-    if not (broadcasts(value.shape, state.shape) and np.isfinite(value).all()):
+    try:
+        value = np.array(array("history", history))
+        good = broadcasts(value.shape, state.shape) and np.isfinite(value).all()
+    except (ShapeError, UnsupportedDtypeError):
+        good = False
+    if not good:
         wanted = f"finite numbers that broadcast to the shape {tuple(state.shape)} of y0"
         raise InvalidInputError(f"history={shown(history)}: give a function of t before t0, or {wanted}")
     return lambda t: value
@@ -336,6 +340,16 @@ def _read_term(term: tuple[Any, float]) -> Term:
     if value.ndim:
         raise ShapeError(f"each term takes a single order; got {order!r}")
     return Term(coefficient, number("the order of a term", order, least=0.0))  # of order 0: a multiple of y
+
+
+def history_at(problem: Problem, t: float) -> Array:
+    """``history(t)``, flat and checked."""
+    assert problem.history is not None
+    given = np.asarray(problem.history(t))
+    if not broadcasts(given.shape, problem.shape):
+        raise ShapeError(f"history(t) returned shape {given.shape}; return an array of the shape {problem.shape} of y0")
+    given = np.broadcast_to(given, problem.shape)
+    return check_value(given, problem.shape, problem.dtype, "history").reshape(-1)
 
 
 def starts_infinite(problem: Problem) -> bool:

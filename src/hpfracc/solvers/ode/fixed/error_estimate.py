@@ -26,7 +26,7 @@ from scipy.special import gamma, rgamma
 
 from hpfracc._xp import NUMPY
 from hpfracc.history.intervals import interval_integrals
-from hpfracc.solvers.ode.delays import DelayedStates
+from hpfracc.solvers.ode.fixed.dense import DelayedStates
 from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Tableau, rectangle_weights, trapezoid_weights
 from hpfracc.solvers.ode.newton import Newton, Norm

@@ -16,11 +16,11 @@ from hpfracc.history.blocks import BLOCK, DIRECT_BELOW
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import on_cuda
 from hpfracc.solvers.ode.compiled.on_cuda.choice import MovedError, make_offer
-from hpfracc.solvers.ode.delays import DelayedStates, without_delays
+from hpfracc.solvers.ode.fixed.dense import DelayedStates, without_delays
 from hpfracc.solvers.ode.fixed.error_estimate import estimate_errors
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, evaluate_first, make_tableau
-from hpfracc.solvers.ode.fixed.switching import SwitchingStepper
+from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
 from hpfracc.solvers.ode.fixed.walk import Guard, Walk
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.options import Options

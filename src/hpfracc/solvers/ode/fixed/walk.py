@@ -14,7 +14,7 @@ from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.fixed.scheme import StepError, Tableau, infinite_start
-from hpfracc.solvers.ode.fixed.switching import SwitchingStepper
+from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
 from hpfracc.solvers.ode.newton import Newton, make_newton
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide
