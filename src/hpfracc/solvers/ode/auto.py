@@ -33,10 +33,8 @@ def solve_with(method: Method, problem: Problem, options: Options) -> FODEResult
     if refusal is not None:
         raise InvalidInputError(refusal)
     if method.fixed and options.limits_steps is not None:
-        raise InvalidInputError(
-            f"{options.limits_steps} is for methods with adaptive steps, and method={method.name!r} takes equal steps; "
-            "give step, or use method='adaptive'"
-        )
+        limits = f"{options.limits_steps} is for methods with adaptive steps"
+        raise InvalidInputError(f"{limits}, not method={method.name!r}; give step, or use method='adaptive'")
     if method.fixed and options.step is None:
         if problem.library != "numpy":
             raise InvalidInputError(f"method={method.name!r} takes equal steps; give step=")
@@ -175,7 +173,7 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
         result = found
     else:
         solution: Any = result.sol
-        if options.t_eval is not None:
+        if options.t_eval is not None and solution is not None:
             result.t = options.t_eval[options.t_eval <= solution.t_max]
             result.y = solution(result.t)
         result.t_events, result.y_events = EventWatch(options.events, ()).collected(problem.shape, problem.dtype)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["AdaptiveSwitch", "CompileSwitch", "FunctionPrice", "compile_price", "compile_problem", "kernel_price"]
 
 Array = np.ndarray[Any, Any]
+Points = Iterable[tuple[float, Array]]
 
 _log = logging.getLogger("hpfracc")
 
@@ -69,12 +70,8 @@ def read_backend(options: Options) -> str:
     preference = solve_preference(options)
     wish = "auto" if preference is None else preference.backend
     if preference is not None and wish not in ("numpy", "numba"):
-        raise preference_error(
-            OPERATION,
-            preference,
-            "it solves no NumPy problem: use 'numpy' or 'numba', 'numba-cuda' for an ensemble, or give y0 as an array "
-            f"of {wish}",
-        )
+        others = f"use 'numpy' or 'numba', 'numba-cuda' for an ensemble, or give y0 as an array of {wish}"
+        raise preference_error(OPERATION, preference, f"it solves no NumPy problem: {others}")
     settings = get_settings()
     without_numba = refusal_reason(OPERATION, "numba", settings)
     without_numpy = never_reason(OPERATION, "numpy", settings)
@@ -82,17 +79,14 @@ def read_backend(options: Options) -> str:
         if options.compile is True:
             raise preference_error(OPERATION, Preference("numba", "compile=True"), without_numba)
         if without_numpy is not None:
-            raise BackendUnavailableError(
-                f"{OPERATION}: no backend can serve it (numpy: {without_numpy}; numba: {without_numba}); allow one"
-            )
+            reasons = f"numpy: {without_numpy}; numba: {without_numba}"
+            raise BackendUnavailableError(f"{OPERATION}: no backend can serve it ({reasons}); allow one")
         wish = "numpy"
     elif without_numpy is not None:
         wish = "numba"
     if wish == "numpy" and options.compile is True:
         assert preference is not None
-        raise InvalidInputError(
-            f"compile=True needs Numba, and {preference.source} asks for 'numpy', which forbids it; omit one of them"
-        )
+        raise InvalidInputError(f"compile=True needs Numba, and {preference.source} forbids it; omit one")
     if wish == "numba" or options.compile is True:
         compiled.require()
     return wish
@@ -106,10 +100,7 @@ def refuse_compiled(options: Options, name: str) -> str | None:
     """Why a method with few long steps is not compiled; None if compilation was not requested."""
     if not _asks_for_numba(options):
         return None
-    return (
-        f"method={name!r} runs in NumPy and is not compiled, and Numba was requested; omit that, or use "
-        "method='pece' or 'implicit_trapezoid'"
-    )
+    return f"method={name!r} is not compiled, and Numba was requested; omit that, or use 'pece' or 'implicit_trapezoid'"
 
 
 class FunctionPrice:
@@ -180,8 +171,7 @@ def kernel_price(kind: str, dtype: Any) -> KernelPrice:
     """The price of compiled steps of that kind around a function in Python."""
     others = {"adaptive": ("adaptive_kernels", "attempt"), "implicit": ("kernels", "implicit")}
     source, function = others.get(kind, ("kernels", "corrected"))
-    cold = _COLD_ADAPTIVE if kind == "adaptive" else _COLD_KERNEL
-    family = "ode adaptive kernel" if kind == "adaptive" else "ode kernel"
+    family, cold = ("ode adaptive kernel", _COLD_ADAPTIVE) if kind == "adaptive" else ("ode kernel", _COLD_KERNEL)
     return KernelPrice(family, ("ode kernel", kind, dtype), cold, _CACHED_KERNEL, _FOLDER / f"{source}.py", function)
 
 
@@ -225,17 +215,9 @@ class CompileSwitch:
             self._lesson = before, compiled.first_calls.seconds, copy
             self._kernel.buy(compiled.first_calls.seconds - before, copy=copy)
 
-    def _compile(
-        self, problem: Problem, points: Iterable[tuple[float, Array]], *, must: bool, jacobian: bool = False
-    ) -> tuple[CompiledFunction, CompiledFunction | None] | None:
-        """The compiled ``fun``, and ``jac`` if needed; None, with a note, if they stay in Python."""
-        self._tried = True
-        found, self.compile_seconds = compile_problem(problem, points, self.notes, must=must, jacobian=jacobian)
-        return found
-
 
 def compile_problem(
-    problem: Problem, points: Iterable[tuple[float, Array]], notes: list[str], *, must: bool, jacobian: bool = False
+    problem: Problem, points: Points, notes: list[str], *, must: bool, jacobian: bool = False
 ) -> tuple[tuple[CompiledFunction, CompiledFunction | None] | None, float]:
     """Compile ``fun``, and ``jac`` if needed; also returns the seconds that it took.
 
@@ -252,8 +234,7 @@ def compile_problem(
     except NotCompiledError as error:
         if must:
             raise InvalidInputError(
-                f"compile=True, and the right-hand side cannot be compiled: {error}; use compile=False, or write it in "
-                "functions that Numba supports"
+                f"compile=True, and the right-hand side cannot be compiled: {error}; use compile=False"
             ) from error
         notes.append(f"the right-hand side stays in Python: {error}")
         _log.info("right-hand side not compiled: %s", error)
@@ -265,12 +246,7 @@ def compile_problem(
 
 
 def _compile(
-    function: Callable[..., Any],
-    problem: Problem,
-    points: Iterable[tuple[float, Array]],
-    out_shape: tuple[int, ...],
-    *,
-    must: bool,
+    function: Callable[..., Any], problem: Problem, points: Points, out_shape: tuple[int, ...], *, must: bool
 ) -> CompiledFunction:
     from hpfracc.solvers.ode.compiled.reading import read_function
 
@@ -327,10 +303,9 @@ class AdaptiveSwitch(CompileSwitch):
 
     def __init__(self, problem: Problem, options: Options) -> None:
         super().__init__(problem, options, "adaptive")
-        self.compiled = False
+        self.compiled = self._kernels = False
         self._problem = problem
         self._fits = self._backend != "numpy" and _misfit(problem) is None
-        self._kernels = False
         self._function: CompiledFunction | None = None
         self._steps, self._since = 0, 0.0
 
@@ -371,7 +346,8 @@ class AdaptiveSwitch(CompileSwitch):
     def _switch(self, stepper: Any, *, must: bool) -> None:
         """Compile the right-hand side, or record why not."""
         here = stepper.system.time(stepper.tau), stepper.y.reshape(self._problem.shape)
-        found = self._compile(self._problem, [here], must=must)
+        self._tried = True
+        found, self.compile_seconds = compile_problem(self._problem, [here], self.notes, must=must)
         if found is not None:
             self._function, self.compiled = found[0], True
 

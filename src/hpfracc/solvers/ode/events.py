@@ -30,10 +30,7 @@ class EventWatch:
     def _value(self, number: int, t: float, y: Array) -> float:
         value = np.asarray(self.events[number](t, np.array(y), *self.args))
         if value.size != 1:
-            raise ShapeError(
-                f"events[{number}](t, y) returned shape {value.shape}; an event is one number: return one component, "
-                "such as y[0], or give a list of functions"
-            )
+            raise ShapeError(f"events[{number}](t, y) returned shape {value.shape}; return one number, such as y[0]")
         if value.dtype.kind not in "fiub":
             raise UnsupportedDtypeError(f"events[{number}](t, y) returned {value.dtype}; return a real number")
         return float(value.reshape(()))

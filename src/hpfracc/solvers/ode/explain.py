@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from hpfracc._optional import is_installed
 from hpfracc.solvers.ode.compilation import compile_price, read_backend
@@ -68,16 +65,6 @@ class SolveExplanation:
         )
 
 
-class _Nowhere:
-    """Placeholder for a solution that was not computed."""
-
-    def __init__(self, problem: Problem) -> None:
-        self._shape, self.t_max = problem.shape, problem.t0
-
-    def __call__(self, t: Any) -> np.ndarray[Any, Any]:
-        return np.full((*self._shape, *np.shape(t)), math.nan)
-
-
 def explain_solve(solve_fode: Callable[..., FODEResult], *args: Any, **kwargs: Any) -> SolveExplanation:
     """The method that this call of ``solve_fode`` would use, and how.
 
@@ -90,7 +77,7 @@ def explain_solve(solve_fode: Callable[..., FODEResult], *args: Any, **kwargs: A
         noted.append((method, problem, options))
         # Looks like a solve that was interrupted at once, which callers do not continue.
         result = only_the_start(problem, options)
-        result.success, result.sol = True, _Nowhere(problem)
+        result.success = True
         result.decision = SolveDecision(method.name, "it was asked for by its name")
         return result
 

@@ -14,6 +14,8 @@ from hpfracc.errors import InvalidInputError, ShapeError
 __all__ = ["Factors", "JacobianSource", "factorise", "is_sparse", "read_sparsity"]
 
 Array = np.ndarray[Any, Any]
+#: A function of t and y.
+Function = Callable[[float, Array], Any]
 
 #: Sparse Jacobians with at most this number of components are treated as dense, because LAPACK is faster.
 DENSE_BELOW = 64
@@ -83,12 +85,7 @@ class JacobianSource:
     """
 
     def __init__(
-        self,
-        shape: tuple[int, ...],
-        dtype: Any,
-        evaluate: Callable[[float, Array], Array],
-        jac: Callable[[float, Array], Any] | None,
-        sparsity: Any = None,
+        self, shape: tuple[int, ...], dtype: Any, evaluate: Function, jac: Function | None, sparsity: Any = None
     ) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)
         self.evaluate, self.jac = evaluate, jac

@@ -109,7 +109,7 @@ def _has_several_orders(problem: Problem) -> bool:
     orders = problem.orders
     if orders.function is None and library_of(orders.value) not in ("torch", "jax"):
         return orders.single is None
-    return math.prod(np.shape(orders.value if orders.function is None else orders.function(problem.t0))) != 1
+    return bool(math.prod(np.shape(orders.value if orders.function is None else orders.function(problem.t0))) != 1)
 
 
 def _reaches_one(problem: Problem) -> bool:
@@ -121,34 +121,21 @@ def _starts_infinite(problem: Problem) -> bool:
     return problem.library == "numpy" and starts_infinite(problem)
 
 
-_INFINITE = "a Riemann-Liouville solution with y0 != 0 is infinite"
+_INFINITE = "a Riemann-Liouville solution is infinite; use 'adaptive' without a step, 'bdf2' or 'implicit_rectangle'"
 #: What a problem may ask of a method: the word in ``takes``, whether this one asks for it, and the refusal.
 _ASKED: tuple[tuple[str, Callable[[Problem], bool], str], ...] = (
     ("delays", lambda each: bool(each.delays), "takes no delays"),
     ("riemann_liouville", lambda each: each.derivative != "caputo", "takes Caputo's derivative; omit derivative="),
-    (
-        "variable orders",
-        lambda each: each.orders.function is not None,
-        "takes constant orders; use method='variable_order'",
-    ),
+    ("variable orders", lambda each: each.orders.function is not None, "takes constant orders; use 'variable_order'"),
     (
         "several orders",
         _has_several_orders,
-        "takes one order for all components; use method='l1', or 'variable_order' for functions of t",
+        "takes one order for all components; use 'l1', or 'variable_order' for functions of t",
     ),
     ("order 1", _reaches_one, "takes orders below 1, and alpha reaches 1"),
     ("orders above 1", lambda each: each.orders.ceiling > 1, "takes orders up to 1, and alpha exceeds 1"),
-    (
-        "infinite",
-        _starts_infinite,
-        f"evaluates the right-hand side at t0, where {_INFINITE}; use method='adaptive' without a step, 'bdf2' or "
-        "'implicit_rectangle'",
-    ),
-    (
-        "infinite with delays",
-        lambda each: bool(each.delays) and _starts_infinite(each),
-        f"takes no delays where {_INFINITE} at t0; give y0 = 0",
-    ),
+    ("infinite", _starts_infinite, f"evaluates the right-hand side at t0, where {_INFINITE}"),
+    ("infinite with delays", lambda each: bool(each.delays) and _starts_infinite(each), "has delays; give y0 = 0"),
 )
 
 _known: dict[str, type[Method]] = {}

@@ -45,10 +45,8 @@ def _coefficient(term: Term, t: float, shape: tuple[int, ...]) -> Array:
     """The coefficient at a time; raises an error if it would change the shape of the state."""
     value = np.asarray(term.coefficient(t) if callable(term.coefficient) else term.coefficient)
     if value.ndim and not broadcasts(value.shape, shape):
-        raise ShapeError(
-            f"terms holds a coefficient of shape {value.shape}, and the state has shape {shape}: give a number, or one "
-            "for each component; a matrix belongs in fun, in a system with the lower derivatives as components"
-        )
+        remedy = f"give numbers that broadcast to {shape}; a matrix belongs in fun, in a system of lower derivatives"
+        raise ShapeError(f"terms holds a coefficient of shape {value.shape}; {remedy}")
     return value
 
 

@@ -26,6 +26,9 @@ Array = np.ndarray[Any, Any]
 #: The residual of a flat vector, None where it is not defined; and factors of its derivative, None if it is singular.
 Residual = Callable[[Array], Array | None]
 FactorsAt = Callable[[Array], Factors | None]
+#: A residual and the size of a correction; the least rate of convergence, the assumed one, and the largest.
+Before = tuple[Array | None, float]
+Rates = tuple[float, float, float]
 
 #: The equation of a fixed step is solved to this fraction of ``atol + rtol |y|``. Its errors accumulate like the number
 #: of steps to the power alpha, so the fraction decreases accordingly above the second number of steps.
@@ -109,23 +112,15 @@ class Newton:
         ``slopes(t, y, f)``: ``df/dy``, of shape (batch, d, d) or sparse.
     components : int
         d.
-    rtol, atol : float, float or array
-        Tolerances, from which :meth:`solve` computes its scale.
-    part : float
-        Fraction of the tolerances to which :meth:`solve` solves.
     """
 
     def __init__(
-        self,
-        evaluate: Callable[[float, Array], Array],
-        slopes: Callable[[float, Array, Array], Any],
-        components: int,
-        rtol: float = 1e-6,
-        atol: Any = 1e-9,
-        part: float = PART,
+        self, evaluate: Callable[[float, Array], Array], slopes: Callable[[float, Array, Array], Any], components: int
     ) -> None:
         self.evaluate, self.slopes, self.components = evaluate, slopes, components
-        self.rtol, self.atol, self.part = rtol, atol, part
+        #: Tolerances, from which :meth:`solve` computes its scale, and the fraction of them to which it solves.
+        self.atol: Any
+        self.rtol, self.atol, self.part = 1e-6, 1e-9, PART
         #: The user's function, for compiled steps.
         self.jacobian: Callable[[float, Array], Any] | None = None
         self.iterations = self.jacobians = 0
@@ -222,7 +217,7 @@ class Newton:
 
         assert self.factors is not None
         rates = (least_rate, first_rate, 0.9)
-        found, turns, rate = _contract(residual, self.factors, guess, norm, target, rates=rates)
+        found, turns, rate = _contract(residual, self.factors, guess, norm, target, (None, math.inf), rates)
         if rate is not None:
             self._rate, self._unmeasured = rate, 0
         if found is None:
@@ -384,18 +379,12 @@ def solve_damped(
 
 
 def _contract(
-    residual: Residual,
-    factors: Factors,
-    y: Array,
-    norm: Norm,
-    target: float,
-    before: tuple[Array | None, float] = (None, math.inf),
-    rates: tuple[float, float, float] = (MIN_RATE, 0.5, 0.9),
+    residual: Residual, factors: Factors, y: Array, norm: Norm, target: float, before: Before, rates: Rates
 ) -> tuple[Array | None, int, float | None]:
     """Corrections with one matrix while they decrease quickly: the zero or None, the last turn, and the first rate.
 
-    ``before`` is the residual at ``y`` and the size of the last correction, if they are known; ``rates`` are the least
-    one, the one assumed for a first correction, which alone gives none, and the largest.
+    ``before`` is the residual at ``y`` and the size of the last correction, if they are known. A first correction alone
+    gives no rate, and the second of ``rates`` is assumed.
     """
     (left, last), measured, (least_rate, first_rate, most_rate) = before, None, rates
     for turn in range(KEPT_ITERATIONS):
@@ -420,7 +409,7 @@ def make_newton(problem: Problem, options: Options, fun: RightHandSide, part: fl
     """Newton's method for the steps of a fixed-step method; ``part`` as for :class:`Newton`."""
     shape, source = problem.shape, jacobian_source(problem, fun)
     atol = np.broadcast_to(options.atol, shape).reshape(-1) if np.ndim(options.atol) else options.atol
-    newton = Newton(fun.flat, source, shape[-1], options.rtol, atol, part)
-    newton.jacobian = source.jac
-    newton.price = source.evaluations + 1
+    newton = Newton(fun.flat, source, shape[-1])
+    newton.rtol, newton.atol, newton.part = options.rtol, atol, part
+    newton.jacobian, newton.price = source.jac, source.evaluations + 1
     return newton

@@ -84,10 +84,8 @@ def read_growth(problem: Problem) -> PowerLaw:
         )
     power = min(0.0, float(slopes[:, 1].min()))
     if power <= -1.0 + 1e-6:
-        raise GrowthError(
-            f"near t0 the right-hand side grows like (t - t0)^{power:.3g}, which has no integral: with this y0 the "
-            f"Riemann-Liouville problem has no solution; {remedy} that grows more slowly with y"
-        )
+        what = f"near t0 the right-hand side grows like (t - t0)^{power:.3g}, which has no integral"
+        raise GrowthError(f"{what}: with this y0 there is no solution; {remedy} that grows more slowly with y")
     return PowerLaw(power, float(np.max(last * times[-1] ** -power)))
 
 
@@ -108,10 +106,8 @@ def source_start(problem: Problem, options: Options) -> float:
     orders, length = row_orders(problem), problem.t1 - problem.t0
     exponents = np.minimum(orders, 1.0) + powers
     if np.any(np.abs(slopes[:, 0] - slopes[:, 1])[powers < -1e-2] > _STEADY) or exponents.min() < 1e-2:
-        raise GrowthError(
-            f"{where}, and grows there like (t - t0)^{float(powers.min()):.3g}, so that the solution would not start "
-            "from y0; give a right-hand side that grows less than (t - t0)^-alpha"
-        )
+        what = f"{where}, and grows there like (t - t0)^{float(powers.min()):.3g}"
+        raise GrowthError(f"{what}, so that y would not start from y0; it has to grow less than (t - t0)^-alpha")
     sizes = values[:, -1] * times[-1] ** -powers * max(length, 1.0) ** np.maximum(orders - 1.0, 0.0)
     allowed = 1e-3 * (np.asarray(options.atol) + options.rtol * np.abs(problem.y0)).reshape(-1)
     with np.errstate(divide="ignore"):

@@ -67,7 +67,10 @@ class StabilityLimits:
         # A member with several orders: eigenvalues count as decaying if they do at the smallest one.
         members = orders.reshape(-1, orders.shape[-1])
         self.least = members.min(axis=1, keepdims=True)
-        self.radii = np.minimum(*(_all_radii(name, scheme, each) for each in (self.least, members.max(axis=1))))
+        ends = np.concatenate([self.least, members.max(axis=1, keepdims=True)], axis=1)
+        distinct, which = np.unique(ends, return_inverse=True)
+        radii = np.stack([stable_radii(name, scheme, float(each)) for each in distinct])
+        self.radii = radii[which.reshape(ends.shape)].min(axis=1)
         angles = np.linspace(np.pi / self.radii.shape[1], np.pi, self.radii.shape[1])  # the upper ends
         relevant = angles >= np.minimum(0.5 * np.pi * self.least, np.pi)
         self._smallest = np.where(relevant, self.radii, np.inf).min(axis=1)
@@ -189,12 +192,6 @@ def unstable_growth(
         f"The solution grows by more than the equation can, from t = {time(int(grown[0])):g} on, because the steps are "
         f"not stable{why}. Take a smaller step, an implicit method, or no step."
     )
-
-
-def _all_radii(name: str, scheme: Scheme, orders: Array) -> Array:
-    """The stable radii for each order, shape (members, 128)."""
-    distinct, which = np.unique(orders, return_inverse=True)
-    return np.stack([stable_radii(name, scheme, float(each)) for each in distinct])[which.reshape(-1)]
 
 
 def stable_radii(name: str, scheme: Scheme, alpha: float) -> Array:

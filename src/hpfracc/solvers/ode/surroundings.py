@@ -43,10 +43,8 @@ def same_surroundings(old: tuple[Any, ...] | None, new: tuple[Any, ...] | None) 
     """Whether both are known and equal."""
     if old is None or new is None or len(old) != len(new):
         return False
-    return all(
-        one is other or (type(one) is type(other) is _Value and one == other)
-        for one, other in zip(old, new, strict=True)
-    )
+    pairs = zip(old, new, strict=True)
+    return all(one is other or (type(one) is type(other) is _Value and one == other) for one, other in pairs)
 
 
 class _Value(tuple[Any, ...]):

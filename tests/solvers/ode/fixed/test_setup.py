@@ -23,7 +23,7 @@ BOUNDS = {
     "implicit_trapezoid": 500,
     "bdf2": 765,
     "newton_gregory": 780,
-    "multistep_trapezoid": 725,
+    "multistep_trapezoid": 735,
 }
 
 

@@ -64,10 +64,8 @@ class FixedSolution:
         flat = times.reshape(-1)
         slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
         if flat.size and not (flat.min() >= self.t_min - slack and flat.max() <= self.t_max + slack):
-            raise InvalidInputError(
-                f"the solution is known from {self.t_min:g} to {self.t_max:g}, not at {float(flat.min()):g} to "
-                f"{float(flat.max()):g}; give times in that range"
-            )
+            asked = f"{float(flat.min()):g} to {float(flat.max()):g}"
+            raise InvalidInputError(f"the solution is known from {self.t_min:g} to {self.t_max:g}, not at {asked}")
         tau = np.clip(flat - self.t_min, 0.0, None)
         place = self.grid.place(tau)
         found = np.empty((self.y.shape[0], flat.size), self.y.dtype)

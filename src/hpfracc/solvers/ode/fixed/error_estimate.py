@@ -35,6 +35,7 @@ from hpfracc.solvers.ode.problem import RightHandSide, jacobian_source
 __all__ = ["estimate_errors", "find_jumps"]
 
 Array = np.ndarray[Any, Any]
+Defects = Callable[[], Array]
 
 #: Steps per node, and the minimum and maximum number of nodes.
 _EVERY, _FEWEST, _MAX = 32, 8, 24
@@ -92,12 +93,10 @@ def find_jumps(f: Array, steps: Array | float = 1.0) -> Array:
     """How far f, of shape (rows, points), jumps over each of its steps; 0 where it changes smoothly."""
     changes = np.abs(np.diff(f, axis=1))
     rates = changes / steps
-    before = np.maximum(np.maximum(rates[:, :-3], rates[:, 1:-2]), rates[:, 2:-1])
-    found = np.zeros_like(changes)
-    sharp = rates[:, 3:] > _JUMP * before
+    sharp = rates[:, 3:] > _JUMP * np.maximum(np.maximum(rates[:, :-3], rates[:, 1:-2]), rates[:, 2:-1])
     notable = changes[:, 3:] > 1e-12 * np.abs(f).max(axis=1, keepdims=True)
-    found[:, 3:] = np.where(sharp & notable, changes[:, 3:], 0.0)
-    return found
+    changes[:, :3], changes[:, 3:] = 0.0, np.where(sharp & notable, changes[:, 3:], 0.0)
+    return changes
 
 
 def _jump_defects(table: Tableau, nodes: Array, jumps: Array) -> Array:
@@ -154,31 +153,25 @@ def _defects(table: Tableau, nodes: Array, first_value: Array | None) -> Array:
     where it is unrelated to its value at t0 and to powers of t.
     """
     problem, grid, last = table.problem, table.grid, table.known - 1
-    h = grid.step
-    elapsed = grid.elapsed(0, last + 1)
-    start = initial_part(problem, elapsed[nodes])
-    found = start - table.y[:, nodes]
+    h, elapsed = grid.step, grid.elapsed(0, last + 1)
+    found = initial_part(problem, elapsed[nodes]) - table.y[:, nodes]
     first = table.f[:, 1:2] if first_value is None else first_value.reshape(-1, 1)
     values = np.concatenate([first, table.f[:, 1 : last + 1]], axis=1)
+    # f starts with powers of t, the first of which is t^alpha; the error of the rule on powers is known.
+    exponents = np.empty(0) if first_value is None else _exponents(table)
+    count, powers = exponents.size, elapsed ** exponents[:, None]
     for alpha, mine in order_groups(problem):
         f = values[mine]
         weights, first_weights = trapezoid_weights(alpha, last + 1)
-        scale = h**alpha
-        # f starts with powers of t, the first of which is t^alpha; the error of the rule on powers is known.
-        exponents = np.empty(0) if first_value is None else _exponents(table)
-        count = exponents.size
-        powers = elapsed ** exponents[:, None]
         fitted = np.linalg.solve(np.arange(1.0, count + 1.0)[:, None] ** exponents, (f[:, 1 : count + 1] - f[:, :1]).T)
         slopes = fitted.T / h**exponents
         rest = f - slopes @ powers
-        bend = np.zeros_like(f)
-        bend[:, 1:-1] = rest[:, 2:] - 2.0 * rest[:, 1:-1] + rest[:, :-2]
-        bend[:, 0], bend[:, -1] = bend[:, 1], bend[:, -2]
+        bend = rest[:, 2:] - 2.0 * rest[:, 1:-1] + rest[:, :-2]
+        bend = np.concatenate([bend[:, :1], bend, bend[:, -1:]], axis=1)
         exact = gamma(exponents + 1.0) * rgamma(exponents + alpha + 1.0) * elapsed[nodes, None] ** (exponents + alpha)
-        part = np.empty((len(f), nodes.size), f.dtype)
-        stacked = np.concatenate([f - bend / 12.0, powers])
+        stacked, part = np.concatenate([f - bend / 12.0, powers]), np.empty((len(f), nodes.size), f.dtype)
         for k, n in enumerate(nodes):
-            sums = scale * (stacked[:, : n + 1] @ weights[n::-1] + stacked[:, 0] * first_weights[n])
+            sums = h**alpha * (stacked[:, : n + 1] @ weights[n::-1] + stacked[:, 0] * first_weights[n])
             part[:, k] = sums[: len(f)] + slopes @ (exact[k] - sums[len(f) :])
         found[mine] += part
     return found
@@ -194,26 +187,19 @@ def _exponents(table: Tableau) -> Array:
 
 
 def _propagate(
-    table: Tableau,
-    nodes: Array,
-    defects: Array,
-    fun: RightHandSide,
-    delayed: DelayedStates | None,
-    stiff_defects: Callable[[], Array],
+    table: Tableau, nodes: Array, defects: Array, fun: RightHandSide, delayed: DelayedStates | None, stiff: Defects
 ) -> Array | None:
     """Errors at the nodes, by the implicit product trapezoid, or by the product rectangle if it is stiff.
 
-    ``stiff_defects()`` replaces the defects if the first step is stiff.
+    ``stiff()`` replaces the defects if the first step is stiff.
     """
     problem = table.problem
     d = problem.shape[-1]
     times = table.grid.elapsed(0, table.known)[nodes]
     largest = np.abs(table.y[:, : table.known]).max(axis=1)
     source = jacobian_source(problem, fun)
-    y: Array = np.empty(0)
-    sizes: Array = np.empty(0)
-    value: Array = np.empty(0)  # f(t, y)
-    f: Array = np.empty(0)  # as for the solution, whose states solve the equations of their steps
+    # f(t, y), and f of the solution, whose states solve the equations of their steps.
+    y = sizes = value = f = np.empty(0)
 
     def linear(t: float, e: Array) -> Array:
         """Response of f to e, as if f were linear about y."""
@@ -260,7 +246,7 @@ def _propagate(
                 moved[:, k] = change
                 continue
         if k == 0:
-            defects = stiff_defects()
+            defects = stiff()
         else:  # the error starts at 0
             for _, rule in rules:
                 rule.flatten(k)

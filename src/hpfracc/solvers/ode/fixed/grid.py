@@ -79,10 +79,8 @@ def make_grid(t0: float, t1: float, step: float, most: int | None = None, gradin
     """The grid of the largest step not above ``step`` that divides ``[t0, t1]``; limited to ``most`` steps."""
     ratio = (t1 - t0) / step
     if not ratio <= _MAX_STEPS:
-        raise InvalidInputError(
-            f"step={step:g} divides an interval of length {t1 - t0:g} into {ratio:.3g} steps, more than the "
-            f"maximum of {_MAX_STEPS:g}; take a larger step"
-        )
+        what = f"step={step:g} divides an interval of length {t1 - t0:g} into {ratio:.3g} steps"
+        raise InvalidInputError(f"{what}, more than {_MAX_STEPS:g}; take a larger step")
     steps = round(ratio) if abs(ratio - round(ratio)) <= _FITS else math.ceil(ratio)
     steps = max(1, steps)
     # A method that solves its first steps together needs all of them.

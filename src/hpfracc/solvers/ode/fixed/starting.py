@@ -23,6 +23,9 @@ from hpfracc.solvers.ode.singular import GrowthError, Powers, starting_powers
 __all__ = ["MAX_POWERS", "multistep_scheme", "refuse_start", "starting_weights"]
 
 Array = np.ndarray[Any, Any]
+Evaluate = Callable[[float, Array], Array]
+#: The rows of an order, and its starting weights.
+Starts = list[tuple[Any, Array]]
 
 #: Maximum number of powers; with more the condition number of the system for the weights exceeds about 1e6.
 MAX_POWERS = 7
@@ -145,7 +148,7 @@ def multistep_scheme(method: StepMethod, problem: Problem, options: Options, bou
     def starts(alpha: float, n: int) -> tuple[Array]:
         return (starting_weights(method, alpha, weights(alpha, n)[0], powers),)
 
-    def start(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
+    def start(table: Tableau, evaluate: Evaluate) -> None:
         """Compute the first values, and add their starting weights to all later sums."""
         table.begins, grid = powers, table.grid
         if powers.first == 0:
@@ -162,7 +165,7 @@ def multistep_scheme(method: StepMethod, problem: Problem, options: Options, bou
     return Scheme("implicit", weights, start, powers=MAX_POWERS)
 
 
-def _first_weights(table: Tableau, powers: Powers, starts: list[tuple[Any, Array]]) -> tuple[Array, Array]:
+def _first_weights(table: Tableau, powers: Powers, starts: Starts) -> tuple[Array, Array]:
     """Weights of the values at steps 1 .. last at each of these steps, for every row, and the known part."""
     first, last = powers.first, powers.last
     matrix = np.empty((len(table.y), last, last))
@@ -176,13 +179,7 @@ def _first_weights(table: Tableau, powers: Powers, starts: list[tuple[Any, Array
     return matrix, known
 
 
-def _solve_first(
-    table: Tableau,
-    evaluate: Callable[[float, Array], Array],
-    options: Options,
-    powers: Powers,
-    starts: list[tuple[Any, Array]],
-) -> None:
+def _solve_first(table: Tableau, evaluate: Evaluate, options: Options, powers: Powers, starts: Starts) -> None:
     """Solve steps 1 .. last together by Newton's method; the unknowns are (batch, step, component)."""
     shape, d, last = table.problem.shape, table.problem.shape[-1], powers.last
     source = jacobian_source(table.problem, evaluate)
@@ -227,9 +224,7 @@ def _solve_first(
         parts = float((np.abs(known) + (np.abs(matrix) @ np.abs(f)[:, :, None])[:, :, 0]).max())
         found, left = solve_damped(residual, factors, start, norm, rounding=_ROUNDING * parts)
     if found is None:
-        raise StepError(
-            f"Newton's method did not converge for the first {last} steps, up to t = {times[-1]:g} (residual "
-            f"{left:.3g}): take a smaller step, give jac, or use method='implicit_trapezoid'."
-        )
+        where = f"for the first {last} steps, up to t = {times[-1]:g} (residual {left:.3g})"
+        raise StepError(f"Newton's method did not converge {where}: take a smaller step, give jac, or another method.")
     residual(found)
     table.y[:, 1 : last + 1], table.f[:, 1 : last + 1] = rows(found), f

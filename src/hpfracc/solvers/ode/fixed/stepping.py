@@ -11,7 +11,7 @@ import numpy as np
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.blocks import History
 from hpfracc.solvers.ode import compiled
-from hpfracc.solvers.ode.compilation import CompileSwitch, solve_preference
+from hpfracc.solvers.ode.compilation import CompileSwitch, compile_problem, solve_preference
 from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError
 from hpfracc.solvers.ode.fixed.grid import row_orders
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
@@ -177,10 +177,8 @@ class SwitchingStepper(CompileSwitch):
         self._fits = not implicit or (len(problem.shape) == 1 and problem.shape[0] <= _MAX_COMPONENTS)
         if not self._fits and (self._backend == "numba" or options.compile is True):
             asked = "compile=True" if options.compile is True else "backend='numba'"
-            raise InvalidInputError(
-                f"{asked}: an implicit method compiles for y of shape (d,) with d up to {_MAX_COMPONENTS}, and y has "
-                f"shape {problem.shape}; omit it"
-            )
+            limit = f"y of shape (d,) with d up to {_MAX_COMPONENTS}, and y has shape {problem.shape}"
+            raise InvalidInputError(f"{asked}: an implicit method compiles for {limit}; omit it")
         if self._backend == "numpy" or not self._fits:
             self._price = None
         self._offer = offer if self._backend == "auto" else None
@@ -276,7 +274,8 @@ class SwitchingStepper(CompileSwitch):
         table, shape = self.tableau, self.tableau.problem.shape
         states = [(n, np.ascontiguousarray(table.y[:, n]).reshape(shape)) for n in sorted({0, table.known - 1})]
         points = [(table.grid.time(n), y) for n, y in states if np.isfinite(y).all()]
-        found = self._compile(table.problem, points, must=must, jacobian=self.newton is not None)
+        self._tried, implicit = True, self.newton is not None
+        found, self.compile_seconds = compile_problem(table.problem, points, self.notes, must=must, jacobian=implicit)
         if found is not None:
             self._counted += getattr(self._stepper, "evaluations", 0)
             self._stepper = self._make_compiled(*found)

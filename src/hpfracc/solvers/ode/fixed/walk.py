@@ -37,17 +37,45 @@ _BLOCK_SECONDS = 0.025
 Guard = Callable[[float, Array], None]
 
 
+#: Given Newton's method and the times after t0, yields the flat states at all points after the first. It ends early if
+#: Newton's method fails, or raises :class:`StepError`.
+MeshSteps = Callable[[Newton, Array], Iterator[Array]]
+
+
+class _MeshStepper:
+    """Steps of a method that keeps its own history."""
+
+    compiled, compile_seconds = False, 0.0
+
+    def __init__(self, table: Tableau, options: Options, steps: MeshSteps, notes: list[str]) -> None:
+        self.table, self.notes = table, notes
+        self._fun = RightHandSide(table.problem)
+        self.newton = make_newton(table.problem, options, self._fun)
+        self._states = steps(self.newton, table.grid.elapsed())
+
+    @property
+    def evaluations(self) -> int:
+        return self._fun.count
+
+    def start(self) -> None:
+        """The first point is the initial value."""
+
+    def run(self, begin: int, first: int, stop: int, last: int) -> int:
+        for n in range(first, stop):
+            state = next(self._states, None)
+            if state is None:
+                return n
+            self.table.y[:, n], self.table.known = state, n + 1
+        return stop
+
+
+Stepper = SwitchingStepper | _MeshStepper
+
+
 class Walk:
     """A running solve; ``guard(t, y)`` is called from time to time."""
 
-    def __init__(
-        self,
-        table: Tableau,
-        options: Options,
-        stepper: SwitchingStepper | _MeshStepper,
-        block: int,
-        guard: Guard | None,
-    ) -> None:
+    def __init__(self, table: Tableau, options: Options, stepper: Stepper, block: int, guard: Guard | None) -> None:
         self.problem, self.options, self.grid, self.table = table.problem, options, table.grid, table
         self.block, self.stepper, self.guard = block, stepper, guard
         self.events = EventWatch(options.events, table.problem.args)
@@ -86,10 +114,8 @@ class Walk:
                 self._fail(str(error))
                 return
         if table.known <= self.grid.steps:
-            self._fail(
-                f"max_steps={options.max_steps} steps reach t = {self.grid.time(table.known - 1):g} of "
-                f"{self.grid.t1:g} with step {self.grid.step:g}: raise max_steps, or take a larger step."
-            )
+            reach = f"reach t = {self.grid.time(table.known - 1):g} of {self.grid.t1:g} with step {self.grid.step:g}"
+            self._fail(f"max_steps={options.max_steps} steps {reach}: raise max_steps, or take a larger step.")
 
     def _pace(self, seconds: float) -> None:
         """Adjust the number of steps between two checks: few enough to report progress, at negligible cost."""
@@ -140,20 +166,18 @@ class Walk:
     def _infinite(self, reached: int) -> bool:
         if reached == 1 and not self._is_finite(0):
             return self._fail(infinite_start(self.grid.t0))
-        return self._fail(
-            f"The solution is not finite at t = {self.grid.time(reached):g}: it or the right-hand side overflowed or "
-            "left its domain there. A smaller step or an implicit method helps if the cause is numerical."
+        what = (
+            f"The solution is not finite at t = {self.grid.time(reached):g}: it, or fun, overflowed or left its domain."
         )
+        return self._fail(f"{what} A smaller step or an implicit method helps if the cause is numerical.")
 
     def _unsettled(self, reached: int) -> bool:
         if not self._is_finite(reached):
             return self._infinite(reached)
         newton = self.stepper.newton
         left = "" if newton is None or not newton.residual else f" (residual {newton.residual:.3g})"
-        return self._fail(
-            f"Newton's method did not converge at t = {self.grid.time(reached):g}{left}: take a smaller step, give "
-            "jac, or check that the right-hand side is smooth there."
-        )
+        what = f"Newton's method did not converge at t = {self.grid.time(reached):g}{left}"
+        return self._fail(f"{what}: take a smaller step, give jac, or check that the right-hand side is smooth there.")
 
     def result(self, name: str, reason: str, history: str, started: float) -> FODEResult:
         """Take all steps, and return the result of the method ``name``."""
@@ -183,38 +207,6 @@ class Walk:
         found.sol = solution if options.dense_output else None
         found.t_events, found.y_events = self.events.collected(problem.shape, problem.dtype)
         return found
-
-
-#: Given Newton's method and the times after t0, yields the flat states at all points after the first. It ends early if
-#: Newton's method fails, or raises :class:`StepError`.
-MeshSteps = Callable[[Newton, Array], Iterator[Array]]
-
-
-class _MeshStepper:
-    """Steps of a method that keeps its own history."""
-
-    compiled, compile_seconds = False, 0.0
-
-    def __init__(self, table: Tableau, options: Options, steps: MeshSteps, notes: list[str]) -> None:
-        self.table, self.notes = table, notes
-        self._fun = RightHandSide(table.problem)
-        self.newton = make_newton(table.problem, options, self._fun)
-        self._states = steps(self.newton, table.grid.elapsed())
-
-    @property
-    def evaluations(self) -> int:
-        return self._fun.count
-
-    def start(self) -> None:
-        """The first point is the initial value."""
-
-    def run(self, begin: int, first: int, stop: int, last: int) -> int:
-        for n in range(first, stop):
-            state = next(self._states, None)
-            if state is None:
-                return n
-            self.table.y[:, n], self.table.known = state, n + 1
-        return stop
 
 
 def solve_on_mesh(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -48,18 +47,23 @@ class MultistepMethod(StepMethod):
         lowest = float(problem.orders.known.min())
         if lowest >= _MIN_ORDER:
             return refuse_start(self.name, problem, options)
-        return (
-            f"method={self.name!r} needs orders of {_MIN_ORDER} or more, and the lowest is {lowest:g}: its starting"
-            " weights would have no digits; use method='implicit_trapezoid'"
-        )
+        needs = f"needs orders of {_MIN_ORDER} or more for its starting weights, and the lowest is {lowest:g}"
+        return f"method={self.name!r} {needs}; use method='implicit_trapezoid'"
 
     def scheme_for(self, problem: Problem, options: Options) -> Scheme:
         """The first steps are solved together."""
         return multistep_scheme(self, problem, options)
 
     @abc.abstractmethod
-    def at_one(self, alpha: float, count: int) -> Array | None:
+    def factor(self, alpha: float) -> tuple[float, float]:
+        r"""C and e of the generating function :math:`u^{-\alpha} (1 + c u)^e`, with :math:`u = 1 - \zeta`."""
+
+    def at_one(self, alpha: float, count: int) -> Array:
         """Coefficients of ``omega(e^-z) z^alpha`` in powers of z."""
+        rise = np.array([(-1.0) ** k / math.factorial(k + 1) for k in range(count)])  # of u/z
+        c, e = self.factor(alpha)
+        inner = np.array([1.0, *(c * rise[:-1])])
+        return np.convolve(_series_power(rise, -alpha), _series_power(inner, e))[:count]
 
     def at_minus_one(self, alpha: float, count: int) -> Array | None:
         """Coefficients of ``omega(-e^-z) z^-alpha`` if omega is not smooth at -1; otherwise None."""
@@ -91,13 +95,9 @@ class BDF2(MultistepMethod):
         """Coefficients of the generating function."""
         return (multistep_weights(xp, -alpha, n, 2),), None
 
-    def at_one(self, alpha: float, count: int) -> Array:
-        """With ``u = 1 - e^-z`` it is ``((u + u^2/2) / z)^-alpha``."""
-        decay = np.array([(-1.0) ** k / math.factorial(k) for k in range(count + 2)])
-        rise = -decay
-        rise[0] = 0.0
-        symbol = rise + 0.5 * np.convolve(rise, rise)[: count + 2]
-        return series_power(symbol[1 : count + 1], -alpha)
+    def factor(self, alpha: float) -> tuple[float, float]:
+        """Of ``(u + u^2/2)^-alpha``."""
+        return 0.5, -alpha
 
 
 @register_method
@@ -134,12 +134,9 @@ class NewtonGregory(MultistepMethod):
         """Coefficients of the generating function."""
         return (binomials(xp, -alpha, n) - 0.5 * alpha * binomials(xp, 1.0 - alpha, n),), None
 
-    def at_one(self, alpha: float, count: int) -> Array:
-        """With ``u = 1 - e^-z`` it is ``(u/z)^-alpha (1 - alpha u / 2)``."""
-        rise = np.array([0.0, *((-1.0) ** (k + 1) / math.factorial(k) for k in range(1, count + 1))])
-        correction = -0.5 * alpha * rise[:count]
-        correction[0] += 1.0
-        return np.convolve(series_power(rise[1:], -alpha), correction)[:count]
+    def factor(self, alpha: float) -> tuple[float, float]:
+        """Of ``u^-alpha (1 - alpha u / 2)``."""
+        return -0.5 * alpha, 1.0
 
 
 @register_method
@@ -180,13 +177,13 @@ class MultistepTrapezoid(MultistepMethod):
         found = np.concatenate([found, smooth + 0.25**alpha * np.where(far % 2 == 0, 1.0, -1.0) * bent])
         return (found,), None
 
-    def at_one(self, alpha: float, count: int) -> Array:
-        """``(z coth(z/2) / 2)^alpha``."""
-        return series_power(_half_coth(count), alpha)
+    def factor(self, alpha: float) -> tuple[float, float]:
+        """Of ``((1 - u/2) / u)^alpha``."""
+        return -0.5, alpha
 
     def at_minus_one(self, alpha: float, count: int) -> Array | None:
-        """``(tanh(z/2) / (2 z))^alpha``."""
-        return np.asarray(0.25**alpha * series_power(_half_coth(count), -alpha))
+        """``(tanh(z/2) / (2 z))^alpha``, where the function at 1 is ``(z coth(z/2) / 2)^alpha``."""
+        return np.asarray(0.25**alpha * _series_power(self.at_one(alpha, count), -1.0))
 
 
 def _expansion(power: float, other: float, k: Array, first: Array) -> Array:
@@ -198,15 +195,7 @@ def _expansion(power: float, other: float, k: Array, first: Array) -> Array:
     return np.asarray(first * (1.0 + total))
 
 
-@functools.cache
-def _half_coth(count: int) -> Array:
-    """Coefficients of ``(z/2) coth(z/2)``."""
-    cosh = np.array([0.5**k / math.factorial(k) if k % 2 == 0 else 0.0 for k in range(count)])
-    sinh = np.array([0.5**k / math.factorial(k + 1) if k % 2 == 0 else 0.0 for k in range(count)])
-    return np.convolve(cosh, series_power(sinh, -1.0))[:count]
-
-
-def series_power(series: Array, exponent: float) -> Array:
+def _series_power(series: Array, exponent: float) -> Array:
     """Coefficients of ``(a_0 + a_1 z + ...)^exponent`` for a_0 > 0, as many as in ``series``."""
     given = series.tolist()  # few numbers, faster outside of arrays
     found = [given[0] ** exponent]
