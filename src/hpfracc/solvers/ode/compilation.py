@@ -86,7 +86,7 @@ def read_backend(options: Options) -> str:
         wish = "numba"
     if wish == "numpy" and options.compile is True:
         assert preference is not None
-        raise InvalidInputError(f"compile=True needs Numba, and {preference.source} forbids it; omit one")
+        raise InvalidInputError(f"compile=True needs Numba, and {preference.source} forbids it; omit one of them")
     if wish == "numba" or options.compile is True:
         compiled.require()
     return wish

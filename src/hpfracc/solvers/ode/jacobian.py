@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -123,22 +123,16 @@ class JacobianSource:
         return dense.reshape(-1, d, d)
 
 
-class Factors:
+class Factors(NamedTuple):
     """Factors of a matrix: the inverses of the members of a batch, shape (batch, d, d), or sparse LU factors of one."""
 
-    def __init__(self, matrix: Any) -> None:
-        self.inverse: Array | None = None
-        if is_sparse(matrix):
-            from scipy.sparse.linalg import splu
-
-            self._factors = splu(matrix)
-        else:
-            self.inverse = np.linalg.inv(matrix)
+    inverse: Array | None
+    sparse: Any = None
 
     def solve(self, residual: Array) -> Array:
         """Solve for a flat right-hand side."""
         if self.inverse is None:
-            return np.asarray(self._factors.solve(residual))
+            return np.asarray(self.sparse.solve(residual))
         d = self.inverse.shape[-1]
         return np.asarray((self.inverse @ residual.reshape(-1, d, 1)).reshape(-1))
 
@@ -147,11 +141,12 @@ def factorise(slopes: Any, weight: Any, size: int) -> Factors | None:
     """Factors of ``1 - weight slopes``, with one weight or one for each component; None if it is singular."""
     rows = np.broadcast_to(weight, size)
     try:
-        if is_sparse(slopes):
-            from scipy.sparse import csc_array, diags_array, eye_array
+        if not is_sparse(slopes):
+            d = slopes.shape[-1]
+            return Factors(np.linalg.inv(np.eye(d) - rows.reshape(-1, d, 1) * slopes))
+        from scipy.sparse import csc_array, diags_array, eye_array
+        from scipy.sparse.linalg import splu
 
-            return Factors(csc_array(eye_array(size) - diags_array(rows) @ slopes))
-        d = slopes.shape[-1]
-        return Factors(np.eye(d) - rows.reshape(-1, d, 1) * slopes)
+        return Factors(None, splu(csc_array(eye_array(size) - diags_array(rows) @ slopes)))
     except (np.linalg.LinAlgError, RuntimeError):  # SuperLU raises RuntimeError for a singular matrix
         return None

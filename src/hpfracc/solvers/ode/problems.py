@@ -103,7 +103,7 @@ class TestEquation:
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle by the function that creates the problem, because its closures cannot be pickled."""
         made_by = self.__dict__.get("_made_by")
-        return super().__reduce_ex__(protocol) if made_by is None else (_rebuild_equation, made_by)
+        return super().__reduce_ex__(protocol) if made_by is None else (made_by, ())
 
     def known(self) -> tuple[Array, Array]:
         """Times after the start, and the solution there: in closed form, or stored."""
@@ -141,16 +141,12 @@ def _equation(source: str) -> Callable[[Maker], Maker]:
             reference = stored_reference(found.name, found.alpha) if given == usual else None
             parameters = {name: value for name, value in given.items() if name not in _DATA}
             found = dataclasses.replace(found, source=source, reference=reference, parameters=parameters)
-            object.__setattr__(found, "_made_by", (made, args, params))
+            object.__setattr__(found, "_made_by", functools.partial(made, *args, **params))
             return found
 
         return cast(Maker, made)
 
     return decorate
-
-
-def _rebuild_equation(make: Callable[..., TestEquation], args: tuple[Any, ...], params: dict[str, Any]) -> TestEquation:
-    return make(*args, **params)
 
 
 @functools.cache

@@ -65,28 +65,45 @@ class PowerLaw:
         return math.exp(max(math.log(share * data * exponent / self.size) / exponent, -700.0))
 
 
+def _laws(problem: Problem) -> tuple[Array, Array, float, bool] | None:
+    """Negative powers of ``|f|`` near t0, its values at a time after t0, that time, and whether the powers are steady.
+
+    None if the right-hand side is not finite there, or grows faster than any power.
+    """
+    for scales in _SCALES:
+        times = (problem.t1 - problem.t0) * 10.0 ** -np.array(scales)
+        with np.errstate(all="ignore"):
+            states = initial_part(problem, times)
+            try:
+                given = [(problem.t0 + tau, y.reshape(problem.shape)) for tau, y in zip(times, states.T, strict=True)]
+                found = [np.abs(problem.evaluate(float(t), y.copy())).reshape(-1) for t, y in given]
+            except ArithmeticError:
+                continue
+        values = np.stack(found, axis=1)
+        if np.isfinite(values).all() and np.isfinite(states).all():
+            seen = np.all(values > 0.0, axis=1)
+            slopes = np.diff(np.log(np.where(values > 0.0, values, 1.0)), axis=1) / np.diff(np.log(times))
+            powers = np.where(seen, np.minimum(slopes[:, 1], 0.0), 0.0)
+            turned = np.abs(slopes[:, 0] - slopes[:, 1])[powers < -1e-3]
+            return powers, np.where(seen, values[:, -1], 0.0), float(times[-1]), bool(np.all(turned <= _STEADY))
+    return None
+
+
 def read_growth(problem: Problem) -> PowerLaw:
     """Sample the right-hand side near the start; raises :class:`GrowthError` if it is not a power law."""
     infinite = "near t0, where the solution of this Riemann-Liouville problem is infinite"
     remedy = "give y0 = 0, or another right-hand side"
-    sampled = _sample(problem)
-    if sampled is None:
+    found = _laws(problem)
+    if found is None:
         raise GrowthError(f"the right-hand side is not finite, or grows faster than any power, {infinite}; {remedy}")
-    times, values, slopes = sampled
-    seen = np.all(values > 0.0, axis=1)
-    if not seen.any():
-        return PowerLaw(0.0, 0.0)
-    slopes, last = slopes[seen], values[seen, -1]
-    steep = slopes[:, 1] < -1e-3
-    if np.any(np.abs(slopes[steep, 0] - slopes[steep, 1]) > _STEADY):
-        raise GrowthError(
-            f"the right-hand side does not behave like a power of t - t0 {infinite}, so no method can start; {remedy}"
-        )
-    power = min(0.0, float(slopes[:, 1].min()))
+    powers, values, time, steady = found
+    if not steady:
+        raise GrowthError(f"the right-hand side does not behave like a power of t - t0 {infinite}; {remedy}")
+    power = float(powers.min())
     if power <= -1.0 + 1e-6:
         what = f"near t0 the right-hand side grows like (t - t0)^{power:.3g}, which has no integral"
         raise GrowthError(f"{what}: with this y0 there is no solution; {remedy} that grows more slowly with y")
-    return PowerLaw(power, float(np.max(last * times[-1] ** -power)))
+    return PowerLaw(power, float(values.max()) * time**-power)
 
 
 def source_start(problem: Problem, options: Options) -> float:
@@ -98,17 +115,16 @@ def source_start(problem: Problem, options: Options) -> float:
     where = f"the right-hand side is not finite at t0 = {problem.t0:g}"
     if problem.t0 != 0.0:
         raise GrowthError(f"{where}, and times close to it are rounded; write the equation in s = t - t0, from s = 0")
-    sampled = _sample(problem)
-    if sampled is None:
+    found = _laws(problem)
+    if found is None:
         raise GrowthError(f"{where}, nor close behind it; check the right-hand side and the initial values")
-    times, values, slopes = sampled
-    powers = np.where(np.all(values > 0.0, axis=1), np.minimum(slopes[:, 1], 0.0), 0.0)
+    powers, values, time, steady = found
     orders, length = row_orders(problem), problem.t1 - problem.t0
     exponents = np.minimum(orders, 1.0) + powers
-    if np.any(np.abs(slopes[:, 0] - slopes[:, 1])[powers < -1e-2] > _STEADY) or exponents.min() < 1e-2:
+    if not steady or exponents.min() < 1e-2:
         what = f"{where}, and grows there like (t - t0)^{float(powers.min()):.3g}"
         raise GrowthError(f"{what}, so that y would not start from y0; it has to grow less than (t - t0)^-alpha")
-    sizes = values[:, -1] * times[-1] ** -powers * max(length, 1.0) ** np.maximum(orders - 1.0, 0.0)
+    sizes = values * time**-powers * max(length, 1.0) ** np.maximum(orders - 1.0, 0.0)
     allowed = 1e-3 * (np.asarray(options.atol) + options.rtol * np.abs(problem.y0)).reshape(-1)
     with np.errstate(divide="ignore"):
         logs = np.log(allowed * exponents / sizes) / exponents
@@ -172,21 +188,3 @@ def starting_powers(problem: Problem, bound: float = 1.0) -> Powers:
         if power < bound - _CLOSE and (not kept or power - kept[-1] > _CLOSE):
             kept.append(power)
     return Powers((*kept, bound), 1 if infinite else 0)
-
-
-def _sample(problem: Problem) -> tuple[Array, Array, Array] | None:
-    """Times after t0, ``|f|`` there and its two slopes in logarithms, a row for each component; None if not finite."""
-    for scales in _SCALES:
-        times = (problem.t1 - problem.t0) * 10.0 ** -np.array(scales)
-        with np.errstate(all="ignore"):
-            states = initial_part(problem, times)
-            try:
-                given = [(problem.t0 + tau, y.reshape(problem.shape)) for tau, y in zip(times, states.T, strict=True)]
-                found = [np.abs(problem.evaluate(float(t), y.copy())).reshape(-1) for t, y in given]
-            except ArithmeticError:
-                continue
-        values = np.stack(found, axis=1)
-        if np.isfinite(values).all() and np.isfinite(states).all():
-            logs = np.log(np.where(values > 0.0, values, 1.0))
-            return times, values, np.diff(logs, axis=1) / np.diff(np.log(times))
-    return None
