@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -12,9 +12,21 @@ from hpfracc._interrupts import interrupt_scope
 from hpfracc._reading import number
 from hpfracc.errors import SolveError
 from hpfracc.solvers.ode.fixed.grid import make_grid
+from hpfracc.solvers.ode.method import Method
+from hpfracc.solvers.ode.options import CommonOptions
 from hpfracc.solvers.ode.solve import solve_fode
 
 __all__ = ["FixedStepODESolver"]
+
+
+class FixedStepOptions(CommonOptions, total=False):
+    """The options of ``solve_fode`` that :meth:`FixedStepODESolver.solve` accepts, for type checkers."""
+
+    args: Any
+    events: Any
+    method: MethodName | Method
+    step: float | None
+    t_eval: Any
 
 
 class FixedStepODESolver:
@@ -47,7 +59,7 @@ class FixedStepODESolver:
         y0: Any,
         alpha: Any,
         h: float,
-        **options: Any,
+        **options: Unpack[FixedStepOptions],
     ) -> tuple[Any, Any]:
         """Return the times, and the solution of shape ``(N, *y0.shape)``.
 

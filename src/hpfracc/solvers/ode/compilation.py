@@ -191,7 +191,8 @@ class CompileSwitch:
         self.notes: list[str] = []
         self.compile_seconds = 0.0
         self._backend = read_backend(options)
-        self._price = compile_price(problem.fun) if options.compile == "auto" else None
+        may = options.compile == "auto" and self._backend != "numpy"
+        self._price = compile_price(problem.fun) if may else None
         self._kernel = kernel_price(kind, np.dtype(problem.dtype))
         self._tried = options.compile is False
         #: Seconds of first calls of kernels: before this solve and at the last look; and whether they were cached.

@@ -97,7 +97,7 @@ def step_scale(known: Array, guess: Array, components: int, rtol: float, atol: A
     largest = (
         np.repeat(sizes.reshape(-1, components).max(axis=1), components) if sizes.size > components else sizes.max()
     )
-    most = DIGITS * np.where(largest > 0.0, largest, 1.0)
+    most = DIGITS * (largest + (largest == 0.0))  # 1 if all components are 0
     return np.asarray(np.minimum(part * (atol + rtol * sizes), most) + (1e-15 * largest + 1e-290))
 
 
@@ -157,7 +157,7 @@ class Newton:
 
     def fits(self, weight: Any) -> bool:
         """Whether the factors were computed with nearly this weight."""
-        return self.factors is not None and bool(np.all(np.abs(self.weight - weight) <= 0.05 * np.abs(weight)))
+        return self.factors is not None and bool((abs(self.weight - weight) <= 0.05 * abs(weight)).all())
 
     @property
     def inverse(self) -> Array | None:

@@ -179,7 +179,7 @@ class SwitchingStepper(CompileSwitch):
             asked = "compile=True" if options.compile is True else "backend='numba'"
             limit = f"y of shape (d,) with d up to {_MAX_COMPONENTS}, and y has shape {problem.shape}"
             raise InvalidInputError(f"{asked}: an implicit method compiles for {limit}; omit it")
-        if self._backend == "numpy" or not self._fits:
+        if not self._fits:
             self._price = None
         self._offer = offer if self._backend == "auto" else None
         #: Seconds of a step in the latest block, and whether that was compiled.
