@@ -97,15 +97,10 @@ class FixedSolution:
 
 def _lagrange_weights(nodes: Array, places: Any) -> Array:
     """Weights of the values at ``nodes``, for the value at each place; of shape (nodes,) + places.shape."""
-    points = nodes.tolist()
-    apart = [places - node for node in points]
-    found = []
-    for j, node in enumerate(points):
-        weight = np.ones_like(apart[0]) / math.prod(node - other for i, other in enumerate(points) if i != j)
-        for i, each in enumerate(apart):
-            if i != j:
-                weight = weight * each
-        found.append(weight)
+    points, found = nodes.tolist(), []
+    for node in points:
+        factors = ((places - other) / (node - other) for other in points if other != node)
+        found.append(math.prod(factors, start=np.ones_like(places)))
     return np.asarray(found)
 
 
@@ -141,10 +136,8 @@ class _StartingPowers:
 
     def __call__(self, tau: Array) -> Array:
         """``P(tau)``, shape (rows, times)."""
-        total, orders = initial_part(self.problem, tau), row_orders(self.problem)
-        powers, coefficients = self.fitted
-        for alpha in np.unique(orders):
-            mine = orders == alpha
+        total, (powers, coefficients) = initial_part(self.problem, tau), self.fitted
+        for alpha, mine in order_groups(self.problem):
             for number, power in enumerate(powers):
                 size = gamma(power + 1.0) * rgamma(power + alpha + 1.0)
                 total[mine] += coefficients[mine, number, None] * (size * (tau / self.step) ** (power + alpha))
@@ -184,27 +177,24 @@ class DelayedStates:
     integrate over the jump require.
     """
 
+    table: Tableau  # of the solve, given before its first step
+
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.table: Tableau | None = None
-        #: The error of the solution at a time after t0, which is added to the states while errors are estimated.
         self.error: Callable[[float], Array] | None = None
 
     def __call__(self, t: float, y: Array) -> tuple[Array, ...]:
         """The states at ``t`` minus each delay; ``y`` is the state at ``t``."""
-        assert self.table is not None
-        elapsed = t - self.problem.t0
-        states = [self._state(elapsed - lag, y) for lag in self.problem.delays]
-        if self.error is not None:
-            states = [
-                state if elapsed < lag else state + self.error(elapsed - lag)
-                for state, lag in zip(states, self.problem.delays, strict=True)
-            ]
-        return tuple(state.reshape(self.problem.shape) for state in states)
+        states = []
+        for then in (t - self.problem.t0 - lag for lag in self.problem.delays):
+            state = self._state(then, y)
+            if self.error is not None and then >= 0.0:
+                state = state + self.error(then)
+            states.append(state.reshape(self.problem.shape))
+        return tuple(states)
 
     def _state(self, then: float, y: Array) -> Array:
         table, problem = self.table, self.problem
-        assert table is not None
         place = then / table.grid.step
         nearest = round(place)
         on_step = abs(place - nearest) <= _ON_STEP * max(1.0, abs(place))

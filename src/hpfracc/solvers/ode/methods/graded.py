@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -63,14 +64,11 @@ class GradedMethod(Method):
 
             return solve_graded_tensors(problem, options, name, grading)
         assert grading is not None
-
-        def steps(newton: Newton, mesh: Array) -> Iterator[Array]:
-            return _steps(problem, newton, name, mesh)
-
+        steps = partial(_steps, problem, name)
         return solve_on_mesh(problem, options, name, steps, grading=grading, history="exponentials")
 
 
-def _steps(problem: Problem, newton: Newton, name: str, mesh: Array) -> Iterator[Array]:
+def _steps(problem: Problem, name: str, newton: Newton, mesh: Array) -> Iterator[Array]:
     """The states after the steps of :mod:`hpfracc.solvers.ode.differences`, with Newton's method."""
 
     def solve(tau: float, known: Array, weight: Any, guess: Array) -> Array:

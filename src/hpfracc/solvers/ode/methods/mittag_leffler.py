@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -78,10 +79,7 @@ class MittagLeffler(Method):
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Predict and correct on a uniform grid."""
         beginning = _Beginning(problem)
-
-        def steps(newton: Newton, mesh: Array) -> Iterator[Array]:
-            return _steps(problem, newton, self._matrix(problem, newton), mesh, beginning)
-
+        steps = partial(_steps, problem, self._matrix, beginning)
         return solve_on_mesh(problem, options, self.name, steps, beginning=beginning)
 
     def _matrix(self, problem: Problem, newton: Newton) -> Array:
@@ -123,8 +121,10 @@ class _Beginning:
         return values.reshape(tau.size, -1).T
 
 
-def _steps(problem: Problem, newton: Newton, matrix: Array, mesh: Array, beginning: _Beginning) -> Iterator[Array]:
-    count, step = len(mesh) - 1, float(mesh[1])
+def _steps(
+    problem: Problem, find: Callable[..., Array], beginning: _Beginning, newton: Newton, mesh: Array
+) -> Iterator[Array]:
+    count, step, matrix = len(mesh) - 1, float(mesh[1]), find(problem, newton)
     if not np.all(np.isfinite(matrix)):
         raise StepError(f"The Jacobian is not finite at t = {problem.t0:g}: check fun and y0, or give linear.")
     kernel = beginning.kernel = _MatrixKernel(matrix, beginning.alpha)
