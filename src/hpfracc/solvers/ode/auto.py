@@ -10,11 +10,11 @@ import numpy as np
 from scipy.special import rgamma
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.method import Method, find_method
 from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
+from hpfracc.solvers.ode.progress import EventWatch
 from hpfracc.solvers.ode.result import FODEResult, because
 
 __all__ = ["solve_auto", "solve_with"]

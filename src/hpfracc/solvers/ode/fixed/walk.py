@@ -10,7 +10,6 @@ import numpy as np
 
 from hpfracc._interrupts import raise_if_nested
 from hpfracc.history.blocks import BLOCK
-from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.fixed.scheme import StepError, Tableau, infinite_start
@@ -18,7 +17,7 @@ from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
 from hpfracc.solvers.ode.newton import Newton, make_newton
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide
-from hpfracc.solvers.ode.progress import Report, note_steps, progress_report
+from hpfracc.solvers.ode.progress import EventWatch, Report, note_steps, progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
 __all__ = ["Guard", "Walk", "solve_on_mesh"]
