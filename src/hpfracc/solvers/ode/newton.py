@@ -18,13 +18,13 @@ import numpy as np
 
 from hpfracc.solvers.ode.jacobian import Factors, factorise
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import NotFiniteError, Problem, RightHandSide, jacobian_source
+from hpfracc.solvers.ode.problem import Problem, RightHandSide, jacobian_source
 
 __all__ = ["Newton", "Norm", "extrapolate", "make_newton", "solve_damped", "step_part", "step_scale"]
 
 Array = np.ndarray[Any, Any]
-#: The residual of a flat vector, None where it is not defined; and factors of its derivative, None if it is singular.
-Residual = Callable[[Array], Array | None]
+#: The residual of a flat vector, not finite where it is not defined; factors of its derivative, None if it is singular.
+Residual = Callable[[Array], Array]
 FactorsAt = Callable[[Array], Factors | None]
 #: A residual and the size of a correction; the least rate of convergence, the assumed one, and the largest.
 Before = tuple[Array | None, float]
@@ -185,14 +185,11 @@ class Newton:
         if usable and (self.fits(weight) or self.refactor(weight)):
             self._unmeasured += 1
             rate = min(2.0 * self._rate, 0.5) if self._unmeasured <= REMEASURE else 0.5
-            try:
-                begin = before if guess is None else guess
-                found = self.keep(t, known, weight, begin, norm, 1.0, least_rate=MIN_RATE, first_rate=rate)
-            except NotFiniteError:  # at a trial point
-                found = None
+            begin = before if guess is None else guess
+            found = self.keep(t, known, weight, begin, norm, 1.0, least_rate=MIN_RATE, first_rate=rate)
             if found is not None:
                 return found
-        return self.solve_renewed(t, known, weight, before, norm, 1.0)
+        return self._solve_renewed(t, known, weight, before, norm)
 
     def keep(
         self,
@@ -228,23 +225,19 @@ class Newton:
         # Not f(y), which would amplify the remaining error if the equation is stiff.
         return found, (found - known) / weight
 
-    def solve_renewed(
-        self, t: float, known: Array, weight: Any, guess: Array, norm: Norm, target: float
+    def _solve_renewed(
+        self, t: float, known: Array, weight: Any, guess: Array, norm: Norm
     ) -> tuple[Array, Array] | None:
         """Solve with new Jacobians: damped corrections from ``guess``, or from the result of :meth:`_follow`.
 
         Damped corrections stop if the Jacobian is singular between the start and the solution, for example if the
         solution jumps to another branch within the step. Undamped ones, tried last, may pass such a point.
         """
-        value: Array = np.empty(0)
-        point: Array = np.empty(0)
+        value = point = np.empty(0)
 
-        def residual(y: Array) -> Array | None:
+        def residual(y: Array) -> Array:
             nonlocal value, point
-            try:
-                value, point = self.evaluate(t, y), y
-            except NotFiniteError:
-                return None
+            value, point = self.evaluate(t, y), y
             return np.asarray(y - known - weight * value)
 
         def matrix(y: Array) -> Factors | None:
@@ -254,13 +247,13 @@ class Newton:
             return self.factors if self.renew(t, y, value, weight) else None
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of trial points
-            found, self.residual = solve_damped(residual, matrix, guess, norm, target)
+            found, self.residual = solve_damped(residual, matrix, guess, norm)
             if found is None:
                 near = self._follow(residual, matrix, weight, guess)
                 if near is not None:
-                    found, self.residual = solve_damped(residual, matrix, near, norm, target)
+                    found, self.residual = solve_damped(residual, matrix, near, norm)
             if found is None:
-                found, self.residual = solve_damped(residual, matrix, guess, norm, target, damped=False)
+                found, self.residual = solve_damped(residual, matrix, guess, norm, damped=False)
             if found is not None:
                 return found, (found - known) / weight
         self.forget()
@@ -275,7 +268,7 @@ class Newton:
         branch has ended the residual is small, and a limit on its size alone would not keep the steps on course.
         """
         y, left, pace = start, residual(start), 1e-3
-        if left is None or not np.isfinite(left).all():
+        if not np.isfinite(left).all():
             return None
         units = np.abs(start) + np.abs(left)
         units = units + (1e-9 * units.max() + 1e-300)
@@ -307,26 +300,18 @@ class Newton:
 
 
 def solve_damped(
-    residual: Residual,
-    matrix: FactorsAt,
-    start: Array,
-    norm: Norm,
-    target: float = 1.0,
-    damped: bool = True,
-    rounding: float = 0.0,
+    residual: Residual, matrix: FactorsAt, start: Array, norm: Norm, *, damped: bool = True, rounding: float = 0.0
 ) -> tuple[Array | None, float]:
     """A zero of ``residual`` by damped Newton corrections, or None; and the last maximum residual.
 
     Parameters
     ----------
     residual, matrix : callables
-        As said for their types; a residual may also be not finite.
+        As said for their types.
     start : array
         Initial guess.
     norm : Norm
-        Norm of corrections; members of a batch are damped separately.
-    target : float
-        Size of the last correction.
+        Norm of corrections, the last of which is at most 1; members of a batch are damped separately.
     damped : bool
         Whether corrections are damped. Those that lead to a non-finite residual are always damped.
     rounding : float
@@ -334,7 +319,7 @@ def solve_damped(
     """
     y = start
     left = residual(y)
-    if left is None or not np.isfinite(left).all():
+    if not np.isfinite(left).all():
         return None, math.nan
     damping = np.ones(len(norm.members(y)))
     width = norm.components
@@ -352,15 +337,15 @@ def solve_damped(
         while True:
             trial = y - np.repeat(damping, width) * change
             after = residual(trial)
-            if after is None or not np.isfinite(after).all():
+            if not np.isfinite(after).all():
                 damping = 0.25 * damping
             else:
                 following = factors.solve(after)
                 new_sizes = norm.members(following)
-                good = (new_sizes <= (1.0 - 0.25 * damping) * sizes) | (new_sizes <= target)
+                good = (new_sizes <= (1.0 - 0.25 * damping) * sizes) | (new_sizes <= 1.0)
                 if good.all() or not damped:
                     break
-                if float(sizes.max()) <= _ROUNDING * target:
+                if float(sizes.max()) <= _ROUNDING:
                     return trial, float(np.abs(after).max())  # only rounding errors remain
                 # From a quadratic model of the residual (Deuflhard, section 3.3).
                 bent = norm.members(following - np.repeat(1.0 - damping, width) * change)
@@ -372,7 +357,7 @@ def solve_damped(
         y, left = trial, after
         if float(damping.min()) == 1.0:
             rates = (MIN_RATE, 0.5, _GOOD_RATE)
-            found = _contract(residual, factors, y, norm, target, (left, float(sizes.max())), rates)[0]
+            found = _contract(residual, factors, y, norm, 1.0, (left, float(sizes.max())), rates)[0]
             if found is not None:
                 return found, float(np.abs(left).max())
     return None, float(np.abs(left).max())
@@ -388,10 +373,7 @@ def _contract(
     """
     (left, last), measured, (least_rate, first_rate, most_rate) = before, None, rates
     for turn in range(KEPT_ITERATIONS):
-        left = residual(y) if left is None else left
-        if left is None:
-            break
-        change = factors.solve(left)
+        change = factors.solve(residual(y) if left is None else left)
         y, left, size = y - change, None, norm(change)
         rate = first_rate if last == math.inf else size / last if last else 0.0
         if turn == 1:
