@@ -199,8 +199,7 @@ def check_jacobian(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         raise ShapeError(f"jac(t, y) returned a sparse matrix for a batch; return an array of shape {wanted}")
     if np.shape(value) != wanted:
         raise ShapeError(
-            f"jac(t, y) returned shape {np.shape(value)}, and y has shape {shape}: return {wanted}, a row for each "
-            "component of fun"
+            f"jac(t, y) returned shape {np.shape(value)}; return {wanted}, a row for each component of fun"
         )
     if not is_sparse(value) or shape[-1] <= DENSE_BELOW:
         return check_value(value.toarray() if is_sparse(value) else value, wanted, dtype, "jac")
@@ -317,10 +316,9 @@ def _check_count(orders: Orders, given: tuple[Any, ...], derivative: str) -> Non
     if len(given) != needed:
         highest = "variable" if orders.known is None else f"up to {float(orders.known.max()):g}"
         what = "y'(t0), y''(t0), ..." if derivative == "caputo" else "D^(alpha-n+k) y at t0, k = 1, 2, ..."
-        raise InvalidInputError(
-            f"an order {highest} needs {needed} initial derivative{'s' * (needed != 1)} beyond y0, and dy0 has "
-            f"{len(given)}: " + (f"give dy0=[...] with {needed} of {what}" if needed else "leave dy0 out")
-        )
+        remedy = f"give dy0=[...] with {needed} of {what}" if needed else "leave dy0 out"
+        needs = f"needs {needed} initial derivative{'s' * (needed != 1)} beyond y0, and dy0 has {len(given)}"
+        raise InvalidInputError(f"an order {highest} {needs}: {remedy}")
     for place, each in enumerate(given):
         if orders.known is None or library_of(each) != "numpy":
             continue

@@ -98,10 +98,9 @@ def check_room(problem: Problem, count: int, orders: int, *, arrays: int = _FULL
     need = least_bytes(problem, count, orders, arrays)
     free = None if need < NEGLIGIBLE_BYTES else get_budget().free(HOST)
     if free is not None and need > free:
-        raise OutOfMemoryError(
-            f"solve_fode: {count:,} points of {math.prod(problem.shape):,} components need at least "
-            f"{need / 2**20:,.1f} MiB for the solution and its history, and {free / 2**20:,.1f} MiB are free; {REMEDY}"
-        )
+        what = f"solve_fode: {count:,} points of {math.prod(problem.shape):,} components"
+        sizes = f"need at least {need / 2**20:,.1f} MiB, and {free / 2**20:,.1f} MiB are free"
+        raise OutOfMemoryError(f"{what} {sizes}; {REMEDY}")
 
 
 def row_orders(problem: Problem) -> Array:

@@ -98,9 +98,7 @@ def _miss_far(missed: Array, smooth: Array, bent: Array | None, alpha: float, po
         alternating = _times_series(at * (2.0 ** (1.0 + nu + m) - 1.0) + origin, bent) * rgamma(-alpha - m)
     for begin in range(_FAR, missed.shape[1], _CHUNK):
         k = np.arange(begin, min(begin + _CHUNK, missed.shape[1]), dtype=np.float64)
-        table, once = np.ones((_TERMS, len(k))), 1.0 / k
-        for term in range(1, _TERMS):
-            np.multiply(table[term - 1], once, out=table[term])
+        table = np.vander(1.0 / k, _TERMS, increasing=True).T
         total = (regular @ table) * k ** (alpha - 1.0) + (whole @ table) * k ** (alpha + nu)
         if bent is not None:
             total += (alternating @ table) * (np.where(k % 2 == 0, 1.0, -1.0) * k ** (-alpha - 1.0))
@@ -121,10 +119,8 @@ def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1
         return f"method={name!r}: {error}"
     if len(powers.exponents) > MAX_POWERS:
         advice = "'adaptive', without a step" if starts_infinite(problem) else "'implicit_trapezoid'"
-        return (
-            f"method={name!r} would need starting weights for {len(powers.exponents)} powers of t, and more "
-            f"than {MAX_POWERS} have no digits; use method={advice}"
-        )
+        needs = f"would need starting weights for {len(powers.exponents)} powers of t"
+        return f"method={name!r} {needs}, and more than {MAX_POWERS} have no digits; use method={advice}"
     if options.step is None:
         return None
     grid = make_grid(problem.t0, problem.t1, options.step)
