@@ -60,11 +60,11 @@ def read_sparsity(given: Any, d: int) -> Any:
 
 def _column_groups(pattern: Any) -> Array:
     """Group number of each column. Columns of a group share no row, so one difference covers all of them."""
-    count = pattern.astype(np.int64)
-    sharing = (count.T @ count).tocsr()
+    by_row = pattern.tocsr()
+    columns = [by_row.indices[begin:end] for begin, end in pairwise(by_row.indptr)]
     group = np.full(pattern.shape[1], -1)
-    for column, (begin, end) in enumerate(pairwise(sharing.indptr)):
-        taken = set(group[sharing.indices[begin:end]].tolist())
+    for column, (begin, end) in enumerate(pairwise(pattern.indptr)):
+        taken = {number for row in pattern.indices[begin:end] for number in group[columns[row]].tolist()}
         group[column] = next(number for number in range(len(group)) if number not in taken)
     return group
 
