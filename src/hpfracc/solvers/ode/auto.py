@@ -154,16 +154,17 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
             continue
         result.error_estimate, ratio = _distance(coarse, result, options)
         ratios.append(ratio)
-        expected, jump = _expected(ratios, steps), math.nan
-        if ratio <= 1.0:
-            error, over, rate, when = _bound_jumps(problem, result, options)
+        if ratio > 1.0:
+            expected, over, jump = _expected(ratios, steps), ratio, math.nan
+        else:
+            error, over, rate, jump = _bound_jumps(problem, result, options)
             counts[0] += steps
             result.error_estimate = max(result.error_estimate, error)
             if over <= 1.0:
                 break
-            expected, jump = steps * over ** (1.0 / rate), when
+            expected = steps * over ** (1.0 / rate)
         if expected > options.max_steps:
-            _give_up(result, ratios if math.isnan(jump) else [over], steps, options, jump)
+            _give_up(result, [over], steps, options, jump)
             break
     if options.events and not result.stats.get("interrupted"):
         found = solve(steps, dataclasses.replace(options, progress=False, estimate=False))
