@@ -25,7 +25,7 @@ from scipy.fft import next_fast_len
 
 import hpfracc as hf
 from hpfracc.history.blocks import History
-from hpfracc.solvers.ode.fixed import switching
+from hpfracc.solvers.ode.fixed import stepping as switching
 
 Array = np.ndarray[Any, Any]
 

@@ -22,7 +22,7 @@ from hpfracc.operators._fractional_fft import fractional_fft
 from hpfracc.operators._frft import frft
 from hpfracc.operators.core.registry import all_operators
 from hpfracc.solvers.ode import solve_fode
-from hpfracc.solvers.ode.explain import explain_solve
+from hpfracc.solvers.ode.solve import explain_solve
 from hpfracc.solvers.pde.explain import explain_evolution
 from hpfracc.solvers.pde.solve import solve_fpde
 from hpfracc.solvers.sde.explain import explain_simulation
@@ -88,7 +88,7 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
     if callable(what) and any(_is_lazy(each) for each in (*args, *kwargs.values())):
         return cluster_support().explain_chunked(what, args, kwargs)
     if what is solve_fode:
-        return explain_solve(solve_fode, *args, **kwargs)
+        return explain_solve(*args, **kwargs)
     if what is solve_fsde:
         return explain_simulation(*args, **kwargs)
     if what is solve_fpde:

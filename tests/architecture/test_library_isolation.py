@@ -31,7 +31,7 @@ HOMES = {
     "matplotlib": (
         "cli.demo",
         "distributed.results",
-        "solvers.ode.plot",
+        "solvers.ode.result",
         "solvers.pde.plot",
         "solvers.sde.result",
         "control.frequency",

@@ -9,7 +9,8 @@ import numpy as np
 
 from hpfracc._choices import DerivativeName, MethodName
 from hpfracc._interrupts import interrupt_scope
-from hpfracc.errors import InvalidInputError, SolveError
+from hpfracc._reading import number
+from hpfracc.errors import SolveError
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.options import CommonOptions
@@ -87,17 +88,16 @@ class FixedStepODESolver:
         SolveError
             If the end is not reached.
         """
-        if not (isinstance(h, int | float | np.number) and h > 0.0):
-            raise InvalidInputError(f"h={h!r} is not a step; use a number above 0")
+        number("h", h, above=0.0)
         shape = np.shape(y0)
         fun = f if shape else (lambda t, y: np.reshape(f(t, y[0]), (1,)))
         if self.adaptive:
             times = make_grid(float(t_span[0]), float(t_span[1]), float(h)).times()
-            given: FixedStepOptions = {"t_eval": times, **options}
+            options = {"t_eval": times, **options}
         else:
-            given = {"step": h, "method": self.method, **options}
+            options = {"step": h, "method": self.method, **options}
         with interrupt_scope():
-            result = solve_fode(fun, t_span, y0, alpha, derivative=self.derivative_type, **given)
+            result = solve_fode(fun, t_span, y0, alpha, derivative=self.derivative_type, **options)
         if not result.success:
             raise SolveError(result.message)
         y = np.moveaxis(result.y, -1, 0)

@@ -114,7 +114,7 @@ def test_a_method_may_be_given_as_an_object():
     start = torch.ones(1, dtype=torch.float64)
     other = hf.solve_fode(decay, (0.0, 1.0), start, 0.5, method=PECE(corrections=3), step=0.01)
     np.testing.assert_allclose(other.y.numpy(), one.y, rtol=1e-12)
-    with pytest.raises(InvalidInputError, match="y0 is of torch"):
+    with pytest.raises(InvalidInputError, match="for torch use"):
         hf.solve_fode(decay, (0.0, 1.0), start, 0.5, method=BDF2(), step=0.01)
 
 

@@ -77,7 +77,7 @@ def test_what_is_no_breakpoint(given: Any, words: str):
 
 
 def test_equal_steps_take_no_breakpoints():
-    with pytest.raises(InvalidInputError, match="makes steps equal"):
+    with pytest.raises(InvalidInputError, match="makes them equal"):
         hf.solve_fode(box, (0.0, 3.0), [1.0], 0.5, step=0.1, breakpoints=JUMPS)
     with pytest.raises(InvalidInputError, match="breakpoints is for methods with adaptive steps"):
         hf.solve_fode(box, (0.0, 3.0), [1.0], 0.5, method="bdf2", breakpoints=JUMPS)

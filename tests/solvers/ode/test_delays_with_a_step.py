@@ -119,9 +119,9 @@ def test_a_jump_at_the_start_on_a_step():
         ({"step": 0.1, "compile": True}, "not compiled"),
         ({"step": 0.1, "backend": "numba"}, "not compiled"),
         ({"step": 0.2, "delays": [0.3], "method": "bdf2"}, "the delay 0.3 is shorter"),
-        ({"history": [1.0, 2.0, 3.0]}, "nor a constant that broadcasts"),
-        ({"history": "before"}, "neither a function"),
-        ({"history": math.nan}, "not finite"),
+        ({"history": [1.0, 2.0, 3.0]}, "finite numbers that broadcast"),
+        ({"history": "before"}, "give a function"),
+        ({"history": math.nan}, "finite numbers"),
     ],
 )
 def test_what_is_refused(options: dict[str, Any], complaint: str):

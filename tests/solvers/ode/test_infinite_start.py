@@ -119,7 +119,7 @@ def test_two_ways_to_begin_agree(fun: Any, alpha: Any, y0: Any):
         (square, 0.3, {"method": "bdf2", "step": 0.01}, "has no integral"),
         (lambda t, y: np.exp(y), 0.7, {"method": "adaptive"}, "not behave like a power|faster than any power"),
         (decay, 0.1, {"step": 0.01}, "use method='adaptive', without a step"),
-        (decay, 0.5, {"method": "pece", "step": 0.01}, "use method='adaptive'"),
+        (decay, 0.5, {"method": "pece", "step": 0.01}, "use 'adaptive'"),
         (decay, 1.5, {"method": "adaptive", "dy0": [[0.0]]}, "orders up to 1"),
         (lambda t, y, z: -z[0], 0.5, {"delays": [0.1], "history": lambda t: 0.0}, "no delays"),
     ],

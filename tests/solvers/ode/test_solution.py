@@ -209,7 +209,7 @@ def test_plots():
     assert again is axes and len(axes.lines) == 4
     spiral = hf.solve_fode(lambda t, y: 1j * y, (0.0, 1.0), [1.0 + 0j], 0.9, step=0.1)
     assert len(spiral.plot().lines) == 2
-    with pytest.raises(InvalidInputError, match="the solution has 2"):
+    with pytest.raises(InvalidInputError, match="at least -2 and at most 1"):
         result.plot(phase=(0, 2))
     with pytest.raises(InvalidInputError, match="two or three components"):
         result.plot(phase=(0,))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.solvers.ode.methods.bdf2 import BDF2
 from hpfracc.solvers.ode.methods.explicit_rectangle import ExplicitRectangle
 from hpfracc.solvers.ode.methods.implicit_trapezoid import ImplicitTrapezoid
+from hpfracc.solvers.ode.methods.multistep import BDF2
 from hpfracc.solvers.ode.methods.pece import PECE
 from hpfracc.solvers.ode.stiffness import stability_number, stable_radii
 

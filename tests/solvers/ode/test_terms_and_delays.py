@@ -72,11 +72,11 @@ def test_terms_with_a_fixed_step():
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"alpha": 1.0, "terms": [(1.0, 1.5)]}, "is not below the leading order 1"),
-        ({"alpha": 0.5, "terms": [(1.0, 0.2)], "derivative": "riemann_liouville"}, "the Caputo derivative"),
+        ({"alpha": 1.0, "terms": [(1.0, 1.5)]}, "a term has order 1.5, and alpha=1"),
+        ({"alpha": 0.5, "terms": [(1.0, 0.2)], "derivative": "riemann_liouville"}, "Caputo.s derivative"),
         ({"alpha": (0.5, 0.6), "terms": [(1.0, 0.2)]}, "one leading order"),
         ({"alpha": 0.5, "terms": [(1.0, -0.2)]}, "order"),
-        ({"alpha": 0.5, "delays": [0.5]}, "needs a history"),
+        ({"alpha": 0.5, "delays": [0.5]}, "need a history"),
         ({"alpha": 0.5, "delays": [-0.5], "history": lambda t: [1.0, 1.0]}, "above 0"),
         ({"alpha": 0.5, "delays": [0.5], "history": 1.0, "step": 0.1, "method": "adaptive"}, "omit step"),
         ({"alpha": 0.5, "delays": [0.5], "history": lambda t: [1.0, 1.0], "method": "l1", "step": 0.1}, "no delays"),

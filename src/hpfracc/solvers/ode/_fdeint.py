@@ -14,9 +14,9 @@ from hpfracc._interrupts import interrupt_scope
 from hpfracc._reading import numbers
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import array_namespace
-from hpfracc.errors import InvalidInputError, ShapeError, SolveError
+from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.ode.method import Method
-from hpfracc.solvers.ode.options import SolveOptions, known_times
+from hpfracc.solvers.ode.options import TRACED_TIMES, SolveOptions, known_times
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.solve import solve_fode
 from hpfracc.solvers.ode.tensors.rule import convert_like
@@ -86,10 +86,8 @@ def fdeint(
     known = known_times(t)
     if known is not None:
         times = numbers("t", known, ndim=1)
-        if len(times) < 2:
-            raise ShapeError(f"t has shape {times.shape}; give at least two times along one axis")
-        if np.any(np.diff(times) <= 0.0):
-            raise InvalidInputError("t has to be strictly increasing")
+        if len(times) < 2 or np.any(np.diff(times) <= 0.0):
+            raise InvalidInputError(f"t has to be at least two strictly increasing times, and has shape {times.shape}")
     with interrupt_scope():  # an array cannot be a part
         if tracks_gradient(t) and library_of(y0) == library_of(t):
             result = _solve_moving(func, y0, t, known, alpha, method, step, cast(dict[str, Any], {**options}))
@@ -116,10 +114,7 @@ def _solve_moving(
     with respect to the times between are those of the interpolated solution.
     """
     if known is None and step is not None:
-        raise InvalidInputError(
-            "the times are traced, so that the number of steps is not known: leave step out, or keep the times out of "
-            "jit and vmap"
-        )
+        raise InvalidInputError(TRACED_TIMES)
     given = options.pop("args", ())
     args = given if isinstance(given, tuple) else (given,)
     xp = array_namespace(t)
@@ -131,13 +126,11 @@ def _solve_moving(
     def scaled(s: Any, y: Any, begin: Any, length: Any, scale: Any, *rest: Any) -> Any:
         return scale * func(begin + length * s, y, *rest)
 
-    jac = options.pop("jac", None)
-    if jac is not None:
+    def slopes(s: Any, y: Any, begin: Any, length: Any, scale: Any, *rest: Any) -> Any:
+        return (scale[..., None] if scale.ndim else scale) * jac(begin + length * s, y, *rest)
 
-        def slopes(s: Any, y: Any, begin: Any, length: Any, scale: Any, *rest: Any) -> Any:
-            return (scale[..., None] if scale.ndim else scale) * jac(begin + length * s, y, *rest)
-
-        options["jac"] = slopes
+    jac: Any = options.get("jac")
+    options["jac"] = None if jac is None else slopes
     if options.get("dy0") is not None:
         options["dy0"] = [each * length**number for number, each in enumerate(options["dy0"], start=1)]
     if known is not None:
@@ -152,9 +145,7 @@ def _solve_moving(
         if callable(progress):
             options["progress"] = lambda s, y: progress(start + whole * s, y)
     elif any(options.get(name) for name in ("first_step", "max_step", "breakpoints")):
-        raise InvalidInputError(
-            "first_step, max_step and breakpoints need known times, and t is traced; leave them out"
-        )
+        raise InvalidInputError("first_step, max_step and breakpoints need times that are not traced; leave them out")
     result = solve_fode(
         scaled, (0.0, 1.0), y0, alpha, method=method, step=step, t_eval=(t - t[0]) / (t[-1] - t[0]),
         args=(begin, length, scale, *args), **options,

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import rgamma
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.method import Method, find_method
 from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
-from hpfracc.solvers.ode.result import FODEResult
-
-if TYPE_CHECKING:
-    from hpfracc.solvers.ode.stiffness import StiffnessGuard
+from hpfracc.solvers.ode.progress import EventWatch
+from hpfracc.solvers.ode.result import FODEResult, because
 
 __all__ = ["solve_auto", "solve_with"]
 
@@ -36,10 +33,8 @@ def solve_with(method: Method, problem: Problem, options: Options) -> FODEResult
     if refusal is not None:
         raise InvalidInputError(refusal)
     if method.fixed and options.limits_steps is not None:
-        raise InvalidInputError(
-            f"{options.limits_steps} is for methods with adaptive steps, and method={method.name!r} takes equal steps; "
-            "give step, or use method='adaptive'"
-        )
+        limits = f"{options.limits_steps} is for methods with adaptive steps"
+        raise InvalidInputError(f"{limits}, not method={method.name!r}; give step, or use method='adaptive'")
     if method.fixed and options.step is None:
         if problem.library != "numpy":
             raise InvalidInputError(f"method={method.name!r} takes equal steps; give step=")
@@ -55,10 +50,9 @@ def solve_auto(problem: Problem, options: Options) -> FODEResult:
     if name is None:
         method = find_method("adaptive")
         if method.refuses(problem, options) is None:
-            return _because(method.solve(problem, options), "no step was given")
-    if name is None:
+            return because(method.solve(problem, options), "no step was given")
         name, reason = "implicit_trapezoid", "no step was given; it is halved until two solutions agree"
-    return _because(solve_with(find_method(name), problem, options), reason)
+    return because(solve_with(find_method(name), problem, options), reason)
 
 
 def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
@@ -79,7 +73,7 @@ def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
 def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
     """Solve by PECE, or by implicit steps if PECE would not be stable."""
     from hpfracc.solvers.ode.methods.pece import PECE
-    from hpfracc.solvers.ode.stiffness import StiffError, StiffnessGuard
+    from hpfracc.solvers.ode.stiffness import LIMIT, StiffError, StiffnessGuard
 
     assert options.step is not None
     graded = find_method("l1") if _orders_below(problem, _SMALL_ORDER) else None
@@ -87,7 +81,7 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
         times = make_grid(problem.t0, problem.t1, options.step, options.max_steps).times()
         even = options if options.t_eval is not None else dataclasses.replace(options, t_eval=times)
         reason = f"orders below {_SMALL_ORDER}: equal steps are inaccurate at the start, so the mesh is graded"
-        return _because(graded.solve(problem, even), reason)
+        return because(graded.solve(problem, even), reason)
     pece = PECE()
     if problem.library != "numpy":
         refusal = pece.refuses(problem, options)
@@ -96,54 +90,36 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
         from hpfracc.solvers.ode.tensors.stability import solve_checked
 
         return solve_checked(problem, options, pece, find_method("implicit_trapezoid"))
-    guard = StiffnessGuard(problem, make_grid(problem.t0, problem.t1, options.step).step, pece.name, pece.scheme)
+    grid = make_grid(problem.t0, problem.t1, options.step)
+    guard = StiffnessGuard(problem, grid.step, pece.name, pece.scheme)
     explicit: FODEResult | None = None
     try:
         guard.look_ahead(problem.t0, problem.y0)
         explicit = pece.solve(problem, options, guard=guard, reason="a step was given, and the equation is not stiff")
         explicit.nfev += guard.evaluations
-        most = min(make_grid(problem.t0, problem.t1, options.step).steps, options.max_steps)
-        overflowed = 0 < explicit.stats["steps"] < most and not explicit.stats["interrupted"]
-        if explicit.success or not overflowed or not explicit.t.size:
+        overflowed = 0 < explicit.stats["steps"] < min(grid.steps, options.max_steps)
+        if explicit.success or not overflowed or explicit.stats["interrupted"] or not explicit.t.size:
             return explicit
         why = explicit.message
     except StiffError as error:
         why = str(error)
-    implicit = _implicit(problem, options)
-    result = _because(implicit.solve(problem, options), f"the equation is stiff for this step: {why}")
-    if explicit is not None and not _is_stiff(guard, result, float(explicit.t[-1])):
-        return explicit  # the solution ends there
+    # Above order 1 the product trapezoid is stable up to a limit only.
+    implicit = find_method("implicit_trapezoid" if _orders_below(problem, 1.0 + 1e-12) else "bdf2")
+    if implicit.refuses(problem, options) is not None:
+        implicit = find_method("implicit_trapezoid")
+    result = because(implicit.solve(problem, options), f"the equation is stiff for this step: {why}")
+    if explicit is not None:
+        before = np.flatnonzero(result.t <= explicit.t[-1])[1:]
+        points = before[np.unique(np.linspace(0, before.size - 1, 8).astype(int))] if before.size else before
+        states = ((float(result.t[n]), np.ascontiguousarray(result.y[..., n])) for n in points)
+        if not any(guard.number(t, y) > LIMIT for t, y in states):
+            return explicit  # the solution ends there
     result.nfev += guard.evaluations
     return result
 
 
-def _implicit(problem: Problem, options: Options) -> Method:
-    """The method for stiff equations: above order 1 the product trapezoid is stable up to a limit only."""
-    damped = find_method("bdf2")
-    if not _orders_below(problem, 1.0 + 1e-12) and damped.refuses(problem, options) is None:
-        return damped
-    return find_method("implicit_trapezoid")
-
-
 def _orders_below(problem: Problem, bound: float) -> bool:
     return problem.orders.known is not None and float(problem.orders.known.max()) < bound
-
-
-def _is_stiff(guard: StiffnessGuard, result: FODEResult, until: float) -> bool:
-    """Whether an implicit solution is stiff before the time at which explicit steps failed."""
-    from hpfracc.solvers.ode.stiffness import LIMIT
-
-    before = np.flatnonzero(result.t <= until)[1:]
-    for index in before[np.unique(np.linspace(0, before.size - 1, 8).astype(int))] if before.size else ():
-        if guard.number(float(result.t[index]), np.ascontiguousarray(result.y[..., index])) > LIMIT:
-            return True
-    return False
-
-
-def _because(result: FODEResult, reason: str) -> FODEResult:
-    if result.decision is not None:
-        result.decision = dataclasses.replace(result.decision, reason=reason)
-    return result
 
 
 def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FODEResult:
@@ -154,70 +130,58 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
     integral of the jump over its step, :math:`J h^\alpha/\Gamma(1+\alpha)`. If the tolerance would need more than
     ``max_steps`` steps at the observed rate of convergence, the finest solution is returned with ``success=False``.
     """
-    # The search compares the steps only. Everything else is done once, with the final step.
     if options.max_steps == MAX_STEPS:
         options = dataclasses.replace(options, max_steps=method.search_limit)
+    # The search compares the steps only. Everything else is done once, with the final step.
     plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=True, estimate=False)
-    length = problem.t1 - problem.t0
-    steps = min(_FIRST, options.max_steps)
-    coarse = method.solve(problem, dataclasses.replace(plain, step=length / steps))
-    counts = [coarse.nfev, coarse.njev]
+    counts = [0, 0]
 
-    def finish(result: FODEResult) -> FODEResult:
-        """The solution with ``steps`` steps in the requested form."""
-        if options.events and not result.stats.get("interrupted"):
-            second = method.solve(
-                problem, dataclasses.replace(options, step=length / steps, progress=False, estimate=False)
-            )
-            counts[0], counts[1] = counts[0] + second.nfev, counts[1] + second.njev
-            second.error_estimate = result.error_estimate
-            if not result.success:
-                second.success, second.message = False, result.message
-            result = second
-        else:
-            _as_asked(result, problem, options)
-        result.nfev, result.njev = counts
-        result.stats["halvings"] = len(ratios)
-        return result
+    def solve(steps: int, options: Options) -> FODEResult:
+        found = method.solve(problem, dataclasses.replace(options, step=(problem.t1 - problem.t0) / steps))
+        counts[0], counts[1] = counts[0] + found.nfev, counts[1] + found.njev
+        return found
 
     ratios: list[float] = []
-    while True:
-        if coarse.stats.get("interrupted") or (not coarse.success and steps >= 16 * _FIRST):
-            return finish(coarse)
+    steps = min(_FIRST, options.max_steps)
+    result = solve(steps, plain)
+    while not result.stats.get("interrupted") and (result.success or steps < 16 * _FIRST):
         if 2 * steps > options.max_steps:
-            return finish(_give_up(coarse, ratios, steps, options))
+            _give_up(result, ratios, steps, options)
+            break
         steps *= 2
-        fine = method.solve(problem, dataclasses.replace(plain, step=length / steps))
-        counts[0], counts[1] = counts[0] + fine.nfev, counts[1] + fine.njev
-        if coarse.success and fine.success:
-            distance, ratio = _distance(coarse, fine, options)
-            fine.error_estimate = distance
-            ratios.append(ratio)
-            if ratio <= 1.0:
-                error, ratio, rate, when = _bound_jumps(problem, fine, options)
-                counts[0] += steps
-                fine.error_estimate = max(distance, error)
-                if ratio <= 1.0:
-                    return finish(fine)
-                if steps * ratio ** (1.0 / rate) > options.max_steps:
-                    return finish(_give_up(fine, [ratio], steps, options, when))
-                coarse = fine
-                continue
-            if _expected(ratios, steps) > options.max_steps:
-                return finish(_give_up(fine, ratios, steps, options))
-        coarse = fine
-
-
-def _as_asked(result: FODEResult, problem: Problem, options: Options) -> None:
-    """Interpolate a result to the requested times, with ``sol`` if requested."""
-    solution: Any = result.sol
-    assert solution is not None
-    if options.t_eval is not None:
-        result.t = options.t_eval[options.t_eval <= solution.t_max]
-        result.y = solution(result.t)
-    result.t_events, result.y_events = EventWatch(options.events, ()).collected(problem.shape, problem.dtype)
-    if not options.dense_output:
-        result.sol = None
+        coarse, result = result, solve(steps, plain)
+        if not (coarse.success and result.success):
+            continue
+        result.error_estimate, ratio = _distance(coarse, result, options)
+        ratios.append(ratio)
+        if ratio > 1.0:
+            expected, over, jump = _expected(ratios, steps), ratio, math.nan
+        else:
+            error, over, rate, jump = _bound_jumps(problem, result, options)
+            counts[0] += steps
+            result.error_estimate = max(result.error_estimate, error)
+            if over <= 1.0:
+                break
+            expected = steps * over ** (1.0 / rate)
+        if expected > options.max_steps:
+            _give_up(result, [over], steps, options, jump)
+            break
+    if options.events and not result.stats.get("interrupted"):
+        found = solve(steps, dataclasses.replace(options, progress=False, estimate=False))
+        found.error_estimate = result.error_estimate
+        if not result.success:
+            found.success, found.message = False, result.message
+        result = found
+    else:
+        solution: Any = result.sol
+        if options.t_eval is not None and solution is not None:
+            result.t = options.t_eval[options.t_eval <= solution.t_max]
+            result.y = solution(result.t)
+        result.t_events, result.y_events = EventWatch(options.events, ()).collected(problem.shape, problem.dtype)
+        result.sol = solution if options.dense_output else None
+    result.nfev, result.njev = counts
+    result.stats["halvings"] = len(ratios)
+    return result
 
 
 def _distance(coarse: FODEResult, fine: FODEResult, options: Options) -> tuple[float, float]:
@@ -257,10 +221,8 @@ def _bound_jumps(problem: Problem, result: FODEResult, options: Options) -> tupl
     if not jumps.any():
         return 0.0, 0.0, 1.0, math.nan
     order = problem.orders
-    rows = np.full(problem.shape, np.nan) if order.known is None else np.broadcast_to(order.known, problem.shape)
-    if order.function is not None:
-        rows = np.broadcast_to(np.asarray(order.function(result.t[1:][jumps.max(axis=0).argmax()])), problem.shape)
-    alpha = rows.reshape(-1, 1).astype(np.float64)
+    orders = order.known if order.function is None else order.function(result.t[1:][jumps.max(axis=0).argmax()])
+    alpha = np.broadcast_to(np.asarray(orders, np.float64), problem.shape).reshape(-1, 1)
     # Above order 1 it grows until the end.
     later = np.maximum(problem.t1 - result.t[1:-1], steps) ** np.maximum(alpha - 1.0, 0.0)
     errors = jumps * steps ** np.minimum(alpha, 1.0) * later * rgamma(1.0 + np.minimum(alpha, 1.0))
@@ -270,19 +232,16 @@ def _bound_jumps(problem: Problem, result: FODEResult, options: Options) -> tupl
     return float(errors.max()), float(ratios[worst]), float(min(alpha.min(), 1.0)), float(result.t[worst + 1])
 
 
-def _give_up(
-    result: FODEResult, ratios: list[float], steps: int, options: Options, jump: float = math.nan
-) -> FODEResult:
+def _give_up(result: FODEResult, ratios: list[float], steps: int, options: Options, jump: float = math.nan) -> None:
     off = f"two solutions differ by {ratios[-1]:.3g} times the tolerance" if ratios else "no second solution was made"
-    result.success = False
     if not math.isnan(jump):
         off = (
             f"the right-hand side jumps near t = {jump:.6g}, where equal steps may be off by {ratios[-1]:.3g} times "
             f"the tolerance; method='adaptive' with breakpoints=[{jump:.6g}] meets it exactly"
         )
+    result.success = False
     result.message = (
         f"rtol={options.rtol:g}, atol={options.atol} was not reached with {steps} equal steps ({off}), and "
         f"would take more than max_steps={options.max_steps}: loosen it, raise max_steps, or use a method of higher "
         "order."
     )
-    return result

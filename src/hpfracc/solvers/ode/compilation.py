@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,23 +30,10 @@ if TYPE_CHECKING:
     from hpfracc.solvers.ode.compiled.functions import CompiledFunction
     from hpfracc.solvers.ode.problem import Problem
 
-__all__ = [
-    "OPERATION",
-    "AdaptiveSwitch",
-    "CompiledProblem",
-    "FunctionPrice",
-    "KernelLesson",
-    "compile_price",
-    "compile_problem",
-    "kernel_pays",
-    "kernel_price",
-    "read_backend",
-    "refuse_compiled",
-    "refuse_numba",
-    "solve_preference",
-]
+__all__ = ["AdaptiveSwitch", "CompileSwitch", "FunctionPrice", "compile_price", "compile_problem", "kernel_price"]
 
 Array = np.ndarray[Any, Any]
+Points = Iterable[tuple[float, Array]]
 
 _log = logging.getLogger("hpfracc")
 
@@ -83,12 +69,8 @@ def read_backend(options: Options) -> str:
     preference = solve_preference(options)
     wish = "auto" if preference is None else preference.backend
     if preference is not None and wish not in ("numpy", "numba"):
-        raise preference_error(
-            OPERATION,
-            preference,
-            "it solves no NumPy problem: use 'numpy' or 'numba', 'numba-cuda' for an ensemble, or give y0 as an array "
-            f"of {wish}",
-        )
+        others = f"use 'numpy' or 'numba', 'numba-cuda' for an ensemble, or give y0 as an array of {wish}"
+        raise preference_error(OPERATION, preference, f"it solves no NumPy problem: {others}")
     settings = get_settings()
     without_numba = refusal_reason(OPERATION, "numba", settings)
     without_numpy = never_reason(OPERATION, "numpy", settings)
@@ -96,30 +78,28 @@ def read_backend(options: Options) -> str:
         if options.compile is True:
             raise preference_error(OPERATION, Preference("numba", "compile=True"), without_numba)
         if without_numpy is not None:
-            raise BackendUnavailableError(
-                f"{OPERATION}: no backend can serve it (numpy: {without_numpy}; numba: {without_numba}); allow one"
-            )
+            reasons = f"numpy: {without_numpy}; numba: {without_numba}"
+            raise BackendUnavailableError(f"{OPERATION}: no backend can serve it ({reasons}); allow one")
         wish = "numpy"
     elif without_numpy is not None:
         wish = "numba"
     if wish == "numpy" and options.compile is True:
         assert preference is not None
-        raise InvalidInputError(
-            f"compile=True needs Numba, and {preference.source} asks for 'numpy', which forbids it; omit one of them"
-        )
+        raise InvalidInputError(f"compile=True needs Numba, and {preference.source} forbids it; omit one of them")
     if wish == "numba" or options.compile is True:
         compiled.require()
     return wish
 
 
+def _asks_for_numba(options: Options) -> bool:
+    return read_backend(options) == "numba" or options.compile is True
+
+
 def refuse_compiled(options: Options, name: str) -> str | None:
     """Why a method with few long steps is not compiled; None if compilation was not requested."""
-    if read_backend(options) == "numba" or options.compile is True:
-        return (
-            f"method={name!r} runs in NumPy and is not compiled, and Numba was requested; omit that, or use "
-            "method='pece' or 'implicit_trapezoid'"
-        )
-    return None
+    if not _asks_for_numba(options):
+        return None
+    return f"method={name!r} is not compiled, and Numba was requested; omit that, or use 'pece' or 'implicit_trapezoid'"
 
 
 class FunctionPrice:
@@ -190,52 +170,55 @@ def kernel_price(kind: str, dtype: Any) -> KernelPrice:
     """The price of compiled steps of that kind around a function in Python."""
     others = {"adaptive": ("adaptive_kernels", "attempt"), "implicit": ("kernels", "implicit")}
     source, function = others.get(kind, ("kernels", "corrected"))
-    cold = _COLD_ADAPTIVE if kind == "adaptive" else _COLD_KERNEL
-    family = "ode adaptive kernel" if kind == "adaptive" else "ode kernel"
+    family, cold = ("ode adaptive kernel", _COLD_ADAPTIVE) if kind == "adaptive" else ("ode kernel", _COLD_KERNEL)
     return KernelPrice(family, ("ode kernel", kind, dtype), cold, _CACHED_KERNEL, _FOLDER / f"{source}.py", function)
 
 
-def kernel_pays(price: KernelPrice, ahead: float = 0.0) -> bool:
-    """Whether compiled steps that save ``ahead`` seconds pay off. A deterministic run uses them on request only."""
-    return not get_settings().deterministic and price.pays(ahead)
-
-
-class KernelLesson:
-    """Learns what the kernels of a solve cost: the seconds of their first calls in this process.
+class CompileSwitch:
+    """What the switches to compiled steps share: prices, notes, and how functions are compiled.
 
     Parameters
     ----------
-    price : KernelPrice
-        The kernels that are used from now on.
+    problem, options
+        Of the solve.
+    kind : str
+        Kind of the steps; see :func:`kernel_price`.
     """
 
-    def __init__(self, price: KernelPrice) -> None:
-        self._price = price
-        self._is_new = not price.is_bought
-        self._copy = self._is_new and price.find_copy()
-        self._before = self._seen = compiled.first_calls.seconds
-        if self._is_new:
-            price.buy()
+    def __init__(self, problem: Problem, options: Options, kind: str) -> None:
+        self.options = options
+        self.notes: list[str] = []
+        self.compile_seconds = 0.0
+        self._backend = read_backend(options)
+        may = options.compile == "auto" and self._backend != "numpy"
+        self._price = compile_price(problem.fun) if may else None
+        self._kernel = kernel_price(kind, np.dtype(problem.dtype))
+        self._tried = options.compile is False
+        #: Seconds of first calls of kernels: before this solve and at the last look; and whether they were cached.
+        self._lesson: tuple[float, float, bool] | None = None
 
-    def learn(self) -> None:
-        """Record the seconds so far, if there are more than before."""
-        now = compiled.first_calls.seconds
-        if self._is_new and now > self._seen:
-            self._seen = now
-            self._price.buy(now - self._before, copy=self._copy)
+    def _kernels_pay(self, ahead: float = 0.0) -> bool:
+        """Whether compiled steps that save ``ahead`` seconds pay off. A deterministic run uses them on request only."""
+        return not get_settings().deterministic and self._kernel.pays(ahead)
 
+    def _use_kernels(self) -> None:
+        """Note that kernels are used from now on; the first solve that does so learns their price."""
+        if not self._kernel.is_bought:
+            seconds = compiled.first_calls.seconds
+            self._lesson = seconds, seconds, self._kernel.find_copy()
+            self._kernel.buy()
 
-@dataclass(frozen=True, slots=True)
-class CompiledProblem:
-    """The compiled functions of a problem; ``jac`` is None if there is none or it is not needed."""
-
-    fun: CompiledFunction
-    jac: CompiledFunction | None
+    def _learn(self) -> None:
+        """Record what the first calls of the kernels have taken so far."""
+        if self._lesson is not None and compiled.first_calls.seconds > self._lesson[1]:
+            before, _, copy = self._lesson
+            self._lesson = before, compiled.first_calls.seconds, copy
+            self._kernel.buy(compiled.first_calls.seconds - before, copy=copy)
 
 
 def compile_problem(
-    problem: Problem, points: Iterable[tuple[float, Array]], notes: list[str], *, must: bool, jacobian: bool = False
-) -> tuple[CompiledProblem | None, float]:
+    problem: Problem, points: Points, notes: list[str], *, must: bool, jacobian: bool = False
+) -> tuple[tuple[CompiledFunction, CompiledFunction | None] | None, float]:
     """Compile ``fun``, and ``jac`` if needed; also returns the seconds that it took.
 
     Unless it ``must``, a function is compiled only if its source shows that results cannot differ beyond rounding;
@@ -251,8 +234,7 @@ def compile_problem(
     except NotCompiledError as error:
         if must:
             raise InvalidInputError(
-                f"compile=True, and the right-hand side cannot be compiled: {error}; use compile=False, or write it in "
-                "functions that Numba supports"
+                f"compile=True, and the right-hand side cannot be compiled: {error}; use compile=False"
             ) from error
         notes.append(f"the right-hand side stays in Python: {error}")
         _log.info("right-hand side not compiled: %s", error)
@@ -260,23 +242,20 @@ def compile_problem(
     seconds = time.perf_counter() - started
     if fun.fresh:
         _function_price(problem.fun).buy(seconds)
-    return CompiledProblem(fun, jac), seconds
+    return (fun, jac), seconds
 
 
 def _compile(
-    function: Callable[..., Any],
-    problem: Problem,
-    points: Iterable[tuple[float, Array]],
-    out_shape: tuple[int, ...],
-    *,
-    must: bool,
+    function: Callable[..., Any], problem: Problem, points: Points, out_shape: tuple[int, ...], *, must: bool
 ) -> CompiledFunction:
     from hpfracc.solvers.ode.compiled.reading import read_function
 
     shape, args = problem.shape, problem.args
     bound = read_function(function, args, shape, out_shape, problem.dtype)
     if isinstance(bound, str):
-        if not must and not _is_compiled(function, args):
+        # Of a function that the user compiled there is no Python version to agree with.
+        as_given = compiled.is_jitted(function) and all(isinstance(each, float) for each in args)
+        if not must and not as_given:
             raise NotCompiledError(bound)
     elif not must and numpy_raises():
         raise NotCompiledError("np.errstate requests errors, which compiled code does not raise")
@@ -290,11 +269,6 @@ def _compile(
         for t, y in points:
             compare(found, problem.evaluate(t, y.copy()), t, y)
     return found
-
-
-def _is_compiled(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Whether the user compiled this function with Numba, so that there is no Python version to agree with."""
-    return compiled.is_jitted(function) and all(isinstance(each, float) for each in args)
 
 
 def numpy_raises() -> bool:
@@ -320,75 +294,62 @@ def _misfit(problem: Problem) -> str | None:
 
 def refuse_numba(problem: Problem, options: Options, name: str) -> str | None:
     """Reason why Numba cannot be used although it was requested, or None."""
-    if read_backend(options) != "numba" and options.compile is not True:
-        return None
-    reason = _misfit(problem)
+    reason = _misfit(problem) if _asks_for_numba(options) else None
     return None if reason is None else f"method={name!r} is not compiled here: {reason}; omit Numba"
 
 
-class AdaptiveSwitch:
+class AdaptiveSwitch(CompileSwitch):
     """The choice between NumPy and compiled steps in one solve, over all its passes; ``stepper`` is a ``Stepper``."""
 
     def __init__(self, problem: Problem, options: Options) -> None:
-        self.notes: list[str] = []
-        self.compiled = False
-        self.compile_seconds = 0.0
-        self._problem, self._options = problem, options
-        self._kernel = kernel_price("adaptive", np.dtype(problem.dtype))
-        self._lesson: KernelLesson | None = None
-        self._backend = read_backend(options)
+        super().__init__(problem, options, "adaptive")
+        self.compiled = self._kernels = False
+        self._problem = problem
         self._fits = self._backend != "numpy" and _misfit(problem) is None
-        self._kernels = False
         self._function: CompiledFunction | None = None
-        self._tried = options.compile is False
-        self._price = compile_price(problem.fun)
         self._steps, self._since = 0, 0.0
 
     def begin(self, stepper: Any) -> None:
         """Called before the steps of a pass."""
         if self._fits and not self._kernels:
-            asked = self._backend == "numba" or self._options.compile is True
-            self._kernels = asked or (self._kernel.is_bought and kernel_pays(self._kernel))
-        if self._kernels and self._options.compile is True and not self._tried:
-            self._compile(stepper, must=True)
+            asked = self._backend == "numba" or self.options.compile is True
+            self._kernels = asked or (self._kernel.is_bought and self._kernels_pay())
+        if self._kernels and self.options.compile is True and not self._tried:
+            self._switch(stepper, must=True)
         self._use(stepper)
         self._steps, self._since = 0, time.perf_counter()
 
     def look(self, stepper: Any) -> None:
         """Called after a step. Every few steps, switches to compiled steps if that pays off."""
-        if self._lesson is not None:
-            self._lesson.learn()
+        self._learn()
         self._steps += 1
         if self._steps < _EVERY or not self._fits or (self._kernels and self._tried):
             return
-        now = time.perf_counter()
-        seconds, steps = now - self._since, self._steps
+        seconds = time.perf_counter() - self._since
         if not self._kernels:
             self._kernel.credit((1.0 - _LEFT) * seconds)
-            if kernel_pays(self._kernel):
-                self._kernels = True
-                self._use(stepper)
+            self._kernels = self._kernels_pay()
+            self._use(stepper)
         elif self._price is not None:
-            self._price.credit(max(seconds - steps * _OWN, 0.0))
+            self._price.credit(max(seconds - self._steps * _OWN, 0.0))
             if self._price.pays(0.0):
-                self._compile(stepper, must=False)
+                self._switch(stepper, must=False)
                 self._use(stepper)
         self._steps, self._since = 0, time.perf_counter()
 
     def _use(self, stepper: Any) -> None:
         if self._kernels:
+            self._use_kernels()
             steps: Any = compiled.load("adaptive")
             stepper.arithmetic = steps.CompiledArithmetic(stepper.corrector.system, self._function, self._abandon)
-            if self._lesson is None:
-                self._lesson = KernelLesson(self._kernel)
 
-    def _compile(self, stepper: Any, *, must: bool) -> None:
+    def _switch(self, stepper: Any, *, must: bool) -> None:
         """Compile the right-hand side, or record why not."""
-        self._tried = True
         here = stepper.system.time(stepper.tau), stepper.y.reshape(self._problem.shape)
+        self._tried = True
         found, self.compile_seconds = compile_problem(self._problem, [here], self.notes, must=must)
         if found is not None:
-            self._function, self.compiled = found.fun, True
+            self._function, self.compiled = found[0], True
 
     def _abandon(self, why: str) -> None:
         """Return to the right-hand side in Python."""

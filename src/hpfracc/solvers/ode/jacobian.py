@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpfracc._reading import shown
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = [
-    "DENSE_BELOW",
-    "Factors",
-    "JacobianSource",
-    "factorise",
-    "is_sparse",
-    "read_sparsity",
-]
+__all__ = ["Factors", "JacobianSource", "factorise", "is_sparse", "read_sparsity"]
 
 Array = np.ndarray[Any, Any]
+#: A function of t and y.
+Function = Callable[[float, Array], Any]
 
 #: Sparse Jacobians with at most this number of components are treated as dense, because LAPACK is faster.
 DENSE_BELOW = 64
@@ -52,9 +49,8 @@ def read_sparsity(given: Any, d: int) -> Any:
     try:
         pattern = csc_array(given if is_sparse(given) else np.atleast_2d(np.asarray(given)))
     except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"jac_sparsity={given!r} has to be a matrix of shape {(d, d)}, sparse or dense, or a pair (lower, upper)"
-        ) from None
+        wanted = f"a matrix of shape {(d, d)}, sparse or dense, or a pair (lower, upper)"
+        raise InvalidInputError(f"jac_sparsity={shown(given)}: give {wanted}") from None
     if pattern.shape != (d, d):
         raise ShapeError(f"jac_sparsity has shape {pattern.shape}, and the Jacobian {(d, d)}: give one of that shape")
     pattern = pattern.astype(bool)
@@ -65,16 +61,11 @@ def read_sparsity(given: Any, d: int) -> Any:
 def _column_groups(pattern: Any) -> Array:
     """Group number of each column. Columns of a group share no row, so one difference covers all of them."""
     by_row = pattern.tocsr()
+    columns = [by_row.indices[begin:end] for begin, end in pairwise(by_row.indptr)]
     group = np.full(pattern.shape[1], -1)
-    for column in range(pattern.shape[1]):
-        rows = pattern.indices[pattern.indptr[column] : pattern.indptr[column + 1]]
-        taken: set[int] = set()
-        for row in rows:
-            taken.update(group[by_row.indices[by_row.indptr[row] : by_row.indptr[row + 1]]].tolist())
-        number = 0
-        while number in taken:
-            number += 1
-        group[column] = number
+    for column, (begin, end) in enumerate(pairwise(pattern.indptr)):
+        taken = {number for row in pattern.indices[begin:end] for number in group[columns[row]].tolist()}
+        group[column] = next(number for number in range(len(group)) if number not in taken)
     return group
 
 
@@ -94,12 +85,7 @@ class JacobianSource:
     """
 
     def __init__(
-        self,
-        shape: tuple[int, ...],
-        dtype: Any,
-        evaluate: Callable[[float, Array], Array],
-        jac: Callable[[float, Array], Any] | None,
-        sparsity: Any = None,
+        self, shape: tuple[int, ...], dtype: Any, evaluate: Function, jac: Function | None, sparsity: Any = None
     ) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)
         self.evaluate, self.jac = evaluate, jac
@@ -137,22 +123,16 @@ class JacobianSource:
         return dense.reshape(-1, d, d)
 
 
-class Factors:
+class Factors(NamedTuple):
     """Factors of a matrix: the inverses of the members of a batch, shape (batch, d, d), or sparse LU factors of one."""
 
-    def __init__(self, matrix: Any) -> None:
-        self.inverse: Array | None = None
-        if is_sparse(matrix):
-            from scipy.sparse.linalg import splu
-
-            self._factors = splu(matrix)
-        else:
-            self.inverse = np.linalg.inv(matrix)
+    inverse: Array | None
+    sparse: Any = None
 
     def solve(self, residual: Array) -> Array:
         """Solve for a flat right-hand side."""
         if self.inverse is None:
-            return np.asarray(self._factors.solve(residual))
+            return np.asarray(self.sparse.solve(residual))
         d = self.inverse.shape[-1]
         return np.asarray((self.inverse @ residual.reshape(-1, d, 1)).reshape(-1))
 
@@ -161,11 +141,12 @@ def factorise(slopes: Any, weight: Any, size: int) -> Factors | None:
     """Factors of ``1 - weight slopes``, with one weight or one for each component; None if it is singular."""
     rows = np.broadcast_to(weight, size)
     try:
-        if is_sparse(slopes):
-            from scipy.sparse import csc_array, diags_array, eye_array
+        if not is_sparse(slopes):
+            d = slopes.shape[-1]
+            return Factors(np.linalg.inv(np.eye(d) - rows.reshape(-1, d, 1) * slopes))
+        from scipy.sparse import csc_array, diags_array, eye_array
+        from scipy.sparse.linalg import splu
 
-            return Factors(csc_array(eye_array(size) - diags_array(rows) @ slopes))
-        d = slopes.shape[-1]
-        return Factors(np.eye(d) - rows.reshape(-1, d, 1) * slopes)
+        return Factors(None, splu(csc_array(eye_array(size) - diags_array(rows) @ slopes)))
     except (np.linalg.LinAlgError, RuntimeError):  # SuperLU raises RuntimeError for a singular matrix
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import difflib
 import functools
 import importlib
@@ -11,7 +10,7 @@ import math
 import pkgutil
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from hpfracc.solvers.ode import methods
 from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
-from hpfracc.solvers.ode.result import FODEResult
+from hpfracc.solvers.ode.result import FODEResult, because
 
 __all__ = ["Method", "all_methods", "find_method", "noting", "register_method"]
 
@@ -78,10 +77,10 @@ class Method(abc.ABC):
         @functools.wraps(solve)
         def solve_or_note(self: Method, problem: Problem, options: Options, **more: Any) -> FODEResult:
             note = noting.get()
-            found: FODEResult = solve(self, problem, options, **more) if note is None else note(self, problem, options)
-            if note is not None and found.decision is not None and "reason" in more:
-                found.decision = dataclasses.replace(found.decision, reason=more["reason"])
-            return found
+            if note is None:
+                return cast(FODEResult, solve(self, problem, options, **more))
+            found = note(self, problem, options)
+            return because(found, more["reason"]) if "reason" in more else found
 
         cls.solve = solve_or_note  # type: ignore[method-assign]
 
@@ -89,15 +88,12 @@ class Method(abc.ABC):
         """Reason why this method cannot solve ``problem``, with a remedy, as a sentence; None if it can."""
         if problem.library not in self.libraries:
             others = ", ".join(each.name for each in all_methods() if problem.library in each.libraries)
-            return (
-                f"method={self.name!r} takes arrays of {' and '.join(sorted(self.libraries))}, and y0 is of "
-                f"{problem.library}; convert y0, or use one of: {others}"
-            )
+            taken = " and ".join(sorted(self.libraries))
+            return f"method={self.name!r} takes arrays of {taken}; convert y0, or for {problem.library} use: {others}"
         if problem.library != "numpy":
             from hpfracc.solvers.ode.tensors.solve import refuse_tensors
 
-            refusal = refuse_tensors(problem, options, self.name)
-            if refusal is not None:
+            if (refusal := refuse_tensors(problem, options, self.name)) is not None:
                 return refusal
         for word, asks, refusal in _ASKED:
             if word not in self.takes and asks(problem):
@@ -111,11 +107,9 @@ class Method(abc.ABC):
 
 def _has_several_orders(problem: Problem) -> bool:
     orders = problem.orders
-    if orders.function is not None:
-        return bool(np.size(orders.function(problem.t0)) != 1)
-    if library_of(orders.value) in ("torch", "jax"):
-        return bool(math.prod(orders.value.shape) != 1)
-    return orders.single is None
+    if orders.function is None and library_of(orders.value) not in ("torch", "jax"):
+        return orders.single is None
+    return bool(math.prod(np.shape(orders.value if orders.function is None else orders.function(problem.t0))) != 1)
 
 
 def _reaches_one(problem: Problem) -> bool:
@@ -127,37 +121,21 @@ def _starts_infinite(problem: Problem) -> bool:
     return problem.library == "numpy" and starts_infinite(problem)
 
 
+_INFINITE = "a Riemann-Liouville solution is infinite; use 'adaptive' without a step, 'bdf2' or 'implicit_rectangle'"
 #: What a problem may ask of a method: the word in ``takes``, whether this one asks for it, and the refusal.
 _ASKED: tuple[tuple[str, Callable[[Problem], bool], str], ...] = (
-    ("delays", lambda problem: bool(problem.delays), "takes no delays"),
-    (
-        "riemann_liouville",
-        lambda problem: problem.derivative != "caputo",
-        "takes Caputo's derivative, and not derivative='riemann_liouville'",
-    ),
-    (
-        "variable orders",
-        lambda problem: problem.orders.function is not None,
-        "takes constant orders; use method='variable_order'",
-    ),
+    ("delays", lambda each: bool(each.delays), "takes no delays"),
+    ("riemann_liouville", lambda each: each.derivative != "caputo", "takes Caputo's derivative; omit derivative="),
+    ("variable orders", lambda each: each.orders.function is not None, "takes constant orders; use 'variable_order'"),
     (
         "several orders",
         _has_several_orders,
-        "takes one order for all components; use method='l1', or 'variable_order' for functions of t",
+        "takes one order for all components; use 'l1', or 'variable_order' for functions of t",
     ),
     ("order 1", _reaches_one, "takes orders below 1, and alpha reaches 1"),
-    ("orders above 1", lambda problem: problem.orders.ceiling > 1, "takes orders up to 1, and alpha exceeds 1"),
-    (
-        "infinite",
-        _starts_infinite,
-        "evaluates the right-hand side at t0, where a Riemann-Liouville solution with y0 != 0 is infinite; use "
-        "method='adaptive' without a step, 'bdf2' or 'implicit_rectangle'",
-    ),
-    (
-        "infinite with delays",
-        lambda problem: bool(problem.delays) and _starts_infinite(problem),
-        "takes no delays where a Riemann-Liouville solution is infinite at t0; give y0 = 0",
-    ),
+    ("orders above 1", lambda each: each.orders.ceiling > 1, "takes orders up to 1, and alpha exceeds 1"),
+    ("infinite", _starts_infinite, f"evaluates the right-hand side at t0, where {_INFINITE}"),
+    ("infinite with delays", lambda each: bool(each.delays) and _starts_infinite(each), "has delays; give y0 = 0"),
 )
 
 _known: dict[str, type[Method]] = {}
@@ -189,8 +167,7 @@ def find_method(name: str | Method) -> Method:
     key = _plain(text("method", name))
     if key not in _known and key in _files():
         importlib.import_module(f"{methods.__name__}.{key}")
-    if key not in _known:
-        names = [method.name for method in all_methods()]
+    names = [] if key in _known else [method.name for method in all_methods()]
     if key in _known:
         return _known[key]()
     close = difflib.get_close_matches(key, names, n=2, cutoff=0.5)

@@ -19,7 +19,7 @@ from hpfracc._reading import broadcasts
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.jacobian import is_sparse
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Orders, Problem, check_jacobian, check_value
+from hpfracc.solvers.ode.problem import Orders, Problem, Term, check_jacobian, check_value
 from hpfracc.solvers.ode.result import FODEResult
 
 __all__ = ["reduce_terms", "solve_reduced"]
@@ -31,87 +31,23 @@ def _check_terms(problem: Problem) -> float:
     """The leading order; raises an error if the equation cannot be written as a system."""
     leading = problem.orders.single
     if leading is None:
-        raise InvalidInputError(
-            "a multi-term equation has one leading order for all components; give a number as alpha"
-        )
-    if problem.derivative != "caputo":
-        raise InvalidInputError(
-            f"multi-term equations support the Caputo derivative, not derivative={problem.derivative!r}"
-        )
-    if problem.library != "numpy":
-        raise InvalidInputError(f"multi-term equations take NumPy arrays, and y0 is of {problem.library}; convert it")
-    for term in problem.terms:
-        if not callable(term.coefficient):
-            _check_coefficient(np.asarray(term.coefficient), problem.shape)
+        raise InvalidInputError("terms are for one leading order of all components; give a number as alpha")
+    if problem.derivative != "caputo" or problem.library != "numpy":
+        given = f"derivative={problem.derivative!r} and y0 of {problem.library}"
+        raise InvalidInputError(f"multi-term equations take Caputo's derivative and NumPy arrays, not {given}")
     highest = max(term.order for term in problem.terms)
     if highest >= leading:
-        raise InvalidInputError(
-            f"a term of order {highest:g} is not below the leading order {leading:g}: divide the equation by the "
-            "coefficient of the highest derivative, and give that order as alpha"
-        )
+        raise InvalidInputError(f"a term has order {highest:g}, and alpha={leading:g}; give the highest order as alpha")
     return leading
 
 
-def _check_coefficient(value: Array, shape: tuple[int, ...]) -> None:
-    """Raise an error for a coefficient that would change the shape of the state."""
+def _coefficient(term: Term, t: float, shape: tuple[int, ...]) -> Array:
+    """The coefficient at a time; raises an error if it would change the shape of the state."""
+    value = np.asarray(term.coefficient(t) if callable(term.coefficient) else term.coefficient)
     if value.ndim and not broadcasts(value.shape, shape):
-        raise ShapeError(
-            f"terms holds a coefficient of shape {value.shape}, and the state has shape {shape}: give a number, or one "
-            "number for each component. A matrix that mixes components belongs in fun, in a system whose further "
-            "components are the lower derivatives"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _System:
-    """The right-hand side, Jacobian and shapes of the reduced system."""
-
-    problem: Problem
-    places: tuple[float, ...]
-
-    @property
-    def d(self) -> int:
-        return int(self.problem.shape[-1])
-
-    def terms(self, t: float) -> list[tuple[int, Array]]:
-        """The state that each further term reads, and its coefficient."""
-        found = []
-        for term in self.problem.terms:
-            value = np.asarray(term.coefficient(t) if callable(term.coefficient) else term.coefficient)
-            _check_coefficient(value, self.problem.shape)
-            found.append((self.places.index(term.order), value))
-        return found
-
-    def call(self, function: Callable[..., Any], t: float, y: Array, more: tuple[Any, ...]) -> Any:
-        """A function of the equation, with its own components of the state and of delayed states."""
-        d = self.d
-        if self.problem.delays:
-            more = (tuple(state[..., :d] for state in more[0]), *more[1:])
-        return function(t, y[..., :d].copy(), *more)
-
-    def fun(self, t: float, y: Array, *more: Any) -> Array:
-        d = self.d
-        last = check_value(self.call(self.problem.fun, t, y, more), self.problem.shape, y.dtype, "fun")
-        for place, coefficient in self.terms(t):
-            last = last - coefficient * y[..., place * d : (place + 1) * d]
-        return np.concatenate([y[..., d:], last], axis=-1)
-
-    def jac(self, t: float, y: Array, *more: Any) -> Any:
-        d, size = self.d, self.d * len(self.places)
-        assert self.problem.jac is not None
-        given = check_jacobian(self.call(self.problem.jac, t, y, more), self.problem.shape, y.dtype)
-        if is_sparse(given):
-            from scipy.sparse import diags_array
-
-            blocks = [(place, -diags_array(np.broadcast_to(factor, (d,)))) for place, factor in self.terms(t)]
-            return _companion(len(self.places), [(0, given), *blocks])
-        matrix = np.zeros((*y.shape, size), dtype=y.dtype)
-        matrix[..., : size - d, d:] = np.eye(size - d)
-        matrix[..., size - d :, :d] += given
-        for place, coefficient in self.terms(t):
-            factor = np.broadcast_to(coefficient, y[..., :d].shape)
-            matrix[..., size - d :, place * d : (place + 1) * d] -= factor[..., np.newaxis] * np.eye(d)
-        return matrix
+        remedy = f"give numbers that broadcast to {shape}; a matrix belongs in fun, in a system of lower derivatives"
+        raise ShapeError(f"terms holds a coefficient of shape {value.shape}; {remedy}")
+    return value
 
 
 def _companion(states: int, blocks: list[tuple[int, Any]]) -> Any:
@@ -133,8 +69,47 @@ def reduce_terms(problem: Problem) -> Problem:
     leading = _check_terms(problem)
     orders = {0.0, *(term.order for term in problem.terms), *map(float, range(math.ceil(leading)))}
     places = tuple(sorted(orders))
-    system = _System(problem, places)
-    d = problem.shape[-1]
+    shape, d = problem.shape, int(problem.shape[-1])
+    size = d * len(places)
+
+    def terms(t: float) -> list[tuple[int, Array]]:
+        """The state that each further term reads, and its coefficient."""
+        return [(places.index(term.order), _coefficient(term, t, shape)) for term in problem.terms]
+
+    def call(function: Any, t: float, y: Array, more: tuple[Any, ...]) -> Any:
+        """A function of the equation, with its own components of the state and of delayed states."""
+        if problem.delays:
+            more = (tuple(state[..., :d] for state in more[0]), *more[1:])
+        return function(t, y[..., :d].copy(), *more)
+
+    def fun(t: float, y: Array, *more: Any) -> Array:
+        last = check_value(call(problem.fun, t, y, more), shape, y.dtype, "fun")
+        for place, coefficient in terms(t):
+            last = last - coefficient * y[..., place * d : (place + 1) * d]
+        return np.concatenate([y[..., d:], last], axis=-1)
+
+    def jac(t: float, y: Array, *more: Any) -> Any:
+        given = check_jacobian(call(problem.jac, t, y, more), shape, y.dtype)
+        if is_sparse(given):
+            from scipy.sparse import diags_array
+
+            blocks = [(place, -diags_array(np.broadcast_to(factor, (d,)))) for place, factor in terms(t)]
+            return _companion(len(places), [(0, given), *blocks])
+        matrix = np.zeros((*y.shape, size), dtype=y.dtype)
+        matrix[..., : size - d, d:] = np.eye(size - d)
+        matrix[..., size - d :, :d] += given
+        for place, coefficient in terms(t):
+            factor = np.broadcast_to(coefficient, shape)[..., np.newaxis]
+            matrix[..., size - d :, place * d : (place + 1) * d] -= factor * np.eye(d)
+        return matrix
+
+    def history(t: float) -> Array:
+        """The given history of y. Its derivatives do not occur with delays."""
+        assert problem.history is not None
+        value = np.broadcast_to(np.asarray(problem.history(t)), shape)
+        return np.concatenate([value, *[np.zeros_like(value)] * (len(places) - 1)], axis=-1)
+
+    terms(problem.t0)  # which checks the coefficients
     initial = [problem.y0, *problem.dy0]
     states = [initial[int(b)] if b.is_integer() else np.zeros_like(problem.y0) for b in places]
     gaps = np.repeat(np.diff([*places, leading]), d)
@@ -146,38 +121,25 @@ def reduce_terms(problem: Problem) -> Problem:
         sparsity = _companion(len(places), [(0, sparsity), *read]).astype(bool)
     return replace(
         problem,
-        fun=system.fun,
-        jac=system.jac if problem.jac is not None else None,
+        fun=fun,
+        jac=None if problem.jac is None else jac,
         y0=np.concatenate(states, axis=-1),
         dy0=(),
         orders=Orders(gaps, gaps, None, 1),
         terms=(),
         jac_sparsity=sparsity,
-        history=_history(problem, len(places)) if problem.history is not None else None,
+        history=None if problem.history is None else history,
     )
-
-
-def _history(problem: Problem, states: int) -> Callable[[float], Array]:
-    """The given history of y. Its derivatives do not occur with delays."""
-
-    def history(t: float) -> Array:
-        assert problem.history is not None
-        value = np.broadcast_to(np.asarray(problem.history(t)), problem.shape)
-        return np.concatenate([value, *[np.zeros_like(value)] * (states - 1)], axis=-1)
-
-    return history
 
 
 def solve_reduced(problem: Problem, options: Options, solve: Callable[[Problem, Options], FODEResult]) -> FODEResult:
     """Solve the system with ``solve``, and return the components of y."""
     if options.compile is True:
         raise InvalidInputError("compile=True: multi-term equations are not compiled; omit compile")
-    d = problem.shape[-1]
-    reduced = reduce_terms(problem)
-    states = reduced.shape[-1] // d
-    atol = np.asarray(options.atol)
-    if atol.ndim:
-        options = replace(options, atol=np.concatenate([np.broadcast_to(atol, problem.shape)] * states, axis=-1))
+    d, reduced = problem.shape[-1], reduce_terms(problem)
+    if np.ndim(options.atol):
+        one = np.broadcast_to(options.atol, problem.shape)
+        options = replace(options, atol=np.concatenate([one] * (reduced.shape[-1] // d), axis=-1))
     options = replace(options, events=tuple(_first(event, d) for event in options.events))
     if callable(options.progress):
         tell = options.progress
@@ -211,6 +173,5 @@ def _first(event: Callable[..., Any], d: int) -> Callable[..., Any]:
         return event(t, y[..., :d], *args)
 
     for name in ("terminal", "direction"):
-        if hasattr(event, name):
-            setattr(watched, name, getattr(event, name))
+        setattr(watched, name, getattr(event, name, 0))
     return watched

@@ -18,24 +18,17 @@ import numpy as np
 
 from hpfracc.solvers.ode.jacobian import Factors, factorise
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import NotFiniteError, Problem, RightHandSide, jacobian_source
+from hpfracc.solvers.ode.problem import Problem, RightHandSide, jacobian_source
 
-__all__ = [
-    "DIGITS",
-    "KEPT_ITERATIONS",
-    "MIN_RATE",
-    "REMEASURE",
-    "SMALL_CHANGE",
-    "Newton",
-    "Norm",
-    "extrapolate",
-    "make_newton",
-    "solve_damped",
-    "step_part",
-    "step_scale",
-]
+__all__ = ["Newton", "Norm", "extrapolate", "make_newton", "solve_damped", "step_part", "step_scale"]
 
 Array = np.ndarray[Any, Any]
+#: The residual of a flat vector, not finite where it is not defined; factors of its derivative, None if it is singular.
+Residual = Callable[[Array], Array]
+FactorsAt = Callable[[Array], Factors | None]
+#: A residual and the size of a correction; the least rate of convergence, the assumed one, and the largest.
+Before = tuple[Array | None, float]
+Rates = tuple[float, float, float]
 
 #: The equation of a fixed step is solved to this fraction of ``atol + rtol |y|``. Its errors accumulate like the number
 #: of steps to the power alpha, so the fraction decreases accordingly above the second number of steps.
@@ -101,14 +94,10 @@ def extrapolate(newest: Array, before: Array, first: Array) -> Array:
 def step_scale(known: Array, guess: Array, components: int, rtol: float, atol: Any, part: float = PART) -> Array:
     """Target accuracy of the equation of a fixed step, for each component."""
     sizes = np.maximum(np.abs(known), np.abs(guess))
-    largest: Any
-    most: Any
-    if sizes.size == components:
-        largest = float(sizes.max())
-        most = DIGITS * (largest or 1.0)
-    else:
-        largest = np.repeat(sizes.reshape(-1, components).max(axis=1), components)
-        most = DIGITS * np.where(largest > 0.0, largest, 1.0)
+    largest = (
+        np.repeat(sizes.reshape(-1, components).max(axis=1), components) if sizes.size > components else sizes.max()
+    )
+    most = DIGITS * (largest + (largest == 0.0))  # 1 if all components are 0
     return np.asarray(np.minimum(part * (atol + rtol * sizes), most) + (1e-15 * largest + 1e-290))
 
 
@@ -123,27 +112,18 @@ class Newton:
         ``slopes(t, y, f)``: ``df/dy``, of shape (batch, d, d) or sparse.
     components : int
         d.
-    rtol, atol : float, float or array
-        Tolerances, from which :meth:`solve` computes its scale.
-    part : float
-        Fraction of the tolerances to which :meth:`solve` solves.
     """
 
     def __init__(
-        self,
-        evaluate: Callable[[float, Array], Array],
-        slopes: Callable[[float, Array, Array], Any],
-        components: int,
-        rtol: float = 1e-6,
-        atol: Any = 1e-9,
-        part: float = PART,
+        self, evaluate: Callable[[float, Array], Array], slopes: Callable[[float, Array, Array], Any], components: int
     ) -> None:
         self.evaluate, self.slopes, self.components = evaluate, slopes, components
-        self.rtol, self.atol, self.part = rtol, atol, part
+        #: Tolerances, from which :meth:`solve` computes its scale, and the fraction of them to which it solves.
+        self.atol: Any
+        self.rtol, self.atol, self.part = 1e-6, 1e-9, PART
         #: The user's function, for compiled steps.
         self.jacobian: Callable[[float, Array], Any] | None = None
-        self.iterations = 0
-        self.jacobians = 0
+        self.iterations = self.jacobians = 0
         self.residual = 0.0
         self.matrix: Any = None
         self.factors: Factors | None = None
@@ -177,11 +157,7 @@ class Newton:
 
     def fits(self, weight: Any) -> bool:
         """Whether the factors were computed with nearly this weight."""
-        if self.factors is None:
-            return False
-        if isinstance(weight, float):
-            return bool(abs(self.weight - weight) <= 0.05 * abs(weight))
-        return bool(np.all(np.abs(self.weight - weight) <= 0.05 * np.abs(weight)))
+        return self.factors is not None and bool((abs(self.weight - weight) <= 0.05 * abs(weight)).all())
 
     @property
     def inverse(self) -> Array | None:
@@ -209,14 +185,11 @@ class Newton:
         if usable and (self.fits(weight) or self.refactor(weight)):
             self._unmeasured += 1
             rate = min(2.0 * self._rate, 0.5) if self._unmeasured <= REMEASURE else 0.5
-            try:
-                begin = before if guess is None else guess
-                found = self.keep(t, known, weight, begin, norm, 1.0, least_rate=MIN_RATE, first_rate=rate)
-            except NotFiniteError:  # at a trial point
-                found = None
+            begin = before if guess is None else guess
+            found = self.keep(t, known, weight, begin, norm, 1.0, least_rate=MIN_RATE, first_rate=rate)
             if found is not None:
                 return found
-        return self.solve_renewed(t, known, weight, before, norm, 1.0)
+        return self._solve_renewed(t, known, weight, before, norm)
 
     def keep(
         self,
@@ -240,9 +213,8 @@ class Newton:
             return np.asarray(y - known - weight * self.evaluate(t, y))
 
         assert self.factors is not None
-        found, turns, rate = _contract(
-            residual, self.factors, guess, norm, target, least_rate=least_rate, first_rate=first_rate
-        )
+        rates = (least_rate, first_rate, 0.9)
+        found, turns, rate = _contract(residual, self.factors, guess, norm, target, (None, math.inf), rates)
         if rate is not None:
             self._rate, self._unmeasured = rate, 0
         if found is None:
@@ -253,23 +225,19 @@ class Newton:
         # Not f(y), which would amplify the remaining error if the equation is stiff.
         return found, (found - known) / weight
 
-    def solve_renewed(
-        self, t: float, known: Array, weight: Any, guess: Array, norm: Norm, target: float
+    def _solve_renewed(
+        self, t: float, known: Array, weight: Any, guess: Array, norm: Norm
     ) -> tuple[Array, Array] | None:
         """Solve with new Jacobians: damped corrections from ``guess``, or from the result of :meth:`_follow`.
 
         Damped corrections stop if the Jacobian is singular between the start and the solution, for example if the
         solution jumps to another branch within the step. Undamped ones, tried last, may pass such a point.
         """
-        value: Array = np.empty(0)
-        point: Array = np.empty(0)
+        value = point = np.empty(0)
 
-        def residual(y: Array) -> Array | None:
+        def residual(y: Array) -> Array:
             nonlocal value, point
-            try:
-                value, point = self.evaluate(t, y), y
-            except NotFiniteError:
-                return None
+            value, point = self.evaluate(t, y), y
             return np.asarray(y - known - weight * value)
 
         def matrix(y: Array) -> Factors | None:
@@ -279,25 +247,19 @@ class Newton:
             return self.factors if self.renew(t, y, value, weight) else None
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of trial points
-            found, self.residual = solve_damped(residual, matrix, guess, norm, target)
+            found, self.residual = solve_damped(residual, matrix, guess, norm)
             if found is None:
                 near = self._follow(residual, matrix, weight, guess)
                 if near is not None:
-                    found, self.residual = solve_damped(residual, matrix, near, norm, target)
+                    found, self.residual = solve_damped(residual, matrix, near, norm)
             if found is None:
-                found, self.residual = solve_damped(residual, matrix, guess, norm, target, damped=False)
+                found, self.residual = solve_damped(residual, matrix, guess, norm, damped=False)
             if found is not None:
                 return found, (found - known) / weight
         self.forget()
         return None
 
-    def _follow(
-        self,
-        residual: Callable[[Array], Array | None],
-        matrix: Callable[[Array], Factors | None],
-        weight: Any,
-        start: Array,
-    ) -> Array | None:
+    def _follow(self, residual: Residual, matrix: FactorsAt, weight: Any, start: Array) -> Array | None:
         """A point near the stable limit of ``dy/ds = known + weight f(t, y) - y``; None if there is none.
 
         The equation itself would go there, for example if a reaction ignites or dies within the step (pseudo-transient
@@ -306,7 +268,7 @@ class Newton:
         branch has ended the residual is small, and a limit on its size alone would not keep the steps on course.
         """
         y, left, pace = start, residual(start), 1e-3
-        if left is None or not np.isfinite(left).all():
+        if not np.isfinite(left).all():
             return None
         units = np.abs(start) + np.abs(left)
         units = units + (1e-9 * units.max() + 1e-300)
@@ -338,29 +300,18 @@ class Newton:
 
 
 def solve_damped(
-    residual: Callable[[Array], Array | None],
-    matrix: Callable[[Array], Factors | None],
-    start: Array,
-    norm: Norm,
-    target: float,
-    *,
-    damped: bool = True,
-    rounding: float = 0.0,
+    residual: Residual, matrix: FactorsAt, start: Array, norm: Norm, *, damped: bool = True, rounding: float = 0.0
 ) -> tuple[Array | None, float]:
     """A zero of ``residual`` by damped Newton corrections, or None; and the last maximum residual.
 
     Parameters
     ----------
-    residual : callable
-        Residual of a flat vector; None or non-finite where it is not defined.
-    matrix : callable
-        Factors of its derivative at a vector; None if that is singular.
+    residual, matrix : callables
+        As said for their types.
     start : array
         Initial guess.
     norm : Norm
-        Norm of corrections; members of a batch are damped separately.
-    target : float
-        Size of the last correction.
+        Norm of corrections, the last of which is at most 1; members of a batch are damped separately.
     damped : bool
         Whether corrections are damped. Those that lead to a non-finite residual are always damped.
     rounding : float
@@ -368,7 +319,7 @@ def solve_damped(
     """
     y = start
     left = residual(y)
-    if left is None or not np.isfinite(left).all():
+    if not np.isfinite(left).all():
         return None, math.nan
     damping = np.ones(len(norm.members(y)))
     width = norm.components
@@ -386,15 +337,15 @@ def solve_damped(
         while True:
             trial = y - np.repeat(damping, width) * change
             after = residual(trial)
-            if after is None or not np.isfinite(after).all():
+            if not np.isfinite(after).all():
                 damping = 0.25 * damping
             else:
                 following = factors.solve(after)
                 new_sizes = norm.members(following)
-                good = (new_sizes <= (1.0 - 0.25 * damping) * sizes) | (new_sizes <= target)
+                good = (new_sizes <= (1.0 - 0.25 * damping) * sizes) | (new_sizes <= 1.0)
                 if good.all() or not damped:
                     break
-                if float(sizes.max()) <= _ROUNDING * target:
+                if float(sizes.max()) <= _ROUNDING:
                     return trial, float(np.abs(after).max())  # only rounding errors remain
                 # From a quadratic model of the residual (Deuflhard, section 3.3).
                 bent = norm.members(following - np.repeat(1.0 - damping, width) * change)
@@ -405,38 +356,24 @@ def solve_damped(
                 return None, float(np.abs(left).max())
         y, left = trial, after
         if float(damping.min()) == 1.0:
-            found, _, _ = _contract(
-                residual, factors, y, norm, target, left=left, last=float(sizes.max()), most_rate=_GOOD_RATE
-            )
+            rates = (MIN_RATE, 0.5, _GOOD_RATE)
+            found = _contract(residual, factors, y, norm, 1.0, (left, float(sizes.max())), rates)[0]
             if found is not None:
                 return found, float(np.abs(left).max())
     return None, float(np.abs(left).max())
 
 
 def _contract(
-    residual: Callable[[Array], Array | None],
-    factors: Factors,
-    y: Array,
-    norm: Norm,
-    target: float,
-    *,
-    left: Array | None = None,
-    last: float = math.inf,
-    least_rate: float = MIN_RATE,
-    first_rate: float = 0.5,
-    most_rate: float = 0.9,
+    residual: Residual, factors: Factors, y: Array, norm: Norm, target: float, before: Before, rates: Rates
 ) -> tuple[Array | None, int, float | None]:
     """Corrections with one matrix while they decrease quickly: the zero or None, the last turn, and the first rate.
 
-    ``left`` is the residual at ``y`` and ``last`` the size of the correction before, if they are known. A first
-    correction alone gives no rate of convergence; ``first_rate`` is used for it.
+    ``before`` is the residual at ``y`` and the size of the last correction, if they are known. A first correction alone
+    gives no rate, and the second of ``rates`` is assumed.
     """
-    measured = None
+    (left, last), measured, (least_rate, first_rate, most_rate) = before, None, rates
     for turn in range(KEPT_ITERATIONS):
-        left = residual(y) if left is None else left
-        if left is None:
-            break
-        change = factors.solve(left)
+        change = factors.solve(residual(y) if left is None else left)
         y, left, size = y - change, None, norm(change)
         rate = first_rate if last == math.inf else size / last if last else 0.0
         if turn == 1:
@@ -452,14 +389,9 @@ def _contract(
 
 def make_newton(problem: Problem, options: Options, fun: RightHandSide, part: float = PART) -> Newton:
     """Newton's method for the steps of a fixed-step method; ``part`` as for :class:`Newton`."""
-    shape = problem.shape
-    source = jacobian_source(problem, fun)
-
-    def evaluate(t: float, y: Array) -> Array:
-        return fun(t, y.reshape(shape)).reshape(-1)
-
+    shape, source = problem.shape, jacobian_source(problem, fun)
     atol = np.broadcast_to(options.atol, shape).reshape(-1) if np.ndim(options.atol) else options.atol
-    newton = Newton(evaluate, source, shape[-1], options.rtol, atol, part)
-    newton.jacobian = source.jac
-    newton.price = source.evaluations + 1
+    newton = Newton(fun.flat, source, shape[-1])
+    newton.rtol, newton.atol, newton.part = options.rtol, atol, part
+    newton.jacobian, newton.price = source.jac, source.evaluations + 1
     return newton

@@ -23,7 +23,8 @@ Array = np.ndarray[Any, Any]
 #: Default limit of steps of a solve.
 MAX_STEPS = 10_000_000
 #: Smallest relative tolerance of any method.
-MIN_RTOL = 1e-13
+_MIN_RTOL = 1e-13
+TRACED_TIMES = "the times are traced, and the number of steps unknown: leave step out, or keep them out of jit and vmap"
 
 
 class CommonOptions(TypedDict, total=False):
@@ -120,27 +121,23 @@ def read_options(t0: float, t1: float, shape: tuple[int, ...], **given: Any) -> 
     """Read and check the options of a solve over ``[t0, t1]`` with a state of ``shape``: fields of :class:`Options`."""
     asked = Options(**given)
     rtol = number("rtol", asked.rtol, above=0.0)
-    if rtol < MIN_RTOL:
-        raise InvalidInputError(f"rtol={rtol:g} is below what float64 can hold; use {MIN_RTOL:g} or more")
+    if rtol < _MIN_RTOL:
+        raise InvalidInputError(f"rtol={rtol:g} is below what float64 can hold; use {_MIN_RTOL:g} or more")
     bound = numbers("atol", asked.atol, least=0.0)
     if bound.ndim and not broadcasts(bound.shape, shape):
         raise ShapeError(f"atol has shape {bound.shape} and the state {shape}: give one, or one per component")
-    step = None if asked.step is None else number("step", asked.step, above=0.0)
     for what in ("compile", "estimate"):
         value = getattr(asked, what)
         if not (isinstance(value, bool | np.bool_) or (isinstance(value, str) and value == "auto")):
             raise InvalidInputError(f"{what}={shown(value)} is not known; use 'auto', True or False")
     if not callable(asked.progress):
         flag("progress", asked.progress)
+    step = None if asked.step is None else number("step", asked.step, above=0.0)
     moving = asked.t_eval if tracks_gradient(asked.t_eval) else None
-    if moving is not None and known_times(moving) is None and step is not None:
-        raise InvalidInputError(
-            "the times are traced, so that the number of steps is not known: leave step out, or keep the times out of "
-            "jit and vmap"
-        )
+    if moving is not None and step is not None and known_times(moving) is None:
+        raise InvalidInputError(TRACED_TIMES)
     backend = getattr(asked.backend, "value", asked.backend)
-    longest, first = _read_limits(asked.max_step, asked.first_step, step, t1 - t0)
-    return replace(
+    read = replace(
         asked,
         rtol=rtol,
         atol=float(bound) if bound.ndim == 0 else bound,
@@ -150,40 +147,35 @@ def read_options(t0: float, t1: float, shape: tuple[int, ...], **given: Any) -> 
         dense_output=flag("dense_output", asked.dense_output),
         max_steps=whole("max_steps", asked.max_steps, least=1),
         backend="auto" if backend is None else str(backend).casefold(),
-        max_step=longest,
-        first_step=first,
-        breakpoints=_read_breakpoints(asked.breakpoints, t0, t1, step),
+        breakpoints=_read_breakpoints(asked.breakpoints, t0, t1),
         moving=moving,
+        **_read_limits(asked.max_step, asked.first_step, t1 - t0),
     )
+    if step is not None and read.limits_steps is not None:
+        raise InvalidInputError(
+            f"{read.limits_steps} is for adaptive steps, and step={step!r} makes them equal; omit one"
+        )
+    return read
 
 
-def _read_limits(max_step: Any, first_step: Any, step: float | None, length: float) -> tuple[float, float | None]:
+def _read_limits(max_step: Any, first_step: Any, length: float) -> dict[str, Any]:
     """The longest and the first step of an adaptive method."""
     longest = math.inf if max_step is None else number("max_step", max_step, above=0.0, infinite=True)
     first = None if first_step is None else number("first_step", first_step, above=0.0, infinite=True)
-    for name, value in (("max_step", longest), ("first_step", first)):
-        if step is not None and value is not None and math.isfinite(value):
-            raise InvalidInputError(
-                f"{name}={value:g} limits adaptive steps, and step={step!r} makes them equal; give one of them"
-            )
     if first is not None and first > min(length, longest):
         beyond = f"the interval, {length:g}" if first > length else f"max_step={longest:g}"
         raise InvalidInputError(f"first_step={first:g} is longer than {beyond}; give a shorter one")
-    return longest, first
+    return {"max_step": longest, "first_step": first}
 
 
-def _read_breakpoints(given: Any, t0: float, t1: float, step: Any) -> tuple[float, ...]:
+def _read_breakpoints(given: Any, t0: float, t1: float) -> tuple[float, ...]:
     """Increasing times within the interval."""
     listing = [] if given is None else listed("breakpoints", given, "times between t0 and t1")
-    times = numbers("breakpoints", listing or np.empty(0), ndim=1)
-    if times.size and step is not None:
-        raise InvalidInputError(
-            f"breakpoints={shown(given)} end adaptive steps, and step={shown(step)} makes steps equal; omit one of them"
-        )
-    if times.size and (np.any(np.diff(times) <= 0.0) or times[0] <= t0 or times[-1] >= t1):
-        raise InvalidInputError(
-            f"breakpoints={shown(given)}: give increasing times above t0 = {t0:g} and below t1 = {t1:g}"
-        )
+    if not listing:
+        return ()
+    times = numbers("breakpoints", listing, ndim=1)
+    if np.any(np.diff(times, prepend=t0, append=t1) <= 0.0):
+        raise InvalidInputError(f"breakpoints={shown(given)}: give increasing times between {t0:g} and {t1:g}")
     return tuple(times.tolist())
 
 
@@ -207,9 +199,7 @@ def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
     known = known_times(t_eval)
     if known is None:
         return None
-    times = numbers("t_eval", known)
-    if times.ndim != 1:
-        raise ShapeError(f"t_eval has shape {times.shape}; give times along one axis")
+    times = numbers("t_eval", known, ndim=1)
     # np.arange and np.linspace can end a few ulps after the intended end.
     slack = 4.0 * np.spacing(max(abs(t0), abs(t1)))
     inside: Array = np.clip(times, t0, t1)

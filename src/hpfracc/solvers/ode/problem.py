@@ -5,35 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, refuse_chunked, refuse_masked, refuse_units
 from hpfracc._choices import DerivativeName
-from hpfracc._reading import array, broadcasts, choice, function, listed, number, shown
+from hpfracc._reading import array, broadcasts, choice, function, listed, number, pair, shown
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW, JacobianSource, is_sparse, read_sparsity
 
-__all__ = [
-    "DERIVATIVES",
-    "NotFiniteError",
-    "Orders",
-    "Problem",
-    "RightHandSide",
-    "Term",
-    "jacobian_source",
-    "read_problem",
-    "starts_infinite",
-]
+__all__ = ["NotFiniteError", "Orders", "Problem", "RightHandSide", "jacobian_source", "read_problem", "starts_infinite"]
 
 Array = np.ndarray[Any, Any]
 
-#: Supported definitions of the derivative.
-DERIVATIVES: tuple[str, ...] = get_args(DerivativeName)
-
+_DERIVATIVES: tuple[str, ...] = get_args(DerivativeName)
 #: The longest interval for which powers and quotients of times stay within float64.
-LONGEST = 1e100
+_LONGEST = 1e100
 _ARGUMENTS = "The order of the arguments is solve_fode(fun, t_span, y0, alpha)"
 
 
@@ -68,53 +56,46 @@ class Orders:
         return first if self.known.size == 1 or bool(np.all(self.known == first)) else None
 
 
-def read_orders(alpha: Any, shape: tuple[int, ...], t0: float, t1: float, derivatives: int) -> Orders:
+def _read_orders(alpha: Any, shape: tuple[int, ...], t0: float, t1: float, derivatives: int) -> Orders:
     """Check ``alpha`` against the shape of ``y0``; ``derivatives`` is their given number, for a traced order."""
     if alpha is None or isinstance(alpha, bool | np.bool_ | str):
         raise InvalidInputError(f"alpha={alpha!r} is not an order; use a number such as 0.5, or one for each component")
     refuse_chunked(alpha, "alpha")
     if callable(alpha) and library_of(alpha) == "python":
         # Probed at both ends and in the middle.
-        probed = [_check_order(alpha(t), shape, f"alpha({t:g})") for t in (t0, 0.5 * (t0 + t1), t1)]
+        probed = [_check_orders(alpha(t), shape, f"alpha({t:g})") for t in (t0, 0.5 * (t0 + t1), t1)]
         highest = max(float(values.max(initial=0.0)) for values in probed)
         if highest > 1.0:
             raise InvalidInputError(f"alpha(t) reaches {highest:g}; an order that is a function of t may be at most 1")
         return Orders(alpha, None, alpha, math.ceil(highest))
-    if library_of(alpha) == "jax" and is_tracer(alpha):
-        return Orders(alpha, None, None, derivatives + 1)
     try:
         known = alpha.detach().cpu().numpy() if library_of(alpha) == "torch" else alpha
     except RuntimeError:  # mapped by torch.func
+        known = None
+    if known is None or (library_of(alpha) == "jax" and is_tracer(alpha)):
         return Orders(alpha, None, None, derivatives + 1)
-    known = _check_order(known, shape, "alpha")
+    known = _check_orders(known, shape, "alpha")
     return Orders(alpha, known, None, math.ceil(float(known.max(initial=1.0))))
 
 
-def _check_order(given: Any, shape: tuple[int, ...], name: str) -> Array:
-    """Orders as numbers, of a shape that broadcasts to the state."""
+def _check_orders(given: Any, shape: tuple[int, ...], name: str) -> Array:
+    """Finite orders above 0, of a shape that broadcasts to the state."""
     values: Array = np.asarray(array(name, given))
     if values.dtype.kind == "c":
         raise InvalidInputError(f"{name} has dtype {values.dtype}; give real orders")
     values = values.astype(np.float64)
-    _check_orders(values, name)
+    bad = values[~(np.isfinite(values) & (values > 0.0))]
+    if bad.size:
+        raise InvalidInputError(f"{name} holds {bad.flat[0]}; an equation has a finite order above 0, such as 0.5")
     if values.ndim and not broadcasts(values.shape, shape):
         raise ShapeError(
-            f"{name} has shape {values.shape} and y0 has shape {shape}: give one order, or one for each of the "
-            f"{shape[-1]} components. If this is the initial state, y0 and alpha are swapped: the order comes last"
+            f"{name} has shape {values.shape} and y0 has shape {shape}: give one order, or one for each component. If "
+            "this is the initial state, y0 and alpha are swapped: the order comes last"
         )
     return values
 
 
-def _check_orders(values: Array, name: str) -> None:
-    """Raise an error for orders that are not finite or not positive."""
-    good = np.isfinite(values) & (values > 0.0)
-    if not good.all():
-        value = float(values[~good].flat[0]) if values.ndim else float(values)
-        raise InvalidInputError(f"{name} holds {value}; an equation has a finite order above 0, such as 0.5")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Term:
+class Term(NamedTuple):
     """One further term ``coefficient * D^order y`` on the left-hand side of a multi-term equation."""
 
     coefficient: Any
@@ -205,10 +186,7 @@ def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Ar
     if found.shape == () and shape == (1,):  # one equation: fun may return the number itself
         found = found.reshape(shape)
     if found.shape != shape:
-        raise ShapeError(
-            f"{name}(t, y) returned shape {found.shape}, and y has shape {shape}: it has to return an array of "
-            "the shape of y"
-        )
+        raise ShapeError(f"{name}(t, y) returned shape {found.shape}; return an array of the shape {shape} of y")
     if found.dtype.kind == "c" and np.dtype(dtype).kind != "c":
         raise UnsupportedDtypeError(f"{name}(t, y) returned complex values for a real y; give y0 as complex numbers")
     return found.astype(dtype, copy=False)
@@ -216,26 +194,18 @@ def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Ar
 
 def check_jacobian(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """The result of ``jac`` for a state of ``shape``: an array of shape (..., d, d), or sparse if d is large."""
-    d = shape[-1]
-    wanted = (*shape, d)
-    if is_sparse(value):
-        if len(shape) > 1:
-            raise ShapeError(
-                f"jac(t, y) returned a sparse matrix, and y has shape {shape}: a sparse Jacobian is for one state of "
-                f"shape ({d},); return a dense array of shape {wanted} for a batch"
-            )
-        if d <= DENSE_BELOW or value.shape != wanted:
-            return check_jacobian(value.toarray(), shape, dtype)
-        kind = check_value(value.data, value.data.shape, dtype, "jac").dtype
-        from scipy.sparse import csc_array
-
-        return csc_array(value, dtype=kind)
+    wanted = (*shape, shape[-1])
+    if is_sparse(value) and len(shape) > 1:
+        raise ShapeError(f"jac(t, y) returned a sparse matrix for a batch; return an array of shape {wanted}")
     if np.shape(value) != wanted:
         raise ShapeError(
-            f"jac(t, y) returned shape {np.shape(value)}, and y has shape {shape}: it has to return {wanted}, a row "
-            "for each component of fun"
+            f"jac(t, y) returned shape {np.shape(value)}; return {wanted}, a row for each component of fun"
         )
-    return check_value(value, wanted, dtype, "jac")
+    if not is_sparse(value) or shape[-1] <= DENSE_BELOW:
+        return check_value(value.toarray() if is_sparse(value) else value, wanted, dtype, "jac")
+    from scipy.sparse import csc_array
+
+    return csc_array(value, dtype=check_value(value.data, value.data.shape, dtype, "jac").dtype)
 
 
 def read_problem(
@@ -255,16 +225,19 @@ def read_problem(
 ) -> Problem:
     """Read and check the arguments; raises a typed error with a remedy if one is invalid."""
     if not callable(fun):
-        raise InvalidInputError(
-            f"fun={shown(fun)} cannot be called; give the right-hand side as a function fun(t, y). {_ARGUMENTS}"
-        )
+        raise InvalidInputError(f"fun={shown(fun)} cannot be called; give a function fun(t, y). {_ARGUMENTS}")
     if jac is not None:
         function("jac", jac, "(t, y)")
-    derivative = choice("derivative", derivative, DERIVATIVES)
-    t0, t1 = _read_span(t_span)
+    derivative = choice("derivative", derivative, _DERIVATIVES)
+    try:
+        t0, t1 = pair("t_span", t_span)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error}. {_ARGUMENTS}") from None
+    if t1 - t0 > _LONGEST:
+        raise InvalidInputError(f"t_span=({t0:g}, {t1:g}) is longer than {_LONGEST:g}; use other time units")
     state = _read_state(y0, "y0")
     given = _read_derivatives(dy0, state)
-    orders = read_orders(alpha, tuple(state.shape), t0, t1, len(given))
+    orders = _read_orders(alpha, tuple(state.shape), t0, t1, len(given))
     _check_count(orders, given, derivative)
     library = library_of(state)
     if library == "numpy" and given:
@@ -273,27 +246,14 @@ def read_problem(
     if jac_sparsity is not None and (library != "numpy" or jac is not None):
         why = "jac is given; give one of them" if jac is not None else f"y0 is of {library}; leave it out"
         raise InvalidInputError(f"jac_sparsity is for Jacobians of NumPy arrays by differences, and {why}")
-    lags = [number("delays", each, above=0.0) for each in listed("delays", delays, "numbers above 0")]
+    sparsity = read_sparsity(jac_sparsity, state.shape[-1])
+    lags = tuple(number("delays", each, above=0.0) for each in listed("delays", delays, "numbers above 0"))
     if lags and history is None:
-        raise InvalidInputError(
-            "an equation with delays needs a history: give history=, a function of t before t0 or a constant"
-        )
-    return Problem(
-        fun,
-        t0,
-        t1,
-        state,
-        given,
-        orders,
-        derivative,
-        args if isinstance(args, tuple) else (args,),
-        jac,
-        tuple(_read_term(term) for term in listed("terms", terms, "pairs (coefficient, order)")),
-        tuple(lags),
-        _read_history(history, state),
-        library,
-        read_sparsity(jac_sparsity, state.shape[-1]),
-    )
+        raise InvalidInputError("delays need a history: give history=, a function of t before t0 or a constant")
+    past = _read_history(history, state)
+    args = args if isinstance(args, tuple) else (args,)
+    others = tuple(_read_term(term) for term in listed("terms", terms, "pairs (coefficient, order)"))
+    return Problem(fun, t0, t1, state, given, orders, derivative, args, jac, others, lags, past, library, sparsity)
 
 
 def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
@@ -304,37 +264,13 @@ def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
         return lambda t: history
     try:
         value = np.array(array("history", history))
-        fits = broadcasts(value.shape, state.shape)
+        good = broadcasts(value.shape, state.shape) and np.isfinite(value).all()
     except (ShapeError, UnsupportedDtypeError):
-        fits = False
-    if not fits:
-        raise InvalidInputError(
-            f"history={shown(history)} is neither a function of t before t0 nor a constant that broadcasts to the "
-            f"shape {tuple(state.shape)} of y0"
-        )
-    if not np.all(np.isfinite(value)):
-        raise InvalidInputError(f"history={shown(history)} is not finite; give finite numbers")
+        good = False
+    if not good:
+        wanted = f"finite numbers that broadcast to the shape {tuple(state.shape)} of y0"
+        raise InvalidInputError(f"history={shown(history)}: give a function of t before t0, or {wanted}")
     return lambda t: value
-
-
-def _read_span(t_span: Sequence[float]) -> tuple[float, float]:
-    refuse_units(t_span, "t_span")
-    try:
-        t0, t1 = (float(t) for t in t_span)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"t_span={shown(t_span)} has to be two numbers (t0, t1). {_ARGUMENTS}") from None
-    if not (math.isfinite(t0) and math.isfinite(t1)):
-        complaint = "is not finite; give a finite interval"
-    elif t1 <= t0:
-        complaint = (
-            f"{'is empty' if t1 == t0 else 'runs backwards'}; a fractional derivative remembers the past, so the end "
-            "has to lie beyond the start"
-        )
-    elif t1 - t0 > LONGEST:
-        complaint = f"is longer than {LONGEST:g}, whose powers overflow; use other time units"
-    else:
-        return t0, t1
-    raise InvalidInputError(f"t_span=({t0:g}, {t1:g}) {complaint}")
 
 
 def _read_state(value: Any, name: str) -> Any:
@@ -345,12 +281,10 @@ def _read_state(value: Any, name: str) -> Any:
         return value
     refuse_masked(value, name)
     state = np.asarray(array(name, value))
-    if state.dtype.kind in "fc" and state.dtype.itemsize > (8 if state.dtype.kind == "f" else 16):
-        raise UnsupportedDtypeError(
-            f"{name} has dtype {state.dtype}, and equations are solved in double precision; convert it to float64 or "
-            "complex128"
-        )
-    state = np.array(state, dtype=np.complex128 if state.dtype.kind == "c" else np.float64, ndmin=1)
+    wide = np.complex128 if state.dtype.kind == "c" else np.float64
+    if state.dtype.itemsize > np.dtype(wide).itemsize:
+        raise UnsupportedDtypeError(f"{name} is {state.dtype}; equations are solved in double precision; convert it")
+    state = np.array(state, dtype=wide, ndmin=1)
     if state.size == 0:
         raise ShapeError(f"{name} has shape {state.shape}, without a component; give at least one number")
     if not np.isfinite(state).all():
@@ -366,12 +300,12 @@ def _read_derivatives(dy0: Any, state: Any) -> tuple[Any, ...]:
     given = []
     for place, each in enumerate(dy0):
         value = _read_state(each, f"dy0[{place}]")
-        if library_of(value) == "numpy" and library_of(state) == "numpy" and value.shape == (1,) != state.shape:
+        if library_of(value) == library_of(state) == "numpy" and value.shape == (1,):
             value = np.broadcast_to(value, state.shape)
         if tuple(value.shape) != tuple(state.shape):
+            shape = tuple(state.shape)
             raise ShapeError(
-                f"dy0[{place}] has shape {tuple(value.shape)} and y0 has shape {tuple(state.shape)}: dy0 is a list "
-                "with one array of the shape of y0 for each derivative"
+                f"dy0[{place}] has shape {tuple(value.shape)}; give a list of arrays of y0's shape {shape}"
             )
         given.append(value)
     return tuple(given)
@@ -382,24 +316,20 @@ def _check_count(orders: Orders, given: tuple[Any, ...], derivative: str) -> Non
     if len(given) != needed:
         highest = "variable" if orders.known is None else f"up to {float(orders.known.max()):g}"
         what = "y'(t0), y''(t0), ..." if derivative == "caputo" else "D^(alpha-n+k) y at t0, k = 1, 2, ..."
-        raise InvalidInputError(
-            f"an order {highest} needs {needed} initial derivative{'s' * (needed != 1)} beyond y0, and dy0 has "
-            f"{len(given)}: " + (f"give dy0=[...] with {needed} of {what}" if needed else "leave dy0 out")
-        )
-    if orders.known is None:
-        return
+        remedy = f"give dy0=[...] with {needed} of {what}" if needed else "leave dy0 out"
+        needs = f"needs {needed} initial derivative{'s' * (needed != 1)} beyond y0, and dy0 has {len(given)}"
+        raise InvalidInputError(f"an order {highest} {needs}: {remedy}")
     for place, each in enumerate(given):
-        idle = np.broadcast_to(np.ceil(orders.known) <= place + 1, each.shape)
-        if library_of(each) == "numpy" and np.any(each[idle] != 0):
-            raise InvalidInputError(
-                f"dy0[{place}] is not 0 for a component whose order is at most {place + 1}, which has no such "
-                "initial value; give 0 there"
-            )
+        if orders.known is None or library_of(each) != "numpy":
+            continue
+        if np.any(each[np.broadcast_to(np.ceil(orders.known) <= place + 1, each.shape)] != 0):
+            where = f"a component whose order is at most {place + 1}"
+            raise InvalidInputError(f"dy0[{place}] is not 0 for {where}, which has no such value; give 0 there")
 
 
-def _read_term(term: tuple[Any, float] | Term) -> Term:
+def _read_term(term: tuple[Any, float]) -> Term:
     try:
-        coefficient, order = (term.coefficient, term.order) if isinstance(term, Term) else term
+        coefficient, order = term
         value = np.asarray(order, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError(f"terms holds {shown(term)}; a term is a pair (coefficient, order)") from None
@@ -407,9 +337,17 @@ def _read_term(term: tuple[Any, float] | Term) -> Term:
         array("the coefficient of a term", coefficient)
     if value.ndim:
         raise ShapeError(f"each term takes a single order; got {order!r}")
-    if float(value) != 0.0:  # a plain multiple of y is a term too
-        _check_orders(value, "the order of a term")
-    return Term(coefficient, float(value))
+    return Term(coefficient, number("the order of a term", order, least=0.0))  # of order 0: a multiple of y
+
+
+def history_at(problem: Problem, t: float) -> Array:
+    """``history(t)``, flat and checked."""
+    assert problem.history is not None
+    given = np.asarray(problem.history(t))
+    if not broadcasts(given.shape, problem.shape):
+        raise ShapeError(f"history(t) returned shape {given.shape}; return an array of the shape {problem.shape} of y0")
+    given = np.broadcast_to(given, problem.shape)
+    return check_value(given, problem.shape, problem.dtype, "history").reshape(-1)
 
 
 def starts_infinite(problem: Problem) -> bool:
@@ -443,6 +381,10 @@ class RightHandSide:
         if type(value) is np.ndarray and value.shape == self._shape and value.dtype == self._dtype:
             return value.copy()
         return self.read(value).copy()
+
+    def flat(self, t: float, y: Array) -> Array:
+        """The value for a flat state, flat."""
+        return self(t, y.reshape(self._shape)).reshape(-1)
 
     def read(self, value: Any) -> Array:
         """The returned value as an array of the state's shape and dtype; raises an error if it is not."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +14,7 @@ from hpfracc.solvers.ode.fixed.grid import initial_part, row_orders
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 
-__all__ = [
-    "EARLIEST",
-    "GrowthError",
-    "PowerLaw",
-    "Powers",
-    "read_growth",
-    "singular_powers",
-    "source_start",
-    "starting_powers",
-]
+__all__ = ["GrowthError", "PowerLaw", "Powers", "read_growth", "source_start", "starting_powers"]
 
 Array = np.ndarray[Any, Any]
 
@@ -73,33 +65,45 @@ class PowerLaw:
         return math.exp(max(math.log(share * data * exponent / self.size) / exponent, -700.0))
 
 
+def _laws(problem: Problem) -> tuple[Array, Array, float, bool] | None:
+    """Negative powers of ``|f|`` near t0, its values at a time after t0, that time, and whether the powers are steady.
+
+    None if the right-hand side is not finite there, or grows faster than any power.
+    """
+    for scales in _SCALES:
+        times = (problem.t1 - problem.t0) * 10.0 ** -np.array(scales)
+        with np.errstate(all="ignore"):
+            states = initial_part(problem, times)
+            try:
+                given = [(problem.t0 + tau, y.reshape(problem.shape)) for tau, y in zip(times, states.T, strict=True)]
+                found = [np.abs(problem.evaluate(float(t), y.copy())).reshape(-1) for t, y in given]
+            except ArithmeticError:
+                continue
+        values = np.stack(found, axis=1)
+        if np.isfinite(values).all() and np.isfinite(states).all():
+            seen = np.all(values > 0.0, axis=1)
+            slopes = np.diff(np.log(np.where(values > 0.0, values, 1.0)), axis=1) / np.diff(np.log(times))
+            powers = np.where(seen, np.minimum(slopes[:, 1], 0.0), 0.0)
+            turned = np.abs(slopes[:, 0] - slopes[:, 1])[powers < -1e-3]
+            return powers, np.where(seen, values[:, -1], 0.0), float(times[-1]), bool(np.all(turned <= _STEADY))
+    return None
+
+
 def read_growth(problem: Problem) -> PowerLaw:
     """Sample the right-hand side near the start; raises :class:`GrowthError` if it is not a power law."""
-    sampled = _sample(problem)
-    if sampled is None:
-        raise GrowthError(
-            "the right-hand side is not finite, or grows faster than any power, near t0, where the solution of this "
-            "Riemann-Liouville problem is infinite; give y0 = 0, or another right-hand side"
-        )
-    times, values, slopes = sampled
-    seen = np.all(values > 0.0, axis=1)
-    if not seen.any():
-        return PowerLaw(0.0, 0.0)
-    slopes, last = slopes[seen], values[seen, -1]
-    steep = slopes[:, 1] < -1e-3
-    if np.any(np.abs(slopes[steep, 0] - slopes[steep, 1]) > _STEADY):
-        raise GrowthError(
-            "the right-hand side does not behave like a power of t - t0 near t0, where the solution of this "
-            "Riemann-Liouville problem is infinite, so no method can start; give y0 = 0, or another "
-            "right-hand side"
-        )
-    power = min(0.0, float(slopes[:, 1].min()))
+    infinite = "near t0, where the solution of this Riemann-Liouville problem is infinite"
+    remedy = "give y0 = 0, or another right-hand side"
+    found = _laws(problem)
+    if found is None:
+        raise GrowthError(f"the right-hand side is not finite, or grows faster than any power, {infinite}; {remedy}")
+    powers, values, time, steady = found
+    if not steady:
+        raise GrowthError(f"the right-hand side does not behave like a power of t - t0 {infinite}; {remedy}")
+    power = float(powers.min())
     if power <= -1.0 + 1e-6:
-        raise GrowthError(
-            f"near t0 the right-hand side grows like (t - t0)^{power:.3g}, which has no integral: with this y0 the "
-            "Riemann-Liouville problem has no solution; give y0 = 0, or a right-hand side that grows more slowly with y"
-        )
-    return PowerLaw(power, float(np.max(last * times[-1] ** -power)))
+        what = f"near t0 the right-hand side grows like (t - t0)^{power:.3g}, which has no integral"
+        raise GrowthError(f"{what}: with this y0 there is no solution; {remedy} that grows more slowly with y")
+    return PowerLaw(power, float(values.max()) * time**-power)
 
 
 def source_start(problem: Problem, options: Options) -> float:
@@ -111,22 +115,19 @@ def source_start(problem: Problem, options: Options) -> float:
     where = f"the right-hand side is not finite at t0 = {problem.t0:g}"
     if problem.t0 != 0.0:
         raise GrowthError(f"{where}, and times close to it are rounded; write the equation in s = t - t0, from s = 0")
-    sampled = _sample(problem)
-    if sampled is None:
+    found = _laws(problem)
+    if found is None:
         raise GrowthError(f"{where}, nor close behind it; check the right-hand side and the initial values")
-    times, values, slopes = sampled
-    powers = np.where(np.all(values > 0.0, axis=1), np.minimum(slopes[:, 1], 0.0), 0.0)
+    powers, values, time, steady = found
     orders, length = row_orders(problem), problem.t1 - problem.t0
     exponents = np.minimum(orders, 1.0) + powers
-    if np.any(np.abs(slopes[:, 0] - slopes[:, 1])[powers < -1e-2] > _STEADY) or exponents.min() < 1e-2:
-        raise GrowthError(
-            f"{where}, and grows there like (t - t0)^{float(powers.min()):.3g}, so that the solution would not start "
-            "from y0; give a right-hand side that grows less than (t - t0)^-alpha"
-        )
-    sizes = values[:, -1] * times[-1] ** -powers * max(length, 1.0) ** np.maximum(orders - 1.0, 0.0)
-    allowed = 1e-3 * (np.asarray(options.atol) + options.rtol * np.abs(problem.y0))
+    if not steady or exponents.min() < 1e-2:
+        what = f"{where}, and grows there like (t - t0)^{float(powers.min()):.3g}"
+        raise GrowthError(f"{what}, so that y would not start from y0; it has to grow less than (t - t0)^-alpha")
+    sizes = values * time**-powers * max(length, 1.0) ** np.maximum(orders - 1.0, 0.0)
+    allowed = 1e-3 * (np.asarray(options.atol) + options.rtol * np.abs(problem.y0)).reshape(-1)
     with np.errstate(divide="ignore"):
-        logs = np.log(np.broadcast_to(allowed, problem.shape).reshape(-1) * exponents / sizes) / exponents
+        logs = np.log(allowed * exponents / sizes) / exponents
     start = math.exp(min(float(logs.min()), math.log(min(1e-6, 1e-3 * options.rtol) * length)))
     if start < EARLIEST:
         raise GrowthError(f"{where}, and steps would have to start within {EARLIEST:g} of it; loosen rtol or atol")
@@ -141,7 +142,7 @@ def singular_powers(problem: Problem, growth: PowerLaw, bound: float) -> set[flo
     like a polynomial of y, and the leading ones otherwise.
     """
     assert problem.orders.known is not None
-    orders = sorted({float(order) for order in problem.orders.known.reshape(-1)})
+    orders = np.unique(problem.orders.known).tolist()
     bases = sorted({order - math.ceil(order) + k for order in orders for k in range(math.ceil(order))})
     lowest = bases[0]
     degree = max(1.0, growth.power / lowest) if lowest < 0.0 else 1.0
@@ -153,12 +154,17 @@ def singular_powers(problem: Problem, growth: PowerLaw, bound: float) -> set[flo
         found |= {*bases, *((degree - k) * lowest for k in range(math.ceil(degree)))}
     if growth.power < 0.0 and min(abs(power - growth.power) for power in found) > _WHOLE:
         found.add(growth.power)  # of t itself, not of y
-    found = {round(power, 12) for power in found if power < bound}
     steps = {math.ceil(order) for order in orders}
+    return _sums(found, lambda found: {1.0, *(step + power for step in steps for power in found)}, bound)
+
+
+def _sums(found: set[float], rises: Callable[[set[float]], set[float]], bound: float) -> set[float]:
+    """The powers below ``bound``, and those that follow from them by ``rises`` of some of them."""
+    found = {round(power, 12) for power in found if power < bound}
     grown = True
     while grown and len(found) < 64:
-        rises = {1.0, *(step + power for step in steps for power in found)}
-        more = {round(power + rise, 12) for power in found for rise in rises if rise > 1e-9 and power + rise < bound}
+        by = [rise for rise in rises(found) if rise > 1e-9]
+        more = {round(power + rise, 12) for power in found for rise in by if power + rise < bound}
         grown = not more <= found
         found |= more
     return found
@@ -175,40 +181,10 @@ def starting_powers(problem: Problem, bound: float = 1.0) -> Powers:
     if infinite:
         found = singular_powers(problem, read_growth(problem), bound)
     else:
-        orders = sorted({float(order) for order in problem.orders.known.reshape(-1)})
-        found, grown = {0.0}, True
-        while grown:
-            more = {round(power + order, 12) for power in found for order in (*orders, 1.0) if power + order < bound}
-            grown = not more <= found
-            found |= more
+        orders = {1.0, *problem.orders.known.reshape(-1).tolist()}
+        found = _sums({0.0}, lambda _: orders, bound)
     kept: list[float] = []
     for power in sorted(found):
         if power < bound - _CLOSE and (not kept or power - kept[-1] > _CLOSE):
             kept.append(power)
     return Powers((*kept, bound), 1 if infinite else 0)
-
-
-def _sample(problem: Problem) -> tuple[Array, Array, Array] | None:
-    """Times after t0, ``|f|`` there and its two slopes in logarithms, a row for each component; None if not finite."""
-    for scales in _SCALES:
-        times = (problem.t1 - problem.t0) * 10.0 ** -np.array(scales)
-        values = _values(problem, times)
-        if values is not None:
-            logs = np.log(np.where(values > 0.0, values, 1.0))
-            return times, values, np.diff(logs, axis=1) / np.diff(np.log(times))
-    return None
-
-
-def _values(problem: Problem, times: Array) -> Array | None:
-    """``|f|`` of the initial part at these times, shape (rows, times); None if a value is not finite."""
-    found = []
-    with np.errstate(all="ignore"):
-        states = initial_part(problem, times)
-        for state, tau in zip(states.T, times, strict=True):
-            try:
-                value = problem.evaluate(float(problem.t0 + tau), state.reshape(problem.shape).copy())
-            except ArithmeticError:
-                return None
-            found.append(np.abs(value).reshape(-1))
-    values = np.stack(found, axis=1)
-    return values if np.all(np.isfinite(values)) and np.all(np.isfinite(states)) else None

@@ -26,18 +26,7 @@ from hpfracc.solvers.ode.fixed.scheme import Scheme, cached_weights
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, jacobian_source
 
-__all__ = [
-    "GROWTH",
-    "GROWTH_POINTS",
-    "LIMIT",
-    "StabilityLimits",
-    "StiffError",
-    "StiffnessGuard",
-    "stability_number",
-    "stable_radii",
-    "stiff_at",
-    "unstable_growth",
-]
+__all__ = ["StabilityLimits", "StiffError", "StiffnessGuard", "stability_number", "stable_radii", "unstable_growth"]
 
 Array = np.ndarray[Any, Any]
 
@@ -78,7 +67,10 @@ class StabilityLimits:
         # A member with several orders: eigenvalues count as decaying if they do at the smallest one.
         members = orders.reshape(-1, orders.shape[-1])
         self.least = members.min(axis=1, keepdims=True)
-        self.radii = np.minimum(*(_all_radii(name, scheme, each) for each in (self.least, members.max(axis=1))))
+        ends = np.concatenate([self.least, members.max(axis=1, keepdims=True)], axis=1)
+        distinct, which = np.unique(ends, return_inverse=True)
+        radii = np.stack([stable_radii(name, scheme, float(each)) for each in distinct])
+        self.radii = radii[which.reshape(ends.shape)].min(axis=1)
         angles = np.linspace(np.pi / self.radii.shape[1], np.pi, self.radii.shape[1])  # the upper ends
         relevant = angles >= np.minimum(0.5 * np.pi * self.least, np.pi)
         self._smallest = np.where(relevant, self.radii, np.inf).min(axis=1)
@@ -137,20 +129,17 @@ class StiffnessGuard:
         """The same for the largest eigenvalue, by power iteration on differences of ``fun``, one for each iteration."""
         value = self._fun(t, y)
         direction = np.where(value == 0.0, 1.0, value)
-        z = 0.0j
+        width, z = 1e-7 * max(float(np.linalg.norm(y)), 1.0), 0.0j
         for _ in range(12):
             norm = float(np.linalg.norm(direction))
             if not (np.isfinite(norm) and norm > 0.0):
                 return 0.0
-            width = 1e-7 * max(float(np.linalg.norm(y)), 1.0)
             moved = self._limits.scale * (self._fun(t, y + direction * (width / norm)) - value) / width
             # The angle by which a rotation turns a vector is that of its eigenvalues.
             along, size = float(np.vdot(direction, moved).real) / norm, float(np.linalg.norm(moved))
             z, direction = complex(along, max(size**2 - along**2, 0.0) ** 0.5), moved
-        if not np.isfinite(z):
-            return 0.0
         least, radii = self._limits.least, self._limits.radii
-        return float(stability_number(np.full((len(least), 1), z), least, radii).max())
+        return float(stability_number(np.full((len(least), 1), z), least, radii).max()) if np.isfinite(z) else 0.0
 
     def look_ahead(self, t: float, y: Array) -> None:
         """Check one point and the end of an explicit step from it, where new rates may appear."""
@@ -203,12 +192,6 @@ def unstable_growth(
         f"The solution grows by more than the equation can, from t = {time(int(grown[0])):g} on, because the steps are "
         f"not stable{why}. Take a smaller step, an implicit method, or no step."
     )
-
-
-def _all_radii(name: str, scheme: Scheme, orders: Array) -> Array:
-    """The stable radii for each order, shape (members, 128)."""
-    distinct, which = np.unique(orders, return_inverse=True)
-    return np.stack([stable_radii(name, scheme, float(each)) for each in distinct])[which.reshape(-1)]
 
 
 def stable_radii(name: str, scheme: Scheme, alpha: float) -> Array:

@@ -43,10 +43,8 @@ def same_surroundings(old: tuple[Any, ...] | None, new: tuple[Any, ...] | None) 
     """Whether both are known and equal."""
     if old is None or new is None or len(old) != len(new):
         return False
-    return all(
-        one is other or (type(one) is type(other) is _Value and one == other)
-        for one, other in zip(old, new, strict=True)
-    )
+    pairs = zip(old, new, strict=True)
+    return all(one is other or (type(one) is type(other) is _Value and one == other) for one, other in pairs)
 
 
 class _Value(tuple[Any, ...]):
@@ -54,6 +52,7 @@ class _Value(tuple[Any, ...]):
 
 
 def _look(value: Any, names: tuple[str, ...], found: list[Any], seen: set[int]) -> None:
+    """Add what a value is, and what it refers to; immutable arrays of JAX are compared by identity."""
     if isinstance(value, _PLAIN):
         found.append(_Value((type(value).__name__, repr(value))))
     elif isinstance(value, np.ndarray):
@@ -67,40 +66,33 @@ def _look(value: Any, names: tuple[str, ...], found: list[Any], seen: set[int]) 
             _look(each, names, found, seen)
     elif isinstance(value, types.ModuleType):
         found.append(value)
-        if _root(value.__name__) not in _SETTLED:
-            for name in names:
-                if name in value.__dict__:
-                    _look(value.__dict__[name], names, found, seen)
-    else:
-        _look_at_callable(value, found, seen)
-
-
-def _look_at_callable(value: Any, found: list[Any], seen: set[int]) -> None:
-    """Functions and their wrappers. Immutable arrays are compared by identity."""
-    if library_of(value) == "jax" and is_tracer(value):  # of one transformation only
+        for name in () if _root(value.__name__) in _SETTLED else names:
+            if name in value.__dict__:
+                _look(value.__dict__[name], names, found, seen)
+    elif library_of(value) == "jax" and is_tracer(value):  # of one transformation only
         raise _UnknownError
-    if id(value) in seen:
+    elif id(value) in seen:
         return
-    seen.add(id(value))
-    inner = getattr(value, "py_func", None)  # a function compiled by Numba
-    if isinstance(value, types.FunctionType):
+    elif isinstance(value, types.FunctionType):
+        seen.add(id(value))
         found.append(value.__code__)
-        if _root(value.__module__ or "") in _SETTLED:
-            return
-        _look_around(value, found, seen)
-    elif isinstance(inner, types.FunctionType):
+        if _root(value.__module__ or "") not in _SETTLED:
+            _look_around(value, found, seen)
+    elif isinstance(getattr(value, "py_func", None), types.FunctionType):  # compiled by Numba
+        seen.add(id(value))
         found.append(value)
-        _look_around(inner, found, seen)
+        _look_around(value.py_func, found, seen)
     elif isinstance(value, functools.partial):
+        seen.add(id(value))
         found.append(_Value(("partial", len(value.args), *value.keywords)))
-        _look(value.func, (), found, seen)
-        for each in (*value.args, *value.keywords.values()):
+        for each in (value.func, *value.args, *value.keywords.values()):
             _look(each, (), found, seen)
     elif (
         isinstance(value, type | types.BuiltinFunctionType | np.ufunc)
         or library_of(value) == "jax"
         or _root(type(value).__module__) in _SETTLED - {"torch", "builtins"}
     ):
+        seen.add(id(value))
         found.append(value)
     else:
         raise _UnknownError

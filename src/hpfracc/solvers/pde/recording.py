@@ -11,8 +11,8 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer, to_host
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.progress import EventWatch
 from hpfracc.solvers.pde.interpolation import between_frames
 from hpfracc.solvers.pde.method import Question, Save
 from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock

@@ -20,7 +20,7 @@ from examples import fractional_brusselator
 from hpfracc.errors import ShapeError
 from hpfracc.solvers.ode import problems
 from hpfracc.solvers.ode.compiled.reading import BoundSource, read_function
-from hpfracc.solvers.ode.fixed import switching
+from hpfracc.solvers.ode.fixed import stepping as switching
 from hpfracc.solvers.ode.fixed import walk as fixed_solve
 from tests.helpers.thinned import thinned
 

@@ -21,9 +21,9 @@ BOUNDS = {
     "implicit_rectangle": 450,
     "pece": 505,
     "implicit_trapezoid": 500,
-    "bdf2": 760,
-    "newton_gregory": 775,
-    "multistep_trapezoid": 720,
+    "bdf2": 765,
+    "newton_gregory": 780,
+    "multistep_trapezoid": 735,
 }
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from hpfracc import fdeint
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.methods.l1 import L1
-from hpfracc.solvers.ode.methods.l2_sigma import L2Sigma
+from hpfracc.solvers.ode.methods.graded import L1, L2Sigma
 
 torch = pytest.importorskip("torch")
 

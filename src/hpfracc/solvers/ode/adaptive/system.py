@@ -9,11 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hpfracc.solvers.ode.delays import history_at
 from hpfracc.solvers.ode.fixed.grid import initial_part
 from hpfracc.solvers.ode.jacobian import JacobianSource
 from hpfracc.solvers.ode.newton import Norm
-from hpfracc.solvers.ode.problem import NotFiniteError, Problem, check_jacobian, check_value
+from hpfracc.solvers.ode.problem import NotFiniteError, Problem, check_jacobian, check_value, history_at
 
 __all__ = ["FlatSystem", "NotFiniteError", "SteppedSystem"]
 

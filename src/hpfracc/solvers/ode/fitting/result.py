@@ -237,7 +237,7 @@ class FODEFit(Estimates, Result):
         -------
         tuple of two matplotlib axes
         """
-        from hpfracc.solvers.ode.plot import plot_fit
+        from hpfracc.solvers.ode.result import plot_fit
 
         return plot_fit(self.sets, ax)
 

@@ -1,7 +1,8 @@
-"""The solution between the steps."""
+"""The solution between equal steps: ``sol(t)``, and delayed states while it is computed."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from functools import cached_property
@@ -11,19 +12,24 @@ import numpy as np
 from scipy.special import gamma, rgamma
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.fixed.grid import initial_part, row_orders
+from hpfracc.solvers.ode.compilation import refuse_compiled
+from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups, row_orders
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem, history_at
 from hpfracc.solvers.ode.singular import starting_powers
 
 if TYPE_CHECKING:
     from hpfracc.solvers.ode.fixed.scheme import Tableau
 
-__all__ = ["NEAR", "FixedSolution", "lagrange_weights"]
+__all__ = ["DelayedStates", "FixedSolution", "without_delays"]
 
 Array = np.ndarray[Any, Any]
 
 #: Number of steps after which ``t^alpha`` is smooth over four points: the relative error of the cubic is about
 #: 0.02 / n^4.
-NEAR = 24
+_NEAR = 24
+#: Times closer to a step than this, in steps, count as that step.
+_ON_STEP = 1e-9
 
 
 class FixedSolution:
@@ -46,7 +52,7 @@ class FixedSolution:
     def __init__(self, table: Tableau, known: int, end: float | None = None) -> None:
         self.shape, self.grid, self.y = table.problem.shape, table.grid, table.y[:, :known]
         self._beginning = table.beginning or _StartingPowers(table, known)
-        self._near = math.inf if table.beginning is not None else NEAR if table.powers else 0
+        self._near = math.inf if table.beginning is not None else _NEAR if table.powers else 0
         self.t_min = self.grid.t0
         if end is None:  # the last step is exactly t1, which t0 + (t1 - t0) may not be
             end = self.grid.t1 if known == self.grid.steps + 1 else self.grid.time(known - 1)
@@ -58,10 +64,8 @@ class FixedSolution:
         flat = times.reshape(-1)
         slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
         if flat.size and not (flat.min() >= self.t_min - slack and flat.max() <= self.t_max + slack):
-            raise InvalidInputError(
-                f"the solution is known from {self.t_min:g} to {self.t_max:g}, not at {float(flat.min()):g} to "
-                f"{float(flat.max()):g}; give times in that range"
-            )
+            asked = f"{float(flat.min()):g} to {float(flat.max()):g}"
+            raise InvalidInputError(f"the solution is known from {self.t_min:g} to {self.t_max:g}, not at {asked}")
         tau = np.clip(flat - self.t_min, 0.0, None)
         place = self.grid.place(tau)
         found = np.empty((self.y.shape[0], flat.size), self.y.dtype)
@@ -87,21 +91,16 @@ class FixedSolution:
             rest = self.y[:, nodes] - beginning(self.grid.elapsed(0, known)[nodes])
             rest[~np.isfinite(rest)] = 0.0
             values = rest[:, which.reshape(index.shape)]
-        weights = lagrange_weights(np.arange(width), place - first)
+        weights = _lagrange_weights(np.arange(width), place - first)
         return np.asarray(np.einsum("rjn,jn->rn", values, weights))
 
 
-def lagrange_weights(nodes: Array, places: Any) -> Array:
+def _lagrange_weights(nodes: Array, places: Any) -> Array:
     """Weights of the values at ``nodes``, for the value at each place; of shape (nodes,) + places.shape."""
-    points = nodes.tolist()
-    apart = [places - node for node in points]
-    found = []
-    for j, node in enumerate(points):
-        weight = np.ones_like(apart[0]) / math.prod(node - other for i, other in enumerate(points) if i != j)
-        for i, each in enumerate(apart):
-            if i != j:
-                weight = weight * each
-        found.append(weight)
+    points, found = nodes.tolist(), []
+    for node in points:
+        factors = ((places - other) / (node - other) for other in points if other != node)
+        found.append(math.prod(factors, start=np.ones_like(places)))
     return np.asarray(found)
 
 
@@ -137,11 +136,88 @@ class _StartingPowers:
 
     def __call__(self, tau: Array) -> Array:
         """``P(tau)``, shape (rows, times)."""
-        total, orders = initial_part(self.problem, tau), row_orders(self.problem)
-        powers, coefficients = self.fitted
-        for alpha in np.unique(orders):
-            mine = orders == alpha
+        total, (powers, coefficients) = initial_part(self.problem, tau), self.fitted
+        for alpha, mine in order_groups(self.problem):
             for number, power in enumerate(powers):
                 size = gamma(power + 1.0) * rgamma(power + alpha + 1.0)
                 total[mine] += coefficients[mine, number, None] * (size * (tau / self.step) ** (power + alpha))
         return total
+
+
+def without_delays(problem: Problem, options: Options, name: str) -> tuple[Problem, DelayedStates]:
+    """The same equation with ``fun(t, y, *args)`` and ``jac(t, y, *args)`` that look up the delayed states themselves.
+
+    They read the table of the solve, which must be passed to the second result before the first step and filled step by
+    step.
+    """
+    refusal = refuse_compiled(options, f"{name} with delays")
+    if refusal is not None:
+        raise InvalidInputError(refusal)
+    states = DelayedStates(problem)
+
+    def given_states(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(t: float, y: Array, *args: Any) -> Any:
+            return function(t, y, states(t, y), *args)
+
+        return called
+
+    jac = None if problem.jac is None else given_states(problem.jac)
+    plain = dataclasses.replace(problem, fun=given_states(problem.fun), jac=jac, delays=(), history=None)
+    return plain, states
+
+
+class DelayedStates:
+    r"""``(y(t - delay_1), ...)`` while the solution is stepped over a uniform grid.
+
+    Between the steps the solution is interpolated by the cubic through the four nearest steps, which preserves the
+    order of every fixed-step method. Near t0 the solution is a sum of powers of :math:`\tau^\alpha`; there the
+    polynomial of the initial values is subtracted and the cubic is in :math:`\tau^\alpha`. With a delay shorter than
+    the step, the time lies within the current step, and the newest iterate at its end is one of the four states. If a
+    delayed time is exactly t0 and the history does not end with ``y0``, the mean of both is used, as rules that
+    integrate over the jump require.
+    """
+
+    table: Tableau  # of the solve, given before its first step
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.error: Callable[[float], Array] | None = None
+
+    def __call__(self, t: float, y: Array) -> tuple[Array, ...]:
+        """The states at ``t`` minus each delay; ``y`` is the state at ``t``."""
+        states = []
+        for then in (t - self.problem.t0 - lag for lag in self.problem.delays):
+            state = self._state(then, y)
+            if self.error is not None and then >= 0.0:
+                state = state + self.error(then)
+            states.append(state.reshape(self.problem.shape))
+        return tuple(states)
+
+    def _state(self, then: float, y: Array) -> Array:
+        table, problem = self.table, self.problem
+        place = then / table.grid.step
+        nearest = round(place)
+        on_step = abs(place - nearest) <= _ON_STEP * max(1.0, abs(place))
+        if on_step and nearest == 0:
+            return 0.5 * (history_at(problem, problem.t0) + table.y[:, 0])
+        if place < 0.0:
+            return history_at(problem, problem.t0 + then)
+        known = table.known
+        if on_step and nearest <= known:
+            return np.array(table.y[:, nearest] if nearest < known else y.reshape(-1))
+        within = place > known - 1
+        last = known if within else known - 1
+        width = min(4, last + 1)
+        first = min(max(int(place) - 1, 0), last + 1 - width)
+        nodes = np.arange(first, first + width)
+        values = np.array(table.y[:, first : first + width])
+        if within:  # the state at the end of this step is not in the table yet
+            values = np.concatenate([values[:, : width - 1], y.reshape(-1, 1)], axis=1)
+        if place >= _NEAR:
+            return np.asarray(values @ _lagrange_weights(nodes, place))
+        begin = initial_part(problem, table.grid.step * np.append(nodes, place))
+        values = values - begin[:, :-1]
+        found = np.array(begin[:, -1])
+        for alpha, mine in order_groups(problem):
+            found[mine] += values[mine] @ _lagrange_weights(nodes.astype(float) ** alpha, place**alpha)
+        return found

@@ -19,7 +19,6 @@ not oscillate.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,15 +26,16 @@ from scipy.special import gamma, rgamma
 
 from hpfracc._xp import NUMPY
 from hpfracc.history.intervals import interval_integrals
-from hpfracc.solvers.ode.delays import DelayedStates
+from hpfracc.solvers.ode.fixed.dense import DelayedStates
 from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Tableau, rectangle_weights, trapezoid_weights
 from hpfracc.solvers.ode.newton import Newton, Norm
 from hpfracc.solvers.ode.problem import RightHandSide, jacobian_source
 
-__all__ = ["Estimate", "estimate_errors", "find_jumps"]
+__all__ = ["estimate_errors", "find_jumps"]
 
 Array = np.ndarray[Any, Any]
+Defects = Callable[[], Array]
 
 #: Steps per node, and the minimum and maximum number of nodes.
 _EVERY, _FEWEST, _MAX = 32, 8, 24
@@ -50,24 +50,10 @@ _MAX_POWERS = 3
 _HALF_PERIOD, _MAX_OSCILLATING, _NOTABLE = 8, 256, 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """The estimated errors at some of the steps.
-
-    Attributes
-    ----------
-    times : array, shape (nodes,)
-        Times of these steps.
-    errors : array, shape (rows, nodes)
-        Magnitudes of the errors of the flat state.
-    """
-
-    times: Array
-    errors: Array
-
-
-def estimate_errors(table: Tableau, fun: RightHandSide, delayed: DelayedStates | None = None) -> Estimate | None:
-    """The estimated errors of the components; None if there is no estimate.
+def estimate_errors(
+    table: Tableau, fun: RightHandSide, delayed: DelayedStates | None = None
+) -> tuple[Array, Array] | None:
+    """Times of some of the steps, and magnitudes of the errors there, shape (rows, times); None if not estimated.
 
     ``delayed`` gives the delayed states to ``fun``; they have errors too.
     """
@@ -100,19 +86,17 @@ def estimate_errors(table: Tableau, fun: RightHandSide, delayed: DelayedStates |
             errors = None if apart is None else np.abs(errors) + np.abs(apart)
     if errors is None or not np.isfinite(errors).all():
         return None
-    return Estimate(problem.t0 + table.grid.elapsed(0, last + 1)[nodes], np.abs(errors))
+    return problem.t0 + table.grid.elapsed(0, last + 1)[nodes], np.abs(errors)
 
 
 def find_jumps(f: Array, steps: Array | float = 1.0) -> Array:
     """How far f, of shape (rows, points), jumps over each of its steps; 0 where it changes smoothly."""
     changes = np.abs(np.diff(f, axis=1))
     rates = changes / steps
-    before = np.maximum(np.maximum(rates[:, :-3], rates[:, 1:-2]), rates[:, 2:-1])
-    found = np.zeros_like(changes)
-    sharp = rates[:, 3:] > _JUMP * before
+    sharp = rates[:, 3:] > _JUMP * np.maximum(np.maximum(rates[:, :-3], rates[:, 1:-2]), rates[:, 2:-1])
     notable = changes[:, 3:] > 1e-12 * np.abs(f).max(axis=1, keepdims=True)
-    found[:, 3:] = np.where(sharp & notable, changes[:, 3:], 0.0)
-    return found
+    changes[:, :3], changes[:, 3:] = 0.0, np.where(sharp & notable, changes[:, 3:], 0.0)
+    return changes
 
 
 def _jump_defects(table: Tableau, nodes: Array, jumps: Array) -> Array:
@@ -169,31 +153,25 @@ def _defects(table: Tableau, nodes: Array, first_value: Array | None) -> Array:
     where it is unrelated to its value at t0 and to powers of t.
     """
     problem, grid, last = table.problem, table.grid, table.known - 1
-    h = grid.step
-    elapsed = grid.elapsed(0, last + 1)
-    start = initial_part(problem, elapsed[nodes])
-    found = start - table.y[:, nodes]
+    h, elapsed = grid.step, grid.elapsed(0, last + 1)
+    found = initial_part(problem, elapsed[nodes]) - table.y[:, nodes]
     first = table.f[:, 1:2] if first_value is None else first_value.reshape(-1, 1)
     values = np.concatenate([first, table.f[:, 1 : last + 1]], axis=1)
+    # f starts with powers of t, the first of which is t^alpha; the error of the rule on powers is known.
+    exponents = np.empty(0) if first_value is None else _exponents(table)
+    count, powers = exponents.size, elapsed ** exponents[:, None]
     for alpha, mine in order_groups(problem):
         f = values[mine]
         weights, first_weights = trapezoid_weights(alpha, last + 1)
-        scale = h**alpha
-        # f starts with powers of t, the first of which is t^alpha; the error of the rule on powers is known.
-        exponents = np.empty(0) if first_value is None else _exponents(table)
-        count = exponents.size
-        powers = elapsed ** exponents[:, None]
         fitted = np.linalg.solve(np.arange(1.0, count + 1.0)[:, None] ** exponents, (f[:, 1 : count + 1] - f[:, :1]).T)
         slopes = fitted.T / h**exponents
         rest = f - slopes @ powers
-        bend = np.zeros_like(f)
-        bend[:, 1:-1] = rest[:, 2:] - 2.0 * rest[:, 1:-1] + rest[:, :-2]
-        bend[:, 0], bend[:, -1] = bend[:, 1], bend[:, -2]
+        bend = rest[:, 2:] - 2.0 * rest[:, 1:-1] + rest[:, :-2]
+        bend = np.concatenate([bend[:, :1], bend, bend[:, -1:]], axis=1)
         exact = gamma(exponents + 1.0) * rgamma(exponents + alpha + 1.0) * elapsed[nodes, None] ** (exponents + alpha)
-        part = np.empty((len(f), nodes.size), f.dtype)
-        stacked = np.concatenate([f - bend / 12.0, powers])
+        stacked, part = np.concatenate([f - bend / 12.0, powers]), np.empty((len(f), nodes.size), f.dtype)
         for k, n in enumerate(nodes):
-            sums = scale * (stacked[:, : n + 1] @ weights[n::-1] + stacked[:, 0] * first_weights[n])
+            sums = h**alpha * (stacked[:, : n + 1] @ weights[n::-1] + stacked[:, 0] * first_weights[n])
             part[:, k] = sums[: len(f)] + slopes @ (exact[k] - sums[len(f) :])
         found[mine] += part
     return found
@@ -209,29 +187,19 @@ def _exponents(table: Tableau) -> Array:
 
 
 def _propagate(
-    table: Tableau,
-    nodes: Array,
-    defects: Array,
-    fun: RightHandSide,
-    delayed: DelayedStates | None,
-    stiff_defects: Callable[[], Array],
+    table: Tableau, nodes: Array, defects: Array, fun: RightHandSide, delayed: DelayedStates | None, stiff: Defects
 ) -> Array | None:
     """Errors at the nodes, by the implicit product trapezoid, or by the product rectangle if it is stiff.
 
-    ``stiff_defects()`` replaces the defects if the first step is stiff.
+    ``stiff()`` replaces the defects if the first step is stiff.
     """
     problem = table.problem
-    shape, d = problem.shape, problem.shape[-1]
+    d = problem.shape[-1]
     times = table.grid.elapsed(0, table.known)[nodes]
     largest = np.abs(table.y[:, : table.known]).max(axis=1)
     source = jacobian_source(problem, fun)
-    y: Array = np.empty(0)
-    sizes: Array = np.empty(0)
-    value: Array = np.empty(0)  # f(t, y)
-    f: Array = np.empty(0)  # as for the solution, whose states solve the equations of their steps
-
-    def evaluate(t: float, state: Array) -> Array:
-        return fun(t, state.reshape(shape)).reshape(-1)
+    # f(t, y), and f of the solution, whose states solve the equations of their steps.
+    y = sizes = value = f = np.empty(0)
 
     def linear(t: float, e: Array) -> Array:
         """Response of f to e, as if f were linear about y."""
@@ -239,7 +207,7 @@ def _propagate(
         if part == 0.0:
             return value - f
         factor = min(_SMALL / part, 1.0)
-        return np.asarray((evaluate(t, y + factor * e) - value) / factor + (value - f))
+        return np.asarray((fun.flat(t, y + factor * e) - value) / factor + (value - f))
 
     newton = Newton(linear, lambda t, _e, _f: source(t, y, value), d)
     rules = [(mine, _ProductRule(alpha, times)) for alpha, mine in order_groups(problem)]
@@ -269,20 +237,20 @@ def _propagate(
         known = past(k)
         size = max(float(np.abs(known).max()), 1e-9 * float(largest.max()))  # not below the accuracy of the steps
         if newton.matrix is None:
-            change = evaluate(t, y + known) - f
+            change = fun.flat(t, y + known) - f
             response = float(np.abs(weight * change).max())
             if response <= 0.3 * size:  # not stiff: one or two iterations are close enough
                 if response > 0.05 * size:
-                    change = evaluate(t, y + known + weight * change) - f
+                    change = fun.flat(t, y + known + weight * change) - f
                 errors[:, k] = known + weight * change
                 moved[:, k] = change
                 continue
         if k == 0:
-            defects = stiff_defects()
+            defects = stiff()
         else:  # the error starts at 0
             for _, rule in rules:
                 rule.flatten(k)
-        known, value = past(k), evaluate(t, y)
+        known, value = past(k), fun.flat(t, y)
         sizes = np.abs(y) + 1e-4 * largest
         sizes[sizes == 0.0] = np.inf
         guess = errors[:, max(k - 1, 0)]

@@ -14,16 +14,7 @@ from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode.problem import Problem
 
-__all__ = [
-    "REMEDY",
-    "UniformGrid",
-    "check_room",
-    "initial_part",
-    "least_bytes",
-    "make_grid",
-    "order_groups",
-    "row_orders",
-]
+__all__ = ["UniformGrid", "check_room", "initial_part", "least_bytes", "make_grid", "order_groups", "row_orders"]
 
 Array = np.ndarray[Any, Any]
 
@@ -88,10 +79,8 @@ def make_grid(t0: float, t1: float, step: float, most: int | None = None, gradin
     """The grid of the largest step not above ``step`` that divides ``[t0, t1]``; limited to ``most`` steps."""
     ratio = (t1 - t0) / step
     if not ratio <= _MAX_STEPS:
-        raise InvalidInputError(
-            f"step={step:g} divides an interval of length {t1 - t0:g} into {ratio:.3g} steps, more than the "
-            f"maximum of {_MAX_STEPS:g}; take a larger step"
-        )
+        what = f"step={step:g} divides an interval of length {t1 - t0:g} into {ratio:.3g} steps"
+        raise InvalidInputError(f"{what}, more than {_MAX_STEPS:g}; take a larger step")
     steps = round(ratio) if abs(ratio - round(ratio)) <= _FITS else math.ceil(ratio)
     steps = max(1, steps)
     # A method that solves its first steps together needs all of them.
@@ -109,10 +98,9 @@ def check_room(problem: Problem, count: int, orders: int, *, arrays: int = _FULL
     need = least_bytes(problem, count, orders, arrays)
     free = None if need < NEGLIGIBLE_BYTES else get_budget().free(HOST)
     if free is not None and need > free:
-        raise OutOfMemoryError(
-            f"solve_fode: {count:,} points of {math.prod(problem.shape):,} components need at least "
-            f"{need / 2**20:,.1f} MiB for the solution and its history, and {free / 2**20:,.1f} MiB are free; {REMEDY}"
-        )
+        what = f"solve_fode: {count:,} points of {math.prod(problem.shape):,} components"
+        sizes = f"need at least {need / 2**20:,.1f} MiB, and {free / 2**20:,.1f} MiB are free"
+        raise OutOfMemoryError(f"{what} {sizes}; {REMEDY}")
 
 
 def row_orders(problem: Problem) -> Array:
@@ -146,13 +134,10 @@ def initial_part(problem: Problem, elapsed: Array) -> Array:
             value = data[k][mine]
             if power == 0.0:
                 total[mine] += value
-            else:
-                total[mine] += value * _power(elapsed, power, bool(np.any(value != 0))) * rgamma(power + 1.0)
+                continue
+            with np.errstate(divide="ignore"):  # negative powers are infinite at 0, where they have a coefficient
+                powers = np.asarray(elapsed**power)
+            if power < 0.0 and not np.any(value):
+                powers[elapsed == 0.0] = 0.0
+            total[mine] += value * powers * rgamma(power + 1.0)
     return total
-
-
-def _power(elapsed: Array, power: float, used: bool) -> Array:
-    """``elapsed^power``; negative powers are infinite at 0, except where they are not needed."""
-    with np.errstate(divide="ignore"):
-        values = np.asarray(elapsed**power)
-    return values if used else np.where(elapsed == 0.0, 0.0, values)

@@ -12,21 +12,11 @@ import numpy as np
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.operators.core.sequences import power_difference, second_difference, tangent_defects
 from hpfracc.operators.core.weights import weight_cache
-from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, initial_part, order_groups
+from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, initial_part, order_groups, row_orders
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.singular import Powers
 
-__all__ = [
-    "Scheme",
-    "StepError",
-    "Tableau",
-    "cached_weights",
-    "delayed",
-    "evaluate_first",
-    "make_tableau",
-    "rectangle_weights",
-    "trapezoid_weights",
-]
+__all__ = ["Scheme", "StepError", "Tableau", "cached_weights", "evaluate_first", "infinite_start", "make_tableau"]
 
 Array = np.ndarray[Any, Any]
 
@@ -114,18 +104,10 @@ def make_tableau(problem: Problem, grid: UniformGrid, scheme: Scheme) -> Tableau
     groups = order_groups(problem)
     check_room(problem, grid.count, len(groups))
     start = initial_part(problem, grid.elapsed())
-    made = [scheme.weights(alpha, grid.count) for alpha, _ in groups]
-    weights = np.empty((len(made[0]), len(groups), grid.count))
-    for u, (alpha, _) in enumerate(groups):
-        for k, each in enumerate(made[u]):
-            np.multiply(each, grid.step**alpha, out=weights[k, u])
-    which: Array | None = None
-    if len(groups) > 1:
-        which = np.zeros(len(start), np.int64)
-        for u, (_, mine) in enumerate(groups):
-            which[mine] = u
-    sums = np.empty((len(weights), *start.shape), start.dtype)
-    sums[...] = start
+    made = [[grid.step**alpha * each for each in scheme.weights(alpha, grid.count)] for alpha, _ in groups]
+    weights = np.array(list(zip(*made, strict=True)))
+    which = None if len(groups) == 1 else np.unique(row_orders(problem), return_inverse=True)[1].reshape(-1)
+    sums = np.array([start] * len(weights))
     y = np.empty_like(start)
     y[:, 0] = start[:, 0]
     return Tableau(problem, grid, weights, which, y, np.zeros_like(start), sums, powers=scheme.powers)
@@ -136,10 +118,15 @@ def evaluate_first(table: Tableau, evaluate: Callable[[float, Array], Array]) ->
     t0 = table.grid.t0
     table.f[:, 0] = evaluate(t0, np.array(table.problem.y0)).reshape(-1)
     if not np.isfinite(table.f[:, 0]).all():
-        raise StepError(
-            f"The right-hand side is not finite at the start, t = {t0:g}: correct it there, or use "
-            "method='implicit_rectangle', which does not need that value."
-        )
+        raise StepError(infinite_start(t0))
+
+
+def infinite_start(t0: float) -> str:
+    """The message if the right-hand side is not finite at the start."""
+    return (
+        f"The right-hand side is not finite at the start, t = {t0:g}: correct it there, or use "
+        "method='implicit_rectangle', which does not need that value."
+    )
 
 
 def cached_weights(

@@ -16,11 +16,11 @@ from hpfracc.history.blocks import BLOCK, DIRECT_BELOW
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import on_cuda
 from hpfracc.solvers.ode.compiled.on_cuda.choice import MovedError, make_offer
-from hpfracc.solvers.ode.delays import DelayedStates, without_delays
-from hpfracc.solvers.ode.fixed.error_estimate import Estimate, estimate_errors
+from hpfracc.solvers.ode.fixed.dense import DelayedStates, without_delays
+from hpfracc.solvers.ode.fixed.error_estimate import estimate_errors
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, evaluate_first, make_tableau
-from hpfracc.solvers.ode.fixed.switching import SwitchingStepper
+from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
 from hpfracc.solvers.ode.fixed.walk import Guard, Walk
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.options import Options
@@ -160,7 +160,8 @@ def solve_fixed(
         return moved.result
     if result.success:
         _check_growth(result, table, scheme, name)
-    _judge(result, table, options, delayed)
+    if result.success and options.estimate is not False and not starts_infinite(problem):
+        _judge(result, table, options, delayed)
     return result
 
 
@@ -174,15 +175,15 @@ def _check_growth(result: FODEResult, table: Tableau, scheme: Scheme, name: str)
     problem, y, f = table.problem, table.y[:, : table.known], table.f[:, : table.known]
     if problem.orders.known is None:
         return
-    largest = np.abs(y).max()
-    if largest <= GROWTH * np.abs(y[:, :2]).max():  # the usual case; false if a value is not finite
+    if np.abs(y).max() <= GROWTH * np.abs(y[:, :2]).max():  # the usual case; false if a value is not finite
         return
     sizes = np.abs(np.where(np.isfinite(y), y, 0.0))
     highest = (sizes > GROWTH * sizes[:, :2].max()) & (sizes == np.maximum.accumulate(sizes, axis=1))
     highest &= row_orders(problem)[:, None] <= 1.0
     with np.errstate(over="ignore", invalid="ignore"):
-        turned = highest & (np.real(np.conj(y) * f) < 0.0)
-    many = bool(np.any((highest.sum(axis=1) > 2) & (turned.sum(axis=1) > 0.5 * highest.sum(axis=1))))
+        turned = (highest & (np.real(np.conj(y) * f) < 0.0)).sum(axis=1)
+    count = highest.sum(axis=1)
+    many = bool(np.any((count > 2) & (turned > 0.5 * count)))
     guard = StiffnessGuard(problem, table.grid.step, name, scheme)
 
     def number(n: int) -> float:
@@ -196,26 +197,29 @@ def _check_growth(result: FODEResult, table: Tableau, scheme: Scheme, name: str)
 
 def _judge(result: FODEResult, table: Tableau, options: Options, delayed: DelayedStates | None) -> None:
     """Estimate the error, and report where the solution is inaccurate."""
-    if not result.success or options.estimate is False or starts_infinite(table.problem):
-        return
     result.message += _find_jump(table)
     if options.estimate == "auto" and result.decision is not None and result.decision.compiled:
         result.message += " No error estimate was computed for compiled steps; estimate=True requests one."
         return
-    fun = RightHandSide(table.problem)
-    started = time.perf_counter()
+    fun, started = RightHandSide(table.problem), time.perf_counter()
     found = estimate_errors(table, fun, delayed)
-    result.stats["estimate_evaluations"] = fun.count
-    result.stats["estimate_seconds"] = time.perf_counter() - started
+    result.stats |= {"estimate_evaluations": fun.count, "estimate_seconds": time.perf_counter() - started}
     if found is None:
         result.message += " No error estimate could be computed."
         return
-    errors = found.errors.max(axis=1)
-    result.error_estimate = float(errors.max())
-    result.stats["component_errors"] = errors.reshape(table.problem.shape)
-    sizes = np.abs(table.y[:, : table.known]).max(axis=1)
-    if np.any(errors > DOUBTFUL * sizes):
-        result.message += _doubt(found, sizes, table)
+    times, errors = found
+    largest, sizes = errors.max(axis=1), np.abs(table.y[:, : table.known]).max(axis=1)
+    result.error_estimate = float(largest.max())
+    result.stats["component_errors"] = largest.reshape(table.problem.shape)
+    shares = errors / np.maximum(sizes, 1e-300)[:, None]
+    if np.any(largest > DOUBTFUL * sizes):
+        row = int(shares.max(axis=1).argmax())
+        when = times[shares[row] > DOUBTFUL]
+        result.message += (
+            f" The solution cannot be trusted: the error of component {_name(row, table)} may be {largest[row]:.2g}, "
+            f"and its largest value is {sizes[row]:.2g}; this was found from t = {when[0]:g} to t = {when[-1]:g}. Take "
+            "a smaller step, a graded mesh (method='l1' or 'l2_1sigma'), or no step."
+        )
 
 
 def _find_jump(table: Tableau) -> str:
@@ -227,8 +231,8 @@ def _find_jump(table: Tableau) -> str:
     if y.shape[1] < 2 * _FIRST_STEPS:
         return ""
     changes = np.abs(np.diff(y, axis=1))
-    crossed = changes.max(axis=1) > 0.5 * np.abs(y - y[:, :1]).max(axis=1)
-    crossed &= changes.max(axis=1) > DOUBTFUL * np.abs(y).max(axis=1)
+    ranges = np.maximum(0.5 * np.abs(y - y[:, :1]).max(axis=1), DOUBTFUL * np.abs(y).max(axis=1))
+    crossed = changes.max(axis=1) > ranges
     if not crossed.any():
         return ""
     row = int(np.argmax(crossed))
@@ -241,18 +245,5 @@ def _find_jump(table: Tableau) -> str:
 
 def _name(row: int, table: Tableau) -> str:
     """The index of a flat component as a user writes it."""
-    index = np.unravel_index(row, table.problem.shape)
-    return str(int(index[0])) if len(index) == 1 else str(tuple(int(each) for each in index))
-
-
-def _doubt(found: Estimate, sizes: Array, table: Tableau) -> str:
-    """Message with the inaccurate component, the times, and a remedy."""
-    shares = found.errors / np.maximum(sizes, 1e-300)[:, None]
-    row = int(shares.max(axis=1).argmax())
-    when = found.times[shares[row] > DOUBTFUL]
-    return (
-        f" The solution cannot be trusted: the error of component {_name(row, table)} may be "
-        f"{found.errors[row].max():.2g}, and its largest value is {sizes[row]:.2g}; this was found from "
-        f"t = {when[0]:g} to t = {when[-1]:g}. Take a smaller step, a graded mesh (method='l1' or 'l2_1sigma'), or no "
-        "step."
-    )
+    index = tuple(int(each) for each in np.unravel_index(row, table.problem.shape))
+    return str(index[0] if len(index) == 1 else index)

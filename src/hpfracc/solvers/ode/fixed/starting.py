@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import abc
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import fft
@@ -23,16 +20,12 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, jacobian_source, starts_infinite
 from hpfracc.solvers.ode.singular import GrowthError, Powers, starting_powers
 
-__all__ = [
-    "MAX_POWERS",
-    "MultistepMethod",
-    "multistep_scheme",
-    "refuse_start",
-    "series_power",
-    "starting_weights",
-]
+__all__ = ["MAX_POWERS", "multistep_scheme", "refuse_start", "starting_weights"]
 
 Array = np.ndarray[Any, Any]
+Evaluate = Callable[[float, Array], Array]
+#: The rows of an order, and its starting weights.
+Starts = list[tuple[Any, Array]]
 
 #: Maximum number of powers; with more the condition number of the system for the weights exceeds about 1e6.
 MAX_POWERS = 7
@@ -41,8 +34,6 @@ _FAR = 128
 _TERMS = 14
 #: Number of points whose powers fit into the cache.
 _CHUNK = 4096
-#: The lowest order for which the starting weights can be computed in double precision.
-MIN_ORDER = 0.2
 #: Rounding error of a sum, relative to the sum of the absolute values.
 _ROUNDING = 4e-16
 
@@ -107,9 +98,7 @@ def _miss_far(missed: Array, smooth: Array, bent: Array | None, alpha: float, po
         alternating = _times_series(at * (2.0 ** (1.0 + nu + m) - 1.0) + origin, bent) * rgamma(-alpha - m)
     for begin in range(_FAR, missed.shape[1], _CHUNK):
         k = np.arange(begin, min(begin + _CHUNK, missed.shape[1]), dtype=np.float64)
-        table, once = np.ones((_TERMS, len(k))), 1.0 / k
-        for term in range(1, _TERMS):
-            np.multiply(table[term - 1], once, out=table[term])
+        table = np.vander(1.0 / k, _TERMS, increasing=True).T
         total = (regular @ table) * k ** (alpha - 1.0) + (whole @ table) * k ** (alpha + nu)
         if bent is not None:
             total += (alternating @ table) * (np.where(k % 2 == 0, 1.0, -1.0) * k ** (-alpha - 1.0))
@@ -122,63 +111,26 @@ def _times_series(rows: Array, series: Array) -> Array:
     return np.asarray(rows @ np.where(lags >= 0, series[lags], 0.0))
 
 
-@dataclass(frozen=True, slots=True)
-class MultistepMethod(StepMethod):
-    """A fractional power of a linear multistep method: implicit, with starting weights, for NumPy."""
-
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
-    takes: ClassVar[frozenset[str]] = StepMethod.takes | {"infinite"}
-    implicit: ClassVar[bool] = True
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires orders of 0.2 or more, and few enough powers of t."""
-        refusal = StepMethod.refuses(self, problem, options)
-        if refusal is not None or problem.orders.known is None:
-            return refusal
-        lowest = float(problem.orders.known.min())
-        if lowest < MIN_ORDER:
-            return (
-                f"method={self.name!r} needs orders of {MIN_ORDER} or more, and the lowest is {lowest:g}: its starting "
-                "weights would have no digits; use method='implicit_trapezoid'"
-            )
-        return refuse_start(self.name, problem, options)
-
-    def scheme_for(self, problem: Problem, options: Options) -> Scheme:
-        """The first steps are solved together."""
-        return multistep_scheme(self, problem, options)
-
-    @abc.abstractmethod
-    def at_one(self, alpha: float, count: int) -> Array | None:
-        """Coefficients of ``omega(e^-z) z^alpha`` in powers of z."""
-
-    def at_minus_one(self, alpha: float, count: int) -> Array | None:
-        """Coefficients of ``omega(-e^-z) z^-alpha`` if omega is not smooth at -1; otherwise None."""
-        return None
-
-
 def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1.0) -> str | None:
     """Reason why there are no starting weights for powers up to ``bound``, or None."""
-    advice = "'adaptive', without a step" if starts_infinite(problem) else "'implicit_trapezoid'"
     try:
         powers = starting_powers(problem, bound)
     except GrowthError as error:
         return f"method={name!r}: {error}"
     if len(powers.exponents) > MAX_POWERS:
-        return (
-            f"method={name!r} would need starting weights for {len(powers.exponents)} powers of t, and more "
-            f"than {MAX_POWERS} have no digits; use method={advice}"
-        )
+        advice = "'adaptive', without a step" if starts_infinite(problem) else "'implicit_trapezoid'"
+        needs = f"would need starting weights for {len(powers.exponents)} powers of t"
+        return f"method={name!r} {needs}, and more than {MAX_POWERS} have no digits; use method={advice}"
     if options.step is None:
         return None
     grid = make_grid(problem.t0, problem.t1, options.step)
+    together = f"method={name!r} solves its first {powers.last} steps together"
     if grid.steps <= powers.last:
-        return f"method={name!r} solves its first {powers.last} steps together: take a smaller step"
+        return f"{together}: take a smaller step"
     shortest = min(problem.delays, default=math.inf)
     if shortest < powers.last * grid.step * (1.0 - 1e-9):
-        return (
-            f"method={name!r} solves its first {powers.last} steps together, and the delay {shortest:g} is shorter: "
-            f"take a step of at most {shortest / powers.last:g}, or method='implicit_trapezoid'"
-        )
+        most = f"{shortest / powers.last:g}"
+        return f"{together}, and the delay {shortest:g} is shorter: take a step of at most {most}, or another method"
     return None
 
 
@@ -189,60 +141,44 @@ def multistep_scheme(method: StepMethod, problem: Problem, options: Options, bou
     def weights(alpha: float, n: int) -> tuple[Array, ...]:
         return cached_weights(method.name, alpha, n, lambda alpha, n: method.weights(NUMPY, alpha, n)[0])
 
-    def starts(alpha: float, n: int) -> Array:
-        def make(alpha: float, n: int) -> tuple[Array]:
-            return (starting_weights(method, alpha, weights(alpha, n)[0], powers),)
+    def starts(alpha: float, n: int) -> tuple[Array]:
+        return (starting_weights(method, alpha, weights(alpha, n)[0], powers),)
 
-        return cached_weights(("starts", method.name, powers), alpha, n, make)[0]
+    def start(table: Tableau, evaluate: Evaluate) -> None:
+        """Compute the first values, and add their starting weights to all later sums."""
+        table.begins, grid = powers, table.grid
+        if powers.first == 0:
+            evaluate_first(table, evaluate)
+        scaled = [
+            (mine, cached_weights(("starts", method.name, powers), alpha, grid.count, starts)[0] * grid.step**alpha)
+            for alpha, mine in order_groups(problem)
+        ]
+        _solve_first(table, evaluate, options, powers, scaled)
+        for mine, each in scaled:
+            table.sums[0, mine] += table.f[mine, powers.first : powers.last + 1] @ each
+        table.known = powers.last + 1
 
-    start = partial(_start, options=options, starts=starts, powers=powers)
     return Scheme("implicit", weights, start, powers=MAX_POWERS)
 
 
-def _start(
-    table: Tableau,
-    evaluate: Callable[[float, Array], Array],
-    *,
-    options: Options,
-    starts: Callable[[float, int], Array],
-    powers: Powers,
-) -> None:
-    """Compute the first values, and add their starting weights to all later sums."""
-    grid, first, last = table.grid, powers.first, powers.last
-    table.begins = powers
-    if first == 0:
-        evaluate_first(table, evaluate)
-    groups = order_groups(table.problem)
-    scaled = [starts(alpha, grid.count) * grid.step**alpha for alpha, _ in groups]
-    _solve_first(table, evaluate, options, powers, scaled)
-    for weights, (_, mine) in zip(scaled, groups, strict=True):
-        table.sums[0, mine] += table.f[mine, first : last + 1] @ weights
-    table.known = last + 1
-
-
-def _first_weights(table: Tableau, powers: Powers, starts: list[Array]) -> tuple[Array, Array]:
+def _first_weights(table: Tableau, powers: Powers, starts: Starts) -> tuple[Array, Array]:
     """Weights of the values at steps 1 .. last at each of these steps, for every row, and the known part."""
     first, last = powers.first, powers.last
-    rows = len(table.y)
-    matrix = np.empty((rows, last, last))
+    matrix = np.empty((len(table.y), last, last))
     known = np.array(table.sums[0, :, 1 : last + 1])
     lags = np.arange(1, last + 1)[:, None] - np.arange(first, last + 1)
-    for u, (_, mine) in enumerate(order_groups(table.problem)):
-        omega = np.where(lags >= 0, table.weights[0, u, np.maximum(lags, 0)], 0.0)
-        weights = starts[u][:, 1 : last + 1].T + omega
+    for omega, (mine, extra) in zip(table.weights[0], starts, strict=True):
+        weights = extra[:, 1 : last + 1].T + np.where(lags >= 0, omega[np.maximum(lags, 0)], 0.0)
         if first == 0:
             known[mine] += table.f[mine, :1] * weights[:, 0]
         matrix[mine] = weights[:, 1 - first :]
     return matrix, known
 
 
-def _solve_first(
-    table: Tableau, evaluate: Callable[[float, Array], Array], options: Options, powers: Powers, starts: list[Array]
-) -> None:
+def _solve_first(table: Tableau, evaluate: Evaluate, options: Options, powers: Powers, starts: Starts) -> None:
     """Solve steps 1 .. last together by Newton's method; the unknowns are (batch, step, component)."""
-    problem, last = table.problem, powers.last
-    shape, d = problem.shape, problem.shape[-1]
-    source = jacobian_source(problem, evaluate)
+    shape, d, last = table.problem.shape, table.problem.shape[-1], powers.last
+    source = jacobian_source(table.problem, evaluate)
     times = [table.grid.time(n) for n in range(1, last + 1)]
     matrix, known = _first_weights(table, powers, starts)
     finite = table.y[:, :1] if powers.first == 0 else table.sums[0, :, 1:2]
@@ -272,8 +208,8 @@ def _solve_first(
 
             blocks = [[diags_array(weights[0, :, n, j]) @ slopes[j] for j in range(last)] for n in range(last)]
             return factorise(block_array(blocks), 1.0, last * d)
-        system = np.einsum("banj,jbac->bnajc", weights, np.stack(slopes)).reshape(-1, last * d, last * d)
-        return factorise(system, 1.0, system.shape[0] * last * d)
+        system = np.einsum("banj,jbac->bnajc", weights, np.stack(slopes))
+        return factorise(system.reshape(-1, last * d, last * d), 1.0, values.size)
 
     start = flat(begin)
     atol = flat(np.repeat(np.broadcast_to(options.atol, shape).reshape(-1, 1), last, axis=1))
@@ -282,23 +218,9 @@ def _solve_first(
         # The weights of the first steps are large and cancel, which limits the accuracy of their sums.
         residual(start)
         parts = float((np.abs(known) + (np.abs(matrix) @ np.abs(f)[:, :, None])[:, :, 0]).max())
-        found, left = solve_damped(residual, factors, start, norm, 1.0, rounding=_ROUNDING * parts)
+        found, left = solve_damped(residual, factors, start, norm, rounding=_ROUNDING * parts)
     if found is None:
-        raise StepError(
-            f"Newton's method did not converge for the first {last} steps, up to t = {times[-1]:g} (residual "
-            f"{left:.3g}): take a smaller step, give jac, or use method='implicit_trapezoid'."
-        )
+        where = f"for the first {last} steps, up to t = {times[-1]:g} (residual {left:.3g})"
+        raise StepError(f"Newton's method did not converge {where}: take a smaller step, give jac, or another method.")
     residual(found)
     table.y[:, 1 : last + 1], table.f[:, 1 : last + 1] = rows(found), f
-
-
-def series_power(series: Array, exponent: float) -> Array:
-    """Coefficients of ``(a_0 + a_1 z + ...)^exponent`` for a_0 > 0, as many as in ``series``."""
-    given = series.tolist()  # few numbers, faster outside of arrays
-    found = [given[0] ** exponent]
-    for m in range(1, len(given)):
-        total = 0.0
-        for j in range(1, m + 1):
-            total += (exponent * j - (m - j)) * given[j] * found[m - j]
-        found.append(total / (m * given[0]))
-    return np.array(found)

@@ -1,19 +1,35 @@
-"""Steps within one block in NumPy, for right-hand sides in Python and for batches."""
+"""Blocks of steps: in NumPy, compiled around a Python right-hand side, or fully compiled, as it pays off."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from hpfracc.errors import InvalidInputError
+from hpfracc.history.blocks import History
+from hpfracc.solvers.ode import compiled
+from hpfracc.solvers.ode.compilation import CompileSwitch, compile_problem, solve_preference
+from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError
+from hpfracc.solvers.ode.fixed.grid import row_orders
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
-from hpfracc.solvers.ode.newton import Newton, extrapolate
+from hpfracc.solvers.ode.newton import Newton, extrapolate, make_newton, step_part
+from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import RightHandSide
 
-__all__ = ["NumpyStepper"]
+__all__ = ["NumpyStepper", "SwitchingStepper"]
 
 Array = np.ndarray[Any, Any]
+
+#: Seconds of a NumPy step without its right-hand side (benchmarks/ode.py).
+_NUMPY_STEP = 6e-6
+#: Maximum number of components of compiled implicit steps; larger systems use LAPACK.
+_MAX_COMPONENTS = 64
+#: Maximum number of steps that failed compiled and succeeded in Python. Each costs as much as hundreds of compiled
+#: ones, so the rest then stays in Python.
+_MAX_REPAIRS = 3
 
 
 class NumpyStepper:
@@ -34,11 +50,7 @@ class NumpyStepper:
     """
 
     def __init__(self, tableau: Tableau, scheme: Scheme, block: int, fun: RightHandSide, newton: Newton | None) -> None:
-        self.tableau = tableau
-        self.scheme = scheme
-        self.block = block
-        self.fun = fun
-        self.newton = newton
+        self.tableau, self.scheme, self.block, self.fun, self.newton = tableau, scheme, block, fun, newton
         weights = tableau.weights if tableau.which is None else tableau.weights[:, tableau.which]
         #: ``(K, block, rows or 1)``, newest last: the slice for m past values is contiguous.
         near = np.zeros((*weights.shape[:2], block + 1))
@@ -103,22 +115,18 @@ class NumpyStepper:
         weight = self._now[-1] if self._shared else self._now[-1].reshape(shape)
         shaped = sums.reshape(len(sums), -1, *shape)
         points, values = y.reshape(-1, *shape), f.reshape(-1, *shape)
+        value: Any = None
         try:
             for n, t in zip(range(first, stop), self._times(first, stop), strict=True):
                 m, k = n - begin, n - first
                 if m:
                     self._add_history(f, sums[k], m)
                 point = shaped[k, 0]
-                if not corrections:
-                    points[m] = point
-                evaluations += 1
-                value = fun(t, point)
-                if type(value) is not np.ndarray or value.shape != shape or value.dtype != dtype:
-                    value = read(value)
-                for turn in range(corrections):
-                    point = weight * value
-                    point += shaped[k, 1]
-                    if turn == corrections - 1:
+                for turn in range(corrections + 1):
+                    if turn:
+                        point = weight * value
+                        point += shaped[k, 1]
+                    if turn == corrections:
                         points[m] = point
                     evaluations += 1
                     value = fun(t, point)
@@ -148,3 +156,140 @@ class NumpyStepper:
     def _times(self, first: int, stop: int) -> list[float]:
         times: list[float] = (self.tableau.grid.t0 + self.tableau.grid.elapsed(first, stop)).tolist()
         return times
+
+
+class SwitchingStepper(CompileSwitch):
+    """Computes blocks, and switches to compiled steps, or leaves the rest to a GPU, as soon as that pays off."""
+
+    def __init__(
+        self, tableau: Tableau, scheme: Scheme, block: int, options: Options, fun: RightHandSide, offer: GPUOffer | None
+    ) -> None:
+        problem, implicit = tableau.problem, scheme.kind == "implicit"
+        super().__init__(problem, options, scheme.kind)
+        self.tableau, self.scheme, self.block, self.fun = tableau, scheme, block, fun
+        engine = solve_preference(options) is None
+        self.history = History(tableau.weights, tableau.which, tableau.f, tableau.sums, block, engine=engine)
+        self.newton: Newton | None = None
+        if implicit:
+            part = step_part(tableau.grid.steps, float(row_orders(problem).max()))
+            self.newton = make_newton(problem, options, fun, part)
+        # A batch is solved as a whole, and its Jacobian is block-diagonal.
+        self._fits = not implicit or (len(problem.shape) == 1 and problem.shape[0] <= _MAX_COMPONENTS)
+        if not self._fits and (self._backend == "numba" or options.compile is True):
+            asked = "compile=True" if options.compile is True else "backend='numba'"
+            limit = f"y of shape (d,) with d up to {_MAX_COMPONENTS}, and y has shape {problem.shape}"
+            raise InvalidInputError(f"{asked}: an implicit method compiles for {limit}; omit it")
+        if not self._fits:
+            self._price = None
+        self._offer = offer if self._backend == "auto" else None
+        #: Seconds of a step in the latest block, and whether that was compiled.
+        self._rate, self._was_compiled = 0.0, False
+        self._repairs = self._counted = 0
+        #: Seconds and number of the steps that were not compiled.
+        self._spent, self._done = 0.0, 0
+        self._stepper: Any = None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the right-hand side runs compiled."""
+        return bool(getattr(self._stepper, "compiled", False))
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the right-hand side, in Python and compiled."""
+        return self.fun.count + self._counted + getattr(self._stepper, "evaluations", 0)
+
+    def start(self) -> None:
+        """Compute the first points of the scheme."""
+        self.scheme.starts(self.tableau, self.fun)
+
+    def run(self, begin: int, first: int, stop: int, last: int) -> int:
+        """Compute one block of a solve that ends at point ``last``; raises :class:`MovedError` if a GPU solved it."""
+        self._consider_gpu(last - first)
+        if begin == first and begin:
+            self.history.complete(begin)
+        self._choose(last - first)
+        if self.compiled and not self._stepper.unchanged():
+            self._return_to_python(last - first, "a captured value changed during the solve")
+        started = time.perf_counter()
+        reached: int = self._stepper.run(begin, first, stop)
+        self._learn()
+        if self.compiled:
+            reached = self._repaired(begin, reached, stop, last)
+            # The first block includes the compilation of the steps.
+            self._rate = (time.perf_counter() - started) / (stop - first) if self._was_compiled else 0.0
+            self._was_compiled = True
+            return reached
+        seconds = time.perf_counter() - started
+        self._rate = seconds / max(1, reached - first)
+        self._spent, self._done = self._spent + seconds, self._done + reached - first
+        for price in (self._price, getattr(self._offer, "price", None)):
+            if price is not None:
+                price.credit(seconds)
+        return reached
+
+    def _consider_gpu(self, left: int) -> None:
+        """Leave the problem to a GPU if that is faster than the remaining steps."""
+        ahead = self._rate * left
+        if self._offer is None or not self._offer.pays(ahead):
+            return
+        found = self._offer.solve(ahead, self.notes)
+        if found is not None:
+            found.nfev += self.evaluations
+            raise MovedError(found)
+
+    def _repaired(self, begin: int, reached: int, stop: int, last: int) -> int:
+        """Repeat a step in Python if the compiled function is not finite, because Python may raise an error there."""
+        while reached < stop and self.compiled:
+            found = self._in_numpy().run(begin, reached, reached + 1)
+            if found == reached or not np.isfinite(self.tableau.f[:, reached]).all():
+                return found
+            self._repairs += 1
+            reached = found
+            if self._repairs == _MAX_REPAIRS:
+                why = f"compiled, it failed at {_MAX_REPAIRS} steps that succeeded in Python"
+                self._return_to_python(last - reached, why)
+            if reached < stop:
+                reached = self._stepper.run(begin, reached, stop)
+        return reached
+
+    def _return_to_python(self, left: int, why: str) -> None:
+        self.notes.append(f"the right-hand side returned to Python: {why}")
+        self._counted += self._stepper.evaluations
+        self._stepper = self._uncompiled(left)
+
+    def _choose(self, left: int) -> None:
+        """Compile the right-hand side if requested or if that pays off, and select how steps are computed."""
+        if self._stepper is None and self.options.compile is True:
+            self._switch(must=True)
+        elif self._price is not None and not self._tried:
+            rate = self._spent / self._done if self._done else 0.0
+            if self._price.pays(rate * left) or (self._backend == "numba" and self._done):
+                self._switch(must=False)
+        if self._stepper is None:
+            self._stepper = self._uncompiled(left)
+
+    def _switch(self, *, must: bool) -> None:
+        """Switch to a compiled right-hand side, or record why not."""
+        table, shape = self.tableau, self.tableau.problem.shape
+        states = [(n, np.ascontiguousarray(table.y[:, n]).reshape(shape)) for n in sorted({0, table.known - 1})]
+        points = [(table.grid.time(n), y) for n, y in states if np.isfinite(y).all()]
+        self._tried, implicit = True, self.newton is not None
+        found, self.compile_seconds = compile_problem(table.problem, points, self.notes, must=must, jacobian=implicit)
+        if found is not None:
+            self._counted += getattr(self._stepper, "evaluations", 0)
+            self._stepper = self._make_compiled(*found)
+
+    def _in_numpy(self) -> NumpyStepper:
+        return NumpyStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
+
+    def _uncompiled(self, left: int) -> Any:
+        """Steps around a function in Python, compiled if requested or if that pays off."""
+        few = self.tableau.y.shape[0] <= _MAX_COMPONENTS  # larger states are left to NumPy's loops
+        may = self._backend == "auto" and few and self._fits and self._kernels_pay(left * _NUMPY_STEP)
+        return self._make_compiled(self.fun, None) if may or self._backend == "numba" else self._in_numpy()
+
+    def _make_compiled(self, fun: Any, jacobian: Any) -> Any:
+        steps: Any = compiled.load("stepper")
+        self._use_kernels()
+        return steps.CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)

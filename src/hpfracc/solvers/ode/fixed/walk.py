@@ -10,15 +10,14 @@ import numpy as np
 
 from hpfracc._interrupts import raise_if_nested
 from hpfracc.history.blocks import BLOCK
-from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import make_grid
-from hpfracc.solvers.ode.fixed.scheme import StepError, Tableau
-from hpfracc.solvers.ode.fixed.switching import SwitchingStepper
+from hpfracc.solvers.ode.fixed.scheme import StepError, Tableau, infinite_start
+from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
 from hpfracc.solvers.ode.newton import Newton, make_newton
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide
-from hpfracc.solvers.ode.progress import Report, note_steps, progress_report
+from hpfracc.solvers.ode.progress import EventWatch, Report, note_steps, progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
 __all__ = ["Guard", "Walk", "solve_on_mesh"]
@@ -35,166 +34,6 @@ _BLOCK_SECONDS = 0.025
 
 #: ``guard(t, y)`` raises ``StiffError`` if a method should stop.
 Guard = Callable[[float, Array], None]
-
-
-class Walk:
-    """A running solve; ``guard(t, y)`` is called from time to time."""
-
-    def __init__(
-        self,
-        table: Tableau,
-        options: Options,
-        stepper: SwitchingStepper | _MeshStepper,
-        block: int,
-        guard: Guard | None = None,
-    ) -> None:
-        self.problem, self.options, self.grid, self.table = table.problem, options, table.grid, table
-        self.block, self.stepper, self.guard = block, stepper, guard
-        self.guarded = 0
-        self.events = EventWatch(options.events, table.problem.args)
-        self.message, self.success, self.interrupted = REACHED, True, False
-        self.end: float | None = None
-        self.watched = 1
-        self.check_every = 1 if table.stepwise else _CHECK_EVERY[0]
-        self._beyond = 0
-
-    def _fail(self, message: str) -> bool:
-        self.success, self.message = False, message
-        return False
-
-    def run(self, title: str) -> None:
-        """Run all blocks until the end, a terminal event, a failure or an interrupt."""
-        options, table = self.options, self.table
-        last = min(self.grid.steps, options.max_steps) + 1
-        with progress_report(options.progress, self.grid.t0, self.grid.t1, title) as report:
-            try:
-                self.stepper.start()
-                if not self._look(table.known, report):
-                    return
-                while table.known < last:
-                    begin = table.known // self.block * self.block
-                    stop = min(begin + self.block, table.known + self.check_every, last)
-                    started = time.perf_counter()
-                    reached = self.stepper.run(begin, table.known, stop, last)
-                    self._pace(time.perf_counter() - started)
-                    if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
-                        return
-            except KeyboardInterrupt:
-                raise_if_nested()
-                self.interrupted = True
-                self._fail(f"Interrupted at t = {self.grid.time(table.known - 1):g}: here is the solution up to then.")
-                return
-            except StepError as error:
-                self._fail(str(error))
-                return
-        if table.known <= self.grid.steps:
-            self._fail(
-                f"max_steps={options.max_steps} steps reach t = {self.grid.time(table.known - 1):g} of "
-                f"{self.grid.t1:g} with step {self.grid.step:g}: raise max_steps, or take a larger step."
-            )
-
-    def _pace(self, seconds: float) -> None:
-        """Adjust the number of steps between two checks: few enough to report progress, at negligible cost."""
-        if self.table.stepwise:
-            return
-        # Compiled steps take less time than their call, and interrupts are handled between calls.
-        factor = min(_BLOCK_SECONDS / max(seconds, 1e-9), _CHECK_EVERY[2])
-        if factor > 1.0 or seconds > 2.0 * _BLOCK_SECONDS:
-            self.check_every = max(1, min(int(factor * self.check_every), _CHECK_EVERY[1]))
-
-    def _look(self, reached: int, report: Report) -> bool:
-        """Check new points for non-finite values and events, and report progress; returns whether to continue."""
-        table = self.table
-        good = table.finite_until(self.watched, reached)
-        finite = good == reached
-        if not finite:
-            reached = table.known = good
-        if self.options.events and not self._watch(reached):
-            return False
-        self.watched = reached
-        if not finite:
-            return self._infinite(reached)
-        if self.guard is not None and reached - self.guarded >= self.grid.steps // _GUARDED:
-            self.guarded = reached
-            self.guard(self.grid.time(reached - 1), self._state(reached - 1))
-        report(self.grid.time(reached - 1), lambda: table.y[:, reached - 1].reshape(self.problem.shape))
-        return True
-
-    def _state(self, n: int) -> Array:
-        return np.array(self.table.y[:, n]).reshape(self.problem.shape)
-
-    def _watch(self, reached: int) -> bool:
-        table, first = self.table, self.watched - 1
-        if first == 0 and not np.all(np.isfinite(table.y[:, 0])):
-            first = 1
-        if reached - first < 2:
-            return True
-        times = self.grid.t0 + self.grid.elapsed(0, reached)
-        states = table.y[:, first:reached].reshape(*self.problem.shape, -1)
-        end = self.events.watch(times[first:], states, FixedSolution(table, reached))
-        if end is None:
-            return True
-        self._beyond, table.known, self.end = reached, int(np.searchsorted(times, end)), end
-        self.message = f"A terminal event happened at t = {self.end:g}."
-        return False
-
-    def _infinite(self, reached: int) -> bool:
-        if reached == 1 and not np.all(np.isfinite(self.problem.evaluate(self.grid.t0, self._state(0)))):
-            return self._fail(
-                f"The right-hand side is not finite at the start, t = {self.grid.t0:g}: correct it there, or use "
-                "method='implicit_rectangle', which does not need that value."
-            )
-        return self._fail(
-            f"The solution is not finite at t = {self.grid.time(reached):g}: it or the right-hand side overflowed or "
-            "left its domain there. A smaller step or an implicit method helps if the cause is numerical."
-        )
-
-    def _unsettled(self, reached: int) -> bool:
-        newton = self.stepper.newton
-        if not np.all(np.isfinite(self.problem.evaluate(self.grid.time(reached), self._state(reached - 1)))):
-            return self._infinite(reached)
-        left = "" if newton is None or not newton.residual else f" (residual {newton.residual:.3g})"
-        return self._fail(
-            f"Newton's method did not converge at t = {self.grid.time(reached):g}{left}: take a smaller step, give "
-            "jac, or check that the right-hand side is smooth there."
-        )
-
-    def result(self, name: str, reason: str, history: str, started: float) -> FODEResult:
-        """Take all steps, and return the result of the method ``name``."""
-        self.run(name)
-        note_steps()
-        stepper, newton, problem = self.stepper, self.stepper.newton, self.problem
-        known = self.table.known
-        solution = FixedSolution(self.table, known if self.end is None else self._beyond, self.end)
-        if self.options.t_eval is not None:
-            t = self.options.t_eval[self.options.t_eval <= solution.t_max]
-            y = solution(t)
-        else:
-            t, y = self.grid.times()[:known], self.table.y[:, :known].reshape(*problem.shape, -1)
-            if self.end is not None:
-                t, y = np.append(t, self.end), np.concatenate([y, solution(self.end)[..., None]], axis=-1)
-        t_events, y_events = self.events.collected(problem.shape, problem.dtype)
-        return FODEResult(
-            t=t,
-            y=y,
-            success=self.success,
-            message=self.message,
-            nfev=stepper.evaluations,
-            njev=newton.jacobians if newton is not None else 0,
-            sol=solution if self.options.dense_output else None,
-            stats={
-                "steps": known - 1,
-                "step": self.grid.longest,
-                "seconds": time.perf_counter() - started,
-                "compile_seconds": stepper.compile_seconds,
-                "terminated": self.end is not None,
-                "interrupted": self.interrupted,
-            }
-            | ({} if newton is None else {"newton_iterations": newton.iterations}),
-            decision=SolveDecision(name, reason, history, stepper.compiled, tuple(stepper.notes)),
-            t_events=t_events,
-            y_events=y_events,
-        )
 
 
 #: Given Newton's method and the times after t0, yields the flat states at all points after the first. It ends early if
@@ -227,6 +66,146 @@ class _MeshStepper:
                 return n
             self.table.y[:, n], self.table.known = state, n + 1
         return stop
+
+
+Stepper = SwitchingStepper | _MeshStepper
+
+
+class Walk:
+    """A running solve; ``guard(t, y)`` is called from time to time."""
+
+    def __init__(self, table: Tableau, options: Options, stepper: Stepper, block: int, guard: Guard | None) -> None:
+        self.problem, self.options, self.grid, self.table = table.problem, options, table.grid, table
+        self.block, self.stepper, self.guard = block, stepper, guard
+        self.events = EventWatch(options.events, table.problem.args)
+        self.message, self.success, self.interrupted = REACHED, True, False
+        self.end: float | None = None
+        self.watched, self.guarded, self._beyond = 1, 0, 0
+        self.check_every = 1 if table.stepwise else _CHECK_EVERY[0]
+
+    def _fail(self, message: str) -> bool:
+        self.success, self.message = False, message
+        return False
+
+    def run(self, title: str) -> None:
+        """Run all blocks until the end, a terminal event, a failure or an interrupt."""
+        options, table = self.options, self.table
+        last = min(self.grid.steps, options.max_steps) + 1
+        with progress_report(options.progress, self.grid.t0, self.grid.t1, title) as report:
+            try:
+                self.stepper.start()
+                if not self._look(table.known, report):
+                    return
+                while table.known < last:
+                    begin = table.known // self.block * self.block
+                    stop = min(begin + self.block, table.known + self.check_every, last)
+                    started = time.perf_counter()
+                    reached = self.stepper.run(begin, table.known, stop, last)
+                    self._pace(time.perf_counter() - started)
+                    if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
+                        return
+            except KeyboardInterrupt:
+                raise_if_nested()
+                self.interrupted = True
+                self._fail(f"Interrupted at t = {self.grid.time(table.known - 1):g}: here is the solution up to then.")
+                return
+            except StepError as error:
+                self._fail(str(error))
+                return
+        if table.known <= self.grid.steps:
+            reach = f"reach t = {self.grid.time(table.known - 1):g} of {self.grid.t1:g} with step {self.grid.step:g}"
+            self._fail(f"max_steps={options.max_steps} steps {reach}: raise max_steps, or take a larger step.")
+
+    def _pace(self, seconds: float) -> None:
+        """Adjust the number of steps between two checks: few enough to report progress, at negligible cost."""
+        # Compiled steps take less time than their call, and interrupts are handled between calls.
+        factor = min(_BLOCK_SECONDS / max(seconds, 1e-9), _CHECK_EVERY[2])
+        if not self.table.stepwise and (factor > 1.0 or factor < 0.5):
+            self.check_every = max(1, min(int(factor * self.check_every), _CHECK_EVERY[1]))
+
+    def _look(self, reached: int, report: Report) -> bool:
+        """Check new points for non-finite values and events, and report progress; returns whether to continue."""
+        table, good = self.table, self.table.finite_until(self.watched, reached)
+        if good < reached:
+            table.known = good
+        if self.options.events and not self._watch(good):
+            return False
+        self.watched = good
+        if good < reached:
+            return self._infinite(good)
+        if self.guard is not None and reached - self.guarded >= self.grid.steps // _GUARDED:
+            self.guarded = reached
+            self.guard(self.grid.time(reached - 1), self._state(reached - 1))
+        report(self.grid.time(reached - 1), lambda: self._state(reached - 1))
+        return True
+
+    def _state(self, n: int) -> Array:
+        return np.array(self.table.y[:, n]).reshape(self.problem.shape)
+
+    def _watch(self, reached: int) -> bool:
+        table = self.table
+        first = self.watched - 1
+        if first == 0 and not np.isfinite(table.y[:, 0]).all():
+            first = 1
+        if reached - first < 2:
+            return True
+        times = self.grid.t0 + self.grid.elapsed(0, reached)
+        states = table.y[:, first:reached].reshape(*self.problem.shape, -1)
+        self.end = self.events.watch(times[first:], states, FixedSolution(table, reached))
+        if self.end is None:
+            return True
+        self._beyond, table.known = reached, int(np.searchsorted(times, self.end))
+        self.message = f"A terminal event happened at t = {self.end:g}."
+        return False
+
+    def _is_finite(self, n: int) -> bool:
+        """Whether the right-hand side is finite at point n, with the newest state."""
+        return bool(np.isfinite(self.problem.evaluate(self.grid.time(n), self._state(max(n - 1, 0)))).all())
+
+    def _infinite(self, reached: int) -> bool:
+        if reached == 1 and not self._is_finite(0):
+            return self._fail(infinite_start(self.grid.t0))
+        what = (
+            f"The solution is not finite at t = {self.grid.time(reached):g}: it, or fun, overflowed or left its domain."
+        )
+        return self._fail(f"{what} A smaller step or an implicit method helps if the cause is numerical.")
+
+    def _unsettled(self, reached: int) -> bool:
+        if not self._is_finite(reached):
+            return self._infinite(reached)
+        newton = self.stepper.newton
+        left = "" if newton is None or not newton.residual else f" (residual {newton.residual:.3g})"
+        what = f"Newton's method did not converge at t = {self.grid.time(reached):g}{left}"
+        return self._fail(f"{what}: take a smaller step, give jac, or check that the right-hand side is smooth there.")
+
+    def result(self, name: str, reason: str, history: str, started: float) -> FODEResult:
+        """Take all steps, and return the result of the method ``name``."""
+        self.run(name)
+        note_steps()
+        stepper, newton, known = self.stepper, self.stepper.newton, self.table.known
+        problem, options = self.problem, self.options
+        solution = FixedSolution(self.table, known if self.end is None else self._beyond, self.end)
+        if options.t_eval is not None:
+            t = options.t_eval[options.t_eval <= solution.t_max]
+            y = solution(t)
+        else:
+            t, y = self.grid.times()[:known], self.table.y[:, :known].reshape(*problem.shape, -1)
+            if self.end is not None:
+                t, y = np.append(t, self.end), np.concatenate([y, solution(self.end)[..., None]], axis=-1)
+        stats = {
+            "steps": known - 1,
+            "step": self.grid.longest,
+            "seconds": time.perf_counter() - started,
+            "compile_seconds": stepper.compile_seconds,
+            "terminated": self.end is not None,
+            "interrupted": self.interrupted,
+        } | ({} if newton is None else {"newton_iterations": newton.iterations})
+        decision = SolveDecision(name, reason, history, stepper.compiled, tuple(stepper.notes))
+        found = FODEResult(t, y, self.success, self.message, stepper.evaluations, stats=stats, decision=decision)
+        found.njev = 0 if newton is None else newton.jacobians
+        found.sol = solution if options.dense_output else None
+        found.t_events, found.y_events = self.events.collected(problem.shape, problem.dtype)
+        return found
 
 
 def solve_on_mesh(

@@ -22,10 +22,61 @@ __all__ = ["Adaptive", "AdaptiveLocal"]
 _MAX_DELAYS = 1e5
 
 
+class _AdaptiveMethod(Method):
+    """Adaptive steps; ``control`` says whether the global error or that of each step follows the tolerance."""
+
+    __slots__ = ()
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+    fixed: ClassVar[bool] = False
+    control: ClassVar[str]
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Requires constant orders, and an integrable right-hand side if the solution is infinite at t0."""
+        name = self.name
+        if problem.library != "numpy":
+            from hpfracc.solvers.ode.tensors.mesh import refuse_adaptive_tensors
+
+            return refuse_adaptive_tensors(problem, options, name)
+        if problem.orders.function is not None:
+            return f"method={name!r} takes constant orders; use method='variable_order'"
+        if options.step is not None:
+            return f"method={name!r} chooses its steps, and step={options.step:g} was given; omit step"
+        shortest, length = min(problem.delays, default=math.inf), problem.t1 - problem.t0
+        if length > _MAX_DELAYS * shortest:
+            needs = f"needs {length / shortest:.2g} steps, none longer than the shortest delay, {shortest:g}"
+            return f"method={name!r} {needs}; give step=, which may be longer than a delay, or omit that delay"
+        if starts_infinite(problem):
+            if problem.delays or problem.terms:
+                return f"method={name!r} takes one derivative and no delays where y is infinite at t0; give y0 = 0"
+            assert problem.orders.known is not None
+            if np.any(problem.orders.known > 1.0):
+                most = f"alpha reaches {float(problem.orders.known.max()):g}"
+                return (
+                    f"method={name!r} takes orders up to 1 where a solution is infinite at t0, and {most}; use 'bdf2'"
+                )
+            try:
+                if beginning(problem, options) < EARLIEST:
+                    start = f"would have to start within {EARLIEST:g} of t0, on which this solution depends for long"
+                    return f"method={name!r} {start}; loosen rtol={options.rtol:g}"
+            except GrowthError as error:
+                return f"method={name!r}: {error}"
+        if np.any(np.asarray(options.atol) <= 0.0):
+            return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
+        return refuse_numba(problem, options, name)
+
+    def solve(self, problem: Problem, options: Options) -> FODEResult:
+        """Solve in one pass, or repeat that until the estimated global error is below the tolerance."""
+        if problem.library != "numpy":
+            from hpfracc.solvers.ode.tensors.mesh import solve_adaptive_tensors
+
+            return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=self.control == "global")
+        return solve_adaptive(problem, options, name=self.name, reason="asked for", control=self.control)
+
+
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class Adaptive(Method):
+class Adaptive(_AdaptiveMethod):
     r"""Variable steps and degrees; the estimated global error is kept below the tolerance.
 
     Each step interpolates the right-hand side by a polynomial of degree 1 to 5 through its newest values and integrates
@@ -54,26 +105,13 @@ class Adaptive(Method):
     name: ClassVar[str] = "adaptive"
     aliases: ClassVar[tuple[str, ...]] = ("soe",)
     order: ClassVar[str] = "2 to 6, chosen from step to step; the error follows rtol and atol"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
-    fixed: ClassVar[bool] = False
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires constant orders, and an integrable right-hand side if the solution is infinite at t0."""
-        return _refuses(problem, options, self.name)
-
-    def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Repeat the solve until the estimated global error is below the tolerance."""
-        if problem.library != "numpy":
-            from hpfracc.solvers.ode.tensors.mesh import solve_adaptive_tensors
-
-            return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=True)
-        return solve_adaptive(problem, options, name=self.name, reason="asked for", control="global")
+    control: ClassVar[str] = "global"
 
 
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class AdaptiveLocal(Method):
+class AdaptiveLocal(_AdaptiveMethod):
     """As ``adaptive``, in one pass: the tolerance bounds the error of each step; the global error is only reported.
 
     For chaotic equations, whose solutions no method follows for long, and for quick first results.
@@ -81,58 +119,4 @@ class AdaptiveLocal(Method):
 
     name: ClassVar[str] = "adaptive_local"
     order: ClassVar[str] = "2 to 6, chosen from step to step; each step's error follows rtol and atol"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
-    fixed: ClassVar[bool] = False
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires constant orders, and an integrable right-hand side if the solution is infinite at t0."""
-        return _refuses(problem, options, self.name)
-
-    def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Solve in one pass."""
-        if problem.library != "numpy":
-            from hpfracc.solvers.ode.tensors.mesh import solve_adaptive_tensors
-
-            return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=False)
-        return solve_adaptive(problem, options, name=self.name, reason="asked for", control="local")
-
-
-def _refuses(problem: Problem, options: Options, name: str) -> str | None:
-    if problem.library != "numpy":
-        from hpfracc.solvers.ode.tensors.mesh import refuse_adaptive_tensors
-
-        return refuse_adaptive_tensors(problem, options, name)
-    if problem.orders.function is not None:
-        return f"method={name!r} takes constant orders; use method='variable_order'"
-    if options.step is not None:
-        return f"method={name!r} chooses its steps, and step={options.step:g} was given; omit step"
-    shortest, length = min(problem.delays, default=math.inf), problem.t1 - problem.t0
-    if length > _MAX_DELAYS * shortest:
-        return (
-            f"method={name!r} takes no step longer than the shortest delay, {shortest:g}, and would need more than "
-            f"{length / shortest:.2g} of them; give step=, which may be longer than a delay, or omit that delay"
-        )
-    if starts_infinite(problem):
-        if problem.delays or problem.terms:
-            return (
-                f"method={name!r} takes no delays and one derivative where a Riemann-Liouville solution is infinite at "
-                "t0; give y0 = 0, or write the equation with Caputo's derivative"
-            )
-        assert problem.orders.known is not None
-        if np.any(problem.orders.known > 1.0):
-            return (
-                f"method={name!r} takes orders up to 1 where a Riemann-Liouville solution is infinite at t0, and alpha "
-                f"reaches {float(problem.orders.known.max()):g}: the weights of its first steps would grow; use "
-                "method='bdf2' or 'implicit_rectangle'"
-            )
-        try:
-            if beginning(problem, options) < EARLIEST:
-                return (
-                    f"method={name!r} would have to start within {EARLIEST:g} of t0, because this Riemann-Liouville "
-                    f"solution depends on its start for long; loosen rtol={options.rtol:g}"
-                )
-        except GrowthError as error:
-            return f"method={name!r}: {error}"
-    if np.any(np.asarray(options.atol) <= 0.0):
-        return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
-    return refuse_numba(problem, options, name)
+    control: ClassVar[str] = "local"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -77,11 +78,8 @@ class MittagLeffler(Method):
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Predict and correct on a uniform grid."""
-        beginning = _Beginning(problem.without_functions())
-
-        def steps(newton: Newton, mesh: Array) -> Iterator[Array]:
-            return _steps(problem, newton, self._matrix(problem, newton), mesh, beginning)
-
+        beginning = _Beginning(problem)
+        steps = partial(_steps, problem, self._matrix, beginning)
         return solve_on_mesh(problem, options, self.name, steps, beginning=beginning)
 
     def _matrix(self, problem: Problem, newton: Newton) -> Array:
@@ -92,10 +90,8 @@ class MittagLeffler(Method):
             jacobians = newton.slopes(problem.t0, y, newton.evaluate(problem.t0, y))
             return np.asarray(jacobians.toarray() if is_sparse(jacobians) else jacobians.mean(axis=0))
         matrix: Array = array("linear", self.linear)
-        if matrix.shape != (d, d):
-            raise ShapeError(f"linear has shape {matrix.shape}, and the equation {d} components: give ({d}, {d})")
-        if not np.all(np.isfinite(matrix)):
-            raise InvalidInputError("linear has to hold finite numbers")
+        if matrix.shape != (d, d) or not np.all(np.isfinite(matrix)):
+            raise ShapeError(f"linear has shape {matrix.shape}: give ({d}, {d}), of finite numbers")
         if matrix.dtype.kind == "c" and problem.dtype.kind != "c":
             raise InvalidInputError("linear is complex and y0 real; give y0 as complex numbers")
         return matrix.astype(np.complex128 if matrix.dtype.kind == "c" else np.float64)
@@ -104,15 +100,15 @@ class MittagLeffler(Method):
 class _Beginning:
     """The solution with g frozen at t0: the non-smooth part of the start, up to twice the order."""
 
+    kernel: _MatrixKernel
+    rest: Array  # g at t0
+
     def __init__(self, problem: Problem) -> None:
         self.initial = [np.asarray(each).reshape(-1, problem.shape[-1]) for each in (problem.y0, *problem.dy0)]
         self.alpha = float(problem.orders.single or 0.0)
-        self.kernel: _MatrixKernel | None = None
-        self.rest: Array | None = None
 
     def free(self, tau: Array) -> Array:
         """The solution without g, shape (times, members, d)."""
-        assert self.kernel is not None
         values = np.zeros((tau.size, *self.initial[0].shape), self.initial[0].dtype)
         values[tau == 0.0] = self.initial[0]
         for number, value in enumerate(self.initial):
@@ -120,18 +116,17 @@ class _Beginning:
         return values
 
     def __call__(self, tau: Array) -> Array:
-        assert self.kernel is not None and self.rest is not None
         values = self.free(tau)
         values[tau > 0.0] += np.einsum("nij,bj->nbi", self.kernel(tau[tau > 0.0], self.alpha + 1.0), self.rest)
         return values.reshape(tau.size, -1).T
 
 
-def _steps(problem: Problem, newton: Newton, matrix: Array, mesh: Array, beginning: _Beginning) -> Iterator[Array]:
-    count, step = len(mesh) - 1, float(mesh[1])
+def _steps(
+    problem: Problem, find: Callable[..., Array], beginning: _Beginning, newton: Newton, mesh: Array
+) -> Iterator[Array]:
+    count, step, matrix = len(mesh) - 1, float(mesh[1]), find(problem, newton)
     if not np.all(np.isfinite(matrix)):
-        raise StepError(
-            f"The Jacobian is not finite at t = {problem.t0:g}: check fun and the initial values, or give linear."
-        )
+        raise StepError(f"The Jacobian is not finite at t = {problem.t0:g}: check fun and y0, or give linear.")
     kernel = beginning.kernel = _MatrixKernel(matrix, beginning.alpha)
     predictor = kernel.rectangle(step, count)
     corrector, first = kernel.trapezoid(step, count)
@@ -158,25 +153,20 @@ class _MatrixKernel:
     r"""Functions :math:`u^{\beta-1} E_{\alpha,\beta}(A u^\alpha)` of one matrix A at many times u."""
 
     def __init__(self, matrix: Array, alpha: float) -> None:
-        self.matrix, self.alpha = matrix, alpha
-        self.real = matrix.dtype.kind != "c"
-        self.values: Array | None = None
-        if np.array_equal(matrix, matrix.conj().T):
-            values, vectors = np.linalg.eigh(matrix)
-            self.values, self.left, self.right = values.astype(complex), vectors, vectors.conj().T
-            return
-        values, vectors = np.linalg.eig(matrix)
-        if np.linalg.cond(vectors) <= _MAX_CONDITION:
-            self.values, self.left, self.right = values.astype(complex), vectors, np.linalg.inv(vectors)
+        self.matrix, self.alpha, self.real = matrix, alpha, matrix.dtype.kind != "c"
+        hermitian = np.array_equal(matrix, matrix.conj().T)
+        values, self.left = np.linalg.eigh(matrix) if hermitian else np.linalg.eig(matrix)
+        diagonal = hermitian or np.linalg.cond(self.left) <= _MAX_CONDITION
+        self.values: Array | None = values.astype(complex) if diagonal else None
+        self.right = np.linalg.inv(self.left) if diagonal else self.left
 
     def __call__(self, u: Array, beta: float) -> Array:
         """The kernel at times u, shape (len(u), d, d)."""
         u = np.asarray(u, dtype=float)
         power = (u ** (beta - 1.0))[:, np.newaxis, np.newaxis]
         if self.values is None:
-            return np.asarray(
-                power * mittag_leffler_matrix(self.matrix * (u**self.alpha)[:, None, None], self.alpha, beta)
-            )
+            matrices = self.matrix * (u**self.alpha)[:, None, None]
+            return np.asarray(power * mittag_leffler_matrix(matrices, self.alpha, beta))
         z = np.multiply.outer(u**self.alpha, self.values)
         if np.all(self.values.imag == 0.0):
             z = z.real

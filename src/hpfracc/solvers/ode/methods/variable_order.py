@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, final
 
@@ -15,8 +16,8 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.history.intervals import IntervalWeights
 from hpfracc.operators.core.sequences import power_differences
 from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
-from hpfracc.solvers.ode.graded import GradedMethod
 from hpfracc.solvers.ode.method import Method, register_method
+from hpfracc.solvers.ode.methods.graded import GradedMethod
 from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
@@ -57,7 +58,7 @@ class VariableOrder(Method):
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One implicit equation per step, with new weights."""
-        return _solve(problem, options, self.name, 1.0, parabola=False)
+        return solve_on_mesh(problem, options, self.name, partial(_steps, problem, False))
 
 
 @register_method
@@ -93,14 +94,7 @@ class VariableOrderGraded(GradedMethod):
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One implicit equation per step, with new weights."""
         grading = self.grade(float(_orders(problem, problem.t0)[0]))
-        return _solve(problem, options, self.name, grading, parabola=True)
-
-
-def _solve(problem: Problem, options: Options, name: str, grading: float, *, parabola: bool) -> FODEResult:
-    def steps(newton: Newton, mesh: Array) -> Iterator[Array]:
-        return _steps(problem, newton, mesh, parabola)
-
-    return solve_on_mesh(problem, options, name, steps, grading=grading)
+        return solve_on_mesh(problem, options, self.name, partial(_steps, problem, True), grading=grading)
 
 
 def _orders(problem: Problem, t: float) -> Array:
@@ -113,7 +107,7 @@ def _orders(problem: Problem, t: float) -> Array:
     return orders
 
 
-def _steps(problem: Problem, newton: Newton, mesh: Array, parabola: bool) -> Iterator[Array]:
+def _steps(problem: Problem, parabola: bool, newton: Newton, mesh: Array) -> Iterator[Array]:
     """Steps of ``sum_k A[n, k] (y_k - y_(k-1)) = f(t*, y*)``, with y* between the last two states."""
     y, slope = np.array(problem.y0).reshape(-1), 0.0 * np.array(problem.y0).reshape(-1)
     increments = np.zeros((len(mesh) - 1, y.size), y.dtype)

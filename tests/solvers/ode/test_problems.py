@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 
 from hpfracc.solvers.ode import problems
-from hpfracc.solvers.ode.problems.base import _table
+from hpfracc.solvers.ode.problems import _table
 
 NONLINEAR = {
     "brusselator": problems.brusselator,
