@@ -189,7 +189,7 @@ def compile_price(function: Callable[..., Any]) -> FunctionPrice | None:
 
 def kernel_price(kind: str, dtype: Any) -> KernelPrice:
     """The price of compiled steps of that kind around a function in Python."""
-    others = {"adaptive": ("adaptive_kernels", "attempt"), "implicit": ("kernels", "implicit")}
+    others = {"adaptive": ("adaptive", "iterate"), "implicit": ("kernels", "implicit")}
     source, function = others.get(kind, ("kernels", "corrected"))
     cold = _COLD_ADAPTIVE if kind == "adaptive" else _COLD_KERNEL
     family = "ode adaptive kernel" if kind == "adaptive" else "ode kernel"

@@ -7,7 +7,6 @@ known numbers alone are computed by Python and NumPy themselves.
 from __future__ import annotations
 
 import builtins
-import functools
 import math
 import sys
 from collections.abc import Callable, Iterable
@@ -23,7 +22,7 @@ from hpfracc.solvers.ode.compiled.tracing import (
     Truth,
     floats,
     is_numpy,
-    items_of,
+    items,
     wrap,
 )
 
@@ -74,7 +73,6 @@ def _or_known(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Ca
     """A replacement that leaves known numbers to ``function`` itself."""
 
     def decorate(traced: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(traced)
         def call(*values: Any, **options: Any) -> Any:
             if any(_is_traced(each) for each in (*values, *options.values())):
                 return traced(*values, **options)
@@ -95,7 +93,7 @@ def _original(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     """A number, which may be an array without axes."""
-    found = items_of(value)
+    found = items(value)
     if found.ndim or isinstance(found[()], Truth):
         raise RefusedError("a function of a number, called with an array or a bool")
     return found[()]
@@ -113,22 +111,17 @@ def _math_function(name: str) -> Callable[..., Any]:
     return call
 
 
-def _math_test(name: str, pattern: str) -> Callable[..., Any]:
-    @_or_known(getattr(math, name))
-    def call(value: Any) -> Any:
-        number = _number(value)
-        return number.tracer.truth(pattern, number, numpy=False)
-
-    return call
+def _of_number(function: Callable[..., Any], write: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A function of one number, which ``write`` emits."""
+    return _or_known(function)(lambda value: write(_number(value)))
 
 
-def _convert(kind: type, numpy: bool) -> Callable[..., Any]:
-    @_or_known(kind)
-    def call(value: Any) -> Any:
-        number = _number(value)
-        return Scalar(number.tracer, number.code, numpy, number.owners)
+def _convert(kind: type) -> Callable[..., Any]:
+    return _of_number(kind, lambda each: Scalar(each.tracer, each.code, kind is np.float64, each.owners))
 
-    return call
+
+def _math_test(function: Callable[..., Any], pattern: str) -> Callable[..., Any]:
+    return _of_number(function, lambda each: each.tracer.truth(pattern, each, numpy=False))
 
 
 def _range(*limits: int) -> range:
@@ -157,7 +150,7 @@ def _refuse_dtype(dtype: Any) -> None:
 @_or_known(np.array)
 def _array(value: Any, dtype: Any = None) -> Array:
     _refuse_dtype(dtype)
-    if all(isinstance(each, Truth | int) for each in items_of(value).flat) and dtype is None:
+    if all(isinstance(each, Truth | int) for each in items(value).flat) and dtype is None:
         raise RefusedError("it creates an array of integers or bools")
     return Array(floats(value))
 
@@ -183,20 +176,19 @@ def _filled(content: Any) -> Callable[..., Any]:
     return call
 
 
-def _full(shape: Any, content: Any, dtype: Any = None) -> Array:
-    found: Array = _filled(None)(shape, dtype)
+def _full(shape: Any, content: Any, dtype: Any = None) -> Any:
     if isinstance(content, int) and dtype is None:
         raise RefusedError("it creates an array of integers or bools")
+    found = _filled(None)(shape, dtype)
     found[...] = content
     return found
 
 
 def _filled_like(content: Any) -> Callable[..., Any]:
-    def call(like: Any, dtype: Any = None) -> Array:
+    def call(like: Any, dtype: Any = None) -> Any:
         if not isinstance(like, Array):
             raise RefusedError("an array like something other than a float array")
-        found: Array = _filled(content)(like.shape, dtype)
-        return found
+        return _filled(content)(like.shape, dtype)
 
     return call
 
@@ -207,7 +199,7 @@ def _structural(function: Callable[..., Any]) -> Callable[..., Any]:
     @_or_known(function)
     def call(value: Any, *more: Any, **options: Any) -> Any:
         joined = isinstance(value, list | tuple)
-        return wrap(function([floats(each) for each in value] if joined else items_of(value), *more, **options))
+        return wrap(function([floats(each) for each in value] if joined else items(value), *more, **options))
 
     return call
 
@@ -229,19 +221,11 @@ def _where(condition: Any, one: Any, other: Any) -> Array:
             if isinstance(chosen, bool | np.bool_):
                 return left if chosen else right
             raise RefusedError("np.where on something other than a comparison")
-        return chosen.tracer.number("{1} if {0} else {2}", _Condition(chosen), left, right)
+        condition = Scalar(chosen.tracer, chosen.code, True, chosen.owners)  # written as it is, not as a float
+        return chosen.tracer.number("{1} if {0} else {2}", condition, left, right)
 
-    pieces = np.broadcast_arrays(items_of(condition), floats(one), floats(other))
+    pieces = np.broadcast_arrays(items(condition), floats(one), floats(other))
     return Array(np.asarray(np.frompyfunc(choose, 3, 1)(*pieces), object))
-
-
-class _Condition(Scalar):
-    """A bool that is written as it is."""
-
-    __slots__ = ()
-
-    def __init__(self, truth: Truth) -> None:
-        super().__init__(truth.tracer, truth.code, True, truth.owners)
 
 
 def _clip(value: Any, low: Any, high: Any) -> Any:
@@ -256,6 +240,8 @@ def _diff(value: Any) -> Any:
     return found[1:] - found[:-1]
 
 
+_CONTENTS = {"zeros": np.float64(0.0), "ones": np.float64(1.0), "empty": None}
+
 #: Supported functions, and what stands for them.
 REPLACEMENTS: dict[Any, Any] = {
     **{function: function for function in UFUNCS},
@@ -265,23 +251,19 @@ REPLACEMENTS: dict[Any, Any] = {
         for each in (np.stack, np.concatenate, np.hstack, np.roll, np.flip, np.reshape, np.transpose, np.ravel)
     },
     **{getattr(np, name): _method(name) for name in ("sum", "mean", "dot")},
-    np.zeros: _filled(np.float64(0.0)),
-    np.ones: _filled(np.float64(1.0)),
-    np.empty: _filled(None),
+    **{getattr(np, name): _filled(content) for name, content in _CONTENTS.items()},
+    **{getattr(np, f"{name}_like"): _filled_like(content) for name, content in _CONTENTS.items()},
     np.full: _full,
-    np.zeros_like: _filled_like(np.float64(0.0)),
-    np.ones_like: _filled_like(np.float64(1.0)),
-    np.empty_like: _filled_like(None),
-    math.isnan: _math_test("isnan", "{0} != {0}"),
-    math.isfinite: _math_test("isfinite", "isfinite({0})"),
+    math.isnan: _math_test(math.isnan, "{0} != {0}"),
+    math.isfinite: _math_test(math.isfinite, "isfinite({0})"),
     np.array: _array,
     np.asarray: _asarray,
     np.where: _where,
     np.clip: _clip,
     np.diff: _diff,
     np.arange: _or_known(np.arange)(_refuse_dtype),
-    np.float64: _convert(np.float64, True),
-    float: _convert(float, False),
+    np.float64: _convert(np.float64),
+    float: _convert(float),
     range: _range,
     sum: _sum,
     **{each: each for each in (abs, all, any, enumerate, len, list, map, max, min, pow, reversed, tuple, zip)},
@@ -289,14 +271,11 @@ REPLACEMENTS: dict[Any, Any] = {
 
 
 def _part(module: Any) -> _Module:
-    content = {}
+    content: dict[str, Any] = {}
     for name, value in vars(module).items():
-        if isinstance(value, float | type(None)):
-            content[name] = value
-        elif isinstance(value, type) or callable(value):
-            found = REPLACEMENTS.get(value)
-            if found is not None and value not in vars(builtins).values():
-                content[name] = found
+        replaced = callable(value) and value in REPLACEMENTS and value not in vars(builtins).values()
+        if replaced or isinstance(value, float | type(None)):
+            content[name] = REPLACEMENTS[value] if replaced else value
     return _Module(module.__name__, **content)
 
 

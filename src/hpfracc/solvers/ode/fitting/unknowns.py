@@ -250,35 +250,31 @@ def read_unknowns(
     entries = []  # name, label, values, which of them are free, and bounds, of each quantity
     for name, value in parameters.items():
         start = _numbers(name, value)
-        entries.append((name, name, start, np.ones(start.shape, bool), _read_bounds(name, bounds, start.shape, _ANY)))
+        entries.append((name, name, start, np.ones(start.shape, bool), *_read_bounds(name, bounds, start.shape, _ANY)))
     orders, free = _read_free("alpha", alpha, guess.get("alpha", derivatives + _FIRST_ORDER))
     low, high = _read_bounds("alpha", bounds, orders.shape, (derivatives + _ABOVE, derivatives + 1.0))
     if "alpha" in bounds and "alpha" not in guess:  # a default guess is moved into the bounds
         orders = np.where(free, np.clip(orders, low, high), orders)
-    entries.append(("alpha", "alpha", orders, free, (low, high)))
-    for number, (values, free) in enumerate(y0):
+    entries.append(("alpha", "alpha", orders, free, low, high))
+    for number, (start, free) in enumerate(y0):
         label = f"y0 of set {number}" if len(y0) > 1 else "y0"
-        entries.append(("y0", label, values, free, _read_bounds("y0", bounds, values.shape, _ANY)))
-    names: list[str] = []
-    for _, label, values, free, (low, high) in entries:
-        for index in zip(*np.nonzero(np.atleast_1d(free)), strict=True):
-            entry = f"{label}[{', '.join(map(str, index))}]" if values.ndim else label
-            _check_guess(entry, *(float(np.atleast_1d(each)[index]) for each in (values, low, high)), bounds)
-            names.append(entry)
-    if not names:
+        entries.append(("y0", label, start, free, *_read_bounds("y0", bounds, start.shape, _ANY)))
+    labels = [
+        f"{label}[{', '.join(map(str, index))}]" if index else label
+        for _, label, start, *_ in entries
+        for index in np.ndindex(start.shape)
+    ]
+    values, free, lower, upper = (np.concatenate([np.ravel(each[k]) for each in entries]) for k in range(2, 6))
+    for k in np.flatnonzero(free):
+        _check_guess(labels[k], values[k], lower[k], upper[k], bounds)
+    if not free.any():
         raise InvalidInputError("nothing is free: name parameters, or give alpha='free' or y0='free'")
-    chosen = np.concatenate([free.reshape(-1) for _, _, _, free, _ in entries])
-    select, quantities, begin = np.eye(chosen.size)[:, chosen], [], 0
-    for name, _, values, free, _ in entries:
-        rows = select[begin : begin + values.size]
-        quantities.append(Quantity(name, values.shape, np.where(free, 0.0, values).reshape(-1), rows))
-        begin += values.size
-    start, lower, upper = (
-        np.concatenate([each.reshape(-1) for each in group])[chosen]
-        for group in zip(*((values, low, high) for _, _, values, _, (low, high) in entries), strict=True)
-    )
-    here = len(parameters)
-    return Unknowns(tuple(names), start, lower, upper, quantities[:here], quantities[here], quantities[here + 1 :])
+    cuts = np.cumsum([each[2].size for each in entries])[:-1]
+    parts = np.split(np.where(free, 0.0, values), cuts), np.split(np.eye(free.size)[:, free], cuts)
+    quantities = [Quantity(each[0], each[2].shape, *part) for each, *part in zip(entries, *parts, strict=True)]
+    names = tuple(label for label, unknown in zip(labels, free, strict=True) if unknown)
+    own, order, *states = quantities[: len(parameters)], *quantities[len(parameters) :]
+    return Unknowns(names, values[free], lower[free], upper[free], own, order, states)
 
 
 def _check_guess(entry: str, value: float, low: float, high: float, bounds: Mapping[str, Any]) -> None:
