@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -64,6 +65,11 @@ def contributions(alpha: float, differences: Array, polynomials: Array) -> Array
     return integrals.reshape(-1, 1) * differences
 
 
+@functools.lru_cache(maxsize=128)
+def _make_stencil(nodes: tuple[float, ...]) -> Stencil:
+    return Stencil(*divided_differences(np.array(nodes)))
+
+
 class Trial(NamedTuple):
     """A step whose equation was solved, with the data for its error estimate.
 
@@ -107,8 +113,7 @@ class NumpyArithmetic:
         """Solve the equation of a step."""
         system, corrector, past = stepper.system, stepper.corrector, stepper.values
         count = len(past)
-        nodes = np.concatenate([[0.0, 1.0], 1.0 + np.cumsum(stepper.steps[: count - 1]) / step])
-        stencil = Stencil(*divided_differences(nodes))
+        stencil = _make_stencil((0.0, 1.0, *(1.0 + np.cumsum(stepper.steps[: count - 1]) / step).tolist()))
         known = system.start(end).astype(system.dtype, copy=True)
         inherited = np.zeros_like(known)
         weights = np.empty((count + 1, count + 1, system.size if len(system.groups) > 1 else 1))

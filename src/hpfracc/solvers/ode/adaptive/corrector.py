@@ -134,9 +134,8 @@ class Corrector:
             size = abs(slopes)
             self._sized = slopes, size, np.asarray(size.sum(axis=-1)).reshape(-1)
         _, size, rows = self._sized
-        scaled = np.asarray(size @ (scale.reshape(-1, d, 1) if size.ndim == 3 else scale)).reshape(-1) / scale
-        bounds = np.abs(weight) * np.stack([rows, scaled])
-        self.contraction = float(bounds.reshape(2, -1, d).max(axis=2).min(axis=0).max())
+        scaled = (size @ (scale.reshape(-1, d, 1) if size.ndim == 3 else scale)).reshape(-1) / scale
+        self.contraction = float(min((weight * rows).max(), (weight * scaled).max()))
         self._gentle = self._gentle + 1 if self.contraction < _GENTLE else 0
         if self._gentle >= _GENTLE_STEPS:
             self._switch(False)
