@@ -95,15 +95,14 @@ class Stepper:
         self.snapshots: list[list[Snapshot]] = []  # before each of them
         self.arithmetic: Any = NumpyArithmetic()  # or CompiledArithmetic
         first = min(options.first_step or self._first_step(), self._longest())
-        self.controller = Controller(first, self.least, longest=2.0 * length)
+        self.controller = Controller(first, self.least)
         self.jumped: float | None = None  # where a jump was passed
         self.broken = -math.inf  # the last known time at which the right-hand side is not smooth
 
     # -- interface ----------------------------------------------------------------------------------------------------
 
-    def advance(self, until: float | None = None) -> Stopped | None:
-        """Take one step, not beyond ``until``; returns None, or the reason why it failed."""
-        stop = self.length if until is None else until
+    def advance(self, stop: float) -> Stopped | None:
+        """Take one step, not beyond ``stop``; returns None, or the reason why it failed."""
         spoiled: NotFiniteError | None = None
         for tries in range(1, _MAX_TRIES + 1):
             step, end = self._propose(stop)
@@ -116,8 +115,7 @@ class Stepper:
                     return None
                 spoiled = None
             except NotFiniteError as error:
-                self.rejected += 1
-                self.controller.shrink()
+                self._shrink()
                 spoiled = error
             if tries >= 3:
                 self.degree = 1
@@ -197,9 +195,7 @@ class Stepper:
         degree = min(self.degree, len(self.values))
         trial = self.arithmetic.attempt(self, step, end, degree)
         if trial is None:
-            self.rejected += 1
-            self.controller.shrink()
-            return False
+            return self._shrink()
         errors = trial.errors
         # If the equation is stiff, the error is the first omitted term. Otherwise the last included term is used, an
         # overestimate, because the errors of the steps accumulate.
@@ -211,16 +207,11 @@ class Stepper:
             jump = None
         if jump is not None and error <= 1.0:
             if size > 1.0:
-                self.rejected += 1
-                self.controller.reject(size, 0.0)
-                return False
+                return self._reject(size, 0.0)
             trial.terms[min(degree + 1, len(trial.terms) - 1)] += jump
         if not error <= 1.0:
-            self.rejected += 1
-            lower = degree - 1 if degree > 1 and errors[degree - 1 + ahead] <= error else degree
-            self.controller.reject(error, degree + ahead)
-            self.degree = lower
-            return False
+            self.degree = degree - 1 if degree > 1 and errors[degree - 1 + ahead] <= error else degree
+            return self._reject(error, degree + ahead)
         through, most = None, math.inf
         if self.between and self.corrector.stiff:
             tolerance = trial.scale / self.share
@@ -231,9 +222,7 @@ class Stepper:
                 trial.stencil, states, lambda x: self.system.ratio(x, tolerance), own
             )
             if not wrong <= 1.0:
-                self.rejected += 1
-                self.controller.reject(wrong, order - self.least)
-                return False
+                return self._reject(wrong, order - self.least)
             most = self.controller.growth(wrong, order - self.least)
         self._take(trial, step, end, degree, through)
         self._choose_degree(errors, degree, most)
@@ -242,6 +231,18 @@ class Stepper:
             self.restart()
             self.controller.start_with(step)  # not the first step: the bound of a jump allows this one
         return True
+
+    def _shrink(self) -> bool:
+        """Reject a step whose equation could not be solved."""
+        self.rejected += 1
+        self.controller.shrink()
+        return False
+
+    def _reject(self, error: float, degree: float) -> bool:
+        """Reject a step with this error, in units of the tolerance."""
+        self.rejected += 1
+        self.controller.reject(error, degree)
+        return False
 
     def _find_jump(self, trial: Trial, step: float, degree: int) -> Array | None:
         """Bound of the error if the right-hand side jumps within this step, at its end or at the last time; or None.

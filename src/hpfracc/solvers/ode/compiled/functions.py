@@ -96,10 +96,14 @@ def compile_bound(
                 f"{len(_read)} functions were compiled in this process, and Numba never frees their memory; "
                 "compile=True compiles more of them"
             )
-        lines = ["def call(t, y, out, p):", *function_lines(bound.source, ("out[:] = nan", "return"))]
-        # Divisions by zero give infinities, as in NumPy; where Python would raise, the source bails out.
-        _read[key] = _numba_compile(lines, dict(_SCOPE), "f", error_model="numpy")
+        _read[key] = _compile_source(bound.source)
     return CompiledFunction(_read[key], parameters, bound, fresh)
+
+
+def _compile_source(source: str) -> FunctionReference:
+    lines = ["def call(t, y, out, p):", *function_lines(source, ("out[:] = nan", "return"))]
+    # Divisions by zero give infinities, as in NumPy; where Python would raise, the source bails out.
+    return _numba_compile(lines, dict(_SCOPE), "f", error_model="numpy")
 
 
 def function_lines(source: str, bail: tuple[str, ...]) -> list[str]:

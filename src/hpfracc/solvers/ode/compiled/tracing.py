@@ -162,6 +162,11 @@ class Truth(_Element):
     __slots__ = ()
 
 
+def _rearranged(name: str) -> Any:
+    """A method of NumPy's arrays that rearranges the elements."""
+    return lambda self, *given: Array(getattr(self.items, name)(*given))
+
+
 class Array(_Traced):
     """An array of floats, or of bools. Its elements are an array of objects, so views and broadcasting are NumPy's."""
 
@@ -199,9 +204,6 @@ class Array(_Traced):
             raise RefusedError("it assigns an array to an element")
         else:
             self.items[place] = floats(value)[()]
-
-    def _rearranged(name: str) -> Any:  # noqa: N805 - makes the methods below
-        return lambda self, *given: Array(getattr(self.items, name)(*given))
 
     copy, reshape, ravel, transpose = map(_rearranged, ("copy", "reshape", "ravel", "transpose"))
 

@@ -14,17 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.compiled.tracing import (
-    UFUNCS,
-    Array,
-    RefusedError,
-    Scalar,
-    Truth,
-    floats,
-    is_numpy,
-    items,
-    wrap,
-)
+from hpfracc.solvers.ode.compiled.tracing import UFUNCS, Array, RefusedError, Scalar, Truth, floats, is_numpy, items
 
 __all__ = ["MATH", "REPLACEMENTS"]
 
@@ -69,18 +59,15 @@ def _known(value: Any) -> Any:
     return value
 
 
-def _or_known(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _either(function: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
     """A replacement that leaves known numbers to ``function`` itself."""
 
-    def decorate(traced: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*values: Any, **options: Any) -> Any:
-            if any(_is_traced(each) for each in (*values, *options.values())):
-                return traced(*values, **options)
-            return _known(function(*map(_original, values), **{name: _original(options[name]) for name in options}))
+    def call(*values: Any, **options: Any) -> Any:
+        if any(_is_traced(each) for each in (*values, *options.values())):
+            return traced(*values, **options)
+        return _known(function(*map(_original, values), **{name: _original(options[name]) for name in options}))
 
-        return call
-
-    return decorate
+    return call
 
 
 def _original(value: Any) -> Any:
@@ -102,26 +89,17 @@ def _number(value: Any) -> Any:
 def _math_function(name: str) -> Callable[..., Any]:
     """A function of ``math``: gives a Python float; if it is not finite, Python raises an error."""
 
-    @_or_known(getattr(math, name))
     def call(*values: Any) -> Any:
         numbers = [_number(each) for each in values]
         tracer = next(each.tracer for each in numbers if isinstance(each, Scalar))
         return tracer.checked(f"{name}({', '.join(f'{{{n}}}' for n in range(len(values)))})", *numbers)
 
-    return call
+    return _either(getattr(math, name), call)
 
 
 def _of_number(function: Callable[..., Any], write: Callable[[Any], Any]) -> Callable[..., Any]:
     """A function of one number, which ``write`` emits."""
-    return _or_known(function)(lambda value: write(_number(value)))
-
-
-def _convert(kind: type) -> Callable[..., Any]:
-    return _of_number(kind, lambda each: Scalar(each.tracer, each.code, kind is np.float64, each.owners))
-
-
-def _math_test(function: Callable[..., Any], pattern: str) -> Callable[..., Any]:
-    return _of_number(function, lambda each: each.tracer.truth(pattern, each, numpy=False))
+    return _either(function, lambda value: write(_number(value)))
 
 
 def _range(*limits: int) -> range:
@@ -147,7 +125,6 @@ def _refuse_dtype(dtype: Any) -> None:
         raise RefusedError("an array of a dtype other than float")
 
 
-@_or_known(np.array)
 def _array(value: Any, dtype: Any = None) -> Array:
     _refuse_dtype(dtype)
     if all(isinstance(each, Truth | int) for each in items(value).flat) and dtype is None:
@@ -156,10 +133,8 @@ def _array(value: Any, dtype: Any = None) -> Array:
 
 
 def _asarray(value: Any, dtype: Any = None) -> Any:
-    if not isinstance(value, Array):
-        return _array(value, dtype=dtype)
     _refuse_dtype(dtype)
-    return value
+    return value if isinstance(value, Array) else REPLACEMENTS[np.array](value, dtype=dtype)
 
 
 def _filled(content: Any) -> Callable[..., Any]:
@@ -196,25 +171,20 @@ def _filled_like(content: Any) -> Callable[..., Any]:
 def _structural(function: Callable[..., Any]) -> Callable[..., Any]:
     """NumPy's own function applied to the elements: it rearranges them and computes nothing."""
 
-    @_or_known(function)
     def call(value: Any, *more: Any, **options: Any) -> Any:
         joined = isinstance(value, list | tuple)
-        return wrap(function([floats(each) for each in value] if joined else items(value), *more, **options))
+        return Array(function([floats(each) for each in value] if joined else items(value), *more, **options))
 
-    return call
+    return _either(function, call)
 
 
 def _method(name: str) -> Callable[..., Any]:
     """A function of NumPy that is also a method of arrays."""
-
-    @_or_known(getattr(np, name))
-    def call(value: Any, *more: Any, **options: Any) -> Any:
-        return getattr(Array(floats(value)), name)(*more, **options)
-
-    return call
+    return _either(
+        getattr(np, name), lambda value, *more, **options: getattr(Array(floats(value)), name)(*more, **options)
+    )
 
 
-@_or_known(np.where)
 def _where(condition: Any, one: Any, other: Any) -> Array:
     def choose(chosen: Any, left: Any, right: Any) -> Any:
         if not isinstance(chosen, Truth):
@@ -232,7 +202,6 @@ def _clip(value: Any, low: Any, high: Any) -> Any:
     return np.minimum(np.maximum(value, low), high)
 
 
-@_or_known(np.diff)
 def _diff(value: Any) -> Any:
     found = Array(floats(value))
     if found.ndim != 1:
@@ -254,16 +223,16 @@ REPLACEMENTS: dict[Any, Any] = {
     **{getattr(np, name): _filled(content) for name, content in _CONTENTS.items()},
     **{getattr(np, f"{name}_like"): _filled_like(content) for name, content in _CONTENTS.items()},
     np.full: _full,
-    math.isnan: _math_test(math.isnan, "{0} != {0}"),
-    math.isfinite: _math_test(math.isfinite, "isfinite({0})"),
-    np.array: _array,
+    math.isnan: _of_number(math.isnan, lambda each: each.tracer.truth("{0} != {0}", each, numpy=False)),
+    math.isfinite: _of_number(math.isfinite, lambda each: each.tracer.truth("isfinite({0})", each, numpy=False)),
+    np.array: _either(np.array, _array),
     np.asarray: _asarray,
-    np.where: _where,
+    np.where: _either(np.where, _where),
     np.clip: _clip,
-    np.diff: _diff,
-    np.arange: _or_known(np.arange)(_refuse_dtype),
-    np.float64: _convert(np.float64),
-    float: _convert(float),
+    np.diff: _either(np.diff, _diff),
+    np.arange: _either(np.arange, _refuse_dtype),
+    np.float64: _of_number(np.float64, lambda each: Scalar(each.tracer, each.code, True, each.owners)),
+    float: _of_number(float, lambda each: Scalar(each.tracer, each.code, False, each.owners)),
     range: _range,
     sum: _sum,
     **{each: each for each in (abs, all, any, enumerate, len, list, map, max, min, pow, reversed, tuple, zip)},
