@@ -168,7 +168,7 @@ def compile_price(function: Callable[..., Any]) -> FunctionPrice | None:
 
 def kernel_price(kind: str, dtype: Any) -> KernelPrice:
     """The price of compiled steps of that kind around a function in Python."""
-    others = {"adaptive": ("adaptive_kernels", "attempt"), "implicit": ("kernels", "implicit")}
+    others = {"adaptive": ("adaptive", "iterate"), "implicit": ("kernels", "implicit")}
     source, function = others.get(kind, ("kernels", "corrected"))
     family, cold = ("ode adaptive kernel", _COLD_ADAPTIVE) if kind == "adaptive" else ("ode kernel", _COLD_KERNEL)
     return KernelPrice(family, ("ode kernel", kind, dtype), cold, _CACHED_KERNEL, _FOLDER / f"{source}.py", function)

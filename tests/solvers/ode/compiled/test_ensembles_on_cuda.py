@@ -17,10 +17,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._config import Settings
-from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, run_chunks
 from hpfracc.errors import BackendUnavailableError, HpfraccError, InvalidInputError
 from hpfracc.solvers.ode.compiled.on_cuda import device
-from hpfracc.solvers.ode.compiled.on_cuda.solve import BudgetSizer
 from hpfracc.solvers.ode.compiled.reading import MemberFunction, read_member
 
 Array = np.ndarray[Any, Any]
@@ -75,9 +73,9 @@ def test_chunks_change_nothing(simulated: dict[str, Any]) -> None:
 
 
 def test_errors_of_the_driver_keep_their_reason(simulated: dict[str, Any]) -> None:
-    """A lack of memory ends after six retries with half the memory each; another error is not retried."""
+    """A lack of memory ends with a single member; another error is not retried."""
     (short, why, tries), (broken, reason, once) = simulated["failing"]
-    assert (short, tries) == ("OutOfMemoryError", 7)
+    assert (short, tries) == ("OutOfMemoryError", 2)
     assert "the GPU is out of memory ([2] CUDA_ERROR_OUT_OF_MEMORY); free memory there" in why
     assert (broken, once) == ("BackendUnavailableError", 1)
     assert "RuntimeError: [700] CUDA_ERROR_ILLEGAL_ADDRESS" in reason
@@ -113,39 +111,6 @@ def test_solves_that_move_by_themselves_have_the_numbers_of_the_host(simulated: 
 def test_numba_is_imported_only_when_asked_for(simulated: dict[str, Any]) -> None:
     """Not by the modules that refuse a question."""
     assert simulated["early"] is False
-
-
-# -- chunks -----------------------------------------------------------------------------------------------------------
-
-
-def run_on_fake(members: int, budget: int, free: int) -> list[tuple[int, int, int]]:
-    """Chunks as (begin, end, slots) that a device with ``free`` bytes runs; a member and a slot take a byte each."""
-    found: list[tuple[int, int, int]] = []
-    sizer = BudgetSizer(lambda left, budget: (min(left, budget // 2), budget // 2), budget)
-
-    def source(begin: int, end: int) -> int:
-        if end - begin + sizer.slots > free:
-            raise ChunkTooLargeError("full")
-        return sizer.slots
-
-    def stuck(begin: int, end: int, short: ChunkTooLargeError) -> int:
-        raise MemoryError(f"{end - begin} members")
-
-    run_chunks(members, sizer, source, lambda begin, end, slots: found.append((begin, end, slots)), stuck=stuck)
-    return found
-
-
-def test_the_budget_of_chunks_is_halved() -> None:
-    """Once for every chunk that fails, and it stays so for the chunks after it; slots belong to their chunk."""
-    assert run_on_fake(10, 40, free=40) == [(0, 10, 20)]
-    assert run_on_fake(10, 40, free=12) == [(0, 5, 5), (5, 10, 5)]
-    assert run_on_fake(5, 4 << 6, free=4) == [(0, 2, 2), (2, 4, 2), (4, 5, 2)]
-
-
-def test_the_budget_of_chunks_is_halved_six_times() -> None:
-    """Then the chunk that did not fit is given up."""
-    with pytest.raises(MemoryError, match="^4 members$"):
-        run_on_fake(300, 8 << 6, free=7)
 
 
 # -- the function of a member -----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 __all__ = ["Controller"]
 
@@ -28,15 +28,12 @@ class Controller:
         The smallest order.
     level : int
         Level of the next step.
-    longest : float
-        Steps stay below this length.
     """
 
     unit: float
     alpha: float
     level: int = 0
-    longest: float = math.inf
-    _previous: float = field(default=1.0)
+    _previous: float = 1.0
 
     @property
     def step(self) -> float:
@@ -45,9 +42,8 @@ class Controller:
 
     def limit(self, longest: float) -> None:
         """Limit the next step to this length."""
-        if longest < math.inf:
-            highest = LEVELS_PER_OCTAVE * (math.log2(longest) - math.log2(self.unit)) + 1e-9
-            self.level = min(self.level, math.floor(highest))
+        highest = LEVELS_PER_OCTAVE * (math.log2(longest) - math.log2(self.unit)) + 1e-9
+        self.level = min(self.level, math.floor(highest))
 
     def growth(self, error: float, degree: float) -> float:
         """Factor by which the step could have been longer with this degree."""
@@ -61,16 +57,15 @@ class Controller:
         factor = min(max(min(factor, most), _MIN), _MAX_GROWTH)
         self._previous = max(error, 1e-4)
         self.level += math.floor(LEVELS_PER_OCTAVE * math.log2(factor) + 0.25)
-        self.limit(self.longest)
 
     def reject(self, error: float, degree: float) -> None:
         """Choose a shorter step after a rejected one."""
         factor = min(max(self.growth(error, degree), _MIN), 0.8)
         self.level += min(math.floor(LEVELS_PER_OCTAVE * math.log2(factor)), -1)
 
-    def shrink(self, factor: float = 0.25) -> None:
-        """Choose a shorter step because the equation of a step could not be solved."""
-        self.level += math.floor(LEVELS_PER_OCTAVE * math.log2(factor))
+    def shrink(self) -> None:
+        """Choose a quarter of the step because the equation of a step could not be solved."""
+        self.level -= 2 * LEVELS_PER_OCTAVE
 
     def restart(self) -> None:
         """Restart with the length of the first step."""

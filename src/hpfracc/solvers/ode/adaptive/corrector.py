@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc.solvers.ode.adaptive.system import FlatSystem, SizeNorm
+from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.newton import KEPT_ITERATIONS, Newton, Norm
 
-__all__ = [
-    "FAR",
-    "LINEAR_ITERATIONS",
-    "MAX_ITERATIONS",
-    "MAX_NEWTON",
-    "MIN_RATE",
-    "PART",
-    "Corrector",
-    "Solved",
-    "StepCorrector",
-]
+__all__ = ["FAR", "LINEAR_ITERATIONS", "MAX_ITERATIONS", "MAX_NEWTON", "MIN_RATE", "PART", "Corrector", "Solved"]
 
 Array = np.ndarray[Any, Any]
 
@@ -45,37 +34,11 @@ _GENTLE_STEPS = 25
 _GENTLE = 0.15
 
 
-@dataclass(frozen=True, slots=True)
-class Solved:
+class Solved(NamedTuple):
     """State and right-hand side at the end of a step."""
 
     y: Array
     f: Array
-
-
-class StepCorrector(Protocol):
-    """Solves the equations of steps, and says how stiff they are; see :class:`Corrector`."""
-
-    stiff: bool
-    switches: int
-    contraction: float
-
-    def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: SizeNorm, steps: int) -> Solved | None:
-        """The solution of ``y = known + weight f(tau, y)``, or None if the step is too long."""
-
-    def damped(self, change: Array) -> Array:
-        """The effect of a change of ``known`` on the solution."""
-
-    def propagate(
-        self, known: Array, weight: Any, guess: Array, change: Callable[[Array], Array]
-    ) -> tuple[Array, Array]:
-        """The estimated error ``e = known + weight * change(e)``, and its change."""
-
-    def degrees(self) -> Array | None:
-        """The highest stable degree of each element; None if they are coupled, and have one degree."""
-
-    def accepted(self, weight: Any, scale: Array) -> None:
-        """Record an accepted step."""
 
 
 class Corrector:
@@ -99,22 +62,35 @@ class Corrector:
         return self.newton.inverse if self.stiff else None
 
     def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any, steps: int) -> Solved | None:
-        """The solution to a fraction of the tolerance, or None if the step is too long."""
+        """The solution of ``y = known + weight f(tau, y)`` to a part of the tolerance; None if the step is too long."""
         if self.stiff:
             return self._newton(tau, known, weight, guess, norm)
-        found = self._iterate(tau, known, weight, guess, norm)
-        if found is None:
-            self.failed(steps)
+        if self.loops is not None:
+            found = self.loops.solve(tau, known, weight, guess, norm, None)
+        else:
+            found = self._iterate(tau, known, weight, guess, norm)
+        if found is None:  # repeated failures mark the equation as stiff
+            self._failures = [step for step in self._failures if step > steps - _STRETCH] + [steps]
+            if len(self._failures) >= _FAILURES:
+                self._switch(True)
         return found
 
-    def failed(self, steps: int) -> None:
-        """Record that an iteration failed after ``steps`` steps; repeated failures mark the equation as stiff."""
-        self._failures = [step for step in self._failures if step > steps - _STRETCH] + [steps]
-        if len(self._failures) >= _FAILURES:
-            self._switch(True)
+    def _iterate(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any) -> Solved | None:
+        y, last = guess, np.inf
+        for count in range(MAX_ITERATIONS):
+            f = self.system(tau, y)
+            moved = known + weight * f
+            change = norm(moved - y)
+            y = moved
+            if change <= PART:
+                return Solved(y, f)
+            if count and change > 0.6 * last:
+                break
+            last = change
+        return None
 
     def degrees(self) -> None:
-        """The elements are coupled, and have one degree."""
+        """The highest stable degree of each element: the elements are coupled, and have one degree."""
 
     def damped(self, change: Array) -> Array:
         """The effect of a change of ``known`` on the solution, damped if the equation is stiff."""
@@ -141,43 +117,28 @@ class Corrector:
         guess = known
         for _ in range(LINEAR_ITERATIONS):
             guess = self.newton.apply(rho * known + (1.0 - rho) * guess)
-        moved = change(guess)
-        error = guess - self.newton.apply(guess - known - weight * moved)
+        error = guess - self.newton.apply(guess - known - weight * change(guess))
         return error, (error - known) / weight
 
     def accepted(self, weight: Any, scale: Array) -> None:
-        """Record an accepted step, which ages the Jacobian and may end stiffness."""
+        """Record an accepted step, which ages the Jacobian and may end stiffness.
+
+        The contraction is a bound of the spectral radius of weight times Jacobian: the smaller of two row-sum bounds,
+        unscaled and in units of the tolerance. Either may be far too large if components differ in size.
+        """
         self._age += 1
-        slopes = self.newton.matrix
+        slopes, d = self.newton.matrix, self.system.components
         if not self.stiff or slopes is None:
             return
-        self.contraction = self._bound(slopes, weight, scale)
+        if slopes is not self._sized[0]:
+            size = abs(slopes)
+            self._sized = slopes, size, np.asarray(size.sum(axis=-1)).reshape(-1)
+        _, size, rows = self._sized
+        scaled = (size @ (scale.reshape(-1, d, 1) if size.ndim == 3 else scale)).reshape(-1) / scale
+        self.contraction = float(min((weight * rows).max(), (weight * scaled).max()))
         self._gentle = self._gentle + 1 if self.contraction < _GENTLE else 0
         if self._gentle >= _GENTLE_STEPS:
             self._switch(False)
-
-    def _bound(self, slopes: Any, weight: Any, scale: Array) -> float:
-        """A bound of the spectral radius of ``weight * slopes``.
-
-        The smaller of two row-sum bounds, unscaled and in units of the tolerance. Either may be far too large if
-        components differ in size.
-        """
-        if slopes is not self._sized[0]:
-            size = abs(slopes)
-            self._sized = slopes, size, np.asarray(size.sum(axis=-1)).reshape(-1, self.system.components)
-        _, size, rows = self._sized
-        d = self.system.components
-        if rows.size == d and np.ndim(weight) == 0:
-            row_bound = abs(weight) * rows.max()
-            if row_bound < _GENTLE:
-                return float(row_bound)
-            return float(
-                min(row_bound, abs(weight) * ((size.reshape(d, d) if size.ndim == 3 else size) @ scale / scale).max())
-            )
-        units = scale.reshape(-1, d)
-        scaled = np.asarray(size @ (units[..., np.newaxis] if size.ndim == 3 else scale)).reshape(-1, d) / units
-        weights = np.abs(np.broadcast_to(weight, self.system.size).reshape(-1, d))
-        return float(np.minimum((weights * rows).max(axis=1), (weights * scaled).max(axis=1)).max())
 
     def _switch(self, stiff: bool) -> None:
         self.stiff = stiff
@@ -185,20 +146,6 @@ class Corrector:
         self._failures.clear()
         self._gentle = 0
         self.newton.forget()
-
-    def _iterate(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
-        y, last = guess, np.inf
-        for count in range(MAX_ITERATIONS):
-            f = self.system(tau, y)
-            moved = known + weight * f
-            change = norm(moved - y)
-            y = moved
-            if change <= PART:
-                return Solved(y, f)
-            if count and change > 0.6 * last:
-                return None
-            self.contraction, last = change / last, change
-        return None
 
     def _newton(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
         """Newton's method with the stored Jacobian, then with a new one; None if the step is too long."""
@@ -209,15 +156,11 @@ class Corrector:
                 self._age, fresh = 0, True
             else:
                 regular = newton.fits(weight) or newton.refactor(weight)
-            found = self._keep(tau, known, weight, guess, norm) if regular else None
+            found: Any = None
+            if regular and self.loops is not None and newton.inverse is not None:
+                found = self.loops.solve(tau, known, weight, guess, norm, newton.inverse)
+            elif regular:
+                found = newton.keep(tau, known, weight, guess, norm, PART, least_rate=MIN_RATE)
             if found is not None or fresh:
-                return found
+                return None if found is None else Solved(*found)
         return None
-
-    def _keep(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
-        inverse = self.newton.inverse
-        if self.loops is not None and inverse is not None:
-            solved: Solved | None = self.loops.newton(tau, known, weight, guess, norm, inverse)
-            return solved
-        found = self.newton.keep(tau, known, weight, guess, norm, PART, least_rate=MIN_RATE)
-        return None if found is None else Solved(*found)

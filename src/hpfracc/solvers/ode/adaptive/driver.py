@@ -95,9 +95,8 @@ class _Pass:
         self.problem, self.options = problem, options
         self.system = FlatSystem(problem, start)
         self.events = EventWatch(options.events, problem.args)
-        self.solution: AdaptiveSolution | None = None
-        if options.dense_output or problem.delays:
-            self.solution = AdaptiveSolution(self.system)
+        stored = options.dense_output or bool(problem.delays)
+        self.solution = AdaptiveSolution(self.system) if stored else None
         self._error_times: list[float] = []
         self._errors: list[Array] = []
         self._before = self.system.start(0.0).astype(self.system.dtype)  # the state at the last check for events
@@ -108,7 +107,7 @@ class _Pass:
         self.states: list[Array] = []
         self.wanted = None if options.t_eval is None else options.t_eval - problem.t0 - self.system.offset
         self.next = 0
-        self.success, self.hopeless, self.interrupted = True, False, False
+        self.success, self.interrupted = True, False
         self.message = REACHED
         self.end: float | None = None
         self.largest_error = np.zeros(self.system.size)
@@ -129,51 +128,52 @@ class _Pass:
 
     def run(self, report: Report, most_ratio: float, speed: AdaptiveSwitch) -> None:
         """Step until the end, a terminal event, a failure or an interrupt."""
-        problem, options = self.problem, self.options
-        length = problem.t1 - problem.t0 - self.system.offset
-        self._note_start()
+        failure = None
         try:
-            between = self.solution is not None or self.wanted is not None or bool(options.events)
-            self.stepper = stepper = Stepper(self.system, length, options, self._share, between=between)
-            speed.begin(stepper)
-            watch = _CrawlWatch(problem, options, length)
-            for stop, is_break in self._stops(length):
-                self.system.break_ahead = stop if is_break else math.inf
-                self.system.segment = self._segment(stop)
-                while stepper.tau < stop:
-                    if stepper.accepted >= options.max_steps:
-                        return self._fail(
-                            f"max_steps={options.max_steps} steps reach t = {self.system.time(stepper.tau):g} of "
-                            f"{problem.t1:g}: raise max_steps, or loosen rtol={options.rtol:g}."
-                        )
-                    stopped = stepper.advance(min(stop, stepper.tau + self._longest()))
-                    if stopped is not None:
-                        return self._fail(stopped.message)
-                    speed.look(stepper)
-                    if not self._note(report):
-                        return None
-                    crawl = watch.look(stepper)
-                    if crawl is not None:
-                        return self._fail(crawl)
-                    if stepper.ratio > most_ratio and stepper.jumped is None:
-                        self.hopeless = True
-                        return None
-                if is_break:
-                    self.system.break_ahead = math.inf
-                    self.system.segment = self._segment(math.nextafter(stop, math.inf))
-                    stepper.broken = stepper.tau
-                    stepper.restart()
+            failure = self._steps(report, most_ratio, speed)
         except NotFiniteError as error:
-            return self._fail(f"{error}: check the right-hand side and the initial values.")
+            failure = f"{error}: check the right-hand side and the initial values."
         except KeyboardInterrupt:
             raise_if_nested()
             self.interrupted = True
             reached = 0.0 if self.stepper is None else self.stepper.tau
-            return self._fail(f"Interrupted at t = {self.system.time(reached):g}: here is the solution up to then.")
-        return None
+            failure = f"Interrupted at t = {self.system.time(reached):g}: here is the solution up to then."
+        if failure is not None:
+            self.success, self.message = False, failure
 
-    def _fail(self, message: str) -> None:
-        self.success, self.message = False, message
+    def _steps(self, report: Report, most_ratio: float, speed: AdaptiveSwitch) -> str | None:
+        """Take the steps; returns the reason if they fail."""
+        problem, options = self.problem, self.options
+        length, longest = problem.t1 - problem.t0 - self.system.offset, min(problem.delays, default=math.inf)
+        self._note_start()
+        between = self.solution is not None or self.wanted is not None or bool(options.events)
+        self.stepper = stepper = Stepper(self.system, length, options, self._share, between=between)
+        speed.begin(stepper)
+        watch = _CrawlWatch(problem, options, length)
+        for stop, is_break in self._stops(length):
+            self.system.break_ahead = stop if is_break else math.inf
+            self.system.segment = self._segment(stop)
+            while stepper.tau < stop:
+                if stepper.accepted >= options.max_steps:
+                    return (
+                        f"max_steps={options.max_steps} steps reach t = {self.system.time(stepper.tau):g} of "
+                        f"{problem.t1:g}: raise max_steps, or loosen rtol={options.rtol:g}."
+                    )
+                stopped = stepper.advance(min(stop, stepper.tau + longest))
+                if stopped is not None:
+                    return stopped.message
+                speed.look(stepper)
+                if not self._note(report):
+                    return None
+                crawl = watch.look(stepper)
+                if crawl is not None or (stepper.ratio > most_ratio and stepper.jumped is None):
+                    return crawl
+            if is_break:
+                self.system.break_ahead = math.inf
+                self.system.segment = self._segment(math.nextafter(stop, math.inf))
+                stepper.broken = stepper.tau
+                stepper.restart()
+        return None
 
     def _stops(self, length: float) -> list[tuple[float, bool]]:
         """Times at which steps must end: breakpoints and their sums with delays, and the end."""
@@ -196,10 +196,6 @@ class _Pass:
         later = bisect.bisect_left(taus, stop)
         first = ends[later - 1] if later else self.problem.t0
         return first, math.nextafter(ends[later], -math.inf) if later < len(ends) else self.problem.t1
-
-    def _longest(self) -> float:
-        """The longest step: the shortest delay."""
-        return min(self.problem.delays, default=math.inf)
 
     def _error_then(self, then: float) -> Array:
         """The estimated error at a past time: that of the step that contains it."""
@@ -234,15 +230,13 @@ class _Pass:
             self.times.append(limit)
             self.states.append(stepper.y if end is None else stepper.continuation()(np.array([limit]))[0])
         else:
-            first = self.next
             # The last requested time may exceed the last step by rounding.
             slack = 1e-14 * stepper.length if stepper.tau >= stepper.length else 0.0
-            while self.next < self.wanted.size and self.wanted[self.next] <= limit + slack:
-                self.next += 1
+            first, self.next = self.next, int(np.searchsorted(self.wanted, limit + slack, side="right"))
             if self.next > first:
-                asked = np.minimum(self.wanted[first : self.next], limit)
-                self.times.extend(self.wanted[first : self.next].tolist())
-                self.states.extend(stepper.continuation()(asked))
+                asked = self.wanted[first : self.next]
+                self.times.extend(asked.tolist())
+                self.states.extend(stepper.continuation()(np.minimum(asked, limit)))
         report(self.system.time(limit), lambda: stepper.y.reshape(problem.shape))
         return end is None
 
@@ -271,11 +265,43 @@ class _Pass:
         self._before = stepper.y
         if end is None:
             return None
-        self.end = end
-        self.message = f"A terminal event happened at t = {end:g}."
+        self.end, self.message = end, f"A terminal event happened at t = {end:g}."
         if self.solution is not None:
-            self.solution.end_at(end)
+            self.solution.end = end
         return end - problem.t0 - self.system.offset
+
+    def result(self, stats: dict[str, Any], notes: list[str], decision: tuple[str, str, str, bool]) -> FODEResult:
+        """The result of this pass; evaluations are left to the caller, who knows those of all passes."""
+        problem, options, stepper = self.problem, self.options, self.stepper
+        stats |= dict.fromkeys(("steps", "rejected", "exponentials", "switches"), 0)
+        stats |= {"error_over_tolerance": self.ratio, "terminated": self.end is not None}
+        stats["interrupted"] = self.interrupted
+        if stepper is not None:
+            stats |= {"steps": stepper.accepted, "rejected": stepper.rejected, "switches": stepper.corrector.switches}
+            stats["exponentials"] = max(memory.states.shape[1] for memory in stepper.memories)
+        if stats["switches"]:
+            notes.append(f"{stats['switches']} switches between iteration and Newton's method")
+        known = min(len(self.times), len(self.states))  # an interrupt may occur between the two
+        states = np.array(self.states[:known], self.system.dtype).reshape(known, self.system.size)
+        times = problem.t0 + (np.array(self.times[:known]) + self.system.offset)
+        if options.t_eval is not None:
+            times = options.t_eval[: times.size]
+        elif stepper is not None and known and self.times[known - 1] == stepper.length:
+            times[-1] = problem.t1  # exactly, which t0 + (t1 - t0) may not be
+        happened = self.events.collected(problem.shape, problem.dtype) if options.events else (None, None)
+        return FODEResult(
+            t=times,
+            y=states.T.reshape(*problem.shape, -1),
+            success=self.success,
+            message=self.message,
+            nfev=0,
+            sol=self.solution if options.dense_output else None,
+            stats=stats,
+            error_estimate=float(self.largest_error.max(initial=0.0)),
+            decision=SolveDecision(*decision, tuple(notes)),
+            t_events=happened[0],
+            y_events=happened[1],
+        )
 
 
 def beginning(problem: Problem, options: Options) -> float:
@@ -335,57 +361,7 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
                 f"rounding. Give all times of jumps as breakpoints=[...], or loosen rtol={options.rtol:g}."
             )
         current.message = f"The end was reached, but the error may be {current.ratio:.2g} times the tolerance: {cause}"
-    decision = (name, reason, "exponentials", speed.compiled)
-    result = _result(problem, options, current, decision, number, nfev, njev, [*notes, *speed.notes])
-    result.stats["seconds"] = time.perf_counter() - started
-    result.stats["compile_seconds"] = speed.compile_seconds
+    stats = {"passes": number, "seconds": time.perf_counter() - started, "compile_seconds": speed.compile_seconds}
+    result = current.result(stats, [*notes, *speed.notes], (name, reason, "exponentials", speed.compiled))
+    result.nfev, result.njev = nfev, njev
     return result
-
-
-def _result(
-    problem: Problem,
-    options: Options,
-    current: _Pass,
-    decision: tuple[str, str, str, bool],
-    passes: int,
-    nfev: int,
-    njev: int,
-    notes: list[str],
-) -> FODEResult:
-    stepper = current.stepper
-    stats: dict[str, Any] = {
-        "steps": 0 if stepper is None else stepper.accepted,
-        "rejected": 0 if stepper is None else stepper.rejected,
-        "passes": passes,
-        "exponentials": 0 if stepper is None else max(memory.states.shape[1] for memory in stepper.memories),
-        "switches": 0 if stepper is None else stepper.corrector.switches,
-        "error_over_tolerance": current.ratio,
-        "terminated": current.end is not None,
-        "interrupted": current.interrupted,
-    }
-    if stats["switches"]:
-        notes.append(f"{stats['switches']} switches between iteration and Newton's method")
-    known = min(len(current.times), len(current.states))  # an interrupt may occur between the two
-    states = np.stack(current.states[:known]) if known else np.empty((0, current.system.size), current.system.dtype)
-    times = problem.t0 + (np.array(current.times[:known]) + current.system.offset)
-    if options.t_eval is not None:
-        times = options.t_eval[: times.size]
-    elif stepper is not None and known and current.times[known - 1] == stepper.length:
-        times[-1] = problem.t1  # exactly, which t0 + (t1 - t0) may not be
-    happened: tuple[Any, Any] = (None, None)
-    if options.events:
-        happened = current.events.collected(problem.shape, problem.dtype)
-    return FODEResult(
-        t=times,
-        y=states.T.reshape(*problem.shape, -1),
-        success=current.success,
-        message=current.message,
-        nfev=nfev,
-        njev=njev,
-        sol=current.solution if options.dense_output else None,
-        stats=stats,
-        error_estimate=float(current.largest_error.max(initial=0.0)),
-        decision=SolveDecision(*decision, tuple(notes)),
-        t_events=happened[0],
-        y_events=happened[1],
-    )

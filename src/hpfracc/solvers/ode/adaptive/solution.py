@@ -13,7 +13,7 @@ from scipy import special
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import Snapshot
-from hpfracc.solvers.ode.adaptive.system import FlatSystem, SteppedSystem
+from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.fixed.grid import initial_part
 
 __all__ = ["AdaptiveSolution", "Continuation", "Piece", "PieceStore", "piece_integral"]
@@ -117,11 +117,11 @@ class PieceStore:
 
     Parameters
     ----------
-    system : SteppedSystem
-        The equation.
+    system : FlatSystem
+        The equation, or one like it.
     """
 
-    def __init__(self, system: SteppedSystem) -> None:
+    def __init__(self, system: Any) -> None:
         self._system = system
         self._pieces: list[Piece] = []
         self.rights: list[float] = []
@@ -150,7 +150,7 @@ class PieceStore:
         return Continuation(self._system.groups, self._kept[block], pieces[0].left, pieces, self._system.start)
 
 
-class AdaptiveSolution:
+class AdaptiveSolution(PieceStore):
     r"""The solution at any time, of shape (..., d) + t.shape.
 
     The right-hand side is a polynomial on each step; its fractional integral is exact over the steps before t
@@ -159,19 +159,17 @@ class AdaptiveSolution:
     """
 
     def __init__(self, system: FlatSystem) -> None:
-        self._system = system
-        self._store = PieceStore(system)
+        super().__init__(system)
         self.t_min = system.problem.t0
-        self.t_max = system.problem.t0
+        #: The time of a terminal event.
+        self.end: float | None = None
 
-    def add(self, piece: Piece, before: list[Snapshot]) -> None:
-        """Add a step and the states before it."""
-        self._store.add(piece, before)
-        self.t_max = self._system.time(piece.right)
-
-    def end_at(self, t: float) -> None:
-        """End the solution at a terminal event."""
-        self.t_max = t
+    @property
+    def t_max(self) -> float:
+        """The last time."""
+        if self.end is not None:
+            return self.end
+        return float(self._system.time(self.rights[-1])) if self.rights else self.t_min
 
     def __call__(self, t: Any) -> Array:
         """The solution at ``t``."""
@@ -193,17 +191,9 @@ class AdaptiveSolution:
         early = tau < 0.0  # only the initial part
         if early.any():
             result[early] = initial_part(self._system.problem, elapsed[early]).T
-        rights = self._store.rights
-        tau = np.minimum(tau, rights[-1] if rights else 0.0)
-        indices = np.searchsorted(rights, tau)
+        tau = np.minimum(tau, self.rights[-1] if self.rights else 0.0)
+        indices = np.searchsorted(self.rights, tau)
         for index in np.unique(indices[~early]):
             which = (indices == index) & ~early
-            if not rights:
-                result[which] = self._system.start(0.0)
-            else:
-                result[which] = self._store.continuation(int(index))(tau[which])
+            result[which] = self.continuation(int(index))(tau[which]) if self.rights else self._system.start(0.0)
         return result
-
-    def state(self, tau: float) -> Array:
-        """The flat state at one time."""
-        return self._store.state(tau)

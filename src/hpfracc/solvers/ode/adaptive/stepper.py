@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpfracc.history.states import ExponentialMemory, Snapshot
-from hpfracc.solvers.ode.adaptive.arithmetic import Between, NumpyArithmetic, Trial, interpolate_states
+from hpfracc.solvers.ode.adaptive.arithmetic import NumpyArithmetic, Trial, interpolate_states
 from hpfracc.solvers.ode.adaptive.controller import Controller
-from hpfracc.solvers.ode.adaptive.corrector import Corrector, StepCorrector
+from hpfracc.solvers.ode.adaptive.corrector import Corrector
 from hpfracc.solvers.ode.adaptive.solution import Continuation, Piece
-from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError, SteppedSystem
+from hpfracc.solvers.ode.adaptive.system import NotFiniteError
 from hpfracc.solvers.ode.options import Options
 
 __all__ = ["Stepper", "Stopped", "stable_degrees"]
@@ -34,8 +33,7 @@ _NEGLIGIBLE = 0.01
 _NEAR_JUMP = 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(NamedTuple):
     """Reason why no further step can be taken, and a remedy."""
 
     message: str
@@ -46,8 +44,8 @@ class Stepper:
 
     Parameters
     ----------
-    system : SteppedSystem
-        The equation.
+    system : FlatSystem
+        The equation, or one like it.
     length : float
         Length of the interval.
     options : Options
@@ -56,19 +54,19 @@ class Stepper:
         Fraction of the tolerance for one step.
     between : bool
         Whether the solution is also needed between the steps.
-    corrector : StepCorrector, optional
-        Solves the equations of the steps; by default by iteration and Newton's method.
+    corrector : Corrector, optional
+        Solves the equations of the steps, or one like it; by default by iteration and Newton's method.
     """
 
     def __init__(
         self,
-        system: SteppedSystem,
+        system: Any,
         length: float,
         options: Options,
         share: float,
         *,
         between: bool = True,
-        corrector: StepCorrector | None = None,
+        corrector: Any = None,
     ) -> None:
         self.between, self.most_step = between, options.max_step
         self.system, self.length, self.rtol, self.share = system, length, options.rtol, share
@@ -80,16 +78,12 @@ class Stepper:
             ExponentialMemory(alpha, 2 * system.initial[0][which].size, length, eps, system.dtype)
             for alpha, which in system.groups
         ]
-        if corrector is None:
-            assert isinstance(system, FlatSystem)
-            corrector = Corrector(system)
-        self.corrector: Any = corrector
+        self.corrector = Corrector(system) if corrector is None else corrector
         self.tau = 0.0
         self.y = system.start(0.0).astype(system.dtype)
         self.values = system.first(self.y)[np.newaxis]  # of the right-hand side, the newest first, shape (count, n)
         self.states = [self.y]
         self.steps: list[float] = []  # lengths, the newest first
-        self.levels: list[int | None] = []
         self.degree = 1
         self.errors: list[float] = []  # sizes of the terms of the newest step
         self.error = np.zeros_like(self.y)
@@ -101,29 +95,27 @@ class Stepper:
         self.snapshots: list[list[Snapshot]] = []  # before each of them
         self.arithmetic: Any = NumpyArithmetic()  # or CompiledArithmetic
         first = min(options.first_step or self._first_step(), self._longest())
-        self.controller = Controller(first, self.least, longest=2.0 * length)
+        self.controller = Controller(first, self.least)
         self.jumped: float | None = None  # where a jump was passed
         self.broken = -math.inf  # the last known time at which the right-hand side is not smooth
 
     # -- interface ----------------------------------------------------------------------------------------------------
 
-    def advance(self, until: float | None = None) -> Stopped | None:
-        """Take one step, not beyond ``until``; returns None, or the reason why it failed."""
-        stop = self.length if until is None else until
+    def advance(self, stop: float) -> Stopped | None:
+        """Take one step, not beyond ``stop``; returns None, or the reason why it failed."""
         spoiled: NotFiniteError | None = None
         for tries in range(1, _MAX_TRIES + 1):
-            step, level, end = self._propose(stop)
+            step, end = self._propose(stop)
             if step < 8.0 * np.finfo(float).eps * self.tau or step < _SHORTEST:
                 if self._pass_jump():
                     return None
                 break
             try:
-                if self._attempt(step, level, end):
+                if self._attempt(step, end):
                     return None
                 spoiled = None
             except NotFiniteError as error:
-                self.rejected += 1
-                self.controller.shrink()
+                self._shrink()
                 spoiled = error
             if tries >= 3:
                 self.degree = 1
@@ -137,7 +129,7 @@ class Stepper:
     def restart(self) -> None:
         """Restart the polynomials where the right-hand side is not smooth. The history is kept."""
         self.values = self.system(self.tau, self.y)[np.newaxis]
-        self.states, self.steps, self.levels, self.degree, self.errors = [self.y], [], [], 1, []
+        self.states, self.steps, self.degree, self.errors = [self.y], [], 1, []
         self.controller.restart()
         resolved = 16.0 * float(np.finfo(float).eps) * self.tau
         if self.controller.step < resolved:
@@ -166,25 +158,25 @@ class Stepper:
                 return False
             self.jumped = self.tau
         end = self.tau + step
-        trial = self.arithmetic.attempt(self, step, None, end, 1) if end < self.length else None
+        trial = self.arithmetic.attempt(self, step, end, 1) if end < self.length else None
         if trial is None:
             return False
         trial.terms[...] = 0.0
         trial.terms[min(2, len(trial.terms) - 1)] = self._jump_bound(np.abs(trial.values[0] - trial.values[1]), step)
-        self._take(trial, step, None, end, 1, None)
+        self._take(trial, step, end, 1, None)
         self.restart()
         self.controller.start_with(step)
         return True
 
-    def _propose(self, stop: float) -> tuple[float, int | None, float]:
-        """Length of the next step, its level if it is in the sequence, and its end."""
+    def _propose(self, stop: float) -> tuple[float, float]:
+        """Length of the next step, and its end."""
         self.controller.limit(self._longest())
         step, left = self.controller.step, stop - self.tau
         if step >= left * (1.0 - 1e-12):
-            return left, None, stop
+            return left, stop
         if step > 0.5 * left:  # two equal steps instead of a long and a tiny one
-            return 0.5 * left, None, self.tau + 0.5 * left
-        return step, self.controller.level, self.tau + step
+            return 0.5 * left, self.tau + 0.5 * left
+        return step, self.tau + step
 
     def _longest(self) -> float:
         """The longest step allowed: by the options, and after an infinite start by the elapsed time."""
@@ -199,13 +191,11 @@ class Stepper:
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
-    def _attempt(self, step: float, level: int | None, end: float) -> bool:
+    def _attempt(self, step: float, end: float) -> bool:
         degree = min(self.degree, len(self.values))
-        trial = self.arithmetic.attempt(self, step, level, end, degree)
+        trial = self.arithmetic.attempt(self, step, end, degree)
         if trial is None:
-            self.rejected += 1
-            self.controller.shrink()
-            return False
+            return self._shrink()
         errors = trial.errors
         # If the equation is stiff, the error is the first omitted term. Otherwise the last included term is used, an
         # overestimate, because the errors of the steps accumulate.
@@ -217,34 +207,42 @@ class Stepper:
             jump = None
         if jump is not None and error <= 1.0:
             if size > 1.0:
-                self.rejected += 1
-                self.controller.reject(size, 0.0)
-                return False
+                return self._reject(size, 0.0)
             trial.terms[min(degree + 1, len(trial.terms) - 1)] += jump
         if not error <= 1.0:
-            self.rejected += 1
-            lower = degree - 1 if degree > 1 and errors[degree - 1 + ahead] <= error else degree
-            self.controller.reject(error, degree + ahead)
-            self.degree = lower
-            return False
-        between: Between | None = None
+            self.degree = degree - 1 if degree > 1 and errors[degree - 1 + ahead] <= error else degree
+            return self._reject(error, degree + ahead)
+        through, most = None, math.inf
         if self.between and self.corrector.stiff:
             tolerance = trial.scale / self.share
             defect = min(degree + 1, len(trial.terms) - 1)
             own = self.system.ratio(trial.terms[defect], tolerance), defect + self.least
             states = np.stack([trial.y, *self.states])
-            between = interpolate_states(trial.stencil, states, lambda x: self.system.ratio(x, tolerance), own)
-            if not between.error <= 1.0:
-                self.rejected += 1
-                self.controller.reject(between.error, between.order - self.least)
-                return False
-        self._take(trial, step, level, end, degree, None if between is None else between.coefficients)
-        self._choose_degree(errors, degree, between)
+            through, wrong, order = interpolate_states(
+                trial.stencil, states, lambda x: self.system.ratio(x, tolerance), own
+            )
+            if not wrong <= 1.0:
+                return self._reject(wrong, order - self.least)
+            most = self.controller.growth(wrong, order - self.least)
+        self._take(trial, step, end, degree, through)
+        self._choose_degree(errors, degree, most)
         if jump is not None:
             self.jumps += 1
             self.restart()
             self.controller.start_with(step)  # not the first step: the bound of a jump allows this one
         return True
+
+    def _shrink(self) -> bool:
+        """Reject a step whose equation could not be solved."""
+        self.rejected += 1
+        self.controller.shrink()
+        return False
+
+    def _reject(self, error: float, degree: float) -> bool:
+        """Reject a step with this error, in units of the tolerance."""
+        self.rejected += 1
+        self.controller.reject(error, degree)
+        return False
 
     def _find_jump(self, trial: Trial, step: float, degree: int) -> Array | None:
         """Bound of the error if the right-hand side jumps within this step, at its end or at the last time; or None.
@@ -300,23 +298,20 @@ class Stepper:
             bound[which] *= step**alpha / math.gamma(alpha + 1.0) * max(1.0, far)
         return self.corrector.damped(bound) if self.corrector.stiff else bound
 
-    def _take(
-        self, trial: Trial, step: float, level: int | None, end: float, degree: int, through: Array | None
-    ) -> None:
+    def _take(self, trial: Trial, step: float, end: float, degree: int, through: Array | None) -> None:
         """Accept a step: update the estimated global error, the history and the newest points."""
         if self.accepted == 1 and len(trial.values) > 2:  # the value at the start is known
             self._orient_first_error(trial, step)
         before = [memory.snapshot() for memory in self.memories]
         taken = self.arithmetic.take(self, trial, step, end, degree)
+        self.error, self.moved, coefficients, self.largest, ratio = taken
         self.snapshots = [*self.snapshots[-1:], before]
         self.states = [trial.y, *self.states[: HIGHEST + 1]]
-        self.pieces = [*self.pieces[-1:], Piece(self.tau, step, end, taken.coefficients, through)]
-        self.error, self.moved, self.largest = taken.error, taken.moved, taken.largest
-        self.ratio = max(self.ratio, taken.ratio)
+        self.pieces = [*self.pieces[-1:], Piece(self.tau, step, end, coefficients, through)]
+        self.ratio = max(self.ratio, ratio)
         self.tau, self.y, self.errors = end, trial.y, trial.errors
         self.values = trial.values[: HIGHEST + 2]
         self.steps = [step, *self.steps[: HIGHEST + 1]]
-        self.levels = [level, *self.levels[: HIGHEST + 1]]
         self.accepted += 1
         self.corrector.accepted(trial.weights[: degree + 1, 0].sum(axis=0), trial.scale)
 
@@ -334,7 +329,8 @@ class Stepper:
         for (_, which), memory in zip(self.system.groups, self.memories, strict=True):
             memory.multiply(np.concatenate([np.ones_like(signs[which]), signs[which]]))
 
-    def _choose_degree(self, errors: list[float], degree: int, between: Between | None) -> None:
+    def _choose_degree(self, errors: list[float], degree: int, most: float) -> None:
+        """The next degree and step; ``most`` bounds its growth."""
         ahead = int(self.corrector.stiff)
         highest = min(self._highest(), len(errors) - 1)
 
@@ -348,7 +344,6 @@ class Stepper:
             if 1 <= other <= highest and other + ahead < len(errors) and growth(other) > 1.1 * possible:
                 best, possible = other, growth(other)
         self.degree = best
-        most = math.inf if between is None else self.controller.growth(between.error, between.order - self.least)
         self.controller.accept(errors[min(best + ahead, len(errors) - 1)], best + ahead, most)
 
     def _highest(self) -> int:

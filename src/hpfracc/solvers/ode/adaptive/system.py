@@ -5,7 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from hpfracc.solvers.ode.jacobian import JacobianSource
 from hpfracc.solvers.ode.newton import Norm
 from hpfracc.solvers.ode.problem import NotFiniteError, Problem, check_jacobian, check_value, history_at
 
-__all__ = ["FlatSystem", "NotFiniteError", "SteppedSystem"]
+__all__ = ["FlatSystem", "NotFiniteError"]
 
 Array = np.ndarray[Any, Any]
 
@@ -22,67 +22,11 @@ Array = np.ndarray[Any, Any]
 _FEW = 32
 
 
-class SizeNorm(Protocol):
-    """A norm of changes, in units of the tolerance."""
-
-    def __call__(self, change: Array) -> float:
-        """The norm of one change."""
-
-    def rows(self, changes: Array) -> list[float]:
-        """The norms of several changes."""
-
-
-class SteppedSystem(Protocol):
-    """An equation ``D^alpha y = f(t, y)`` on flat states, as adaptive steps need it; see :class:`FlatSystem`."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the state."""
-
-    @property
-    def dtype(self) -> Any:
-        """Dtype of the state."""
-
-    @property
-    def size(self) -> int:
-        """Number of elements of the state."""
-
-    @property
-    def offset(self) -> float:
-        """Origin of time, relative to t0."""
-
-    @property
-    def initial(self) -> list[Array]:
-        """The initial values, flat."""
-
-    @property
-    def groups(self) -> list[tuple[float, Any]]:
-        """Orders, and the elements that have them."""
-
-    def __call__(self, tau: float, y: Array, *, shifted: bool = False) -> Array:
-        """The right-hand side."""
-
-    def first(self, y: Array) -> Array:
-        """The right-hand side at the start."""
-
-    def start(self, tau: float) -> Array:
-        """The part of the initial values."""
-
-    def time(self, tau: float) -> float:
-        """The time at ``tau`` after the start."""
-
-    def magnitude(self, y: Array) -> Array:
-        """The size that the relative tolerance of each element refers to."""
-
-    def norm(self, scale: Array) -> SizeNorm:
-        """The norm of the local error."""
-
-    def ratio(self, error: Array, tolerance: Array) -> float:
-        """The largest error in units of the tolerance."""
-
-
 class FlatSystem:
     """``fun`` and ``jac`` of a problem, on flat states.
+
+    The names without an underscore are those of any system that adaptive steps take, but for ``problem``, the Jacobian
+    and what serves delays.
 
     Parameters
     ----------
@@ -116,24 +60,13 @@ class FlatSystem:
         #: First and last time between two breakpoints, beyond which rounding must not bring the right-hand side.
         self.segment: tuple[float, float] | None = None
         self._recent: dict[float, Array] = {}
-        self._source = JacobianSource(
-            self.shape,
-            self.dtype,
-            self._shaped,
-            self._given if problem.jac is not None else None,
-            problem.jac_sparsity,
-        )
+        given = self._given if problem.jac is not None else None
+        self._source = JacobianSource(self.shape, self.dtype, self._shaped, given, problem.jac_sparsity)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without functions, which a solution does not need."""
-        kept: dict[str, Any] = {
-            "problem": self.problem.without_functions(),
-            "past": None,
-            "past_error": None,
-            "_recent": {},
-            "_source": None,
-        }
-        return self.__dict__ | kept
+        dropped = dict.fromkeys(("past", "past_error", "_source"))
+        return self.__dict__ | dropped | {"problem": self.problem.without_functions(), "_recent": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -227,11 +160,6 @@ class FlatSystem:
         more = self._delayed(tau, False) if self.problem.delays else ()
         given = self.problem.jac(self.time(tau), state, *more, *self.problem.args)
         return check_jacobian(given, self.shape, self.dtype)
-
-    @property
-    def slope_evaluations(self) -> int:
-        """Number of evaluations per Jacobian."""
-        return self._source.evaluations
 
     def jacobian(self, tau: float, y: Array, f: Array) -> Any:
         """The Jacobian, shape (batch, d, d) or sparse: given, or by forward differences."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hpfracc._optional import import_optional, is_installed
 from hpfracc._shielded import run_shielded
 
-__all__ = ["NotCompiledError", "call_kernel", "first_calls", "is_jitted", "load", "require"]
+__all__ = ["NotCompiledError", "call_kernel", "first_calls", "first_line", "is_jitted", "load", "require"]
 
 Result = TypeVar("Result")
 
@@ -69,3 +69,9 @@ def call_kernel(kernel: Callable[..., Result], kind: str, *arguments: Any) -> Re
     first_calls.seconds += time.perf_counter() - started
     _compiled.add((kernel, kind))
     return found
+
+
+def first_line(error: Any) -> str:
+    """The first line of an error's message, or its type."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:200] if lines else type(error).__name__

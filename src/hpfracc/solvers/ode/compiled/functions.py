@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import is_jitted
 
 from hpfracc._shielded import run_shielded
-from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel
+from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel, first_line
 from hpfracc.solvers.ode.compiled.kernels import FunctionReference, call, refer
 from hpfracc.solvers.ode.compiled.reading import BoundSource
 from hpfracc.solvers.ode.compiled.vocabulary import MATH
@@ -33,8 +33,7 @@ _AGREES = 1e-9
 _MAX_COMPILED = 512
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CompiledFunction:
+class CompiledFunction(NamedTuple):
     """A compiled ``f(t, y, out, parameters)`` for the kernels.
 
     Attributes
@@ -69,13 +68,7 @@ class CompiledFunction:
 MATHEMATICS = {name: getattr(math, name) for name in (*MATH, "isfinite")}
 _SCOPE: dict[str, Any] = {
     **MATHEMATICS,
-    "nan": math.nan,
-    "inf": math.inf,
-    "fmod": np.fmod,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "trunc": np.trunc,
-    "rint": np.rint,
+    **{name: getattr(np, name) for name in ("nan", "inf", "fmod", "floor", "ceil", "trunc", "rint")},
 }
 
 #: By source and sizes. Never dropped, because the code stays in memory anyway, and compiling it again takes more.
@@ -96,24 +89,21 @@ def compile_bound(
     """Compile a function that was read, for a state of ``shape``; a new one only if it ``must`` or there are few."""
     parameters = np.array([*bound.parameters, 0.0])
     key = (bound.source, math.prod(shape), math.prod(out_shape), parameters.size)
-    found = _read.get(key)
-    fresh = found is None
-    if found is None:
+    fresh = key not in _read
+    if fresh:
         if not must and len(_read) >= _MAX_COMPILED:
             raise NotCompiledError(
                 f"{len(_read)} functions were compiled in this process, and Numba never frees their memory; "
                 "compile=True compiles more of them"
             )
-        found = _read[key] = _compile_source(bound.source)
-    return CompiledFunction(found, parameters, bound, fresh)
+        _read[key] = _compile_source(bound.source)
+    return CompiledFunction(_read[key], parameters, bound, fresh)
 
 
 def _compile_source(source: str) -> FunctionReference:
     lines = ["def call(t, y, out, p):", *function_lines(source, ("out[:] = nan", "return"))]
-    scope = dict(_SCOPE)
-    exec(compile("\n".join(lines), "<hpfracc right-hand side>", "exec"), scope)
     # Divisions by zero give infinities, as in NumPy; where Python would raise, the source bails out.
-    return _numba_compile(scope["call"], "f", error_model="numpy")
+    return _numba_compile(lines, dict(_SCOPE), "f", error_model="numpy")
 
 
 def function_lines(source: str, bail: tuple[str, ...]) -> list[str]:
@@ -144,18 +134,13 @@ def compile_as_given(
     found = known.get(key)
     if found is not None and same_surroundings(found[1], around):
         return CompiledFunction(found[0], parameters, fresh=False)
-    compiled = _build(fun, args, y.shape, out_shape, y.dtype, listed)
+    compiled = _build(fun, args, y, out_shape, listed)
     known[key] = (compiled, around)
     return CompiledFunction(compiled, parameters)
 
 
 def _build(
-    fun: Callable[..., Any],
-    args: tuple[Any, ...],
-    shape: tuple[int, ...],
-    out_shape: tuple[int, ...],
-    dtype: Any,
-    listed: bool,
+    fun: Callable[..., Any], args: tuple[Any, ...], y: Array, out_shape: tuple[int, ...], listed: bool
 ) -> FunctionReference:
     if is_jitted(fun):
         inner = fun
@@ -164,41 +149,33 @@ def _build(
         inner = numba.njit(boundscheck=True)(fun)
     else:
         raise NotCompiledError(f"Numba compiles plain functions, and this is a {type(fun).__name__}")
-    scope: dict[str, Any] = {"array": np.array, "nan": np.nan, "inner": inner, "shape": shape, "out_shape": out_shape}
-    terms = ["t", "y" if len(shape) == 1 else "y.reshape(shape)"]
-    reals = 0
-    for n, each in enumerate(args):
-        if isinstance(each, float):
-            terms.append(f"parameters[{reals}]")
-            reals += 1
-        else:
-            terms.append(f"fixed_{n}")
-            scope[f"fixed_{n}"] = each
+    scope: dict[str, Any] = {"array": np.array, "nan": np.nan, "inner": inner, "shape": y.shape, "out_shape": out_shape}
+    scope |= {f"fixed_{n}": each for n, each in enumerate(args) if not isinstance(each, float)}
+    terms, reals = ["t", "y" if y.ndim == 1 else "y.reshape(shape)"], itertools.count()
+    terms += [f"parameters[{next(reals)}]" if isinstance(each, float) else f"fixed_{n}" for n, each in enumerate(args)]
     called = f"inner({', '.join(terms)})"
-    source = "\n".join(
-        (
-            "def call(t, y, out, parameters):",
-            "    try:",
-            f"        value = array({called})" if listed else f"        value = {called}",
-            "        if value.shape != out_shape:",
-            "            raise ValueError",
-            "        for i, each in enumerate(value.flat):",  # compiles faster than an assignment
-            "            out[i] = each",
-            # An exception cannot leave a C callback. Non-finite values are evaluated again in Python, where it can.
-            "    except Exception:",
-            "        out[:] = nan",
-        )
-    )
-    exec(compile(source, "<hpfracc right-hand side>", "exec"), scope)
-    return _numba_compile(scope["call"], np.dtype(dtype).kind)
+    lines = [
+        "def call(t, y, out, parameters):",
+        "    try:",
+        f"        value = array({called})" if listed else f"        value = {called}",
+        "        if value.shape != out_shape:",
+        "            raise ValueError",
+        "        for i, each in enumerate(value.flat):",  # compiles faster than an assignment
+        "            out[i] = each",
+        # An exception cannot leave a C callback. Non-finite values are evaluated again in Python, where it can.
+        "    except Exception:",
+        "        out[:] = nan",
+    ]
+    return _numba_compile(lines, scope, y.dtype.kind)
 
 
-def _numba_compile(function: Any, kind: str, **options: Any) -> FunctionReference:
+def _numba_compile(lines: list[str], scope: dict[str, Any], kind: str, **options: Any) -> FunctionReference:
+    """The function ``call`` with this text and these globals."""
+    exec(compile("\n".join(lines), "<hpfracc right-hand side>", "exec"), scope)
     try:
-        return run_shielded(lambda: refer(numba.cfunc(_signature(kind), **options)(function)))
+        return run_shielded(lambda: refer(numba.cfunc(_signature(kind), **options)(scope["call"])))
     except Exception as error:  # anything that Numba or its parts may raise
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise NotCompiledError(f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}") from error
+        raise NotCompiledError(f"{type(error).__name__}: {first_line(error)}") from error
 
 
 def compare(fun: CompiledFunction, expected: Array, t: float, y: Array) -> None:

@@ -22,25 +22,13 @@ import numpy as np
 from numba import types
 from numba.experimental import structref
 
+from hpfracc.solvers.ode.newton import DIGITS, KEPT_ITERATIONS, MIN_RATE, REMEASURE, SMALL_CHANGE
+
 __all__ = [
-    "EVALUATIONS",
-    "ITERATIONS",
-    "JACOBIAN",
-    "JACOBIANS",
-    "KNOWN",
-    "REQUEST",
-    "STATE_SIZE",
-    "STUCK",
-    "FunctionReference",
-    "call",
-    "compile_kernel",
-    "corrected",
-    "implicit",
-    "refer",
-    "run_corrected",
-    "run_implicit",
+    "EVALUATIONS", "ITERATIONS", "JACOBIAN", "JACOBIANS", "KNOWN", "REQUEST", "STATE_SIZE", "STUCK",
+    "FunctionReference", "call", "corrected", "implicit", "multiply", "refer", "run_corrected", "run_implicit",
     "with_functions",
-]
+]  # fmt: skip
 
 #: Indices in ``state``: number of known points, the generator's request (0 for the right-hand side, or one of the next
 #: two), and counters.
@@ -216,48 +204,40 @@ run_corrected = with_functions(
 
 
 @_inline
-def _factorise(now: Any, which: Any, derivative: Any, matrix: Any, exchanges: Any) -> bool:
-    """LU factors of ``1 - w J``, with row exchanges and inverse pivots; returns whether the matrix is regular."""
+def multiply(matrix: Any, values: Any, out: Any) -> None:
+    """``out = matrix @ values``."""
+    for row in range(len(matrix)):
+        out[row] = 0.0
+        for i in range(len(values)):
+            out[row] += matrix[row, i] * values[i]
+
+
+@_inline
+def _invert(matrix: Any, inverse: Any) -> bool:
+    """The inverse by Gauss-Jordan elimination, in which the matrix is lost; returns whether it is regular."""
     d = len(matrix)
-    exchanges[d] = 0
-    for row in range(d):
-        for i in range(d):
-            matrix[row, i] = -now[0, which[row]] * derivative[row, i]
-        matrix[row, row] += 1.0
+    inverse[:] = 0.0
+    for i in range(d):
+        inverse[i, i] = 1.0
     for i in range(d):
         best = i
         for row in range(i + 1, d):
             if abs(matrix[row, i]) > abs(matrix[best, i]):
                 best = row
-        exchanges[i] = best
-        if not abs(matrix[best, i]) > 0.0:
+        pivot = matrix[best, i]
+        if not abs(pivot) > 0.0:
             return False
-        if best != i:
-            for column in range(d):
-                matrix[i, column], matrix[best, column] = matrix[best, column], matrix[i, column]
-        matrix[i, i] = 1.0 / matrix[i, i]
-        for row in range(i + 1, d):
-            matrix[row, i] *= matrix[i, i]
-            for column in range(i + 1, d):
-                matrix[row, column] -= matrix[row, i] * matrix[i, column]
+        for column in range(d):
+            # Row i last, which is also the other one if no rows are exchanged.
+            matrix[best, column], matrix[i, column] = matrix[i, column], matrix[best, column] / pivot
+            inverse[best, column], inverse[i, column] = inverse[i, column], inverse[best, column] / pivot
+        for row in range(d):
+            factor = matrix[row, i]
+            if row != i:
+                for column in range(d):
+                    matrix[row, column] -= factor * matrix[i, column]
+                    inverse[row, column] -= factor * inverse[i, column]
     return True
-
-
-@_inline
-def _substitute(factors: Any, exchanges: Any, right: Any) -> None:
-    """Solve with the factors; ``right`` is replaced by the solution."""
-    d = len(factors)
-    for i in range(d):
-        best = exchanges[i]
-        if best != i:
-            right[i], right[best] = right[best], right[i]
-    for i in range(d):
-        for column in range(i):
-            right[i] -= factors[i, column] * right[column]
-    for i in range(d - 1, -1, -1):
-        for column in range(i + 1, d):
-            right[i] -= factors[i, column] * right[column]
-        right[i] *= factors[i, i]
 
 
 @_inline
@@ -289,27 +269,25 @@ def implicit(
     state: Any,
     has_jac: bool,
     matrices: tuple[Any, Any, Any, Any],
-    tolerance: tuple[float, Any, float, float],
-    limits: tuple[int, float, int, int, float],
+    tolerance: tuple[float, Any, float, int],
 ) -> Any:
     """``y_n = S_0[n] + w_0[0] f(t_n, y_n)`` by Newton's method with a matrix that is kept while it converges quickly.
 
     Like ``Newton.solve`` without its damping: if a step fails even with a new matrix, it ends with the request
-    ``STUCK``. ``matrices`` are the Jacobian, its factors and row exchanges; followed by whether there are factors, the
-    fewest iterations with them, how many more were taken since, and the number of steps since the rate of convergence
-    was measured; and finally that rate.
+    ``STUCK``. ``matrices`` are the Jacobian and the inverse; whether there is an inverse, the fewest iterations with
+    it, how many more were taken since, and the number of steps since the rate of convergence was measured; and finally
+    that rate. ``tolerance`` ends with the price of a Jacobian in evaluations.
     """
     t0, h = grid
     begin, first, stop = span
     # Unpacked once, because each access to a tuple counts references to its arrays.
     y, f, sums = data
     past, now, which = rules
-    derivative, factors, kept, rates = matrices
-    rtol, atol, part, digits = tolerance
-    most, least_rate, price, remeasure, small = limits
+    derivative, inverse, kept, rates = matrices
+    rtol, atol, part, price = tolerance
     point, rows = points[0], len(value)
     known, guess, change, here = np.empty((4, rows), y.dtype)
-    scale = np.empty(rows)
+    scale, matrix = np.empty(rows), np.empty_like(inverse)
     for n in range(first, stop):
         t = t0 + n * h
         # The known part, the guess, and the inverse of the error allowed in each component (see ``step_scale``).
@@ -322,16 +300,16 @@ def implicit(
             y[row, n] = guess[row]
             if n > 3:  # see ``extrapolate``
                 added = 2.0 * guess[row] - 3.0 * y[row, n - 2] + y[row, n - 3]
-                if abs(added) <= small * abs(guess[row]):
+                if abs(added) <= SMALL_CHANGE * abs(guess[row]):
                     y[row, n] += added
             point[row] = y[row, n]
             scale[row] = max(abs(known[row]), abs(guess[row]))
             largest = max(largest, scale[row])
         for row in range(rows):
             wanted = part * (atol[row] + rtol * scale[row])
-            scale[row] = 1.0 / (min(wanted, digits * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290)
-        # New factors if there are none, or the existing ones have cost as much as new ones would.
-        verdict, turn, first_rate, renewed = 0, 0, 0.5, bool(kept[rows] == 0 or kept[rows + 2] >= price)
+            scale[row] = 1.0 / (min(wanted, DIGITS * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290)
+        # A new matrix if there is none, or the existing one has cost as much as a new one would.
+        verdict, turn, first_rate, renewed = 0, 0, 0.5, bool(kept[0] == 0 or kept[2] >= price)
         while True:
             if renewed:
                 _to_guess(y, n, guess, point)
@@ -350,22 +328,26 @@ def implicit(
                         yield t
                         for row in range(rows):
                             derivative[row, i] = (value[row] - here[row]) / shift
-                if not _factorise(now, which, derivative, factors, kept):
+                for row in range(rows):
+                    for i in range(rows):
+                        matrix[row, i] = -now[0, which[row]] * derivative[row, i]
+                    matrix[row, row] += 1.0
+                if not _invert(matrix, inverse):
                     verdict = 2
                     break
-                kept[rows], kept[rows + 1], kept[rows + 2], kept[rows + 3] = 1, most, 0, 0
+                kept[0], kept[1], kept[2], kept[3] = 1, KEPT_ITERATIONS, 0, 0
                 rates[0] = np.inf
                 _to_guess(y, n, guess, point)
-            kept[rows + 3] += 1
-            last, first_rate = np.inf, min(2.0 * rates[0], 0.5) if kept[rows + 3] <= remeasure else 0.5
-            for count in range(most):
+            kept[3] += 1
+            last, first_rate = np.inf, min(2.0 * rates[0], 0.5) if kept[3] <= REMEASURE else 0.5
+            for count in range(KEPT_ITERATIONS):
                 turn = count
                 state[EVALUATIONS] += 1
                 state[ITERATIONS] += 1
                 yield t
                 for row in range(rows):
-                    change[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
-                _substitute(factors, kept, change)
+                    here[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
+                multiply(inverse, here, change)
                 size = 0.0
                 for row in range(rows):
                     y[row, n] -= change[row]
@@ -375,10 +357,10 @@ def implicit(
                 rate = size / last if turn > 0 else first_rate
                 if turn == 1:
                     rates[0] = rate
-                    kept[rows + 3] = 0
-                if size * max(rate, least_rate) <= 1.0:
+                    kept[3] = 0
+                if size * max(rate, MIN_RATE) <= 1.0:
                     verdict = 1
-                elif not rate <= 0.9 or (turn > 1 and size * rate ** (most - turn) > 1.0):
+                elif not rate <= 0.9 or (turn > 1 and size * rate ** (KEPT_ITERATIONS - turn) > 1.0):
                     verdict = 2  # too slow
                 else:
                     verdict = 0
@@ -389,13 +371,13 @@ def implicit(
                 break
             renewed = True
         if verdict != 1:
-            kept[rows] = 0
+            kept[0] = 0
             state[REQUEST] = STUCK
             return
         if not renewed:
-            kept[rows + 1] = min(kept[rows + 1], turn)
+            kept[1] = min(kept[1], turn)
             if turn > 1 or first_rate < 0.5:  # otherwise the extra iteration only measured the rate
-                kept[rows + 2] += turn - kept[rows + 1]
+                kept[2] += turn - kept[1]
         for row in range(rows):
             # Not f(y): for a stiff equation that would amplify the remaining error.
             f[row, n] = (y[row, n] - known[row]) / now[0, which[row]]

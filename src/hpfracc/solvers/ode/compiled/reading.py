@@ -24,22 +24,19 @@ import dis
 import functools
 import math
 import types
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc.solvers.ode.compiled.tracing import Array, ForkError, RefusedError, Scalar, Tracer, items_of
+from hpfracc.engine.execution.batch.driver import keep_bounded
+from hpfracc.solvers.ode.compiled.tracing import Array, ForkError, RefusedError, Scalar, Tracer, items
 from hpfracc.solvers.ode.compiled.vocabulary import REPLACEMENTS
 
 __all__ = ["BoundSource", "MemberFunction", "read_function", "read_member", "some_members"]
 
 #: Limits: components of a state, each of which is written out, and lines of all paths together.
 _MAX_COMPONENTS, _MAX_LINES = 128, 6000
-#: Number of cached readings.
-_MAX_KEPT = 128
 #: Largest number of argument values per member, each of which is written out.
 _MAX_NUMBERS = 4096
 
@@ -51,8 +48,7 @@ _FORBIDDEN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Symbols:
+class Symbols(NamedTuple):
     """A float array among the arguments, whose numbers are given later.
 
     Attributes
@@ -79,8 +75,7 @@ class Symbols:
         return Array(items.reshape(self.shape))
 
 
-@dataclass(frozen=True, slots=True)
-class BoundSource:
+class BoundSource(NamedTuple):
     """The source of a function together with the numbers of one solve.
 
     Attributes
@@ -89,16 +84,18 @@ class BoundSource:
         The body of a compiled function of ``t``, ``y`` and ``p`` that writes ``out``.
     parameters : tuple of float
         The values of ``p``.
+    captured : tuple of (object, str, object)
+        Where each captured value was found, and the value.
     """
 
     source: str
     parameters: tuple[float, ...]
-    _captured: tuple[tuple[Any, str, Any], ...]
+    captured: tuple[tuple[Any, str, Any], ...]
 
     def unchanged(self) -> bool:
         """Whether every captured value is still the same object."""
         try:
-            return all(_fetch(owner, name) is value for owner, name, value in self._captured)
+            return all(_fetch(owner, name) is value for owner, name, value in self.captured)
         except (LookupError, ValueError):
             return False
 
@@ -209,7 +206,7 @@ def _globals_of(code: types.CodeType) -> tuple[str, ...]:
     return tuple(names)
 
 
-_readings: OrderedDict[Any, tuple[str, str]] = OrderedDict()
+_readings: dict[Hashable, tuple[str, str]] = {}
 
 
 def read_function(
@@ -237,12 +234,9 @@ def read_function(
     except RefusedError as error:
         return str(error)
     key = (tuple(copy.signature), shape, out_shape, by_member)
-    found = _readings.get(key)
-    if found is None:
-        found = _readings[key] = _read(copy, shape, out_shape, by_member)
-        while len(_readings) > _MAX_KEPT:
-            _readings.popitem(last=False)
-    source, refusal = found
+    if key not in _readings:
+        keep_bounded(_readings, key, _read(copy, shape, out_shape, by_member))
+    source, refusal = _readings[key]
     return refusal or BoundSource(source, tuple(copy.parameters), tuple(copy.captured))
 
 
@@ -269,7 +263,7 @@ def _explore(
     tracer.begin(decisions)
     y = state.value(tracer).copy()
     try:
-        found = items_of(copy.function(Scalar(tracer, "t", False), y, *copy.arguments))
+        found = items(copy.function(Scalar(tracer, "t", False), y, *copy.arguments))
         if found.shape == () and out_shape == (1,):  # one equation: a plain number is accepted
             found = found.reshape(1)
         if found.shape != out_shape:
@@ -307,8 +301,7 @@ def _write(tracer: Tracer, found: Any, count: int) -> None:
 # -- members of an ensemble -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class MemberFunction:
+class MemberFunction(NamedTuple):
     """The function of a single member.
 
     Attributes
@@ -347,53 +340,36 @@ def _belongs(value: Any, members: int) -> bool:
 def read_member(fun: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, int]) -> MemberFunction | str:
     """The function of one member for ``fun(t, y, *args)`` with y of ``shape`` (M, d); or a message why not."""
     members, d = shape
-    shared: list[np.ndarray[Any, Any]] = []
-    own: list[np.ndarray[Any, Any]] = []
-    kinds: list[str] = []
+    shared, own = [np.zeros(0)], []
+    given: list[Any] = []  # the arguments, with symbols for arrays; the first axis of those of members is 1 for now
+    counts = {True: 0, False: 0}
     for n, value in enumerate(args):
         if not isinstance(value, np.ndarray):
-            kinds.append("number")
+            given.append(value)
             continue
         if value.dtype.kind != "f":
             return f"args[{n}] is an array of dtype {value.dtype}; convert it to float64"
         belongs = _belongs(value, members)
-        if (value.size // members if belongs else value.size) > _MAX_NUMBERS:
+        size = value.size // members if belongs else value.size
+        if size > _MAX_NUMBERS:
             return f"args[{n}] has the shape {value.shape}, more than {_MAX_NUMBERS} numbers for a member"
-        kinds.append("own" if belongs else "shared")
-        (own if belongs else shared).append(value)
-    one, two = (_read_members(fun, args, kinds, count, d) for count in (1, 2))
-    if isinstance(one, BoundSource) and isinstance(two, BoundSource) and one.source != two.source:
-        two = "what it computes for a member depends on the number of members"
-    if isinstance(one, str) or isinstance(two, str):
-        refusal = one if isinstance(one, str) else two
-        if not own:
-            return str(refusal)
-        return (
-            f"{refusal}; arrays in args whose first axis is as long as the ensemble ({members}) belong to its members"
+        form = "own[{}, i]" if belongs else "shared[{}]"
+        codes = tuple(form.format(counts[belongs] + k) for k in range(size))
+        given.append(Symbols((1, *value.shape[1:]) if belongs else value.shape, codes, own=belongs))
+        counts[belongs] += size
+        own += [value] if belongs else []
+        shared += [] if belongs else [value.reshape(-1)]
+    found: list[BoundSource] = []
+    for count in (1, 2):
+        some = tuple(
+            each._replace(shape=(count, *each.shape[1:])) if isinstance(each, Symbols) and each.own else each
+            for each in given
         )
-    return MemberFunction(
-        one.source,
-        one.parameters,
-        np.concatenate([np.zeros(0), *(value.reshape(-1) for value in shared)]),
-        tuple(own),
-    )
-
-
-def _read_members(
-    fun: Callable[..., Any], args: tuple[Any, ...], kinds: list[str], members: int, d: int
-) -> BoundSource | str:
-    """Read the function for an ensemble of that many members."""
-    given: list[Any] = []
-    own = shared = 0
-    for value, kind in zip(args, kinds, strict=True):
-        if kind == "own":
-            count = math.prod(value.shape[1:])
-            codes = tuple(f"own[{own + k}, i]" for k in range(count))
-            given.append(Symbols((members, *value.shape[1:]), codes, own=True))
-            own += count
-        elif kind == "shared":
-            given.append(Symbols(value.shape, tuple(f"shared[{shared + k}]" for k in range(value.size))))
-            shared += value.size
-        else:
-            given.append(value)
-    return read_function(fun, tuple(given), (members, d), (members, d), np.float64, by_member=True)
+        one = read_function(fun, some, (count, d), (count, d), np.float64, by_member=True)
+        if isinstance(one, BoundSource) and found and one.source != found[0].source:
+            one = "what it computes for a member depends on the number of members"
+        if isinstance(one, str):
+            hint = f"; arrays in args whose first axis is as long as the ensemble ({members}) belong to its members"
+            return one + hint if own else one
+        found.append(one)
+    return MemberFunction(found[0].source, found[0].parameters, np.concatenate(shared), tuple(own))

@@ -11,7 +11,7 @@ from hpfracc.solvers.ode.compiled import call_kernel, kernels
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
 from hpfracc.solvers.ode.fixed.stepping import NumpyStepper
-from hpfracc.solvers.ode.newton import DIGITS, KEPT_ITERATIONS, MIN_RATE, REMEASURE, SMALL_CHANGE, Newton
+from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.problem import RightHandSide, check_value
 
 __all__ = ["CompiledStepper"]
@@ -63,7 +63,7 @@ class CompiledStepper:
         self._points, self._value = np.zeros((1, rows), dtype), np.zeros(rows, dtype)
         d = rows if newton is not None else 0
         self._derivative = np.zeros((d, d), dtype)
-        self._matrices = (self._derivative, np.zeros((d, d), dtype), np.zeros(d + 4, np.int64), np.full(1, np.inf))
+        self._matrices = (self._derivative, np.zeros((d, d), dtype), np.zeros(4, np.int64), np.full(1, np.inf))
         self.block = block
 
     @property
@@ -92,94 +92,61 @@ class CompiledStepper:
         return NumpyStepper(self.tableau, self.scheme, self.block, fun, self.newton).run(begin, first, first + 1)
 
     def _run(self, begin: int, first: int, stop: int) -> int:
-        table, state = self.tableau, self._state
+        table, state, newton = self.tableau, self._state, self.newton
         state[:] = 0
         state[kernels.KNOWN] = first
+        data = (table.y, table.f, table.sums)
+        common = ((table.grid.t0, table.grid.step), (begin, first, stop), data, self._rules)
+        rules: tuple[Any, ...] = (self._corrections,)
+        if newton is not None:
+            atol = np.array(np.broadcast_to(newton.atol, len(self._value)), dtype=float)
+            rules = (self._matrices, (float(newton.rtol), atol, newton.part, int(newton.price)))
         try:
             if isinstance(self._evaluate, CompiledFunction):
-                self._run_compiled(self._evaluate, (begin, first, stop))
+                self._run_compiled(self._evaluate, common, rules)
             else:
-                self._run_python(self._evaluate, (begin, first, stop))
+                self._run_python(self._evaluate, common, rules)
         finally:
             table.known = int(state[kernels.KNOWN])
-            self._count(table.known - first)
+            if newton is None:
+                self.evaluations += (table.known - first) * (1 + self._corrections)
+            else:
+                self.evaluations += int(state[kernels.EVALUATIONS])
+                newton.iterations += int(state[kernels.ITERATIONS])
+                newton.jacobians += int(state[kernels.JACOBIANS])
         return table.known
 
-    def _common(self, span: tuple[int, int, int], points: Array) -> tuple[Any, ...]:
-        table, grid = self.tableau, self.tableau.grid
-        data = (table.y, table.f, table.sums)
-        return ((grid.t0, grid.step), span, data, self._rules, points, self._value, self._state)
-
-    def _newton_rules(self) -> tuple[Any, ...]:
-        """Matrices, tolerance and limits of the iteration."""
-        assert self.newton is not None
-        atol = np.array(np.broadcast_to(self.newton.atol, len(self._value)), dtype=float)
-        tolerance = (float(self.newton.rtol), atol, self.newton.part, DIGITS)
-        limits = (KEPT_ITERATIONS, MIN_RATE, int(self.newton.price), REMEASURE, SMALL_CHANGE)
-        return self._matrices, tolerance, limits
-
-    def _run_compiled(self, fun: CompiledFunction, span: tuple[int, int, int]) -> None:
-        common = self._common(span, self._points)
+    def _run_compiled(self, fun: CompiledFunction, common: tuple[Any, ...], rules: tuple[Any, ...]) -> None:
         functions: tuple[Any, ...] = (fun.reference, fun.parameters)
-        kind = self._value.dtype.kind
+        arguments, kind = (*common, self._points, self._value, self._state), self._value.dtype.kind
         if self.newton is None:
-            call_kernel(kernels.run_corrected, kind, *functions, *common, self._corrections)
+            call_kernel(kernels.run_corrected, kind, *functions, *arguments, *rules)
         else:
             jac = fun if self._jacobian is None else self._jacobian
             functions += (jac.reference, jac.parameters)
-            rules = (self._jacobian is not None, *self._newton_rules())
-            call_kernel(kernels.run_implicit, kind, *functions, *common, *rules)
+            call_kernel(kernels.run_implicit, kind, *functions, *arguments, self._jacobian is not None, *rules)
 
-    def _run_python(self, evaluate: RightHandSide, span: tuple[int, int, int]) -> None:
+    def _run_python(self, evaluate: RightHandSide, common: tuple[Any, ...], rules: tuple[Any, ...]) -> None:
         """Every evaluation gets its own row for the state, because the function may keep or change it."""
-        _, first, stop = span
+        _, first, stop = common[1]
         shape, dtype, state = self.tableau.problem.shape, self._value.dtype, self._state
         jacobian: Any = None
         if self.newton is None:
             rows = np.empty(((stop - first) * (1 + self._corrections), self._value.size), dtype)
             points: Any = rows.reshape(-1, *shape)
-            steps = call_kernel(kernels.corrected, dtype.kind, *self._common(span, rows), self._corrections)
+            steps = call_kernel(kernels.corrected, dtype.kind, *common, rows, self._value, state, *rules)
         else:
             jacobian = self.newton.jacobian
             copy = self._points[0].copy
             points = (copy() for _ in itertools.count())
-            rules = (jacobian is not None, *self._newton_rules())
-            steps = call_kernel(kernels.implicit, dtype.kind, *self._common(span, self._points), *rules)
+            given = (*common, self._points, self._value, state, jacobian is not None, *rules)
+            steps = call_kernel(kernels.implicit, dtype.kind, *given)
         fun, value = evaluate.bare, self._value.reshape(shape)
-        store = _memory(value)
         for t, point in zip(steps, points, strict=False):
             if jacobian is not None and state[kernels.REQUEST] == kernels.JACOBIAN:
                 self._derivative[...] = jacobian(t, point)
                 continue
             found = fun(t, point)
-            try:
-                store[:] = found
-            except (TypeError, ValueError):
-                value[...] = check_value(found, shape, dtype, "fun")
-
-    def _count(self, steps: int) -> None:
-        state = self._state
-        if self.newton is None:
-            self.evaluations += steps * (1 + self._corrections)
-            return
-        self.evaluations += int(state[kernels.EVALUATIONS])
-        self.newton.iterations += int(state[kernels.ITERATIONS])
-        self.newton.jacobians += int(state[kernels.JACOBIANS])
-
-
-def _memory(value: Array) -> Any:
-    """An object whose ``[:]`` accepts arrays of the same shape and dtype; others raise TypeError or ValueError.
-
-    For real numbers along one axis, a memoryview does that faster than comparing both.
-    """
-    return value.data if value.ndim == 1 and value.dtype.kind == "f" else _CheckedArray(value)
-
-
-class _CheckedArray:
-    def __init__(self, value: Array) -> None:
-        self._value = value
-
-    def __setitem__(self, index: slice, found: Any) -> None:
-        if type(found) is not np.ndarray or found.shape != self._value.shape or found.dtype != self._value.dtype:
-            raise TypeError
-        self._value[...] = found
+            if type(found) is not np.ndarray or found.shape != shape or found.dtype != dtype:
+                found = check_value(found, shape, dtype, "fun")
+            value[...] = found

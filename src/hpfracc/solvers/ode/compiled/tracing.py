@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-__all__ = ["UFUNCS", "Array", "ForkError", "RefusedError", "Scalar", "Tracer", "Truth", "floats", "items_of", "wrap"]
+__all__ = ["UFUNCS", "Array", "ForkError", "RefusedError", "Scalar", "Tracer", "Truth", "floats", "items", "wrap"]
 
 Items = np.ndarray[Any, Any]  # of objects: Scalar, Truth, numbers, and None where nothing was written yet
 
@@ -73,19 +73,16 @@ class Tracer:
 
     def code(self, value: Any) -> str:
         """Source code of a number as a float."""
-        if isinstance(value, Scalar):
-            return value.code
         if isinstance(value, Truth):
             return self.name("v", f"1.0 if {value.code} else 0.0")
-        return _literal(value)
+        return str(value.code) if isinstance(value, Scalar) else _literal(value)
 
     def bail_if(self, pattern: str, *operands: Any) -> None:
         """Leave the rest to Python if a condition holds."""
-        condition = pattern.format(*(self.code(each) for each in operands))
-        key = f"if {condition}"
-        if key not in self._known:
-            self._known[key] = "bail"
-            self.line(f"{key}:")
+        condition = f"if {pattern.format(*(self.code(each) for each in operands))}:"
+        if condition not in self._known:
+            self._known[condition] = "bail"
+            self.line(condition)
             self.line("    bail")
 
     def checked(self, pattern: str, *operands: Any) -> Scalar:
@@ -148,14 +145,15 @@ class _Element(_Traced):
     def __init__(self, tracer: Tracer, code: str, numpy: bool, owners: frozenset[int] = _NOBODY) -> None:
         self.tracer, self.code, self.numpy, self.owners = tracer, code, numpy, owners
 
+    def __bool__(self) -> bool:
+        condition = self.code if isinstance(self, Truth) else f"{self.code} != 0.0"
+        return self.tracer.decide(condition, self.owners)
+
 
 class Scalar(_Element):
     """A float."""
 
     __slots__ = ()
-
-    def __bool__(self) -> bool:
-        return self.tracer.decide(f"{self.code} != 0.0", self.owners)
 
 
 class Truth(_Element):
@@ -163,8 +161,10 @@ class Truth(_Element):
 
     __slots__ = ()
 
-    def __bool__(self) -> bool:
-        return self.tracer.decide(self.code, self.owners)
+
+def _rearranged(name: str) -> Any:
+    """A method of NumPy's arrays that rearranges the elements."""
+    return lambda self, *given: Array(getattr(self.items, name)(*given))
 
 
 class Array(_Traced):
@@ -200,26 +200,12 @@ class Array(_Traced):
         place = _read_index(index)
         if isinstance(self.items[place], np.ndarray):
             self.items[place] = floats(value)
-        elif np.ndim(items_of(value)):
+        elif np.ndim(items(value)):
             raise RefusedError("it assigns an array to an element")
         else:
             self.items[place] = floats(value)[()]
 
-    def copy(self) -> Array:
-        """A copy."""
-        return Array(self.items.copy())
-
-    def reshape(self, *shape: Any) -> Array:
-        """Another shape."""
-        return Array(self.items.reshape(*shape))
-
-    def ravel(self) -> Array:
-        """All elements along one axis."""
-        return Array(self.items.ravel())
-
-    def transpose(self, *axes: Any) -> Array:
-        """Other axes."""
-        return Array(self.items.transpose(*axes))
+    copy, reshape, ravel, transpose = map(_rearranged, ("copy", "reshape", "ravel", "transpose"))
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
         """Sums along an axis. NumPy starts with 0.0, so none is -0.0."""
@@ -228,7 +214,7 @@ class Array(_Traced):
     def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
         """Means along an axis."""
         total = self.sum(axis, keepdims)
-        return total / (self.size / np.size(items_of(total)))
+        return total / (self.size / np.size(items(total)))
 
     def dot(self, other: Any) -> Any:
         """The product of matrices or vectors."""
@@ -245,12 +231,8 @@ def _literal(number: Any) -> str:
         raise RefusedError(f"a {type(number).__name__} is used as a number")
     if not isinstance(number, float) and abs(int(number)) > _EXACT:
         raise RefusedError(f"the integer {number} is not exactly a float")
-    value = float(number)
-    if np.isnan(value):
-        return "nan"
-    if np.isinf(value):
-        return "inf" if value > 0.0 else "(-inf)"
-    return repr(value) if value > 0.0 or repr(value) == "0.0" else f"({value!r})"
+    text = repr(float(number))  # nan and inf are names in the source
+    return f"({text})" if text.startswith("-") else text
 
 
 def _written(element: Any) -> Any:
@@ -270,14 +252,14 @@ def wrap(found: Any) -> Any:
     return Array(found) if isinstance(found, np.ndarray) else found
 
 
-def items_of(value: Any) -> Items:
+def items(value: Any) -> Items:
     """The elements of ``np.asarray(value)``."""
     if isinstance(value, Array):
         for each in value.items.flat:
             _written(each)
         return value.items
     if isinstance(value, list | tuple):
-        rows = [items_of(each) for each in value]
+        rows = [items(each) for each in value]
         if not rows or len({row.shape for row in rows}) > 1:
             raise RefusedError("it creates an array from an empty or a ragged sequence")
         return np.stack(rows)
@@ -290,7 +272,7 @@ def items_of(value: Any) -> Items:
 
 def floats(value: Any) -> Items:
     """The elements of ``np.asarray(value)``, as NumPy's floats."""
-    return np.asarray(np.frompyfunc(_as_float, 1, 1)(items_of(value)), object)
+    return np.asarray(np.frompyfunc(_as_float, 1, 1)(items(value)), object)
 
 
 def _as_float(value: Any) -> Any:
@@ -321,15 +303,15 @@ def _elementwise(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
         tracer = next((each.tracer for each in values if isinstance(each, _Element)), None)
         return ufunc(*values) if tracer is None else write(tracer, array or any(map(is_numpy, values)), *values)
 
-    return wrap(np.frompyfunc(one, len(inputs), 1)(*(items_of(each) for each in inputs)))
+    return wrap(np.frompyfunc(one, len(inputs), 1)(*(items(each) for each in inputs)))
 
 
-def _function(pattern: str) -> Callable[..., Any]:
-    """A function of floats, whose result is NumPy's."""
+def _function(pattern: str, kind: str = "number", *, keeps: bool = False) -> Callable[..., Any]:
+    """A function of floats, whose result is NumPy's; if it ``keeps`` kinds, Python's for Python's floats."""
 
     def write(tracer: Tracer, numpy: bool, *values: Any) -> Any:
         _refuse_bools(values)
-        return tracer.number(pattern, *values)
+        return getattr(tracer, kind)(pattern, *values, numpy=numpy or not keeps)
 
     return write
 
@@ -352,14 +334,6 @@ def _operator(pattern: str) -> Callable[..., Any]:
     return write
 
 
-def _comparison(symbol: str) -> Callable[..., Any]:
-    def write(tracer: Tracer, numpy: bool, *values: Any) -> Any:
-        _refuse_bools(values)
-        return tracer.truth(f"{{0}} {symbol} {{1}}", *values, numpy=numpy)
-
-    return write
-
-
 def _logical(pattern: str) -> Callable[..., Any]:
     def write(tracer: Tracer, numpy: bool, *values: Any) -> Any:
         if not all(isinstance(each, Truth) for each in values) or (len(values) == 1 and not numpy):
@@ -367,10 +341,6 @@ def _logical(pattern: str) -> Callable[..., Any]:
         return tracer.truth(pattern, *values, numpy=numpy)
 
     return write
-
-
-def _test(pattern: str) -> Callable[..., Any]:
-    return lambda tracer, numpy, value: tracer.truth(pattern, value)
 
 
 def _bail_at_zero(tracer: Tracer, divisor: Any) -> None:
@@ -394,12 +364,8 @@ def _remainder(tracer: Tracer, numpy: bool, value: Any, divisor: Any) -> Any:
     _refuse_bools((value, divisor))
     _bail_at_zero(tracer, divisor)
     rest = tracer.number("fmod({0}, {1})", value, divisor, numpy=numpy)
-    return tracer.number(
-        "(({0} + {1}) if ({1} < 0.0) != ({0} < 0.0) else {0}) if {0} != 0.0 else copysign(0.0, {1})",
-        rest,
-        divisor,
-        numpy=numpy,
-    )
+    signed = "(({0} + {1}) if ({1} < 0.0) != ({0} < 0.0) else {0}) if {0} != 0.0 else copysign(0.0, {1})"
+    return tracer.number(signed, rest, divisor, numpy=numpy)
 
 
 def _extreme(symbol: str) -> Callable[..., Any]:
@@ -426,6 +392,10 @@ _ELEMENTARY = {
     np.sqrt: "sqrt", np.floor: "floor", np.ceil: "ceil", np.trunc: "trunc", np.rint: "rint", np.fabs: "abs",
 }  # fmt: skip
 
+_COMPARISONS = {
+    np.less: "<", np.less_equal: "<=", np.greater: ">", np.greater_equal: ">=", np.equal: "==", np.not_equal: "!=",
+}  # fmt: skip
+
 #: The supported ufuncs, and how they are emitted.
 UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
     **{function: _function(f"{name}({{0}})") for function, name in _ELEMENTARY.items()},
@@ -447,15 +417,10 @@ UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
     np.matmul: _same,
     np.maximum: _extreme(">="),
     np.minimum: _extreme("<="),
-    np.less: _comparison("<"),
-    np.less_equal: _comparison("<="),
-    np.greater: _comparison(">"),
-    np.greater_equal: _comparison(">="),
-    np.equal: _comparison("=="),
-    np.not_equal: _comparison("!="),
+    **{function: _function(f"{{0}} {symbol} {{1}}", "truth", keeps=True) for function, symbol in _COMPARISONS.items()},
     np.bitwise_and: _logical("{0} and {1}"),
     np.bitwise_or: _logical("{0} or {1}"),
     np.invert: _logical("not {0}"),
-    np.isnan: _test("{0} != {0}"),
-    np.isfinite: _test("isfinite({0})"),
+    np.isnan: _function("{0} != {0}", "truth"),
+    np.isfinite: _function("isfinite({0})", "truth"),
 }

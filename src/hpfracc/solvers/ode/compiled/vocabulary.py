@@ -7,7 +7,6 @@ known numbers alone are computed by Python and NumPy themselves.
 from __future__ import annotations
 
 import builtins
-import functools
 import math
 import sys
 from collections.abc import Callable, Iterable
@@ -15,17 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.compiled.tracing import (
-    UFUNCS,
-    Array,
-    RefusedError,
-    Scalar,
-    Truth,
-    floats,
-    is_numpy,
-    items_of,
-    wrap,
-)
+from hpfracc.solvers.ode.compiled.tracing import UFUNCS, Array, RefusedError, Scalar, Truth, floats, is_numpy, items
 
 __all__ = ["MATH", "REPLACEMENTS"]
 
@@ -70,19 +59,15 @@ def _known(value: Any) -> Any:
     return value
 
 
-def _or_known(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _either(function: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
     """A replacement that leaves known numbers to ``function`` itself."""
 
-    def decorate(traced: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(traced)
-        def call(*values: Any, **options: Any) -> Any:
-            if any(_is_traced(each) for each in (*values, *options.values())):
-                return traced(*values, **options)
-            return _known(function(*map(_original, values), **{name: _original(options[name]) for name in options}))
+    def call(*values: Any, **options: Any) -> Any:
+        if any(_is_traced(each) for each in (*values, *options.values())):
+            return traced(*values, **options)
+        return _known(function(*map(_original, values), **{name: _original(options[name]) for name in options}))
 
-        return call
-
-    return decorate
+    return call
 
 
 def _original(value: Any) -> Any:
@@ -95,7 +80,7 @@ def _original(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     """A number, which may be an array without axes."""
-    found = items_of(value)
+    found = items(value)
     if found.ndim or isinstance(found[()], Truth):
         raise RefusedError("a function of a number, called with an array or a bool")
     return found[()]
@@ -104,31 +89,17 @@ def _number(value: Any) -> Any:
 def _math_function(name: str) -> Callable[..., Any]:
     """A function of ``math``: gives a Python float; if it is not finite, Python raises an error."""
 
-    @_or_known(getattr(math, name))
     def call(*values: Any) -> Any:
         numbers = [_number(each) for each in values]
         tracer = next(each.tracer for each in numbers if isinstance(each, Scalar))
         return tracer.checked(f"{name}({', '.join(f'{{{n}}}' for n in range(len(values)))})", *numbers)
 
-    return call
+    return _either(getattr(math, name), call)
 
 
-def _math_test(name: str, pattern: str) -> Callable[..., Any]:
-    @_or_known(getattr(math, name))
-    def call(value: Any) -> Any:
-        number = _number(value)
-        return number.tracer.truth(pattern, number, numpy=False)
-
-    return call
-
-
-def _convert(kind: type, numpy: bool) -> Callable[..., Any]:
-    @_or_known(kind)
-    def call(value: Any) -> Any:
-        number = _number(value)
-        return Scalar(number.tracer, number.code, numpy, number.owners)
-
-    return call
+def _of_number(function: Callable[..., Any], write: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A function of one number, which ``write`` emits."""
+    return _either(function, lambda value: write(_number(value)))
 
 
 def _range(*limits: int) -> range:
@@ -154,19 +125,16 @@ def _refuse_dtype(dtype: Any) -> None:
         raise RefusedError("an array of a dtype other than float")
 
 
-@_or_known(np.array)
 def _array(value: Any, dtype: Any = None) -> Array:
     _refuse_dtype(dtype)
-    if all(isinstance(each, Truth | int) for each in items_of(value).flat) and dtype is None:
+    if all(isinstance(each, Truth | int) for each in items(value).flat) and dtype is None:
         raise RefusedError("it creates an array of integers or bools")
     return Array(floats(value))
 
 
 def _asarray(value: Any, dtype: Any = None) -> Any:
-    if not isinstance(value, Array):
-        return _array(value, dtype=dtype)
     _refuse_dtype(dtype)
-    return value
+    return value if isinstance(value, Array) else REPLACEMENTS[np.array](value, dtype=dtype)
 
 
 def _filled(content: Any) -> Callable[..., Any]:
@@ -183,20 +151,19 @@ def _filled(content: Any) -> Callable[..., Any]:
     return call
 
 
-def _full(shape: Any, content: Any, dtype: Any = None) -> Array:
-    found: Array = _filled(None)(shape, dtype)
+def _full(shape: Any, content: Any, dtype: Any = None) -> Any:
     if isinstance(content, int) and dtype is None:
         raise RefusedError("it creates an array of integers or bools")
+    found = _filled(None)(shape, dtype)
     found[...] = content
     return found
 
 
 def _filled_like(content: Any) -> Callable[..., Any]:
-    def call(like: Any, dtype: Any = None) -> Array:
+    def call(like: Any, dtype: Any = None) -> Any:
         if not isinstance(like, Array):
             raise RefusedError("an array like something other than a float array")
-        found: Array = _filled(content)(like.shape, dtype)
-        return found
+        return _filled(content)(like.shape, dtype)
 
     return call
 
@@ -204,57 +171,45 @@ def _filled_like(content: Any) -> Callable[..., Any]:
 def _structural(function: Callable[..., Any]) -> Callable[..., Any]:
     """NumPy's own function applied to the elements: it rearranges them and computes nothing."""
 
-    @_or_known(function)
     def call(value: Any, *more: Any, **options: Any) -> Any:
         joined = isinstance(value, list | tuple)
-        return wrap(function([floats(each) for each in value] if joined else items_of(value), *more, **options))
+        return Array(function([floats(each) for each in value] if joined else items(value), *more, **options))
 
-    return call
+    return _either(function, call)
 
 
 def _method(name: str) -> Callable[..., Any]:
     """A function of NumPy that is also a method of arrays."""
-
-    @_or_known(getattr(np, name))
-    def call(value: Any, *more: Any, **options: Any) -> Any:
-        return getattr(Array(floats(value)), name)(*more, **options)
-
-    return call
+    return _either(
+        getattr(np, name), lambda value, *more, **options: getattr(Array(floats(value)), name)(*more, **options)
+    )
 
 
-@_or_known(np.where)
 def _where(condition: Any, one: Any, other: Any) -> Array:
     def choose(chosen: Any, left: Any, right: Any) -> Any:
         if not isinstance(chosen, Truth):
             if isinstance(chosen, bool | np.bool_):
                 return left if chosen else right
             raise RefusedError("np.where on something other than a comparison")
-        return chosen.tracer.number("{1} if {0} else {2}", _Condition(chosen), left, right)
+        condition = Scalar(chosen.tracer, chosen.code, True, chosen.owners)  # written as it is, not as a float
+        return chosen.tracer.number("{1} if {0} else {2}", condition, left, right)
 
-    pieces = np.broadcast_arrays(items_of(condition), floats(one), floats(other))
+    pieces = np.broadcast_arrays(items(condition), floats(one), floats(other))
     return Array(np.asarray(np.frompyfunc(choose, 3, 1)(*pieces), object))
-
-
-class _Condition(Scalar):
-    """A bool that is written as it is."""
-
-    __slots__ = ()
-
-    def __init__(self, truth: Truth) -> None:
-        super().__init__(truth.tracer, truth.code, True, truth.owners)
 
 
 def _clip(value: Any, low: Any, high: Any) -> Any:
     return np.minimum(np.maximum(value, low), high)
 
 
-@_or_known(np.diff)
 def _diff(value: Any) -> Any:
     found = Array(floats(value))
     if found.ndim != 1:
         raise RefusedError("np.diff of more than one axis")
     return found[1:] - found[:-1]
 
+
+_CONTENTS = {"zeros": np.float64(0.0), "ones": np.float64(1.0), "empty": None}
 
 #: Supported functions, and what stands for them.
 REPLACEMENTS: dict[Any, Any] = {
@@ -265,23 +220,19 @@ REPLACEMENTS: dict[Any, Any] = {
         for each in (np.stack, np.concatenate, np.hstack, np.roll, np.flip, np.reshape, np.transpose, np.ravel)
     },
     **{getattr(np, name): _method(name) for name in ("sum", "mean", "dot")},
-    np.zeros: _filled(np.float64(0.0)),
-    np.ones: _filled(np.float64(1.0)),
-    np.empty: _filled(None),
+    **{getattr(np, name): _filled(content) for name, content in _CONTENTS.items()},
+    **{getattr(np, f"{name}_like"): _filled_like(content) for name, content in _CONTENTS.items()},
     np.full: _full,
-    np.zeros_like: _filled_like(np.float64(0.0)),
-    np.ones_like: _filled_like(np.float64(1.0)),
-    np.empty_like: _filled_like(None),
-    math.isnan: _math_test("isnan", "{0} != {0}"),
-    math.isfinite: _math_test("isfinite", "isfinite({0})"),
-    np.array: _array,
+    math.isnan: _of_number(math.isnan, lambda each: each.tracer.truth("{0} != {0}", each, numpy=False)),
+    math.isfinite: _of_number(math.isfinite, lambda each: each.tracer.truth("isfinite({0})", each, numpy=False)),
+    np.array: _either(np.array, _array),
     np.asarray: _asarray,
-    np.where: _where,
+    np.where: _either(np.where, _where),
     np.clip: _clip,
-    np.diff: _diff,
-    np.arange: _or_known(np.arange)(_refuse_dtype),
-    np.float64: _convert(np.float64, True),
-    float: _convert(float, False),
+    np.diff: _either(np.diff, _diff),
+    np.arange: _either(np.arange, _refuse_dtype),
+    np.float64: _of_number(np.float64, lambda each: Scalar(each.tracer, each.code, True, each.owners)),
+    float: _of_number(float, lambda each: Scalar(each.tracer, each.code, False, each.owners)),
     range: _range,
     sum: _sum,
     **{each: each for each in (abs, all, any, enumerate, len, list, map, max, min, pow, reversed, tuple, zip)},
@@ -289,14 +240,11 @@ REPLACEMENTS: dict[Any, Any] = {
 
 
 def _part(module: Any) -> _Module:
-    content = {}
+    content: dict[str, Any] = {}
     for name, value in vars(module).items():
-        if isinstance(value, float | type(None)):
-            content[name] = value
-        elif isinstance(value, type) or callable(value):
-            found = REPLACEMENTS.get(value)
-            if found is not None and value not in vars(builtins).values():
-                content[name] = found
+        replaced = callable(value) and value in REPLACEMENTS and value not in vars(builtins).values()
+        if replaced or isinstance(value, float | type(None)):
+            content[name] = REPLACEMENTS[value] if replaced else value
     return _Module(module.__name__, **content)
 
 

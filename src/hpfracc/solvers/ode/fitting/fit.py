@@ -9,15 +9,25 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import library_of, refuse_chunked
+from hpfracc._arrays import library_of
 from hpfracc._choices import LossName, MethodName
-from hpfracc._reading import array, choice, instance, listed, numbers, shown, whole
+from hpfracc._reading import choice, instance, listed, whole
 from hpfracc._signatures import names_options_of
-from hpfracc.errors import AccuracyWarning, InvalidInputError, PinnedBackendError, ShapeError, SolveError
-from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel
+from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, SolveError
+from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel, UnsolvedError
 from hpfracc.solvers.ode.fitting.result import FittedSet, FODEFit
 from hpfracc.solvers.ode.fitting.statistics import LOSSES, certainty
-from hpfracc.solvers.ode.fitting.unknowns import on_host, read_free, read_times, read_unknowns
+from hpfracc.solvers.ode.fitting.unknowns import (
+    DataSet,
+    Unknowns,
+    any_free,
+    on_host,
+    read_observe,
+    read_sets,
+    read_states,
+    read_unknowns,
+    tensor_among,
+)
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.solve import solve_fode
 
@@ -57,6 +67,7 @@ class FitOptions(TypedDict, total=False):
 
 #: Number of times at which the fitted curve is stored.
 _CURVE = 200
+_DERIVATIVES = "the initial derivatives, as in dy0=[[0.0]]"
 
 
 @names_options_of(solve_fode, leave_out=_REFUSED)
@@ -179,72 +190,64 @@ def fit_fode(
     if jac_parameters is not None and jac is None:
         raise InvalidInputError("jac_parameters is used together with jac; give both, or neither")
     several = isinstance(t, list | tuple) and len(t) > 0 and np.ndim(on_host(t[0])) > 0
-    times = [read_times(each) for each in (t if several else [t])]
-    tables = _read_tables(data, times, several)
-    spreads = _read_sigma(sigma, tables, several)
-    first = min(float(each[0]) for each in times) if t0 is None else _reading.number("t0", t0)
-    if any(each[0] < first or each[-1] <= first for each in times):
+    sets = read_sets(t, data, sigma, several)
+    first = min(float(each.t[0]) for each in sets) if t0 is None else _reading.number("t0", t0)
+    if any(each.t[0] < first or each.t[-1] <= first for each in sets):
         raise InvalidInputError(f"t0={first:g} lies beyond data: every set needs times from t0 on, and one after it")
     guess, bounds = _read_table("guess", guess), _read_table("bounds", bounds)
-    chosen = _read_observe(observe)
-    states = _read_states(y0, guess, tables, times, first, chosen, several)
+    chosen = read_observe(observe)
+    states = read_states(y0, guess, sets, chosen, several)
     given = options.get("dy0")
-    if given is not None:
-        given = (
-            [given] if isinstance(given, str) else listed("dy0", given, "the initial derivatives, as in dy0=[[0.0]]")
-        )
-    if given is not None and _any_free(given):
+    slopes = [] if given is None else [given] if isinstance(given, str) else listed("dy0", given, _DERIVATIVES)
+    if any_free(slopes):
         raise InvalidInputError(
             "dy0 holds 'free': a fit takes initial derivatives as given; make them a parameter by writing the equation "
             "for y - dy0 t, or fix them, as in dy0=[[0.0]]"
         )
-    unknowns = read_unknowns(parameters, alpha, states, guess, bounds, 0 if given is None else len(given))
-    count = sum(int(np.isfinite(each).sum()) for each in tables)
+    unknowns = read_unknowns(parameters, alpha, states, guess, bounds, len(slopes))
+    count = sum(int(np.isfinite(each.data).sum()) for each in sets)
     if count < len(unknowns.names):
         raise InvalidInputError(
             f"{count} data for {len(unknowns.names)} unknowns ({', '.join(unknowns.names)}): fix some, or observe more"
         )
-    solving = {**options, "estimate": False, "method": method}
-    if step is not None:
-        solving["step"] = step
+    like = tensor_among([data, y0, *parameters.values(), *guess.values()])
 
-    def made(step: float | None) -> PlainModel | TensorModel:
-        steps = {} if step is None else {"step": step}
-        equation = Equation(fun, jac, jac_parameters, chosen, first, unknowns, {**solving, **steps})
-        like = _tensor_among([data, y0, *parameters.values(), *guess.values()])
-        if like is None:
-            return PlainModel(equation)
-        return TensorModel(equation, like, library_of(like))
+    def minimise(start: Array, step: float | None) -> tuple[_LeastSquares, Any]:
+        solving = {**options, "estimate": False, "method": method, "step": step}
+        equation = Equation(fun, jac, jac_parameters, chosen, first, unknowns, solving)
+        model = PlainModel(equation) if like is None else TensorModel(equation, like, library_of(like))
+        problem = _LeastSquares(model, sets)
+        return problem, problem.minimise(start, unknowns, loss=loss, f_scale=f_scale, max_nfev=max_evaluations)
 
-    problem = _LeastSquares(made(step), times, tables, spreads)
-    found = problem.minimise(unknowns.start, unknowns, loss, float(f_scale), max_evaluations)
+    problem, found = minimise(unknowns.start, step)
     x = found.x
     residuals, jacobian = problem.at(x)
     near = _at_bounds(found, unknowns)
     sizes = np.maximum(np.abs(x), np.abs(unknowns.start))
-    sizes = np.where(sizes > 0.0, sizes, 1.0)
-    predicted = residuals + problem.observed
     sure = certainty(
-        unknowns.names, jacobian, residuals, predicted, sizes, near, loss, float(f_scale), bool(absolute_sigma)
+        unknowns.names,
+        jacobian,
+        residuals,
+        residuals + problem.observed,
+        np.where(sizes > 0.0, sizes, 1.0),
+        near,
+        loss,
+        f_scale,
+        bool(absolute_sigma),
     )
     errors = np.sqrt(np.diagonal(sure.covariance))
     halved, complaints = None, list(sure.complaints)
     if step is not None and halve:
-        finer = _LeastSquares(made(0.5 * step), times, tables, spreads)
-        repeated = finer.minimise(x, unknowns, loss, float(f_scale), max_evaluations)
-        halved = dict(zip(unknowns.names, (float(each) for each in repeated.x), strict=True))
-        complaints += _moved(halved, x, errors)
+        finer = minimise(x, 0.5 * step)[1].x
+        halved = dict(zip(unknowns.names, finer.tolist(), strict=True))
+        complaints += [
+            f"{name} goes from {old:.6g} to {new:.6g} with half the step, more than its standard error {error:.2g}: "
+            "take a smaller step"
+            for name, old, new, error in zip(unknowns.names, x, finer, errors, strict=True)
+            if abs(new - old) > error
+        ]
     for complaint in complaints:
         warnings.warn(complaint, AccuracyWarning, stacklevel=2)
-    predictions = problem.model.predict(x, problem.times)
-    if predictions is None:
-        raise SolveError(f"the equation cannot be solved at the estimate: {problem.model.message}")
-    fine = {number: np.linspace(first, float(when[-1]), _CURVE) for number, when in problem.times.items()}
-    curves = problem.model.predict(x, fine) or [np.full((len(each), _CURVE), np.nan) for each in tables]
-    sets = [
-        FittedSet(when, table, fitted, table - fitted, fine[number], curve)
-        for number, (when, table, fitted, curve) in enumerate(zip(times, tables, predictions, curves, strict=True))
-    ]
     starts = tuple(each.at(x) for each in unknowns.y0)
     ended = found.message if found.success else f"{found.message} Raise max_evaluations={max_evaluations}."
     return FODEFit(
@@ -253,8 +256,8 @@ def fit_fode(
         standard_errors=errors,
         covariance=sure.covariance,
         correlation=sure.correlation,
-        parameters={each.name: _number(each.at(x)) for each in unknowns.parameters},
-        alpha=_number(unknowns.alpha.at(x)),
+        parameters={each.name: each.plain(x) for each in unknowns.parameters},
+        alpha=unknowns.alpha.plain(x),
         y0=starts if several else starts[0],
         spread=sure.spread,
         degrees_of_freedom=count - int((~near).sum()),
@@ -263,7 +266,7 @@ def fit_fode(
         message=". ".join([ended.rstrip("."), *complaints]) + ".",
         warnings=tuple(complaints),
         evaluations=problem.calls,
-        sets=tuple(sets),
+        sets=tuple(problem.fitted(x, first)),
         _model=problem.model,
     )
 
@@ -276,187 +279,64 @@ def _read_table(name: str, value: Any) -> dict[str, Any]:
 class _LeastSquares:
     """Residuals and their derivatives, one evaluation for both."""
 
-    def __init__(
-        self, model: PlainModel | TensorModel, times: list[Array], tables: list[Array], spreads: list[Array]
-    ) -> None:
-        self.model, self.tables, self.spreads = model, tables, spreads
-        self.times = dict(enumerate(times))
+    def __init__(self, model: PlainModel | TensorModel, sets: list[DataSet]) -> None:
+        self.model, self.sets = model, sets
         self.calls = 0
-        scaled = [table / spread for table, spread in zip(tables, spreads, strict=True)]
         #: The data divided by ``sigma``, shape (n,), in the order of the residuals.
-        self.observed = np.concatenate([each[np.isfinite(each)] for each in scaled])
-        self._x: Array | None = None
-        self._found: tuple[Array, Array] | None = None
+        self.observed = np.concatenate([(each.data / each.sigma)[np.isfinite(each.data)] for each in sets])
+        self.message = ""
+        self._newest: tuple[Array, Array, Array] | None = None
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Residuals (n,) divided by ``sigma`` and their derivatives (n, p); nan if the solve fails."""
-        if self._x is not None and np.array_equal(x, self._x) and self._found is not None:
-            return self._found
-        self.calls += 1
-        found = self.model(x, self.times)
-        rows, columns = [], []
-        for place, (table, scale) in enumerate(zip(self.tables, self.spreads, strict=True)):
-            keep = np.isfinite(table)
-            if found is None:
-                value, slope = np.full(table.shape, np.nan), np.full((*table.shape, x.size), np.nan)
-            else:
-                value, slope = found[0][place], found[1][place]
-            if value.shape != table.shape:
-                raise ShapeError(
-                    f"the data have shape {table.shape} and what is observed {value.shape}: give data of shape "
-                    "(m, N) as solve_fode does, and observe= where some components are not measured"
-                )
-            rows.append(((value - table) / scale)[keep])
-            columns.append((slope / scale[..., None])[keep])
-        pair = np.concatenate(rows), np.concatenate(columns)
-        self._x, self._found = x.copy(), pair
-        return pair
+        if self._newest is None or not np.array_equal(x, self._newest[0]):
+            self.calls += 1
+            try:
+                rows, columns = zip(*(self._part(x, n, each) for n, each in enumerate(self.sets)), strict=True)
+                found = np.concatenate(rows) - self.observed, np.concatenate(columns)
+            except UnsolvedError as error:
+                self.message = str(error)
+                found = np.full(self.observed.size, np.nan), np.full((self.observed.size, x.size), np.nan)
+            self._newest = x.copy(), *found
+        return self._newest[1:]
 
-    def minimise(self, start: Array, unknowns: Any, loss: str, f_scale: float, limit: int) -> Any:
+    def _part(self, x: Array, number: int, given: DataSet) -> tuple[Array, Array]:
+        """Prediction and derivatives for the data that are not missing, divided by ``sigma``."""
+        value, slope = self.model(x, number, given.t)
+        if value.shape != given.data.shape:
+            raise ShapeError(
+                f"the data have shape {given.data.shape} and what is observed {value.shape}: give data of shape "
+                "(m, N) as solve_fode does, and observe= where some components are not measured"
+            )
+        keep = np.isfinite(given.data)
+        return (value / given.sigma)[keep], (slope / given.sigma[..., None])[keep]
+
+    def minimise(self, start: Array, unknowns: Unknowns, **options: Any) -> Any:
         from scipy.optimize import least_squares
 
         if not np.isfinite(self.at(start)[0]).all():
             shown = ", ".join(f"{n} = {v:g}" for n, v in zip(unknowns.names, start, strict=True))
-            raise SolveError(f"the equation cannot be solved at the guess ({shown}): {self.model.message}")
-        return least_squares(
-            lambda x: self.at(x)[0],
-            start,
-            jac=lambda x: self.at(x)[1],
-            bounds=(unknowns.lower, unknowns.upper),
-            x_scale="jac",
-            loss=loss,
-            f_scale=f_scale,
-            max_nfev=limit,
-            ftol=1e-9,
-            xtol=1e-9,
-            gtol=1e-12,
-        )
+            raise SolveError(f"the equation cannot be solved at the guess ({shown}): {self.message}")
+        options |= {"bounds": (unknowns.lower, unknowns.upper), "x_scale": "jac"}
+        options |= {"ftol": 1e-9, "xtol": 1e-9, "gtol": 1e-12}
+        return least_squares(lambda x: self.at(x)[0], start, jac=lambda x: self.at(x)[1], **options)
+
+    def fitted(self, x: Array, first: float) -> list[FittedSet]:
+        """The data sets with their predictions."""
+        found = []
+        for number, (t, data, _) in enumerate(self.sets):
+            fine = np.linspace(first, float(t[-1]), _CURVE)
+            try:
+                value = self.model.predict(x, number, t)
+                curve = self.model.predict(x, number, fine)
+            except UnsolvedError as error:
+                raise SolveError(f"the equation cannot be solved at the estimate: {error}") from error
+            found.append(FittedSet(t, data, value, data - value, fine, curve))
+        return found
 
 
-def _read_tables(data: Any, times: list[Array], several: bool) -> list[Array]:
-    given = data if several else [data]
-    if not isinstance(given, list | tuple) or len(given) != len(times):
-        raise ShapeError(f"t holds {len(times)} data sets; give as many in data")
-    tables = []
-    for each, when in zip(given, times, strict=True):
-        refuse_chunked(each, "data")
-        table = numbers("data", on_host(each), finite=False)
-        table = table[None] if table.ndim == 1 else table
-        if table.ndim != 2 or table.shape[-1] != when.size:
-            turned = " (transpose it)" if table.ndim == 2 and table.shape[0] == when.size else ""
-            raise ShapeError(f"data has shape {table.shape}; give (m, {when.size}), times last{turned}")
-        if np.any(np.isinf(table)):
-            raise InvalidInputError("data holds infinite values; use nan where a datum is missing")
-        tables.append(table)
-    return tables
-
-
-def _read_sigma(sigma: Any, tables: list[Array], several: bool) -> list[Array]:
-    given = sigma if several and isinstance(sigma, list | tuple) else [1.0 if sigma is None else sigma] * len(tables)
-    found = []
-    for each, table in zip(given, tables, strict=True):
-        each_spread = numbers("sigma", on_host(each), finite=False)
-        try:
-            spread = np.array(np.broadcast_to(each_spread, table.shape))
-        except ValueError:
-            raise ShapeError(f"sigma has shape {np.shape(each)} and the data {table.shape}") from None
-        if not np.all(spread[np.isfinite(table)] > 0.0):
-            raise InvalidInputError("sigma has to be above 0 for every datum")
-        found.append(spread)
-    return found
-
-
-def _read_observe(observe: Any) -> Any:
-    if observe is None or callable(observe):
-        return observe
-    chosen = np.atleast_1d(array("observe", observe))
-    if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
-        raise InvalidInputError(f"observe={shown(observe)} has to be a component, a list of them, or a function")
-    return chosen
-
-
-def _read_states(
-    y0: Any, guess: Mapping[str, Any], tables: list[Array], times: list[Array], t0: float, observe: Any, several: bool
-) -> list[tuple[Array, Array]]:
-    """Initial values, and which of them are free, for each set."""
-    own = several and isinstance(y0, list | tuple) and len(y0) == len(tables) and not _is_flat(y0)
-    found = []
-    for number, table in enumerate(tables):
-        value = y0[number] if own else y0
-        start: Any = guess.get("y0")
-        if start is None and _any_free(value):
-            start = _first_data(value, table, observe)
-        values, free = read_free("y0", value, 0.0 if start is None else start)
-        values = np.atleast_1d(values)
-        if values.ndim != 1:
-            raise ShapeError(f"y0 has shape {values.shape}; a fit takes states of shape (d,)")
-        if callable(observe) or observe is None or np.all((observe >= -values.size) & (observe < values.size)):
-            found.append((values, np.atleast_1d(free)))
-            continue
-        raise InvalidInputError(f"observe={observe.tolist()} names a missing component; y0 has {values.size}")
-    return found
-
-
-def _is_flat(y0: Any) -> bool:
-    """Whether a list has the entries of one state, not one state per set."""
-    return all(np.ndim(on_host(each)) == 0 and not (isinstance(each, str) and len(y0) == 1) for each in y0)
-
-
-def _any_free(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, list | tuple) and any(isinstance(v, str) for v in value))
-
-
-def _first_data(value: Any, table: Array, observe: Any) -> Array:
-    """A guess from the first datum of each component."""
-    if callable(observe):
-        raise InvalidInputError("y0 is free and observe is a function: give guess={'y0': [...]} to start from")
-    firsts = np.array([row[np.isfinite(row)][0] if np.isfinite(row).any() else 0.0 for row in table])
-    if observe is None:
-        return firsts
-    if isinstance(value, str):
-        raise InvalidInputError(
-            "y0='free' with components that are not observed: give guess={'y0': [...]}, one for each component"
-        )
-    start = np.zeros(len(value))
-    start[observe] = firsts
-    if any(isinstance(v, str) and k not in observe % len(value) for k, v in enumerate(value)):
-        raise InvalidInputError("a free initial value is not observed: give guess={'y0': [...]}")
-    return start
-
-
-def _tensor_among(values: list[Any]) -> Any:
-    """The first tensor or JAX array among the arguments; all must be of one library."""
-    found = [each for each in _flattened(values) if library_of(each) in ("torch", "jax")]
-    libraries = {library_of(each) for each in found}
-    if len(libraries) > 1:
-        raise PinnedBackendError("data, y0 and guesses hold tensors of PyTorch and arrays of JAX; use one library")
-    return found[0] if found else None
-
-
-def _flattened(values: Any) -> list[Any]:
-    return [one for each in values for one in (_flattened(each) if isinstance(each, list | tuple) else [each])]
-
-
-def _at_bounds(found: Any, unknowns: Any) -> Array:
-    near = np.asarray(found.active_mask) != 0
-    width = np.where(np.isfinite(unknowns.upper - unknowns.lower), unknowns.upper - unknowns.lower, np.inf)
-    with np.errstate(invalid="ignore"):
-        close = np.minimum(found.x - unknowns.lower, unknowns.upper - found.x) < 1e-8 * np.where(
-            np.isfinite(width), width, np.abs(found.x)
-        )
-    result: Array = near | close
-    return result
-
-
-def _moved(halved: Mapping[str, float], x: Array, errors: Array) -> list[str]:
-    """Warnings for estimates that half the step changes by more than their standard error."""
-    return [
-        f"{name} goes from {old:.6g} to {new:.6g} with half the step, more than its standard error {error:.2g}: take "
-        "a smaller step"
-        for (name, new), old, error in zip(halved.items(), x, errors, strict=True)
-        if abs(new - old) > error
-    ]
-
-
-def _number(value: Array) -> Any:
-    return float(value) if value.ndim == 0 else value
+def _at_bounds(found: Any, unknowns: Unknowns) -> Array:
+    width = unknowns.upper - unknowns.lower
+    slack = 1e-8 * np.where(np.isfinite(width), width, np.abs(found.x))
+    close: Array = np.minimum(found.x - unknowns.lower, unknowns.upper - found.x) < slack
+    return close | (np.asarray(found.active_mask) != 0)

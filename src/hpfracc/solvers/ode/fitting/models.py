@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,19 +12,21 @@ import numpy as np
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._xp import namespace
 from hpfracc.errors import ShapeError
-from hpfracc.solvers.ode.fitting.unknowns import Quantity, Unknowns
+from hpfracc.solvers.ode.fitting.unknowns import Quantity, Unknowns, on_host
 from hpfracc.solvers.ode.problem import check_jacobian, check_value
 from hpfracc.solvers.ode.solve import solve_fode
 
-__all__ = ["Equation", "PlainModel", "TensorModel"]
+__all__ = ["Equation", "PlainModel", "TensorModel", "UnsolvedError"]
 
 Array = np.ndarray[Any, Any]
-#: Times by the number of a data set.
-Times = Mapping[int, Array]
 
 #: Relative steps of finite differences. All members of a batch share their time steps, so errors of the solver cancel,
 #: except for that of the sum of exponentials, about 1e-10 for each order.
 _DELTA = 1e-4
+
+
+class UnsolvedError(Exception):
+    """The equation cannot be solved with these unknowns; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +55,14 @@ class Equation:
     unknowns: Unknowns
     options: dict[str, Any]
 
+    def solve(self, fun: Any, t: Array, start: Any, order: Any, **options: Any) -> Any:
+        """The solution at these times."""
+        with interrupt_scope():
+            result = solve_fode(fun, (self.t0, float(t[-1])), start, order, t_eval=t, **{**self.options, **options})
+        if not result.success:
+            raise UnsolvedError(result.message)
+        return result.y
+
     def seen(self, t: Any, y: Any, parameters: Any) -> Any:
         """The observed part of a solution of shape (d, N), of shape (m, N)."""
         if self.observe is None:
@@ -66,7 +76,18 @@ class Equation:
         return value if len(shape) == 2 else value[None]
 
 
-class PlainModel:
+class Model:
+    """Predicts the data of an equation."""
+
+    def __init__(self, equation: Equation) -> None:
+        self.equation = equation
+
+    def __reduce__(self) -> Any:
+        """Pickled as None, because the user's functions may not be picklable."""
+        return type(None), ()
+
+
+class PlainModel(Model):
     r"""NumPy: one batch of solves computes the prediction and its derivatives.
 
     Differences are central, or one-sided at a bound, and all members take the same steps. With ``jac_parameters``,
@@ -74,34 +95,19 @@ class PlainModel:
     :math:`D^\alpha s = f_y s + f_p` instead, and finite differences are used for orders only.
     """
 
-    def __init__(self, equation: Equation) -> None:
-        self.equation = equation
-        self.message = ""
+    def predict(self, x: Array, number: int, t: Array) -> Array:
+        """The prediction (m, N) for a data set, without derivatives."""
+        return self._batch(x[None], number, t, [])[0][0]
 
-    def predict(self, x: Array, sets: Times) -> list[Array] | None:
-        """The prediction without derivatives, at the times of each set."""
-        found = [self._batch(number, t, x[None], [])[0] for number, t in sets.items()]
-        return None if any(each is None for each in found) else [each[0] for each in found]  # type: ignore[index]
-
-    def __call__(self, x: Array, sets: Times) -> tuple[list[Array], list[Array]] | None:
-        """Predictions (m, N) and derivatives (m, N, p) for each set; None if a solve fails."""
-        found = [self._evaluate(number, t, x) for number, t in sets.items()]
-        if any(each is None for each in found):
-            return None
-        values, slopes = zip(*found, strict=True)
-        return list(values), list(slopes)
-
-    def _evaluate(self, number: int, t: Array, x: Array) -> tuple[Array, Array] | None:
+    def __call__(self, x: Array, number: int, t: Array) -> tuple[Array, Array]:
+        """Prediction (m, N) and derivatives (m, N, p) for a data set."""
         unknowns = self.equation.unknowns
-        orders = {int(k) for k in unknowns.alpha.free}
-        others = {int(k) for each in (*unknowns.parameters, unknowns.y0[number]) for k in each.free}
+        others = {k for each in (*unknowns.parameters, unknowns.y0[number]) for k in each.free}
         exact = sorted(others) if self.equation.jac_parameters is not None else []
-        stencils = {k: self._stencil(k, x) for k in sorted((orders | others) - set(exact))}
+        stencils = {k: self._stencil(k, x) for k in sorted({*unknowns.alpha.free, *others}.difference(exact))}
         unit = np.eye(x.size)
         rows = [x, *(x + shift * unit[k] for k, (shifts, _) in stencils.items() for shift in shifts)]
-        values, slopes = self._batch(number, t, np.array(rows), exact)
-        if values is None:
-            return None
+        values, slopes = self._batch(np.array(rows), number, t, exact)
         jacobian = np.zeros((*values[0].shape, x.size))
         for k, slope in zip(exact, slopes, strict=True):
             jacobian[..., k] = slope
@@ -121,56 +127,41 @@ class PlainModel:
         delta = delta if x[k] + 2.0 * delta <= high else -delta
         return (delta, 2.0 * delta), (2.0 / delta, -0.5 / delta)
 
-    def _batch(self, number: int, t: Array, rows: Array, exact: list[int]) -> tuple[list[Array] | None, list[Array]]:
+    def _batch(self, rows: Array, number: int, t: Array, exact: list[int]) -> tuple[list[Array], list[Array]]:
         """Observations of each row of unknowns, and the derivatives in the unknowns ``exact`` at the first row."""
         equation, unknowns = self.equation, self.equation.unknowns
         start = unknowns.y0[number].at(rows)
         members, d = start.shape
-        extra = len(exact)
-        parameters = [[_plain(each.at(row)) for each in unknowns.parameters] for row in rows]
-        alpha = unknowns.alpha.at(rows).reshape(members, -1)
+        parameters = [[each.plain(row) for each in unknowns.parameters] for row in rows]
         direction = np.eye(rows.shape[1])[exact]
-        if extra:
-            tangents = direction @ unknowns.y0[number].select.T
-            start = np.concatenate([start, tangents])
-            alpha = np.concatenate([alpha, np.repeat(alpha[:1], extra, axis=0)])
-        order: Any = alpha
+        start = np.concatenate([start, direction @ unknowns.y0[number].select.T])
+        alpha = unknowns.alpha.at(rows).reshape(members, -1)
+        order: Any = np.concatenate([alpha, np.repeat(alpha[:1], len(exact), axis=0)])
         if np.all(alpha == alpha[:1]):
             order = float(alpha[0, 0]) if alpha.shape[1] == 1 else alpha[0]
-        into = np.concatenate([np.zeros((extra, 0)), *(direction @ each.select.T for each in unknowns.parameters)], 1)
+        into = np.hstack([np.zeros((len(exact), 0)), *(direction @ each.select.T for each in unknowns.parameters)])
 
         def fun(time: float, states: Array) -> Array:
             out = np.empty_like(states)
             for i in range(members):
                 out[i] = check_value(equation.fun(time, states[i].copy(), *parameters[i]), (d,), np.float64, "fun")
-            if extra:
+            if exact:
                 forcing = self._parameter_matrix(time, states[0], parameters[0], into.shape[1])
                 out[members:] = states[members:] @ self._matrix(time, states[0], parameters[0]).T + into @ forcing.T
             return out
 
         def jac(time: float, states: Array) -> Array:
             found = [self._matrix(time, states[i], parameters[i]) for i in range(members)]
-            return np.stack(found + [found[0]] * extra)
+            return np.stack(found + [found[0]] * len(exact))
 
-        options = dict(equation.options)
-        dy0 = options.pop("dy0", None)
-        if dy0 is not None:
-            given = [np.asarray(each, np.float64) for each in dy0]
-            options["dy0"] = [
-                np.concatenate([np.broadcast_to(each, (members, d)), np.zeros((extra, d))]) for each in given
-            ]
-        if equation.jac is not None:
-            options["jac"] = jac
-        last = float(t[-1])
-        with interrupt_scope():
-            result = solve_fode(fun, (equation.t0, last), start, order, t_eval=t, **options)
-        if not result.success:
-            self.message = result.message
-            return None, []
-        seen = [np.asarray(equation.seen(t, result.y[i], parameters[i]), np.float64) for i in range(members)]
-        tangents = result.y[members:]
-        pairs = zip(tangents, direction, strict=True)
-        return seen, [self._observed_slope(t, result.y[0], tangent, rows[0], along) for tangent, along in pairs]
+        options: dict[str, Any] = {} if equation.jac is None else {"jac": jac}
+        if equation.options.get("dy0") is not None:
+            given = [np.broadcast_to(np.asarray(each, np.float64), (members, d)) for each in equation.options["dy0"]]
+            options["dy0"] = [np.concatenate([each, np.zeros((len(exact), d))]) for each in given]
+        y = equation.solve(fun, t, start, order, **options)
+        seen = [np.asarray(equation.seen(t, y[i], parameters[i]), np.float64) for i in range(members)]
+        pairs = zip(y[members:], direction, strict=True)
+        return seen, [self._observed_slope(t, y[0], tangent, rows[0], along) for tangent, along in pairs]
 
     def _observed_slope(self, t: Array, y: Array, tangent: Array, x: Array, direction: Array) -> Array:
         """The derivative of the observation along a change of state and unknowns."""
@@ -179,10 +170,9 @@ class PlainModel:
         size = max(float(np.abs(tangent).max()), float(np.abs(direction).max()), 1e-300)
         epsilon = 1e-5 * max(float(np.abs(y).max()), float(np.abs(x).max())) / size
         sides = []
-        for sign in (1.0, -1.0):
-            moved = x + sign * epsilon * direction
-            given = [_plain(each.at(moved)) for each in self.equation.unknowns.parameters]
-            sides.append(np.asarray(self.equation.seen(t, y + sign * epsilon * tangent, given), np.float64))
+        for shift in (epsilon, -epsilon):
+            given = [each.plain(x + shift * direction) for each in self.equation.unknowns.parameters]
+            sides.append(np.asarray(self.equation.seen(t, y + shift * tangent, given), np.float64))
         return (sides[0] - sides[1]) / (2.0 * epsilon)
 
     def _matrix(self, time: float, y: Array, parameters: list[Any]) -> Array:
@@ -201,67 +191,48 @@ class PlainModel:
         return matrix
 
 
-class TensorModel:
-    """PyTorch and JAX: forward-mode derivatives of the discrete solution."""
+class TensorModel(Model):
+    """PyTorch and JAX: forward-mode derivatives of the discrete solution; ``like`` is an array of the library."""
 
     def __init__(self, equation: Equation, like: Any, library: str) -> None:
-        self.equation, self.library = equation, library
-        self.message = ""
-        self._like = like
-        self._latest: tuple[Times, Callable[[Any], Any]] | None = None
+        super().__init__(equation)
+        self.library, self._like = library, like
+        #: Programs by the number of a data set, with their times; in JAX they are compiled.
+        self._programs: dict[int, tuple[Array, Callable[[Any], Any]]] = {}
 
-    def predict(self, x: Array, sets: Times) -> list[Array] | None:
-        """The prediction without derivatives."""
+    def predict(self, x: Array, number: int, t: Array) -> Array:
+        """The prediction (m, N) for a data set, without derivatives."""
         with namespace(self.library).scope():
-            found = self._predictions(self._tensor(x), sets)
-            values = [np.asarray(_host(each)) for each in found]
-        return values if all(np.isfinite(each).all() for each in values) else None
+            return _finite(self._prediction(self._tensor(x), number, t))
 
-    def __call__(self, x: Array, sets: Times) -> tuple[list[Array], list[Array]] | None:
-        """Predictions (m, N) and derivatives (m, N, p) for each set; None if a solve fails."""
+    def __call__(self, x: Array, number: int, t: Array) -> tuple[Array, Array]:
+        """Prediction (m, N) and derivatives (m, N, p) for a data set."""
         with namespace(self.library).scope():
-            slopes, values = self._program(sets)(self._tensor(x))
-        host = [[np.asarray(_host(each), np.float64) for each in group] for group in (values, slopes)]
-        if not all(np.isfinite(each).all() for group in host for each in group):
-            self.message = "the solution or its derivative is not finite"
-            return None
-        return host[0], host[1]
+            slopes, value = self._program(number, t)(self._tensor(x))
+            return _finite(value), _finite(slopes)
 
-    def _program(self, sets: Times) -> Callable[[Any], Any]:
-        """The program; in JAX it is compiled once if the times stay the same."""
-        if self._latest is None or self._latest[0] is not sets:
+    def _program(self, number: int, t: Array) -> Callable[[Any], Any]:
+        if number not in self._programs or self._programs[number][0] is not t:
             library = sys.modules[self.library]
 
             def both(x: Any) -> tuple[Any, Any]:
-                values = tuple(self._predictions(x, sets))
-                return values, values
+                value = self._prediction(x, number, t)
+                return value, value
 
             made = getattr(library, "func", library).jacfwd(both, has_aux=True)
-            self._latest = sets, made if self.library == "torch" else library.jit(made)
-        return self._latest[1]
+            self._programs[number] = t, made if self.library == "torch" else library.jit(made)
+        return self._programs[number][1]
 
-    def _predictions(self, x: Any, sets: Times) -> list[Any]:
+    def _prediction(self, x: Any, number: int, t: Array) -> Any:
         equation, unknowns = self.equation, self.equation.unknowns
         parameters = tuple(self._value(each, x) for each in unknowns.parameters)
-        alpha = (
-            self._value(unknowns.alpha, x) if unknowns.alpha.free.size else _plain(unknowns.alpha.at(unknowns.start))
-        )
-        found = []
-        for number, t in sets.items():
-            start = self._value(unknowns.y0[number], x)
-            options = dict(equation.options)
-            if options.get("dy0") is not None:
-                options["dy0"] = [self._tensor(np.broadcast_to(each, start.shape)) for each in options["dy0"]]
-            if equation.jac is not None:
-                options["jac"] = equation.jac
-            with interrupt_scope():
-                result = solve_fode(
-                    equation.fun, (equation.t0, float(t[-1])), start, alpha, t_eval=t, args=parameters, **options
-                )
-            if not result.success:
-                self.message = result.message
-            found.append(equation.seen(self._tensor(t), result.y, parameters))
-        return found
+        alpha = self._value(unknowns.alpha, x) if unknowns.alpha.free else unknowns.alpha.plain(unknowns.start)
+        start = self._value(unknowns.y0[number], x)
+        options: dict[str, Any] = {} if equation.jac is None else {"jac": equation.jac}
+        if equation.options.get("dy0") is not None:
+            options["dy0"] = [self._tensor(np.broadcast_to(each, start.shape)) for each in equation.options["dy0"]]
+        y = equation.solve(equation.fun, t, start, alpha, args=parameters, **options)
+        return equation.seen(self._tensor(t), y, parameters)
 
     def _value(self, quantity: Quantity, x: Any) -> Any:
         value = self._tensor(quantity.base) + self._tensor(quantity.select) @ x
@@ -274,10 +245,9 @@ class TensorModel:
         return library.numpy.asarray(values, dtype="float64")
 
 
-def _plain(value: Array) -> Any:
-    """A number as a float."""
-    return float(value) if value.ndim == 0 else value
-
-
-def _host(value: Any) -> Any:
-    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+def _finite(value: Any) -> Array:
+    """The value on the host."""
+    found = np.asarray(on_host(value), np.float64)
+    if not np.isfinite(found).all():
+        raise UnsolvedError("the solution or its derivative is not finite")
+    return found

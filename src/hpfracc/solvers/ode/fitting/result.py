@@ -13,7 +13,7 @@ from scipy import special
 from hpfracc import _reading
 from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.errors import InvalidInputError, SolveError
-from hpfracc.solvers.ode.fitting.models import PlainModel, TensorModel
+from hpfracc.solvers.ode.fitting.models import PlainModel, TensorModel, UnsolvedError
 from hpfracc.solvers.ode.fitting.unknowns import read_times
 
 __all__ = ["Estimates", "FODEFit", "FittedSet"]
@@ -128,14 +128,10 @@ class FODEFit(Estimates, Result):
     sets: tuple[FittedSet, ...] = field(repr=False)
     _model: PlainModel | TensorModel | None = field(repr=False)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Drop the user's functions, which may not be picklable: ``predict`` is not available then."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"_model": None}
-
     _parts: ClassVar[tuple[type, ...]] = (FittedSet,)
 
     def _state(self) -> dict[str, Any]:
-        return self.__getstate__()
+        return Result._state(self) | {"_model": None}
 
     def _labelled(self) -> LabelledArrays:
         rows = ("unknown",)
@@ -156,10 +152,6 @@ class FODEFit(Estimates, Result):
         lines = [SmallCurve(each.curve_t, row) for each in self.sets for row in each.curve]
         points = [SmallCurve(each.t, row, as_points=True) for each in self.sets for row in each.data]
         return [each for both in zip(lines, points, strict=True) for each in both]
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
 
     def predict(self, t: Any, *, number: int = 0, return_std: bool = False) -> Any:
         r"""The fitted solution at any times from the start on, beyond the data too, as it would be observed.
@@ -199,11 +191,13 @@ class FODEFit(Estimates, Result):
         first = self._model.equation.t0
         if times[0] < first or times[-1] <= first:
             raise InvalidInputError(f"t={_reading.shown(t)}: give times from t0={first:g} on, and one after it")
-        both = self._model(self.estimates, {place: times}) if return_std else None
-        found = self._model.predict(self.estimates, {place: times}) if both is None else both[0]
-        if found is None or (return_std and both is None):
-            raise SolveError(f"the equation cannot be solved up to t={times[-1]:g}: {self._model.message}")
-        return found[0] if both is None else (found[0], self._spread_of(both[1][0]))
+        try:
+            if not return_std:
+                return self._model.predict(self.estimates, place, times)
+            value, slopes = self._model(self.estimates, place, times)
+        except UnsolvedError as error:
+            raise SolveError(f"the equation cannot be solved up to t={times[-1]:g}: {error}") from error
+        return value, self._spread_of(slopes)
 
     def _spread_of(self, slopes: Array) -> Array:
         """Standard errors of a prediction with these derivatives, shape (m, N, p)."""

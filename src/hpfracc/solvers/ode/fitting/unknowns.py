@@ -1,20 +1,23 @@
-"""The unknowns of a fit: which numbers are free, their initial guesses, and their bounds."""
+"""The arguments of a fit: data sets, and the unknowns with their initial guesses and bounds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import library_of, refuse_masked
+from hpfracc._arrays import library_of, refuse_chunked, refuse_masked
 from hpfracc._frames import refuse_dates
-from hpfracc._reading import numbers
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc._reading import array, numbers, shown
+from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 
-__all__ = ["Quantity", "Unknowns", "on_host", "read_free", "read_times", "read_unknowns"]
+__all__ = [
+    "DataSet", "Quantity", "Unknowns", "any_free", "on_host", "read_observe", "read_sets", "read_states", "read_times",
+    "read_unknowns", "tensor_among",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -22,6 +25,142 @@ Array = np.ndarray[Any, Any]
 _ABOVE = 0.01
 #: Default guess of a free order, above the integer below it.
 _FIRST_ORDER = 0.8
+_ANY = (-math.inf, math.inf)
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
+
+
+class DataSet(NamedTuple):
+    """Times (N,), data (m, N) with nan where one is missing, and their standard deviations (m, N)."""
+
+    t: Array
+    data: Array
+    sigma: Array
+
+
+def on_host(value: Any) -> Any:
+    """The value without a gradient, as a NumPy array or as given."""
+    return value.detach().cpu().numpy() if library_of(value) == "torch" else value
+
+
+def read_times(t: Any) -> Array:
+    """Increasing times, shape (N,)."""
+    refuse_dates("t", t)
+    refuse_masked(t, "t")
+    times = numbers("t", on_host(t), ndim=1)
+    if times.size < 1:
+        raise ShapeError(f"t has shape {times.shape}; give times along one axis")
+    if np.any(np.diff(times) <= 0.0):
+        raise InvalidInputError("t has to be strictly increasing")
+    return times
+
+
+def read_sets(t: Any, data: Any, sigma: Any, several: bool) -> list[DataSet]:
+    """The data sets; ``several`` says whether the arguments are lists with an item for each."""
+    times = [read_times(each) for each in (t if several else [t])]
+    given = data if several else [data]
+    if not isinstance(given, list | tuple) or len(given) != len(times):
+        raise ShapeError(f"t holds {len(times)} data sets; give as many in data")
+    spreads = sigma if several and isinstance(sigma, list | tuple) else [1.0 if sigma is None else sigma] * len(times)
+    return [_read_set(*each) for each in zip(times, given, spreads, strict=True)]
+
+
+def _read_set(times: Array, data: Any, sigma: Any) -> DataSet:
+    refuse_chunked(data, "data")
+    table = numbers("data", on_host(data), finite=False)
+    table = table[None] if table.ndim == 1 else table
+    if table.ndim != 2 or table.shape[-1] != times.size:
+        turned = " (transpose it)" if table.ndim == 2 and table.shape[0] == times.size else ""
+        raise ShapeError(f"data has shape {table.shape}; give (m, {times.size}), times last{turned}")
+    if np.any(np.isinf(table)):
+        raise InvalidInputError("data holds infinite values; use nan where a datum is missing")
+    spread = numbers("sigma", on_host(sigma), finite=False)
+    try:
+        spread = np.broadcast_to(spread, table.shape)
+    except ValueError:
+        raise ShapeError(f"sigma has shape {spread.shape} and the data {table.shape}") from None
+    if not np.all(spread[np.isfinite(table)] > 0.0):
+        raise InvalidInputError("sigma has to be above 0 for every datum")
+    return DataSet(times, table, spread)
+
+
+def read_observe(observe: Any) -> Any:
+    """None, a function, or an array of components."""
+    if observe is None or callable(observe):
+        return observe
+    chosen = np.atleast_1d(array("observe", observe))
+    if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+        raise InvalidInputError(f"observe={shown(observe)} has to be a component, a list of them, or a function")
+    return chosen
+
+
+def tensor_among(values: list[Any]) -> Any:
+    """The first tensor or JAX array among the arguments and lists of them; all must be of one library."""
+    found, left = [], list(values)
+    while left:
+        each = left.pop(0)
+        if isinstance(each, list | tuple):
+            left[:0] = each
+        elif library_of(each) in ("torch", "jax"):
+            found.append(each)
+    if len({library_of(each) for each in found}) > 1:
+        raise PinnedBackendError("data, y0 and guesses hold tensors of PyTorch and arrays of JAX; use one library")
+    return found[0] if found else None
+
+
+# -- initial values ---------------------------------------------------------------------------------------------------
+
+
+def any_free(value: Any) -> bool:
+    """Whether a value, or an item of a list, is text."""
+    return isinstance(value, str) or (isinstance(value, list | tuple) and any(isinstance(v, str) for v in value))
+
+
+def read_states(
+    y0: Any, guess: Mapping[str, Any], sets: list[DataSet], observe: Any, several: bool
+) -> list[tuple[Array, Array]]:
+    """Initial values, and which of them are free, for each set."""
+    own = several and isinstance(y0, list | tuple) and len(y0) == len(sets) and not _is_flat(y0)
+    found = []
+    for number, each in enumerate(sets):
+        value = y0[number] if own else y0
+        start: Any = guess.get("y0")
+        if start is None and any_free(value):
+            start = _first_data(value, each.data, observe)
+        values, free = map(np.atleast_1d, _read_free("y0", value, 0.0 if start is None else start))
+        if values.ndim != 1:
+            raise ShapeError(f"y0 has shape {values.shape}; a fit takes states of shape (d,)")
+        if isinstance(observe, np.ndarray) and not np.all((observe >= -values.size) & (observe < values.size)):
+            raise InvalidInputError(f"observe={observe.tolist()} names a missing component; y0 has {values.size}")
+        found.append((values, free))
+    return found
+
+
+def _is_flat(y0: Any) -> bool:
+    """Whether a list has the entries of one state, not one state per set."""
+    return all(np.ndim(on_host(each)) == 0 and not (isinstance(each, str) and len(y0) == 1) for each in y0)
+
+
+def _first_data(value: Any, table: Array, observe: Any) -> Array:
+    """A guess from the first datum of each component."""
+    if callable(observe):
+        raise InvalidInputError("y0 is free and observe is a function: give guess={'y0': [...]} to start from")
+    firsts = np.array([row[np.isfinite(row)][0] if np.isfinite(row).any() else 0.0 for row in table])
+    if observe is None:
+        return firsts
+    if isinstance(value, str):
+        raise InvalidInputError(
+            "y0='free' with components that are not observed: give guess={'y0': [...]}, one for each component"
+        )
+    if any(isinstance(v, str) and k not in observe % len(value) for k, v in enumerate(value)):
+        raise InvalidInputError("a free initial value is not observed: give guess={'y0': [...]}")
+    start = np.zeros(len(value))
+    start[observe] = firsts
+    return start
+
+
+# -- unknowns ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,18 +185,21 @@ class Quantity:
     select: Array
 
     @property
-    def free(self) -> Array:
+    def free(self) -> list[int]:
         """The indices of its unknowns in ``x``."""
-        return np.flatnonzero(self.select.any(0))
+        return [int(k) for k in np.flatnonzero(self.select.any(0))]
 
     def at(self, x: Array) -> Array:
         """The value, shape ``(..., *shape)`` for x of shape (..., p)."""
         value: Array = self.base + x @ self.select.T
         return value.reshape((*x.shape[:-1], *self.shape))
 
+    def plain(self, x: Array) -> Any:
+        """The value for x of shape (p,); a number as a float."""
+        return self.at(x) if self.shape else float(self.at(x))
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unknowns:
+
+class Unknowns(NamedTuple):
     """The unknowns of a fit.
 
     Attributes
@@ -66,11 +208,11 @@ class Unknowns:
         One for each unknown, such as ``"k"``, ``"alpha"``, ``"y0[1]"``.
     start, lower, upper : arrays, shape (p,)
         Guess and bounds.
-    parameters : tuple of Quantity
+    parameters : list of Quantity
         The parameters in the order of the arguments of ``fun``.
     alpha : Quantity
         The order or orders.
-    y0 : tuple of Quantity
+    y0 : list of Quantity
         The initial state of each data set.
     """
 
@@ -78,62 +220,15 @@ class Unknowns:
     start: Array
     lower: Array
     upper: Array
-    parameters: tuple[Quantity, ...]
+    parameters: list[Quantity]
     alpha: Quantity
-    y0: tuple[Quantity, ...]
-
-
-class _Collector:
-    """Collects the unknowns."""
-
-    def __init__(self, bounds: Mapping[str, Any]) -> None:
-        self.bounds = bounds
-        #: Name, start, and lower and upper bound of each unknown.
-        self.unknowns: list[tuple[str, float, float, float]] = []
-        #: Name, shape, fixed entries, and places among the unknowns of each quantity.
-        self.quantities: list[tuple[str, tuple[int, ...], Array, Array]] = []
-
-    def add(self, name: str, values: Array, free: Array, limits: tuple[float, float], label: str | None = None) -> None:
-        """Add a quantity whose entries ``free`` are unknown, with initial guesses ``values``."""
-        lower, upper = self.read_bounds(name, values.shape, limits)
-        places = np.full(values.size, -1)
-        shown = name if label is None else label
-        for number in np.flatnonzero(free.reshape(-1)):
-            index = np.unravel_index(number, values.shape) if values.ndim else ()
-            entry = f"{shown}[{', '.join(map(str, index))}]" if index else shown
-            value, low, high = (float(each.flat[number]) for each in (values, lower, upper))
-            if not math.isfinite(value):
-                raise InvalidInputError(f"{entry} starts at {value}; give a finite guess")
-            if not low <= value <= high:
-                lifted = "; dy0=[...], the initial derivatives, allows orders above 1" if high < value <= 2.0 else ""
-                lifted = lifted if name == "alpha" and name not in self.bounds else ""
-                raise InvalidInputError(f"{entry} starts at {value:g}, outside its bounds ({low:g}, {high:g}){lifted}")
-            places[number] = len(self.unknowns)
-            self.unknowns.append((entry, value, low, high))
-        self.quantities.append((name, values.shape, np.where(free, 0.0, values).reshape(-1), places))
-
-    def read_bounds(self, name: str, shape: tuple[int, ...], limits: tuple[float, float]) -> tuple[Array, Array]:
-        given = self.bounds.get(name, limits)
-        try:
-            low, high = given
-            lower = np.array(np.broadcast_to(np.asarray(-math.inf if low is None else low, np.float64), shape))
-            upper = np.array(np.broadcast_to(np.asarray(math.inf if high is None else high, np.float64), shape))
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"bounds[{name!r}]={given!r} has to be a pair (lower, upper)") from None
-        if np.any(np.isnan(lower)) or np.any(np.isnan(upper)) or not np.all(lower < upper):
-            raise InvalidInputError(f"bounds[{name!r}]={given!r}: the lower bound has to be below the upper one")
-        if name == "alpha" and not (limits[0] <= lower.min() and upper.max() <= limits[1]):
-            raise InvalidInputError(
-                f"bounds['alpha']={given!r} leaves ({limits[0]:g}, {limits[1]:g}), the orders for which the initial "
-                "values suffice: an order above 1 needs dy0"
-            )
-        return lower, upper
+    y0: list[Quantity]
 
 
 def read_unknowns(
     parameters: Mapping[str, Any],
     alpha: Any,
-    y0: Sequence[Any],
+    y0: list[tuple[Array, Array]],
     guess: Mapping[str, Any],
     bounds: Mapping[str, Any],
     derivatives: int,
@@ -148,55 +243,84 @@ def read_unknowns(
         raise InvalidInputError(f"a parameter is called {taken.pop()!r}, which is a name of fit_fode; rename it")
     known = {*parameters, "alpha", "y0"}
     for what, given in (("bounds", bounds), ("guess", guess)):
-        if not isinstance(given, Mapping) or not given.keys() <= known:
-            unknown = sorted(given.keys() - known) if isinstance(given, Mapping) else given
-            raise InvalidInputError(f"{what} names {unknown}; the names are {', '.join(sorted(known))}")
-    collector = _Collector(bounds)
+        if not given.keys() <= known:
+            raise InvalidInputError(
+                f"{what} names {sorted(given.keys() - known)}; the names are {', '.join(sorted(known))}"
+            )
+    entries = []  # name, label, values, which of them are free, and bounds, of each quantity
     for name, value in parameters.items():
         start = _numbers(name, value)
-        collector.add(name, start, np.ones(start.shape, bool), (-math.inf, math.inf))
-    orders, free = read_free("alpha", alpha, guess.get("alpha", derivatives + _FIRST_ORDER))
-    limits = (derivatives + _ABOVE, derivatives + 1.0)
+        entries.append((name, name, start, np.ones(start.shape, bool), *_read_bounds(name, bounds, start.shape, _ANY)))
+    orders, free = _read_free("alpha", alpha, guess.get("alpha", derivatives + _FIRST_ORDER))
+    low, high = _read_bounds("alpha", bounds, orders.shape, (derivatives + _ABOVE, derivatives + 1.0))
     if "alpha" in bounds and "alpha" not in guess:  # a default guess is moved into the bounds
-        low, high = collector.read_bounds("alpha", orders.shape, limits)
         orders = np.where(free, np.clip(orders, low, high), orders)
-    collector.add("alpha", orders, free, limits)
-    several = len(y0) > 1
-    for number, (values, loose) in enumerate(y0):
-        label = f"y0 of set {number}" if several else "y0"
-        collector.add("y0", values, loose, (-math.inf, math.inf), label)
-    count = len(collector.unknowns)
-    if not count:
-        raise InvalidInputError("nothing is free: name parameters, or give alpha='free' or y0='free'")
-    quantities = [
-        Quantity(name, shape, base, (places[:, None] == np.arange(count)).astype(np.float64))
-        for name, shape, base, places in collector.quantities
+    entries.append(("alpha", "alpha", orders, free, low, high))
+    for number, (start, free) in enumerate(y0):
+        label = f"y0 of set {number}" if len(y0) > 1 else "y0"
+        entries.append(("y0", label, start, free, *_read_bounds("y0", bounds, start.shape, _ANY)))
+    labels = [
+        f"{label}[{', '.join(map(str, index))}]" if index else label
+        for _, label, start, *_ in entries
+        for index in np.ndindex(start.shape)
     ]
-    here = len(parameters)
-    names, *numbers = zip(*collector.unknowns, strict=True)
-    start, lower, upper = map(np.array, numbers)
-    return Unknowns(
-        names, start, lower, upper, tuple(quantities[:here]), quantities[here], tuple(quantities[here + 1 :])
-    )
+    values, free, lower, upper = (np.concatenate([np.ravel(each[k]) for each in entries]) for k in range(2, 6))
+    for k in np.flatnonzero(free):
+        _check_guess(labels[k], values[k], lower[k], upper[k], bounds)
+    if not free.any():
+        raise InvalidInputError("nothing is free: name parameters, or give alpha='free' or y0='free'")
+    cuts = np.cumsum([each[2].size for each in entries])[:-1]
+    parts = np.split(np.where(free, 0.0, values), cuts), np.split(np.eye(free.size)[:, free], cuts)
+    quantities = [Quantity(each[0], each[2].shape, *part) for each, *part in zip(entries, *parts, strict=True)]
+    names = tuple(label for label, unknown in zip(labels, free, strict=True) if unknown)
+    own, order, *states = quantities[: len(parameters)], *quantities[len(parameters) :]
+    return Unknowns(names, values[free], lower[free], upper[free], own, order, states)
 
 
-def read_free(name: str, value: Any, guess: Any) -> tuple[Array, Array]:
+def _check_guess(entry: str, value: float, low: float, high: float, bounds: Mapping[str, Any]) -> None:
+    if not math.isfinite(value):
+        raise InvalidInputError(f"{entry} starts at {value}; give a finite guess")
+    if not low <= value <= high:
+        above = entry.startswith("alpha") and "alpha" not in bounds and high < value <= 2.0
+        lifted = "; dy0=[...], the initial derivatives, allows orders above 1" if above else ""
+        raise InvalidInputError(f"{entry} starts at {value:g}, outside its bounds ({low:g}, {high:g}){lifted}")
+
+
+def _read_bounds(
+    name: str, bounds: Mapping[str, Any], shape: tuple[int, ...], limits: tuple[float, float]
+) -> tuple[Array, Array]:
+    given = bounds.get(name, limits)
+    try:
+        low, high = given
+        lower = np.broadcast_to(np.asarray(-math.inf if low is None else low, np.float64), shape)
+        upper = np.broadcast_to(np.asarray(math.inf if high is None else high, np.float64), shape)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"bounds[{name!r}]={given!r} has to be a pair (lower, upper)") from None
+    if not np.all(lower < upper):  # also if one is nan
+        raise InvalidInputError(f"bounds[{name!r}]={given!r}: the lower bound has to be below the upper one")
+    if name == "alpha" and not (limits[0] <= lower.min() and upper.max() <= limits[1]):
+        raise InvalidInputError(
+            f"bounds['alpha']={given!r} leaves ({limits[0]:g}, {limits[1]:g}), the orders for which the initial "
+            "values suffice: an order above 1 needs dy0"
+        )
+    return lower, upper
+
+
+def _read_free(name: str, value: Any, guess: Any) -> tuple[Array, Array]:
     """Values, and which of them are free, of a number, an array, ``"free"``, or a list of numbers and ``"free"``."""
+    if not any_free(value):
+        fixed = _numbers(name, value)
+        return fixed, np.zeros(fixed.shape, bool)
+    items = [value] if isinstance(value, str) else value
+    strange = [each for each in items if isinstance(each, str) and each != "free"]
+    if strange:
+        raise InvalidInputError(f"{name} holds {strange[0]!r}; use 'free' or a number for each component")
+    start = _numbers(name, guess)
     if isinstance(value, str):
-        if value != "free":
-            raise InvalidInputError(f"{name}={value!r} is not known; use 'free', or a number")
-        start = _numbers(name, guess)
         return start, np.ones(start.shape, bool)
-    if isinstance(value, list | tuple) and any(isinstance(each, str) for each in value):
-        free = np.array([each == "free" if isinstance(each, str) else False for each in value])
-        strange = [each for each in value if isinstance(each, str) and each != "free"]
-        if strange:
-            raise InvalidInputError(f"{name} holds {strange[0]!r}; use 'free' or a number for each component")
-        start = np.broadcast_to(_numbers(name, guess), free.shape)
-        fixed = np.array([0.0 if isinstance(each, str) else float(each) for each in value])
-        return np.where(free, start, fixed), free
-    fixed = _numbers(name, value)
-    return fixed, np.zeros(fixed.shape, bool)
+    free = np.array([isinstance(each, str) for each in value])
+    fixed = np.array([0.0 if isinstance(each, str) else float(each) for each in value])
+    return np.where(free, np.broadcast_to(start, free.shape), fixed), free
 
 
 def _numbers(name: str, value: Any) -> Array:
@@ -204,20 +328,3 @@ def _numbers(name: str, value: Any) -> Array:
         return np.array(on_host(value), dtype=np.float64)
     except (TypeError, ValueError):
         raise ShapeError(f"{name}={value!r} has to be a number or an array of numbers") from None
-
-
-def on_host(value: Any) -> Any:
-    """The value without a gradient, as a NumPy array or as given."""
-    return value.detach().cpu().numpy() if library_of(value) == "torch" else value
-
-
-def read_times(t: Any) -> Array:
-    """Increasing times, shape (N,)."""
-    refuse_dates("t", t)
-    refuse_masked(t, "t")
-    times = numbers("t", on_host(t), ndim=1)
-    if times.size < 1:
-        raise ShapeError(f"t has shape {times.shape}; give times along one axis")
-    if np.any(np.diff(times) <= 0.0):
-        raise InvalidInputError("t has to be strictly increasing")
-    return times

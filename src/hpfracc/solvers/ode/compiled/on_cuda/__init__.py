@@ -7,14 +7,11 @@ refused without it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
-
-if TYPE_CHECKING:
-    from hpfracc.solvers.ode.method import Method
-    from hpfracc.solvers.ode.options import Options
-    from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem
 
 __all__ = ["NAME", "check", "is_asked", "refuse"]
 
@@ -29,16 +26,14 @@ def is_asked(options: Options) -> bool:
     return options.backend == NAME
 
 
-def check(problem: Problem, options: Options, method: Method) -> None:
+def check(problem: Problem, options: Options, method: Any) -> None:
     """Raise an error if an ensemble cannot be solved by this backend; the message says why and what to do instead."""
-    asked = f"backend={NAME!r}"
     if problem.library != "numpy":
-        raise BackendUnavailableError(
-            f"{asked} takes NumPy arrays, and y0 is an array of {problem.library}; convert y0"
-        )
+        kind = f"y0 is an array of {problem.library}"
+        raise BackendUnavailableError(f"backend={NAME!r} takes NumPy arrays, and {kind}; convert y0")
     refusal = refuse(problem, options, method.name)
     if refusal is not None:
-        raise InvalidInputError(f"{asked} {refusal}")
+        raise InvalidInputError(f"backend={NAME!r} {refusal}")
 
 
 def refuse(problem: Problem, options: Options, method: str) -> str | None:

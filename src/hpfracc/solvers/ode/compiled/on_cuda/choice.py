@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,12 +26,8 @@ from hpfracc.solvers.ode.compilation import FunctionPrice, numpy_raises, read_ba
 from hpfracc.solvers.ode.compiled.on_cuda import refuse
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
 from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hpfracc.solvers.ode.problem import Problem
 
 __all__ = ["GPUOffer", "MovedError", "has_gpu", "make_offer", "may_move"]
 
@@ -123,10 +120,11 @@ def make_offer(
     return GPUOffer(table, options, scheme, decision, guard)
 
 
+@dataclass(eq=False)
 class GPUOffer:
     """A solve that may move to the GPU.
 
-    Parameters
+    Attributes
     ----------
     table : Tableau
         The solution on the host so far.
@@ -138,29 +136,23 @@ class GPUOffer:
         ``guard(t, y)`` raises an error if the method should not be used.
     """
 
-    def __init__(
-        self,
-        table: Tableau,
-        options: Options,
-        scheme: Scheme,
-        decision: tuple[str, str],
-        guard: Callable[[float, Array], None] | None,
-    ) -> None:
-        self._table = table
-        self._options = options
-        self._scheme = scheme
-        self._decision = decision
-        self._guard = guard
+    table: Tableau
+    options: Options
+    scheme: Scheme
+    decision: tuple[str, str]
+    guard: Callable[[float, Array], None] | None
+
+    def __post_init__(self) -> None:
         self._open = True
-        self.price = FunctionPrice(table.problem.fun, (_KERNELS, _FIRST_KERNEL), (_START, _FIRST_START))
-        self._kernel = _predict_kernel(table, corrected=scheme.kind == "corrected")
+        self.price = FunctionPrice(self.table.problem.fun, (_KERNELS, _FIRST_KERNEL), (_START, _FIRST_START))
+        self._kernel = _predict_kernel(self.table, corrected=self.scheme.kind == "corrected")
 
     def predict(self) -> float:
         """Seconds on the GPU, without compilation."""
-        members, d = self._table.problem.shape
-        times = self._options.t_eval
-        kept = self._table.grid.steps + 1 if times is None else len(times)
-        kept += 0 if self._guard is None else _GUARDED
+        members, d = self.table.problem.shape
+        times = self.options.t_eval
+        kept = self.table.grid.steps + 1 if times is None else len(times)
+        kept += 0 if self.guard is None else _GUARDED
         return _LAUNCH + _known.slowdown * self._kernel + kept * members * d * 8 / _BYTES_PER_SECOND
 
     def pays(self, ahead: float) -> bool:
@@ -183,15 +175,21 @@ class GPUOffer:
         try:
             found, states = self._run()
             self._compare(found, states[0])
-        except _DeclinedError as error:
+        except (_DeclinedError, OutOfMemoryError) as error:
             reason = str(error)
+        except InvalidInputError as error:  # of this function, also in later solves
+            reason = str(error)
+            if self.price.item is not None:
+                _known.declined[self.price.item] = reason
+                while len(_known.declined) > _MAX_DECLINED:
+                    del _known.declined[next(iter(_known.declined))]
         except Exception as error:  # whatever it is, the host continues
             _known.refusal = reason = f"{type(error).__name__}: {error}"
         else:
             self._learn(float(found.stats["kernel_seconds"]))
-            if self._guard is not None:
+            if self.guard is not None:
                 for step, state in zip(self._watched()[1:], states[1:], strict=True):
-                    self._guard(self._table.grid.time(step), np.ascontiguousarray(state.T))
+                    self.guard(self.table.grid.time(step), np.ascontiguousarray(state.T))
             return self._explain(found, ahead, time.perf_counter() - started, notes)
         notes.append(f"the ensemble stays on the host: {reason}")
         _log.info("ensemble not moved to the GPU: %s", reason)
@@ -199,16 +197,16 @@ class GPUOffer:
 
     def _watched(self) -> list[int]:
         """The newest step of the host, and those that the guard will check."""
-        newest, steps = self._table.known - 1, self._table.grid.steps
+        newest, steps = self.table.known - 1, self.table.grid.steps
         stride = max(1, steps // _GUARDED)
-        return [newest, *(() if self._guard is None else range(newest + stride, steps + 1, stride))]
+        return [newest, *(() if self.guard is None else range(newest + stride, steps + 1, stride))]
 
     def _run(self) -> tuple[FODEResult, Array]:
         """The solution, and the states at the watched steps."""
         from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
         from hpfracc.solvers.ode.compiled.reading import read_member
 
-        problem = self._table.problem
+        problem = self.table.problem
         if numpy_raises():
             raise _DeclinedError("np.errstate requests errors, which a kernel does not raise")
         if self.price.item in _known.declined:
@@ -216,49 +214,35 @@ class GPUOffer:
         members, d = problem.shape
         reason = read_member(problem.fun, problem.args, (members, d))
         if isinstance(reason, str):
-            raise self._remember(f"the right-hand side cannot be read as that of one member: {reason}")
+            raise InvalidInputError(f"the right-hand side cannot be read as that of one member: {reason}")
         cuda = load_cuda()
         compiled.load("on_cuda.solve")
         from hpfracc.solvers.ode.compiled.on_cuda.solve import solve_members
 
-        try:
-            return solve_members(cuda, problem, self._options, self._scheme, self._decision, self._watched())
-        except OutOfMemoryError as error:
-            raise _DeclinedError(str(error)) from error
-        except InvalidInputError as error:
-            raise self._remember(str(error)) from error
+        return solve_members(cuda, problem, self.options, self.scheme, self.decision, self._watched())
 
     def _compare(self, found: FODEResult, there: Array) -> None:
         """Decline a solution that failed, or that differs from the host's at its newest step."""
         if not found.success:
             raise _DeclinedError(found.message)
-        table, shape = self._table, self._table.problem.shape
+        table, shape = self.table, self.table.problem.shape
         here = table.y[:, : table.known]
         sizes = np.abs(here).max(axis=1).reshape(shape).max(axis=1)
         differences = np.abs(there.T - here[:, -1].reshape(shape)).max(axis=1)
         if not np.all(differences <= _AGREES * sizes):
             member = int(np.argmax(differences - _AGREES * sizes))
-            raise self._remember(
+            raise InvalidInputError(
                 f"after {table.known - 1} steps member {member} of the GPU's solution differs by "
                 f"{differences[member]:.3g} from the host's"
             )
-
-    def _remember(self, reason: str) -> _DeclinedError:
-        """An error that later solves of this function raise immediately."""
-        if self.price.item is not None:
-            _known.declined[self.price.item] = reason
-            while len(_known.declined) > _MAX_DECLINED:
-                del _known.declined[next(iter(_known.declined))]
-        return _DeclinedError(reason)
 
     def _explain(self, found: FODEResult, ahead: float, seconds: float, notes: list[str]) -> FODEResult:
         assert found.decision is not None
         exact = " and 1e-13 in the weights of the past" if found.stats["memory_terms"] else ""
         note = (
-            f"moved to the GPU after {self._table.known - 1} steps: the remaining steps would have taken {ahead:.2g} s "
+            f"moved to the GPU after {self.table.known - 1} steps: the remaining steps would have taken {ahead:.2g} s "
             f"on the host, and all steps took {seconds:.2g} s on the GPU; the results are the host's up to "
-            f"rounding{exact}; "
-            "backend='numpy' keeps a solve on the host"
+            f"rounding{exact}; backend='numpy' keeps a solve on the host"
         )
         found.decision = replace(found.decision, notes=(*notes, *found.decision.notes, note))
         _log.info("ensemble %s", note)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,19 +24,13 @@ from hpfracc.engine.selection.request import Preference, preference_error, refus
 from hpfracc.errors import BackendUnavailableError, HpfraccError, OutOfMemoryError
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compilation import OPERATION
+from hpfracc.solvers.ode.compiled import first_line
 from hpfracc.solvers.ode.compiled.on_cuda import NAME
 
 __all__ = [
-    "MemoryLayout",
-    "Workspace",
-    "allowed_bytes",
-    "borrow_workspace",
-    "device_name",
-    "is_out_of_memory",
-    "load_cuda",
-    "release_workspaces",
-    "run_on_device",
-]
+    "MemoryLayout", "Workspace", "allowed_bytes", "borrow_workspace", "device_name", "is_out_of_memory", "load_cuda",
+    "release_workspaces", "run_on_device",
+]  # fmt: skip
 
 #: Alignment of arrays in elements: one or two cache lines of 128 bytes, so that threads read whole lines.
 _ALIGNMENT = 32
@@ -70,11 +64,11 @@ def load_cuda() -> Any:
         there, why = bool(cuda.is_available()), cuda.cuda_error()
     except Exception as error:  # incompatible versions of NumPy, CUDA or the driver may raise anything
         raise BackendUnavailableError(
-            f"backend='numba-cuda': Numba's CUDA target does not start ({_versions()}: {_first_line(error)}); "
+            f"backend='numba-cuda': Numba's CUDA target does not start ({_versions()}: {first_line(error)}); "
             f"{_INSTALL}, which brings versions that fit each other"
         ) from error
     if not there:
-        reason = f" ({_first_line(why)})" if why else ""
+        reason = f" ({first_line(why)})" if why else ""
         raise BackendUnavailableError(
             f"backend='numba-cuda': numba.cuda finds no GPU{reason}; on a machine with one {_INSTALL}. Here leave the "
             "backend out"
@@ -115,11 +109,11 @@ def run_on_device(work: Any) -> Any:
     except Exception as error:
         if is_out_of_memory(error):
             raise OutOfMemoryError(
-                f"solve_fode: the GPU is out of memory ({_first_line(error)}); free memory there, or lower "
+                f"solve_fode: the GPU is out of memory ({first_line(error)}); free memory there, or lower "
                 "gpu_memory_limit in hf.config"
             ) from error
         raise BackendUnavailableError(
-            f"backend='numba-cuda' failed ({_versions()}: {type(error).__name__}: {_first_line(error)}); {_INSTALL}, "
+            f"backend='numba-cuda' failed ({_versions()}: {type(error).__name__}: {first_line(error)}); {_INSTALL}, "
             "which brings versions that fit each other, or leave the backend out"
         ) from error
 
@@ -127,86 +121,66 @@ def run_on_device(work: Any) -> Any:
 def _versions() -> str:
     """The versions that have to be compatible."""
     target = package_version("numba-cuda")
-    return f"NumPy {np.__version__}, Numba {package_version('numba')}, " + (
-        f"numba-cuda {target}" if target else "without numba-cuda"
-    )
-
-
-def _first_line(error: Any) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:200] if lines else type(error).__name__
+    target = f"numba-cuda {target}" if target else "without numba-cuda"
+    return f"NumPy {np.__version__}, Numba {package_version('numba')}, {target}"
 
 
 class MemoryLayout:
-    """Positions of arrays of these shapes in one buffer, starting at the element ``begin``.
+    """Positions of groups of arrays of given shapes in one buffer; ``ends`` are those of the groups, in elements."""
 
-    Attributes
-    ----------
-    begin, end : int
-        First element, and one after the last.
-    """
+    def __init__(self, *groups: list[tuple[int, ...]]) -> None:
+        end, ends, places = 0, [], []
+        for shapes in groups:
+            first = []
+            for shape in shapes:
+                first.append((end, shape))
+                end += -(-math.prod(shape) // _ALIGNMENT) * _ALIGNMENT
+            places.append(tuple(first))
+            ends.append(end)
+        self.places, self.ends = tuple(places), tuple(ends)
 
-    def __init__(self, shapes: Iterable[tuple[int, ...]], begin: int = 0) -> None:
-        self.begin = self.end = begin
-        places = []
-        for shape in shapes:
-            size = math.prod(shape)
-            places.append((self.end, self.end + size, shape))
-            self.end += -(-size // _ALIGNMENT) * _ALIGNMENT
-        self.places = tuple(places)
-
-    def cut(self, memory: Any) -> list[Any]:
-        """Views of ``memory``, one for each shape."""
-        return [memory[begin:end].reshape(shape) for begin, end, shape in self.places]
+    def cut(self, memory: Any) -> list[tuple[Any, list[Any]]]:
+        """For each group its part of ``memory``, and a view for each shape."""
+        begins = (0, *self.ends)
+        return [
+            (memory[begin:end], [memory[n : n + math.prod(shape)].reshape(shape) for n, shape in group])
+            for begin, end, group in zip(begins, self.ends, self.places, strict=False)
+        ]
 
 
 class Workspace:
-    """Two buffers on one GPU.
-
-    Parameters
-    ----------
-    cuda : module
-        ``numba.cuda``.
-    precision : str
-        Dtype of the floats.
-    """
+    """Two buffers on one GPU, of floats of a ``precision`` and of integers; ``cuda`` is ``numba.cuda``."""
 
     def __init__(self, cuda: Any, precision: str) -> None:
         self._cuda = cuda
         self._kinds = (precision, "int32")
         self._memory: list[Any] = [None, None]
-        self._views: dict[tuple[int, Any], list[Any]] = {}
+        self._views: dict[Any, Any] = {}
 
     @property
     def nbytes(self) -> int:
         """Bytes of both buffers."""
         return sum(int(each.nbytes) for each in self._memory if each is not None)
 
-    def fits(self, *sizes: int) -> bool:
-        """Whether the buffers have room for this number of floats and of integers."""
-        return all(each is not None and each.size >= size for each, size in zip(self._memory, sizes, strict=True))
+    def fits(self, *layouts: MemoryLayout) -> bool:
+        """Whether the buffers have room for these layouts of floats and of integers."""
+        pairs = zip(self._memory, layouts, strict=True)
+        return all(memory is not None and memory.size >= layout.ends[-1] for memory, layout in pairs)
 
-    def reserve(self, *sizes: int) -> None:
-        """Make room for this number of floats and of integers; the previous contents are lost."""
-        for n, size in enumerate(sizes):
-            if self._memory[n] is None or self._memory[n].size < size:
+    def cut(self, *layouts: MemoryLayout) -> Any:
+        """The views of these layouts of floats and of integers; the previous contents may be lost."""
+        for n, layout in enumerate(layouts):
+            if self._memory[n] is None or self._memory[n].size < layout.ends[-1]:
                 self._memory[n] = None  # freed before the new one is allocated
                 self._views.clear()
-                self._memory[n] = self._cuda.device_array(size, self._kinds[n])
-
-    def cut(self, piece: int, layout: MemoryLayout) -> list[Any]:
-        """Views of the floats (0) or the integers (1)."""
-        key = piece, layout.places
+                self._memory[n] = self._cuda.device_array(layout.ends[-1], self._kinds[n])
+        key = tuple(layout.places for layout in layouts)
         found = self._views.get(key)
         if found is None:
-            while len(self._views) >= _MAX_LAYOUTS:
-                del self._views[next(iter(self._views))]
-            found = self._views[key] = layout.cut(self._memory[piece])
-        return found
-
-    def whole(self, piece: int, layout: MemoryLayout) -> Any:
-        """The part of a buffer that holds all arrays of a layout."""
-        (found,) = self.cut(piece, MemoryLayout([(layout.end - layout.begin,)], layout.begin))
+            if len(self._views) >= _MAX_LAYOUTS:
+                self._views.clear()
+            pairs = zip(self._memory, layouts, strict=True)
+            found = self._views[key] = [layout.cut(memory) for memory, layout in pairs]
         return found
 
 
@@ -220,10 +194,8 @@ def borrow_workspace(cuda: Any, precision: str) -> Iterator[Workspace]:
     context, limit = cuda.current_context(), get_settings().gpu_memory_limit
     kept = _idle.pop(precision, None)
     capped = f"cuda:{_device_number(cuda)}" in get_budget().caps()
-    if kept is not None and kept[0] is context and kept[1] == limit and not capped:
-        workspace = kept[2]
-    else:
-        workspace = Workspace(cuda, precision)
+    usable = kept is not None and kept[0] is context and kept[1] == limit and not capped
+    workspace = kept[2] if kept is not None and usable else Workspace(cuda, precision)
     del kept
     yield workspace
     if workspace.nbytes <= _MAX_KEPT and not capped:
@@ -232,11 +204,8 @@ def borrow_workspace(cuda: Any, precision: str) -> Iterator[Workspace]:
 
 def release_workspaces() -> int:
     """Drop all idle workspaces; returns their bytes. Numba returns memory to the driver when it needs some."""
-    freed = 0
-    for precision in tuple(_idle):
-        found = _idle.pop(precision, None)
-        freed += 0 if found is None else found[2].nbytes
-    return freed
+    dropped = [_idle.pop(precision, None) for precision in tuple(_idle)]
+    return sum(each[2].nbytes for each in dropped if each is not None)
 
 
 ladder.register(release_workspaces)

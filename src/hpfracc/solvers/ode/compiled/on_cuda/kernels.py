@@ -23,13 +23,12 @@ to the weights of the product rectangle and the product trapezoid for a value th
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import tokenize
-from collections import OrderedDict
-from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import factorial, rgamma
@@ -45,8 +44,6 @@ Array = np.ndarray[Any, Any]
 
 #: Threads of a block; not tuned.
 THREADS = 64
-#: Maximum number of cached kernels.
-_MAX_KEPT = 64
 #: Relative error of weights as sums of exponentials: in double precision that of the library's most accurate sums.
 _TOLERANCES = {"float64": MIN_TOLERANCE, "float32": 1e-8}
 #: Minimum number of steps per term for which sums of exponentials are used. On an H200 both took the same time at
@@ -98,23 +95,9 @@ def _recall(
 
 
 def _solve(
-    count: int,
-    times: Any,
-    powers: Any,
-    initial: Any,
-    p: Any,
-    shared: Any,
-    own: Any,
-    weights: Any,
-    first: Any,
-    decays: Any,
-    gains: Any,
-    memory: Any,
-    places: Any,
-    kept: Any,
-    head: Any,
-    bad: Any,
-) -> None:
+    count: int, times: Any, powers: Any, initial: Any, p: Any, shared: Any, own: Any, weights: Any, first: Any,
+    decays: Any, gains: Any, memory: Any, places: Any, kept: Any, head: Any, bad: Any,
+) -> None:  # fmt: skip
     """All trajectories, in a grid-stride loop.
 
     ``initial[k, i, row]`` times ``powers[k, n]`` are the terms of the initial data. ``places[n]`` is the index in
@@ -184,37 +167,15 @@ def _rint(x: Any) -> Any:
     return math.copysign((size + SHIFT) - SHIFT, x) if size < SHIFT else x
 
 
-_built: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-
-
-def build_kernel(module: Any, source: str, size: int, corrections: int, exponentials: bool, dtype: Any) -> Any:
-    """The kernel for the right-hand side ``source`` of a member, cached by source and sizes."""
+@functools.lru_cache(maxsize=64)
+def build_kernel(module: Any, source: str, size: int, corrections: int, exponentials: bool, dtype: str) -> Any:
+    """The kernel for the right-hand side ``source`` of a member; Numba compiles it at the first launch."""
     real = np.dtype(dtype).type
-    key = (source, size, corrections, exponentials, real)
-    found = _built.get(key)
-    if found is None:
-        found = _build(module, *key)
-        _built[key] = found
-        while len(_built) > _MAX_KEPT:
-            _built.popitem(last=False)
-    return found
-
-
-def _build(module: Any, source: str, size: int, corrections: int, exponentials: bool, real: Any) -> Any:
-    """Build the kernel; Numba compiles it at the first launch."""
     nan, shift = real(math.nan), real(2.0 ** (52 if real is np.float64 else 23))
     scope: dict[str, Any] = {
         **MATHEMATICS,
-        "math": math,
-        "abs": abs,
-        "range": range,
-        "cuda": module,
-        "nan": nan,
-        "inf": real(math.inf),
-        "fmod": math.fmod,
-        "floor": math.floor,
-        "ceil": math.ceil,
-        "trunc": math.trunc,
+        **{name: getattr(math, name) for name in ("fmod", "floor", "ceil", "trunc")},
+        **{"math": math, "abs": abs, "range": range, "cuda": module, "nan": nan, "inf": real(math.inf)},
         "SIZE": size,
         "CORRECTIONS": corrections,
         "EXPONENTIALS": exponentials,
@@ -251,8 +212,7 @@ def _rounded(text: str) -> str:
 # -- tables that all trajectories share -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class StepTables:
+class StepTables(NamedTuple):
     """Tables that the kernel reads, for each component of the state.
 
     Attributes
@@ -289,11 +249,10 @@ class StepTables:
 
 def make_tables(orders: Array, grid: UniformGrid, scheme: Scheme, ceiling: int, dtype: str) -> StepTables:
     """The tables for components of these orders, computed in double precision."""
-    corrected = scheme.kind == "corrected"
     scale = grid.step ** orders[:, None]
     weights = np.array([scheme.weights(float(alpha), grid.count) for alpha in orders]).transpose(1, 0, 2) * scale
     first = np.zeros((1, 1))
-    if corrected:
+    if scheme.kind == "corrected":
         first = np.array([trapezoid_weights(float(alpha), grid.count)[1] for alpha in orders]) * scale
     k = np.arange(ceiling)[:, None]
     powers = grid.elapsed() ** k / factorial(k)
@@ -308,23 +267,17 @@ def make_tables(orders: Array, grid: UniformGrid, scheme: Scheme, ceiling: int, 
 
 def _exponentials(orders: Array, grid: UniformGrid, kinds: int, rtol: float) -> tuple[Array, Array]:
     """Decays and gains of all components; those with fewer terms are padded with zeros."""
-    columns = [_terms(float(alpha), grid, rtol) for alpha in orders]
-    most = max(len(rates) for rates, _ in columns)
-    decays, gains = np.zeros((len(orders), most)), np.zeros((kinds, len(orders), most))
-    for row, (rates, amounts) in enumerate(columns):
+    columns = []
+    for alpha in orders.tolist():
+        rates, amounts = np.zeros(1), np.full(1, grid.step)  # for order 1
+        if alpha < 1.0:
+            # The trapezoid's weight of the oldest value reaches one step beyond the interval.
+            found = exponential_sum(1.0 - alpha, 1.0, grid.steps + 1.0, rtol)
+            rates, amounts = found.rates, found.weights * (rgamma(alpha) * grid.step**alpha)
+        mean = np.ones(len(rates))
+        np.divide(-np.expm1(-rates), rates, out=mean, where=rates > 0.0)
         decay = np.exp(-rates)
-        positive = rates > 0.0
-        mean = np.where(positive, -np.expm1(-rates) / np.where(positive, rates, 1.0), 1.0)
-        decays[row, : len(rates)] = decay
-        for kind in range(kinds):
-            gains[kind, row, : len(rates)] = amounts * decay * mean ** (kind + 1)
-    return decays, gains
-
-
-def _terms(alpha: float, grid: UniformGrid, rtol: float) -> tuple[Array, Array]:
-    """Rates for step 1, and amounts for the step of the grid."""
-    if alpha == 1.0:
-        return np.zeros(1), np.full(1, grid.step)
-    # The trapezoid's weight of the oldest value reaches one step beyond the interval.
-    found = exponential_sum(1.0 - alpha, 1.0, grid.steps + 1.0, rtol)
-    return found.rates, found.weights * (rgamma(alpha) * grid.step**alpha)
+        columns.append([decay, *(amounts * decay * mean ** (kind + 1) for kind in range(kinds))])
+    most = max(len(each[0]) for each in columns)
+    padded = np.array([[np.pad(row, (0, most - len(row))) for row in each] for each in columns])
+    return padded[:, 0], np.ascontiguousarray(padded[:, 1:].swapaxes(0, 1))

@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from scipy.special import rgamma
 
-from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, run_chunks
+from hpfracc.engine.execution.batch.driver import ChunkSizer, ChunkTooLargeError, keep_bounded, run_chunks
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode.compiled.on_cuda import device
 from hpfracc.solvers.ode.compiled.on_cuda.device import MemoryLayout, Workspace, borrow_workspace
-from hpfracc.solvers.ode.compiled.on_cuda.kernels import THREADS, StepTables, build_kernel, make_tables
+from hpfracc.solvers.ode.compiled.on_cuda.kernels import THREADS, build_kernel, make_tables
 from hpfracc.solvers.ode.compiled.reading import MemberFunction, read_member, some_members
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, make_grid
@@ -27,7 +26,7 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import note_steps
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
-__all__ = ["BudgetSizer", "solve_members"]
+__all__ = ["solve_members"]
 
 Array = np.ndarray[Any, Any]
 
@@ -40,24 +39,20 @@ _MIN_BLOCKS = 128
 _HEAD = 4
 #: Number of members whose first value is compared with that of the user's function; all have the same source.
 _COMPARED = 64
-#: Maximum number of functions and shapes that are remembered to agree.
-_MAX_COMPARED = 64
 #: Maximum difference of the kernel from the user's function, relative to the largest value.
 _AGREES = {"float64": 1e-9, "float32": 1e-4}
 #: Maximum bytes on the host for the steps of a chunk that is interpolated there.
 _BETWEEN_BYTES = 256 << 20
-#: Maximum number of retries, each with half the memory.
-_MAX_HALVINGS = 6
 #: More bytes than any GPU has.
 _PLENTY = 1 << 62
 
-_compared: dict[tuple[str, tuple[int, ...]], None] = {}
+#: Functions and shapes that were found to agree.
+_compared: dict[Hashable, None] = {}
 
 REACHED = "The end of the interval was reached."
 
 
-@dataclass(frozen=True, slots=True)
-class _OutputPoints:
+class _OutputPoints(NamedTuple):
     """Which points are returned.
 
     Attributes
@@ -80,11 +75,6 @@ class _OutputPoints:
     rows: int
     watched: Array
 
-    @property
-    def count(self) -> int:
-        """Number of steps that the kernel stores."""
-        return int(self.places.max()) + 1
-
 
 def solve_members(
     cuda: Any,
@@ -100,10 +90,9 @@ def solve_members(
     (steps, d, members).
     """
     started = time.perf_counter()
-    assert options.step is not None and problem.orders.known is not None
+    assert options.step is not None
     members, d = problem.shape
     grid = make_grid(problem.t0, problem.t1, options.step)
-    corrections = scheme.corrections if scheme.kind == "corrected" else 0
     found = read_member(problem.fun, problem.args, (members, d))
     if isinstance(found, str):
         raise InvalidInputError(
@@ -112,57 +101,47 @@ def solve_members(
             "leave the backend out"
         )
     chosen = SolveDecision(*decision, "direct", True)
+    stats: dict[str, Any] = {"steps": 0, "step": grid.step, "interrupted": False, "terminated": False}
     if grid.steps > options.max_steps:
         message = f"{grid.steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
-        stats = {"steps": 0, "step": grid.step, "interrupted": False, "terminated": False}
         start = np.array([problem.t0]), np.array(problem.y0)[..., None]
         failed = FODEResult(*start, False, message, 1, stats=stats, decision=chosen)
         return failed, np.empty((0, d, members))
     kept = _read_times(options.t_eval, grid, np.array(watched, np.int64))
     check_room(problem, len(kept.times), 1, arrays=1)
-    row = np.broadcast_to(problem.orders.known, problem.shape)[0]
-    tables = make_tables(row, grid, scheme, problem.orders.ceiling, options.precision)
-    work = _SolveState(cuda, problem, found, tables, kept, grid, corrections, options.precision)
+    work = _EnsembleSolve(cuda, problem, found, kept, grid, scheme, options.precision)
     device.run_on_device(work.run)
     note_steps()
     work.compare()
     success, message = _judge(work.bad, grid)
+    terms = work.tables.terms
     notes = (f"a thread for each trajectory on {device.device_name(cuda)} in {options.precision}",)
-    result = FODEResult(
-        t=kept.times,
-        y=work.y.transpose(2, 1, 0),
-        success=success,
-        message=message,
-        nfev=1 + grid.steps * (1 + corrections),
-        stats={
-            "steps": grid.steps,
-            "step": grid.step,
-            "seconds": time.perf_counter() - started,
-            "terminated": False,
-            "interrupted": False,
-            "kernel_seconds": work.kernel_seconds,
-            "chunks": work.chunks,
-            "memory_terms": tables.terms,
-        },
-        decision=dataclasses.replace(chosen, history="exponentials" if tables.terms else "direct", notes=notes),
-    )
-    return result, work.watched
+    stats |= {
+        "steps": grid.steps,
+        "seconds": time.perf_counter() - started,
+        "kernel_seconds": work.kernel_seconds,
+        "chunks": work.chunks,
+        "memory_terms": terms,
+    }
+    chosen = dataclasses.replace(chosen, history="exponentials" if terms else "direct", notes=notes)
+    nfev, y = 1 + grid.steps * (1 + work.corrections), work.y.transpose(2, 1, 0)
+    return FODEResult(kept.times, y, success, message, nfev, stats=stats, decision=chosen), work.watched
 
 
 def _read_times(t_eval: Array | None, grid: UniformGrid, watched: Array) -> _OutputPoints:
     """Which steps to store for the requested times."""
     steps = grid.times()
+    every = np.arange(len(steps))
     if t_eval is None:
-        return _OutputPoints(steps, np.arange(len(steps)), False, len(steps), watched)
+        return _OutputPoints(steps, every, False, len(steps), watched)
     nearest = np.clip(np.rint((t_eval - grid.t0) / grid.step).astype(np.int64), 0, grid.steps)
     slack = 4.0 * np.spacing(max(abs(grid.t0), abs(grid.t1)))
-    if len(t_eval) and bool(np.all(np.abs(steps[nearest] - t_eval) <= slack)) and bool(np.all(np.diff(nearest) > 0)):
-        places = np.full(len(steps), -1)
-        places[nearest] = np.arange(len(t_eval))
-        more = np.setdiff1d(watched, nearest)
-        places[more] = len(t_eval) + np.arange(len(more))
-        return _OutputPoints(t_eval, places, False, len(t_eval), places[watched])
-    return _OutputPoints(t_eval, np.arange(len(steps)), True, len(steps), watched)
+    if not len(t_eval) or np.any(np.abs(steps[nearest] - t_eval) > slack) or np.any(np.diff(nearest) <= 0):
+        return _OutputPoints(t_eval, every, True, len(steps), watched)
+    stored = np.concatenate([nearest, np.setdiff1d(watched, nearest)])
+    places = np.full(len(steps), -1)
+    places[stored] = np.arange(len(stored))
+    return _OutputPoints(t_eval, places, False, len(t_eval), places[watched])
 
 
 def _judge(bad: Array, grid: UniformGrid) -> tuple[bool, str]:
@@ -179,83 +158,33 @@ def _judge(bad: Array, grid: UniformGrid) -> tuple[bool, str]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Layouts:
-    """Layouts of the arrays of a chunk: inputs, outputs, the memory of the threads, and integers."""
-
-    inputs: MemoryLayout
-    outputs: MemoryLayout
-    states: MemoryLayout
-    integers: MemoryLayout
-
-
-class BudgetSizer:
-    """Chunks of members that fit into a budget, which is halved after one that ran out of memory.
-
-    Parameters
-    ----------
-    sizes : callable
-        ``sizes(left, budget)`` returns the number of members of the next chunk and of its threads.
-    budget : int
-        Maximum bytes on the GPU.
-
-    Attributes
-    ----------
-    slots : int
-        Number of threads of the chunk chosen last.
-    """
-
-    def __init__(self, sizes: Callable[[int, int], tuple[int, int]], budget: int) -> None:
-        self.slots = 0
-        self._sizes = sizes
-        self._budget = budget
-        self._halvings = 0
-
-    def next(self, left: int) -> int:
-        """Number of members of the next chunk."""
-        count, self.slots = self._sizes(left, self._budget)
-        return count
-
-    def succeeded(self, size: int) -> None:
-        """The budget does not change."""
-
-    def failed(self, size: int, short: ChunkTooLargeError) -> bool:
-        """Halve the budget; returns False after the last retry."""
-        if self._halvings == _MAX_HALVINGS:
-            return False
-        self._halvings, self._budget = self._halvings + 1, self._budget // 2
-        return True
-
-
 def _raise_cause(begin: int, end: int, short: ChunkTooLargeError) -> NoReturn:
     """Raise the driver's own error."""
     assert short.__cause__ is not None
     raise short.__cause__
 
 
-class _SolveState:
-    """The state of a solve, which runs chunk by chunk."""
+class _EnsembleSolve:
+    """A solve, which runs chunk by chunk."""
 
     def __init__(
         self,
         cuda: Any,
         problem: Problem,
         function: MemberFunction,
-        tables: StepTables,
         kept: _OutputPoints,
         grid: UniformGrid,
-        corrections: int,
+        scheme: Scheme,
         precision: str,
     ) -> None:
-        self.cuda = cuda
-        self.problem = problem
-        self.function = function
-        self.tables = tables
-        self.kept = kept
-        self.grid = grid
-        self.precision = precision
+        self.cuda, self.problem, self.function = cuda, problem, function
+        self.kept, self.grid, self.precision = kept, grid, precision
         members, d = problem.shape
-        self.kernel = build_kernel(cuda, function.source, d, corrections, tables.terms > 0, precision)
+        #: The order of each component.
+        self.orders = np.broadcast_to(np.asarray(problem.orders.known), problem.shape)[0]
+        self.corrections = scheme.corrections if scheme.kind == "corrected" else 0
+        self.tables = tables = make_tables(self.orders, grid, scheme, problem.orders.ceiling, precision)
+        self.kernel = build_kernel(cuda, function.source, d, self.corrections, tables.terms > 0, precision)
         #: Initial data, (C, M, d).
         self.initial = np.stack([problem.y0, *problem.dy0]) if problem.dy0 else problem.y0[None]
         #: What all members share, in the order of the kernel's arguments. Empty arrays cannot be sent.
@@ -270,6 +199,7 @@ class _SolveState:
             tables.gains if tables.terms else np.zeros((1, 1, 1)),
         )
         self.places = kept.places.astype(np.int32)
+        self.stored = int(kept.places.max()) + 1
         self.heads = min(_HEAD, grid.steps + 1) if kept.between else 1
         self.first = np.empty((0, d))
         self.bad = np.empty(members, np.int32)
@@ -280,39 +210,37 @@ class _SolveState:
 
     def run(self) -> None:
         """Run all chunks; after running out of memory, with smaller ones."""
+        members = self.bad.size
         with borrow_workspace(self.cuda, self.precision) as workspace:
-            sizer = BudgetSizer(self._sizes, self._budget(workspace))
+            budget = _PLENTY
+            # The driver is not queried if everything fits into the workspace.
+            if not workspace.fits(*self._layouts(*self._sizes(members, _PLENTY))):
+                budget = device.allowed_bytes(self.cuda, workspace.nbytes)
 
             def source(begin: int, end: int) -> Array:
                 try:
-                    return self._run_chunk(workspace, begin, end, sizer.slots)
+                    return self._run_chunk(workspace, begin, end, self._sizes(end - begin, budget)[1])
                 except Exception as error:
                     if device.is_out_of_memory(error):
                         raise ChunkTooLargeError(str(error)) from error
                     raise
 
-            run_chunks(self.bad.size, sizer, source, self._store, stuck=_raise_cause)
-
-    def _budget(self, workspace: Workspace) -> int:
-        """Maximum bytes to use. The driver is not queried if everything fits into the workspace."""
-        layouts = self._layouts(*self._sizes(self.bad.size, _PLENTY))
-        if workspace.fits(layouts.states.end, layouts.integers.end):
-            return _PLENTY
-        return device.allowed_bytes(self.cuda, workspace.nbytes)
+            sizer = ChunkSizer(self._sizes(members, budget)[0], members)
+            run_chunks(members, sizer, source, self._store, stuck=_raise_cause)
 
     def _sizes(self, left: int, budget: int) -> tuple[int, int]:
         """Number of members of the next chunk, and of threads."""
         item = np.dtype(self.precision).itemsize
         d = self.problem.shape[1]
         a_slot = item * d * self.tables.depth
-        rows = self.initial.shape[0] + self.kept.count + self.heads
+        rows = self.initial.shape[0] + self.stored + self.heads
         a_member = item * (rows * d + self.function.own_count) + self.bad.itemsize
         slots = THREADS * min(math.ceil(left / THREADS), _MAX_SLOTS // THREADS, budget // 2 // (a_slot * THREADS))
         count = min(left, (budget - slots * a_slot) // a_member)
         if slots < _MIN_BLOCKS * THREADS:
             count = min(count, slots)  # threads beyond these slots have no memory, and so no member
         if self.kept.between:
-            count = min(count, max(THREADS, _BETWEEN_BYTES // (item * d * self.kept.count)))
+            count = min(count, max(THREADS, _BETWEEN_BYTES // (item * d * self.stored)))
         if slots < 1 or count < 1:
             raise OutOfMemoryError(
                 f"solve_fode: {THREADS} trajectories of {len(self.tables.times):,} points need "
@@ -321,49 +249,38 @@ class _SolveState:
             )
         return count, min(slots, THREADS * math.ceil(count / THREADS))
 
-    def _layouts(self, count: int, slots: int) -> _Layouts:
-        """Layouts for a chunk of ``count`` members."""
+    def _layouts(self, count: int, slots: int) -> tuple[MemoryLayout, MemoryLayout]:
+        """Floats (inputs, outputs, the memory of the threads) and integers for a chunk of ``count`` members."""
         d = self.problem.shape[1]
-        seen = count if self.kept.between else min(count, _COMPARED)
-        inputs = MemoryLayout(
-            [
-                *(array.shape for array in self.shared),
-                (self.initial.shape[0], count, d),
-                (self.function.own_count, count) if self.function.own else (1, 1),
-            ]
-        )
-        outputs = MemoryLayout([(self.kept.count, d, count), (self.heads, d, seen)], inputs.end)
-        states = MemoryLayout([(d, self.tables.depth, slots)], outputs.end)
-        return _Layouts(inputs, outputs, states, MemoryLayout([self.places.shape, (count,)]))
+        own = (self.function.own_count, count) if self.function.own else (1, 1)
+        inputs = [*(array.shape for array in self.shared), (self.initial.shape[0], count, d), own]
+        outputs = [(self.stored, d, count), (self.heads, d, count if self.kept.between else min(count, _COMPARED))]
+        floats = MemoryLayout(inputs, outputs, [(d, self.tables.depth, slots)])
+        return floats, MemoryLayout([self.places.shape, (count,)])
 
     def _run_chunk(self, workspace: Workspace, begin: int, end: int, slots: int) -> Array:
         """The states of the members ``begin .. end-1`` at the returned times, (times, d, members)."""
-        count = end - begin
-        layouts = self._layouts(count, slots)
-        workspace.reserve(layouts.states.end, layouts.integers.end)
-        with host_buffers.borrow(layouts.inputs.end, self.precision, clear=False) as staged:
-            self._write(layouts.inputs, staged, begin, end)
-            workspace.whole(0, layouts.inputs).copy_to_device(staged)
-        places, bad = workspace.cut(1, layouts.integers)
+        floats, integers = self._layouts(end - begin, slots)
+        ((inputs, given), (outputs, (kept, head)), (_, (memory,))), ((_, (places, bad)),) = workspace.cut(
+            floats, integers
+        )
+        with host_buffers.borrow(floats.ends[0], self.precision, clear=False) as staged:
+            self._write(MemoryLayout([each.shape for each in given]).cut(staged)[0][1], begin, end)
+            inputs.copy_to_device(staged)
         places.copy_to_device(self.places)
-        times, powers, numbers, constants, *history, initial, own = workspace.cut(0, layouts.inputs)
-        kept, head = workspace.cut(0, layouts.outputs)
-        (memory,) = workspace.cut(0, layouts.states)
+        times, powers, numbers, constants, *history, initial, own = given
         launch = self.kernel[max(_MIN_BLOCKS, slots // THREADS), THREADS]
         begun = time.perf_counter()
-        launch(count, times, powers, initial, numbers, constants, own, *history, memory, places, kept, head, bad)
+        launch(end - begin, times, powers, initial, numbers, constants, own, *history, memory, places, kept, head, bad)
         self.bad[begin:end] = bad.copy_to_host()  # waits for the kernel
         self.kernel_seconds += time.perf_counter() - begun
-        found = workspace.whole(0, layouts.outputs).copy_to_host()
-        states, values = MemoryLayout([kept.shape, head.shape]).cut(found)
+        _, (states, values) = MemoryLayout([kept.shape, head.shape]).cut(outputs.copy_to_host())[0]
         if begin == 0:
             self.first = values[0].T
         self.watched[:, :, begin:end] = states[self.kept.watched]
         if self.kept.between:
             return self._between(states, values, begin, end)
-        if self.kept.rows < len(states):
-            return np.array(states[: self.kept.rows])  # without the watched steps
-        return np.asarray(states)
+        return np.array(states[: self.kept.rows]) if self.kept.rows < len(states) else np.asarray(states)
 
     def _store(self, begin: int, end: int, states: Array) -> None:
         """Store the states of a chunk."""
@@ -375,9 +292,9 @@ class _SolveState:
             self.y = np.empty((*states.shape[:2], self.bad.size), self.precision)
         self.y[:, :, begin:end] = states
 
-    def _write(self, layout: MemoryLayout, staged: Array, begin: int, end: int) -> None:
+    def _write(self, places: list[Array], begin: int, end: int) -> None:
         """Write the inputs of the kernel, in its precision."""
-        *shared, initial, own = layout.cut(staged)
+        *shared, initial, own = places
         for place, array in zip(shared, self.shared, strict=True):
             place[...] = array
         initial[...] = self.initial[:, begin:end]
@@ -389,11 +306,12 @@ class _SolveState:
 
     def _between(self, states: Array, values: Array, begin: int, end: int) -> Array:
         """Interpolate between the steps, as after a solve on the host."""
-        problem, known = self.problem, self.problem.orders.known
-        assert known is not None
-        orders = dataclasses.replace(problem.orders, known=np.broadcast_to(known, problem.shape)[0])
+        problem = self.problem
         part = dataclasses.replace(
-            problem, y0=problem.y0[begin:end], dy0=tuple(each[begin:end] for each in problem.dy0), orders=orders
+            problem,
+            y0=problem.y0[begin:end],
+            dy0=tuple(each[begin:end] for each in problem.dy0),
+            orders=dataclasses.replace(problem.orders, known=self.orders),
         )
         y, f = (np.ascontiguousarray(each.transpose(2, 1, 0)).reshape(-1, len(each)) for each in (states, values))
         table = Tableau(part, self.grid, np.zeros((0, 1, 1)), None, y, f, np.zeros((0, 1, 1)), known=len(states))
@@ -403,25 +321,21 @@ class _SolveState:
     def compare(self) -> None:
         """Raise an error if the kernel's right-hand side at the start differs from that of the user's function."""
         problem, found = self.problem, self.first[:_COMPARED]
-        key = self.function.source, problem.shape
-        if key in _compared:
-            some = some_members(problem.args, problem.shape[0], len(found))
-            part = dataclasses.replace(problem, y0=problem.y0[: len(found)], args=some)
-            expected = part.evaluate(problem.t0, np.array(part.y0))
-        else:  # the whole ensemble once: a function may depend on the number of members
-            expected = problem.evaluate(problem.t0, np.array(problem.y0))[: len(found)]
+        key, count = (self.function.source, problem.shape), len(found)
+        # The whole ensemble once: a function may depend on the number of members.
+        seen = count if key in _compared else problem.shape[0]
+        args = some_members(problem.args, problem.shape[0], seen)
+        part = dataclasses.replace(problem, y0=problem.y0[:seen], args=args)
+        expected = part.evaluate(problem.t0, np.array(part.y0))[:count]
         finite = np.isfinite(expected)
         worst = float(np.max(np.abs(found[finite] - expected[finite]), initial=0.0))
         size = float(np.max(np.abs(expected[finite]), initial=0.0))
         # The change of a state over the interval that the difference causes: where terms cancel, only rounding is left.
-        orders = np.broadcast_to(np.asarray(problem.orders.known), problem.shape)[0]
-        moved = worst * float(np.max((problem.t1 - problem.t0) ** orders * rgamma(orders + 1.0)))
+        moved = worst * float(np.max((problem.t1 - problem.t0) ** self.orders * rgamma(self.orders + 1.0)))
         bound = _AGREES[self.precision]
         if not (worst <= bound * size or moved <= bound * float(np.max(np.abs(problem.y0)))):
             raise InvalidInputError(
                 f"backend='numba-cuda': the compiled right-hand side differs by {worst:.3g} from the given function at "
                 f"t={problem.t0:g}; leave the backend out"
             )
-        _compared[key] = None
-        while len(_compared) > _MAX_COMPARED:
-            del _compared[next(iter(_compared))]
+        keep_bounded(_compared, key, None)
