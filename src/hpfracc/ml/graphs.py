@@ -155,15 +155,15 @@ def _apply(f: Any, arrays: list[Any], alpha: Any, method: str) -> Any:
         factors = xp.astype(f(values, alpha), wide)
         found = xp.matmul(left, factors[:, None] * xp.matmul(right.T, x))
     else:
-        columns = xp.moveaxis(x, -2, 0).reshape(nodes, -1)
-        krylov = importlib.import_module(f"hpfracc.ml.{xp.library}.krylov")
-        found = krylov.apply_matrix_function(f, tuple(graph), columns, alpha)
-        if not is_transformed(found) and not bool(xp.isfinite(found).all()) and bool(xp.isfinite(columns).all()):
+        rows = xp.moveaxis(x, -2, -1).reshape(-1, nodes)
+        layers = importlib.import_module(f"hpfracc.ml.{xp.library}.layers")
+        found = layers.times_function(f, tuple(graph), rows, alpha)
+        if not is_transformed(found) and not bool(xp.isfinite(found).all()) and bool(xp.isfinite(rows).all()):
             raise SolveError(
                 f"the Lanczos method did not reach its tolerance within 600 vectors of {nodes} nodes, or the Laplacian "
                 "has negative eigenvalues; use D - A, a shorter time or a larger order, or method='eigen'"
             )
-        found = xp.moveaxis(found.reshape(nodes, *x.shape[:-2], x.shape[-1]), 0, -2)
+        found = xp.moveaxis(found.reshape(*x.shape[:-2], x.shape[-1], nodes), -1, -2)
     return xp.astype(found, kind)
 
 

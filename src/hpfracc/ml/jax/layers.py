@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Unpack, final
 
 import jax
@@ -12,10 +14,12 @@ from scipy.sparse import coo_array, issparse
 
 from hpfracc._arrays import is_array
 from hpfracc._signatures import names_options_of
+from hpfracc._xp import namespace
 from hpfracc.ml import graphs
 from hpfracc.ml.arguments import LayerOptions, read_linear
 from hpfracc.ml.config import LayerConfig, mode_scope
 from hpfracc.ml.jax.order import OrderLike, as_order, as_samples, assign, pytree, uniform_parameters
+from hpfracc.ml.krylov import rows_together, times_functions
 from hpfracc.ml.operator_layers import (
     OPERATIONS,
     DerivativeLayer,
@@ -36,6 +40,7 @@ __all__ = [
     "LaplacianPower",
     "LaplacianResidual",
     "Layer",
+    "times_function",
 ]
 
 
@@ -329,3 +334,89 @@ class LaplacianPower(graphs.PowerLayer, Layer):
     method : {"auto", "eigen", "lanczos"}
         As for :class:`GraphDiffusion`; ``"lanczos"`` needs a symmetric Laplacian.
     """
+
+
+# -- functions of a matrix --------------------------------------------------------------------------------------------
+
+
+def times_function(f: Any, matrix: tuple[Any, ...], x: Any, alpha: Any) -> Any:
+    """``f(L, alpha)`` times each row of ``x``, with derivatives of any order in reverse mode.
+
+    They hold for every basis: ``f(L)`` is linear and symmetric in x, and its derivatives in the order are functions of
+    L too.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(values, alpha)``, elementwise; hashable, and equal to other functions with the same results.
+    matrix : tuple of arrays
+        A dense matrix; or values, rows and columns of a sparse one, sorted by rows.
+    x : array, shape (rows, nodes)
+        The vectors.
+    alpha : float or array of no axes
+        The order.
+    """
+    if isinstance(alpha, float):
+        f, alpha = _Fixed(f, alpha), 0.0
+    return _derivatives(f, 0, 1, matrix, x, jnp.asarray(alpha, x.dtype))[0]
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """A function whose order is a plain number."""
+
+    f: Any
+    alpha: float
+
+    def __call__(self, values: Any, _: Any) -> Any:
+        return self.f(values, self.alpha)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _derivatives(f: Any, degree: int, count: int, matrix: tuple[Any, ...], x: Any, alpha: Any) -> tuple[Any, ...]:
+    """``count`` derivatives of f in alpha from this degree on, of L, times x: from one basis."""
+    return _lanczos(f, degree, count, matrix, x, alpha)
+
+
+def _derivatives_forward(f: Any, degree: int, count: int, matrix: Any, x: Any, alpha: Any) -> tuple[Any, Any]:
+    further = 0 if isinstance(f, _Fixed) else 1
+    found = _derivatives(f, degree, count + further, matrix, x, alpha)
+    return found[:count], (matrix, alpha, found[1:] if further else None)
+
+
+def _derivatives_backward(f: Any, degree: int, count: int, kept: Any, bars: Any) -> tuple[Any, Any, Any]:
+    matrix, alpha, slopes = kept
+    back = sum(_derivatives(f, degree + k, 1, matrix, bar, alpha)[0] for k, bar in enumerate(bars))
+    return None, back, None if slopes is None else sum((bar * s).sum() for bar, s in zip(bars, slopes, strict=True))
+
+
+_derivatives.defvjp(_derivatives_forward, _derivatives_backward)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _lanczos(f: Any, degree: int, count: int, matrix: tuple[Any, ...], x: Any, alpha: Any) -> tuple[Any, ...]:
+    def times(q: Any) -> Any:
+        if len(matrix) == 1:
+            return jnp.matmul(q, matrix[0], precision="highest")  # L is symmetric
+        values, rows, columns = matrix
+        products = values[:, None] * q.T[columns]
+        return jax.ops.segment_sum(products, rows, q.shape[1], indices_are_sorted=True).T
+
+    def functions(values: Any) -> list[Any]:
+        def lower(a: Any) -> Any:
+            return [f(values, a)]
+
+        for _ in range(degree + count - 1):
+
+            def lower(a: Any, lower: Any = lower) -> Any:
+                found, slopes = jax.jvp(lower, (a,), (jnp.ones_like(a),))
+                return [*found, slopes[-1]]
+
+        return lower(alpha)[degree:]
+
+    solve = partial(times_functions, namespace("jax"), times, functions)
+    together = rows_together(x)
+    if together == x.shape[0]:
+        return solve(x)
+    padded = jnp.pad(x, ((0, -x.shape[0] % together), (0, 0))).reshape(-1, together, x.shape[1])
+    return tuple(each.reshape(-1, x.shape[1])[: x.shape[0]] for each in jax.lax.map(solve, padded))

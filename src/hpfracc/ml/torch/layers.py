@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from hpfracc import _reading
 from hpfracc._signatures import names_options_of
+from hpfracc._xp import array_namespace
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.errors import InvalidInputError
 from hpfracc.ml import graphs
 from hpfracc.ml.arguments import LayerOptions, read_linear
 from hpfracc.ml.config import LayerConfig, mode_scope
+from hpfracc.ml.krylov import rows_together, times_functions
 from hpfracc.ml.operator_layers import (
     OPERATIONS,
     DerivativeLayer,
@@ -28,6 +30,7 @@ from hpfracc.ml.operator_layers import (
 )
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
+from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 
 __all__ = [
     "FractionalDerivative",
@@ -39,6 +42,7 @@ __all__ = [
     "LaplacianPower",
     "LaplacianResidual",
     "graded_points",
+    "times_function",
     "whole_derivative",
 ]
 
@@ -476,3 +480,63 @@ def whole_derivative(u: Tensor, x: Tensor, order: int = 1) -> Tensor:
     for _ in range(order):
         (u,) = torch.autograd.grad(u.sum(), x, create_graph=True)
     return u
+
+
+def times_function(f: Callable[..., Any], matrices: tuple[Tensor], x: Tensor, alpha: Any) -> Tensor:
+    """``f(L, alpha)`` times each row of ``x``, with first derivatives; see :func:`~hpfracc.ml.krylov.times_functions`.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(values, alpha)``, elementwise.
+    matrices : tuple of Tensor
+        L alone, dense or sparse.
+    x : Tensor, shape (rows, nodes)
+        The vectors.
+    alpha : float or Tensor
+        The order.
+    """
+    found: Tensor = _TimesFunction.apply(f, *matrices, x, alpha)
+    return found
+
+
+class _TimesFunction(torch.autograd.Function):
+    """``f(L)`` is linear and symmetric in x, and its derivative in the order is a function of L too."""
+
+    @staticmethod
+    def forward(ctx: Any, f: Callable[..., Any], matrix: Tensor, x: Tensor, alpha: Any) -> Tensor:
+        learned = ctx.needs_input_grad[3]
+        value, *slope = _lanczos(f, matrix, x, alpha, learned)
+        ctx.f, ctx.matrix, ctx.alpha, ctx.learned = f, matrix, alpha, learned
+        ctx.save_for_backward(x, *([alpha] if learned else []), *slope)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, bar: Tensor) -> tuple[Tensor | None, ...]:
+        x, *order = ctx.saved_tensors
+
+        def gradients() -> list[Tensor | None]:
+            back = _lanczos(ctx.f, ctx.matrix, bar, ctx.alpha, False)[0] if ctx.needs_input_grad[2] else None
+            return [back, (bar * order[1]).sum().to(order[0].dtype) if order else None]
+
+        return None, None, *differentiable_once(gradients, [x, *order[:1], bar], "use method='eigen'")
+
+
+def _lanczos(f: Callable[..., Any], matrix: Tensor, x: Tensor, alpha: Any, learned: bool) -> list[Tensor]:
+    """The function of the matrix times the rows, and its derivative in the order if that is ``learned``."""
+
+    def functions(values: Tensor) -> list[Tensor]:
+        if not learned:
+            return [f(values, alpha)]
+        with torch.enable_grad():
+            order = alpha.detach().requires_grad_()
+            found = f(values, order)
+            # A derivative in forward mode: the gradient, as a function of what it is the gradient of, is linear.
+            bar = torch.zeros_like(found).requires_grad_()
+            (gradient,) = torch.autograd.grad(found, order, bar, create_graph=True)
+            (slope,) = torch.autograd.grad(gradient, bar)
+        return [found.detach(), slope]
+
+    xp = array_namespace(x)
+    parts = [times_functions(xp, lambda q: (matrix @ q.T).T, functions, each) for each in x.split(rows_together(x))]
+    return [torch.cat(each) for each in zip(*parts, strict=True)]
