@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack, final
@@ -12,36 +13,29 @@ import numpy as np
 from jax.experimental.sparse import BCOO
 from scipy.sparse import coo_array, issparse
 
+from hpfracc import _reading
 from hpfracc._arrays import is_array
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace
-from hpfracc.ml import graphs
-from hpfracc.ml.arguments import LayerOptions, read_linear
-from hpfracc.ml.config import LayerConfig, mode_scope
-from hpfracc.ml.jax.order import OrderLike, as_order, as_samples, assign, pytree, uniform_parameters
-from hpfracc.ml.krylov import rows_together, times_functions
-from hpfracc.ml.operator_layers import (
-    OPERATIONS,
-    DerivativeLayer,
-    FourierLayer,
-    LaplacianLayer,
-    LossLayer,
-    OperatorLayer,
-    ResidualLayer,
+from hpfracc.ml import graphs, operator_layers
+from hpfracc.ml.config import (
+    LayerConfig,
+    LayerOptions,
+    RuleOptions,
+    check_kernel,
+    mode_scope,
+    read_channels,
+    read_kernel,
+    read_linear,
+    read_space_axes,
 )
+from hpfracc.ml.jax.order import OrderLike, as_order, as_samples, assign, pytree, uniform_parameters
 
 __all__ = [
-    "FractionalDerivative",
-    "FractionalFourier",
-    "FractionalLayer",
-    "FractionalLoss",
-    "FractionalResidual",
-    "GraphDiffusion",
-    "LaplacianPower",
-    "LaplacianResidual",
-    "Layer",
+    "FractionalConv1d", "FractionalConv2d", "FractionalDerivative", "FractionalFourier", "FractionalLayer",
+    "FractionalLoss", "FractionalResidual", "GraphDiffusion", "LaplacianPower", "LaplacianResidual", "Layer",
     "times_function",
-]
+]  # fmt: skip
 
 
 class _Constants(tuple[Any, ...]):
@@ -60,7 +54,7 @@ class _Constants(tuple[Any, ...]):
         return hash(tuple(array.shape for array in self))
 
 
-class Layer(OperatorLayer):
+class Layer(operator_layers.OperatorLayer):
     """The part of an operator's layer that is JAX's: an immutable object with its fields in ``vars``."""
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -101,7 +95,9 @@ class Layer(OperatorLayer):
         half = str(x.dtype) in ("float16", "bfloat16")
 
         def apply(x: Any, alpha: Any) -> Any:
-            return OPERATIONS[kind]([x, *fields["constants"]], alpha, order.ceiling, order.channels, *options)
+            return operator_layers.OPERATIONS[kind](
+                [x, *fields["constants"]], alpha, order.ceiling, order.channels, *options
+            )
 
         with mode_scope(mode):
             wide, alpha = x.astype("float32") if half else x, order()
@@ -120,7 +116,7 @@ class Layer(OperatorLayer):
 
 @final
 @pytree("order")
-class FractionalDerivative(DerivativeLayer, Layer):
+class FractionalDerivative(operator_layers.DerivativeLayer, Layer):
     """The fractional derivative of order alpha along one axis; see :class:`hpfracc.ml.FractionalDerivative`.
 
     Parameters
@@ -210,9 +206,121 @@ class FractionalLayer(Layer):
         return y if self.bias is None else y + self.bias
 
 
+class _Convolution(Layer):
+    """A convolution of derivatives along some axes, like PyTorch's."""
+
+    #: Number of its axes.
+    _count: int
+
+    @names_options_of(FractionalDerivative, leave_out=("axis", "channel_axis", "config"))
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...],
+        alpha: OrderLike = 0.5,
+        *,
+        axes: tuple[int, ...] | None = None,
+        stride: int = 1,
+        padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+        key: Any = None,
+        **options: Unpack[RuleOptions],
+    ) -> None:
+        axes, taps = read_space_axes(axes, self._count), read_kernel(kernel_size, self._count)
+        inputs, outputs, groups = read_channels(in_channels, out_channels, groups)
+        steps = {"stride": stride, "padding": padding, "dilation": dilation}
+        sizes = [_reading.whole(name, each, least=0 if name == "padding" else 1) for name, each in steps.items()]
+        fan = inputs // groups * math.prod(taps)
+        weight, shift = uniform_parameters(key, (outputs, inputs // groups, *taps), fan), None
+        if _reading.flag("bias", bias):
+            shift = uniform_parameters(jax.random.fold_in(key, 1), (outputs,), fan)
+        derivative = FractionalDerivative(alpha, axis=axes[0], channel_axis=-1 - self._count, **options)
+        fields = {"derivative": derivative, "weight": weight, "bias": shift}
+        assign(self, **fields, axes=axes, options=(*sizes, groups))
+
+    def forward(self, x: Any) -> Any:
+        """Apply the layer to samples of shape (batch, channels, ...), or without the batch."""
+        y, (stride, padding, dilation, groups) = as_samples(x), self.options
+        taps = self.weight.shape[2:]
+        axes = len(taps)
+        check_kernel(y.shape, taps, [padding] * axes, [dilation] * axes)
+        for axis in self.axes:
+            y = self.derivative.along(axis)(y)
+        kind = jnp.promote_types(y.dtype, self.weight.dtype)
+        single = y.ndim == axes + 1
+        found = jax.lax.conv_general_dilated(
+            (y[None] if single else y).astype(kind),
+            self.weight.astype(kind),
+            (stride,) * axes,
+            [(padding, padding)] * axes,
+            rhs_dilation=(dilation,) * axes,
+            feature_group_count=groups,
+            precision="highest",
+        )
+        found = found if self.bias is None else found + self.bias.reshape(-1, *([1] * axes))
+        return found[0] if single else found
+
+
+@final
+@pytree("derivative", "weight", "bias")
+class FractionalConv1d(_Convolution):
+    """An ordinary convolution of the fractional derivative; see :class:`hpfracc.ml.FractionalConv1d`.
+
+    Parameters
+    ----------
+    in_channels, out_channels, kernel_size : int
+        As for a convolution.
+    alpha : float, sequence of float, array or LearnableOrder
+        One order, or one for each input channel.
+    axes : tuple of int, optional
+        The axis to differentiate along: -1.
+    stride, padding, dilation, groups : int
+        As for a convolution.
+    bias : bool
+        Whether to add a bias.
+    key : jax.random.key
+        Random key for the initial parameters.
+    **options
+        ``definition``, ``method`` and ``step`` of :class:`FractionalDerivative`.
+    """
+
+    _count = 1
+
+
+@final
+@pytree("derivative", "weight", "bias")
+class FractionalConv2d(_Convolution):
+    """An ordinary convolution of fractional derivatives along axes; see :class:`hpfracc.ml.FractionalConv2d`.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As for a convolution.
+    kernel_size : int or (int, int)
+        Size of the kernel.
+    alpha : float, sequence of float, array or LearnableOrder
+        One order for all axes and channels, or one for each input channel.
+    axes : tuple of int, optional
+        The axes to differentiate along, of -2 and -1; both by default.
+    stride, padding, dilation, groups : int
+        The same along both axes.
+    bias : bool
+        Whether to add a bias.
+    key : jax.random.key
+        Random key for the initial parameters.
+    **options
+        ``definition``, ``method`` and ``step`` of :class:`FractionalDerivative`.
+    """
+
+    _count = 2
+
+
 @final
 @pytree("derivative")
-class FractionalLoss(LossLayer, Layer):
+class FractionalLoss(operator_layers.LossLayer, Layer):
     """The mean square of an error and of its fractional derivative; see :class:`hpfracc.ml.FractionalLoss`.
 
     Parameters
@@ -234,7 +342,7 @@ class FractionalLoss(LossLayer, Layer):
 
 @final
 @pytree("order")
-class FractionalFourier(FourierLayer, Layer):
+class FractionalFourier(operator_layers.FourierLayer, Layer):
     """A rotation in the time-frequency plane by a learnable order; see :class:`hpfracc.ml.FractionalFourier`.
 
     Parameters
@@ -250,7 +358,7 @@ class FractionalFourier(FourierLayer, Layer):
 
 @final
 @pytree("order")
-class FractionalResidual(ResidualLayer, Layer):
+class FractionalResidual(operator_layers.ResidualLayer, Layer):
     r"""The residual :math:`D^\alpha u - r` at given times; see :class:`hpfracc.ml.FractionalResidual`.
 
     Parameters
@@ -268,7 +376,7 @@ class FractionalResidual(ResidualLayer, Layer):
 
 @final
 @pytree("order")
-class LaplacianResidual(LaplacianLayer, Layer):
+class LaplacianResidual(operator_layers.LaplacianLayer, Layer):
     r"""The residual :math:`(-\Delta)^{\alpha/2} u - r` on a uniform grid; see :class:`hpfracc.ml.LaplacianResidual`.
 
     Parameters
@@ -414,9 +522,4 @@ def _lanczos(f: Any, degree: int, count: int, matrix: tuple[Any, ...], x: Any, a
 
         return lower(alpha)[degree:]
 
-    solve = partial(times_functions, namespace("jax"), times, functions)
-    together = rows_together(x)
-    if together == x.shape[0]:
-        return solve(x)
-    padded = jnp.pad(x, ((0, -x.shape[0] % together), (0, 0))).reshape(-1, together, x.shape[1])
-    return tuple(each.reshape(-1, x.shape[1])[: x.shape[0]] for each in jax.lax.map(solve, padded))
+    return graphs.times_functions(namespace("jax"), times, functions, x)
