@@ -190,6 +190,7 @@ FREE_KEYWORDS = {
     "hpfracc.ml.adapters.HighPerformanceAdapter.__call__": "keywords of the function that it wraps",
     "hpfracc.ml.adapters.HighPerformanceAdapter.explain": "keywords of the function that it wraps",
     "hpfracc.ml.jax.order.assign": "fields of a layer",
+    "hpfracc.ml.torch.order.parameter_groups": "options of the user's optimiser",
     "hpfracc.models.base.Model.replace": "parameters of the model",
     "hpfracc.models.base.Model.draw": "properties of Matplotlib's artists",
     "hpfracc.models.base.Model.plot": "properties of Matplotlib's artists",

@@ -31,11 +31,9 @@ def double():
 
 
 def modules() -> Any:
-    from hpfracc.ml.jax import convolution, layers, order, recurrent
+    from hpfracc.ml.jax import layers, order, recurrent
 
-    return {
-        name: getattr(module, name) for module in (convolution, layers, order, recurrent) for name in module.__all__
-    }
+    return {name: getattr(module, name) for module in (layers, order, recurrent) for name in module.__all__}
 
 
 def linear(layer: Any) -> dict[str, Any]:

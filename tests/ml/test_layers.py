@@ -25,7 +25,7 @@ torch = pytest.importorskip("torch")
 
 from hpfracc.ml.config import INFINITE_AT_START  # noqa: E402
 from hpfracc.ml.operator_layers import OPERATIONS  # noqa: E402
-from hpfracc.ml.torch.convolution import Conv1dOptions, Conv2dOptions  # noqa: E402
+from hpfracc.ml.torch.layers import ConvOptions  # noqa: E402
 from hpfracc.ml.torch.optimizers import FractionalGradientFlow  # noqa: E402
 from hpfracc.operators.core.registry import definitions  # noqa: E402
 
@@ -398,9 +398,9 @@ def test_options_reach_the_derivative():
 
 def test_options_of_convolutions_are_those_of_pytorch():
     """The options that type checkers list are all that PyTorch's convolutions take."""
-    for options, conv in ((Conv1dOptions, torch.nn.Conv1d), (Conv2dOptions, torch.nn.Conv2d)):
+    for conv in (torch.nn.Conv1d, torch.nn.Conv2d):
         taken = inspect.signature(conv).parameters.keys() - {"in_channels", "out_channels", "kernel_size"}
-        assert options.__optional_keys__ == taken
+        assert ConvOptions.__optional_keys__ == taken
     layer = ml.FractionalConv2d(2, 4, 3, stride=(2, 1), padding=1, groups=2, bias=False, dtype=F64)
     assert layer(torch.ones(1, 2, 6, 6, dtype=F64)).shape == (1, 4, 3, 6) and layer.conv.bias is None
 

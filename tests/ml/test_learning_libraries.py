@@ -173,7 +173,7 @@ def test_a_fourier_order_under_checkpoint_and_scan():
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_half_precision(kind: str):
     """The derivative in float32, rounded to the precision of the samples."""
-    from hpfracc.ml.jax.convolution import FractionalConv1d, FractionalDerivative
+    from hpfracc.ml.jax.layers import FractionalConv1d, FractionalDerivative
 
     x = jnp.linspace(0.0, 1.0, 32).reshape(1, 2, 16)
     found = FractionalDerivative(0.5)(x.astype(kind))

@@ -300,7 +300,7 @@ def test_shapes_and_owners_that_are_refused():
     with pytest.raises(ShapeError, match="give one"):
         NeuralFSDE(decay, strength, alpha=[0.7, 0.8], step=0.25)
     model = NeuralFSDE(decay, 1.0, alpha=0.7, noise="additive", step=0.25)
-    with pytest.raises(InvalidInputError, match="not a real PyTorch tensor"):
+    with pytest.raises(InvalidInputError, match="not a PyTorch tensor"):
         model(np.ones((2, 2)), TIMES)
     with pytest.raises(InvalidInputError, match="increasing"):
         model(y0, [0.0, 0.5, 0.25])

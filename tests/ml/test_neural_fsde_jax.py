@@ -10,9 +10,9 @@ import pytest
 from hpfracc.errors import InvalidInputError, PinnedBackendError
 
 jax = pytest.importorskip("jax")
-from hpfracc.ml.fsde_models import simulate  # noqa: E402
 from hpfracc.ml.jax.neural_fsde import NeuralFSDE  # noqa: E402
 from hpfracc.ml.jax.order import LearnableOrder  # noqa: E402
+from hpfracc.ml.neural_equations import simulate  # noqa: E402
 from hpfracc.ml.path_losses import energy_score, signature_kernel, signature_mmd  # noqa: E402
 
 TIMES = [0.0, 0.5, 1.0]
@@ -223,5 +223,5 @@ def test_what_is_refused():
     torch = pytest.importorskip("torch")
     with pytest.raises(PinnedBackendError, match=r"ml\.torch"):
         model(torch.ones(2, 1), TIMES, key=jax.random.key(0))
-    with pytest.raises(InvalidInputError, match="not a real JAX array"):
+    with pytest.raises(InvalidInputError, match="not a JAX array"):
         model(np.ones((2, 1)), TIMES, key=jax.random.key(0))

@@ -160,6 +160,11 @@ class Namespace:
         """Cumulative product along the first axis."""
         return self.module.cumprod(x, 0)
 
+    def put(self, x: Any, index: Any, value: Any) -> Any:
+        """``x`` with another value at an index: ``x`` itself, changed, except in JAX."""
+        x[index] = value
+        return x
+
     def nonzero(self, x: Any) -> Any:
         """Indices of the true elements of a one-dimensional ``x``."""
         return self.module.nonzero(x)[0]

@@ -60,6 +60,10 @@ class JAXNamespace(Namespace):
         """From two slices."""
         return self.complex(x[..., ::2], x[..., 1::2])
 
+    def put(self, x: Any, index: Any, value: Any) -> Any:
+        """A copy."""
+        return x.at[index].set(value)
+
     def copy(self, x: Any) -> Any:
         """A copy."""
         return self.module.array(x, copy=True)

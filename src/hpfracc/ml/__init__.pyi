@@ -1,8 +1,8 @@
 """Public names, loaded on first use: see ``hpfracc/_lazy.py``."""
 
 from hpfracc.ml.config import LayerConfig as LayerConfig
-from hpfracc.ml.torch.convolution import FractionalConv1d as FractionalConv1d
-from hpfracc.ml.torch.convolution import FractionalConv2d as FractionalConv2d
+from hpfracc.ml.torch.layers import FractionalConv1d as FractionalConv1d
+from hpfracc.ml.torch.layers import FractionalConv2d as FractionalConv2d
 from hpfracc.ml.torch.layers import FractionalDerivative as FractionalDerivative
 from hpfracc.ml.torch.layers import FractionalFourier as FractionalFourier
 from hpfracc.ml.torch.layers import FractionalLayer as FractionalLayer

@@ -97,17 +97,9 @@ class FractionalDifferencer:
     rows_: np.ndarray[Any, Any]
 
     def __init__(
-        self,
-        d: float = 0.5,
-        *,
-        window: int | None = None,
-        threshold: float | None = None,
-        continues: bool = True,
+        self, d: float = 0.5, *, window: int | None = None, threshold: float | None = None, continues: bool = True
     ) -> None:
-        self.d = d
-        self.window = window
-        self.threshold = threshold
-        self.continues = continues
+        self.d, self.window, self.threshold, self.continues = d, window, threshold, continues
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name; ``deep`` is accepted for scikit-learn and has no effect."""
@@ -139,27 +131,20 @@ class FractionalDifferencer:
         """Check the parameters against a table of rows (times) by columns, and keep it; ``y`` is not used."""
         table = _as_table(X)
         fractional_difference(table[:1], self.d, self.window, self.threshold, axis=0)
-        self.n_features_in_ = table.shape[1]
         names = _names_of(X)
+        vars(self).pop("feature_names_in_", None)
         if names is not None:
             self.feature_names_in_ = names
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        self.width_ = self.window
-        if self.threshold is not None:
-            self.width_ = difference_width(self.d, self.threshold)
-        self.rows_ = np.array(table)
-        self._labels = _sorted_labels(X)
+        self.n_features_in_, self.width_ = table.shape[1], self._width(self.d)
+        self.rows_, self._labels = np.array(table), _sorted_labels(X)
         return self
 
+    def _width(self, d: float) -> int | None:
+        return self.window if self.threshold is None else difference_width(d, self.threshold)
+
     def minimal_order(
-        self,
-        X: Any,  # noqa: N803
-        *,
-        level: float = 0.05,
-        orders: Any = None,
-        lags: int | None = None,
-    ) -> float:
+        self, X: Any, *, level: float = 0.05, orders: Any = None, lags: int | None = None  # noqa: N803
+    ) -> float:  # fmt: skip
         r"""The smallest order whose differences are stationary by the augmented Dickey-Fuller test, in every column.
 
         The test regresses :math:`\Delta y_t = c + \gamma y_{t-1} + \sum_{i=1}^p \delta_i \Delta y_{t-i} + e_t`, and
@@ -202,8 +187,7 @@ class FractionalDifferencer:
         table = _as_table(X).astype(np.float64)
         table = table - table[:1]
         for d in map(float, tried):
-            width = self.window if self.threshold is None else difference_width(d, self.threshold)
-            found = fractional_difference(table, d, self.window, self.threshold, axis=0)
+            found, width = fractional_difference(table, d, self.window, self.threshold, axis=0), self._width(d)
             kept = found[0 if width is None else min(width, len(found)) - 1 :]
             if all(_is_stationary(column, level, lags) for column in kept.T):
                 return d
@@ -233,8 +217,7 @@ class FractionalDifferencer:
             return found
         pandas = import_optional("pandas")
         index = X.index if isinstance(X, pandas.DataFrame) else None
-        names = _names_of(X)
-        return pandas.DataFrame(found, index=index, columns=self.get_feature_names_out(names))
+        return pandas.DataFrame(found, index=index, columns=self.get_feature_names_out(_names_of(X)))
 
     def inverse_transform(self, X: Any) -> np.ndarray[Any, Any]:  # noqa: N803
         """The table whose differences these are."""
@@ -277,13 +260,10 @@ class FractionalDifferencer:
             )
         options: dict[str, Any] = {"d": self.d, "window": self.window, "threshold": self.threshold, "axis": 0}
         past = self._past(given, table, options, inverse).astype(table.dtype)
-        if not inverse:
-            found = fractional_difference(np.concatenate([past, table]), **options)[len(past) :]
-        else:
-            if len(past):  # what the past contributes to these rows is known
-                whole = np.concatenate([past, np.zeros_like(table)])
-                table = table - fractional_difference(whole, **options)[len(past) :]
-            found = fractional_difference(table, **options, inverse=True)
+        whole = np.concatenate([past, np.zeros_like(table) if inverse else table])
+        found = fractional_difference(whole, **options)[len(past) :]
+        if inverse:  # what the past contributes to these rows is known
+            found = fractional_difference(table - found, **options, inverse=True)
         return np.ascontiguousarray(found)
 
     def _past(

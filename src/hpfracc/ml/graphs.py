@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +14,12 @@ from scipy.sparse import issparse
 
 from hpfracc import _reading
 from hpfracc._arrays import is_transformed
-from hpfracc._xp import array_namespace, namespace_of
+from hpfracc._xp import Namespace, array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.ml.operator_layers import OPERATIONS, AnyOrder, OperatorLayer
 from hpfracc.special import mittag_leffler
 
-__all__ = ["DiffusionLayer", "PowerLayer"]
+__all__ = ["DiffusionLayer", "PowerLayer", "times_functions"]
 
 #: Largest number of nodes for which the Laplacian is decomposed.
 _DENSE = 2048
@@ -24,9 +27,6 @@ _DENSE = 2048
 
 class _GraphLayer(OperatorLayer):
     """A function of the Laplacian, whose constants are its decomposition, or itself for the Lanczos method."""
-
-    nodes: int
-    method: str
 
     def _prepare(self, laplacian: Any, method: str, symmetric_only: bool, **fields: Any) -> None:
         given = self._read_matrix(laplacian)
@@ -64,8 +64,6 @@ class _GraphLayer(OperatorLayer):
 class DiffusionLayer(_GraphLayer):
     """Diffusion with memory."""
 
-    time: float
-
     def __init__(self, laplacian: Any, beta: AnyOrder = 0.5, time: float = 1.0, *, method: str = "auto") -> None:
         order = self._single_order(beta, "fractional diffusion")
         time = _reading.number("time", time, above=0)
@@ -77,11 +75,6 @@ class DiffusionLayer(_GraphLayer):
         if beta is not None and not 0.0 < beta <= 1.0:
             raise InvalidInputError(f"beta={beta:g} is outside (0, 1]; use an order there")
         return self._function("diffusion", x, self.time)
-
-    def extra_repr(self) -> str:
-        """Order, time and size."""
-        start = f"beta={self._shown()}, definition='caputo', time={self.time:g}"
-        return f"{start}, nodes={self.nodes}, method={self.method!r}"
 
 
 class PowerLayer(_GraphLayer):
@@ -96,10 +89,6 @@ class PowerLayer(_GraphLayer):
         if alpha is not None and not alpha > 0.0:
             raise InvalidInputError(f"alpha={alpha:g} is not positive; use an order above 0")
         return self._function("power", x)
-
-    def extra_repr(self) -> str:
-        """Order and size."""
-        return f"alpha={self._shown()}, nodes={self.nodes}, method={self.method!r}"
 
 
 def _decomposed(full: Any, symmetric: bool) -> dict[str, Any]:
@@ -155,15 +144,15 @@ def _apply(f: Any, arrays: list[Any], alpha: Any, method: str) -> Any:
         factors = xp.astype(f(values, alpha), wide)
         found = xp.matmul(left, factors[:, None] * xp.matmul(right.T, x))
     else:
-        columns = xp.moveaxis(x, -2, 0).reshape(nodes, -1)
-        krylov = importlib.import_module(f"hpfracc.ml.{xp.library}.krylov")
-        found = krylov.apply_matrix_function(f, tuple(graph), columns, alpha)
-        if not is_transformed(found) and not bool(xp.isfinite(found).all()) and bool(xp.isfinite(columns).all()):
+        rows = xp.moveaxis(x, -2, -1).reshape(-1, nodes)
+        layers = importlib.import_module(f"hpfracc.ml.{xp.library}.layers")
+        found = layers.times_function(f, tuple(graph), rows, alpha)
+        if not is_transformed(found) and not bool(xp.isfinite(found).all()) and bool(xp.isfinite(rows).all()):
             raise SolveError(
                 f"the Lanczos method did not reach its tolerance within 600 vectors of {nodes} nodes, or the Laplacian "
                 "has negative eigenvalues; use D - A, a shorter time or a larger order, or method='eigen'"
             )
-        found = xp.moveaxis(found.reshape(nodes, *x.shape[:-2], x.shape[-1]), 0, -2)
+        found = xp.moveaxis(found.reshape(*x.shape[:-2], x.shape[-1], nodes), -1, -2)
     return xp.astype(found, kind)
 
 
@@ -176,3 +165,126 @@ def _raise(arrays: list[Any], alpha: Any, ceiling: int | None, _: None, method: 
 
 
 OPERATIONS |= {"diffusion": _diffuse, "power": _raise}
+
+
+# -- the Lanczos method -----------------------------------------------------------------------------------------------
+# Each vector gets an orthonormal basis Q of its Krylov space, in which L is tridiagonal, and f(L) x = |x| Q f(T) e_1 up
+# to an error that falls with the number of vectors, which grows until the result converges: 24, 48, 96, ... to 600.
+
+#: Most vectors of a basis, and as many as there are at first.
+_MOST, _FIRST = 600, 24
+#: Largest size of the bases in bytes; further rows come later.
+_WORKSPACE = 1 << 30
+
+
+def times_functions(
+    xp: Namespace, times: Callable[[Any], Any], functions: Callable[[Any], list[Any]], x: Any
+) -> tuple[Any, ...]:
+    """Functions of a symmetric L without negative eigenvalues, times x, each to a relative 1e-10 (1e-5 in float32).
+
+    Parameters
+    ----------
+    times : callable
+        ``L q`` for rows q.
+    functions : callable
+        Values of the functions at eigenvalues of any shape.
+    x : array, shape (rows, nodes)
+        The vectors.
+
+    Returns
+    -------
+    tuple of arrays, shape (rows, nodes)
+        nan if 600 vectors do not reach the tolerance, or if L has a negative eigenvalue.
+    """
+    rows, nodes = x.shape
+    together = max(1, min(rows, _WORKSPACE // (nodes * (min(nodes, _MOST) + 1) * x.dtype.itemsize)))
+    solve = partial(_times_together, xp, times, functions)
+    if together == rows:
+        return solve(x)
+    padded = xp.concatenate([x, xp.zeros((-rows % together, nodes), x.dtype, x)]).reshape(-1, together, nodes)
+    if xp.library == "jax":
+        found = sys.modules["jax"].lax.map(solve, padded)
+    else:
+        found = [xp.stack(each) for each in zip(*map(solve, padded), strict=True)]
+    return tuple(each.reshape(-1, nodes)[:rows] for each in found)
+
+
+def _times_together(
+    xp: Namespace, times: Callable[[Any], Any], functions: Callable[[Any], list[Any]], x: Any
+) -> tuple[Any, ...]:
+    rows, nodes = x.shape
+    most, wide = min(nodes, _MOST), x.dtype.itemsize == 8
+    tiny, rtol, rounding = (1e-13, 1e-10, 1e-10) if wide else (1e-6, 1e-5, 1e-4)
+    every = slice(None)
+
+    def norm(v: Any) -> Any:
+        return xp.sqrt((v * v).sum(-1))
+
+    def product(a: Any, v: Any) -> Any:
+        return xp.matmul(a, v[..., None])[..., 0]
+
+    def extend(size: int, carried: Any) -> Any:
+        m, basis, diagonal, beside = carried
+        q, known = basis[:, m], basis[:, :size]
+        v = times(q)
+        diagonal = xp.put(diagonal, (every, m), (q * v).sum(-1))
+        for _ in range(2):  # two passes are enough to keep the vectors orthogonal
+            v = v - product(xp.module.swapaxes(known, 1, 2), product(known, v))
+        length = norm(v)
+        ended = length <= tiny * xp.amax(abs(diagonal), -1)
+        beside = xp.put(beside, (every, m), xp.where(ended, 0.0, length))
+        unit = xp.where(ended[:, None], 0.0, v / xp.where(ended, 1.0, length)[:, None])
+        return m + 1, xp.put(basis, (every, m + 1), unit), diagonal, beside
+
+    def grow(begin: int, size: int, kept: Any) -> Any:
+        """From ``begin`` vectors to ``size``; eigenvalues and eigenvectors of T, with zeros beyond."""
+        start = (begin, *kept)
+        kept = xp.repeat_while(lambda carried: carried[0] < size, partial(extend, size), start)[1:]
+        _, diagonal, beside = kept
+        apart = np.arange(size)[:, None] - np.arange(size)
+        same, below = (xp.asarray(apart == distance, like=x) for distance in (0, 1))
+        edge = xp.where(below, beside[:, None, :size], 0.0)
+        whole = xp.where(same, diagonal[:, None, :size], 0.0) + edge + xp.module.swapaxes(edge, 1, 2)
+        values, vectors = xp.module.linalg.eigh(whole)
+        values = xp.put(xp.zeros((rows, most), x.dtype, x), (every, slice(size)), values)
+        return (
+            kept,
+            values,
+            xp.put(xp.zeros((rows, most, most), x.dtype, x), (every, slice(size), slice(size)), vectors),
+        )
+
+    def turn(state: Any) -> Any:
+        place, kept, *_ = state
+        branches = [partial(grow, *each) for each in zip([0, *sizes], sizes, strict=False)]
+        kept, values, vectors = _switch(xp, place, branches, kept)
+        largest = xp.amax(abs(values), -1)[:, None]
+        # Ritz values lie between the eigenvalues of L: a negative one is not a rounding error.
+        valid = ~(values < -rounding * largest).any()
+        values = xp.where(values <= tiny * largest, 0.0, values)
+        shares = [product(vectors, xp.astype(f, x.dtype) * vectors[:, 0]) for f in functions(values)]
+        size = xp.asarray(np.array(sizes), like=x)[place]
+        last = xp.asarray(np.arange(most), like=x) >= size - 2  # shares beyond the size are 0
+        lacking = [(xp.amax(abs(xp.where(last, s, 0.0)), -1) > rtol * xp.amax(abs(s), -1)).any() for s in shares]
+        enough = ~xp.stack(lacking).any() | (size >= nodes)
+        return place + 1, kept, tuple(shares), enough | ~valid, enough & valid
+
+    length = norm(x)
+    first = x / xp.where(length > 0.0, length, 1.0)[:, None]
+    empty = xp.zeros((rows, most), x.dtype, x)
+    kept = (xp.put(xp.zeros((rows, most + 1, nodes), x.dtype, x), (every, 0), first), empty, 1.0 * empty)
+    sizes = [_FIRST << k for k in range(most.bit_length()) if _FIRST << k < most] + [most]
+    no = (length < 0.0).any()
+    state = (0, kept, (empty,) * len(functions(length)), no, no)
+    place, kept, shares, _, valid = xp.repeat_while(lambda each: (each[0] < len(sizes)) & ~each[3], turn, state)
+
+    def combined(size: int, share: Any) -> Any:
+        return product(xp.module.swapaxes(kept[0][:, :size], 1, 2), share[:, :size]) * length[:, None]
+
+    found = [_switch(xp, place - 1, [partial(combined, size) for size in sizes], share) for share in shares]
+    return tuple(xp.where(valid, each, xp.module.nan) for each in found)
+
+
+def _switch(xp: Namespace, place: Any, branches: list[Callable[[Any], Any]], state: Any) -> Any:
+    if xp.library == "jax":
+        return sys.modules["jax"].lax.switch(place, branches, state)
+    return branches[place](state)

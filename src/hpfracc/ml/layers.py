@@ -13,16 +13,9 @@ if TYPE_CHECKING:
     from hpfracc.ml import FractionalConv1d, FractionalConv2d, FractionalLayer, FractionalLSTM, LearnableOrder
 
 __all__ = [
-    "BackendManager",
-    "BackendType",
-    "FractionalConv1d",
-    "FractionalConv2d",
-    "FractionalLSTM",
-    "FractionalLayer",
-    "LayerConfig",
-    "LearnableOrder",
-    "select_optimal_backend",
-]
+    "BackendManager", "BackendType", "FractionalConv1d", "FractionalConv2d", "FractionalLSTM", "FractionalLayer",
+    "LayerConfig", "LearnableOrder", "select_optimal_backend",
+]  # fmt: skip
 
 if not TYPE_CHECKING:
 

@@ -7,7 +7,7 @@ that :class:`OperatorLayer` declares.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -17,54 +17,31 @@ from hpfracc._config import check_backend
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.arguments import LossOptions, read_loss
-from hpfracc.ml.config import LayerConfig, read_config, warn_of_infinite_start
+from hpfracc.ml.config import LayerConfig, LossOptions, read_config, warn_of_infinite_start
 from hpfracc.operators._fractional_laplacian import fractional_laplacian
 from hpfracc.operators._frft import frft
 from hpfracc.operators.core.registry import find_definition
 
 __all__ = [
-    "OPERATIONS",
-    "DerivativeLayer",
-    "FourierLayer",
-    "LaplacianLayer",
-    "LossLayer",
-    "OperatorLayer",
-    "ResidualLayer",
-]
+    "OPERATIONS", "DerivativeLayer", "FourierLayer", "LaplacianLayer", "LossLayer", "OperatorLayer", "ResidualLayer",
+]  # fmt: skip
 
 #: Anything a layer accepts as its order.
 AnyOrder = Any
 
 
 class OperatorLayer:
-    """What a layer of either library has: an order, options, constant arrays, and an operation."""
+    """What a layer of either library has: an order, options, constant arrays, and an operation.
 
-    order: Any
+    The library's class has ``_assign(constants=None, like=None, **fields)``, which sets fields and constant arrays on
+    the device of ``like``; ``_as_order(alpha)`` and ``_samples(x)``, which read or refuse; ``_operate(kind, x,
+    *options)``, which applies one of :data:`OPERATIONS` to samples and the constant arrays; and
+    ``_read_matrix(matrix)``, as a NumPy array or a SciPy sparse array of any format.
+    """
 
-    def _assign(self, constants: dict[str, Any] | None = None, like: Any = None, **fields: Any) -> None:
-        """Set fields, and constant arrays on the device of ``like``, which the operation gets after the samples."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
 
-    def _as_order(self, alpha: AnyOrder) -> Any:
-        """The order as the library's object."""
-        raise NotImplementedError
-
-    def _samples(self, x: Any) -> Any:
-        """Samples of the library; others are refused."""
-        raise NotImplementedError
-
-    def _operate(self, kind: str, x: Any, *options: Any) -> Any:
-        """Apply one of :data:`OPERATIONS` to samples."""
-        raise NotImplementedError
-
-    def _shown(self) -> str:
-        """The order as printed."""
-        raise NotImplementedError
-
-    def _read_matrix(self, laplacian: Any) -> Any:
-        """A matrix of the library as a NumPy array or a SciPy sparse array of any format."""
-        raise NotImplementedError
+        def __getattr__(self, name: str) -> Any: ...
 
     def _single_order(self, alpha: AnyOrder, what: str) -> Any:
         order = self._as_order(alpha)
@@ -75,13 +52,6 @@ class OperatorLayer:
 
 class DerivativeLayer(OperatorLayer):
     """The fractional derivative along one axis."""
-
-    definition: str
-    method: str
-    step: float
-    axis: int
-    channel_axis: int
-    config: LayerConfig
 
     def __init__(
         self,
@@ -96,34 +66,18 @@ class DerivativeLayer(OperatorLayer):
     ) -> None:
         known = find_definition(definition, "derivative").definition
         warn_of_infinite_start(known)
-        self._assign(
-            order=self._as_order(alpha),
-            definition=known,
-            method=method,
-            step=_reading.number("step", step, above=0),
-            axis=axis,
-            channel_axis=channel_axis,
-            config=read_config(config),
-        )
+        rule = {"definition": known, "method": method, "step": _reading.number("step", step, above=0)}
+        axes = {"axis": axis, "channel_axis": channel_axis}
+        self._assign(order=self._as_order(alpha), **rule, **axes, config=read_config(config))
 
     def forward(self, x: Any) -> Any:
         """The derivative, of the shape and dtype of ``x``."""
         rule = (self.definition, self.method, self.step, self.axis, self.channel_axis)
         return self._operate("derivative", x, *rule, self.config.engine_backend)
 
-    def extra_repr(self) -> str:
-        """Order, definition, step and axis."""
-        return f"alpha={self._shown()}, definition={self.definition!r}, step={self.step:g}, axis={self.axis}"
-
 
 class LossLayer(OperatorLayer):
-    """The mean square of an error and of its derivative."""
-
-    derivative: Any
-    weight: float
-    reduction: str
-    #: The library's derivative.
-    _derivative_type: Callable[..., Any]
+    """The mean square of an error and of its derivative, which is of the library's ``_derivative_type``."""
 
     @names_options_of(DerivativeLayer)
     def __init__(
@@ -135,8 +89,10 @@ class LossLayer(OperatorLayer):
         config: LayerConfig | None = None,
         **options: Unpack[LossOptions],
     ) -> None:
-        derivative = type(self)._derivative_type(alpha, config=config, **options)
-        self._assign(derivative=derivative, weight=read_loss(weight, reduction), reduction=reduction)
+        factor = _reading.number("weight", weight, least=0)
+        _reading.choice("reduction", reduction, ("mean", "sum", "none"))
+        derivative = self._derivative_type(alpha, config=config, **options)
+        self._assign(derivative=derivative, weight=factor, reduction=reduction)
 
     def forward(self, prediction: Any, target: Any) -> Any:
         """The loss; nan where an error is not finite."""
@@ -152,16 +108,9 @@ class LossLayer(OperatorLayer):
             return squares
         return squares.mean() if self.reduction == "mean" else squares.sum()
 
-    def extra_repr(self) -> str:
-        """Weight and reduction."""
-        return f"weight={self.weight:g}, reduction={self.reduction!r}"
-
 
 class FourierLayer(OperatorLayer):
     """The fractional Fourier transform along one axis."""
-
-    axis: int
-    method: str
 
     def __init__(self, order: AnyOrder = 0.5, *, axis: int = -1, method: str = "chirp") -> None:
         _reading.choice("method", method, ("chirp", "eigen"))
@@ -171,17 +120,9 @@ class FourierLayer(OperatorLayer):
         """Complex, of the shape of ``x``."""
         return self._operate("fourier", x, self.axis, self.method)
 
-    def extra_repr(self) -> str:
-        """Order, axis and method."""
-        return f"order={self._shown()}, axis={self.axis}, method={self.method!r}"
-
 
 class ResidualLayer(OperatorLayer):
     """The residual of an equation at given times."""
-
-    count: int
-    definition: str
-    axis: int
 
     def __init__(self, points: Any, alpha: AnyOrder = 0.5, *, definition: str = "caputo", axis: int = -1) -> None:
         known = _reading.numbers("points", to_host(points))
@@ -202,16 +143,9 @@ class ResidualLayer(OperatorLayer):
             )
         return self._operate("residual", u, self.definition, self.axis) - right
 
-    def extra_repr(self) -> str:
-        """Order, definition and number of points."""
-        return f"alpha={self._shown()}, definition={self.definition!r}, points={self.count}, axis={self.axis}"
-
 
 class LaplacianLayer(OperatorLayer):
     """The residual of an equation with the fractional Laplacian, on a uniform grid."""
-
-    step: float
-    options: tuple[Any, ...]
 
     def __init__(
         self,
@@ -231,23 +165,11 @@ class LaplacianLayer(OperatorLayer):
         """The residual at every point."""
         return self._operate("laplacian", u, self.step, *self.options) - right
 
-    def extra_repr(self) -> str:
-        """Order and step."""
-        return f"alpha={self._shown()}, step={self.step:g}"
-
 
 def _differentiate(
-    arrays: list[Any],
-    alpha: Any,
-    ceiling: int | None,
-    channels: int | None,
-    definition: str,
-    method: str,
-    step: float,
-    axis: int,
-    channel_axis: int,
-    backend: str | None,
-) -> Any:
+    arrays: list[Any], alpha: Any, ceiling: int | None, channels: int | None, definition: str, method: str,
+    step: float, axis: int, channel_axis: int, backend: str | None,
+) -> Any:  # fmt: skip
     """With a single order, or one per channel."""
     (x,) = arrays
     kind: Any = find_definition(definition, "derivative")
@@ -277,20 +199,12 @@ def _residual(arrays: list[Any], alpha: Any, ceiling: int | None, _: None, defin
     return kind(alpha, **({} if ceiling is None else {"ceiling": ceiling}))(u, to_host(points), axis=axis)
 
 
-def _laplacian(
-    arrays: list[Any], alpha: Any, ceiling: int | None, _: None, step: float, method: str, axis: Any, backend: Any
-) -> Any:
-    return fractional_laplacian(arrays[0], alpha=alpha, step=step, method=method, axis=axis, backend=backend)
-
-
-def _transform(arrays: list[Any], alpha: Any, ceiling: int | None, _: None, axis: int, method: str) -> Any:
-    return frft(arrays[0], alpha, axis, method=method)
-
-
 #: ``f(arrays, alpha, ceiling, channels, *options)`` for samples that are not in half precision, and constant arrays.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "derivative": _differentiate,
     "residual": _residual,
-    "laplacian": _laplacian,
-    "fourier": _transform,
+    "laplacian": lambda arrays, alpha, ceiling, channels, step, method, axis, backend: fractional_laplacian(
+        arrays[0], alpha=alpha, step=step, method=method, axis=axis, backend=backend
+    ),
+    "fourier": lambda arrays, order, ceiling, channels, axis, method: frft(arrays[0], order, axis, method=method),
 }

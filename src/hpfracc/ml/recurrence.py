@@ -27,25 +27,17 @@ from hpfracc import _reading
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.history.exponentials import Nodes, exponential_nodes
+from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.sequences import binomials
+from hpfracc.operators.core.weights import weights_of
+from hpfracc.solvers.ode.tensors.blocks import Loop, Record
+from hpfracc.solvers.ode.tensors.replay import walk
 from hpfracc.solvers.sde.loops import scan
 
 __all__ = [
-    "BLOCK",
-    "LONGEST",
-    "Stack",
-    "StackOptions",
-    "check_lags",
-    "check_range",
-    "decays",
-    "exponential_weights",
-    "lstm_step",
-    "make_memory_weights",
-    "memory_step",
-    "read_cells",
-    "run_filtered",
-    "weight_factors",
-]
+    "BLOCK", "LONGEST", "Stack", "StackOptions", "check_range", "decays", "exponential_weights", "lstm_step",
+    "memory_weights", "read_cells", "run_filtered", "run_remembered", "weight_factors",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -106,21 +98,13 @@ class Stack(NamedTuple):
 
     def shown(self) -> str:
         """The options that differ from their defaults, as printed."""
-        text = f", num_layers={self.num_layers}" if self.num_layers > 1 else ""
-        text += "" if self.batch_first else ", batch_first=False"
-        text += f", dropout={self.dropout:g}" if self.dropout else ""
-        return text + (", bidirectional=True" if self.directions == 2 else "")
+        pairs = self._asdict().items()
+        return "".join(f", {name}={value!r}" for name, value in pairs if value != self._field_defaults[name])
 
     def run(
-        self,
-        cells: Sequence[Any],
-        x: Any,
-        state: Any,
-        names: tuple[str, ...],
-        *,
-        dropped: Callable[[Any, int], Any],
+        self, cells: Sequence[Any], x: Any, state: Any, names: tuple[str, ...], dropped: Callable[[Any, int], Any],
         lengths: Any = None,
-    ) -> tuple[Any, tuple[Any, ...]]:
+    ) -> tuple[Any, tuple[Any, ...]]:  # fmt: skip
         """Outputs and final state of all cells.
 
         Parameters
@@ -253,31 +237,43 @@ def lstm_step(xp: Namespace, gates: Any, past: Any) -> tuple[Any, Any]:
     return sigmoid(gates[..., size : 2 * size]) * xp.astype(tanh(c), gates.dtype), c
 
 
-def memory_step(cell: Any, first: Any, decay: Any, weights: Any) -> Callable[[Any, Any], Any]:
-    """A step of the carry (h, c, memory), the memory as a sum of exponentials; a row is (gates,) or (gates, inside)."""
-    xp = cell.xp
+def run_remembered(
+    cell: Any, driven: Any, state: Any, lengths: Any, memory: tuple[Any, Any, Any], record: Record
+) -> tuple[Any, tuple[Any, ...]]:
+    """A cell whose memory is a sum of exponentials; its state is the last output and cell, and the exponentials.
+
+    ``driven`` are the sums of the inputs of the gates, ``memory`` the weight of lag 1, the decays and the weights, and
+    ``record`` runs a block of steps.
+    """
+    xp, (batch, steps) = cell.xp, driven.shape[:2]
+    if steps > LONGEST:
+        raise InvalidInputError(f"{steps:,} steps; exponentials cover {LONGEST:,} lags: use memory='full'")
+    first, decay, weights = memory
+    if state is None:
+        empty = xp.zeros((decay.shape[0], batch, cell.hidden_size), first.dtype, driven)
+        state = xp.astype(empty[0], driven.dtype), empty[0], empty
 
     def step(carry: Any, row: Any) -> Any:
         h, before, past = carry
         # Lag 1 separately, the others from the exponentials.
         h, c = lstm_step(xp, row[0] + cell.recurrent(h), first * before + (weights * past).sum(0))
         moved = h, c, decay * past + before
-        if len(row) == 1:
-            return moved
-        return tuple(xp.where(row[1], new, old) for new, old in zip(moved, carry, strict=True))
+        if row[1] is not None:
+            moved = tuple(xp.where(row[1], new, old) for new, old in zip(moved, carry, strict=True))
+        return moved, moved[0]
 
-    return step
+    rows = xp.moveaxis(driven, 1, 0), None if lengths is None else xp.moveaxis(lengths.inside, 1, 0)
+    state, outputs = walk(xp, step, tuple(state), rows, Loop(record), BLOCK)
+    return xp.moveaxis(outputs, 0, 1), state
 
 
-def make_memory_weights(xp: Namespace, d: Any, n: Any) -> tuple[Any]:
-    """The weights of the memory, for :func:`~hpfracc.operators.core.weights.weights_of`."""
+def _binomials(xp: Namespace, d: Any, n: Any) -> tuple[Any]:
     return (binomials(xp, d, n),)
 
 
-def check_lags(steps: int) -> None:
-    """Refuse more steps than the exponentials cover."""
-    if steps > LONGEST:
-        raise InvalidInputError(f"{steps:,} steps; exponentials cover {LONGEST:,} lags: use memory='full'")
+def memory_weights(order: Any, ceiling: int | None, n: int) -> Any:
+    """``w_0 .. w_{n-1}`` for one order, in double precision; an array of NumPy for a plain one."""
+    return weights_of("memory", _binomials, read_order(order, ceiling=ceiling, name="d"), n, few=True)[0]
 
 
 def check_range(orders: Any) -> None:

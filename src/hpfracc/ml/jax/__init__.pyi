@@ -1,7 +1,7 @@
 """Public names, loaded on first use: see ``hpfracc/_lazy.py``."""
 
-from hpfracc.ml.jax.convolution import FractionalConv1d as FractionalConv1d
-from hpfracc.ml.jax.convolution import FractionalConv2d as FractionalConv2d
+from hpfracc.ml.jax.layers import FractionalConv1d as FractionalConv1d
+from hpfracc.ml.jax.layers import FractionalConv2d as FractionalConv2d
 from hpfracc.ml.jax.layers import FractionalDerivative as FractionalDerivative
 from hpfracc.ml.jax.layers import FractionalFourier as FractionalFourier
 from hpfracc.ml.jax.layers import FractionalLayer as FractionalLayer

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Unpack, final
 
 import jax
@@ -10,33 +13,29 @@ import numpy as np
 from jax.experimental.sparse import BCOO
 from scipy.sparse import coo_array, issparse
 
+from hpfracc import _reading
 from hpfracc._arrays import is_array
 from hpfracc._signatures import names_options_of
-from hpfracc.ml import graphs
-from hpfracc.ml.arguments import LayerOptions, read_linear
-from hpfracc.ml.config import LayerConfig, mode_scope
-from hpfracc.ml.jax.order import OrderLike, as_order, as_samples, assign, pytree, uniform_parameters
-from hpfracc.ml.operator_layers import (
-    OPERATIONS,
-    DerivativeLayer,
-    FourierLayer,
-    LaplacianLayer,
-    LossLayer,
-    OperatorLayer,
-    ResidualLayer,
+from hpfracc._xp import namespace
+from hpfracc.ml import graphs, operator_layers
+from hpfracc.ml.config import (
+    LayerConfig,
+    LayerOptions,
+    RuleOptions,
+    check_kernel,
+    mode_scope,
+    read_channels,
+    read_kernel,
+    read_linear,
+    read_space_axes,
 )
+from hpfracc.ml.jax.order import OrderLike, as_order, as_samples, assign, pytree, uniform_parameters
 
 __all__ = [
-    "FractionalDerivative",
-    "FractionalFourier",
-    "FractionalLayer",
-    "FractionalLoss",
-    "FractionalResidual",
-    "GraphDiffusion",
-    "LaplacianPower",
-    "LaplacianResidual",
-    "Layer",
-]
+    "FractionalConv1d", "FractionalConv2d", "FractionalDerivative", "FractionalFourier", "FractionalLayer",
+    "FractionalLoss", "FractionalResidual", "GraphDiffusion", "LaplacianPower", "LaplacianResidual", "Layer",
+    "times_function",
+]  # fmt: skip
 
 
 class _Constants(tuple[Any, ...]):
@@ -55,7 +54,7 @@ class _Constants(tuple[Any, ...]):
         return hash(tuple(array.shape for array in self))
 
 
-class Layer(OperatorLayer):
+class Layer(operator_layers.OperatorLayer):
     """The part of an operator's layer that is JAX's: an immutable object with its fields in ``vars``."""
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -96,7 +95,9 @@ class Layer(OperatorLayer):
         half = str(x.dtype) in ("float16", "bfloat16")
 
         def apply(x: Any, alpha: Any) -> Any:
-            return OPERATIONS[kind]([x, *fields["constants"]], alpha, order.ceiling, order.channels, *options)
+            return operator_layers.OPERATIONS[kind](
+                [x, *fields["constants"]], alpha, order.ceiling, order.channels, *options
+            )
 
         with mode_scope(mode):
             wide, alpha = x.astype("float32") if half else x, order()
@@ -115,7 +116,7 @@ class Layer(OperatorLayer):
 
 @final
 @pytree("order")
-class FractionalDerivative(DerivativeLayer, Layer):
+class FractionalDerivative(operator_layers.DerivativeLayer, Layer):
     """The fractional derivative of order alpha along one axis; see :class:`hpfracc.ml.FractionalDerivative`.
 
     Parameters
@@ -205,9 +206,121 @@ class FractionalLayer(Layer):
         return y if self.bias is None else y + self.bias
 
 
+class _Convolution(Layer):
+    """A convolution of derivatives along some axes, like PyTorch's."""
+
+    #: Number of its axes.
+    _count: int
+
+    @names_options_of(FractionalDerivative, leave_out=("axis", "channel_axis", "config"))
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...],
+        alpha: OrderLike = 0.5,
+        *,
+        axes: tuple[int, ...] | None = None,
+        stride: int = 1,
+        padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+        key: Any = None,
+        **options: Unpack[RuleOptions],
+    ) -> None:
+        axes, taps = read_space_axes(axes, self._count), read_kernel(kernel_size, self._count)
+        inputs, outputs, groups = read_channels(in_channels, out_channels, groups)
+        steps = {"stride": stride, "padding": padding, "dilation": dilation}
+        sizes = [_reading.whole(name, each, least=0 if name == "padding" else 1) for name, each in steps.items()]
+        fan = inputs // groups * math.prod(taps)
+        weight, shift = uniform_parameters(key, (outputs, inputs // groups, *taps), fan), None
+        if _reading.flag("bias", bias):
+            shift = uniform_parameters(jax.random.fold_in(key, 1), (outputs,), fan)
+        derivative = FractionalDerivative(alpha, axis=axes[0], channel_axis=-1 - self._count, **options)
+        fields = {"derivative": derivative, "weight": weight, "bias": shift}
+        assign(self, **fields, axes=axes, options=(*sizes, groups))
+
+    def forward(self, x: Any) -> Any:
+        """Apply the layer to samples of shape (batch, channels, ...), or without the batch."""
+        y, (stride, padding, dilation, groups) = as_samples(x), self.options
+        taps = self.weight.shape[2:]
+        axes = len(taps)
+        check_kernel(y.shape, taps, [padding] * axes, [dilation] * axes)
+        for axis in self.axes:
+            y = self.derivative.along(axis)(y)
+        kind = jnp.promote_types(y.dtype, self.weight.dtype)
+        single = y.ndim == axes + 1
+        found = jax.lax.conv_general_dilated(
+            (y[None] if single else y).astype(kind),
+            self.weight.astype(kind),
+            (stride,) * axes,
+            [(padding, padding)] * axes,
+            rhs_dilation=(dilation,) * axes,
+            feature_group_count=groups,
+            precision="highest",
+        )
+        found = found if self.bias is None else found + self.bias.reshape(-1, *([1] * axes))
+        return found[0] if single else found
+
+
+@final
+@pytree("derivative", "weight", "bias")
+class FractionalConv1d(_Convolution):
+    """An ordinary convolution of the fractional derivative; see :class:`hpfracc.ml.FractionalConv1d`.
+
+    Parameters
+    ----------
+    in_channels, out_channels, kernel_size : int
+        As for a convolution.
+    alpha : float, sequence of float, array or LearnableOrder
+        One order, or one for each input channel.
+    axes : tuple of int, optional
+        The axis to differentiate along: -1.
+    stride, padding, dilation, groups : int
+        As for a convolution.
+    bias : bool
+        Whether to add a bias.
+    key : jax.random.key
+        Random key for the initial parameters.
+    **options
+        ``definition``, ``method`` and ``step`` of :class:`FractionalDerivative`.
+    """
+
+    _count = 1
+
+
+@final
+@pytree("derivative", "weight", "bias")
+class FractionalConv2d(_Convolution):
+    """An ordinary convolution of fractional derivatives along axes; see :class:`hpfracc.ml.FractionalConv2d`.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As for a convolution.
+    kernel_size : int or (int, int)
+        Size of the kernel.
+    alpha : float, sequence of float, array or LearnableOrder
+        One order for all axes and channels, or one for each input channel.
+    axes : tuple of int, optional
+        The axes to differentiate along, of -2 and -1; both by default.
+    stride, padding, dilation, groups : int
+        The same along both axes.
+    bias : bool
+        Whether to add a bias.
+    key : jax.random.key
+        Random key for the initial parameters.
+    **options
+        ``definition``, ``method`` and ``step`` of :class:`FractionalDerivative`.
+    """
+
+    _count = 2
+
+
 @final
 @pytree("derivative")
-class FractionalLoss(LossLayer, Layer):
+class FractionalLoss(operator_layers.LossLayer, Layer):
     """The mean square of an error and of its fractional derivative; see :class:`hpfracc.ml.FractionalLoss`.
 
     Parameters
@@ -229,7 +342,7 @@ class FractionalLoss(LossLayer, Layer):
 
 @final
 @pytree("order")
-class FractionalFourier(FourierLayer, Layer):
+class FractionalFourier(operator_layers.FourierLayer, Layer):
     """A rotation in the time-frequency plane by a learnable order; see :class:`hpfracc.ml.FractionalFourier`.
 
     Parameters
@@ -245,7 +358,7 @@ class FractionalFourier(FourierLayer, Layer):
 
 @final
 @pytree("order")
-class FractionalResidual(ResidualLayer, Layer):
+class FractionalResidual(operator_layers.ResidualLayer, Layer):
     r"""The residual :math:`D^\alpha u - r` at given times; see :class:`hpfracc.ml.FractionalResidual`.
 
     Parameters
@@ -263,7 +376,7 @@ class FractionalResidual(ResidualLayer, Layer):
 
 @final
 @pytree("order")
-class LaplacianResidual(LaplacianLayer, Layer):
+class LaplacianResidual(operator_layers.LaplacianLayer, Layer):
     r"""The residual :math:`(-\Delta)^{\alpha/2} u - r` on a uniform grid; see :class:`hpfracc.ml.LaplacianResidual`.
 
     Parameters
@@ -329,3 +442,84 @@ class LaplacianPower(graphs.PowerLayer, Layer):
     method : {"auto", "eigen", "lanczos"}
         As for :class:`GraphDiffusion`; ``"lanczos"`` needs a symmetric Laplacian.
     """
+
+
+# -- functions of a matrix --------------------------------------------------------------------------------------------
+
+
+def times_function(f: Any, matrix: tuple[Any, ...], x: Any, alpha: Any) -> Any:
+    """``f(L, alpha)`` times each row of ``x``, with derivatives of any order in reverse mode.
+
+    They hold for every basis: ``f(L)`` is linear and symmetric in x, and its derivatives in the order are functions of
+    L too.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(values, alpha)``, elementwise; hashable, and equal to other functions with the same results.
+    matrix : tuple of arrays
+        A dense matrix; or values, rows and columns of a sparse one, sorted by rows.
+    x : array, shape (rows, nodes)
+        The vectors.
+    alpha : float or array of no axes
+        The order.
+    """
+    if isinstance(alpha, float):
+        f, alpha = _Fixed(f, alpha), 0.0
+    return _derivatives(f, 0, 1, matrix, x, jnp.asarray(alpha, x.dtype))[0]
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """A function whose order is a plain number."""
+
+    f: Any
+    alpha: float
+
+    def __call__(self, values: Any, _: Any) -> Any:
+        return self.f(values, self.alpha)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _derivatives(f: Any, degree: int, count: int, matrix: tuple[Any, ...], x: Any, alpha: Any) -> tuple[Any, ...]:
+    """``count`` derivatives of f in alpha from this degree on, of L, times x: from one basis."""
+    return _lanczos(f, degree, count, matrix, x, alpha)
+
+
+def _derivatives_forward(f: Any, degree: int, count: int, matrix: Any, x: Any, alpha: Any) -> tuple[Any, Any]:
+    further = 0 if isinstance(f, _Fixed) else 1
+    found = _derivatives(f, degree, count + further, matrix, x, alpha)
+    return found[:count], (matrix, alpha, found[1:] if further else None)
+
+
+def _derivatives_backward(f: Any, degree: int, count: int, kept: Any, bars: Any) -> tuple[Any, Any, Any]:
+    matrix, alpha, slopes = kept
+    back = sum(_derivatives(f, degree + k, 1, matrix, bar, alpha)[0] for k, bar in enumerate(bars))
+    return None, back, None if slopes is None else sum((bar * s).sum() for bar, s in zip(bars, slopes, strict=True))
+
+
+_derivatives.defvjp(_derivatives_forward, _derivatives_backward)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _lanczos(f: Any, degree: int, count: int, matrix: tuple[Any, ...], x: Any, alpha: Any) -> tuple[Any, ...]:
+    def times(q: Any) -> Any:
+        if len(matrix) == 1:
+            return jnp.matmul(q, matrix[0], precision="highest")  # L is symmetric
+        values, rows, columns = matrix
+        products = values[:, None] * q.T[columns]
+        return jax.ops.segment_sum(products, rows, q.shape[1], indices_are_sorted=True).T
+
+    def functions(values: Any) -> list[Any]:
+        def lower(a: Any) -> Any:
+            return [f(values, a)]
+
+        for _ in range(degree + count - 1):
+
+            def lower(a: Any, lower: Any = lower) -> Any:
+                found, slopes = jax.jvp(lower, (a,), (jnp.ones_like(a),))
+                return [*found, slopes[-1]]
+
+        return lower(alpha)[degree:]
+
+    return graphs.times_functions(namespace("jax"), times, functions, x)

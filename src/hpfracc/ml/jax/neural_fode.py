@@ -10,9 +10,9 @@ import jax
 
 from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.arguments import refuse_foreign
-from hpfracc.ml.fode_methods import NeuralOptions, read_method, solve_states
+from hpfracc.ml.config import refuse_foreign
 from hpfracc.ml.jax.order import is_plain_function, pytree
+from hpfracc.ml.neural_equations import NeuralOptions, read_method, solve_states
 
 __all__ = ["NeuralFODE"]
 
@@ -63,9 +63,7 @@ class NeuralFODE:
     def __call__(self, y0: Any, t: Any, args: Sequence[Any] = (), dy0: Any = None) -> Any:
         """The solution at the times ``t``, shape (N, ..., d); for a tuple of states, a tuple."""
         method = read_method(self.method, self.step, self.adjoint)
-        count = len(args)
-        fun: Callable[..., Any] = self.func
-        rest = tuple(args)
+        fun, rest, count = self.func, tuple(args), len(args)
         if not is_plain_function(fun):
             # Arrays of a pytree are arguments of the solve; its other leaves, such as activations, stay as they are.
             leaves, tree = jax.tree_util.tree_flatten(fun)
@@ -77,9 +75,8 @@ class NeuralFODE:
                 whole = [one if other is None else other for one, other in zip(given[count], others, strict=True)]
                 return jax.tree_util.tree_unflatten(tree, whole)(time, y, *given[:count])
 
-        return solve_states(
-            "jax", fun, y0, t, self.order(), dy0, method=method, step=self.step, args=rest, options=self.options
-        )
+        options = {**self.options, "method": method, "step": self.step, "args": rest}
+        return solve_states("jax", fun, y0, t, self.order(), dy0, options)
 
 
 def _order(alpha: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from hpfracc.ml.fsde_models import Along, PathLayer, PathModel, along_noise
 from hpfracc.ml.jax.order import OrderLike, as_order, assign, pytree
+from hpfracc.ml.neural_equations import Along, PathLayer, PathModel, along_noise
 from hpfracc.solvers.sde.stepping import Steps
 
 __all__ = ["NeuralFSDE"]

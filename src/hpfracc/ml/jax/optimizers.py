@@ -94,8 +94,8 @@ def fractional_adam(
     >>> changes, state = update(2.0 * (x - 1.0), state)
     >>> x = x + changes
     """
-    by = moment_filter(_read_order(fractional_order), _read_decay("b1", b1))
-    return _filtered(by, learning_rate, b2 if is_tracer(b2) else _read_decay("b2", b2), eps)
+    second = b2 if is_tracer(b2) else read_decay("b2", b2)
+    return _filtered(_moments(fractional_order, "b1", b1), learning_rate, second, eps)
 
 
 def fractional_sgd(
@@ -105,9 +105,7 @@ def fractional_sgd(
 
     The order is 0.5 and the momentum 0.9 by default.
     """
-    return _filtered(
-        moment_filter(_read_order(fractional_order), _read_decay("momentum", momentum)), learning_rate, None, 0.0
-    )
+    return _filtered(_moments(fractional_order, "momentum", momentum), learning_rate, None, 0.0)
 
 
 def _filtered(by: ExponentialFilter, learning_rate: LearningRate, second: Any, eps: float) -> Transformation:
@@ -146,7 +144,8 @@ def fractional_gradient_flow(
     the rate of its step.
     """
     steps = 100_000 if horizon is None else _reading.whole("horizon", _known("horizon", horizon), least=1)
-    by = flow_filter(_read_order(fractional_order, flow=True), steps)
+    order = 0.5 if fractional_order is None else _known("fractional_order", fractional_order)
+    by = flow_filter(read_filter_order(order, flow=True), steps)
 
     def init(params: Any) -> FlowState:
         return FlowState(jnp.zeros((), jnp.int32), _zeros(params, by), jax.tree.map(jnp.zeros_like, params))
@@ -188,14 +187,6 @@ def _rate(learning_rate: LearningRate, count: Any) -> Any:
     return learning_rate(count) if callable(learning_rate) else learning_rate
 
 
-def _read_order(order: Any, *, flow: bool = False) -> float:
-    return 0.5 if order is None else read_filter_order(_known("fractional_order", order), flow=flow)
-
-
-def _read_decay(name: str, value: Any) -> float:
-    return read_decay(name, 0.9 if value is None else _known(name, value))
-
-
 def _known(name: str, value: Any) -> Any:
     """The value; raises an error if it is traced."""
     if is_tracer(value):
@@ -204,3 +195,8 @@ def _known(name: str, value: Any) -> Any:
             f"optax.inject_hyperparams static_args=({name!r},)"
         )
     return value
+
+
+def _moments(order: Any, name: str, decay: Any) -> ExponentialFilter:
+    order = 0.5 if order is None else _known("fractional_order", order)
+    return moment_filter(read_filter_order(order), read_decay(name, 0.9 if decay is None else _known(name, decay)))

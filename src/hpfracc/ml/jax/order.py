@@ -13,18 +13,12 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.arguments import GivenOrder, LearnedOrder, read_learnable, read_orders
+from hpfracc.ml.config import GivenOrder, LearnedOrder, read_learnable, read_orders
 
 __all__ = [
-    "LearnableOrder",
-    "OrderLike",
-    "as_order",
-    "as_samples",
-    "assign",
-    "is_plain_function",
-    "pytree",
+    "LearnableOrder", "OrderLike", "as_order", "as_samples", "assign", "is_plain_function", "pytree",
     "uniform_parameters",
-]
+]  # fmt: skip
 
 #: Anything a layer accepts as its order.
 OrderLike = Any
@@ -159,8 +153,5 @@ def as_order(alpha: OrderLike) -> Any:
     """The order as a callable, from a number (fixed), an array, or a :class:`LearnableOrder`."""
     if isinstance(alpha, LearnableOrder | _FixedOrder | _GivenOrder):
         return alpha
-    if isinstance(alpha, bool | str) or alpha is None:
-        raise InvalidInputError(f"alpha={alpha!r} is not a number; use one such as 0.5, or LearnableOrder(0.5)")
-    if is_array(alpha) and not isinstance(alpha, np.ndarray):
-        return _GivenOrder(alpha)
-    return _FixedOrder(read_orders(alpha))
+    given = is_array(alpha) and not isinstance(alpha, np.ndarray)
+    return _GivenOrder(alpha) if given else _FixedOrder(read_orders(alpha))

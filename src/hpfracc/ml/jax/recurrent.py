@@ -21,39 +21,14 @@ from hpfracc._arrays import is_tracer
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import Namespace, namespace, of_variables
 from hpfracc.errors import InvalidInputError
+from hpfracc.ml import recurrence
 from hpfracc.ml.jax.layers import FractionalDerivative
 from hpfracc.ml.jax.order import LearnableOrder, OrderLike, as_order, as_samples, assign, pytree, uniform_parameters
-from hpfracc.ml.recurrence import (
-    BLOCK,
-    Stack,
-    StackOptions,
-    check_lags,
-    check_range,
-    decays,
-    exponential_weights,
-    lstm_step,
-    make_memory_weights,
-    memory_step,
-    read_cells,
-    run_filtered,
-)
-from hpfracc.operators.core.order import read_order
-from hpfracc.operators.core.weights import weights_of
+from hpfracc.ml.recurrence import Stack, StackOptions
+from hpfracc.solvers.ode.tensors.blocks import run_plainly
+from hpfracc.solvers.sde.loops import scan
 
 __all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN"]
-
-
-def _memory_weights(order: Any, n: int, dtype: Any) -> Any:
-    """``w_0 .. w_{n-1}``; one row per order if there are several."""
-    d = order()
-
-    def row(one: Any) -> Any:
-        read = read_order(one, ceiling=order.ceiling, name="d")
-        (weights,) = weights_of("memory", make_memory_weights, read, n)
-        with jax.enable_x64(True):
-            return jnp.asarray(weights).astype(dtype)
-
-    return row(d) if order.channels is None else jnp.stack([row(d[i]) for i in range(order.channels)])
 
 
 @final
@@ -142,7 +117,7 @@ class _Recurrent:
             kept = jax.random.bernoulli(jax.random.fold_in(key, layer), 1.0 - share, x.shape)
             return jnp.where(kept, x / max(1.0 - share, 1e-30), 0.0)
 
-        return self.stack.run([self, *self.more], as_samples(x), state, self._names, dropped=dropped)
+        return self.stack.run([self, *self.more], as_samples(x), state, self._names, dropped)
 
 
 _PARAMETERS = ("input_weight", "input_bias", "recurrent_weight", "more")
@@ -181,7 +156,7 @@ class FractionalRNN(_Recurrent):
     ) -> None:
         stack, cell = Stack.read(**options), FractionalFilter(d)
         channels, widths = cell.derivative.order.channels, stack.widths(input_size, hidden_size)
-        read_cells(input_size, hidden_size, channels, widths, "features")
+        recurrence.read_cells(input_size, hidden_size, channels, widths, "features")
         fields = {"input_size": input_size, "hidden_size": hidden_size, "filter": cell}
         more = lambda width, key: FractionalRNN(width, hidden_size, d, key=key)  # noqa: E731
         self._assign(2 * input_size, hidden_size, key, more, stack, **fields)
@@ -192,7 +167,7 @@ class FractionalRNN(_Recurrent):
 
     def run(self, x: Any, state: Any, lengths: None) -> tuple[Any, tuple[Any, ...]]:
         """One layer in one direction."""
-        return run_filtered(self, x, state, lengths)
+        return recurrence.run_filtered(self, x, state, lengths)
 
 
 @final
@@ -234,7 +209,7 @@ class FractionalLSTM(_Recurrent):
         stack = Stack.read(**options)
         _reading.choice("memory", memory, ("full", "exponentials"))
         order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
-        read_cells(input_size, hidden_size, order.channels, [hidden_size], "cells")
+        recurrence.read_cells(input_size, hidden_size, order.channels, [hidden_size], "cells")
         fields = {"input_size": input_size, "hidden_size": hidden_size, "order": order, "memory": memory}
         more = lambda width, key: FractionalLSTM(width, hidden_size, order, memory=memory, key=key)  # noqa: E731
         self._assign(input_size, 3 * hidden_size, key, more, stack, **fields)
@@ -245,60 +220,40 @@ class FractionalLSTM(_Recurrent):
 
     def run(self, x: Any, state: Any, lengths: None) -> tuple[Any, tuple[Any, ...]]:
         """One layer in one direction."""
-        steps, driven = x.shape[1], self.input(x)
-        rows, empty = jnp.moveaxis(driven, 1, 0), jnp.zeros((x.shape[0], self.hidden_size), driven.dtype)
+        driven, d, (batch, steps) = self.input(x), self.order(), x.shape[:2]
+        orders = [d] if self.order.channels is None else [d[i] for i in range(self.order.channels)]
         if self.memory == "exponentials":
-            return self._along(rows, empty, state)
-        weights = -_memory_weights(self.order, steps, driven.dtype)
-        # lags[t, s] = -w_{t-s} for s < t, else 0; with a third axis if each cell has its own order.
+            memory = _exponentials(d, orders, driven.dtype)
+            return recurrence.run_remembered(self, driven, state, lengths, memory, run_plainly)
+        with self.xp.scope():
+            rows = [jnp.asarray(recurrence.memory_weights(one, self.order.ceiling, steps)) for one in orders]
+            weights = -jnp.stack(rows, -1).astype(driven.dtype)
+        # lags[t, s] = -w_{t-s} for s < t, else 0; the third axis has one order, or that of each cell.
         apart = jnp.arange(steps)[:, None] - jnp.arange(steps)[None, :]
-        lags = jnp.where(apart > 0, weights[..., jnp.maximum(apart, 0)], 0.0)
-        lags = jnp.moveaxis(lags, 0, -1) if lags.ndim == 3 else lags[..., None]
+        lags = jnp.where(apart[..., None] > 0, weights[jnp.maximum(apart, 0)], 0.0)
 
-        def step(carry: tuple[Any, Any], one: tuple[Any, Any, Any]) -> tuple[tuple[Any, Any], Any]:
+        def step(carry: Any, row: Any) -> Any:
             h, cells = carry
-            gates, row, t = one
-            h, c = lstm_step(self.xp, gates + self.recurrent(h), (row[:, None, :] * cells).sum(0))
-            return (h, jax.lax.dynamic_update_index_in_dim(cells, c, t, 0)), h
+            gates, lag, t = row
+            h, c = recurrence.lstm_step(self.xp, gates + self.recurrent(h), (lag[:, None, :] * cells).sum(0))
+            return h, cells.at[t].set(c)
 
-        start = empty, jnp.zeros((steps, *empty.shape), driven.dtype)
-        (h, cells), outputs = jax.lax.scan(step, start, (rows, lags, jnp.arange(steps)))
-        return jnp.moveaxis(outputs, 0, 1), (h, cells[-1])
-
-    def _along(self, rows: Any, empty: Any, state: Any) -> tuple[Any, tuple[Any, ...]]:
-        """The same with a sum of exponentials, in blocks of steps that the backward pass recomputes."""
-        steps = rows.shape[0]
-        check_lags(steps)
-        first, decay, weights = _exponentials(self.order, rows.dtype)
-        if state is None:
-            state = empty, empty, jnp.zeros((decay.shape[0], *empty.shape), rows.dtype)
-        advance = memory_step(self, first, decay, weights)
-
-        def step(carry: Any, gates: Any) -> tuple[Any, Any]:
-            moved = advance(carry, (gates,))
-            return moved, moved[0]
-
-        whole = steps - steps % BLOCK
-        outputs = []
-        if whole:
-            blocks = rows[:whole].reshape(whole // BLOCK, BLOCK, *rows.shape[1:])
-            state, found = jax.lax.scan(
-                jax.checkpoint(lambda carry, part: jax.lax.scan(step, carry, part)), state, blocks
-            )
-            outputs.append(found.reshape(whole, *found.shape[2:]))
-        if whole < steps:
-            state, found = jax.lax.scan(step, state, rows[whole:])
-            outputs.append(found)
-        return jnp.moveaxis(jnp.concatenate(outputs), 0, 1), state
+        cells = jnp.zeros((steps, batch, self.hidden_size), driven.dtype)
+        rows = (jnp.moveaxis(driven, 1, 0), lags, jnp.arange(steps))
+        (h, cells), outputs = scan(self.xp, step, (0.0 * cells[0], cells), rows, keep=True)
+        return jnp.moveaxis(outputs[1:], 0, 1), (h, cells[-1])
 
 
-def _exponentials(order: Any, dtype: Any) -> tuple[Any, Any, Any]:
+def _exponentials(d: Any, orders: list[Any], dtype: Any) -> tuple[Any, Any, Any]:
     """The weight of lag 1, decays of shape (95, 1, 1), and weights of shape (95, 1, 1) or (95, 1, orders)."""
-    d, xp = order(), namespace("jax")
+    xp = namespace("jax")
     if not is_tracer(d):
-        check_range(np.asarray(d))
+        recurrence.check_range(np.asarray(d))
     with xp.scope():  # in double precision
-        several = [d] if order.channels is None else [d[i] for i in range(order.channels)]
-        make = of_variables(xp, lambda one: (exponential_weights(xp, one),))
-        weights = jnp.stack([make(xp.array(one))[0] for one in several], -1).astype(dtype)
-    return jnp.asarray(d, dtype).reshape(-1), jnp.asarray(decays(), dtype)[:, None, None], weights[:, None, :]
+        make = of_variables(xp, lambda one: (recurrence.exponential_weights(xp, one),))
+        weights = jnp.stack([make(xp.array(one))[0] for one in orders], -1).astype(dtype)
+    return (
+        jnp.asarray(d, dtype).reshape(-1),
+        jnp.asarray(recurrence.decays(), dtype)[:, None, None],
+        weights[:, None, :],
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Unpack, final
+from typing import Any, TypedDict, Unpack, final
 
 import numpy as np
 import torch
@@ -12,46 +12,39 @@ from torch import Tensor, nn
 
 from hpfracc import _reading
 from hpfracc._signatures import names_options_of
+from hpfracc._xp import array_namespace
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml import graphs
-from hpfracc.ml.arguments import LayerOptions, read_linear
-from hpfracc.ml.config import LayerConfig, mode_scope
-from hpfracc.ml.operator_layers import (
-    OPERATIONS,
-    DerivativeLayer,
-    FourierLayer,
-    LaplacianLayer,
-    LossLayer,
-    OperatorLayer,
-    ResidualLayer,
+from hpfracc.ml import graphs, operator_layers
+from hpfracc.ml.config import (
+    LayerConfig,
+    LayerOptions,
+    check_kernel,
+    mode_scope,
+    read_channels,
+    read_kernel,
+    read_linear,
+    read_space_axes,
 )
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
+from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 
 __all__ = [
-    "FractionalDerivative",
-    "FractionalFourier",
-    "FractionalLayer",
-    "FractionalLoss",
-    "FractionalResidual",
-    "GraphDiffusion",
-    "LaplacianPower",
-    "LaplacianResidual",
-    "graded_points",
-    "whole_derivative",
-]
+    "ConvOptions", "FractionalConv1d", "FractionalConv2d", "FractionalDerivative", "FractionalFourier",
+    "FractionalLayer", "FractionalLoss", "FractionalResidual", "GraphDiffusion", "LaplacianPower", "LaplacianResidual",
+    "graded_points", "times_function", "whole_derivative",
+]  # fmt: skip
 
 
-class _Layer(OperatorLayer, nn.Module):
+class _Layer(operator_layers.OperatorLayer, nn.Module):
     """The part of an operator's layer that is PyTorch's."""
-
-    _constants: tuple[str, ...]
 
     def _assign(self, constants: dict[str, Any] | None = None, like: Any = None, **fields: Any) -> None:
         nn.Module.__init__(self)
         for name, value in fields.items():
             setattr(self, name, value)
+        self._settings = [name for name, value in fields.items() if not isinstance(value, nn.Module)]
         device = like.device if isinstance(like, Tensor) else None
         for name, value in (constants or {}).items():
             if issparse(value):
@@ -78,8 +71,9 @@ class _Layer(OperatorLayer, nn.Module):
         mode = self.config.performance_mode if hasattr(self, "config") else "balanced"
         return _apply([*arrays, *order], len(arrays), value, mode, kind, *rule)[0]
 
-    def _shown(self) -> str:
-        return shown_order(self.order)
+    def extra_repr(self) -> str:
+        """The settings; the order is a part of the layer."""
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._settings)
 
     def _read_matrix(self, laplacian: Any) -> Any:
         given = _reading.instance("laplacian", laplacian, Tensor, "torch.eye(3) - torch.ones(3, 3) / 3").detach().cpu()
@@ -106,7 +100,7 @@ def _apply(tensors: list[Tensor], count: int, value: Any, mode: str, kind: str, 
     half = x.dtype in (torch.float16, torch.bfloat16)
 
     def apply(x: Tensor, alpha: Any) -> Tensor:
-        found: Tensor = OPERATIONS[kind]([x, *constants], alpha, *rule)
+        found: Tensor = operator_layers.OPERATIONS[kind]([x, *constants], alpha, *rule)
         return found
 
     with torch.autocast(x.device.type, enabled=False), mode_scope(mode):
@@ -145,7 +139,7 @@ class _Recomputed(torch.autograd.Function):
 
 
 @final
-class FractionalDerivative(DerivativeLayer, _Layer):
+class FractionalDerivative(operator_layers.DerivativeLayer, _Layer):
     r"""The fractional derivative of order alpha along one axis.
 
     .. math:: y_n = h^{-\alpha} \sum_{k=0}^{n} (-1)^k \binom{\alpha}{k}\, x_{n-k}
@@ -253,8 +247,129 @@ class FractionalLayer(nn.Module):
         return f"alpha={shown_order(self.derivative.order)}, definition={self.derivative.definition!r}"
 
 
+class ConvOptions(TypedDict, total=False):
+    """The further options of PyTorch's convolutions, for type checkers."""
+
+    stride: int | tuple[int, ...]
+    padding: str | int | tuple[int, ...]
+    dilation: int | tuple[int, ...]
+    groups: int
+    bias: bool
+    padding_mode: str
+    device: Any
+    dtype: torch.dtype | None
+
+
+class _Convolution(nn.Module):
+    """A convolution of derivatives along some axes, which share their order."""
+
+    #: PyTorch's convolution, and its number of axes.
+    _kind: tuple[Any, int]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...],
+        alpha: OrderLike = 0.5,
+        *,
+        axes: tuple[int, ...] | None = None,
+        step: float = 1.0,
+        definition: str = "grunwald_letnikov",
+        method: str = "auto",
+        config: LayerConfig | None = None,
+        **options: Unpack[ConvOptions],
+    ) -> None:
+        super().__init__()
+        kind, count = self._kind
+        axes, taps = read_space_axes(axes, count), read_kernel(kernel_size, count)
+        inputs, outputs, _ = read_channels(in_channels, out_channels, options.get("groups", 1))
+        self.conv = kind(inputs, outputs, taps, **options)
+        rule: dict[str, Any] = {"definition": definition, "method": method, "step": step, "config": config}
+        order, channel_axis = as_order(alpha), -1 - count
+        made = [FractionalDerivative(order, axis=axis, channel_axis=channel_axis, **rule) for axis in axes]
+        # Names in the state of a layer, which checkpoints have.
+        if count == 1:
+            (self.derivative,) = made
+        else:
+            self.derivatives = nn.Sequential(*made)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the layer to samples of shape (batch, channels, ...), or without the batch."""
+        check_tensor(x)
+        check_kernel(x.shape, self.conv.kernel_size, self.conv.padding, self.conv.dilation)
+        derivatives = self.derivative if len(self.conv.kernel_size) == 1 else self.derivatives
+        y: Tensor = self.conv(derivatives(x))
+        return y
+
+
 @final
-class FractionalLoss(LossLayer, _Layer):
+class FractionalConv1d(_Convolution):
+    r"""An ordinary convolution of the fractional derivative: ``Conv1d(D^alpha x)``.
+
+    Order 0 is :class:`torch.nn.Conv1d`. The derivative is causal: a non-finite sample affects no output whose window
+    ends before it.
+
+    Parameters
+    ----------
+    in_channels, out_channels, kernel_size
+        As for :class:`torch.nn.Conv1d`.
+    alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
+        One order, or one per input channel.
+    axes : tuple of int, optional
+        The axis to differentiate along: -1.
+    step : float
+        The spacing of the samples.
+    definition, method, config
+        As for :class:`FractionalDerivative`.
+    **options
+        ``stride``, ``padding``, ``dilation``, ``groups``, ``bias``, ``padding_mode``, ``device`` and ``dtype`` of
+        :class:`torch.nn.Conv1d`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalConv1d
+    >>> FractionalConv1d(3, 8, 5, alpha=0.4, padding=2)(torch.randn(2, 3, 50)).shape
+    torch.Size([2, 8, 50])
+    """
+
+    _kind = (nn.Conv1d, 1)
+
+
+@final
+class FractionalConv2d(_Convolution):
+    r"""An ordinary convolution of fractional derivatives along the chosen axes: ``Conv2d(D_y^alpha D_x^alpha x)``.
+
+    Order 0 is :class:`torch.nn.Conv2d`. Each derivative starts at the first row or column.
+
+    Parameters
+    ----------
+    in_channels, out_channels, kernel_size
+        As for :class:`torch.nn.Conv2d`.
+    alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
+        One order for all axes and channels, or one per input channel.
+    axes : tuple of int, optional
+        The axes to differentiate along, of -2 and -1; both by default.
+    step, definition, method, config
+        As for :class:`FractionalDerivative`.
+    **options
+        ``stride``, ``padding``, ``dilation``, ``groups``, ``bias``, ``padding_mode``, ``device`` and ``dtype`` of
+        :class:`torch.nn.Conv2d`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalConv2d
+    >>> FractionalConv2d(1, 4, 3, alpha=0.6, axes=(-1,))(torch.randn(2, 1, 20, 20)).shape
+    torch.Size([2, 4, 18, 18])
+    """
+
+    _kind = (nn.Conv2d, 2)
+
+
+@final
+class FractionalLoss(operator_layers.LossLayer, _Layer):
     r"""The mean square of an error and of its fractional derivative.
 
     .. math:: L = \overline{|e|^2} + \lambda\, \overline{|D^\alpha e|^2}, \qquad e = \text{prediction} - \text{target}.
@@ -289,7 +404,7 @@ class FractionalLoss(LossLayer, _Layer):
 
 
 @final
-class FractionalFourier(FourierLayer, _Layer):
+class FractionalFourier(operator_layers.FourierLayer, _Layer):
     r"""A rotation in the time-frequency plane by an order that may be learned.
 
     :func:`hpfracc.frft` along one axis: order 0 is the identity, 1 the centred unitary DFT, 2 the reversal. The
@@ -314,7 +429,7 @@ class FractionalFourier(FourierLayer, _Layer):
 
 
 @final
-class FractionalResidual(ResidualLayer, _Layer):
+class FractionalResidual(operator_layers.ResidualLayer, _Layer):
     r"""The residual :math:`D^\alpha u - r` of an equation, at given times.
 
     ``u`` contains the values of a network at all points. The derivative uses hpfracc's rules for arbitrary grids, and
@@ -345,7 +460,7 @@ class FractionalResidual(ResidualLayer, _Layer):
 
 
 @final
-class LaplacianResidual(LaplacianLayer, _Layer):
+class LaplacianResidual(operator_layers.LaplacianLayer, _Layer):
     r"""The residual :math:`(-\Delta)^{\alpha/2} u - r` in space, on a uniform grid.
 
     Computed by :func:`hpfracc.fractional_laplacian`, with its constants.
@@ -476,3 +591,61 @@ def whole_derivative(u: Tensor, x: Tensor, order: int = 1) -> Tensor:
     for _ in range(order):
         (u,) = torch.autograd.grad(u.sum(), x, create_graph=True)
     return u
+
+
+def times_function(f: Callable[..., Any], matrices: tuple[Tensor], x: Tensor, alpha: Any) -> Tensor:
+    """``f(L, alpha)`` times each row of ``x``, with first derivatives; see :func:`~hpfracc.ml.graphs.times_functions`.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(values, alpha)``, elementwise.
+    matrices : tuple of Tensor
+        L alone, dense or sparse.
+    x : Tensor, shape (rows, nodes)
+        The vectors.
+    alpha : float or Tensor
+        The order.
+    """
+    found: Tensor = _TimesFunction.apply(f, *matrices, x, alpha)
+    return found
+
+
+class _TimesFunction(torch.autograd.Function):
+    """``f(L)`` is linear and symmetric in x, and its derivative in the order is a function of L too."""
+
+    @staticmethod
+    def forward(ctx: Any, f: Callable[..., Any], matrix: Tensor, x: Tensor, alpha: Any) -> Tensor:
+        learned = ctx.needs_input_grad[3]
+        value, *slope = _lanczos(f, matrix, x, alpha, learned)
+        ctx.f, ctx.matrix, ctx.alpha, ctx.learned = f, matrix, alpha, learned
+        ctx.save_for_backward(x, *([alpha] if learned else []), *slope)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, bar: Tensor) -> tuple[Tensor | None, ...]:
+        x, *order = ctx.saved_tensors
+
+        def gradients() -> list[Tensor | None]:
+            back = _lanczos(ctx.f, ctx.matrix, bar, ctx.alpha, False)[0] if ctx.needs_input_grad[2] else None
+            return [back, (bar * order[1]).sum().to(order[0].dtype) if order else None]
+
+        return None, None, *differentiable_once(gradients, [x, *order[:1], bar], "use method='eigen'")
+
+
+def _lanczos(f: Callable[..., Any], matrix: Tensor, x: Tensor, alpha: Any, learned: bool) -> list[Tensor]:
+    """The function of the matrix times the rows, and its derivative in the order if that is ``learned``."""
+
+    def functions(values: Tensor) -> list[Tensor]:
+        if not learned:
+            return [f(values, alpha)]
+        with torch.enable_grad():
+            order = alpha.detach().requires_grad_()
+            found = f(values, order)
+            # A derivative in forward mode: the gradient, as a function of what it is the gradient of, is linear.
+            bar = torch.zeros_like(found).requires_grad_()
+            (gradient,) = torch.autograd.grad(found, order, bar, create_graph=True)
+            (slope,) = torch.autograd.grad(gradient, bar)
+        return [found.detach(), slope]
+
+    return list(graphs.times_functions(array_namespace(x), lambda q: (matrix @ q.T).T, functions, x))

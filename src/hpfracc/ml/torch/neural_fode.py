@@ -11,8 +11,8 @@ from torch import nn
 from hpfracc._reading import numbers
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.arguments import refuse_foreign
-from hpfracc.ml.fode_methods import NeuralOptions, read_method, solve_states
+from hpfracc.ml.config import refuse_foreign
+from hpfracc.ml.neural_equations import NeuralOptions, read_method, solve_states
 from hpfracc.solvers.ode._fdeint import fdeint
 from hpfracc.solvers.ode.tensors.on_torch.buffers import warn_of_captured
 
@@ -94,10 +94,8 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
         self.parts = len(alpha) if isinstance(alpha, tuple) else 0
         if self.parts:
             self.alphas = nn.ModuleList([_Order(each) for each in alpha])
-        elif isinstance(alpha, nn.Module | nn.Parameter):
-            self.alpha = alpha
         else:
-            self.register_buffer("alpha", _read_order(alpha), persistent=True)
+            _keep_order(self, alpha)
         warn_of_captured(self, func=func)
 
     def order(self) -> Any:
@@ -120,18 +118,8 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
         dy0 : list, optional
             y'(t0), ..., each like ``y0``, for orders above 1.
         """
-        return solve_states(
-            "torch",
-            self.func,
-            y0,
-            t,
-            self.order(),
-            dy0,
-            method=self.method,
-            step=self.step,
-            args=args,
-            options=self.options,
-        )
+        rest = {**self.options, "method": self.method, "step": self.step, "args": tuple(args)}
+        return solve_states("torch", self.func, y0, t, self.order(), dy0, rest)
 
     def extra_repr(self) -> str:
         """Order, method and step."""
@@ -145,10 +133,7 @@ class _Order(nn.Module):  # type: ignore[misc]
 
     def __init__(self, alpha: Any) -> None:
         super().__init__()
-        if isinstance(alpha, nn.Module | nn.Parameter):
-            self.alpha = alpha
-        else:
-            self.register_buffer("alpha", _read_order(alpha))
+        _keep_order(self, alpha)
 
     def forward(self) -> torch.Tensor:
         """The order."""
@@ -156,7 +141,11 @@ class _Order(nn.Module):  # type: ignore[misc]
         return found
 
 
-def _read_order(alpha: Any) -> torch.Tensor:
-    """A fixed order as a tensor."""
+def _keep_order(module: nn.Module, alpha: Any) -> None:
+    """Set ``module.alpha``; a fixed order is a buffer."""
+    if isinstance(alpha, nn.Module | nn.Parameter):
+        module.alpha = alpha
+        return
     refuse_foreign("torch", "neural_fode", "alpha", alpha)
-    return torch.as_tensor(alpha if isinstance(alpha, torch.Tensor) else numbers("alpha", alpha), dtype=torch.float64)
+    given = alpha if isinstance(alpha, torch.Tensor) else numbers("alpha", alpha)
+    module.register_buffer("alpha", torch.as_tensor(given, dtype=torch.float64))

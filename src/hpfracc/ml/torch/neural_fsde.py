@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, final
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from hpfracc._config import config
-from hpfracc.ml.fsde_models import Along, PathLayer, along_noise
+from hpfracc.ml.neural_equations import Along, PathLayer, along_noise
 from hpfracc.ml.torch.order import OrderLike, as_order, shown_order
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers, warn_of_captured
 from hpfracc.solvers.sde.stepping import Steps, step_in_blocks
@@ -223,50 +223,48 @@ def _along_regenerated_noise(draw: Callable[[Any], Tensor], steps: Steps, key: A
     buffers : Buffers
         Buffers of the modules that are called; the backward pass leaves them unchanged.
     """
-    noise = _Noise(draw, key)
-    found: Tensor = step_in_blocks(steps, noise.rows, BLOCK, partial(_run, buffers))
-    noise.forget()
+
+    def drawn() -> Tensor:
+        with _SameArms():
+            return draw(key)
+
+    # Drawn outside the blocks, because it may depend on learned parameters.
+    held: list[Tensor | None] = [drawn()]
+    released = False
+
+    def rows(begin: int, end: int) -> Tensor:
+        """The increments of a range of steps, drawn again in the backward pass, which needs the first block last."""
+        whole = drawn() if held[0] is None else held[0]
+        held[0] = None if released and not begin else whole
+        return whole[begin:end]
+
+    found: Tensor = step_in_blocks(steps, rows, BLOCK, partial(_run, buffers))
+    assert held[0] is not None
+    if not held[0].requires_grad:  # noise that carries a gradient stays in its graph
+        held[0], released = None, True
     return found
-
-
-class _Noise:
-    """Noise that is drawn on demand and released after the last block has used it."""
-
-    def __init__(self, draw: Callable[[Any], Tensor], key: Any) -> None:
-        self._draw, self._key = draw, key
-        self._recorded = False  # whether the forward pass is complete
-        # Drawn outside the blocks, because it may depend on learned parameters.
-        self._whole: Tensor | None = self._drawn()
-
-    def _drawn(self) -> Tensor:
-        with _same_arms():
-            return self._draw(self._key)
-
-    def rows(self, begin: int, end: int) -> Tensor:
-        """The increments of a range of steps."""
-        if self._whole is None:
-            self._whole = self._drawn()
-        found = self._whole[begin:end]
-        if self._recorded and not begin:  # the backward pass needs the first block last
-            self._whole = None
-        return found
-
-    def forget(self) -> None:
-        """End the forward pass; noise that carries a gradient stays in its graph."""
-        assert self._whole is not None
-        if not self._whole.requires_grad:
-            self._whole, self._recorded = None, True
 
 
 def _run(buffers: Buffers, function: Callable[..., Any], *tensors: Tensor) -> Any:
     # If the functions use the engine, it must choose the same arms both times.
     return checkpoint(
-        function, *tensors, use_reentrant=False, context_fn=lambda: (_same_arms(), _same_arms(buffers.replayed()))
+        function, *tensors, use_reentrant=False, context_fn=lambda: (_SameArms(), _SameArms(buffers.replayed()))
     )
 
 
-@contextlib.contextmanager
-def _same_arms(also: contextlib.AbstractContextManager[None] | None = None) -> Iterator[None]:
-    """Deterministic choices within the block. A plain call of ``config(...)`` would change the whole process."""
-    with config(deterministic=True), also or contextlib.nullcontext():
-        yield
+class _SameArms:
+    """Deterministic choices within the block, which may be entered again: a graph may be walked twice.
+
+    A plain call of ``config(...)`` would change the whole process.
+    """
+
+    def __init__(self, also: Any = None) -> None:
+        self._also = contextlib.nullcontext() if also is None else also
+
+    def __enter__(self) -> None:
+        self._within = contextlib.ExitStack()
+        self._within.enter_context(config(deterministic=True))
+        self._within.enter_context(self._also)
+
+    def __exit__(self, *_: object) -> None:
+        self._within.close()

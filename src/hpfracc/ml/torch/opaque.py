@@ -12,7 +12,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,13 +23,8 @@ __all__ = ["opaque"]
 Function = Callable[..., Sequence[Tensor]]
 
 
-class _Opaque(NamedTuple):
-    function: Function
-    shapes: Function
-
-
-#: The functions by module and name.
-_known: dict[str, _Opaque] = {}
+#: Functions and their shapes, by module and name.
+_known: dict[str, tuple[Function, Function]] = {}
 
 
 def opaque(shapes: Function) -> Callable[[Function], Function]:
@@ -43,7 +38,7 @@ def opaque(shapes: Function) -> Callable[[Function], Function]:
 
     def wrap(function: Function) -> Function:
         name = f"{function.__module__}:{function.__qualname__}"
-        _known[name] = _Opaque(function, shapes)
+        _known[name] = function, shapes
 
         @functools.wraps(function)
         def call(tensors: list[Tensor], *options: Any) -> Sequence[Tensor]:
@@ -57,38 +52,33 @@ def opaque(shapes: Function) -> Callable[[Function], Function]:
     return wrap
 
 
-def _find(name: str) -> _Opaque:
+def _find(name: str) -> tuple[Function, Function]:
     """A function by its name, which a saved program contains; its module is imported if necessary."""
-    known = sys.modules[__name__]._known
+    known: dict[str, tuple[Function, Function]] = sys.modules[__name__]._known
     if name not in known:
         importlib.import_module(name.partition(":")[0])
-    found: _Opaque = known[name]
-    return found
+    return known[name]
 
 
 def _apply(name: str, tensors: list[Tensor], options: str) -> list[Tensor]:
-    made = _find(name).function(tensors, *ast.literal_eval(options))
+    made = _find(name)[0](tensors, *ast.literal_eval(options))
     taken = {each.untyped_storage().data_ptr() for each in tensors}
     # An operation returns no view of its operands.
     return [each.clone() if each.untyped_storage().data_ptr() in taken else each.contiguous() for each in made]
 
 
 def _shapes(name: str, tensors: list[Tensor], options: str) -> list[Tensor]:
-    return list(_find(name).shapes(tensors, *ast.literal_eval(options)))
+    return list(_find(name)[1](tensors, *ast.literal_eval(options)))
 
 
 def _derivatives(
-    name: str,
-    tensors: Sequence[Tensor],
-    slopes: Sequence[Tensor],
-    wanted: Sequence[int],
-    options: str,
+    name: str, tensors: Sequence[Tensor], slopes: Sequence[Tensor], wanted: Sequence[int], options: str,
     graph: bool = False,
-) -> list[Tensor]:
+) -> list[Tensor]:  # fmt: skip
     """The gradients in the ``wanted`` tensors."""
     inputs = list(tensors) if graph else [each.detach().requires_grad_(i in wanted) for i, each in enumerate(tensors)]
     with torch.enable_grad():
-        made = _find(name).function(inputs, *ast.literal_eval(options))
+        made = _find(name)[0](inputs, *ast.literal_eval(options))
     pairs = [(each, slope) for each, slope in zip(made, slopes, strict=True) if each.requires_grad]
     results, given = [each for each, _ in pairs], [slope for _, slope in pairs]
     found = torch.autograd.grad(
@@ -117,14 +107,11 @@ def _backward(ctx: Any, slopes: list[Tensor]) -> tuple[None, list[Tensor | None]
 
 def _over_batch(info: Any, in_dims: tuple[Any, ...], name: str, tensors: list[Tensor], options: str) -> Any:
     """The rule for ``vmap``: one call for each element."""
-    rows = [
-        torch.ops.hpfracc.apply(
-            name,
-            [each if dim is None else each.select(dim, i) for each, dim in zip(tensors, in_dims[1], strict=True)],
-            options,
-        )
-        for i in range(info.batch_size)
+    unbound = [
+        [each] * info.batch_size if dim is None else each.unbind(dim)
+        for each, dim in zip(tensors, in_dims[1], strict=True)
     ]
+    rows = [torch.ops.hpfracc.apply(name, list(row), options) for row in zip(*unbound, strict=True)]
     made = [torch.stack(column) for column in zip(*rows, strict=True)]
     return made, [0] * len(made)
 

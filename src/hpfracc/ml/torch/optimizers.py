@@ -15,6 +15,9 @@ from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_fil
 
 __all__ = ["FractionalGradientFlow", "FractionalSGD", "OptimizedFractionalAdam", "updates_together"]
 
+Group = dict[str, Any]
+Tensors = list[torch.Tensor]
+
 
 class _Filtered(Optimizer):  # type: ignore[misc]
     """The common part of the optimisers: closures, groups, and moments kept as sums of exponentials.
@@ -22,20 +25,25 @@ class _Filtered(Optimizer):  # type: ignore[misc]
     The state of a parameter is ``moments``, with one row for each exponential: ``s_j <- rates[j] s_j + gradient``.
     """
 
-    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
-        super().__init__(params, defaults)
-        for group in self.param_groups:
-            self._check(group)
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
+    def add_param_group(self, param_group: Group) -> None:
         """Add a group with its own options, which are checked immediately."""
         super().add_param_group(param_group)
         self._check(self.param_groups[-1])
 
-    def _check(self, group: dict[str, Any]) -> None:
+    def _check(self, group: Group) -> None:
         read_filter_order(group["fractional_order"])
         for name in ("lr", "weight_decay"):
             _reading.number(name, group[name], least=0)
+
+    def _exponentials(self, group: Group) -> ExponentialFilter:
+        """The filter of a group."""
+        raise NotImplementedError
+
+    def _move(
+        self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors, found: Tensors
+    ) -> None:
+        """Change parameters by filtered gradients, which are not yet divided by the sum of the weights."""
+        raise NotImplementedError
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step; ``closure`` evaluates the loss again and returns it."""
@@ -46,79 +54,49 @@ class _Filtered(Optimizer):  # type: ignore[misc]
         with torch.no_grad():
             for group in self.param_groups:
                 parameters = [each for each in group["params"] if each.grad is not None]
-                if not parameters:
-                    continue
                 if any(each.grad.is_sparse for each in parameters):
                     raise InvalidInputError(
                         f"{type(self).__name__} takes no sparse gradients; use torch.optim.SparseAdam"
                     )
-                self._update(group, parameters)
+                if parameters:
+                    gradients, by = [_gradient(group, each) for each in parameters], self._exponentials(group)
+                    self._move(group, by, parameters, gradients, self._filter(group, by, parameters, gradients))
         return loss
 
-    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
-        raise NotImplementedError
-
-    def _gradients(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Real views, with sign and weight decay applied."""
-        found = []
-        for each in parameters:
-            gradient = each.grad
-            assert gradient is not None
-            gradient = -gradient if group["maximize"] else gradient
-            if group["weight_decay"]:
-                gradient = gradient.add(each, alpha=group["weight_decay"])
-            found.append(_real(gradient))
-        return found
-
-    def _filter(
-        self,
-        group: dict[str, Any],
-        parameters: list[torch.Tensor],
-        gradients: list[torch.Tensor],
-        by: ExponentialFilter,
-    ) -> list[torch.Tensor]:
-        """Update the moments and return the filtered gradients, not yet divided by the sum of the weights."""
+    def _filter(self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors) -> Tensors:
+        """Update the moments, by few kernels for many parameters, and return the filtered gradients."""
         count = len(by.rates)
         for each, gradient in zip(parameters, gradients, strict=True):
             state = self.state[each]
             if "moments" not in state:
-                state["moments"] = gradient.new_zeros((count, *gradient.shape))
-                state["step"] = 0
+                state["moments"], state["step"] = gradient.new_zeros((count, *gradient.shape)), 0
             elif state["moments"].shape[0] != count:
                 raise InvalidInputError(
                     f"fractional_order={group['fractional_order']} needs {count} moments and the state has "
                     f"{state['moments'].shape[0]}: the order of a group cannot change after its first step"
                 )
             state["step"] += 1
-        moments = [self.state[each]["moments"] for each in parameters]
+        moments, filtered = [self.state[each]["moments"] for each in parameters], list[torch.Tensor]()
         if updates_together(group, gradients, count):
-            return _filter_together(moments, gradients, by)
-        return [_filter_one(moment, gradient, by) for moment, gradient in zip(moments, gradients, strict=True)]
+            for rate, weight, *parts in zip(by.rates, by.weights, *(each.unbind(0) for each in moments), strict=True):
+                torch._foreach_mul_(parts, rate)
+                torch._foreach_add_(parts, gradients)
+                if filtered:
+                    torch._foreach_add_(filtered, parts, alpha=weight)
+                else:
+                    filtered = list(torch._foreach_mul(parts, weight))
+            return filtered
+        for moment, gradient in zip(moments, gradients, strict=True):
+            rates, weights = moment.new_tensor(by.rates), moment.new_tensor(by.weights)
+            torch.addcmul(gradient, rates.reshape(count, *(1,) * gradient.ndim), moment, out=moment)
+            filtered.append((weights @ moment.reshape(count, -1)).reshape(gradient.shape))
+        return filtered
 
 
-def _filter_one(moment: torch.Tensor, gradient: torch.Tensor, by: ExponentialFilter) -> torch.Tensor:
-    count = len(by.rates)
-    shape = (count, *(1,) * gradient.ndim)
-    rates = torch.tensor(by.rates, dtype=moment.dtype, device=moment.device).reshape(shape)
-    torch.addcmul(gradient, rates, moment, out=moment)
-    weights = torch.tensor(by.weights, dtype=moment.dtype, device=moment.device)
-    return (weights @ moment.reshape(count, -1)).reshape(gradient.shape)
-
-
-def _filter_together(
-    moments: list[torch.Tensor], gradients: list[torch.Tensor], by: ExponentialFilter
-) -> list[torch.Tensor]:
-    """The same for many parameters with few kernels."""
-    filtered: list[torch.Tensor] = []
-    by_exponential = zip(*(each.unbind(0) for each in moments), strict=True)
-    for rate, weight, parts in zip(by.rates, by.weights, by_exponential, strict=True):
-        torch._foreach_mul_(parts, rate)
-        torch._foreach_add_(parts, gradients)
-        if not filtered:
-            filtered = list(torch._foreach_mul(parts, weight))
-        else:
-            torch._foreach_add_(filtered, parts, alpha=weight)
-    return filtered
+def _gradient(group: Group, parameter: torch.Tensor) -> torch.Tensor:
+    """A real view, with sign and weight decay applied."""
+    gradient: Any = -parameter.grad if group["maximize"] else parameter.grad  # type: ignore[operator]
+    return _real(gradient.add(parameter, alpha=group["weight_decay"]) if group["weight_decay"] else gradient)
 
 
 class OptimizedFractionalAdam(_Filtered):
@@ -188,35 +166,35 @@ class OptimizedFractionalAdam(_Filtered):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _check(self, group: dict[str, Any]) -> None:
+    def _check(self, group: Group) -> None:
         super()._check(group)
         _reading.number("eps", group["eps"], least=0)
         for place, each in enumerate(group["betas"]):
             read_decay(f"betas[{place}]", each)
 
-    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
-        first, second = group["betas"]
-        by = moment_filter(read_filter_order(group["fractional_order"]), float(first))
-        gradients = self._gradients(group, parameters)
-        filtered = self._filter(group, parameters, gradients, by)
-        for each, gradient in zip(parameters, gradients, strict=True):
-            if "exp_avg_sq" not in self.state[each]:
-                self.state[each]["exp_avg_sq"] = torch.zeros_like(gradient)
-        squares = [self.state[each]["exp_avg_sq"] for each in parameters]
-        steps = [int(self.state[each]["step"]) for each in parameters]
-        sizes = [-group["lr"] / by.total(step) for step in steps]
-        corrections = [math.sqrt(1.0 - second**step) for step in steps]
-        targets = [_real(each) for each in parameters]
+    def _exponentials(self, group: Group) -> ExponentialFilter:
+        return moment_filter(read_filter_order(group["fractional_order"]), float(group["betas"][0]))
+
+    def _move(
+        self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors, found: Tensors
+    ) -> None:
+        second, states = group["betas"][1], [self.state[each] for each in parameters]
+        for state, gradient in zip(states, gradients, strict=True):
+            if "exp_avg_sq" not in state:
+                state["exp_avg_sq"] = torch.zeros_like(gradient)
+        squares, targets = [state["exp_avg_sq"] for state in states], [_real(each) for each in parameters]
+        sizes = [-group["lr"] / by.total(int(state["step"])) for state in states]
+        corrections = [math.sqrt(1.0 - second ** int(state["step"])) for state in states]
         if updates_together(group, gradients):
             torch._foreach_mul_(squares, second)
             torch._foreach_addcmul_(squares, gradients, gradients, value=1.0 - second)
             below = list(torch._foreach_sqrt(squares))
             torch._foreach_div_(below, corrections)
             torch._foreach_add_(below, group["eps"])
-            torch._foreach_addcdiv_(targets, filtered, below, scalars=sizes)
+            torch._foreach_addcdiv_(targets, found, below, scalars=sizes)
             return
         for target, square, gradient, moment, size, correction in zip(
-            targets, squares, gradients, filtered, sizes, corrections, strict=True
+            targets, squares, gradients, found, sizes, corrections, strict=True
         ):
             square.mul_(second).addcmul_(gradient, gradient, value=1.0 - second)
             target.addcdiv_(moment, square.sqrt().div_(correction).add_(group["eps"]), value=size)
@@ -259,15 +237,17 @@ class FractionalSGD(_Filtered):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _check(self, group: dict[str, Any]) -> None:
+    def _check(self, group: Group) -> None:
         super()._check(group)
         read_decay("momentum", group["momentum"])
 
-    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
-        by = moment_filter(read_filter_order(group["fractional_order"]), float(group["momentum"]))
-        gradients = self._gradients(group, parameters)
-        filtered = self._filter(group, parameters, gradients, by)
-        for each, moment in zip(parameters, filtered, strict=True):
+    def _exponentials(self, group: Group) -> ExponentialFilter:
+        return moment_filter(read_filter_order(group["fractional_order"]), float(group["momentum"]))
+
+    def _move(
+        self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors, found: Tensors
+    ) -> None:
+        for each, moment in zip(parameters, found, strict=True):
             _real(each).add_(moment, alpha=-group["lr"] / by.total(int(self.state[each]["step"])))
 
 
@@ -312,19 +292,20 @@ class FractionalGradientFlow(_Filtered):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _check(self, group: dict[str, Any]) -> None:
+    def _check(self, group: Group) -> None:
         super()._check(group)
         read_filter_order(group["fractional_order"], flow=True)
         _reading.whole("horizon", group["horizon"], least=1)
 
-    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
-        by = flow_filter(read_filter_order(group["fractional_order"]), group["horizon"])
-        gradients = self._gradients(group, parameters)
-        for each in parameters:
+    def _exponentials(self, group: Group) -> ExponentialFilter:
+        return flow_filter(read_filter_order(group["fractional_order"]), group["horizon"])
+
+    def _move(
+        self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors, found: Tensors
+    ) -> None:
+        for each, moment in zip(parameters, found, strict=True):
             if "first" not in self.state[each]:
                 self.state[each]["first"] = _real(each).clone()
-        filtered = self._filter(group, parameters, gradients, by)
-        for each, moment in zip(parameters, filtered, strict=True):
             _real(each).copy_(self.state[each]["first"] - group["lr"] * moment)
 
 
@@ -333,7 +314,7 @@ def _real(values: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(values) if values.is_complex() else values
 
 
-def updates_together(group: dict[str, Any], tensors: list[torch.Tensor], exponentials: int = 1) -> bool:
+def updates_together(group: Group, tensors: list[torch.Tensor], exponentials: int = 1) -> bool:
     """Whether to update all tensors by shared kernels, three for each exponential.
 
     On a processor most steps take longer with them. On a GPU they pay if there are at least as many tensors as

@@ -3,8 +3,7 @@ r"""Learnable orders, and the order argument of all layers."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
-from typing import Any, TypedDict, Unpack, final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -12,19 +11,12 @@ from torch import Tensor, nn
 from hpfracc import _reading
 from hpfracc._arrays import to_host
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.arguments import LearnedOrder, read_learnable, read_orders
+from hpfracc.ml.config import LearnedOrder, read_learnable, read_orders
 
 __all__ = [
-    "GroupOptions",
-    "LearnableOrder",
-    "OrderLike",
-    "as_order",
-    "check_tensor",
-    "joined_order",
-    "parameter_groups",
-    "shown_order",
+    "LearnableOrder", "OrderLike", "as_order", "check_tensor", "joined_order", "parameter_groups", "shown_order",
     "split_order",
-]
+]  # fmt: skip
 
 #: Anything a layer accepts as its order.
 OrderLike = Any
@@ -76,14 +68,26 @@ class LearnableOrder(LearnedOrder, nn.Module):
         return f"alpha={shown_order(self)}, bounds={self.bounds}"
 
 
-class _FixedOrder(nn.Module):
-    """An order that is not learned: a number, or one per channel.
+class _PlainOrder(nn.Module):
+    """An order that is not learned within bounds."""
+
+    alpha: Tensor
+    ceiling = None
+
+    @property
+    def channels(self) -> int | None:
+        return None if self.alpha.ndim == 0 else int(self.alpha.shape[0])
+
+    def extra_repr(self) -> str:
+        return f"alpha={shown_order(self)}"
+
+
+class _FixedOrder(_PlainOrder):
+    """A number, or one per channel.
 
     The buffer ``alpha`` is for state dicts, so that they contain the order; ``value`` is what layers use, because
     weights of plain numbers are cached and the buffer may lie on a GPU or be cast to half precision.
     """
-
-    alpha: Tensor
 
     def __init__(self, alpha: Any) -> None:
         super().__init__()
@@ -93,17 +97,8 @@ class _FixedOrder(nn.Module):
         self.register_load_state_dict_pre_hook(_supply_order)
         self.register_load_state_dict_post_hook(_read_order)
 
-    ceiling = None
-
-    @property
-    def channels(self) -> int | None:
-        return None if isinstance(self.value, float) else len(self.value)
-
     def forward(self) -> Any:
         return self.value
-
-    def extra_repr(self) -> str:
-        return f"alpha={shown_order(self)}"
 
 
 def _write_order(module: Any, prefix: str, keep_vars: bool) -> None:
@@ -124,7 +119,7 @@ def _read_order(module: Any, _: Any) -> None:
         module.value = values if isinstance(values, float) else tuple(values)
 
 
-class _GivenOrder(nn.Module):
+class _GivenOrder(_PlainOrder):
     """A parameter or tensor given by the user."""
 
     def __init__(self, alpha: Tensor) -> None:
@@ -136,28 +131,15 @@ class _GivenOrder(nn.Module):
         else:
             self.register_buffer("alpha", alpha)
 
-    ceiling = None
-
-    @property
-    def channels(self) -> int | None:
-        return None if self.alpha.ndim == 0 else int(self.alpha.shape[0])
-
     def forward(self) -> Tensor:
         return self.alpha.double()
-
-    def extra_repr(self) -> str:
-        return f"alpha={shown_order(self)}"
 
 
 def as_order(alpha: OrderLike) -> Any:
     """The order as a module, from a number (fixed), a tensor or parameter, or a :class:`LearnableOrder`."""
-    if isinstance(alpha, LearnableOrder | _FixedOrder | _GivenOrder):
+    if isinstance(alpha, LearnableOrder | _PlainOrder):
         return alpha
-    if isinstance(alpha, Tensor):
-        return _GivenOrder(alpha)
-    if isinstance(alpha, bool | str) or alpha is None:
-        raise InvalidInputError(f"alpha={alpha!r} is not a number; use one such as 0.5, or LearnableOrder(0.5)")
-    return _FixedOrder(alpha)
+    return _GivenOrder(alpha) if isinstance(alpha, Tensor) else _FixedOrder(alpha)
 
 
 def split_order(order: Any) -> tuple[list[Tensor], Any]:
@@ -181,45 +163,7 @@ def shown_order(order: Any) -> str:
     return "[" + ", ".join(f"{one:.6g}" for one in value) + "]" if several else f"{value:.6g}"
 
 
-class GroupOptions(TypedDict, total=False):
-    """The options of a group of parameters of PyTorch's optimisers and of this library's, for type checkers."""
-
-    lr: float | Tensor
-    weight_decay: float | Tensor
-    adjust_lr_fn: str | None
-    alpha: float
-    amsgrad: bool
-    beta2_decay: float
-    betas: tuple[float | Tensor, float | Tensor]
-    capturable: bool
-    centered: bool
-    d: float
-    dampening: float
-    decoupled_weight_decay: bool
-    differentiable: bool
-    eps: float | tuple[float | None, float]
-    etas: tuple[float, float]
-    foreach: bool | None
-    fractional_order: float
-    fused: bool | None
-    horizon: int
-    initial_accumulator_value: float
-    lambd: float
-    lr_decay: float
-    maximize: bool
-    momentum: float
-    momentum_decay: float
-    nesterov: bool
-    ns_coefficients: tuple[float, float, float]
-    ns_steps: int
-    rho: float
-    step_sizes: tuple[float, float]
-    t0: float
-
-
-def parameter_groups(
-    module: nn.Module, *, order_lr: float | None = None, **options: Unpack[GroupOptions]
-) -> list[dict[str, Any]]:
+def parameter_groups(module: nn.Module, *, order_lr: float | None = None, **options: Any) -> list[dict[str, Any]]:
     """Parameters for an optimiser in two groups: orders without weight decay, and all others with ``options``.
 
     Parameters
@@ -250,35 +194,24 @@ def parameter_groups(
     >>> [len(group["params"]) for group in optimiser.param_groups]
     [2, 1]
     """
-    _check_group(options)
-    _reading.instance("module", module, nn.Module, "hpfracc.ml.FractionalLayer(0.5)")
-    orders: list[nn.Parameter] = []
-    for part in module.modules():
-        if isinstance(part, LearnableOrder | _GivenOrder):
-            orders.extend(part.parameters(recurse=False))
-    known = {id(parameter) for parameter in orders}
-    others: Iterable[nn.Parameter] = [one for one in module.parameters() if id(one) not in known]
-    group: dict[str, Any] = {"params": list({id(one): one for one in orders}.values()), "weight_decay": 0.0}
-    if order_lr is not None:
-        group["lr"] = order_lr
-    return [{"params": list(others), **options}, group]
-
-
-def _check_group(options: Iterable[str]) -> None:
-    """Refuse what is an option of no optimiser: optimisers ignore unknown entries of a group."""
-    unknown = set(options) - GroupOptions.__optional_keys__
-    if not unknown:
-        return
+    known = {"lr", "weight_decay"}
     waiting: list[Any] = [torch.optim.Optimizer]
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        unknown -= inspect.signature(kind.__init__).parameters.keys() - {"self", "params", "defaults"}
-    if unknown:
+        known |= inspect.signature(kind.__init__).parameters.keys() - {"self", "params", "defaults"}
+    if unknown := options.keys() - known:  # optimisers ignore unknown entries of a group
         raise InvalidInputError(
             f"no optimiser has the option {', '.join(map(repr, sorted(unknown)))}; use such as weight_decay=0.01, and "
             "import an optimiser of another library before its options are given"
         )
+    _reading.instance("module", module, nn.Module, "hpfracc.ml.FractionalLayer(0.5)")
+    kinds = (LearnableOrder, _GivenOrder)
+    found = [each.parameters(recurse=False) for each in module.modules() if isinstance(each, kinds)]
+    orders = {id(one): one for part in found for one in part}
+    others = [one for one in module.parameters() if id(one) not in orders]
+    own = {} if order_lr is None else {"lr": order_lr}
+    return [{"params": others, **options}, {"params": [*orders.values()], "weight_decay": 0.0, **own}]
 
 
 def check_tensor(x: Any) -> None:

@@ -10,6 +10,7 @@ J. Zhao, F. Huang, J. Lv, Y. Duan, Z. Qin, G. Li, G. Tian, "Do RNN and LSTM have
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Unpack, final
 
 import torch
@@ -22,20 +23,8 @@ from hpfracc._signatures import names_options_of
 from hpfracc._xp import array_namespace, namespace
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.errors import ShapeError
-from hpfracc.ml.recurrence import (
-    BLOCK,
-    Stack,
-    StackOptions,
-    check_lags,
-    check_range,
-    decays,
-    exponential_weights,
-    lstm_step,
-    make_memory_weights,
-    memory_step,
-    read_cells,
-    run_filtered,
-)
+from hpfracc.ml import recurrence
+from hpfracc.ml.recurrence import Stack, StackOptions
 from hpfracc.ml.torch.layers import FractionalDerivative
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import (
@@ -47,9 +36,7 @@ from hpfracc.ml.torch.order import (
     shown_order,
     split_order,
 )
-from hpfracc.operators.core.order import read_order
-from hpfracc.operators.core.weights import weights_of
-from hpfracc.solvers.sde.loops import scan
+from hpfracc.solvers.ode.tensors.blocks import run_plainly
 
 __all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN"]
 
@@ -145,14 +132,11 @@ class _Recurrent(nn.Module):
             x, sizes = pad_packed_sequence(packed, batch_first=True)
             lengths = _Lengths(sizes, x.shape[1], x.device)
         check_tensor(x)
-        found, final = self.stack.run(
-            [self, *self.more],
-            x,
-            state,
-            self._names,
-            dropped=lambda x, layer: nn.functional.dropout(x, self.stack.dropout, self.training),
-            lengths=lengths,
-        )
+
+        def dropped(x: Tensor, layer: int) -> Tensor:
+            return nn.functional.dropout(x, self.stack.dropout, self.training)
+
+        found, final = self.stack.run([self, *self.more], x, state, self._names, dropped, lengths)
         if lengths is None:
             return found, final
         order = slice(None) if packed.sorted_indices is None else packed.sorted_indices
@@ -206,14 +190,14 @@ class FractionalRNN(_Recurrent):
         stack, order = Stack.read(**options), None if d is None else as_order(d)
         channels = None if order is None else order.channels
         widths = stack.widths(input_size, hidden_size)
-        read_cells(input_size, hidden_size, channels, widths, "features")
+        recurrence.read_cells(input_size, hidden_size, channels, widths, "features")
         super().__init__(input_size, hidden_size, 2 * input_size, hidden_size, stack)
         self.filter = FractionalFilter(order)
         self.more = nn.ModuleList([FractionalRNN(width, hidden_size, order) for width in widths[1:]])
 
     def run(self, x: Tensor, state: Any, lengths: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
         """One layer in one direction."""
-        return run_filtered(self, x, state, lengths)
+        return recurrence.run_filtered(self, x, state, lengths)
 
     def extra_repr(self) -> str:
         """Sizes and options."""
@@ -273,7 +257,7 @@ class FractionalLSTM(_Recurrent):
         stack = Stack.read(**options)
         _reading.choice("memory", memory, ("full", "exponentials"))
         order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
-        read_cells(input_size, hidden_size, order.channels, [hidden_size], "cells")
+        recurrence.read_cells(input_size, hidden_size, order.channels, [hidden_size], "cells")
         super().__init__(input_size, hidden_size, input_size, 3 * hidden_size, stack)
         self.memory, self.order = memory, order
         self._names = ("h", "c") if memory == "full" else ("h", "c", "memory")
@@ -284,24 +268,25 @@ class FractionalLSTM(_Recurrent):
 
     def run(self, x: Tensor, state: Any, lengths: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
         """One layer in one direction."""
-        driven = self.input(x)
-        if self.memory == "exponentials":
-            return self._along(driven, state, lengths)
-        steps = x.shape[1]
+        driven, steps = self.input(x), x.shape[1]
         order, d = split_order(self.order)
+        if self.memory == "exponentials":
+            recorded = torch.is_grad_enabled() and steps > recurrence.BLOCK
+            record = partial(checkpoint, use_reentrant=False) if recorded else run_plainly
+            return recurrence.run_remembered(self, driven, state, lengths, _exponentials([driven, *order], d), record)
         weights = -_weights([driven, *order], d, self.order.ceiling, self.order.channels)[0]
         h = driven.new_zeros(x.shape[0], self.hidden_size)
         outputs: list[Tensor] = []
         cells = h.new_zeros(*h.shape, 0, dtype=weights.dtype)
-        for begin in range(0, steps, BLOCK):
-            count = min(BLOCK, steps - begin)
+        for begin in range(0, steps, recurrence.BLOCK):
+            count = min(recurrence.BLOCK, steps - begin)
             history = _history([weights, cells], count)[0].unbind(-1) if begin else [torch.zeros_like(h)] * count
             block: list[Tensor] = []
             for j in range(count):
                 past = history[j].to(weights.dtype)
                 if block:
                     past = past + (torch.stack(block, -1) * weights[..., 1 : j + 1].flip(-1)).sum(-1)
-                h, c = lstm_step(self.xp, driven[:, begin + j] + self.recurrent(h), past)
+                h, c = recurrence.lstm_step(self.xp, driven[:, begin + j] + self.recurrent(h), past)
                 block.append(c)
                 outputs.append(h)
             cells = torch.cat([cells, torch.stack(block, -1)], -1)
@@ -309,30 +294,6 @@ class FractionalLSTM(_Recurrent):
         if lengths is None:
             return found, (h, cells[..., -1])
         return found, (lengths.last(found), lengths.last(cells.movedim(-1, 1)))
-
-    def _along(self, driven: Tensor, state: Any, lengths: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The same with a sum of exponentials, in blocks of steps that the backward pass recomputes."""
-        batch, steps = driven.shape[:2]
-        check_lags(steps)
-        order, d = split_order(self.order)
-        first, decay, weights = _exponentials([driven, *order], d)
-        if state is None:
-            empty = driven.new_zeros(batch, self.hidden_size, dtype=first.dtype)
-            state = empty.to(driven.dtype), empty, empty.new_zeros(decay.shape[0], batch, self.hidden_size)
-        step = memory_step(self, first, decay, weights)
-
-        def run(h: Tensor, before: Tensor, past: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
-            carry, kept = scan(self.xp, step, (h, before, past), rows, keep=True)
-            return kept[1:], *carry
-
-        rows = [driven.movedim(1, 0), *([] if lengths is None else [lengths.inside.movedim(1, 0)])]
-        recorded = torch.is_grad_enabled() and steps > BLOCK
-        found = []
-        for parts in zip(*(each.split(BLOCK) for each in rows), strict=True):
-            made = checkpoint(run, *state, *parts, use_reentrant=False) if recorded else run(*state, *parts)
-            found.append(made[0])
-            state = made[1:]
-        return torch.cat(found).movedim(0, 1), state
 
     def extra_repr(self) -> str:
         """Sizes, order, memory and options."""
@@ -357,12 +318,11 @@ def _weights(tensors: list[Tensor], d: Any, ceiling: int | None, channels: int |
     alpha = joined_order(order, d)
 
     def row(one: Any) -> Tensor:
-        if isinstance(one, Tensor) and one.device != like.device:
-            one = one.to(like.device)
-        read = read_order(one, ceiling=ceiling if isinstance(one, Tensor) else None, name="d")
-        (weights,) = weights_of("memory", make_memory_weights, read, like.shape[1], few=True)
-        found = torch.as_tensor(weights.copy() if read.plain else weights, device=like.device)
-        return found.to(_wide(like.dtype))
+        learned = isinstance(one, Tensor)
+        found = recurrence.memory_weights(
+            one.to(like.device) if learned else one, ceiling if learned else None, like.shape[1]
+        )
+        return torch.as_tensor(found if learned else found.copy(), device=like.device).to(_wide(like.dtype))
 
     return (row(alpha) if channels is None else torch.stack([row(alpha[i]) for i in range(channels)]),)
 
@@ -370,7 +330,7 @@ def _weights(tensors: list[Tensor], d: Any, ceiling: int | None, channels: int |
 def _exponentials_shapes(tensors: list[Tensor], d: Any) -> list[Tensor]:
     like = tensors[0]
     count = tensors[1].numel() if d is None else len(d) if isinstance(d, tuple) else 1
-    sizes = (count,), (len(decays()), 1, 1), (len(decays()), 1, count)
+    sizes = (count,), (len(recurrence.decays()), 1, 1), (len(recurrence.decays()), 1, count)
     return [like.new_empty(size, dtype=_wide(like.dtype)) for size in sizes]
 
 
@@ -382,9 +342,9 @@ def _exponentials(tensors: list[Tensor], d: Any) -> tuple[Tensor, Tensor, Tensor
     with torch.autocast(like.device.type, enabled=False):
         orders = torch.as_tensor(joined_order(order, d), dtype=torch.float64, device=like.device).reshape(-1)
         if not orders.requires_grad:
-            check_range(orders)
+            recurrence.check_range(orders)
         xp = array_namespace(orders)
-        decay, weights = xp.array(decays()), exponential_weights(xp, orders[:, None]).mT
+        decay, weights = xp.array(recurrence.decays()), recurrence.exponential_weights(xp, orders[:, None]).mT
     return orders.to(kind), decay.to(kind)[:, None, None], weights.to(kind)[:, None, :]
 
 

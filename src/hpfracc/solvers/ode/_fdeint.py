@@ -13,13 +13,12 @@ from hpfracc._frames import refuse_dates
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._reading import numbers
 from hpfracc._signatures import names_options_of
-from hpfracc._xp import array_namespace
+from hpfracc._xp import array_namespace, convert_like
 from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.options import TRACED_TIMES, SolveOptions, known_times
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.solve import solve_fode
-from hpfracc.solvers.ode.tensors.rule import convert_like
 
 __all__ = ["fdeint"]
 

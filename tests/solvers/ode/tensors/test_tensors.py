@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc._xp import convert_like
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode import PECE, problems
-from hpfracc.solvers.ode.tensors.rule import convert_like, make_sums
+from hpfracc.solvers.ode.tensors.sums import make_sums
 from hpfracc.special import mittag_leffler
 from tests.helpers.thinned import thinned
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hpfracc._reading import choice
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.blocks import BLOCK, DIRECT_BELOW
 from hpfracc.solvers.ode import compiled
@@ -28,7 +29,6 @@ from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
 from hpfracc.solvers.ode.progress import note_steps
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, StiffnessGuard, unstable_growth
-from hpfracc.solvers.ode.tensors.rule import check_adjoint
 
 __all__ = ["StepMethod", "solve_fixed"]
 
@@ -67,7 +67,7 @@ class StepMethod(Method):
     starts_blind: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_adjoint(self.adjoint)
+        choice("adjoint", self.adjoint, ("auto", "recomputed", "stored", "direct"))
 
     @property
     def corrections(self) -> int:

@@ -15,8 +15,7 @@ from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import Namespace, array_namespace
 from hpfracc.solvers.ode.tensors.adams import initial_polynomial
 from hpfracc.solvers.ode.tensors.newton import solve_step
-from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
-from hpfracc.solvers.ode.tensors.sums import HistoryWeights, Window, earlier_rows, segment_sums
+from hpfracc.solvers.ode.tensors.sums import HistoryWeights, Sums, Window, earlier_rows, segment_sums
 
 __all__ = [
     "PLAIN", "Loop", "StepGrid", "System", "TensorFunctions", "Trajectory", "march_blocks", "run_plainly",
@@ -225,7 +224,7 @@ class System(NamedTuple):
     """What is solved: the rule of the steps, the grid, the initial values and the weights."""
 
     xp: Namespace
-    rule: TensorRule
+    rule: Any
     grid: StepGrid
     initial: Sequence[Any]
     sums: Sums

@@ -20,9 +20,10 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.search import TOLERATED, AdaptiveTask, Tolerance, why_stopped
+from hpfracc.solvers.ode.tensors.search import Mesh, Tolerance
 from hpfracc.solvers.ode.tensors.solve import (
     REACHED,
+    TOLERATED,
     Told,
     bad_start,
     interpolated,
@@ -40,6 +41,7 @@ Array = np.ndarray[Any, Any]
 
 #: The grading of a mesh whose order is traced.
 _TRACED_GRADING = 4.0
+_STIFF = "; the equation seems stiff: use method='l1', 'l2_1sigma' or 'implicit_trapezoid' with a step."
 
 
 def solve_graded_tensors(problem: Problem, options: Options, name: str, grading: float | None) -> FODEResult:
@@ -139,8 +141,8 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         stops = np.array([length]) if moving is None else np.unique(np.append(outputs, length))
         moving = None if moving is None else moving[asked.size - outputs.size :] - problem.t0
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
-        task = AdaptiveTask(problem, options, tolerance, order, memory, stops, outputs, moving, report)
-        found = library_solves(problem).adapt(task)
+        adapt = library_solves(problem).adapt
+        found = adapt(problem, options, tolerance, order, memory, stops, outputs, moving, report)
     mesh, states, calls, passes, interrupted = found
     stats: dict[str, Any] = {"exponentials": int(memory.rates.shape[0]), "interrupted": interrupted}
     message, reached, ratio, error = REACHED, len(outputs), 0.0, mesh.error
@@ -148,7 +150,7 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
     if not is_tracer(mesh.count):
         count, reached, ratio, error = int(mesh.count), int(mesh.out), float(mesh.ratio), float(error)
         stats |= {"steps": count, "rejected": int(mesh.rejected), "passes": int(passes), "error_over_tolerance": ratio}
-        stopped = why_stopped(task, mesh)
+        stopped = _why_stopped(problem, options, rtol, stops, mesh)
         success, message = not (stopped or interrupted), stopped or message
         if interrupted:
             message = f"Interrupted at t = {problem.t0 + float(mesh.tau):g}: here is the solution up to then."
@@ -180,6 +182,23 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         stats={**stats, "seconds": time.perf_counter() - started},
         error_estimate=error,
         decision=SolveDecision(name, reason, "exponentials", problem.library == "jax", tuple(notes)),
+    )
+
+
+def _why_stopped(problem: Problem, options: Options, rtol: float, stops: Any, mesh: Mesh) -> str | None:
+    """Why the end was not reached."""
+    count, rejected, unsettled = int(mesh.count), int(mesh.rejected), int(mesh.unsettled)
+    t, most = problem.t0 + float(mesh.tau), options.max_steps
+    if int(mesh.stop) >= len(stops):
+        return None
+    if max(count, rejected) >= most or (problem.library != "jax" and count + rejected >= most):
+        stiff = _STIFF if unsettled > 0.25 * count else "."
+        reached = f"max_steps={most} steps reach t = {t:g}"
+        return f"{reached}: raise max_steps, or loosen rtol={rtol:g}{stiff}"
+    stiff = _STIFF if unsettled > 0.5 * rejected else "."
+    return (
+        f"The tolerance cannot be reached beyond t = {t:.6g}: steps of {float(mesh.step):.1e} would be needed there. "
+        f"Loosen rtol={rtol:g} or atol, or check whether the solution ends there{stiff}"
     )
 
 

@@ -19,7 +19,7 @@ from hpfracc.solvers.ode.tensors.blocks import Loop, TensorFunctions
 from hpfracc.solvers.ode.tensors.newton import solve_step
 from hpfracc.solvers.ode.tensors.search import AdaptiveEquation, Mesh, first_past
 
-__all__ = ["march_differences", "repeat_steps"]
+__all__ = ["march_differences", "repeat_steps", "walk"]
 
 #: Number of steps that are recomputed together in the backward pass.
 _GROUP = 16
@@ -28,40 +28,40 @@ _GROUP = 16
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
 
-def _walk(xp: Namespace, step: Step, carry: Any, rows: Any, count: int, loop: Loop) -> Any:
-    """What is kept of all steps, (count, ...), or fewer after an interrupt; groups of steps are recorded together.
+def walk(xp: Namespace, step: Step, carry: Any, rows: Any, loop: Loop, group: int = _GROUP) -> tuple[Any, Any]:
+    """The last carry, and what is kept of all steps, (count, ...), or fewer after an interrupt.
 
-    ``rows`` is a named tuple of arrays, lists of numbers, and None.
+    Groups of steps are recorded together. ``rows`` is a tuple of arrays, lists of numbers, and None.
     """
-    whole = count - count % _GROUP
+    count = next(len(each) for each in rows if each is not None)
     if xp.library == "jax":
-        jax = sys.modules["jax"]
-        first = jax.tree.map(lambda each: each[:whole].reshape(whole // _GROUP, _GROUP, *each.shape[1:]), rows)
-        group = jax.checkpoint(partial(jax.lax.scan, step))
-        carry, found = jax.lax.scan(group, carry, first)
-        _, last = group(carry, jax.tree.map(lambda each: each[whole:], rows))
-        return xp.concatenate([found.reshape(whole, *found.shape[2:]), last])
+        jax, whole = sys.modules["jax"], count - count % group
+        first = jax.tree.map(lambda each: each[:whole].reshape(whole // group, group, *each.shape[1:]), rows)
+        several = jax.checkpoint(partial(jax.lax.scan, step))
+        carry, found = jax.lax.scan(several, carry, first)
+        carry, last = several(carry, jax.tree.map(lambda each: each[whole:], rows))
+        return carry, xp.concatenate([found.reshape(whole, *found.shape[2:]), last])
     # Unbound at once: the backward pass of indexing one row creates an array of all rows at every step.
-    columns = [list(each) if each is not None else None for each in rows]
+    columns = [[None] * count if each is None else list(each) for each in rows]
+    single = [getattr(type(rows), "_make", tuple)(each) for each in zip(*columns, strict=True)]
 
-    def run(begin: int, end: int, carry: Any) -> Any:
+    def run(begin: int, carry: Any) -> Any:
         kept = []
-        for n in range(begin, end):
-            carry, found = step(carry, type(rows)(*(each if each is None else each[n] for each in columns)))
+        for row in single[begin : begin + group]:
+            carry, found = step(carry, row)
             kept.append(found)
         return carry, xp.stack(kept)
 
     parts: list[Any] = []
-    for begin in range(0, count, _GROUP):
-        end = min(begin + _GROUP, count)
+    for begin in range(0, count, group):
         try:
-            carry, found = loop.record(partial(run, begin, end), carry)
+            carry, found = loop.record(partial(run, begin), carry)
         except KeyboardInterrupt:
             raise_if_nested()
             break
         parts.append(found)
-        loop.report(end, (found,))
-    return xp.concatenate(parts) if parts else None
+        loop.report(min(begin + group, count), (found,))
+    return carry, xp.concatenate(parts) if parts else None
 
 
 def march_differences(
@@ -86,7 +86,7 @@ def march_differences(
         return carry, carry[0]
 
     states = xp.zeros((1, memory.rates.shape[0], *start.shape), start.dtype, like=start)
-    found = _walk(xp, step, (start, xp.zeros_like(start), states), tables, tables.step.shape[0], loop)
+    _, found = walk(xp, step, (start, xp.zeros_like(start), states), tables, loop)
     return start[None] if found is None else xp.concatenate([start[None], found])
 
 
@@ -187,7 +187,7 @@ def repeat_steps(
         return xp.branch(row.active, go, lambda held: (held[0], held[0][0].y), (carry, row))
 
     past = first_past(equation, equation.fun(0.0, equation.initial[0]))
-    found = _walk(xp, step, (past, past.states), rows, total, loop)
+    _, found = walk(xp, step, (past, past.states), rows, loop)
     positions = np_.arange(steps) + np_.searchsorted(within, np_.arange(steps)) if count else np_.arange(steps)
     states = xp.concatenate([past.y[None], found[xp.asarray(positions, like=found)]])
     answers = found[xp.asarray(np_.minimum(place, total - 1), like=found)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,25 +15,15 @@ import numpy as np
 from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.states import Memory, combined, moments, remembered
-from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
 
-__all__ = [
-    "TOLERATED", "Adapted", "AdaptiveEquation", "AdaptiveTask", "Mesh", "Tolerance", "choose_mesh", "first_past",
-    "why_stopped",
-]  # fmt: skip
+__all__ = ["AdaptiveEquation", "Mesh", "Tolerance", "choose_mesh", "first_past"]
 
-#: Multiple of the tolerance that counts as success, because error estimates are rough.
-TOLERATED = 10.0
 #: Maximum number of passes to bring the global error below the tolerance.
 _MAX_PASSES = 6
-_STIFF = "; the equation seems stiff: use method='l1', 'l2_1sigma' or 'implicit_trapezoid' with a step."
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(NamedTuple):
     """The tolerance and limits of adaptive steps."""
 
     rtol: float
@@ -44,38 +33,6 @@ class Tolerance:
     shortest: float
     rounding: float
     globally: bool
-
-
-class AdaptiveTask(NamedTuple):
-    """A solve with adaptive steps.
-
-    Attributes
-    ----------
-    stops, outputs : arrays
-        Increasing times after t0: those at which steps end, the last of them the end, and those of the output.
-    moving : array or None
-        The outputs with their gradient.
-    """
-
-    problem: Problem
-    options: Options
-    tolerance: Tolerance
-    order: Any
-    memory: Memory
-    stops: Any
-    outputs: Any
-    moving: Any
-    report: Report
-
-
-class Adapted(NamedTuple):
-    """The mesh, the states after its steps or at the outputs, evaluations, passes, and whether it was interrupted."""
-
-    mesh: Mesh
-    states: Any
-    calls: int | None
-    passes: Any
-    interrupted: bool
 
 
 class AdaptiveEquation(NamedTuple):
@@ -167,13 +124,6 @@ class _Search(NamedTuple):
     coefficients: Any
 
 
-def _put(array: Any, index: Any, value: Any) -> Any:
-    if hasattr(array, "at"):
-        return array.at[index].set(value)
-    array[index] = value
-    return array
-
-
 def first_past(equation: AdaptiveEquation, f0: Any) -> adams.Past:
     """At the start."""
     xp, y0, count = equation.xp, equation.initial[0], equation.memory.rates.shape[0]
@@ -221,33 +171,12 @@ def choose_mesh(
     return mesh, number, search.interrupted
 
 
-def why_stopped(task: AdaptiveTask, mesh: Mesh) -> str | None:
-    """Why the end was not reached."""
-    count, rejected, unsettled = int(mesh.count), int(mesh.rejected), int(mesh.unsettled)
-    t, rtol = task.problem.t0 + float(mesh.tau), task.tolerance.rtol
-    if int(mesh.stop) >= len(task.stops):
-        return None
-    most = task.options.max_steps
-    if max(count, rejected) >= most or (task.problem.library != "jax" and count + rejected >= most):
-        stiff = _STIFF if unsettled > 0.25 * count else "."
-        reached = f"max_steps={most} steps reach t = {t:g}"
-        return f"{reached}: raise max_steps, or loosen rtol={rtol:g}{stiff}"
-    stiff = _STIFF if unsettled > 0.5 * rejected else "."
-    return (
-        f"The tolerance cannot be reached beyond t = {t:.6g}: steps of {float(mesh.step):.1e} would be needed there. "
-        f"Loosen rtol={rtol:g} or atol, or check whether the solution ends there{stiff}"
-    )
-
-
 class _SearchPass:
     """Passes over the interval."""
 
-    def __init__(
-        self, equation: AdaptiveEquation, stops: Any, outputs: Any, tolerance: Tolerance, most: int,
-        told: Callable[[float, Any], None],
-    ) -> None:  # fmt: skip
-        self.equation, self.stops, self.outputs, self.tolerance, self.most = equation, stops, outputs, tolerance, most
-        self.told, self.interrupted = told, False
+    def __init__(self, equation: AdaptiveEquation, stops: Any, outputs: Any, *rest: Any) -> None:
+        self.equation, self.stops, self.outputs, self.interrupted = equation, stops, outputs, False
+        self.tolerance, self.most, self.told = rest
         self.m, self.np = equation.xp.module, equation.small.module
         self.traced = equation.xp.library == "jax"
         self.number: Callable[[Any], Any] = (lambda value: value) if self.traced else float
@@ -349,7 +278,7 @@ class _SearchPass:
         known = remembered(self.m, equation.memory, search.before, self.number(distance))
         y = adams.initial_polynomial(self.number(tau), equation.initial) + known
         y = y + combined(self.m, equation.large(weights[:-1]), search.past.values)
-        return search._replace(mesh=mesh._replace(answers=_put(mesh.answers, mesh.out, y), out=mesh.out + 1))
+        return search._replace(mesh=mesh._replace(answers=equation.xp.put(mesh.answers, mesh.out, y), out=mesh.out + 1))
 
     def _attempt(self, share: Any, search: _Search) -> _Search:
         """A step that is accepted or not."""
@@ -383,16 +312,15 @@ class _SearchPass:
         short = (taken < 8.0 * tolerance.rounding * mesh.tau) | (step < 0.5 * tolerance.shortest)
 
         def accept(search: _Search) -> _Search:
-            integrals = moments(m, memory, h)
-            row = rule.row
+            integrals, row, put = moments(m, memory, h), rule.row, equation.xp.put
             error, kept = adams.propagate(
                 m, equation.fun, memory, search.error, small, h, t, y, f, differences[row], terms[row], integrals
             )
             largest = m.maximum(abs(y), search.largest * number(mesh.tau / end))
             bound = tolerance.atol + tolerance.rtol * largest
             new = mesh._replace(
-                lengths=_put(mesh.lengths, mesh.count, taken), degrees=_put(mesh.degrees, mesh.count, degree),
-                taus=_put(mesh.taus, mesh.count + 1, end), count=mesh.count + 1, seen=seen, tau=end,
+                lengths=put(mesh.lengths, mesh.count, taken), degrees=put(mesh.degrees, mesh.count, degree),
+                taus=put(mesh.taus, mesh.count + 1, end), count=mesh.count + 1, seen=seen, tau=end,
                 ratio=m.maximum(mesh.ratio, (abs(error) / bound).max()),
                 error=m.maximum(mesh.error, abs(error).max()),
                 step=np_.maximum(taken * growth, np_.where(clipped, step, 0.0)), stop=mesh.stop + whole,

@@ -25,10 +25,10 @@ from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors.adams import initial_polynomial
 from hpfracc.solvers.ode.tensors.blocks import StepGrid, System
-from hpfracc.solvers.ode.tensors.rule import TensorRule, make_sums
+from hpfracc.solvers.ode.tensors.sums import make_sums
 
 __all__ = [
-    "REACHED", "Told", "bad_start", "first_bad", "interpolated", "is_wide", "library_solves", "order_of",
+    "REACHED", "TOLERATED", "Told", "bad_start", "first_bad", "interpolated", "is_wide", "library_solves", "order_of",
     "refuse_tensors", "solve_tensor_mesh", "solve_tensors", "time_last", "torch_functions",
 ]  # fmt: skip
 
@@ -42,6 +42,8 @@ Told = Callable[[int, Any], None]
 #: Times closer to a step than this, in steps, count as that step.
 _ON_STEP = 1e-6
 REACHED = "The end of the interval was reached."
+#: Multiple of the tolerance that counts as success, because error estimates are rough.
+TOLERATED = 10.0
 #: For a given step: what an error estimate would need is not computed along with a gradient.
 NO_ESTIMATE = " No error is estimated for tensors with a given step: compare with half the step, or leave step out."
 
@@ -86,7 +88,7 @@ def solve_tensor_mesh(
     run: Callable[[list[int], Told], Any],
     between: Callable[[Array, Any], tuple[Array, Any]],
     judge: Judge | None = None,
-    rule: TensorRule | None = None,
+    rule: Any = None,
 ) -> FODEResult:
     """Run the steps on a mesh, and say what came of them.
 
@@ -101,7 +103,7 @@ def solve_tensor_mesh(
         ``between(times, states)`` gives the requested times that were reached, and the states there.
     judge : callable, optional
         Whether the states are stable.
-    rule : TensorRule, optional
+    rule : StepMethod, optional
         The rule, if the steps are of one size.
     """
     started = time.perf_counter()
@@ -147,7 +149,7 @@ def solve_tensor_mesh(
     return FODEResult(reached, time_last(states), success, message, nfev=evaluations, stats=stats, decision=decision)
 
 
-def solve_tensors(problem: Problem, options: Options, rule: TensorRule, judge: Any = None) -> FODEResult:
+def solve_tensors(problem: Problem, options: Options, rule: Any, judge: Any = None) -> FODEResult:
     """Solve with the step of ``options``; ``judge(grid, states)`` says whether the states are stable."""
     assert options.step is not None
     grid = make_grid(problem.t0, problem.t1, options.step)
@@ -239,7 +241,10 @@ def _factors(place: Any, nodes: list[Any], alpha: Any, like: Any) -> list[Any]:
 def library_solves(problem: Problem) -> Any:
     """The solves of the library of ``problem``: ``solve_fixed``, ``solve_differences`` and ``adapt``."""
     if problem.library == "jax":
-        check_jax_functions(problem)
+        for name, function in (("fun", problem.fun), ("jac", problem.jac)):
+            if function is not None:
+                given = (convert_like(problem.t0, problem.y0), problem.y0, *problem.args)
+                _checked(sys.modules["jax"].eval_shape(function, *given), problem, name)
     return import_module(f"hpfracc.solvers.ode.tensors.on_{problem.library}.solves")
 
 
@@ -281,19 +286,6 @@ def torch_functions(
     return fun, None if problem.jac is None else jacobian
 
 
-def check_jax_functions(problem: Problem) -> None:
-    """Check the shapes that ``fun`` and ``jac`` return."""
-    _checked(_shape_of(problem, problem.fun), problem)
-    if problem.jac is not None:
-        _checked(_shape_of(problem, problem.jac), problem, "jac")
-
-
-def _shape_of(problem: Problem, fun: Callable[..., Any]) -> Any:
-    jax = sys.modules["jax"]
-    t0 = jax.numpy.asarray(problem.t0, problem.y0.real.dtype)
-    return jax.eval_shape(lambda t, y, args: fun(t, y, *args), t0, problem.y0, problem.args)
-
-
 def _version(y: Any) -> int:
     """Number of in-place changes of a tensor; 0 in inference mode, where they are not counted."""
     return 0 if y.is_inference() else int(y._version)
@@ -313,13 +305,7 @@ def _checked(value: Any, problem: Problem, name: str = "fun") -> Any:
 
 def bad_start(problem: Problem) -> str | None:
     """Why a solve cannot start: values that are not finite at t0; None if they are, or are not known."""
-    if problem.library == "torch":
-        fun, _ = torch_functions(problem, [0])
-        with sys.modules["torch"].no_grad():
-            value = fun(problem.t0, problem.y0)
-    else:
-        at = sys.modules["jax"].numpy.asarray(problem.t0, problem.y0.real.dtype)
-        value = problem.fun(at, problem.y0, *problem.args)
+    value = problem.fun(convert_like(problem.t0, problem.y0), problem.y0, *problem.args)
     for name, each in (("y0", problem.y0), ("The right-hand side", value)):
         if first_bad(each[None]) is not None:
             return (

@@ -10,14 +10,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import is_tracer, to_host
 from hpfracc._torch_transforms import is_inside, is_wrapped, without_gradients
-from hpfracc._xp import Namespace, array_namespace, namespace_of
+from hpfracc._xp import Namespace, array_namespace, convert_like, namespace_of
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
 from hpfracc.solvers.ode.fixed.scheme import Scheme
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW
@@ -28,7 +28,6 @@ from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, GROWTH_POINTS, LIMIT, StabilityLimits, stiff_at, unstable_growth
 from hpfracc.solvers.ode.tensors.blocks import TensorFunctions
 from hpfracc.solvers.ode.tensors.newton import slopes_of
-from hpfracc.solvers.ode.tensors.rule import TensorRule, convert_like
 from hpfracc.solvers.ode.tensors.solve import order_of, solve_tensors, torch_functions
 
 __all__ = ["TensorGuard", "solve_checked", "solve_explicit"]
@@ -164,7 +163,7 @@ def _growth(xp: Any, states: Any) -> Any:
     return xp.amax(sizes / xp.maximum(first, tiny + 0.0 * first), 1)
 
 
-def solve_explicit(problem: Problem, options: Options, rule: TensorRule, scheme: Scheme) -> FODEResult:
+def solve_explicit(problem: Problem, options: Options, rule: Any, scheme: Scheme) -> FODEResult:
     """Solve with the step of ``options``; a solution that grows by more than the equation can is a failure."""
 
     def judge(grid: UniformGrid, states: Any) -> tuple[Any, str | None]:
@@ -184,33 +183,26 @@ def solve_checked(problem: Problem, options: Options, explicit: Any, implicit: M
         start = [guard.matrices(problem.t0, problem.y0), guard.matrices(*guard.ahead())]
         if problem.orders.known is None or any(map(is_tracer, start)):
             return _solve_either(guard, start, problem, options, explicit, implicit)
-    why = None
-    for t, y in ((problem.t0, problem.y0), guard.ahead()):
-        why = why or _stiff(guard, t, y)
-    if why is None:
+    if (why := _stiff_at(guard, [(problem.t0, problem.y0), guard.ahead()])) is None:
         result = explicit.solve(problem, options)
         result = _because(result, f"a step was given, and the equation is not stiff (y0 is of {problem.library})")
         if result.stats.get("interrupted"):
             return result
-        why = _stiff_along(guard, result)
+        last = result.t.size - 1
+        places = np.unique(np.linspace(1, last, _POINTS).astype(int)) if last > 0 else ()
+        why = _stiff_at(guard, ((float(result.t[k]), result.y[..., int(k)]) for k in places))
         result.nfev = None if result.nfev is None else result.nfev + guard.calls[0]
         if why is None:
             return result
     return _because(implicit.solve(problem, options), f"the equation is stiff for this step: {why}")
 
 
-def _stiff(guard: TensorGuard, t: float, y: Any) -> str | None:
-    found = guard.number(t, y)
-    return stiff_at(found, t) if found > LIMIT else None
-
-
-def _stiff_along(guard: TensorGuard, result: FODEResult) -> str | None:
-    """Where an explicit solution is stiff, at a few of its points."""
-    known = np.arange(1, result.t.size)
-    for index in known[np.unique(np.linspace(0, known.size - 1, _POINTS).astype(int))] if known.size else ():
-        why = _stiff(guard, float(result.t[index]), result.y[..., int(index)])
-        if why is not None:
-            return why
+def _stiff_at(guard: TensorGuard, points: Iterable[tuple[float, Any]]) -> str | None:
+    """Where explicit steps are not stable, at the first of some points of a solution."""
+    for t, y in points:
+        found = guard.number(t, y)
+        if found > LIMIT:
+            return stiff_at(found, t)
     return None
 
 

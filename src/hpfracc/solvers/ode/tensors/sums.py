@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._xp import Namespace
+from hpfracc._xp import Namespace, convert_like, namespace_of
 
-__all__ = ["HistoryWeights", "Window", "correlations", "earlier_rows", "segment_sums", "sum_to", "weighted"]
+__all__ = [
+    "HistoryWeights", "Sums", "Window", "correlations", "earlier_rows", "make_sums", "segment_sums", "sum_to",
+    "turned", "weighted",
+]  # fmt: skip
 
 #: ``weights[s][v]`` of shape (N + 1, ...), followed by the shape of the order.
 HistoryWeights = tuple[tuple[Any, ...], ...]
@@ -32,8 +35,9 @@ def _workspace(values: Any) -> int:
     return min(WORKSPACE, max(_MIN_WORKSPACE, 8 * int(math.prod(values.shape))))
 
 
-def _turned(xp: Namespace, x: Any, axis: int = 0) -> Any:
-    return xp.module.flip(x, (axis,))
+def turned(xp: Namespace, x: Any) -> Any:
+    """Backwards along the first axis."""
+    return xp.module.flip(x, (0,))
 
 
 def _stacked(xp: Namespace, weights: HistoryWeights, stop: int, dtype: Any) -> Any:
@@ -50,11 +54,43 @@ def _aligned(weights: Any, axes: int, ndim: int) -> Any:
     return weights.reshape(*weights.shape[:axes], *(1,) * (ndim + axes - weights.ndim), *weights.shape[axes:])
 
 
+class Sums(NamedTuple):
+    """The weights of a rule's history sums, as flat data that can be passed to a program.
+
+    Attributes
+    ----------
+    sequences : tuple of arrays
+        Each ``w[0 .. N]`` of shape (N + 1, ...): ``sum_j w[n - j] f_j`` is known before step n.
+    first : array or None
+        Additional weight of the value at t0 in the last sum, shape (N + 1, ...).
+    newest : array or None
+        Weight of the value at step n in the last sum.
+    """
+
+    sequences: tuple[Any, ...]
+    first: Any
+    newest: Any
+
+
+def make_sums(rule: Any, alpha: Any, steps: int, step: float, like: Any) -> Sums:
+    """The weights in float64 of the order's own library, then in the library, dtype and device of ``like``."""
+    xp = namespace_of(alpha)
+    with xp.scope():
+        order = xp.array(alpha)
+        sequences, first = rule.weights(xp, order, steps + 1)
+        scale = xp.exp(order * math.log(step))
+        made = tuple(convert_like(each * scale, like) for each in sequences)
+        explicit = not rule.implicit and not rule.corrections
+        return Sums(
+            made, None if first is None else convert_like(first * scale, like), None if explicit else made[-1][0]
+        )
+
+
 class Window:
     """Sums over the previous steps of a block of at most ``length``."""
 
     def __init__(self, xp: Namespace, weights: HistoryWeights, length: int, dtype: Any) -> None:
-        rows = xp.contiguous(xp.moveaxis(_turned(xp, _stacked(xp, weights, length, dtype)), 0, 1))
+        rows = xp.contiguous(xp.moveaxis(turned(xp, _stacked(xp, weights, length, dtype)), 0, 1))
         if xp.library == "jax":  # a slice beyond the window has zeros
             rows = xp.concatenate([rows, xp.zeros(rows.shape, rows.dtype)], 1)
         self.xp, self.rows, self.length = xp, rows, length
@@ -125,7 +161,7 @@ def _toeplitz(xp: Namespace, kernel: Any, length: int, reach: int) -> Any:
 def earlier_rows(xp: Namespace, weights: HistoryWeights, values: Any, first: Any, count: int) -> Any:
     """The sums of ``count`` steps from ``first`` on over the values before, (L, V, ...) with zeros after; for JAX."""
     length, shape, lax = values.shape[0], values.shape[2:], sys.modules["jax"].lax
-    kernel = _turned(xp, _stacked(xp, weights, length + count, values.dtype))
+    kernel = turned(xp, _stacked(xp, weights, length + count, values.dtype))
     kernel = xp.concatenate([kernel, xp.zeros((length, *kernel.shape[1:]), kernel.dtype)])
 
     def row(i: Any) -> Any:
@@ -148,11 +184,11 @@ def weighted(xp: Namespace, row: Any, values: Any) -> Any:
     return (_aligned(row, 1, values.ndim - 1) * values).sum(0)
 
 
-def sum_to(product: Any, shape: tuple[int, ...]) -> Any:
-    """The sum over the axes of a product that the order does not have."""
-    if product.ndim > len(shape):
-        product = product.sum(tuple(range(product.ndim - len(shape))))
-    ones = tuple(k for k, size in enumerate(shape) if size == 1 and product.shape[k] != 1)
+def sum_to(product: Any, shape: tuple[int, ...], kept: int = 0) -> Any:
+    """The sum over the axes of a product that the order does not have, except for its first ``kept`` axes."""
+    lacking = tuple(range(kept, product.ndim - len(shape)))
+    product = product.sum(lacking) if lacking else product
+    ones = tuple(kept + k for k, size in enumerate(shape) if size == 1 and product.shape[kept + k] != 1)
     return product.sum(ones, keepdims=True) if ones else product
 
 
@@ -191,6 +227,6 @@ def correlations(xp: Namespace, turned_bar: Any, values: Any, shape: tuple[int, 
             spectrum = nothing.index_add(2, index, spectrum) if torch else nothing.at[..., index].add(spectrum)
         total = spectrum if total is None else total + spectrum
     # A convolution in reversed time: the sum over r of bar[N - r] f[N - r - l] has index N - l.
-    found = _turned(xp, xp.irfftn(total, (size,), (0,))[:count])
+    found = turned(xp, xp.irfftn(total, (size,), (0,))[:count])
     found = xp.concatenate([0.0 * found[:1], found])
     return xp.astype(xp.moveaxis(found, 1, 0).reshape(kinds, count + 1, *shape), values.dtype)

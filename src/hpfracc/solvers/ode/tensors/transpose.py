@@ -17,11 +17,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hpfracc._xp import Namespace
 from hpfracc.solvers.ode.tensors.blocks import HistoryStep, System, TensorFunctions, Trajectory, march_blocks
 from hpfracc.solvers.ode.tensors.newton import solve_transposed
-from hpfracc.solvers.ode.tensors.rule import Sums
-from hpfracc.solvers.ode.tensors.sums import correlations, sum_to, weighted
+from hpfracc.solvers.ode.tensors.sums import Sums, correlations, sum_to, turned, weighted
 
 __all__ = ["Prepare", "Pull", "transpose"]
 
@@ -85,39 +83,22 @@ def transpose(
     bars = xp.concatenate(parts)
     del parts
     # By r = N - n, for steps N .. 1: it is the weights that are turned.
-    last = bars[:, -1]
-    start_bar = grad[0] + bars.sum((0, 1))
-    first_bar, value = None if sums.first is None else 0.0 * sums.first, 0.0 * states[0]
+    start_bar, value = grad[0] + bars.sum((0, 1)), 0.0 * states[0]
+    first_bar = None if sums.first is None else 0.0 * sums.first
     if not rule.starts_blind:
         value_bar = 0.0 * start_bar
-        for kind, each in enumerate(sums.sequences):
-            value_bar = value_bar + weighted(xp, xp.module.flip(each[1 : count + 1], (0,)), bars[:, kind])
-        if sums.first is not None:
-            value_bar = value_bar + weighted(xp, xp.module.flip(sums.first[1 : count + 1], (0,)), last)
+        for each, bar in zip((*sums.sequences, sums.first), (*xp.moveaxis(bars, 1, 0), bars[:, -1]), strict=True):
+            if each is not None:
+                value_bar = value_bar + weighted(xp, turned(xp, each[1 : count + 1]), bar)
         value, back, totals = pull(0, 0, grid.time(0, states), initial[0], value_bar, totals)
         start_bar = start_bar + back
         if wanted and sums.first is not None:
-            first_bar = xp.concatenate(
-                [0.0 * sums.first[:1], xp.module.flip(_multiplied(xp, last, value, order), (0,))]
-            )
-    initial_bar = [start_bar]
-    tau = grid.step * xp.module.flip(xp.arange(1, count + 1, states.dtype, like=states), (0,))
+            first_bar = xp.concatenate([0.0 * sums.first[:1], turned(xp, sum_to(bars[:, -1] * value, order, 1))])
+    tau = grid.step * turned(xp, xp.arange(1, count + 1, states.dtype, like=states))
     factors = [tau**number / math.factorial(number) for number in range(1, len(initial))]
-    initial_bar += [weighted(xp, each, bars).sum(0) for each in factors]
+    initial_bar = [start_bar, *(weighted(xp, each, bars).sum(0) for each in factors)]
     if not wanted:
         return initial_bar, None, totals
-    values = xp.concatenate([value[None], xp.module.flip(xp.concatenate(kept[0])[1:], (0,))])
+    values = xp.concatenate([value[None], turned(xp, xp.concatenate(kept[0])[1:])])
     own = correlations(xp, bars, values, order)
     return initial_bar, Sums(tuple(own[kind] for kind in range(kinds)), first_bar, newest_bar), totals
-
-
-def _multiplied(xp: Namespace, rows: Any, value: Any, order: tuple[int, ...]) -> Any:
-    """``rows[n] * value``, summed to (N, ...) with the shape of the order."""
-    if not order:
-        columns = math.prod(value.shape)
-        return xp.matmul(rows.reshape(rows.shape[0], columns), value.reshape(columns, 1))[:, 0]
-    lacking = value.ndim - len(order)
-    product = rows * value
-    product = product.sum(tuple(range(1, 1 + lacking))) if lacking else product
-    ones = tuple(k + 1 for k, size in enumerate(order) if size == 1 and product.shape[k + 1] != 1)
-    return product.sum(ones, keepdims=True) if ones else product

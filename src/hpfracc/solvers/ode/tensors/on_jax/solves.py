@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +16,9 @@ from hpfracc._xp import convert_like, namespace, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import Memory
 from hpfracc.solvers.ode.differences import DifferenceTables
+from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.blocks import (
     PLAIN,
@@ -31,17 +32,9 @@ from hpfracc.solvers.ode.tensors.blocks import (
 )
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 from hpfracc.solvers.ode.tensors.replay import march_differences, repeat_steps
-from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
-from hpfracc.solvers.ode.tensors.search import (
-    TOLERATED,
-    Adapted,
-    AdaptiveEquation,
-    AdaptiveTask,
-    Mesh,
-    Tolerance,
-    choose_mesh,
-)
-from hpfracc.solvers.ode.tensors.solve import Told
+from hpfracc.solvers.ode.tensors.search import AdaptiveEquation, Mesh, Tolerance, choose_mesh
+from hpfracc.solvers.ode.tensors.solve import TOLERATED, Told
+from hpfracc.solvers.ode.tensors.sums import Sums
 from hpfracc.solvers.ode.tensors.transpose import transpose
 
 __all__ = ["adapt", "solve_differences", "solve_fixed"]
@@ -59,7 +52,7 @@ def solve_fixed(problem: Problem, system: System, calls: list[int], told: Told) 
     return run_program(_solve, (problem.fun, problem.jac), (grid.steps, rule), given)
 
 
-def _solve(functions: TensorFunctions, steps: int, rule: TensorRule, *given: Any) -> Any:
+def _solve(functions: TensorFunctions, steps: int, rule: Any, *given: Any) -> Any:
     def forward(keep: bool, t0: Any, step: Any, initial: Any, sums: Sums, args: Any) -> Trajectory:
         bound, grid = _bound(functions, args), StepGrid(t0, step, steps)
         f0 = jnp.zeros_like(initial[0]) if rule.starts_blind else bound[0](grid.time(0, initial[0]), initial[0])
@@ -92,7 +85,7 @@ def _checkpointed(function: Callable[[Any], Any], arrays: Any) -> Any:
 
 
 def _backward(
-    functions: TensorFunctions, steps: int, rule: TensorRule, given: tuple[Any, ...], found: Trajectory, grad: Any
+    functions: TensorFunctions, steps: int, rule: Any, given: tuple[Any, ...], found: Trajectory, grad: Any
 ) -> tuple[Any, ...]:
     """Gradients in t0 and step (zeros), the initial values, the weights and the arguments."""
     t0, step, initial, sums, args = given
@@ -137,9 +130,22 @@ def _differences(
     return march_differences(namespace("jax"), name, _bound(functions, args), y0, memory, tables, Loop(graph=True))
 
 
-def adapt(task: AdaptiveTask) -> Adapted:
-    """Choose steps without derivatives, and repeat the same steps with them unless only values are asked for."""
-    problem, options, tolerance, order, memory, stops, outputs, moving, _ = task
+def adapt(
+    problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Memory, stops: Any, outputs: Any,
+    moving: Any, _: Report,
+) -> tuple[Mesh, Any, int | None, Any, bool]:  # fmt: skip
+    """Choose steps without derivatives, and repeat the same steps with them unless only values are asked for.
+
+    Gives the mesh, the states after its steps or at the outputs, the number of evaluations if it is known, of passes,
+    and whether the user interrupted it.
+
+    Parameters
+    ----------
+    stops, outputs : arrays
+        Increasing times after t0: those at which steps end, the last of them the end, and those of the output.
+    moving : array or None
+        The outputs with their gradient.
+    """
     fun, args, initial, real = problem.fun, problem.args, (problem.y0, *problem.dy0), memory.rates.dtype
     xp = namespace_of(order)
     with xp.scope():
@@ -153,7 +159,7 @@ def adapt(task: AdaptiveTask) -> Adapted:
         raise InvalidInputError("traced adaptive steps have no fixed shape: give t_eval, the output times")
     most = min(options.max_steps, _TRACED_STEPS + 2 * len(outputs))
     while True:
-        static = (most, dataclasses.replace(tolerance, atol=None))
+        static = (most, tolerance._replace(atol=None))
         mesh, passes = run_program(_search, (fun, None), static, (core, ends, asked, atol, args))
         full = not is_tracer(mesh.count) and bool(
             (mesh.stop < len(stops)) & (jnp.maximum(mesh.count, mesh.rejected) >= most)
@@ -166,7 +172,7 @@ def adapt(task: AdaptiveTask) -> Adapted:
         answers = run_program(_repeat, (fun, None), (), (core, mesh, times, args))[1]
         if tolerance.globally:  # failure can only be reported as NaN
             answers = jnp.where(mesh.ratio <= TOLERATED, answers, math.nan)
-        return Adapted(mesh, answers, None, passes, False)
+        return mesh, answers, None, passes, False
     count, reached = int(mesh.count), int(mesh.out)
     states = mesh.answers[:reached] if outputs.shape[0] else problem.y0[None]
     if (options.t_eval is None or traced or moving is not None) and count:
@@ -175,7 +181,7 @@ def adapt(task: AdaptiveTask) -> Adapted:
         kept = mesh._replace(lengths=mesh.lengths[:room], degrees=mesh.degrees[:room], taus=mesh.taus[: room + 1])
         states, answers = run_program(_repeat, (fun, None), (), (core, kept, times, args))
         states = states[: count + 1] if options.t_eval is None else answers[:reached]
-    return Adapted(mesh, states, None, passes, False)
+    return mesh, states, None, passes, False
 
 
 def _equation(fun: Function, core: tuple[Any, ...], args: Any) -> AdaptiveEquation:
@@ -197,7 +203,7 @@ def _search(functions: tuple[Function, None], most: int, tolerance: Tolerance, *
     given, captured = jax.lax.stop_gradient((given, tuple(captured)))
     core, stops, outputs, atol, args = given
     equation = _equation(bare, core, (*args, *captured))
-    return choose_mesh(equation, stops, outputs, dataclasses.replace(tolerance, atol=atol), most)[:2]
+    return choose_mesh(equation, stops, outputs, tolerance._replace(atol=atol), most)[:2]
 
 
 def _repeat(functions: tuple[Function, None], core: tuple[Any, ...], mesh: Mesh, outputs: Any, args: Any) -> Any:

@@ -10,7 +10,7 @@ import functools
 import types
 import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -25,10 +25,10 @@ _DEEPEST = 4
 _LONGEST = 256
 
 
-class _ModuleBuffer(NamedTuple):
-    module: nn.Module
-    name: str
-    tensor: torch.Tensor
+#: A module and the name of one of its buffers.
+Entry = tuple[nn.Module, str]
+#: A tensor that is a buffer, and a copy of its values.
+Held = tuple[torch.Tensor, torch.Tensor]
 
 
 class Buffers:
@@ -46,20 +46,17 @@ class Buffers:
 
     def __init__(self, *sources: Any) -> None:
         found = {id(each): each for module in _modules(sources) for each in module.modules()}
-        self._entries = [
-            _ModuleBuffer(module, name, tensor)
-            for module in found.values()
-            for name, tensor in module.named_buffers(recurse=False)
-        ]
-        self._versions = self._module_versions()
+        self._entries = [(one, name) for one in found.values() for name, _ in one.named_buffers(recurse=False)]
+        self._versions = [_version(each) for each in self._entries]
 
     def leave_out_constants(self) -> None:
         """Leave out large buffers of modules that have changed none; to be called after an evaluation."""
-        changed = {key for key, now in self._module_versions().items() if now != self._versions.get(key)}
+        pairs = zip(self._entries, self._versions, strict=True)
+        changed = {id(entry[0]) for entry, before in pairs if _version(entry) != before}
         self._entries = [
             each
             for each in self._entries
-            if each.tensor.numel() * each.tensor.element_size() <= _ALWAYS_COPIED or id(each.module) in changed
+            if id(each[0]) in changed or getattr(*each).numel() * getattr(*each).element_size() <= _ALWAYS_COPIED
         ]
 
     def unchanged(self) -> UnchangedBuffers:
@@ -68,16 +65,7 @@ class Buffers:
 
     def replayed(self) -> UnchangedBuffers:
         """A context for a later time, whose evaluations see the buffers of now, and leave those of then unchanged."""
-        now = [_current(each) for each in self._entries]
-        return UnchangedBuffers(self._entries, [(each, each.detach().clone()) for each in now])
-
-    def _module_versions(self) -> dict[int, list[tuple[int, int]]]:
-        """For each module which tensors its buffers are, and how often each was changed in place."""
-        versions: dict[int, list[tuple[int, int]]] = {}
-        for each in self._entries:
-            now = _current(each)
-            versions.setdefault(id(each.module), []).append((id(now), 0 if now.is_inference() else now._version))
-        return versions
+        return UnchangedBuffers(self._entries, _held(self._entries))
 
 
 class UnchangedBuffers:
@@ -91,30 +79,35 @@ class UnchangedBuffers:
         Tensors that are the buffers within the context, and their values.
     """
 
-    def __init__(self, entries: list[_ModuleBuffer], replayed: list[tuple[torch.Tensor, torch.Tensor]] | None) -> None:
+    def __init__(self, entries: list[Entry], replayed: list[Held] | None) -> None:
         self._entries, self._replayed = entries, replayed
-        self._before: list[list[tuple[torch.Tensor, torch.Tensor]]] = []
+        self._before: list[list[Held]] = []
 
     def __enter__(self) -> None:
-        now = [_current(each) for each in self._entries]
-        self._before.append([(each, each.detach().clone()) for each in now])
+        self._before.append(_held(self._entries))
         if self._replayed is not None:
             self._put(self._replayed)
 
     def __exit__(self, *_: object) -> None:
         self._put(self._before.pop())
 
-    def _put(self, wanted: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    def _put(self, wanted: list[Held]) -> None:
         for entry, (tensor, values) in zip(self._entries, wanted, strict=True):
-            if _current(entry) is not tensor:  # the module has assigned another tensor
-                setattr(entry.module, entry.name, tensor)
+            if getattr(*entry) is not tensor:  # the module has assigned another tensor
+                setattr(*entry, tensor)
             # Graphs that were recorded before may hold these tensors: to them nothing has happened.
             tensor.data.copy_(values)
 
 
-def _current(entry: _ModuleBuffer) -> torch.Tensor:
-    found: torch.Tensor = getattr(entry.module, entry.name)
-    return found
+def _held(entries: list[Entry]) -> list[Held]:
+    now = [getattr(*each) for each in entries]
+    return [(each, each.detach().clone()) for each in now]
+
+
+def _version(entry: Entry) -> tuple[int, int]:
+    """Which tensor a buffer is, and how often it was changed in place."""
+    now = getattr(*entry)
+    return id(now), 0 if now.is_inference() else now._version
 
 
 def _modules(sources: tuple[Any, ...]) -> Iterator[nn.Module]:

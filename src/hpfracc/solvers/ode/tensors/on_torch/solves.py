@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -18,14 +17,16 @@ from hpfracc._xp import array_namespace, convert_like, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import Memory
 from hpfracc.solvers.ode.differences import DifferenceTables
+from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, System, run_plainly, solve_forward
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.once import check_members
 from hpfracc.solvers.ode.tensors.on_torch.stored import Leaves, solve_stored, tensors_in, with_tensors
 from hpfracc.solvers.ode.tensors.replay import march_differences, repeat_steps
-from hpfracc.solvers.ode.tensors.search import Adapted, AdaptiveEquation, AdaptiveTask, choose_mesh
+from hpfracc.solvers.ode.tensors.search import AdaptiveEquation, Mesh, Tolerance, choose_mesh
 from hpfracc.solvers.ode.tensors.solve import Told, torch_functions
 
 __all__ = ["adapt", "solve_differences", "solve_fixed"]
@@ -100,9 +101,22 @@ def solve_differences(
     return found
 
 
-def adapt(task: AdaptiveTask) -> Adapted:
-    """Choose steps without derivatives; where derivatives are asked for, repeat the same steps with them."""
-    problem, options, tolerance, order, memory, stops, outputs, moving, report = task
+def adapt(
+    problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Memory, stops: Any, outputs: Any,
+    moving: Any, report: Report,
+) -> tuple[Mesh, Any, int | None, Any, bool]:  # fmt: skip
+    """Choose steps without derivatives; where derivatives are asked for, repeat the same steps with them.
+
+    Gives the mesh, the states after its steps or at the outputs, the number of evaluations if it is known, of passes,
+    and whether the user interrupted it.
+
+    Parameters
+    ----------
+    stops, outputs : arrays
+        Increasing times after t0: those at which steps end, the last of them the end, and those of the output.
+    moving : array or None
+        The outputs with their gradient.
+    """
     t0, y0, calls = problem.t0, problem.y0, [0]
     fun, _ = torch_functions(problem, calls)
     initial, buffers = [y0, *problem.dy0], Buffers(problem.fun, problem.args)
@@ -135,7 +149,7 @@ def adapt(task: AdaptiveTask) -> Adapted:
         detached = memory._replace(weights=memory.weights.detach())
         starts = [each.detach() for each in initial]
         equation = AdaptiveEquation(xp, after, starts, numbers, rgamma, detached)
-        bound = dataclasses.replace(tolerance, atol=equation.large(tolerance.atol))
+        bound = tolerance._replace(atol=equation.large(tolerance.atol))
         mesh, passes, interrupted = choose_mesh(equation, stops, outputs, bound, options.max_steps, noted)
     count, reached = int(mesh.count), int(mesh.out)
     mesh = mesh._replace(lengths=mesh.lengths[:count], degrees=mesh.degrees[:count], taus=mesh.taus[: count + 1])
@@ -155,4 +169,4 @@ def adapt(task: AdaptiveTask) -> Adapted:
         equation = equation._replace(initial=initial, memory=memory)
         moving = None if moving is None else moving[:reached]
         states, answers = repeat_steps(equation, weights_of, mesh, outputs[:reached], moving, loop)
-    return Adapted(mesh, states if options.t_eval is None else answers, calls[0], passes, interrupted)
+    return mesh, states if options.t_eval is None else answers, calls[0], passes, interrupted

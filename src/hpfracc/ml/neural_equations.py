@@ -1,4 +1,4 @@
-"""The models of neural fractional stochastic equations and their paths, for both PyTorch and JAX."""
+"""Neural fractional equations for both PyTorch and JAX: paths of stochastic ones, and methods and states of others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +15,14 @@ from hpfracc import _reading
 from hpfracc._arrays import is_tracer, library_of, to_host
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
-from hpfracc.ml.arguments import refuse_foreign
+from hpfracc.ml.config import refuse_foreign
+from hpfracc.solvers.ode._fdeint import fdeint
+from hpfracc.solvers.ode.method import Method, find_method
+from hpfracc.solvers.ode.methods.explicit_rectangle import ExplicitRectangle
+from hpfracc.solvers.ode.methods.implicit_rectangle import ImplicitRectangle
+from hpfracc.solvers.ode.methods.implicit_trapezoid import ImplicitTrapezoid
+from hpfracc.solvers.ode.methods.pece import PECE
+from hpfracc.solvers.ode.options import CommonOptions
 from hpfracc.solvers.sde.methods.markov_euler import Controlled, MarkovEuler
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
 from hpfracc.solvers.sde.noise.process import plain_number
@@ -23,7 +31,7 @@ from hpfracc.solvers.sde.solve import read_simulation
 from hpfracc.solvers.sde.stepping import Steps, increments_of, prepare, step_along
 from hpfracc.solvers.sde.stiffness import refuse_infinite
 
-__all__ = ["Along", "PathLayer", "PathModel", "along_noise", "read_times", "simulate"]
+__all__ = ["Along", "NeuralOptions", "PathLayer", "PathModel", "along_noise", "read_method", "simulate", "solve_states"]
 
 
 #: ``along(draw, steps, key)`` returns the paths along the noise ``draw(key)``, of shape (steps, paths, noises).
@@ -57,14 +65,17 @@ class PathModel:
 
 
 class PathLayer:
-    """A neural stochastic equation of either library: its arguments, its paths, and a lower bound of likelihoods."""
+    """A neural stochastic equation of either library: its arguments, its paths, and a lower bound of likelihoods.
+
+    The library's class has ``_assign(**fields)``, ``_as_order(given)``, and ``_recomputed(functions, args)``: the
+    functions, and how paths follow the noise, for ``adjoint="stored"``.
+    """
 
     library: ClassVar[str]
-    drift: Any
-    diffusion: Any
-    order: Any
-    spec: PathModel
-    adjoint: str
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(
         self,
@@ -107,27 +118,14 @@ class PathLayer:
         spec = PathModel(model, noise, interpretation, method, length, count)
         self._assign(drift=drift, diffusion=diffusion, order=order, spec=spec, adjoint=adjoint)
 
-    def _assign(self, **fields: Any) -> None:
-        """Set the fields, in the way of the library."""
-        raise NotImplementedError
-
-    def _as_order(self, given: Any) -> Any:
-        """The order as the library's object."""
-        raise NotImplementedError
-
-    def _recomputed(self, functions: tuple[Any, ...], args: Any) -> tuple[tuple[Any, ...], Along]:
-        """The functions, and how paths follow the noise, for ``adjoint="stored"``."""
-        raise NotImplementedError
-
     def _paths(self, y0: Any, t: Any, control: Any, samples: Any, args: Any, **random: Any) -> tuple[Any, Any]:
         """Paths of shape (N, [samples,] ..., d), and for each half the integral of its squared control.
 
         The functions get the paths along one axis, samples first.
         """
-        refuse_foreign(self.library, "neural_fsde", "y0", y0)
-        if library_of(y0) != self.library or y0.ndim < 1 or "float" not in str(y0.dtype):
-            what = "PyTorch tensor" if self.library == "torch" else "JAX array"
-            raise InvalidInputError(f"y0={y0!r} is not a real {what} of shape (..., d); give one")
+        _read_state(self.library, "neural_fsde", "y0", y0)
+        if y0.ndim < 1 or "float" not in str(y0.dtype):
+            raise InvalidInputError(f"y0={y0!r} is not real, or a single number; give an array of shape (..., d)")
         shape = tuple(y0.shape[:-1])
         rows = y0.reshape(-1, y0.shape[-1])
         if samples is not None:
@@ -136,8 +134,7 @@ class PathLayer:
         diffusion = self.diffusion
         if self.spec.noise == "additive" and callable(diffusion):
             diffusion = diffusion()
-        functions: tuple[Any, ...] = (self.drift, diffusion, control)
-        along: Along = along_noise
+        functions, along = (self.drift, diffusion, control), along_noise
         if self.adjoint == "stored":
             functions, along = self._recomputed(functions, args)
         found, spent = simulate(self.spec, functions, rows, t, self.order(), tuple(args), along, **random)
@@ -160,6 +157,14 @@ class PathLayer:
                 f"log_prob returned shape {tuple(likelihood.shape)}; return (N, samples, ...), {tuple(x.shape[:-1])}"
             )
         return (likelihood.sum(0) - spent).mean(0)
+
+
+def _read_state(library: str, module: str, name: str, value: Any) -> None:
+    """Refuse a state that is not an array of the library."""
+    refuse_foreign(library, module, name, value)
+    if library_of(value) != library:
+        what = "PyTorch tensor" if library == "torch" else "JAX array"
+        raise InvalidInputError(f"{name} is not a {what}; give one of shape (..., d)")
 
 
 def read_times(t: Any, step: float) -> tuple[tuple[float, float], np.ndarray]:
@@ -233,17 +238,24 @@ def simulate(
     if not callable(control) and control is not None:
         raise InvalidInputError(f"control={control!r} cannot be called; give a function control(t, y)")
     span, numbers = read_times(t, spec.step)
-    hurst = None if spec.model == "volterra" or is_tracer(order) else plain_number(order)
+    options: dict[str, Any] = {"alpha": order, "interpretation": "ito", "method": "euler"}
+    hurst = None
     if spec.model != "volterra":
+        hurst = None if is_tracer(order) else plain_number(order)
         _refuse_hurst(hurst, additive)
+        del options["alpha"]
+    if spec.model == "fbm":
+        meaning = spec.interpretation if hurst == 0.5 else None
+        process = Brownian() if hurst == 0.5 and library_of(order) == "python" else FractionalBrownian(order)
+        method = spec.method or ("auto" if meaning == "stratonovich" else "euler")
+        options = {"noise": process, "interpretation": meaning, "method": method}
     # JAX: arrays inside the functions become arguments of one compiled program; everything else is static.
     given = (drift, None if additive else diffusion, control, *args)
-    options = {"args": given, "rng": rng, "key": key, "first_path": first_path, **_driven(spec, order, hurst)}
-    strength = diffusion if additive else _diffusion
+    options |= {"args": given, "rng": rng, "key": key, "first_path": first_path}
     step = (span[1] - span[0]) / int(numbers[-1])
+    strength = diffusion if additive else _diffusion
     simulation = read_simulation(_drift, strength, span, y0, step=step, paths=y0.shape[0], **options)
-    traits = simulation.problem.traits
-    if not additive and traits.general != (spec.noise == "general"):
+    if not additive and simulation.problem.traits.general != (spec.noise == "general"):
         shape = "(paths, d, m)" if spec.noise == "general" else "(paths, d)"
         raise ShapeError(f"noise={spec.noise!r} takes a diffusion of shape {shape}; it returned another number of axes")
     found, spent = _integrated(simulation, spec, order, control, along)
@@ -253,52 +265,30 @@ def simulate(
     return simulation.source.xp.moveaxis(found, -1, 0)[numbers], spent
 
 
-def _driven(spec: PathModel, order: Any, hurst: float | None) -> dict[str, Any]:
-    """Noise, order, interpretation and method of the equation."""
-    if spec.model == "volterra":
-        return {"alpha": order, "interpretation": "ito", "method": "euler"}
-    if spec.model == "markov":
-        return {"interpretation": "ito", "method": "euler"}
-    plain = hurst == 0.5 and library_of(order) == "python"
-    process = Brownian() if plain else FractionalBrownian(order)
-    meaning = spec.interpretation if hurst == 0.5 else None
-    method = spec.method or ("auto" if meaning == "stratonovich" else "euler")
-    return {"noise": process, "interpretation": meaning, "method": method}
-
-
 def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: Any, along: Along) -> tuple[Any, Any]:
     """All steps, shape (paths, d, n), and the relative entropy of each path."""
     simulation.check_memory(simulation.forecast(), simulation.forecast().kept_bytes)
     method, driving, alpha = simulation.method, simulation.driving, simulation.alpha
-    if spec.model == "markov":
+    source, start, markov = simulation.source, simulation.start, spec.model == "markov"
+    if markov:
         method, alpha = MarkovEuler(spec.factors), order
         driving = dataclasses.replace(driving, sets=method.sets(simulation.problem.traits))
-    problem, xp, start = simulation.problem, simulation.source.xp, simulation.start
-    source = simulation.source
+    if control is not None:
+        if isinstance(driving.noise, FractionalBrownian) or method.name not in ("euler", "markov"):
+            raise InvalidInputError(
+                "a control needs noise driven by a Brownian motion and Euler's method; use model='markov' or "
+                "'volterra', or model='fbm' with the plain number hurst=0.5"
+            )
+        method = Controlled(method, _control_with_factors if markov else _control)
+        start = source.xp.concatenate([start, source.xp.zeros_like(start[:, :1])], -1)
 
     def draw(key: Any) -> Any:
-        return increments_of(xp, driving.paths(dataclasses.replace(source, key=key), 0, simulation.count))
+        paths = driving.paths(dataclasses.replace(source, key=key), 0, simulation.count)
+        return increments_of(source.xp, paths)
 
-    def paths(method: Any, start: Any) -> Any:
-        steps = prepare(problem, method, alpha, simulation.t, simulation.h, start)
-        y = along(draw, steps, source.key)
-        _check(simulation, y)
-        return y
-
-    if control is None:
-        return paths(method, start), None
-    if isinstance(driving.noise, FractionalBrownian) or method.name not in ("euler", "markov"):
-        raise InvalidInputError(
-            "a control needs noise driven by a Brownian motion and Euler's method; use model='markov' or "
-            "'volterra', or model='fbm' with the plain number hurst=0.5"
-        )
-    whole = xp.concatenate([start, xp.zeros_like(start[:, :1])], -1)
-    y = paths(Controlled(method, _control_of(spec)), whole)
-    return y[:, :-1], y[:, -1, -1]
-
-
-def _control_of(spec: PathModel) -> Any:
-    return _control_with_factors if spec.model == "markov" else _control
+    y = along(draw, prepare(simulation.problem, method, alpha, simulation.t, simulation.h, start), source.key)
+    _check(simulation, y)
+    return (y, None) if control is None else (y[:, :-1], y[:, -1, -1])
 
 
 def _drift(t: Any, y: Any, drift: Any, diffusion: Any, control: Any, *args: Any) -> Any:
@@ -352,3 +342,85 @@ def _culprit(simulation: Simulation, y: Any) -> str:
             why = ": a square root of a negative number? Give it max(y, 0) or |y|" if np.isnan(found).any() else ""
             return f"The {name} of path {path} is {found.ravel()[0]:g} at step {step}, t={time:.6g}, y={at}{why}"
     return f"Drift and diffusion are finite at step {step}, t={time:.6g}; the values grow beyond all bounds"
+
+
+# -- ordinary equations ------------------------------------------------------------------------------------------------
+
+
+class NeuralOptions(CommonOptions, total=False):
+    """The options of ``fdeint`` that a ``NeuralFODE`` stores, for type checkers; ``args`` belong to each call."""
+
+    derivative: str
+
+
+#: Methods with a choice of adjoints.
+_TRANSPOSED: dict[str, Any] = {
+    each.name: each for each in (PECE, ExplicitRectangle, ImplicitTrapezoid, ImplicitRectangle)
+}
+
+
+def read_method(method: Any, step: float | None, adjoint: str | None) -> str | Method:
+    """Combine a method with its adjoint, for ``fdeint``.
+
+    Parameters
+    ----------
+    method : str or Method
+        A name, or a method, which is returned unchanged.
+    step : float or None
+        Without a step, the step size adapts: ``"pece"``, the default name, becomes ``"adaptive"``.
+    adjoint : str or None
+        Defaults to ``"stored"`` if the method has a choice.
+    """
+    if isinstance(method, Method):
+        if adjoint is not None:
+            raise InvalidInputError(f"adjoint={adjoint!r} with {method!r}: give the adjoint to the method itself")
+        return method
+    name = find_method(method).name
+    if step is None and name == "pece":
+        name = "adaptive"
+    if name in _TRANSPOSED:
+        if step is None:
+            raise InvalidInputError(f"method={name!r} takes steps of one size; give step=")
+        found: Method = _TRANSPOSED[name](adjoint="stored" if adjoint is None else adjoint)
+        return found
+    if adjoint is not None:
+        raise InvalidInputError(
+            f"adjoint={adjoint!r} is a choice for {', '.join(_TRANSPOSED)} with a step; method={name!r} has its own"
+        )
+    return name
+
+
+def solve_states(
+    library: str, func: Callable[..., Any], y0: Any, t: Any, order: Any, dy0: Any, rest: dict[str, Any]
+) -> Any:
+    """``fdeint`` with the options ``rest`` for one state, or for a tuple of states joined along their last axis."""
+    states = y0 if isinstance(y0, tuple) else (y0,)
+    for place, each in enumerate(states):
+        name = f"y0[{place}]" if isinstance(y0, tuple) else "y0"
+        _read_state(library, "neural_fode", name, each)
+        if isinstance(y0, tuple) and (each.ndim < 1 or each.shape[:-1] != states[0].shape[:-1]):
+            shapes = f"{name} has shape {tuple(each.shape)} and y0[0] {tuple(states[0].shape)}"
+            raise ShapeError(f"{shapes}: all axes but the last must agree")
+    if not isinstance(y0, tuple):
+        if isinstance(order, tuple):
+            raise ShapeError(f"alpha has {len(order)} orders for a tuple of states, and y0 is one array")
+        return fdeint(func, y0, t, order, **rest, **({} if dy0 is None else {"dy0": dy0}))
+    xp = array_namespace(y0[0])
+    ends = list(accumulate(each.shape[-1] for each in y0))
+    split = getattr(xp.module, "tensor_split", xp.module.split)  # PyTorch's, by the ends of parts
+    if isinstance(order, tuple):
+        if len(order) != len(y0):
+            raise ShapeError(f"alpha has {len(order)} orders and y0 {len(y0)} states")
+        pairs = zip(order, y0, strict=True)
+        order = xp.concatenate([xp.module.broadcast_to(xp.asarray(a), (each.shape[-1],)) for a, each in pairs])
+    if dy0 is not None:
+        rest["dy0"] = [xp.concatenate(tuple(each), -1) for each in dy0]
+
+    def joined(time: Any, y: Any, *given: Any) -> Any:
+        values = func(time, tuple(split(y, ends[:-1], -1)), *given)
+        if not isinstance(values, tuple) or len(values) != len(ends):
+            raise ShapeError(f"func(t, y) has to return a tuple of {len(ends)} arrays, like y0")
+        return xp.concatenate(values, -1)
+
+    found = fdeint(joined, xp.concatenate(y0, -1), t, order, **rest)
+    return tuple(split(found, ends[:-1], -1))
