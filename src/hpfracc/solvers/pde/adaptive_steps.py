@@ -295,7 +295,7 @@ class _EvolutionPass:
                 self._note()
                 t = problem.t1 if stepper.tau >= length else self._end(number, stop)
                 self.times.append(t)
-                bad = recorder.take(t, system.values(stepper.y), last=stepper.tau >= length)
+                bad = recorder.take(np.array([t]), system.values(stepper.y)[None], last=stepper.tau >= length)
                 if bad is not None:
                     run.fail(bad)
                     return

@@ -239,32 +239,22 @@ def run_mesh(
     marks = np.empty(0, int) if sampled is None else sampled
     with run.guarded():
         for made in method.advance(problem, mesh):
-            done, count = recorder.steps, made.count if isinstance(made, FrameBlock) else 1
+            done, block = recorder.steps, isinstance(made, FrameBlock)
+            count = made.count if block else 1
             here = marks[slice(*np.searchsorted(marks, [done, done + count], side="right"))].tolist()
-            times, states, bad = mesh[done + 1 : done + 1 + count], [made], None
-            if isinstance(made, FrameBlock):
-                if not (here or shown or recorder.needs(done + 1, count, total, float(times[-1]))):
-                    recorder.steps += count
-                    report(done + count, lambda: None)
-                    continue
-                if recorder.takes_blocks():
-                    values = recorder.make_block(made)
-                    bad = recorder.take_block(times, values)
-                    run.samples |= {mark: np.array(values[mark - done - 1]) for mark in here}
-                    states = []
-                else:
-                    states = list(made.make())
-            for number, (t, state) in enumerate(zip(times.tolist(), states, strict=False), done + 1):
-                bad = recorder.take(t, state, last=number == total)
-                if bad is not None:
-                    break
-                if number in here:
-                    run.samples[number] = state
-                if recorder.ended is not None:
-                    run.message = f"A terminal event happened at t = {recorder.ended:g}."
-                    return run
+            times = mesh[done + 1 : done + 1 + count]
+            if block and not (here or shown or recorder.needs(count, total, float(times[-1]))):
+                recorder.steps += count
+                report(done + count, lambda: None)
+                continue
+            states = made.make() if block else made[None]
+            bad = recorder.take(times, states, last=done + count == total)
+            run.samples |= {mark: problem.xp.copy(states[mark - done - 1]) for mark in here if mark <= recorder.steps}
             if bad is not None:
                 return run.fail(bad)
+            if recorder.ended is not None:
+                run.message = f"A terminal event happened at t = {recorder.ended:g}."
+                return run
             report(done + count, lambda: problem.space.embed(*reversed(recorder.newest)))
     return run
 

@@ -21,7 +21,6 @@ from hpfracc.history.blocks import steps_together
 from hpfracc.history.interval_states import ExponentialHistory
 from hpfracc.history.intervals import IntervalWeights
 from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, ModalForm
-from hpfracc.solvers.pde.space.modes import BoxModes
 
 __all__ = ["MARCHING", "can_march", "can_scan", "march", "march_jax"]
 
@@ -34,7 +33,7 @@ MARCHING = KernelPrice(
     item="pde marching",
     cold=4.0,
     cached=0.4,
-    source=Path(__file__).parent / "compiled" / "marching.py",
+    source=Path(__file__).parent / "compiled.py",
     function="march_block",
 )
 
@@ -67,8 +66,6 @@ class _Flat:
         symbol = np.broadcast_to(problem.space.symbol, start.shape).reshape(-1)
         self.symbol = np.ascontiguousarray(np.repeat(symbol, 2) if self.complex else symbol, dtype=np.float64)
         self.u = self.flat(start).copy()
-        space = problem.space
-        self.sines = isinstance(space, BoxModes) and space.sine_series and len(self.shape) == 1 and not self.complex
 
     def flat(self, c: Array) -> Array:
         line = np.ascontiguousarray(c).reshape(-1)
@@ -88,15 +85,8 @@ class _Flat:
 
     def block(self, out: Array) -> FrameBlock:
         """The values of a block of steps."""
-
-        def make() -> Any:
-            rows = out.view(np.complex128) if self.complex else out
-            return self.form.decode(rows.reshape(-1, *self.shape))
-
-        def fill(values: Array) -> None:
-            importlib.import_module("hpfracc.solvers.pde.compiled.sines").sine_values(out, values)
-
-        return FrameBlock(len(out), make, fill if self.sines else None)
+        rows = out.view(np.complex128) if self.complex else out
+        return FrameBlock(len(out), lambda: self.form.decode(rows.reshape(-1, *self.shape)))
 
 
 def march(
@@ -112,7 +102,7 @@ def march(
     a matrix product: of weights and increments, or of the exponentials and their states, which are updated once per
     block.
     """
-    kernels = importlib.import_module("hpfracc.solvers.pde.compiled.marching")
+    kernels = importlib.import_module("hpfracc.solvers.pde.compiled")
     new = not MARCHING.is_bought
     copy, started = new and MARCHING.find_copy(), time.perf_counter()
     flat = _Flat(problem, form)

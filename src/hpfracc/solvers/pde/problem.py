@@ -170,13 +170,10 @@ class FrameBlock:
         Number of steps.
     make : callable
         Returns the values at the unknown points, of shape (count, *state). It must be called before the next step.
-    fill : callable or None
-        A faster alternative, if there is one: ``fill(out)`` writes the values to an array of that shape.
     """
 
     count: int
     make: Callable[[], Any]
-    fill: Callable[[Any], None] | None = None
 
 
 class NodalForm:

@@ -88,11 +88,6 @@ class AxisBasis:
         """Whether the eigenvalues are those of the derivative itself."""
         return self.kind != "dense" and not self.differences
 
-    @property
-    def sines(self) -> bool:
-        """Whether values are ``idst1`` of coefficients, for a length without large prime factors."""
-        return self.kind == "dst1" and not _is_awkward(self.kind, self.count)
-
     def forward(self, u: Any, axis: int) -> Any:
         """The coefficients along ``axis``, counted from the end."""
         if self.kind == "fft":

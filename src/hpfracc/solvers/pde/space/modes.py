@@ -125,11 +125,6 @@ class BoxModes(GridSpace):
                     found.append((axis, end, self.xp.array(response.reshape(_along(axis, len(self._axes))))))
         return found
 
-    @property
-    def sine_series(self) -> bool:
-        """Whether values are sine series along one axis, of a length at which Fourier transforms are fast."""
-        return len(self._axes) == 1 and self._axes[0].sines
-
     def forward(self, u: Any) -> Any:
         """Transforms all periodic axes together, the last of which is halved, then each other axis."""
         if self._waves:

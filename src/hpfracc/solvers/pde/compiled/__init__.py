@@ -1,1 +1,0 @@
-"""Loops compiled with Numba; imported only where they are used."""
