@@ -32,6 +32,7 @@ __all__ = [
     "axis_part",
     "broadcast_points",
     "is_uniform",
+    "refuse_grid",
     "trapezoid",
 ]
 
@@ -178,6 +179,16 @@ class SpaceSetting:
             f"boundary data of shape {shape} at the {'upper' if end else 'lower'} end of axis {axis}, whose points "
             f"have shape {face}; give a number, or a function that returns that shape"
         )
+
+
+def refuse_grid(setting: SpaceSetting, least: int = 4, *, uniform: bool = True) -> str | None:
+    """Why the grid has too few points, or is not uniform; None if neither."""
+    for axis, x in enumerate(setting.grid):
+        if x.size < least:
+            return f"the grid of axis {axis} has {x.size} points; use {least} or more"
+        if uniform and not is_uniform(x):
+            return f"the grid of axis {axis} is not uniform, which it needs; use equal distances (np.linspace)"
+    return None
 
 
 def is_uniform(x: Array) -> bool:

@@ -248,26 +248,30 @@ class ShiftedFactors:
     Parameters
     ----------
     matrix : callable
-        Returns A over the flattened unknowns, as a new array.
+        Returns A over the flattened unknowns.
     """
 
     def __init__(self, matrix: Callable[[], Any]) -> None:
         self._matrix = matrix
         self._kept: OrderedDict[complex, Any] = OrderedDict()
 
-    def __contains__(self, shift: complex) -> bool:
-        return shift in self._kept
+    def repeats(self, shift: complex) -> bool:
+        """Whether the shift is among the newest ones, of which it is the newest from now on."""
+        known = shift in self._kept
+        self._kept[shift] = self._kept.pop(shift, None)
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return known
 
     def solve(self, shift: complex, rhs: Any) -> Any:
         """``(shift - A)^-1 rhs``."""
         from scipy.linalg import lu_factor, lu_solve
 
-        factors = self._kept.get(shift)
+        self.repeats(shift)
+        factors = self._kept[shift]
         if factors is None:
             matrix = -self._matrix()
             matrix[np.diag_indices_from(matrix)] += shift
             factors = self._kept[shift] = lu_factor(matrix, overwrite_a=True, check_finite=False)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
         rows = rhs.reshape(-1, len(factors[0]))
         return lu_solve(factors, rows.T, check_finite=False).T.reshape(rhs.shape)

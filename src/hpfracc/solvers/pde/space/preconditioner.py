@@ -86,6 +86,11 @@ class ToeplitzPart:
         return ToeplitzPart(self.axis, lower, upper, self.coefficient, self.begins)
 
     @property
+    def complex(self) -> bool:
+        """Whether the coefficient is complex."""
+        return "complex" in str(getattr(self.coefficient, "dtype", type(self.coefficient)))
+
+    @property
     def varies(self) -> bool:
         """Whether the coefficient varies in space."""
         return is_array(self.coefficient) and math.prod(self.coefficient.shape) > 1

@@ -12,17 +12,9 @@ import numpy as np
 from hpfracc._arrays import is_array, library_of, to_host
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import AccuracyWarning, InvalidInputError
-from hpfracc.solvers.pde.boundary import (
-    BoundaryCondition,
-    Dirichlet,
-    Exterior,
-    NoFlux,
-    Periodic,
-    Robin,
-    is_function,
-)
+from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Exterior, NoFlux, Periodic, Robin, is_function
 from hpfracc.solvers.pde.space.axes import AxisBasis, make_axis
-from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, axis_part, broadcast_points, trapezoid
+from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, axis_part, broadcast_points, refuse_grid, trapezoid
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
 from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm, coefficients_of, per_axis
 
@@ -135,20 +127,11 @@ class FiniteVolumes(GridSpace):
             each = coefficients_of(term)
             if len(each) not in (1, setting.ndim):
                 return f"{type(term).__name__} has {len(each)} coefficients for {setting.ndim} axes"
-        for axis, (lower, _) in enumerate(setting.boundary):
-            if isinstance(lower, Exterior):
-                return "data outside have no meaning for local terms; use Dirichlet(value)"
-            if setting.grid[axis].size < 4:
-                return f"the grid of axis {axis} has {setting.grid[axis].size} points; use 4 or more"
-            if not setting.uniform(axis):
-                if isinstance(lower, Periodic):
-                    return f"the grid of axis {axis} is periodic and not uniform; use equal distances"
-                if setting.ndim > 1 or setting.xp.library != "numpy":
-                    return (
-                        f"the grid of axis {axis} is not uniform, which it takes in one dimension and for NumPy "
-                        "arrays only; use equal distances"
-                    )
-        return None
+        if any(isinstance(lower, Exterior) for lower, _ in setting.boundary):
+            return "data outside have no meaning for local terms; use Dirichlet(value)"
+        # In one dimension, and for NumPy arrays, the grid need not be uniform.
+        line = setting.ndim == 1 and setting.xp.library == "numpy" and not setting.periodic
+        return refuse_grid(setting, uniform=not line)
 
     def _add(self, term: SpaceTerm) -> None:
         if isinstance(term, Diffusion):
