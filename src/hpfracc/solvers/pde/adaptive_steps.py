@@ -24,7 +24,7 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde.driver import Run, StepProgress
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, choose_form
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, StepForm
 from hpfracc.solvers.pde.recording import FrameRecorder
 from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before, note_jumps
 
@@ -56,7 +56,7 @@ class _EvolutionSystem:
     def __init__(self, problem: EvolutionProblem, breaks: tuple[float, ...], first: float) -> None:
         self.problem, self.breaks = problem, breaks
         self.ends = (max(problem.t0, first), *breaks, problem.t1)
-        self.form = choose_form(problem)
+        self.form = StepForm(problem)
         given = [problem.u0] if problem.du0 is None else [problem.u0, problem.du0]
         coefficients = [np.asarray(self.form.encode(each)) for each in given]
         self.form_shape = coefficients[0].shape

@@ -20,7 +20,7 @@ from hpfracc.engine.selection.kernels import KernelPrice
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.interval_states import ExponentialHistory
 from hpfracc.history.intervals import IntervalWeights
-from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, ModalForm
+from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, StepForm
 
 __all__ = ["MARCHING", "can_march", "can_scan", "march", "march_jax"]
 
@@ -38,28 +38,28 @@ MARCHING = KernelPrice(
 )
 
 
-def can_march(problem: EvolutionProblem, form: Any) -> bool:
+def can_march(problem: EvolutionProblem, form: StepForm) -> bool:
     """Whether the equation is diagonal with real eigenvalues, so that each mode can be stepped independently."""
     symbol = problem.space.symbol
     plain = all(isinstance(alpha, int | float) and isinstance(c, int | float) for c, alpha in problem.orders)
     return (
         problem.xp.library == "numpy"
-        and isinstance(form, ModalForm)
+        and form.modal
         and isinstance(symbol, np.ndarray)
         and symbol.dtype.kind == "f"
         and plain
     )
 
 
-def can_scan(problem: EvolutionProblem, form: Any) -> bool:
+def can_scan(problem: EvolutionProblem, form: StepForm) -> bool:
     """Whether JAX can scan over the steps of each mode: a diagonal equation with real eigenvalues."""
-    return problem.xp.library == "jax" and isinstance(form, ModalForm) and not problem.xp.is_complex(form.symbol)
+    return problem.xp.library == "jax" and form.modal and not problem.xp.is_complex(form.symbol)
 
 
 class _Flat:
     """States as rows of real numbers, with real and imaginary parts interleaved."""
 
-    def __init__(self, problem: EvolutionProblem, form: ModalForm) -> None:
+    def __init__(self, problem: EvolutionProblem, form: StepForm) -> None:
         self.form, self.problem = form, problem
         start = form.encode(problem.u0)
         self.shape, self.complex = start.shape, start.dtype.kind == "c"
@@ -91,7 +91,7 @@ class _Flat:
 
 def march(
     problem: EvolutionProblem,
-    form: ModalForm,
+    form: StepForm,
     weights: IntervalWeights,
     mesh: Array,
     history: ExponentialHistory | None,
@@ -163,7 +163,7 @@ def _make_rows(weights: IntervalWeights, steps: int, block: int, *, whole: bool)
 
 
 def march_jax(
-    problem: EvolutionProblem, form: ModalForm, weights: IntervalWeights, mesh: Array, history: ExponentialHistory
+    problem: EvolutionProblem, form: StepForm, weights: IntervalWeights, mesh: Array, history: ExponentialHistory
 ) -> Iterator[FrameBlock]:
     """Make all steps; the states of the exponentials are carried from block to block."""
     xp, start = problem.xp, form.encode(problem.u0)
@@ -185,7 +185,7 @@ def march_jax(
         yield _block_of(form, frames[: stop - first], shape)
 
 
-def _block_of(form: ModalForm, rows: Any, shape: tuple[int, ...]) -> FrameBlock:
+def _block_of(form: StepForm, rows: Any, shape: tuple[int, ...]) -> FrameBlock:
     return FrameBlock(int(rows.shape[0]), lambda: form.decode(rows.reshape(-1, *shape)))
 
 

@@ -14,14 +14,7 @@ from hpfracc import _reading
 from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, refuse_masked, to_host
 from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.pde.boundary import (
-    Dirichlet,
-    Ends,
-    Periodic,
-    is_function,
-    positional_range,
-    read_boundary,
-)
+from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Periodic, is_function, positional_range, read_boundary
 from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
@@ -158,25 +151,18 @@ def _disc_order(space: Any) -> float:
 
 def _library(u0: Any, alpha: Any, space: Any, terms: Any) -> tuple[str, Any]:
     """The library and device of the arrays: those of u0, or of a coefficient that carries a gradient."""
-    found = library_of(u0)
-    if found in ("torch", "jax"):
-        return found, u0.device if found == "torch" else None
-    if found == "cupy":
+    if library_of(u0) == "cupy":
         raise UnsupportedDtypeError("u0 is a CuPy array; give a PyTorch tensor or a JAX array for a GPU")
-    for value in _coefficients(alpha, space, terms):
+    sums = space if isinstance(space, list | tuple) else (space,)
+    parts = [term for one in sums for term in getattr(one, "terms", (one,)) if isinstance(term, SpaceTerm)]
+    found = [u0, alpha, *(value for term in parts for value in (*coefficients_of(term), getattr(term, "order", None)))]
+    for pair in terms if isinstance(terms, list | tuple) else ():
+        found += list(pair) if isinstance(pair, tuple | list) else []
+    for value in found:
         library = library_of(value)
         if library in ("torch", "jax"):
             return library, value.device if library == "torch" else None
     return "numpy", None
-
-
-def _coefficients(alpha: Any, space: Any, terms: Any) -> list[Any]:
-    sums = space if isinstance(space, list | tuple) else (space,)
-    parts = [term for one in sums for term in getattr(one, "terms", (one,)) if isinstance(term, SpaceTerm)]
-    found = [alpha, *(value for term in parts for value in (*coefficients_of(term), getattr(term, "order", None)))]
-    for pair in terms if isinstance(terms, list | tuple) else ():
-        found += list(pair) if isinstance(pair, tuple | list) else []
-    return found
 
 
 def _is_complex_space(sums: tuple[tuple[SpaceTerm, ...], ...]) -> bool:
@@ -190,10 +176,7 @@ def _read_state(name: str, value: Any, grid: tuple[Array, ...], shape: tuple[int
         value = value(*(to_host(one) for one in broadcast_points(NUMPY, grid)))
         value = np.broadcast_to(value, shape) if np.ndim(value) <= len(shape) else np.asarray(value)
     refuse_masked(value, name)
-    try:
-        found = value if is_array(value) else np.asarray(value)
-    except ValueError:
-        raise ShapeError(f"{name} is a ragged sequence; give an array of numbers of shape {shape}") from None
+    found = _reading.array(name, value)
     _check_dtype(name, found)
     is_complex = "complex" in dtype_name(found)
     if library_of(found) == xp.library:
@@ -219,7 +202,7 @@ def _from_host(xp: Namespace, host: Array) -> Any:
 def _check_dtype(name: str, value: Any) -> None:
     """Refuse values that are not numbers, and precisions in which no equation is solved."""
     dtype = dtype_name(value)
-    if library_of(value) == "numpy" and np.dtype(value.dtype).kind not in "fciub":
+    if library_of(value) == "numpy" and value.dtype.kind not in "fciub":
         raise UnsupportedDtypeError(f"{name} has dtype {value.dtype}; give real or complex numbers")
     if dtype in ("float16", "bfloat16", "longdouble", "clongdouble", "float128", "complex256"):
         raise UnsupportedDtypeError(
@@ -292,11 +275,7 @@ def _fitted(name: str, value: Any, problem: EvolutionProblem) -> Any:
     if xp.is_complex(value) and not xp.is_complex(problem.u0):
         raise UnsupportedDtypeError(f"{name} has complex values for a real u0; give u0 as complex")
     given = tuple(value.shape)
-    try:
-        fits = np.broadcast_shapes(given, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if not _reading.broadcasts(given, shape):
         raise ShapeError(f"{name} has shape {given}, and the unknown points {shape}; give values that broadcast to it")
     return value
 
@@ -316,13 +295,10 @@ def _takes_coordinates(
         if span[0] <= count <= span[1]:
             return places
     axes, more = ", ".join("xyz"[:ndim]), ", *args" if args else ""
-    forms = " or ".join(
-        f"{name}({', '.join(lead)}{f', {axes}' if places else ''}{more})" for places in sorted(counts, reverse=first)
-    )
-    needs = f"{span[0]} argument{'s' if span[0] != 1 else ''}"
+    forms = [f"{name}({', '.join(lead)}{f', {axes}' if places else ''}{more})" for places in counts]
     raise InvalidInputError(
-        f"{name} has to be {forms}, with {' or '.join(map(str, sorted(counts.values())))} arguments here, and it takes "
-        f"{needs if span[0] == span[1] else f'{span[0]} to {span[1]:g} arguments'}; further ones are passed with args="
+        f"{name} has to be {' or '.join(forms)}, with {' or '.join(map(str, sorted(counts.values())))} arguments here, "
+        f"and it takes {' to '.join(f'{end:g}' for end in dict.fromkeys(span))}; further ones are passed with args="
     )
 
 
@@ -338,10 +314,7 @@ def _read_reaction(
         if jac is not None:
             raise InvalidInputError("jac is given without a reaction; leave it out")
         return
-    if not callable(reaction):
-        raise InvalidInputError(
-            f"reaction={reaction!r} has to be a function reaction(t, u) or reaction(t, u, x), or None"
-        )
+    _reading.function("reaction", reaction, "(t, u) or (t, u, x)")
     space, xp, scope = problem.space, problem.xp, user_scope()
     whole, ndim = tuple(start.shape), len(space.grid)
     bare = tuple(axis.size for axis in space.grid) == space.shape
@@ -368,8 +341,7 @@ def _read_reaction(
     problem.reaction = called(reaction, "reaction", whole)
     problem.reaction(problem.t0, problem.u0)
     if jac is not None:
-        if not callable(jac):
-            raise InvalidInputError(f"jac={jac!r} has to be a function jac(t, u)")
+        _reading.function("jac", jac, "(t, u) or (t, u, x)")
         shape = whole if problem.components is None else (problem.components, *whole)
         problem.jacobian = called(jac, "jac", shape)
         problem.jacobian(problem.t0, problem.u0)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
 from hpfracc import _reading
-from hpfracc._arrays import is_array, is_tracer, library_of
+from hpfracc._arrays import is_array, library_of
 from hpfracc._choices import SideName
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.pde.boundary import check_data
+from hpfracc.solvers.pde.orders import read_order
 
 __all__ = [
     "Advection",
@@ -37,11 +37,7 @@ class SpaceTerm:
     __slots__ = ()
 
     def __add__(self, other: SpaceTerm | TermSum) -> TermSum:
-        if isinstance(other, SpaceTerm):
-            return TermSum((self, other))
-        if isinstance(other, TermSum):
-            return TermSum((self, *other.terms))
-        return NotImplemented
+        return TermSum((self,)) + other
 
 
 @final
@@ -83,8 +79,7 @@ class Diffusion(SpaceTerm):
     coefficient: Coefficient | tuple[Coefficient, ...] = 1.0
 
     def __post_init__(self) -> None:
-        for one in coefficients_of(self):
-            _check_coefficient("Diffusion", one)
+        _check_coefficients(self)
 
 
 @final
@@ -105,8 +100,7 @@ class Advection(SpaceTerm):
     conservative: bool = False
 
     def __post_init__(self) -> None:
-        for one in coefficients_of(self):
-            _check_coefficient("Advection", one)
+        _check_coefficients(self)
         _reading.flag("Advection: conservative", self.conservative)
 
 
@@ -136,10 +130,10 @@ class FractionalDiffusion(SpaceTerm):
     coefficient: Coefficient = 1.0
 
     def __post_init__(self) -> None:
-        _check_order("FractionalDiffusion", self.order, 2.0)
+        read_order("FractionalDiffusion: order", self.order)
         if self.kind is not None:
             _reading.choice("FractionalDiffusion: kind", self.kind, KINDS)
-        _check_coefficient("FractionalDiffusion", self.coefficient)
+        _check_coefficients(self)
 
 
 @final
@@ -170,9 +164,9 @@ class OneSided(SpaceTerm):
     axis: int = 0
 
     def __post_init__(self) -> None:
-        _check_order("OneSided", self.order, 2.0, below=True)
+        read_order("OneSided: order", self.order, one_sided=True)
         _reading.choice("OneSided: side", self.side, ("left", "right"))
-        _check_coefficient("OneSided", self.coefficient)
+        _check_coefficients(self)
         _reading.whole("OneSided: axis", self.axis)
 
 
@@ -214,32 +208,16 @@ def coefficients_of(term: Any) -> tuple[Any, ...]:
     return per_axis(term.velocity if isinstance(term, Advection) else term.coefficient, 1)
 
 
-def _check_coefficient(who: str, value: Any) -> None:
-    if callable(value) and not is_array(value):
-        return
-    if is_array(value):
+def _check_coefficients(term: Any) -> None:
+    who = type(term).__name__
+    for value in coefficients_of(term):
+        if not is_array(value):
+            check_data(f"{who}: coefficient", value, "the coordinates")
+            continue
         if tuple(value.shape) not in ((), (1,)):
             raise InvalidInputError(
                 f"{who}: a coefficient of shape {tuple(value.shape)}; give a number, a function of the coordinates, or "
                 "a tuple with one for each axis"
             )
-        if library_of(value) != "numpy":
-            return  # may be traced, so its value is not read
-        value = value.item()
-    if not isinstance(value, numbers.Number) or isinstance(value, bool):
-        raise InvalidInputError(f"{who}: coefficient {value!r} is neither a number nor a function of the coordinates")
-    if not (math.isfinite(complex(value).real) and math.isfinite(complex(value).imag)):  # type: ignore[call-overload]
-        raise InvalidInputError(f"{who}: coefficient {value!r} has to be finite")
-
-
-def _check_order(who: str, value: Any, most: float, *, below: bool = False) -> None:
-    if is_array(value) and library_of(value) != "numpy":
-        if tuple(value.shape) not in ((), (1,)):
-            raise InvalidInputError(f"{who}: an order of shape {tuple(value.shape)}; give one number")
-        if is_tracer(value):
-            return
-        value = value.detach() if hasattr(value, "detach") else value
-    order = _reading.number(f"{who}: order", value)
-    if not (0.0 < order < most or (order == most and not below)) or (below and order == 1.0):
-        span = f"(0, {most:g}), and not 1" if below else f"(0, {most:g}]"
-        raise InvalidInputError(f"{who}: order={order:g} has to be in {span}")
+        if library_of(value) == "numpy":  # others may be traced
+            check_data(f"{who}: coefficient", value.item(), "the coordinates")

@@ -17,7 +17,7 @@ from hpfracc.history.direct import DirectHistory
 from hpfracc.operators.rules.quadrature import multistep_weights
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm, choose_form, in_blocks
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm, in_blocks
 
 __all__ = ["CorrectedQuadrature"]
 
@@ -97,7 +97,7 @@ class CorrectedQuadrature(EvolutionMethod):
         size = problem.itemsize * math.prod(problem.state_shape)
         if self.history(problem, steps) == "fft":
             return ToeplitzHistory.forecast(steps, size) + 8 * size
-        block = steps_together(size, steps) * size if choose_form(problem).modal else 0
+        block = steps_together(size, steps) * size if StepForm(problem).modal else 0
         return DirectHistory.forecast(steps, size, 4) + block + 8 * size + problem.space.step_bytes()
 
     def reason(self, problem: EvolutionProblem) -> str:
@@ -108,7 +108,7 @@ class CorrectedQuadrature(EvolutionMethod):
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """Solve one linear or nonlinear equation per step."""
-        form = choose_form(problem)
+        form = StepForm(problem)
         return in_blocks(form, self._states(problem, form, mesh), len(mesh) - 1)
 
     def _states(self, problem: EvolutionProblem, form: StepForm, mesh: Array) -> Iterator[Any]:

@@ -26,7 +26,7 @@ from hpfracc.history.intervals import IntervalWeights
 from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, ModalForm, StepForm, choose_form, in_blocks, order_value
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm, in_blocks, order_value
 
 __all__ = ["DifferenceMethod", "DiffusionL1", "DiffusionL2Sigma"]
 
@@ -105,18 +105,18 @@ class DifferenceMethod(EvolutionMethod):
         """Direct sums for few steps; exponentials for many, and for the scan of JAX over the steps."""
         if self.memory != "auto":
             return self.memory
-        scans = can_scan(problem, choose_form(problem))
+        scans = can_scan(problem, StepForm(problem))
         return "direct" if steps < EXPONENTIALS_FROM and not scans else "exponentials"
 
     def compiled(self, problem: EvolutionProblem, steps: int) -> bool:
         """True for linear equations in eigenfunctions that are worth compiling."""
-        return _wants_compiled(problem, steps) and can_march(problem, choose_form(problem))
+        return _wants_compiled(problem, steps) and can_march(problem, StepForm(problem))
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
         """The history or the exponentials, plus the arrays of a step or of a block of steps."""
         size = problem.itemsize * math.prod(problem.state_shape)
         together = steps_together(size, steps)
-        marches, form = self.compiled(problem, steps), choose_form(problem)
+        marches, form = self.compiled(problem, steps), StepForm(problem)
         # A block exists as coefficients, as values, and as an intermediate array.
         block = 3 * together * size if form.modal else 0
         if self.history(problem, steps) == "direct":
@@ -200,7 +200,7 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     With :math:`u^* = (1-\sigma) u_{n-1} + \sigma u_n`, the equation is solved for :math:`u^*`:
     :math:`(A_{n,n}/\sigma - A) u^* = A_{n,n}/\sigma\, u_{n-1} - h_n + F`.
     """
-    form = choose_form(problem)
+    form = StepForm(problem)
     steps = len(mesh) - 1
     breaks = np.flatnonzero(np.isin(mesh, problem.breaks)).tolist()
     place = method.place(problem.alpha)
@@ -211,7 +211,6 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     marches = can_march(problem, form)
     compiles = marches and _wants_compiled(problem, steps)
     if compiles or (can_scan(problem, form) and memory == "exponentials"):
-        assert isinstance(form, ModalForm)
         kept = None
         if memory == "exponentials":
             kept = ExponentialHistory(weights, form.encode(problem.u0), KERNEL_RTOL)
