@@ -32,7 +32,6 @@ __all__ = [
     "forecast_memory",
     "given_steps",
     "last_frame",
-    "max_absolute",
     "run_estimated",
     "run_mesh",
     "sample_steps",
@@ -304,7 +303,7 @@ def run_estimated(question: Question, steps: int, progress: StepProgress | None 
         if not pairs:
             problem.notes.append("the error in time has no estimate: solutions with fewer steps share no times with it")
             return run, math.nan
-        gaps.append(max(max_absolute(problem, one - other) for one, other in pairs))
+        gaps.append(max(problem.largest(one - other) for one, other in pairs))
     factors = steps / counts[0], counts[0] / counts[1]
     order = seen_order(gaps, factors, method.convergence(problem))
     error = max(gaps[0] / (factors[0] ** order - 1.0), data.defect(problem, mesh))
@@ -356,11 +355,6 @@ def seen_order(gaps: list[float], factors: tuple[float, float], most: float) -> 
         else:
             high = p
     return 0.5 * (low + high)
-
-
-def max_absolute(problem: EvolutionProblem, u: Any) -> float:
-    """The largest absolute value of a state."""
-    return float(problem.xp.abs(problem.xp.stop_gradient(u)).max())
 
 
 def _mib(size: float) -> str:

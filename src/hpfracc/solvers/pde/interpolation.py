@@ -26,12 +26,9 @@ def between_frames(times: Array, frames: Sequence[Any], t: float, t0: float, pow
     """
     nodes = (np.asarray(times) - t0) ** power
     place = (t - t0) ** power
-    total: Any = None
-    for i, frame in enumerate(frames):
-        others = np.delete(nodes, i)
-        weight = float(np.prod((place - others) / (nodes[i] - others)))
-        total = frame * weight if total is None else total + frame * weight
-    return total
+    others = [np.delete(nodes, i) for i in range(len(nodes))]
+    weights = [float(np.prod((place - rest) / (node - rest))) for node, rest in zip(nodes, others, strict=True)]
+    return sum(frame * weight for frame, weight in zip(frames, weights, strict=True))
 
 
 class FrameCubic:

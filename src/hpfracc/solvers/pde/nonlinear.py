@@ -52,7 +52,7 @@ class ReactionSolver:
         for number in range(_MAX_SIMPLE):
             new = problem.space.solve(shift - m, rhs + reaction(t, v) - m * v, v)
             problem.count("solves")
-            change, size = self._largest(new - v), self._largest(new)
+            change, size = self.problem.largest(new - v), self.problem.largest(new)
             v = new
             if not math.isfinite(change):
                 break
@@ -66,7 +66,7 @@ class ReactionSolver:
             if number and change * rate / (1.0 - rate) <= self._allowed(size):
                 return v
             last = change
-        return self._newton(t, shift, rhs, guess if not math.isfinite(self._largest(v)) else v)
+        return self._newton(t, shift, rhs, guess if not math.isfinite(self.problem.largest(v)) else v)
 
     def _newton(self, t: Any, shift: Any, rhs: Any, v: Any) -> Any:
         problem, reaction = self.problem, self.problem.reaction
@@ -77,8 +77,8 @@ class ReactionSolver:
             value = reaction(t, v)
             defect = problem.space.solve(shift - m, rhs + value - m * v, v) - v
             problem.count("solves")
-            size = self._largest(v)
-            if not math.isfinite(self._largest(defect)):
+            size = self.problem.largest(v)
+            if not math.isfinite(self.problem.largest(defect)):
                 break
             target = self._allowed(size)
             try:
@@ -86,7 +86,7 @@ class ReactionSolver:
             except SolveError:
                 break
             v = v + change
-            if self._largest(change) <= target:
+            if self.problem.largest(change) <= target:
                 return v
         raise StepFailedError(
             f"the nonlinear equation of the step to t = {order_value(t):g} did not converge: take a smaller step, give "
@@ -112,15 +112,15 @@ class ReactionSolver:
             if problem.components is None:
                 return slopes * x
             return (slopes * x[None]).sum(1)
-        largest = self._largest(x)
-        step = 1e-7 * max(self._largest(v), 1e-3) / max(largest, 1e-300)
+        largest = self.problem.largest(x)
+        step = 1e-7 * max(self.problem.largest(v), 1e-3) / max(largest, 1e-300)
         return (reaction(t, v + step * x) - value) / step
 
     def _mean_slope(self, t: Any, v: Any, shift: Any) -> Any:
         """The mean of dR/du for each component, at most half of ``shift``, so that the operator stays definite."""
         problem, reaction, xp = self.problem, self.problem.reaction, self.xp
         assert reaction is not None
-        step = 1e-6 * max(self._largest(v), 1e-3)
+        step = 1e-6 * max(self.problem.largest(v), 1e-3)
         value = reaction(t, v)
         limit = 0.5 * abs(order_value(shift)) if math.isfinite(order_value(shift)) else 0.0
         if problem.components is None:
@@ -137,9 +137,6 @@ class ReactionSolver:
 
     def _allowed(self, size: float) -> float:
         return _SHARE * (float(np.max(self.problem.atol)) + self.problem.rtol * size)
-
-    def _largest(self, x: Any) -> float:
-        return float(self.xp.stop_gradient(self.xp.abs(x)).max())
 
 
 def _number(value: Any) -> float:

@@ -152,6 +152,10 @@ class EvolutionProblem:
             total = own if total is None else total + own
         return total
 
+    def largest(self, u: Any) -> float:
+        """The largest absolute value of a state."""
+        return float(self.xp.abs(self.xp.stop_gradient(u)).max())
+
     def count(self, name: str, number: int = 1) -> None:
         """Add to a counter."""
         self.stats[name] = self.stats.get(name, 0) + number

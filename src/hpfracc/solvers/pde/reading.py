@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import warnings
@@ -18,7 +19,7 @@ from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Periodic, is_function,
 from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
-from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting, broadcast_points, polar_points
 from hpfracc.solvers.pde.space.components import discretise_components
 from hpfracc.solvers.pde.terms import FractionalDiffusion, SpaceTerm, coefficients_of, read_space
 
@@ -112,31 +113,35 @@ def read_evolution(
         _read_reaction(problem, reaction, jac, extra, start, disc)
         problem.compatible = _check_compatible(discretised, ends, start, t0)
     if discretised.coarsens:
-
-        def on_grid(axes: tuple[Array, ...]) -> EvolutionProblem:
-            def moved(values: Any, old: tuple[Array, ...] = grid, new: tuple[Array, ...] = axes) -> Any:
-                """Numbers and functions unchanged, arrays on the new grid."""
-                if not is_array(values) or callable(values) or values.ndim == 0:
-                    return values
-                found = resample(np.asarray(to_host(xp.stop_gradient(values))), old, new, problem.periodic)
-                return found if xp.library == "numpy" else xp.asarray(found)
-
-            changed = {
-                "u0": u0 if is_function(u0) else moved(start),
-                "x": axes,
-                "du0": du0 if is_function(du0) else moved(velocity),
-                "source": source if is_function(source) else None,
-            }
-            other = read_evolution(**{**given, **changed})
-            if problem.steady_source:
-                assert problem.source is not None
-                old, new = (tuple(to_host(x).reshape(-1) for x in one.space.points) for one in (problem, other))
-                steady = moved(problem.source(t0), old, new)
-                other.source, other.steady_source = lambda t: steady, True
-            return other
-
-        problem.on_grid = on_grid
+        problem.on_grid = functools.partial(_on_grid, problem, given, start, velocity)
     return problem
+
+
+def _on_grid(
+    problem: EvolutionProblem, given: dict[str, Any], start: Any, velocity: Any, axes: tuple[Array, ...]
+) -> EvolutionProblem:
+    """The same equation on another grid: functions are evaluated there, arrays are resampled."""
+    xp = problem.xp
+
+    def moved(values: Any, old: tuple[Array, ...], new: tuple[Array, ...]) -> Any:
+        if values is None or values.ndim == 0:
+            return values
+        found = resample(np.asarray(to_host(xp.stop_gradient(values))), old, new, problem.periodic)
+        return found if xp.library == "numpy" else xp.asarray(found)
+
+    changed: dict[str, Any] = {"x": axes}
+    for name, values in (("u0", start), ("du0", velocity)):
+        if not is_function(given[name]):
+            changed[name] = moved(values, problem.space.grid, axes)
+    if problem.steady_source:
+        changed["source"] = None
+    other = read_evolution(**{**given, **changed})
+    if problem.steady_source:
+        assert problem.source is not None
+        old, new = (tuple(to_host(x).reshape(-1) for x in one.space.points) for one in (problem, other))
+        steady = moved(problem.source(problem.t0), old, new)
+        other.source, other.steady_source = lambda t: steady, True
+    return other
 
 
 def _disc_order(space: Any) -> float:
@@ -351,8 +356,7 @@ def _coordinates(space: Semidiscretisation, disc: Disc | None) -> tuple[Any, ...
     """The coordinates of the whole grid, one array per axis that broadcasts against the values on it."""
     if disc is None:
         return broadcast_points(space.xp, space.grid)
-    radii, angles = broadcast_points(NUMPY, space.grid)
-    return space.xp.array(radii * np.cos(angles)), space.xp.array(radii * np.sin(angles))
+    return tuple(map(space.xp.array, polar_points(*space.grid)))
 
 
 def _check_compatible(space: Semidiscretisation, boundary: tuple[Ends, ...], start: Any, t0: float) -> bool:

@@ -15,7 +15,6 @@ from hpfracc.solvers.pde.driver import (
     StepProgress,
     check_memory,
     last_frame,
-    max_absolute,
     run_mesh,
     sample_steps,
     seen_order,
@@ -80,7 +79,7 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
             part = question._replace(problem=dataclasses.replace(problem, t1=end))
         refinement = _Refinement(part, earlier, data, progress, starts=count > 0)
         run, own_error, own_ratio = refinement.refine()
-        error, ratio = _larger(error, own_error), _larger(ratio, own_ratio)
+        error, ratio = float(np.maximum(error, own_error)), float(np.maximum(ratio, own_ratio))  # nan if one is
         if not run.success or run.recorder.ended is not None:
             break
         if level:
@@ -107,11 +106,6 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
     return run, error, ratio
 
 
-def _larger(one: float, other: float) -> float:
-    """The larger number; nan if either is nan."""
-    return math.nan if math.isnan(one) or math.isnan(other) else max(one, other)
-
-
 def _shorter_intervals(question: Question) -> int:
     """How many nested intervals are solved for the start."""
     problem, method, options, save, *_ = question
@@ -129,12 +123,12 @@ def _shorter_intervals(question: Question) -> int:
         return min(_SHORTER_ASKED, max(0, math.ceil(needed - 1e-9)))
     if not everything and save == "last":
         return 0
-    allowed = options.atol + options.rtol * max_absolute(problem, problem.u0)
+    allowed = options.atol + options.rtol * problem.largest(problem.u0)
     for count in range(_SHORTER):
         first = length / FIRST_STEPS ** (count + 1)
         part = dataclasses.replace(problem, t1=problem.t0 + first, stats={}, notes=[])
         run = run_mesh(last_frame(question)._replace(problem=part), np.array([part.t0, part.t1]))
-        if run.success and max_absolute(problem, run.recorder.newest[1] - problem.u0) <= allowed:
+        if run.success and problem.largest(run.recorder.newest[1] - problem.u0) <= allowed:
             return count
     return _SHORTER
 
@@ -227,7 +221,7 @@ class _Refinement:
             change = abs(now - reached)
             if run.success or change > _SAME_TIME * now:
                 continue
-            before = max_absolute(problem, problem.u0)
+            before = problem.largest(problem.u0)
             if min(largest, grown) > _GROWS * before and not run.recorder.blames_data:
                 if change > _SHARP * now and steps << _AFTER_FAILURE <= self.options.max_steps:
                     continue  # for the digits of the time
@@ -242,12 +236,12 @@ class _Refinement:
     def _reached(self, run: Run) -> tuple[float, float]:
         """The time that a run has reached, and the largest value there."""
         t, u = run.recorder.newest
-        return t - self.problem.t0, max_absolute(self.problem, u)
+        return t - self.problem.t0, self.problem.largest(u)
 
     def _accepts_grid_error(self, run: Run, error: float) -> bool:
         """Relax the tolerance to a share of the error of the grid, if that is wanted, known and larger."""
         t, u = run.recorder.newest
-        size = max_absolute(self.problem, u)
+        size = self.problem.largest(u)
         if self.options.estimate != "auto" or not math.isnan(self.grid_error) or error > _CLOSE * size:
             return False
         found, why = estimate_grid_error(self.problem, self.method, t, u, run.steps, "auto")
@@ -288,7 +282,7 @@ class _Refinement:
             if j << jump not in run.samples:
                 continue
             u = run.samples[j << jump]
-            gap, size = max_absolute(problem, u - previous.samples[j]), max_absolute(problem, u)
+            gap, size = problem.largest(u - previous.samples[j]), problem.largest(u)
             gone = float(times[j] - problem.t0)
             largest, most = max(largest, size), max(most, size * gone)
             if j % regular == 0:
@@ -297,9 +291,9 @@ class _Refinement:
                 found.append((gap, None))
         ends = run.recorder.end_frame, previous.recorder.end_frame
         if ends[0] is not None and ends[1] is not None:
-            found.append((max_absolute(problem, ends[0] - ends[1]), max_absolute(problem, ends[0])))
+            found.append((problem.largest(ends[0] - ends[1]), problem.largest(ends[0])))
         return [(gap, largest if scale is None else scale) for gap, scale in found] or [
-            (0.0, max_absolute(problem, problem.u0))
+            (0.0, problem.largest(problem.u0))
         ]
 
     def _attempt(self, steps: int) -> Run:

@@ -304,24 +304,26 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
     recorder, xp, space = run.recorder, problem.xp, problem.space
     times = np.array(recorder.times)
     frames = not callable(save)
-    if frames:
-        u = recorder.frames() if recorder.times else xp.zeros((0, *problem.state_shape), "float64")
-        u = _like(u, u0, xp)
+    if not frames:
+        first = recorder.kept[0] if recorder.kept else None
+        u = (
+            namespace_of(first).stack(recorder.kept)
+            if library_of(first) in ("torch", "jax")
+            else np.array(recorder.kept)
+        )
     else:
-        u = _stacked(recorder.kept)
+        u = recorder.frames() if recorder.times else xp.zeros((0, *problem.state_shape), "float64")
+        if is_array(u0) and library_of(u0) == xp.library and dtype_name(u0) in ("float32", "complex64"):
+            u = xp.astype(u, "complex64" if xp.is_complex(u) else dtype_name(u0))
     sol = None
     if options.dense_output:
         exact = method.solution(problem)
         frame = run.frame if exact is None else exact.frame
         reached = recorder.newest[0] if recorder.ended is None else recorder.ended
-        at = (
-            FrameCubic(
-                np.array(recorder.step_times), xp.stack(recorder.step_frames), smooth_power(problem), problem.breaks
-            )
-            if frame is None
-            else frame
-        )
-        sol = FrameSolution(at, (problem.t0, reached), space.grid, problem.periodic, xp)
+        if frame is None:
+            steps, stored = np.array(recorder.step_times), xp.stack(recorder.step_frames)
+            frame = FrameCubic(steps, stored, smooth_power(problem), problem.breaks)
+        sol = FrameSolution(frame, (problem.t0, reached), space.grid, problem.periodic, xp)
     happened: tuple[Any, Any] = (None, None)
     if recorder.watch is not None:
         whole = tuple(axis.size for axis in space.grid)
@@ -334,9 +336,8 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         )
     if math.isnan(in_space):
         problem.notes.append(f"no estimate of the error in space: {why}")
-    steps = run.steps
     stats = {
-        "steps": steps,
+        "steps": run.steps,
         "frames": frames,
         "interrupted": run.interrupted,
         "terminated": recorder.ended is not None,
@@ -355,7 +356,12 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
                 stacklevel=4,
             )
     decision = EvolutionDecision(
-        method.name, reason, space.name, space.accuracy, method.history(problem, max(1, steps)), tuple(problem.notes)
+        method.name,
+        reason,
+        space.name,
+        space.accuracy,
+        method.history(problem, max(1, run.steps)),
+        tuple(problem.notes),
     )
     return FPDEResult(
         times,
@@ -370,21 +376,3 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         *happened,
         _tools=problem,
     )
-
-
-def _like(u: Any, u0: Any, xp: Any) -> Any:
-    """Convert to the precision of u0, if that is a float array."""
-    if (
-        is_array(u0)
-        and library_of(u0) == xp.library
-        and dtype_name(u0) in ("float32", "complex64", "float16", "bfloat16")
-    ):
-        return xp.astype(u, "complex64" if xp.is_complex(u) else dtype_name(u0))
-    return u
-
-
-def _stacked(values: list[Any]) -> Any:
-    """Stack the return values of a functional, one row per time."""
-    if values and is_array(values[0]) and library_of(values[0]) in ("torch", "jax"):
-        return namespace_of(values[0]).stack(values)
-    return np.array(values)

@@ -132,19 +132,16 @@ class CorrectedQuadrature(EvolutionMethod):
             gone = t - float(mesh[0])
             own, history = past.begin(n)
             base = start if velocity is None else start + gone * velocity
-            rhs = lead if drift is None else lead + gone * drift
-            known = form.known(t)
-            for extra in (known, corrections.get(n)):
+            image = lead if drift is None else lead + gone * drift  # A base
+            rhs: Any = 0.0 if history is None else -history
+            for extra in (form.known(t), corrections.get(n)):
                 if extra is not None:
                     rhs = rhs + extra
-            if history is not None:
-                rhs = rhs - history
             if solver is None:
-                w = form.solve(own, rhs, u - base)
+                w = form.solve(own, image + rhs, u - base)
                 u = w + base
             else:
-                # (own - A) u = own base - A base + rhs + R(u), where A base = lead + gone drift is contained in rhs.
-                whole = own * base + rhs - (lead if drift is None else lead + gone * drift)
+                whole = own * base + rhs
                 guess = u if before is None else u + u - before
                 before = u
                 u = solver.solve(t, own, whole, guess)
@@ -157,52 +154,31 @@ class CorrectedQuadrature(EvolutionMethod):
     ) -> dict[int, Any]:
         """The corrections of the first steps."""
         table = CORRECTIONS[self.k]
-        slopes = self._derivatives(problem, form, mesh, len(table))
-        first = form.apply(start)
+        points = min(self.k + 1, len(mesh)) if problem.varies and len(table) > 1 else 1
+        values = [form.known(float(mesh[j])) for j in range(points)]
+        parts: list[Any] = [0.0] * len(table)
+        if values[0] is not None:
+            # tau^l f^(l)(t0) by finite differences of source and boundary data, of order k.
+            inverse = np.linalg.inv(np.vander(np.arange(points, dtype=float), increasing=True))
+            for number in range(min(len(table), points)):
+                scale = (math.factorial(number) * inverse[number]).tolist()
+                parts[number] = sum(factor * value for factor, value in zip(scale, values, strict=True))
+        parts[0] = parts[0] + form.apply(start)
         if problem.reaction is not None:
-            first = first + problem.reaction(float(mesh[0]), problem.u0)
-        parts: list[Any] = [first if slopes[0] is None else first + slopes[0]]
-        for number in range(1, len(table)):
-            part = slopes[number]
-            if number == 1 and velocity is not None:
-                drift = tau * form.apply(velocity)
-                part = drift if part is None else part + drift
-            parts.append(part)
+            parts[0] = parts[0] + problem.reaction(float(mesh[0]), problem.u0)
+        if velocity is not None and len(parts) > 1:
+            parts[1] = parts[1] + tau * form.apply(velocity)
         found: dict[int, Any] = {}
         for numbers, part in zip(table, parts, strict=True):
-            if part is None:
-                continue
             for n, factor in enumerate(numbers, 1):
-                found[n] = float(factor) * part if n not in found else found[n] + float(factor) * part
-        return found
-
-    def _derivatives(self, problem: EvolutionProblem, form: StepForm, mesh: Array, count: int) -> list[Any]:
-        """``tau^l f^(l)(t0)`` by finite differences of source and boundary data, of order k."""
-        first = form.known(float(mesh[0]))
-        found: list[Any] = [first, *(None,) * (count - 1)]
-        if count == 1 or not problem.varies:
-            return found
-        points = min(self.k + 1, len(mesh))
-        values = [first, *(form.known(float(mesh[j])) for j in range(1, points))]
-        powers = np.vander(np.arange(points, dtype=float), increasing=True)
-        inverse = np.linalg.inv(powers)
-        for number in range(1, min(count, points)):
-            scale = math.factorial(number) * inverse[number]
-            total = float(scale[0]) * values[0]
-            for factor, value in zip(scale[1:], values[1:], strict=True):
-                total = total + float(factor) * value
-            found[number] = total
+                found[n] = found.get(n, 0.0) + float(factor) * part
         return found
 
 
 def _weights(xp: Namespace, orders: tuple[tuple[Any, Any], ...], k: int, tau: float, steps: int) -> Any:
     r"""The coefficients of :math:`\sum_i c_i (\delta(\zeta)/\tau)^{\alpha_i}`."""
-    total: Any = None
-    for coefficient, alpha in orders:
-        scale = coefficient * xp.exp(-alpha * xp.array(math.log(tau)))
-        part = multistep_weights(xp, alpha, steps + 1, k) * scale
-        total = part if total is None else total + part
-    return total
+    log = xp.array(math.log(tau))
+    return sum(c * xp.exp(-alpha * log) * multistep_weights(xp, alpha, steps + 1, k) for c, alpha in orders)
 
 
 def _toeplitz_rows(xp: Namespace, weights: Any) -> Any:
