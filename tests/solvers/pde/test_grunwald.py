@@ -159,9 +159,7 @@ def test_dense_and_krylov_agree(monkeypatch, name):
     found = space.solve(37.0, rhs)
     assert space.iterations > 0
     np.testing.assert_allclose(found, dense, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(
-        np.linalg.solve(37.0 * np.eye(n) - space.matrix, rhs.T).T, dense, rtol=1e-8, atol=1e-12
-    )
+    np.testing.assert_allclose(np.linalg.solve(37.0 * np.eye(n) - space.matrix, rhs.T).T, dense, rtol=1e-8, atol=1e-12)
 
 
 def test_matrix_is_scipys_toeplitz():

@@ -48,6 +48,8 @@ def _choose_method(problem: EvolutionProblem, options: Options) -> tuple[Evoluti
         candidates += [find_evolution_method(name) for name in _FIRST_ORDER if name in known]
     if several and problem.linear and alpha <= 1.0:
         candidates.append(CorrectedQuadrature(4))
+    if problem.frozen is not None and not several:
+        candidates.append(AdaptiveSteps())
     if several or alpha >= 1.0:
         candidates.append(CorrectedQuadrature(2))
     candidates.append(AdaptiveSteps())
@@ -79,6 +81,8 @@ def refusal(method: EvolutionMethod, problem: EvolutionProblem, options: Options
         return f"method={method.name!r} does not start with first_step={options.first_step:g}; use method='adaptive'"
     if options.breakpoints and not (method.meets_breaks or method.exact):
         return f"steps of method={method.name!r} do not end at breakpoints; use 'adaptive', 'l1' or 'l2_1sigma'"
+    if problem.frozen is not None and getattr(method, "reaction", "newton") != "newton":
+        return f"method={method.name!r} is explicit in the reaction, and Diffusion depends on t or u; use 'newton'"
     if library not in method.libraries:
         return f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and not of {library}"
     return method.refuses(problem)

@@ -103,6 +103,8 @@ class FrameSolution:
             default.
         """
         given = np.asarray(t, dtype=np.float64)
+        if x is not None and not self.grid:
+            raise InvalidInputError("sol(t, x): the nodes of a Matrix have no points between them; use sol(t)")
         if given.ndim > 1:
             raise ShapeError(f"t has shape {given.shape}; give a number, or times along one axis")
         low, high = self.span

@@ -150,6 +150,8 @@ def needs_order_one(name: str, problem: EvolutionProblem, *, diagonal: bool = Fa
     """Why a method for ``u_t = ...``, in eigenvectors if ``diagonal``, cannot solve this equation; None if it can."""
     if len(problem.orders) > 1:
         return f"method={name!r} takes one derivative in time, and the equation has {len(problem.orders)}; use 'l1'"
+    if problem.frozen is not None:
+        return f"method={name!r} takes the reaction explicitly, and Diffusion depends on t or u; use 'adaptive'"
     alpha = order_value(problem.alpha)
     if alpha != 1.0:
         return f"method={name!r} is for alpha = 1, and alpha = {alpha:g}; use method='auto'"

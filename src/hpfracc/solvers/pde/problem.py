@@ -56,6 +56,9 @@ class EvolutionProblem:
     jacobian : callable or None
         ``jacobian(t, u)``: the derivative of the reaction, pointwise: of the shape of u for one equation, (components,
         components, ...) for a system.
+    frozen : callable or None
+        ``frozen(t, u)``: the discretisation with a diffusion coefficient that depends on u, at this u; the reaction
+        contains what it adds to ``space``.
     steady_source : bool
         Whether the source is constant in time.
     rtol, atol : float
@@ -91,6 +94,7 @@ class EvolutionProblem:
     reaction: Callable[[float, Any], Any] | None = None
     source: Callable[[float], Any] | None = None
     jacobian: Callable[[float, Any], Any] | None = None
+    frozen: Callable[[float, Any], Semidiscretisation] | None = None
     steady_source: bool = False
     rtol: float = 1e-6
     atol: float = 1e-9

@@ -19,9 +19,10 @@ from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Periodic, is_function,
 from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
-from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting, broadcast_points, polar_points
+from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
+from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting, broadcast_points
 from hpfracc.solvers.pde.space.components import discretise_components
-from hpfracc.solvers.pde.terms import FractionalDiffusion, SpaceTerm, coefficients_of, read_space
+from hpfracc.solvers.pde.terms import FractionalDiffusion, Matrix, SpaceTerm, coefficients_of, read_space
 
 __all__ = ["read_evolution"]
 
@@ -72,16 +73,26 @@ def read_evolution(
     given = dict(locals())
     t0, t1 = _reading.pair("t_span", t_span)
     disc = x if isinstance(x, Disc) else None
-    grid = _read_grid(x) if disc is None else disc.grid(_disc_order(space))
+    terms_given = space[0] if isinstance(space, list | tuple) and space else space
+    if isinstance(terms_given, Matrix):
+        if x is not None or boundary is not None:
+            raise InvalidInputError("a Matrix has its nodes and their conditions in it; leave out x and boundary")
+        grid, places, boundary = (np.arange(terms_given.nodes, dtype=float),), terms_given.coordinates(), "neumann"
+    elif x is None or boundary is None:
+        raise InvalidInputError("x and boundary are needed: the grid, and the conditions at its ends")
+    elif disc is not None:
+        order = _disc_order(terms_given)
+        grid, places = disc.grid(order), disc.coordinates(order)
+    else:
+        grid = _read_grid(x)
+        places = broadcast_points(NUMPY, grid)
     shape = tuple(axis.size for axis in grid)
     orders = read_orders(alpha, terms)
     library, device = _library(u0, alpha, space, terms)
     xp = NUMPY if library == "numpy" else namespace(library, device)
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with xp.scope():
-        if disc is not None and is_function(u0):
-            u0 = u0(*disc.coordinates(_disc_order(space))) + np.zeros(shape)
-        start = _read_state("u0", u0, grid, shape, xp)
+        start = _read_state("u0", u0, places, shape, xp)
         components = None if start.ndim == len(shape) else int(start.shape[0])
         sums = read_space(space, components)
         complex_state = xp.is_complex(start) or _is_complex_space(sums)
@@ -89,8 +100,11 @@ def read_evolution(
             start = xp.complex(start, xp.zeros_like(start))
         ends = read_boundary(boundary, len(grid))
         settings = [SpaceSetting(one, grid, ends, xp, complex_state, t0, backend, components, disc) for one in sums]
-        discretised = discretise_components(settings)
-        velocity = _read_velocity(du0, orders, grid, start, xp)
+        moving: QuasilinearDiffusion | None = None
+        if any(map(is_quasilinear, (term for one in sums for term in one))):
+            moving = QuasilinearDiffusion(settings[0], places, start)
+        discretised = discretise_components(settings) if moving is None else moving.space
+        velocity = _read_velocity(du0, orders, places, start, xp)
         problem = EvolutionProblem(
             discretised,
             orders,
@@ -110,7 +124,13 @@ def read_evolution(
                     "entries of a pair are the two ends, and not the components"
                 )
         _read_source(problem, source, extra)
-        _read_reaction(problem, reaction, jac, extra, start, disc)
+        _read_reaction(problem, reaction, jac, extra, start, tuple(map(xp.array, places)))
+        if moving is not None:
+            if jac is not None:
+                raise InvalidInputError("jac is given, and Diffusion depends on t or u; leave it out")
+            own, added = problem.reaction, moving.reaction
+            problem.reaction = added if own is None else lambda t, u: own(t, u) + added(t, u)
+            problem.frozen = moving.frozen
         problem.compatible = _check_compatible(discretised, ends, start, t0)
     if discretised.coarsens:
         problem.on_grid = functools.partial(_on_grid, problem, given, start, velocity)
@@ -144,12 +164,11 @@ def _on_grid(
     return other
 
 
-def _disc_order(space: Any) -> float:
+def _disc_order(first: Any) -> float:
     """The order of the integral Laplacian on a disc; the radii depend on it."""
-    first = space[0] if isinstance(space, list | tuple) and space else space
     if not isinstance(first, FractionalDiffusion) or first.kind != "integral":
         raise InvalidInputError(
-            f"space={space!r} on a Disc; a disc takes FractionalDiffusion(order, kind='integral') alone"
+            f"space={first!r} on a Disc; a disc takes FractionalDiffusion(order, kind='integral') alone"
         )
     return order_value(first.order)
 
@@ -175,10 +194,10 @@ def _is_complex_space(sums: tuple[tuple[SpaceTerm, ...], ...]) -> bool:
     return any(isinstance(value, complex) or (is_array(value) and "complex" in dtype_name(value)) for value in values)
 
 
-def _read_state(name: str, value: Any, grid: tuple[Array, ...], shape: tuple[int, ...], xp: Namespace) -> Any:
+def _read_state(name: str, value: Any, places: tuple[Array, ...], shape: tuple[int, ...], xp: Namespace) -> Any:
     """Read a state as float64 or complex128 of ``xp`` on the whole grid, with or without an axis of components."""
     if is_function(value) and not isinstance(value, type):
-        value = value(*(to_host(one) for one in broadcast_points(NUMPY, grid)))
+        value = value(*places)
         value = np.broadcast_to(value, shape) if np.ndim(value) <= len(shape) else np.asarray(value)
     refuse_masked(value, name)
     found = _reading.array(name, value)
@@ -217,7 +236,7 @@ def _check_dtype(name: str, value: Any) -> None:
 
 
 def _read_velocity(
-    du0: Any, orders: tuple[tuple[Any, Any], ...], grid: tuple[Array, ...], start: Any, xp: Namespace
+    du0: Any, orders: tuple[tuple[Any, Any], ...], places: tuple[Array, ...], start: Any, xp: Namespace
 ) -> Any:
     largest = order_value(orders[0][1])
     if math.isnan(largest):
@@ -232,11 +251,11 @@ def _read_velocity(
         raise InvalidInputError(
             f"alpha={largest:g} is above 1 and needs du0, the derivative in time at t0; du0=0 starts from rest"
         )
-    shape = tuple(axis.size for axis in grid)
+    shape = np.broadcast_shapes(*(one.shape for one in places))
     if isinstance(du0, numbers.Number) or (is_array(du0) and tuple(du0.shape) == ()):
         velocity = xp.zeros_like(start) + du0
     else:
-        velocity = _read_state("du0", du0, grid, shape, xp)
+        velocity = _read_state("du0", du0, places, shape, xp)
     if xp.is_complex(velocity) and not xp.is_complex(start):
         raise UnsupportedDtypeError("du0 is complex for a real u0; give u0 as complex")
     if tuple(velocity.shape) != tuple(start.shape):
@@ -250,7 +269,7 @@ def _read_source(problem: EvolutionProblem, source: Any, args: tuple[Any, ...]) 
     xp, whole = problem.xp, tuple(axis.size for axis in problem.space.grid)
     if is_function(source):
         scope, points = user_scope(), problem.space.points
-        if not _takes_coordinates(source, "source", ("t",), len(whole), args, first=True):
+        if not _takes_coordinates(source, "source", ("t",), len(points), args, first=True):
             points = ()
 
         def evaluate(t: Any) -> Any:
@@ -313,7 +332,7 @@ def _read_reaction(
     jac: Callable[..., Any] | None,
     args: tuple[Any, ...],
     start: Any,
-    disc: Disc | None,
+    coordinates: tuple[Any, ...],
 ) -> None:
     if reaction is None:
         if jac is not None:
@@ -321,12 +340,12 @@ def _read_reaction(
         return
     _reading.function("reaction", reaction, "(t, u) or (t, u, x)")
     space, xp, scope = problem.space, problem.xp, user_scope()
-    whole, ndim = tuple(start.shape), len(space.grid)
+    whole, ndim = tuple(start.shape), len(coordinates)
     bare = tuple(axis.size for axis in space.grid) == space.shape
 
     def called(function: Callable[..., Any], name: str, shape: tuple[int, ...]) -> Callable[[Any, Any], Any]:
         placed = _takes_coordinates(function, name, ("t", "u"), ndim, args, first=False)
-        places = _coordinates(space, disc) if placed else ()
+        places = coordinates if placed else ()
 
         def evaluate(t: Any, u: Any) -> Any:
             values = u if bare else space.embed(u, t)
@@ -350,13 +369,6 @@ def _read_reaction(
         shape = whole if problem.components is None else (problem.components, *whole)
         problem.jacobian = called(jac, "jac", shape)
         problem.jacobian(problem.t0, problem.u0)
-
-
-def _coordinates(space: Semidiscretisation, disc: Disc | None) -> tuple[Any, ...]:
-    """The coordinates of the whole grid, one array per axis that broadcasts against the values on it."""
-    if disc is None:
-        return broadcast_points(space.xp, space.grid)
-    return tuple(map(space.xp.array, polar_points(*space.grid)))
 
 
 def _check_compatible(space: Semidiscretisation, boundary: tuple[Ends, ...], start: Any, t0: float) -> bool:

@@ -247,8 +247,9 @@ class FrameRecorder:
         bad = ~np.isfinite(now)
         # A solve spreads non-finite values over the box in one step: then report where the solution was largest before.
         place = np.unravel_index(int((np.abs(before) if 2 * bad.sum() > bad.size else bad).argmax()), now.shape)
-        axes = [np.asarray(to_host(x)).reshape(-1) for x in self.problem.space.points]
-        where = ", ".join(f"{float(axis[i]):g}" for axis, i in zip(axes, place[-len(axes) :], strict=True))
+        shape = self.problem.space.shape
+        points = [np.broadcast_to(to_host(x), shape)[place[-len(shape) :]] for x in self.problem.space.points]
+        where = ", ".join(f"{float(x):g}" for x in points)
         which = "" if self.problem.components is None else f" in component {int(place[0])}"
         told = f"The solution is not finite at t = {t:g}, x = ({where}){which}: "
         culprit = self._infinite_data(t)

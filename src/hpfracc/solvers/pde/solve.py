@@ -48,9 +48,9 @@ def solve_fpde(
     t_span: Sequence[float],
     u0: Any,
     *,
-    x: Any,
+    x: Any = None,
     space: Any,
-    boundary: BoundaryName | BoundaryCondition | tuple[Any, ...] | list[Any],
+    boundary: BoundaryName | BoundaryCondition | tuple[Any, ...] | list[Any] | dict[str, Any] | float | None = None,
     alpha: Any = 1.0,
     du0: Any = None,
     source: Any = None,
@@ -94,17 +94,18 @@ def solve_fpde(
     x : array_like or tuple of array_like
         The grid: increasing points, one array for each axis. Transforms need equal spacing. Or a
         :class:`~hpfracc.pde.Disc`, for the integral Laplacian on it; functions are then called with the coordinates x
-        and y, and results have an axis of radii and an axis of angles.
+        and y, and results have an axis of radii and an axis of angles. Not given with a Matrix.
     space : SpaceTerm, TermSum or list of these
         A sum of :class:`~hpfracc.pde.Diffusion`, :class:`~hpfracc.pde.Advection`,
-        :class:`~hpfracc.pde.FractionalDiffusion` and :class:`~hpfracc.pde.OneSided`. For a system: one sum for all
-        components, or a list with one sum for each.
-    boundary : str, condition or sequence
+        :class:`~hpfracc.pde.FractionalDiffusion` and :class:`~hpfracc.pde.OneSided`, or a
+        :class:`~hpfracc.pde.Matrix`. For a system: one sum for all components, or a list with one sum for each.
+    boundary : str, condition, number, sequence or dict
         ``"periodic"``, ``"dirichlet"``, ``"neumann"`` (zero data), ``"no_flux"``, :class:`~hpfracc.pde.Dirichlet`,
         :class:`~hpfracc.pde.Neumann`, :class:`~hpfracc.pde.NoFlux`, :class:`~hpfracc.pde.Robin`,
         :class:`~hpfracc.pde.Exterior`, with numbers, f(t) or f(t, x): one for all axes, or a sequence with one, or a
-        pair for the two ends, for each axis. In one dimension a pair stands for the two ends. All components of a
-        system share the conditions.
+        pair for the two ends, for each axis. In one dimension a pair stands for the two ends. A number or function
+        alone is the value of u, and a dict has the ends ``"left"`` and ``"right"`` (``"bottom"``, ``"top"``,
+        ``"back"``, ``"front"``). All components of a system share the conditions. Not given with a Matrix.
     alpha : float, scalar array or DistributedOrder
         The order in time, in (0, 2].
     du0 : array_like or callable, optional
@@ -323,7 +324,8 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         if frame is None:
             steps, stored = np.array(recorder.step_times), xp.stack(recorder.step_frames)
             frame = FrameCubic(steps, stored, smooth_power(problem), problem.breaks)
-        sol = FrameSolution(frame, (problem.t0, reached), space.grid, problem.periodic, xp)
+        grid = () if space.name == "matrix" else space.grid
+        sol = FrameSolution(frame, (problem.t0, reached), grid, problem.periodic, xp)
     happened: tuple[Any, Any] = (None, None)
     if recorder.watch is not None:
         whole = tuple(axis.size for axis in space.grid)

@@ -63,6 +63,10 @@ class ImexBDF2(EvolutionMethod):
         """Order 1."""
         return needs_order_one(self.name, problem)
 
+    def forecast(self, problem: EvolutionProblem, steps: int) -> int:
+        """Six states and a linear system."""
+        return 6 * problem.itemsize * math.prod(problem.state_shape) + problem.space.step_bytes()
+
     def reason(self, problem: EvolutionProblem) -> str:
         """For operators that are not diagonalised."""
         return "at alpha = 1 with an operator that is not diagonalised one linear system a step is enough"

@@ -275,6 +275,13 @@ class Semidiscretisation(abc.ABC):
     def integrate(self, values: Any) -> Any:
         """The integral over the box of values on the whole grid, over the last axes."""
 
+    def weighted(self, u: Any, periodic: tuple[bool, ...]) -> Any:
+        """The values times the weights of their points in the trapezoidal rule, for inner products."""
+        weights = np.ones(())
+        for points, wraps in zip(self.grid, periodic, strict=True):
+            weights = weights[..., None] * trapezoid(points, wraps)
+        return self.restrict(self.xp.array(weights)) * u
+
     def space_error(self, u: Any) -> float:
         """An estimate of the largest error of ``u`` due to the grid, from ``u`` alone; nan if there is none."""
         return math.nan

@@ -100,9 +100,8 @@ class FiniteVolumes(GridSpace):
         self.iterations = 0
         for term in setting.terms:
             self._add(term)
-        self._own: Any = 0.0
+        self.assembled(self._axes)
         for one in self._axes:
-            self._assemble(one)
             self._warn_of_peclet(one)
         self._symmetric = not any(one.moves for one in self._axes) and not setting.complex_state
 
@@ -120,6 +119,13 @@ class FiniteVolumes(GridSpace):
         # In one dimension, and for NumPy arrays, the grid need not be uniform.
         line = setting.ndim == 1 and setting.xp.library == "numpy" and not setting.periodic
         return refuse_grid(setting, uniform=not line)
+
+    def assembled(self, axes: list[CellAxis]) -> FiniteVolumes:
+        """Itself, with the coefficients of these axes."""
+        self._axes, self._own = axes, 0.0
+        for one in axes:
+            self._assemble(one)
+        return self
 
     def _add(self, term: SpaceTerm) -> None:
         each = coefficients_of(term)
@@ -195,15 +201,16 @@ class FiniteVolumes(GridSpace):
         width = self._column(one, one.widths)
         left, right = self._sides(one, one.faces / self._column(one, one.steps))
         before, after, own = left / width, right / width, -(left + right) / width
-        left, right = self._sides(one, 0.5 * one.carriers)
-        before, after, own = before + left / width, after - right / width, own + (left - right) / width
-        # The mean of the adjacent slopes, weighted by the opposite distances; at an end, the slope given there.
-        left, right = (to_host(each).reshape(-1) for each in self._sides(one, self._column(one, one.steps)))
-        inner = left * right > 0.0
-        left, right = np.where(inner, left, 1.0), np.where(inner, right, 1.0)
-        behind = one.speeds * self._column(one, inner * right / (left * (left + right)))
-        ahead = one.speeds * self._column(one, inner * left / (right * (left + right)))
-        before, after, own = before + behind, after - ahead, own + (ahead - behind)
+        if one.moves:
+            left, right = self._sides(one, 0.5 * one.carriers)
+            before, after, own = before + left / width, after - right / width, own + (left - right) / width
+            # The mean of the adjacent slopes, weighted by the opposite distances; at an end, the slope given there.
+            left, right = (to_host(each).reshape(-1) for each in self._sides(one, self._column(one, one.steps)))
+            inner = left * right > 0.0
+            left, right = np.where(inner, left, 1.0), np.where(inner, right, 1.0)
+            behind = one.speeds * self._column(one, inner * right / (left * (left + right)))
+            ahead = one.speeds * self._column(one, inner * left / (right * (left + right)))
+            before, after, own = before + behind, after - ahead, own + (ahead - behind)
         for end, condition in enumerate(one.conditions):
             if one.periodic or one.missing(end):
                 continue
