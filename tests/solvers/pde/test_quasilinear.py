@@ -103,6 +103,14 @@ def test_transport_into_a_closed_end_keeps_the_mass():
     np.testing.assert_allclose(found.mass, 1.0, rtol=1e-9)
 
 
+def test_a_coordinate_may_have_any_name():
+    """A function of as many arguments as there are axes is one of the coordinates."""
+    x = np.linspace(0.0, 1.0, 11)
+    given = {"u0": np.sin(math.pi * x), "t_span": (0.0, 0.1), "x": x, "boundary": 0.0, "alpha": 0.5, "step": 0.02}
+    one, two = (hf.solve_fpde(None, space=Diffusion(k), **given) for k in (lambda u: 1.0 + u, lambda x: 1.0 + x))
+    np.testing.assert_array_equal(one.u, two.u)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -20,11 +20,11 @@ from hpfracc.solvers.ode.adaptive.corrector import Solved
 from hpfracc.solvers.ode.adaptive.solution import PieceStore
 from hpfracc.solvers.ode.adaptive.stepper import Stepper, stable_degrees
 from hpfracc.solvers.ode.adaptive.system import NotFiniteError
-from hpfracc.solvers.pde.driver import Run, StepProgress
+from hpfracc.solvers.pde.driver import StepProgress
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, StepForm
-from hpfracc.solvers.pde.recording import FrameRecorder
+from hpfracc.solvers.pde.recording import Run
 from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before, note_jumps
 
 __all__ = ["can_step", "run_steps"]
@@ -242,8 +242,7 @@ class _EvolutionPass:
 
     def run(self, report: Callable[[float, Callable[[], Any]], None], most_ratio: float) -> Run:
         """Step until the end, a terminal event, a failure or an interrupt."""
-        recorder = FrameRecorder(self.question, None, at=self._between)
-        run = Run(recorder, True, "The end of the interval was reached.")
+        run = Run(self.question, None, at=self._between)
         if self.options.dense_output:
             self.pieces = PieceStore(self.system)
             run.frame = self._stored
@@ -251,15 +250,10 @@ class _EvolutionPass:
             with run.guarded():
                 for t in self._steps(run, most_ratio):
                     self.times.append(t)
-                    bad = recorder.take(
-                        np.array([t]), self.system.values(self.newest.y)[None], last=t == self.problem.t1
-                    )
-                    if bad is not None:
-                        return run.fail(bad)
-                    if recorder.ended is not None:
-                        run.message = f"A terminal event happened at t = {recorder.ended:g}."
-                        return run
-                    report(t, lambda: self.problem.space.embed(*reversed(recorder.newest)))
+                    u = self.system.values(self.newest.y)
+                    if not run.take(np.array([t]), u[None], last=t == self.problem.t1):
+                        break
+                    report(t, lambda: self.problem.space.embed(*reversed(run.newest)))
         except NotFiniteError as error:
             run.fail(f"{error}: check the data and the initial values.")
         return run

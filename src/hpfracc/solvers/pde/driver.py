@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import device_of, is_tracer
-from hpfracc._interrupts import raise_if_nested
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.pde.method import Question
-from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, StepFailedError
-from hpfracc.solvers.pde.recording import FrameRecorder, frames_kept
+from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock
+from hpfracc.solvers.pde.recording import Run, frames_kept
 from hpfracc.solvers.pde.time_data import scan_data
 
 __all__ = [
     "FIRST_STEPS",
     "MIN_ORDER",
-    "Run",
     "StepProgress",
     "check_memory",
     "exact_mesh",
@@ -55,57 +51,6 @@ _OUTPUTS = 100
 _PASS = 0.9
 #: Forecasts below this are not checked against free memory.
 _NEGLIGIBLE = 16 * 2**20
-
-
-@dataclass(slots=True)
-class Run:
-    """The outcome of a run over one mesh.
-
-    Attributes
-    ----------
-    recorder : FrameRecorder
-        The frames that were kept.
-    success : bool
-        Whether the end, or a terminal event, was reached.
-    message : str
-        Why the run ended.
-    samples : dict
-        The unknowns after some steps, by the number of the step, for comparison.
-    interrupted : bool
-        Whether the user interrupted the run.
-    frame : callable or None
-        ``frame(t)``: the solution on the whole grid at any time, where the steps give it.
-    """
-
-    recorder: FrameRecorder
-    success: bool
-    message: str
-    samples: dict[int, Any] = field(default_factory=dict)
-    interrupted: bool = False
-    frame: Callable[[float], Any] | None = None
-
-    @property
-    def steps(self) -> int:
-        """Number of steps made."""
-        return self.recorder.steps
-
-    def fail(self, message: str) -> Run:
-        """The run, ended by a failure."""
-        self.success, self.message = False, message
-        return self
-
-    @contextlib.contextmanager
-    def guarded(self) -> Iterator[None]:
-        """End the run with a message where a step fails or the user interrupts it; an overflow has its own message."""
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                yield
-        except KeyboardInterrupt:
-            raise_if_nested()
-            self.interrupted = True
-            self.fail(f"Interrupted at t = {self.recorder.newest[0]:g}: this is the solution up to there.")
-        except StepFailedError as error:
-            self.fail(f"Stopped at t = {self.recorder.newest[0]:g}: {error}.")
 
 
 def forecast_memory(question: Question, steps: int) -> tuple[int, int]:
@@ -220,41 +165,37 @@ def run_mesh(
     mesh: Array,
     sampled: Array | None = None,
     begin: float = -math.inf,
-    earlier: FrameRecorder | None = None,
+    earlier: Run | None = None,
     outputs: Array | None = None,
     progress: StepProgress | None = None,
 ) -> Run:
     """Advance over ``mesh``, keeping the states after the steps with the numbers ``sampled``, which increase.
 
-    ``progress`` gets every step or block. ``begin``, ``earlier`` and ``outputs`` are passed to :class:`FrameRecorder`.
+    ``progress`` gets every step or block. ``begin``, ``earlier`` and ``outputs`` are passed to :class:`Run`.
     """
     problem, method, options, *_ = question
     total = len(mesh) - 1
     exact = method.solution(problem) if options.events else None
-    recorder = FrameRecorder(question, total, begin, earlier, None if exact is None else exact.frame, outputs)
-    run = Run(recorder, True, "The end of the interval was reached.")
+    run = Run(question, total, begin, earlier, None if exact is None else exact.frame, outputs)
     report = _no_report if progress is None else progress.of_run(mesh)
     shown = progress is not None and callable(options.progress)
     marks = np.empty(0, int) if sampled is None else sampled
     with run.guarded():
         for made in method.advance(problem, mesh):
-            done, block = recorder.steps, isinstance(made, FrameBlock)
+            done, block = run.steps, isinstance(made, FrameBlock)
             count = made.count if block else 1
             here = marks[slice(*np.searchsorted(marks, [done, done + count], side="right"))].tolist()
             times = mesh[done + 1 : done + 1 + count]
-            if block and not (here or shown or recorder.needs(count, total, float(times[-1]))):
-                recorder.steps += count
+            if block and not (here or shown or run.needs(count, total, float(times[-1]))):
+                run.steps += count
                 report(done + count, lambda: None)
                 continue
             states = made.make() if block else made[None]
-            bad = recorder.take(times, states, last=done + count == total)
-            run.samples |= {mark: problem.xp.copy(states[mark - done - 1]) for mark in here if mark <= recorder.steps}
-            if bad is not None:
-                return run.fail(bad)
-            if recorder.ended is not None:
-                run.message = f"A terminal event happened at t = {recorder.ended:g}."
-                return run
-            report(done + count, lambda: problem.space.embed(*reversed(recorder.newest)))
+            goes_on = run.take(times, states, last=done + count == total)
+            run.samples |= {mark: problem.xp.copy(states[mark - done - 1]) for mark in here if mark <= run.steps}
+            if not goes_on:
+                break
+            report(done + count, lambda: problem.space.embed(*reversed(run.newest)))
     return run
 
 
@@ -298,8 +239,8 @@ def run_estimated(question: Question, steps: int, progress: StepProgress | None 
             for k in own.tolist()
             if factor * k in finer.samples and k in coarser.samples
         ]
-        if finer.success and coarser.success and finer.recorder.ended is None:
-            pairs.append((finer.recorder.newest[1], coarser.recorder.newest[1]))
+        if finer.success and coarser.success and finer.ended is None:
+            pairs.append((finer.newest[1], coarser.newest[1]))
         if not pairs:
             problem.notes.append("the error in time has no estimate: solutions with fewer steps share no times with it")
             return run, math.nan

@@ -18,25 +18,25 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import is_function
 from hpfracc.solvers.pde.space.base import SpaceSetting, axis_part
 from hpfracc.solvers.pde.space.variable import CellAxis, FiniteVolumes
-from hpfracc.solvers.pde.terms import Diffusion, coefficients_of, per_axis
+from hpfracc.solvers.pde.terms import Diffusion, coefficients_of
 
 __all__ = ["QuasilinearDiffusion", "is_quasilinear"]
 
 Array = np.ndarray[Any, Any]
 
 
-def _arguments(coefficient: Any) -> tuple[bool, bool]:
-    """Whether a coefficient is a function of t and of u, by the names of its arguments."""
+def _arguments(coefficient: Any, ndim: int) -> tuple[bool, bool]:
+    """Whether a coefficient takes t before the coordinates, and u after them, by number and names of its arguments."""
     try:
-        names = inspect.signature(coefficient).parameters if is_function(coefficient) else {}
+        names = list(inspect.signature(coefficient).parameters) if is_function(coefficient) else []
     except (TypeError, ValueError):  # some builtins have no signature
-        return False, False
-    return "t" in names, "u" in names
+        names = []
+    return len(names) > ndim and names[0] == "t", len(names) > ndim and names[-1] == "u"
 
 
-def is_quasilinear(term: Any) -> bool:
+def is_quasilinear(term: Any, ndim: int) -> bool:
     """Whether a term is diffusion with a coefficient that depends on time or on the solution."""
-    return isinstance(term, Diffusion) and any(any(_arguments(one)) for one in coefficients_of(term))
+    return isinstance(term, Diffusion) and any(any(_arguments(one, ndim)) for one in coefficients_of(term))
 
 
 class QuasilinearDiffusion:
@@ -61,8 +61,8 @@ class QuasilinearDiffusion:
                 "coefficient of the coordinates"
             )
         self.places = places
-        moving = [term for term in setting.terms if is_quasilinear(term)]
-        self._coefficients = [per_axis(term.coefficient, setting.ndim) for term in moving]
+        moving = [coefficients_of(term) for term in setting.terms if is_quasilinear(term, setting.ndim)]
+        self._coefficients = [each * setting.ndim if len(each) == 1 else each for each in moving]
         first = [self._values(axis, setting.t0, start) for axis in range(setting.ndim)]
         for values in first:
             if not np.all(values >= 0.0):
@@ -71,7 +71,7 @@ class QuasilinearDiffusion:
                     "or the equation is ill-posed"
                 )
         self._constants = [float(values.max()) or 1.0 for values in first]
-        others = tuple(term for term in setting.terms if not is_quasilinear(term))
+        others = tuple(term for term in setting.terms if not is_quasilinear(term, setting.ndim))
         plain = dataclasses.replace(setting, terms=(*others, Diffusion(tuple(self._constants))))
         refusal = FiniteVolumes.refuses(plain)
         if refusal is not None:
@@ -83,7 +83,7 @@ class QuasilinearDiffusion:
         total = np.zeros(u.shape)
         for coefficients in self._coefficients:
             k = coefficients[axis]
-            in_time, in_state = _arguments(k)
+            in_time, in_state = _arguments(k, len(self.places))
             given = (*((t,) if in_time else ()), *self.places, *((u,) if in_state else ()))
             total = total + (k(*given) if is_function(k) else k)
         return total
@@ -113,7 +113,7 @@ class QuasilinearDiffusion:
             )
         return moved.assembled(axes)
 
-    def reaction(self, t: float, u: Array) -> Array:
+    def reaction(self, t: float, u: Array) -> Any:
         """What the coefficient adds to the constant one."""
         moved = self._with_coefficient(t, u, whole=False)
         forcing = moved.forcing(t)

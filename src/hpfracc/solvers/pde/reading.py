@@ -73,6 +73,8 @@ def read_evolution(
     given = dict(locals())
     t0, t1 = _reading.pair("t_span", t_span)
     disc = x if isinstance(x, Disc) else None
+    grid: tuple[Array, ...]
+    places: tuple[Array, ...]
     terms_given = space[0] if isinstance(space, list | tuple) and space else space
     if isinstance(terms_given, Matrix):
         if x is not None or boundary is not None:
@@ -101,7 +103,7 @@ def read_evolution(
         ends = read_boundary(boundary, len(grid))
         settings = [SpaceSetting(one, grid, ends, xp, complex_state, t0, backend, components, disc) for one in sums]
         moving: QuasilinearDiffusion | None = None
-        if any(map(is_quasilinear, (term for one in sums for term in one))):
+        if any(is_quasilinear(term, len(grid)) for one in sums for term in one):
             moving = QuasilinearDiffusion(settings[0], places, start)
         discretised = discretise_components(settings) if moving is None else moving.space
         velocity = _read_velocity(du0, orders, places, start, xp)

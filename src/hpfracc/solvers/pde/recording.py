@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import is_tracer, to_host
+from hpfracc._interrupts import raise_if_nested
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde.interpolation import between_frames
 from hpfracc.solvers.pde.method import Question, Save
-from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 
-__all__ = ["MAX_FRAMES", "FrameRecorder", "frames_kept", "read_save", "smooth_power"]
+__all__ = ["MAX_FRAMES", "Run", "frames_kept", "read_save", "smooth_power"]
 
 Array = np.ndarray[Any, Any]
 
@@ -61,8 +63,8 @@ def _every(save: Save, steps: int) -> int:
     return save if isinstance(save, int) else 0 if save == "last" else 1
 
 
-class FrameRecorder:
-    """Receives the steps of a run in turn and keeps what was asked for.
+class Run:
+    """A run over the interval: receives its steps in turn, keeps what was asked for, and says how it ended.
 
     Parameters
     ----------
@@ -72,8 +74,8 @@ class FrameRecorder:
         Largest number of steps of the run; None if it is not known.
     begin : float
         Steps before this time are ignored.
-    earlier : FrameRecorder, optional
-        The recorder of a run to an earlier end, which this run continues: its frames are kept, and the first step that
+    earlier : Run, optional
+        A run to an earlier end, which this run continues: its frames are kept, and the first step that
         is recorded is that end.
     at : callable, optional
         ``at(t)``: the frame at a time within the newest step; interpolated between steps if it is not given.
@@ -86,12 +88,17 @@ class FrameRecorder:
         question: Question,
         steps: int | None,
         begin: float = -math.inf,
-        earlier: FrameRecorder | None = None,
+        earlier: Run | None = None,
         at: Callable[[float], Any] | None = None,
         outputs: Array | None = None,
     ) -> None:
         problem, _, options, self.save, args, _ = question
         self.problem = problem
+        self.success, self.interrupted, self.message = True, False, "The end of the interval was reached."
+        #: The unknowns after some steps, by the number of the step, for comparison.
+        self.samples: dict[int, Any] = {}
+        #: ``frame(t)``: the solution on the whole grid at any time, where the steps give it.
+        self.frame: Callable[[float], Any] | None = None
         self._begin, self._earlier, self._at = begin, earlier, at
         self._outputs = None if outputs is None else set(outputs.tolist())
         self._dense = options.dense_output and at is None
@@ -130,6 +137,23 @@ class FrameRecorder:
         if earlier is None:
             self._take(problem.t0, problem.space.embed(problem.u0, problem.t0))
 
+    def fail(self, message: str) -> None:
+        """End with a failure."""
+        self.success, self.message = False, message
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """End with a message where a step fails or the user interrupts it; an overflow has its own message."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                yield
+        except KeyboardInterrupt:
+            raise_if_nested()
+            self.interrupted = True
+            self.fail(f"Interrupted at t = {self.newest[0]:g}: this is the solution up to there.")
+        except StepFailedError as error:
+            self.fail(f"Stopped at t = {self.newest[0]:g}: {error}.")
+
     def needs(self, count: int, total: int, last: float) -> bool:
         """Whether the values of the next ``count`` steps, to the time ``last``, are needed."""
         if last < self._begin:
@@ -139,23 +163,25 @@ class FrameRecorder:
         after = self.steps + count
         return after >= total or (self._every > 0 and after // self._every > self.steps // self._every)
 
-    def take(self, times: Array, states: Any, *, last: bool = False) -> str | None:
-        """Record steps, the last of which may be the ``last`` of all; returns a message if values are not finite."""
+    def take(self, times: Array, states: Any, *, last: bool = False) -> bool:
+        """Record steps, the last of which may be the ``last`` of all; returns whether to go on."""
         space, count = self.problem.space, len(times)
         bad = self._first_bad(states)
         steady = not space.forcing_varies
         frames = space.embed(states, float(times[-1])) if steady or count == 1 else None
         for k, t in enumerate(times.tolist()):
             if k == bad:
-                return self._not_finite(t, states[k])
+                self.fail(self._not_finite(t, states[k]))
+                return False
             self.steps += 1
             self.newest = (t, states[k])
             if t > self._begin:
                 frame = space.embed(states[k], t) if frames is None else frames[k]
                 self._take(t, frame, last=last and k == count - 1)
                 if self.ended is not None:
-                    break
-        return None
+                    self.message = f"A terminal event happened at t = {self.ended:g}."
+                    return False
+        return True
 
     def frames(self) -> Any:
         """All frames in one array."""

@@ -11,7 +11,6 @@ import numpy as np
 
 from hpfracc.solvers.pde.driver import (
     FIRST_STEPS,
-    Run,
     StepProgress,
     check_memory,
     last_frame,
@@ -21,7 +20,7 @@ from hpfracc.solvers.pde.driver import (
 )
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.method import Question
-from hpfracc.solvers.pde.recording import FrameRecorder, frames_kept
+from hpfracc.solvers.pde.recording import Run, frames_kept
 from hpfracc.solvers.pde.time_data import MOST_BREAKS, TimeData, breaks_of, just_before, note_jumps
 
 __all__ = ["GRID_SHARE", "run_refined"]
@@ -69,7 +68,7 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
         problem.breaks = tuple(just_before(t, problem) for t in breaks)
     note_jumps(data, problem)
     count = _shorter_intervals(question)
-    earlier: FrameRecorder | None = None
+    earlier: Run | None = None
     error, ratio, spent = 0.0, 0.0, 0
     for level in range(count, -1, -1):
         # Level 0 is the problem itself, with its exact end.
@@ -80,12 +79,12 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
         refinement = _Refinement(part, earlier, data, progress, starts=count > 0)
         run, own_error, own_ratio = refinement.refine()
         error, ratio = float(np.maximum(error, own_error)), float(np.maximum(ratio, own_ratio))  # nan if one is
-        if not run.success or run.recorder.ended is not None:
+        if not run.success or run.ended is not None:
             break
         if level:
             spent += run.steps
             problem.stats["start_steps"] = spent
-            earlier = run.recorder
+            earlier = run
     if count:
         first = problem.t0 + length / FIRST_STEPS ** (count + 1)
         problem.notes.append(
@@ -128,7 +127,7 @@ def _shorter_intervals(question: Question) -> int:
         first = length / FIRST_STEPS ** (count + 1)
         part = dataclasses.replace(problem, t1=problem.t0 + first, stats={}, notes=[])
         run = run_mesh(last_frame(question)._replace(problem=part), np.array([part.t0, part.t1]))
-        if run.success and problem.largest(run.recorder.newest[1] - problem.u0) <= allowed:
+        if run.success and problem.largest(run.newest[1] - problem.u0) <= allowed:
             return count
     return _SHORTER
 
@@ -139,7 +138,7 @@ class _Refinement:
     def __init__(
         self,
         question: Question,
-        earlier: FrameRecorder | None,
+        earlier: Run | None,
         data: TimeData,
         progress: StepProgress,
         *,
@@ -222,7 +221,7 @@ class _Refinement:
             if run.success or change > _SAME_TIME * now:
                 continue
             before = problem.largest(problem.u0)
-            if min(largest, grown) > _GROWS * before and not run.recorder.blames_data:
+            if min(largest, grown) > _GROWS * before and not run.blames_data:
                 if change > _SHARP * now and steps << _AFTER_FAILURE <= self.options.max_steps:
                     continue  # for the digits of the time
                 run.message = (
@@ -235,12 +234,12 @@ class _Refinement:
 
     def _reached(self, run: Run) -> tuple[float, float]:
         """The time that a run has reached, and the largest value there."""
-        t, u = run.recorder.newest
+        t, u = run.newest
         return t - self.problem.t0, self.problem.largest(u)
 
     def _accepts_grid_error(self, run: Run, error: float) -> bool:
         """Relax the tolerance to a share of the error of the grid, if that is wanted, known and larger."""
-        t, u = run.recorder.newest
+        t, u = run.newest
         size = self.problem.largest(u)
         if self.options.estimate != "auto" or not math.isnan(self.grid_error) or error > _CLOSE * size:
             return False
@@ -259,7 +258,7 @@ class _Refinement:
     def _ratio(self, gaps: list[tuple[float, float]], run: Run, previous: Run) -> float:
         """The largest ratio of a difference between two runs to the tolerance, times of terminal events included."""
         ratio = max(gap / self._allowed(size) for gap, size in gaps)
-        one, other = run.recorder.ended, previous.recorder.ended
+        one, other = run.ended, previous.ended
         if one is None and other is None:
             return ratio
         if one is None or other is None:  # only one run has ended so
@@ -289,7 +288,7 @@ class _Refinement:
                 found.append((gap, most / gone))
             elif times[j] >= self.output:
                 found.append((gap, None))
-        ends = run.recorder.end_frame, previous.recorder.end_frame
+        ends = run.end_frame, previous.end_frame
         if ends[0] is not None and ends[1] is not None:
             found.append((problem.largest(ends[0] - ends[1]), problem.largest(ends[0])))
         return [(gap, largest if scale is None else scale) for gap, scale in found] or [

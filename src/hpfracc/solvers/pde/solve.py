@@ -22,13 +22,13 @@ from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
 from hpfracc.solvers.pde.boundary import BoundaryCondition
 from hpfracc.solvers.pde.choice import ASKED, choose_time_method, refusal
-from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
+from hpfracc.solvers.pde.driver import StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, Question
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
 from hpfracc.solvers.pde.reading import read_evolution
-from hpfracc.solvers.pde.recording import MAX_FRAMES, read_save, smooth_power
+from hpfracc.solvers.pde.recording import MAX_FRAMES, Run, read_save, smooth_power
 from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, SpaceTimeError
 from hpfracc.solvers.pde.time_data import scan_data
@@ -302,53 +302,47 @@ def _solve(question: Question, progress: StepProgress) -> tuple[Question, Run, f
 
 def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -> FPDEResult:
     problem, method, options, save, _, reason = question
-    recorder, xp, space = run.recorder, problem.xp, problem.space
-    times = np.array(recorder.times)
+    xp, space = problem.xp, problem.space
+    times = np.array(run.times)
     frames = not callable(save)
     if not frames:
-        first = recorder.kept[0] if recorder.kept else None
-        u = (
-            namespace_of(first).stack(recorder.kept)
-            if library_of(first) in ("torch", "jax")
-            else np.array(recorder.kept)
-        )
+        first = run.kept[0] if run.kept else None
+        u = namespace_of(first).stack(run.kept) if library_of(first) in ("torch", "jax") else np.array(run.kept)
     else:
-        u = recorder.frames() if recorder.times else xp.zeros((0, *problem.state_shape), "float64")
+        u = run.frames() if run.times else xp.zeros((0, *problem.state_shape), "float64")
         if is_array(u0) and library_of(u0) == xp.library and dtype_name(u0) in ("float32", "complex64"):
             u = xp.astype(u, "complex64" if xp.is_complex(u) else dtype_name(u0))
     sol = None
     if options.dense_output:
         exact = method.solution(problem)
         frame = run.frame if exact is None else exact.frame
-        reached = recorder.newest[0] if recorder.ended is None else recorder.ended
+        reached = run.newest[0] if run.ended is None else run.ended
         if frame is None:
-            steps, stored = np.array(recorder.step_times), xp.stack(recorder.step_frames)
+            steps, stored = np.array(run.step_times), xp.stack(run.step_frames)
             frame = FrameCubic(steps, stored, smooth_power(problem), problem.breaks)
         grid = () if space.name == "matrix" else space.grid
         sol = FrameSolution(frame, (problem.t0, reached), grid, problem.periodic, xp)
     happened: tuple[Any, Any] = (None, None)
-    if recorder.watch is not None:
+    if run.watch is not None:
         whole = tuple(axis.size for axis in space.grid)
         shape = whole if problem.components is None else (problem.components, *whole)
-        happened = recorder.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
+        happened = run.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
     in_space, why = math.nan, "the solve did not reach its end"
     if run.success:
-        in_space, why = estimate_grid_error(
-            problem, method.stand_in(problem), *recorder.newest, run.steps, options.estimate
-        )
+        in_space, why = estimate_grid_error(problem, method.stand_in(problem), *run.newest, run.steps, options.estimate)
     if math.isnan(in_space):
         problem.notes.append(f"no estimate of the error in space: {why}")
     stats = {
         "steps": run.steps,
         "frames": frames,
         "interrupted": run.interrupted,
-        "terminated": recorder.ended is not None,
+        "terminated": run.ended is not None,
         **problem.stats,
     }
     if not math.isnan(ratio):
         stats["error_over_tolerance"] = ratio
-    if run.success and space.symbol is not None and frames and recorder.times and not is_tracer(recorder.newest[1]):
-        newest = xp.stop_gradient(recorder.newest[1])
+    if run.success and space.symbol is not None and frames and run.times and not is_tracer(run.newest[1]):
+        newest = xp.stop_gradient(run.newest[1])
         largest, tail = float(xp.abs(newest).max()), space.space_error(newest)
         if tail > 0.05 * largest > 0.0:
             warnings.warn(

@@ -77,7 +77,7 @@ class Diffusion(SpaceTerm):
     coefficient : float, callable, or one for each axis
         k: a number, ``k(x)`` (``k(x, y)`` in two dimensions) with arrays of coordinates, or a tuple with one of these
         for each axis. A complex one gives a Schrödinger equation. ``k(t, x)``, ``k(x, u)`` and ``k(t, x, u)`` are
-        recognised by the names t and u of their arguments; such coefficients may be zero.
+        recognised by the names t, the first, and u, the last of their arguments; such coefficients may be zero.
     """
 
     coefficient: Coefficient | tuple[Coefficient, ...] = 1.0

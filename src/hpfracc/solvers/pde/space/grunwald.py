@@ -121,7 +121,8 @@ class ToeplitzSpace(GridSpace):
         size = 8 * points * (2 if self.setting.complex_state else 1)
         if self.xp.library == "numpy" and points <= DENSE_KEPT:
             return 3 * points * size
-        return (4 * 2 ** len(self.shape) + (6 if self.symmetric else 2 * 12)) * size
+        copies: int = 4 * 2 ** len(self.shape) + (6 if self.symmetric else 2 * 12)
+        return copies * size
 
 
 @final

@@ -21,7 +21,7 @@ __all__ = ["MatrixSpace"]
 Array = np.ndarray[Any, Any]
 
 #: Number of nodes up to which the matrix is diagonalised.
-DENSE = 1200
+DENSE = 2000
 #: Number of shifts whose factorisations are kept.
 _KEPT = 4
 #: Eigenvalues below this, relative to the largest, are zero; below its negative, the matrix is not semidefinite.
@@ -39,7 +39,7 @@ _INDEFINITE = (
 class MatrixSpace(Semidiscretisation):
     r""":math:`-c\,(M^{-1} A)^p u` at the nodes of a mesh or graph, with sparse symmetric matrices.
 
-    Up to 1,200 nodes by the eigenvectors of :math:`A v = \lambda M v`, above by sparse factorisations of
+    Up to 2,000 nodes by the eigenvectors of :math:`A v = \lambda M v`, above by sparse factorisations of
     :math:`\sigma M + c A`. A power there is a rational function with fixed poles,
     :math:`f(\lambda) \approx w_0 + \sum_k w_k/(\lambda + p_k)`, whose weights are fitted for each f: that of the power
     itself and that of its shifted inverse. One factorisation for each pole serves all steps.
@@ -81,7 +81,7 @@ class MatrixSpace(Semidiscretisation):
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
-        """Supports a Matrix alone; above 1,200 nodes for NumPy arrays."""
+        """Supports a Matrix alone; above 2,000 nodes for NumPy arrays."""
         if len(setting.terms) != 1 or not isinstance(setting.terms[0], Matrix):
             return "a Matrix is the whole operator; add other terms to the matrix itself"
         if setting.xp.library != "numpy" and setting.terms[0].nodes > DENSE:
@@ -187,4 +187,4 @@ class MatrixSpace(Semidiscretisation):
         """The eigenvectors, or factors of some ten times the entries of the matrix for each pole or shift."""
         if self.symbol is not None:
             return 16 * self.shape[0] ** 2
-        return 16 * 10 * self._a.nnz * (_KEPT if self.term.power == 1.0 else 60)
+        return 16 * 10 * int(self._a.nnz) * (_KEPT if self.term.power == 1.0 else 60)
