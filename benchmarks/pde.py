@@ -21,7 +21,7 @@ from numba import njit
 
 import hpfracc as hf
 from hpfracc.pde import Diffusion, DiffusionL1, problems
-from hpfracc.solvers.pde.compiled import update
+from hpfracc.solvers.pde.compiled.marching import update
 
 
 @njit(cache=True)

@@ -33,7 +33,7 @@ MARCHING = KernelPrice(
     item="pde marching",
     cold=4.0,
     cached=0.4,
-    source=Path(__file__).parent / "compiled.py",
+    source=Path(__file__).parent / "compiled" / "marching.py",
     function="march_block",
 )
 
@@ -102,7 +102,7 @@ def march(
     a matrix product: of weights and increments, or of the exponentials and their states, which are updated once per
     block.
     """
-    kernels = importlib.import_module("hpfracc.solvers.pde.compiled")
+    kernels = importlib.import_module("hpfracc.solvers.pde.compiled.marching")
     new = not MARCHING.is_bought
     copy, started = new and MARCHING.find_copy(), time.perf_counter()
     flat = _Flat(problem, form)

@@ -14,7 +14,7 @@ from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.intervals import order_value
 
-__all__ = ["DistributedOrder", "read_order", "read_orders"]
+__all__ = ["DistributedOrder", "checked_order", "read_orders"]
 
 
 @final
@@ -66,12 +66,12 @@ def read_orders(alpha: Any, terms: Sequence[Any]) -> tuple[tuple[Any, Any], ...]
         found = list(alpha.terms())
         largest = found[0][1]
     else:
-        found = [(1.0, read_order("alpha", alpha))]
+        found = [(1.0, checked_order("alpha", alpha))]
         largest = order_value(found[0][1])
     for pair in _reading.listed("terms", terms, "pairs (coefficient, order)"):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InvalidInputError(f"terms holds {pair!r}; give pairs (coefficient, order)")
-        coefficient, order = pair[0], read_order("an order of terms", pair[1])
+        coefficient, order = pair[0], checked_order("an order of terms", pair[1])
         if not is_array(coefficient):
             _reading.number("terms: a coefficient", coefficient, least=0.0)
         if order_value(order) >= largest:
@@ -83,7 +83,7 @@ def read_orders(alpha: Any, terms: Sequence[Any]) -> tuple[tuple[Any, Any], ...]
     return tuple(found)
 
 
-def read_order(name: str, value: Any, *, one_sided: bool = False) -> Any:
+def checked_order(name: str, value: Any, *, one_sided: bool = False) -> Any:
     """An order in (0, 2]; below 2 and not 1 for a one-sided term. One that carries a gradient stays an array."""
     known = value
     if is_array(value) and library_of(value) != "numpy":

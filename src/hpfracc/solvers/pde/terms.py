@@ -13,7 +13,7 @@ from hpfracc._arrays import is_array, library_of
 from hpfracc._choices import SideName
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.pde.boundary import check_data
-from hpfracc.solvers.pde.orders import read_order
+from hpfracc.solvers.pde.orders import checked_order
 
 __all__ = [
     "Advection",
@@ -134,7 +134,7 @@ class FractionalDiffusion(SpaceTerm):
     coefficient: Coefficient = 1.0
 
     def __post_init__(self) -> None:
-        read_order("FractionalDiffusion: order", self.order)
+        checked_order("FractionalDiffusion: order", self.order)
         if self.kind is not None:
             _reading.choice("FractionalDiffusion: kind", self.kind, KINDS)
         _check_coefficients(self)
@@ -168,7 +168,7 @@ class OneSided(SpaceTerm):
     axis: int = 0
 
     def __post_init__(self) -> None:
-        read_order("OneSided: order", self.order, one_sided=True)
+        checked_order("OneSided: order", self.order, one_sided=True)
         _reading.choice("OneSided: side", self.side, ("left", "right"))
         _check_coefficients(self)
         _reading.whole("OneSided: axis", self.axis)

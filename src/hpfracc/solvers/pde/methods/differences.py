@@ -45,7 +45,7 @@ _UPDATES = KernelPrice(
     item="pde exponentials",
     cold=1.5,
     cached=0.3,
-    source=Path(__file__).parents[1] / "compiled.py",
+    source=Path(__file__).parents[1] / "compiled" / "marching.py",
     function="_update",
 )
 #: The least mean step near the start of a piece times the number of steps, in ulps.
@@ -191,7 +191,7 @@ def _compiled_update(problem: EvolutionProblem, steps: int) -> Callable[..., Any
         if _read_wish(problem) is None:
             _UPDATES.credit(_predict(problem, steps))
         return None
-    module = importlib.import_module("hpfracc.solvers.pde.compiled")
+    module = importlib.import_module("hpfracc.solvers.pde.compiled.marching")
     found: Callable[..., Any] = module.update
     return _UPDATES.time_first(found)
 

@@ -11,10 +11,9 @@ from hpfracc._arrays import to_host
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_function, is_homogeneous, varies_in_time
-from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting, polar_points
-from hpfracc.solvers.pde.space.jacobi import outside_rule
-from hpfracc.solvers.pde.terms import FractionalDiffusion
+from hpfracc.solvers.pde.space.jacobi import outside_rule, refuse_integral
+from hpfracc.solvers.pde.terms import FractionalDiffusion, coefficients_of
 
 __all__ = ["JacobiDisc"]
 
@@ -107,20 +106,11 @@ class JacobiDisc(Semidiscretisation):
         """Supports a single integral Laplacian with a constant coefficient on a disc."""
         if setting.disc is None:
             return "it takes a Disc in place of a grid"
-        if len(setting.terms) != 1 or not isinstance(setting.terms[0], FractionalDiffusion):
-            return "a disc takes one FractionalDiffusion(order, 'integral') and no other term"
-        term = setting.terms[0]
-        if term.kind != "integral":
-            return f"a disc takes kind='integral', not {term.kind!r}"
-        if not isinstance(plain_order(term.order), float):
-            return (
-                "the order on a disc cannot carry a gradient; give a number, or take a box with kind='spectral' or "
-                "'riesz', whose orders can"
-            )
-        if is_function(term.coefficient):
+        refusal = refuse_integral(setting, "a disc")
+        if refusal is not None:
+            return refusal
+        if any(map(is_function, coefficients_of(setting.terms[0]))):
             return "a disc takes a constant coefficient"
-        if not isinstance(setting.boundary[0][0], Exterior):
-            return "kind='integral' needs data outside; use boundary=Exterior(value)"
         return "a disc takes a real state" if setting.complex_state else None
 
     @classmethod

@@ -1,0 +1,1 @@
+"""Loops compiled with Numba; imported only where they are used."""
