@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
+from hpfracc.solvers.pde.method import EvolutionMethod, find_evolution_method
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.differences import DiffusionL1, DiffusionL2Sigma
@@ -44,8 +44,7 @@ def _choose_method(problem: EvolutionProblem, options: Options) -> tuple[Evoluti
     if alpha == 1.0 and not several:
         if conserves_norm(problem):
             candidates.append(Yoshida4())
-        known = {method.name for method in all_evolution_methods()}
-        candidates += [find_evolution_method(name) for name in _FIRST_ORDER if name in known]
+        candidates += map(find_evolution_method, _FIRST_ORDER)
     if several and problem.linear and alpha <= 1.0:
         candidates.append(CorrectedQuadrature(4))
     if problem.frozen is not None and not several:

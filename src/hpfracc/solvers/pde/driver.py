@@ -156,10 +156,6 @@ class StepProgress:
         return report
 
 
-def _no_report(done: int, u: Callable[[], Any]) -> None:
-    """Report nothing."""
-
-
 def run_mesh(
     question: Question,
     mesh: Array,
@@ -177,7 +173,7 @@ def run_mesh(
     total = len(mesh) - 1
     exact = method.solution(problem) if options.events else None
     run = Run(question, total, begin, earlier, None if exact is None else exact.frame, outputs)
-    report = _no_report if progress is None else progress.of_run(mesh)
+    report = (lambda done, u: None) if progress is None else progress.of_run(mesh)
     shown = progress is not None and callable(options.progress)
     marks = np.empty(0, int) if sampled is None else sampled
     with run.guarded():

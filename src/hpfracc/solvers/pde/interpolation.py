@@ -89,7 +89,7 @@ class FrameSolution:
         xp: Namespace = NUMPY,
     ) -> None:
         self.at, self.span, self.grid, self.periodic = at, span, grid, periodic
-        self._library = xp.library
+        self._xp = xp
 
     def __call__(self, t: Any, x: Any = None) -> Any:
         """The solution at ``t``, a number or an array of times, which becomes the first axis.
@@ -114,11 +114,7 @@ class FrameSolution:
         found = [self._at(float(one), x) for one in np.clip(given.reshape(-1), low, high)]
         if given.ndim == 0:
             return found[0]
-        if x is None and self._library != "numpy":
-            from hpfracc._xp import namespace_of
-
-            return namespace_of(found[0]).stack(found)
-        return np.stack(found)
+        return self._xp.stack(found) if x is None else np.stack(found)
 
     def _at(self, t: float, x: Any) -> Any:
         values = self.at(t)

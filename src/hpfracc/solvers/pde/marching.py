@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,9 +101,7 @@ def march(
     a matrix product: of weights and increments, or of the exponentials and their states, which are updated once per
     block.
     """
-    kernels = importlib.import_module("hpfracc.solvers.pde.compiled.marching")
-    new = not MARCHING.is_bought
-    copy, started = new and MARCHING.find_copy(), time.perf_counter()
+    march_block = MARCHING.time_first(importlib.import_module("hpfracc.solvers.pde.compiled.marching").march_block)
     flat = _Flat(problem, form)
     times = mesh[:-1] + float(weights.sigma) * np.diff(mesh)
     steps, modes = len(times), flat.u.size
@@ -126,9 +123,7 @@ def march(
             states = states[: len(decay)]
             far, near = read @ states, past[: lead + count]
         known = flat.known(times[first - 1 : stop - 1])
-        kernels.march_block(rows, far, near, flat.symbol, known, float(weights.sigma), flat.u, out[:count])
-        if new and first == 1:
-            MARCHING.buy(time.perf_counter() - started, copy=copy)
+        march_block(rows, far, near, flat.symbol, known, float(weights.sigma), flat.u, out[:count])
         if history is not None and stop <= steps:
             states *= decay[:, None]
             states += taken @ near

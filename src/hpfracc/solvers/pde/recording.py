@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_tracer, to_host
 from hpfracc._interrupts import raise_if_nested
 from hpfracc.errors import InvalidInputError
@@ -31,13 +32,11 @@ def read_save(save: Any, options: Options) -> Save:
     """Read which frames are kept."""
     if callable(save):
         return save  # type: ignore[no-any-return]
-    if isinstance(save, str) and save in ("auto", "all", "last"):
-        return save
-    if not isinstance(save, bool) and isinstance(save, int | np.integer) and save >= 1:
-        if options.t_eval is not None and save > 1:
-            raise InvalidInputError(f"save={save!r} counts steps, and t_eval names times; give one of them")
-        return int(save)
-    raise InvalidInputError(f"save={save!r}: use 'auto', 'all', 'last', a number of steps, or a function save(t, u)")
+    if isinstance(save, str):
+        return _reading.choice("save", save, ("auto", "all", "last"))
+    if options.t_eval is not None and save != 1:
+        raise InvalidInputError(f"save={save!r} counts steps, and t_eval names times; give one of them")
+    return _reading.whole("save", save, least=1)
 
 
 def smooth_power(problem: EvolutionProblem) -> float:

@@ -226,7 +226,9 @@ def read_question(*, method: Any, args: Any, backend: Any, compile: Any, save: A
     if where not in _BACKENDS:
         raise InvalidInputError(f"backend={backend!r}: use {', '.join(map(repr, _BACKENDS))}")
     equation = {name: others.pop(name) for name in _EQUATION}
-    equation["reaction"] = _compiled_reaction(equation["reaction"], equation["u0"], compile)
+    if compile is True and library_of(equation["u0"]) == "torch" and callable(equation["reaction"]):
+        # JAX compiles the reaction together with the step.
+        equation["reaction"] = sys.modules["torch"].compile(equation["reaction"], dynamic=False)
     problem = read_evolution(**equation, args=args, backend=where)
     library = problem.xp.library
     if np.ndim(others["atol"]):
@@ -250,13 +252,6 @@ def read_question(*, method: Any, args: Any, backend: Any, compile: Any, save: A
             )
         problem.stats["compiled"] = library == "torch" and problem.reaction is not None
     return Question(problem, chosen, options, kept, extra, reason)
-
-
-def _compiled_reaction(reaction: Any, u0: Any, compile: Any) -> Any:
-    """The reaction, compiled by PyTorch if that was asked for; JAX compiles it together with the step."""
-    if compile is True and library_of(u0) == "torch" and callable(reaction):
-        return sys.modules["torch"].compile(reaction, dynamic=False)
-    return reaction
 
 
 def _solve(question: Question, progress: StepProgress) -> tuple[Question, Run, float, float]:

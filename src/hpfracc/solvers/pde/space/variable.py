@@ -125,6 +125,9 @@ class FiniteVolumes(GridSpace):
         self._axes, self._own = axes, 0.0
         for one in axes:
             self._assemble(one)
+        first = axes[0]
+        # Beside the diagonal of minus A on one axis, without what belongs to the boundary points.
+        self._bands = first.before * (self._end(first, 0) - 1.0), first.after * (self._end(first, 1) - 1.0)
         return self
 
     def _add(self, term: SpaceTerm) -> None:
@@ -294,10 +297,7 @@ class FiniteVolumes(GridSpace):
         return found
 
     def _solve_bands(self, shift: Any, rhs: Any) -> Any:
-        (one,) = self._axes
-        # The three diagonals of minus A, without what belongs to the boundary points.
-        lower, upper = one.before * (self._end(one, 0) - 1.0), one.after * (self._end(one, 1) - 1.0)
-        diagonal = shift - self._own
+        (lower, upper), diagonal = self._bands, shift - self._own
         if self.xp.library == "numpy" and not np.all(np.abs(diagonal) >= np.abs(lower) + np.abs(upper)):
             return self._solve_pivoted(lower, diagonal, upper, rhs)  # strong advection
         backend = None if self.setting.backend == "auto" else self.setting.backend
