@@ -22,7 +22,6 @@ from numba import njit
 import hpfracc as hf
 from hpfracc.pde import Diffusion, DiffusionL1, problems
 from hpfracc.solvers.pde.compiled.marching import update
-from hpfracc.solvers.pde.compiled.sines import sine_values
 
 
 @njit(cache=True)
@@ -219,7 +218,7 @@ def main() -> None:
 
         def sines(steps: int = steps, ones: Any = ones, values: Any = values) -> None:
             for _ in range(0, steps, 32):
-                sine_values(ones, values)
+                values[...] = scipy.fft.idst(ones, 1)
 
         floor, thomas, frames, taken, marched = best(
             4,

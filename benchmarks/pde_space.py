@@ -62,7 +62,7 @@ def _system(name: str, n: int, seconds: float) -> dict[str, Any]:
 
     contestants: dict[str, Any] = {"krylov": lambda: space.solve(shift, rhs), "transforms": transforms}
     if n <= _MAX_DENSE:
-        matrix = shift * np.eye(n) - space.matrix()
+        matrix = shift * np.eye(n) - space.matrix
         factors = linalg.lu_factor(matrix)
         contestants["lu"] = lambda: linalg.lu_solve(linalg.lu_factor(matrix, check_finite=False), rhs)
         contestants["lu kept"] = lambda: linalg.lu_solve(factors, rhs, check_finite=False)

@@ -28,7 +28,7 @@ from hpfracc.solvers.pde.problems import ModelEquation
 from hpfracc.solvers.pde.result import EvolutionDecision, SpaceTimeError
 from hpfracc.solvers.pde.space.base import Disc
 from hpfracc.solvers.pde.space.jacobi import interval_eigenvalues, jacobi_grid
-from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, TermSum
+from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, Matrix, OneSided, SpaceTerm, TermSum
 
 __all__ = [
     "ETDRK4",
@@ -49,6 +49,7 @@ __all__ = [
     "Exterior",
     "FractionalDiffusion",
     "ImexBDF2",
+    "Matrix",
     "ModelEquation",
     "Neumann",
     "NoFlux",

@@ -70,7 +70,7 @@ def test_transport_below_order_one(beta):
         )
         found = space.apply(x[1:-1] ** 3) + space.forcing(0.0)
         errors.append(np.abs(found + 12.0 / math.gamma(4.0 - beta) * x[1:-1] ** (3.0 - beta)).max())
-        assert np.linalg.eigvals(space.matrix()).real.max() < 1e-9
+        assert np.linalg.eigvals(space.matrix).real.max() < 1e-9
     assert math.log2(errors[0] / errors[1]) > 1.85
     with pytest.raises(InvalidInputError, match="lets waves grow"):
         ShiftedGrunwald.make(setting(x, OneSided(beta, "left", 2.0)))
@@ -159,9 +159,7 @@ def test_dense_and_krylov_agree(monkeypatch, name):
     found = space.solve(37.0, rhs)
     assert space.iterations > 0
     np.testing.assert_allclose(found, dense, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(
-        np.linalg.solve(37.0 * np.eye(n) - space.matrix(), rhs.T).T, dense, rtol=1e-8, atol=1e-12
-    )
+    np.testing.assert_allclose(np.linalg.solve(37.0 * np.eye(n) - space.matrix, rhs.T).T, dense, rtol=1e-8, atol=1e-12)
 
 
 def test_matrix_is_scipys_toeplitz():
@@ -169,8 +167,8 @@ def test_matrix_is_scipys_toeplitz():
     n = 30
     x = np.linspace(0.0, 1.0, n + 2)
     expected = linalg.toeplitz(*shifted_grunwald(NUMPY, 1.4, n)) * (n + 1) ** 1.4
-    np.testing.assert_allclose(ShiftedGrunwald.make(setting(x, OneSided(1.4))).matrix(), expected, atol=1e-9)
-    np.testing.assert_allclose(ShiftedGrunwald.make(setting(x, OneSided(1.4, "right"))).matrix(), expected.T, atol=1e-9)
+    np.testing.assert_allclose(ShiftedGrunwald.make(setting(x, OneSided(1.4))).matrix, expected, atol=1e-9)
+    np.testing.assert_allclose(ShiftedGrunwald.make(setting(x, OneSided(1.4, "right"))).matrix, expected.T, atol=1e-9)
 
 
 def test_two_dimensions(monkeypatch):
@@ -178,11 +176,11 @@ def test_two_dimensions(monkeypatch):
     x, y = np.linspace(0.0, 1.0, 14), np.linspace(0.0, 2.0, 12)
     term = FractionalDiffusion(1.3, "riesz", 0.5)
     both = ShiftedGrunwald.make(setting((x, y), term))
-    one, two = (ShiftedGrunwald.make(setting(axis, term)).matrix() for axis in (x, y))
-    np.testing.assert_allclose(both.matrix(), np.kron(one, np.eye(10)) + np.kron(np.eye(12), two), atol=1e-9)
+    one, two = (ShiftedGrunwald.make(setting(axis, term)).matrix for axis in (x, y))
+    np.testing.assert_allclose(both.matrix, np.kron(one, np.eye(10)) + np.kron(np.eye(12), two), atol=1e-9)
     with pytest.warns(AccuracyWarning, match="order 0.65 only"):
         whole = ShiftedGrunwald.make(setting((x, y), FractionalDiffusion(1.3, "integral"), boundary="exterior"))
-    assert np.abs(whole.matrix() - 2.0 * both.matrix()).max() > 1.0
+    assert np.abs(whole.matrix - 2.0 * both.matrix).max() > 1.0
     krylov(monkeypatch)
     rhs = np.ones((3, 12, 10))
     for space in (both, whole):
@@ -315,7 +313,7 @@ def test_eigenvectors_are_computed_once_and_give_the_matrix(case):
     np.testing.assert_allclose(space.backward(space.forward(rhs)), rhs, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(space.backward(space.symbol * space.forward(rhs)), space.apply(rhs), atol=1e-9)
     if case != "complex":
-        values = np.sort(np.linalg.eigvals(space.matrix()).real)
+        values = np.sort(np.linalg.eigvals(space.matrix).real)
         np.testing.assert_allclose(np.sort(space.symbol.reshape(-1)), values, rtol=1e-9, atol=1e-9)
     assert space.step_bytes() <= 16 * points**2
 

@@ -256,7 +256,7 @@ def test_the_published_errors_of_a_one_sided_equation():
         boundary=(Dirichlet(0.0), Dirichlet(lambda t: math.exp(-t))),
         source=lambda t: -(1.0 + inside) * math.exp(-t) * inside**3,
     )
-    matrix = equation.space.matrix()
+    matrix = equation.space.matrix
     classical = solve_ivp(
         lambda t, u: matrix @ u + equation.known(t), (0.0, 1.0), equation.u0, "Radau", rtol=1e-8, atol=1e-10, jac=matrix
     ).y[:, -1]

@@ -8,7 +8,8 @@ import pytest
 import hpfracc as hf
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.pde import Diffusion, Disc, Exterior, FractionalDiffusion
+from hpfracc.pde import Diffusion, Dirichlet, Disc, Exterior, FractionalDiffusion, Neumann, Periodic
+from hpfracc.solvers.pde.boundary import read_boundary
 
 X = np.linspace(0.0, 1.0, 17)
 START = np.sin(np.pi * X)
@@ -131,3 +132,17 @@ def test_a_pair_of_conditions_for_two_components_is_explained():
     (note,) = [note for note in found.decision.notes if note.startswith("boundary")]
     assert "Neumann holds at the lower end and Dirichlet at the upper one, for both components" in note
     assert not hf.solve_fpde(None, (0.0, 1.0), START, **{**LINE, "boundary": ["neumann", "dirichlet"]}).decision.notes
+
+
+def test_numbers_and_names_of_ends():
+    """A number or a function is the value of u; a dict has a condition for each end by its name."""
+    assert read_boundary(0.0, 2) == read_boundary(Dirichlet(0.0), 2)
+    assert read_boundary((1.0, "neumann"), 1) == ((Dirichlet(1.0), Neumann(0.0)),)
+    assert read_boundary({"left": np.sin, "right": Neumann(2.0)}, 1) == ((Dirichlet(np.sin), Neumann(2.0)),)
+    plane = {"left": 0.0, "right": 1.0, "bottom": "periodic", "top": "periodic"}
+    assert read_boundary(plane, 2) == ((Dirichlet(0.0), Dirichlet(1.0)), (Periodic(), Periodic()))
+    for wrong in ({"left": 0.0}, {"left": 0.0, "right": 0.0, "top": 0.0}, {}):
+        with pytest.raises(InvalidInputError, match="give a condition for each of 'left', 'right'"):
+            read_boundary(wrong, 1)
+    with pytest.raises(InvalidInputError, match="is not known"):
+        read_boundary(None, 1)

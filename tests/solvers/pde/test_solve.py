@@ -309,7 +309,7 @@ def test_complex_states():
         ({"reaction": lambda t, u: 1j * u, "step": 0.1}, UnsupportedDtypeError, "complex"),
         ({"source": lambda t, x: np.ones(4)}, ShapeError, "unknown points"),
         ({"boundary": (Dirichlet(lambda t: np.ones(3)), "dirichlet")}, ShapeError, "boundary data of shape"),
-        ({"method": "l3"}, InvalidInputError, "did you mean 'l1'"),
+        ({"method": "l3"}, InvalidInputError, "method='l3': use .*'l1'"),
         ({"method": CorrectedQuadrature(5), "alpha": 1.5, "du0": 0}, InvalidInputError, "unstable"),
         ({"terms": [(1.0, 0.9)]}, InvalidInputError, "not below the leading one"),
         ({"save": 0}, InvalidInputError, "save=0"),

@@ -149,7 +149,7 @@ def test_orders_behind_a_jump(method, order: float):
         frames = []
         for memory in ("direct", "exponentials"):
             one = dataclasses.replace(method, memory=memory)
-            frames.append(run_mesh(Question(problem, one, Options()), mesh).recorder.frames())
+            frames.append(run_mesh(Question(problem, one, Options()), mesh).frames())
         assert np.abs(frames[0] - frames[1]).max() < 1e-9
         exact = ML(-RATE * mesh**ALPHA, ALPHA) + response(mesh - 0.4)
         errors.append(np.abs(frames[0][:, 8] - exact).max())

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,11 @@ from hpfracc.solvers.ode.adaptive.corrector import Solved
 from hpfracc.solvers.ode.adaptive.solution import PieceStore
 from hpfracc.solvers.ode.adaptive.stepper import Stepper, stable_degrees
 from hpfracc.solvers.ode.adaptive.system import NotFiniteError
-from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.pde.driver import Run, StepProgress
+from hpfracc.solvers.pde.driver import StepProgress
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, choose_form
-from hpfracc.solvers.pde.recording import FrameRecorder
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, StepForm
+from hpfracc.solvers.pde.recording import Run
 from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before, note_jumps
 
 __all__ = ["can_step", "run_steps"]
@@ -56,7 +55,7 @@ class _EvolutionSystem:
     def __init__(self, problem: EvolutionProblem, breaks: tuple[float, ...], first: float) -> None:
         self.problem, self.breaks = problem, breaks
         self.ends = (max(problem.t0, first), *breaks, problem.t1)
-        self.form = choose_form(problem)
+        self.form = StepForm(problem)
         given = [problem.u0] if problem.du0 is None else [problem.u0, problem.du0]
         coefficients = [np.asarray(self.form.encode(each)) for each in given]
         self.form_shape = coefficients[0].shape
@@ -229,44 +228,44 @@ class _EvolutionCorrector:
         return np.asarray(found, system.dtype).reshape(-1)
 
 
-@dataclass(slots=True)
 class _EvolutionPass:
     """One pass over the interval, with a fixed share of the tolerance for each step."""
 
-    question: Question
-    breaks: tuple[float, ...]
-    first: float
-    share: float
-    problem: EvolutionProblem = field(init=False)
-    options: Options = field(init=False)
-    system: _EvolutionSystem = field(init=False)
-    stepper: Stepper | None = None
-    error: float = 0.0
-    times: list[float] = field(default_factory=list)
-    pieces: PieceStore | None = None
-
-    def __post_init__(self) -> None:
-        self.problem, _, self.options, *_ = self.question
-        self.system = _EvolutionSystem(self.problem, self.breaks, self.first)
+    def __init__(self, question: Question, breaks: tuple[float, ...], first: float, share: float) -> None:
+        self.question, self.breaks, self.share = question, breaks, share
+        self.problem, _, self.options, *_ = question
+        self.system = _EvolutionSystem(self.problem, breaks, first)
+        self.stepper: Stepper | None = None
+        self.error = 0.0
+        self.times = [self.problem.t0]
+        self.pieces: PieceStore | None = None
 
     def run(self, report: Callable[[float, Callable[[], Any]], None], most_ratio: float) -> Run:
         """Step until the end, a terminal event, a failure or an interrupt."""
-        self.times = [self.problem.t0]
-        recorder = FrameRecorder(self.question, None, at=self._between)
-        run = Run(recorder, True, "The end of the interval was reached.")
+        run = Run(self.question, None, at=self._between)
         if self.options.dense_output:
             self.pieces = PieceStore(self.system)
             run.frame = self._stored
         try:
             with run.guarded():
-                self._steps(run, recorder, report, most_ratio)
+                for t in self._steps(run, most_ratio):
+                    self.times.append(t)
+                    u = self.system.values(self.newest.y)
+                    if not run.take(np.array([t]), u[None], last=t == self.problem.t1):
+                        break
+                    report(t, lambda: self.problem.space.embed(*reversed(run.newest)))
         except NotFiniteError as error:
             run.fail(f"{error}: check the data and the initial values.")
         return run
 
-    def _steps(
-        self, run: Run, recorder: FrameRecorder, report: Callable[[float, Callable[[], Any]], None], most_ratio: float
-    ) -> None:
+    @property
+    def newest(self) -> Stepper:
+        """The stepper, once it is there."""
+        assert self.stepper is not None
+        return self.stepper
+
+    def _steps(self, run: Run, most_ratio: float) -> Iterator[float]:
+        """Yield the time of each step."""
         problem, options, system = self.problem, self.options, self.system
         length = problem.t1 - problem.t0
         corrector = _EvolutionCorrector(system)
@@ -276,8 +275,8 @@ class _EvolutionPass:
         if alpha > 1.0 and math.isfinite(corrector.radius) and corrector.radius > 0.0:
             stable = (_STABLE * math.gamma(alpha + 2.0) / corrector.radius) ** (1.0 / alpha)
             stepper.most_step = min(stepper.most_step, stable)
-        stops = [*(t - problem.t0 for t in self.breaks), length]
-        for number, stop in enumerate(stops):
+        for number, end in enumerate((*self.breaks, problem.t1)):
+            stop = end - problem.t0
             system.enter(number)
             if number:
                 stepper.restart()
@@ -293,28 +292,13 @@ class _EvolutionPass:
                     run.fail(self._blow_up() or stopped.message)
                     return
                 self._note()
-                t = problem.t1 if stepper.tau >= length else self._end(number, stop)
-                self.times.append(t)
-                bad = recorder.take(t, system.values(stepper.y), last=stepper.tau >= length)
-                if bad is not None:
-                    run.fail(bad)
-                    return
-                if recorder.ended is not None:
-                    run.message = f"A terminal event happened at t = {recorder.ended:g}."
-                    return
-                report(t, lambda: problem.space.embed(*reversed(recorder.newest)))
+                yield end if stepper.tau >= stop else problem.t0 + stepper.tau
                 if stepper.ratio > most_ratio and stepper.jumped is None:
                     return
 
-    def _end(self, number: int, stop: float) -> float:
-        """The time of the newest step; exactly that of a breakpoint."""
-        assert self.stepper is not None
-        return self.breaks[number] if self.stepper.tau >= stop else self.problem.t0 + self.stepper.tau
-
     def _blow_up(self) -> str | None:
         """The message if the solution has grown without bound where steps can be no shorter."""
-        stepper, system = self.stepper, self.system
-        assert stepper is not None
+        stepper, system = self.newest, self.system
         before, now = system.largest(np.stack([system.initial[0], stepper.y]))
         if not now > _GROWS * before:
             return None
@@ -324,8 +308,7 @@ class _EvolutionPass:
         )
 
     def _note(self) -> None:
-        stepper = self.stepper
-        assert stepper is not None
+        stepper = self.newest
         resolved = _RESOLVED * self.share * float((stepper.atol[0] + stepper.rtol * stepper.largest).max())
         self.error = max(self.error, self.system.largest_of(stepper.error), resolved)
         if self.pieces is not None:
@@ -333,10 +316,9 @@ class _EvolutionPass:
 
     def _between(self, t: float) -> Any:
         """The frame at a time within the newest step."""
-        assert self.stepper is not None
-        last = self.stepper.pieces[-1]
+        last = self.newest.pieces[-1]
         tau = min(max(t - self.problem.t0, last.left), last.right)
-        return self.system.frame(tau, self.stepper.continuation()(np.array([tau]))[0])
+        return self.system.frame(tau, self.newest.continuation()(np.array([tau]))[0])
 
     def _stored(self, t: float) -> Any:
         """The frame at any time up to the end of the solve."""

@@ -11,6 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -24,6 +25,7 @@ __all__ = [
     "Periodic",
     "Robin",
     "boundary_value",
+    "check_data",
     "is_function",
     "is_homogeneous",
     "positional_range",
@@ -61,7 +63,7 @@ class Dirichlet(BoundaryCondition):
     value: BoundaryData = 0.0
 
     def __post_init__(self) -> None:
-        _check_data("Dirichlet", self.value)
+        check_data("Dirichlet", self.value)
 
 
 @final
@@ -77,7 +79,7 @@ class Neumann(BoundaryCondition):
     slope: BoundaryData = 0.0
 
     def __post_init__(self) -> None:
-        _check_data("Neumann", self.slope)
+        check_data("Neumann", self.slope)
 
 
 @final
@@ -101,12 +103,11 @@ class Robin(BoundaryCondition):
     value: BoundaryData = 0.0
 
     def __post_init__(self) -> None:
-        for name, number in (("a", self.a), ("b", self.b)):
-            if not isinstance(number, numbers.Real) or not np.isfinite(float(number)):
-                raise InvalidInputError(f"Robin: {name}={number!r} has to be a finite number")
+        _reading.number("Robin: a", self.a)
+        _reading.number("Robin: b", self.b)
         if self.b == 0:
             raise InvalidInputError("Robin: b=0 leaves a condition on u alone; use Dirichlet(value / a)")
-        _check_data("Robin", self.value)
+        check_data("Robin", self.value)
 
 
 @final
@@ -117,11 +118,14 @@ class Exterior(BoundaryCondition):
     value: BoundaryData = 0.0
 
     def __post_init__(self) -> None:
-        _check_data("Exterior", self.value)
+        check_data("Exterior", self.value)
 
 
 #: The conditions at the lower and the upper end of an axis.
 Ends = tuple[BoundaryCondition, BoundaryCondition]
+
+#: The names of the ends of each axis.
+_SIDES = (("left", "right"), ("bottom", "top"), ("back", "front"))
 
 _NAMES: dict[str, Callable[[], BoundaryCondition]] = {
     "periodic": Periodic,
@@ -137,23 +141,26 @@ def read_boundary(boundary: Any, ndim: int) -> tuple[Ends, ...]:
 
     Parameters
     ----------
-    boundary : str, BoundaryCondition, or sequence
+    boundary : str, BoundaryCondition, number, sequence or dict
         One for all axes, or a sequence with an entry for each axis: a condition for both of its ends, or a pair. In one
-        dimension a pair of conditions stands for the two ends.
+        dimension a pair of conditions stands for the two ends. Or a dict with the names of all ends. A number or a
+        function is the value of u.
     ndim : int
         Number of axes in space.
     """
-    if isinstance(boundary, str | BoundaryCondition):
-        both = _read_one(boundary)
-        return ((both, both),) * ndim
-    if not isinstance(boundary, list | tuple):
-        raise InvalidInputError(
-            f"boundary={boundary!r} is not known; use 'periodic', 'dirichlet', 'neumann', 'no_flux', Dirichlet(value), "
-            "Neumann(slope), Robin(a, b, value), or one of these for each axis"
-        )
-    entries = list(boundary)
-    if ndim == 1 and len(entries) == 2:
-        entries = [tuple(entries)]
+    if isinstance(boundary, dict):
+        sides = _SIDES[:ndim]
+        wanted = [name for pair in sides for name in pair]
+        if set(boundary) != set(wanted):
+            raise InvalidInputError(
+                f"boundary has the ends {', '.join(map(repr, boundary)) or 'of an empty dict'}; give a condition for "
+                f"each of {', '.join(map(repr, wanted))}"
+            )
+        entries = [(boundary[lower], boundary[upper]) for lower, upper in sides]
+    elif not isinstance(boundary, list | tuple):
+        entries = [boundary] * ndim
+    else:
+        entries = [tuple(boundary)] if ndim == 1 and len(boundary) == 2 else list(boundary)
     if len(entries) != ndim:
         raise ShapeError(
             f"boundary has {len(entries)} entries for {ndim} axes; give one condition for all, or one (or a pair, for "
@@ -204,12 +211,10 @@ def positional_range(function: Callable[..., Any]) -> tuple[int, float] | None:
 
 
 def _read_ends(entry: Any, axis: int) -> Ends:
-    if isinstance(entry, list | tuple):
-        if len(entry) != 2:
-            raise ShapeError(f"boundary of axis {axis} has {len(entry)} entries; give one condition, or two")
-        lower, upper = _read_one(entry[0]), _read_one(entry[1])
-    else:
-        lower = upper = _read_one(entry)
+    pair = entry if isinstance(entry, list | tuple) else (entry, entry)
+    if len(pair) != 2:
+        raise ShapeError(f"boundary of axis {axis} has {len(pair)} entries; give one condition, or two")
+    lower, upper = map(_read_one, pair)
     for kind in (Periodic, Exterior):
         if isinstance(lower, kind) != isinstance(upper, kind):
             raise InvalidInputError(
@@ -223,16 +228,19 @@ def _read_one(value: Any) -> BoundaryCondition:
         return value
     if isinstance(value, str) and value.casefold() in _NAMES:
         return _NAMES[value.casefold()]()
+    if not isinstance(value, str | type) and (is_function(value) or isinstance(value, numbers.Number)):
+        return Dirichlet(value)
     raise InvalidInputError(
         f"boundary {value!r} is not known; use 'periodic', 'dirichlet', 'neumann', 'no_flux', Dirichlet(value), "
-        "Neumann(slope), Robin(a, b, value) or Exterior(value)"
+        "Neumann(slope), Robin(a, b, value) or Exterior(value), one for all axes, or one or a pair for each"
     )
 
 
-def _check_data(who: str, value: Any) -> None:
+def check_data(who: str, value: Any, takes: str = "t, or of t and x") -> None:
+    """Refuse data that are no finite number, no array and no function."""
     if is_array(value) or callable(value):
         return
     if not isinstance(value, numbers.Number) or isinstance(value, bool):
-        raise InvalidInputError(f"{who}: {value!r} is neither a number nor a function of t, or of t and x")
+        raise InvalidInputError(f"{who}: {value!r} is neither a number nor a function of {takes}")
     if not np.isfinite(complex(value)):  # type: ignore[call-overload]
         raise InvalidInputError(f"{who}: {value!r} has to be finite")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
+from hpfracc.solvers.pde.method import EvolutionMethod, find_evolution_method
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.differences import DiffusionL1, DiffusionL2Sigma
@@ -44,10 +44,11 @@ def _choose_method(problem: EvolutionProblem, options: Options) -> tuple[Evoluti
     if alpha == 1.0 and not several:
         if conserves_norm(problem):
             candidates.append(Yoshida4())
-        known = {method.name for method in all_evolution_methods()}
-        candidates += [find_evolution_method(name) for name in _FIRST_ORDER if name in known]
+        candidates += map(find_evolution_method, _FIRST_ORDER)
     if several and problem.linear and alpha <= 1.0:
         candidates.append(CorrectedQuadrature(4))
+    if problem.frozen is not None and not several:
+        candidates.append(AdaptiveSteps())
     if several or alpha >= 1.0:
         candidates.append(CorrectedQuadrature(2))
     candidates.append(AdaptiveSteps())
@@ -79,6 +80,8 @@ def refusal(method: EvolutionMethod, problem: EvolutionProblem, options: Options
         return f"method={method.name!r} does not start with first_step={options.first_step:g}; use method='adaptive'"
     if options.breakpoints and not (method.meets_breaks or method.exact):
         return f"steps of method={method.name!r} do not end at breakpoints; use 'adaptive', 'l1' or 'l2_1sigma'"
+    if problem.frozen is not None and getattr(method, "reaction", "newton") != "newton":
+        return f"method={method.name!r} is explicit in the reaction, and Diffusion depends on t or u; use 'newton'"
     if library not in method.libraries:
         return f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and not of {library}"
     return method.refuses(problem)

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import device_of, is_tracer
-from hpfracc._interrupts import raise_if_nested
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.pde.method import Question
-from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, StepFailedError
-from hpfracc.solvers.pde.recording import FrameRecorder, frames_kept
+from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock
+from hpfracc.solvers.pde.recording import Run, frames_kept
 from hpfracc.solvers.pde.time_data import scan_data
 
 __all__ = [
     "FIRST_STEPS",
     "MIN_ORDER",
-    "Run",
     "StepProgress",
     "check_memory",
     "exact_mesh",
     "forecast_memory",
     "given_steps",
     "last_frame",
-    "max_absolute",
     "run_estimated",
     "run_mesh",
     "sample_steps",
@@ -58,57 +53,6 @@ _OUTPUTS = 100
 _PASS = 0.9
 #: Forecasts below this are not checked against free memory.
 _NEGLIGIBLE = 16 * 2**20
-
-
-@dataclass(slots=True)
-class Run:
-    """The outcome of a run over one mesh.
-
-    Attributes
-    ----------
-    recorder : FrameRecorder
-        The frames that were kept.
-    success : bool
-        Whether the end, or a terminal event, was reached.
-    message : str
-        Why the run ended.
-    samples : dict
-        The unknowns after some steps, by the number of the step, for comparison.
-    interrupted : bool
-        Whether the user interrupted the run.
-    frame : callable or None
-        ``frame(t)``: the solution on the whole grid at any time, where the steps give it.
-    """
-
-    recorder: FrameRecorder
-    success: bool
-    message: str
-    samples: dict[int, Any] = field(default_factory=dict)
-    interrupted: bool = False
-    frame: Callable[[float], Any] | None = None
-
-    @property
-    def steps(self) -> int:
-        """Number of steps made."""
-        return self.recorder.steps
-
-    def fail(self, message: str) -> Run:
-        """The run, ended by a failure."""
-        self.success, self.message = False, message
-        return self
-
-    @contextlib.contextmanager
-    def guarded(self) -> Iterator[None]:
-        """End the run with a message where a step fails or the user interrupts it; an overflow has its own message."""
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                yield
-        except KeyboardInterrupt:
-            raise_if_nested()
-            self.interrupted = True
-            self.fail(f"Interrupted at t = {self.recorder.newest[0]:g}: this is the solution up to there.")
-        except StepFailedError as error:
-            self.fail(f"Stopped at t = {self.recorder.newest[0]:g}: {error}.")
 
 
 def forecast_memory(question: Question, steps: int) -> tuple[int, int]:
@@ -214,60 +158,42 @@ class StepProgress:
         return report
 
 
-def _no_report(done: int, u: Callable[[], Any]) -> None:
-    """Report nothing."""
-
-
 def run_mesh(
     question: Question,
     mesh: Array,
     sampled: Array | None = None,
     begin: float = -math.inf,
-    earlier: FrameRecorder | None = None,
+    earlier: Run | None = None,
     outputs: Array | None = None,
     progress: StepProgress | None = None,
 ) -> Run:
     """Advance over ``mesh``, keeping the states after the steps with the numbers ``sampled``, which increase.
 
-    ``progress`` gets every step or block. ``begin``, ``earlier`` and ``outputs`` are passed to :class:`FrameRecorder`.
+    ``progress`` gets every step or block. ``begin``, ``earlier`` and ``outputs`` are passed to :class:`Run`.
     """
     problem, method, options, *_ = question
     total = len(mesh) - 1
     exact = method.solution(problem) if options.events else None
-    recorder = FrameRecorder(question, total, begin, earlier, None if exact is None else exact.frame, outputs)
-    run = Run(recorder, True, "The end of the interval was reached.")
-    report = _no_report if progress is None else progress.of_run(mesh)
+    run = Run(question, total, begin, earlier, None if exact is None else exact.frame, outputs)
+    report = (lambda done, u: None) if progress is None else progress.of_run(mesh)
     shown = progress is not None and callable(options.progress)
     marks = np.empty(0, int) if sampled is None else sampled
     with run.guarded():
         for made in method.advance(problem, mesh):
-            done, count = recorder.steps, made.count if isinstance(made, FrameBlock) else 1
+            done, block = run.steps, isinstance(made, FrameBlock)
+            count = made.count if block else 1
             here = marks[slice(*np.searchsorted(marks, [done, done + count], side="right"))].tolist()
-            times, states, bad = mesh[done + 1 : done + 1 + count], [made], None
-            if isinstance(made, FrameBlock):
-                if not (here or shown or recorder.needs(done + 1, count, total, float(times[-1]))):
-                    recorder.steps += count
-                    report(done + count, lambda: None)
-                    continue
-                if recorder.takes_blocks():
-                    values = recorder.make_block(made)
-                    bad = recorder.take_block(times, values)
-                    run.samples |= {mark: np.array(values[mark - done - 1]) for mark in here}
-                    states = []
-                else:
-                    states = list(made.make())
-            for number, (t, state) in enumerate(zip(times.tolist(), states, strict=False), done + 1):
-                bad = recorder.take(t, state, last=number == total)
-                if bad is not None:
-                    break
-                if number in here:
-                    run.samples[number] = state
-                if recorder.ended is not None:
-                    run.message = f"A terminal event happened at t = {recorder.ended:g}."
-                    return run
-            if bad is not None:
-                return run.fail(bad)
-            report(done + count, lambda: problem.space.embed(*reversed(recorder.newest)))
+            times = mesh[done + 1 : done + 1 + count]
+            if block and not (here or shown or run.needs(count, total, float(times[-1]))):
+                run.steps += count
+                report(done + count, lambda: None)
+                continue
+            states = made.make() if block else made[None]
+            goes_on = run.take(times, states, last=done + count == total)
+            run.samples |= {mark: problem.xp.copy(states[mark - done - 1]) for mark in here if mark <= run.steps}
+            if not goes_on:
+                break
+            report(done + count, lambda: problem.space.embed(*reversed(run.newest)))
     return run
 
 
@@ -325,12 +251,12 @@ def run_estimated(question: Question, steps: int, progress: StepProgress | None 
             for k in own.tolist()
             if factor * k in finer.samples and k in coarser.samples
         ]
-        if finer.success and coarser.success and finer.recorder.ended is None:
-            pairs.append((finer.recorder.newest[1], coarser.recorder.newest[1]))
+        if finer.success and coarser.success and finer.ended is None:
+            pairs.append((finer.newest[1], coarser.newest[1]))
         if not pairs:
             problem.notes.append("the error in time has no estimate: solutions with fewer steps share no times with it")
             return run, math.nan
-        gaps.append(max(max_absolute(problem, one - other) for one, other in pairs))
+        gaps.append(max(problem.largest(one - other) for one, other in pairs))
     factors = steps / counts[0], counts[0] / counts[1]
     order = seen_order(gaps, factors, method.convergence(problem))
     error = max(gaps[0] / (factors[0] ** order - 1.0), early, data.defect(problem, mesh))
@@ -389,11 +315,6 @@ def seen_order(gaps: list[float], factors: tuple[float, float], most: float) -> 
         else:
             high = p
     return 0.5 * (low + high)
-
-
-def max_absolute(problem: EvolutionProblem, u: Any) -> float:
-    """The largest absolute value of a state."""
-    return float(problem.xp.abs(problem.xp.stop_gradient(u)).max())
 
 
 def _mib(size: float) -> str:

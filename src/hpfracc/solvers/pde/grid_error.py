@@ -30,6 +30,8 @@ __all__ = ["estimate_grid_error", "resample"]
 
 Array = np.ndarray[Any, Any]
 
+#: What a problem on a coarser grid shares with that of the solve.
+_OF_TIME = ("t0", "t1", "breaks", "start_power", "rtol", "atol", "backend", "compile", "compatible")
 #: Fewest points of a coarser axis.
 _FEWEST = 5
 #: Steps in time of the compared solutions, if the solution itself has more than twice as many; and how far the one on
@@ -105,17 +107,7 @@ def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps:
         assert problem.on_grid is not None
         other = problem.on_grid(grid)
         # All that belongs to time stays that of the solve.
-        coarse = dataclasses.replace(
-            problem,
-            space=other.space,
-            u0=other.u0,
-            du0=other.du0,
-            reaction=other.reaction,
-            source=other.source,
-            jacobian=other.jacobian,
-            stats={},
-            notes=[],
-        )
+        coarse = dataclasses.replace(other, **{name: getattr(problem, name) for name in _OF_TIME})
         refusal = method.refuses(coarse)
         if refusal is not None:
             raise ValueError(refusal)
@@ -145,8 +137,7 @@ def _fewer_steps(problem: EvolutionProblem, method: EvolutionMethod, u: Any, ste
     count = _STEPS
     while 2 * count < steps:
         rough = _last(problem, method, count)
-        size, gap = (float(np.abs(to_host(problem.xp.stop_gradient(one))).max()) for one in (u, rough - u))
-        if gap <= _CLOSE * size:
+        if problem.largest(rough - u) <= _CLOSE * problem.largest(u):
             return count, rough
         count *= _MORE
     return steps, u

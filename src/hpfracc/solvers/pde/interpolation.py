@@ -26,12 +26,9 @@ def between_frames(times: Array, frames: Sequence[Any], t: float, t0: float, pow
     """
     nodes = (np.asarray(times) - t0) ** power
     place = (t - t0) ** power
-    total: Any = None
-    for i, frame in enumerate(frames):
-        others = np.delete(nodes, i)
-        weight = float(np.prod((place - others) / (nodes[i] - others)))
-        total = frame * weight if total is None else total + frame * weight
-    return total
+    others = [np.delete(nodes, i) for i in range(len(nodes))]
+    weights = [float(np.prod((place - rest) / (node - rest))) for node, rest in zip(nodes, others, strict=True)]
+    return sum(frame * weight for frame, weight in zip(frames, weights, strict=True))
 
 
 class FrameCubic:
@@ -92,7 +89,7 @@ class FrameSolution:
         xp: Namespace = NUMPY,
     ) -> None:
         self.at, self.span, self.grid, self.periodic = at, span, grid, periodic
-        self._library = xp.library
+        self._xp = xp
 
     def __call__(self, t: Any, x: Any = None) -> Any:
         """The solution at ``t``, a number or an array of times, which becomes the first axis.
@@ -106,6 +103,8 @@ class FrameSolution:
             default.
         """
         given = np.asarray(t, dtype=np.float64)
+        if x is not None and not self.grid:
+            raise InvalidInputError("sol(t, x): the nodes of a Matrix have no points between them; use sol(t)")
         if given.ndim > 1:
             raise ShapeError(f"t has shape {given.shape}; give a number, or times along one axis")
         low, high = self.span
@@ -115,11 +114,7 @@ class FrameSolution:
         found = [self._at(float(one), x) for one in np.clip(given.reshape(-1), low, high)]
         if given.ndim == 0:
             return found[0]
-        if x is None and self._library != "numpy":
-            from hpfracc._xp import namespace_of
-
-            return namespace_of(found[0]).stack(found)
-        return np.stack(found)
+        return self._xp.stack(found) if x is None else np.stack(found)
 
     def _at(self, t: float, x: Any) -> Any:
         values = self.at(t)

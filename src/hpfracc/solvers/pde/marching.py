@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ from hpfracc.engine.selection.rent_or_buy import KernelPrice
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.interval_states import ExponentialHistory
 from hpfracc.history.intervals import IntervalWeights
-from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, ModalForm
-from hpfracc.solvers.pde.space.modes import BoxModes
+from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, StepForm
 
 __all__ = ["MARCHING", "can_march", "can_scan", "march", "march_jax"]
 
@@ -39,36 +37,34 @@ MARCHING = KernelPrice(
 )
 
 
-def can_march(problem: EvolutionProblem, form: Any) -> bool:
+def can_march(problem: EvolutionProblem, form: StepForm) -> bool:
     """Whether the equation is diagonal with real eigenvalues, so that each mode can be stepped independently."""
     symbol = problem.space.symbol
     plain = all(isinstance(alpha, int | float) and isinstance(c, int | float) for c, alpha in problem.orders)
     return (
         problem.xp.library == "numpy"
-        and isinstance(form, ModalForm)
+        and form.modal
         and isinstance(symbol, np.ndarray)
         and symbol.dtype.kind == "f"
         and plain
     )
 
 
-def can_scan(problem: EvolutionProblem, form: Any) -> bool:
+def can_scan(problem: EvolutionProblem, form: StepForm) -> bool:
     """Whether JAX can scan over the steps of each mode: a diagonal equation with real eigenvalues."""
-    return problem.xp.library == "jax" and isinstance(form, ModalForm) and not problem.xp.is_complex(form.symbol)
+    return problem.xp.library == "jax" and form.modal and not problem.xp.is_complex(form.symbol)
 
 
 class _Flat:
     """States as rows of real numbers, with real and imaginary parts interleaved."""
 
-    def __init__(self, problem: EvolutionProblem, form: ModalForm) -> None:
+    def __init__(self, problem: EvolutionProblem, form: StepForm) -> None:
         self.form, self.problem = form, problem
         start = form.encode(problem.u0)
         self.shape, self.complex = start.shape, start.dtype.kind == "c"
         symbol = np.broadcast_to(problem.space.symbol, start.shape).reshape(-1)
         self.symbol = np.ascontiguousarray(np.repeat(symbol, 2) if self.complex else symbol, dtype=np.float64)
         self.u = self.flat(start).copy()
-        space = problem.space
-        self.sines = isinstance(space, BoxModes) and space.sine_series and len(self.shape) == 1 and not self.complex
 
     def flat(self, c: Array) -> Array:
         line = np.ascontiguousarray(c).reshape(-1)
@@ -88,20 +84,13 @@ class _Flat:
 
     def block(self, out: Array) -> FrameBlock:
         """The values of a block of steps."""
-
-        def make() -> Any:
-            rows = out.view(np.complex128) if self.complex else out
-            return self.form.decode(rows.reshape(-1, *self.shape))
-
-        def fill(values: Array) -> None:
-            importlib.import_module("hpfracc.solvers.pde.compiled.sines").sine_values(out, values)
-
-        return FrameBlock(len(out), make, fill if self.sines else None)
+        rows = out.view(np.complex128) if self.complex else out
+        return FrameBlock(len(out), lambda: self.form.decode(rows.reshape(-1, *self.shape)))
 
 
 def march(
     problem: EvolutionProblem,
-    form: ModalForm,
+    form: StepForm,
     weights: IntervalWeights,
     mesh: Array,
     history: ExponentialHistory | None,
@@ -112,9 +101,7 @@ def march(
     a matrix product: of weights and increments, or of the exponentials and their states, which are updated once per
     block.
     """
-    kernels = importlib.import_module("hpfracc.solvers.pde.compiled.marching")
-    new = not MARCHING.is_bought
-    copy, started = new and MARCHING.find_copy(), time.perf_counter()
+    march_block = MARCHING.time_first(importlib.import_module("hpfracc.solvers.pde.compiled.marching").march_block)
     flat = _Flat(problem, form)
     times = mesh[:-1] + float(weights.sigma) * np.diff(mesh)
     steps, modes = len(times), flat.u.size
@@ -136,9 +123,7 @@ def march(
             states = states[: len(decay)]
             far, near = read @ states, past[: lead + count]
         known = flat.known(times[first - 1 : stop - 1])
-        kernels.march_block(rows, far, near, flat.symbol, known, float(weights.sigma), flat.u, out[:count])
-        if new and first == 1:
-            MARCHING.buy(time.perf_counter() - started, copy=copy)
+        march_block(rows, far, near, flat.symbol, known, float(weights.sigma), flat.u, out[:count])
         if history is not None and stop <= steps:
             states *= decay[:, None]
             states += taken @ near
@@ -173,7 +158,7 @@ def _make_rows(weights: IntervalWeights, steps: int, block: int, *, whole: bool)
 
 
 def march_jax(
-    problem: EvolutionProblem, form: ModalForm, weights: IntervalWeights, mesh: Array, history: ExponentialHistory
+    problem: EvolutionProblem, form: StepForm, weights: IntervalWeights, mesh: Array, history: ExponentialHistory
 ) -> Iterator[FrameBlock]:
     """Make all steps; the states of the exponentials are carried from block to block."""
     xp, start = problem.xp, form.encode(problem.u0)
@@ -195,7 +180,7 @@ def march_jax(
         yield _block_of(form, frames[: stop - first], shape)
 
 
-def _block_of(form: ModalForm, rows: Any, shape: tuple[int, ...]) -> FrameBlock:
+def _block_of(form: StepForm, rows: Any, shape: tuple[int, ...]) -> FrameBlock:
     return FrameBlock(int(rows.shape[0]), lambda: form.decode(rows.reshape(-1, *shape)))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import difflib
 import functools
 import importlib
 import itertools
@@ -14,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hpfracc.errors import InvalidInputError
+from hpfracc import _reading
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde import methods
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
@@ -151,6 +150,8 @@ def needs_order_one(name: str, problem: EvolutionProblem, *, diagonal: bool = Fa
     """Why a method for ``u_t = ...``, in eigenvectors if ``diagonal``, cannot solve this equation; None if it can."""
     if len(problem.orders) > 1:
         return f"method={name!r} takes one derivative in time, and the equation has {len(problem.orders)}; use 'l1'"
+    if problem.frozen is not None:
+        return f"method={name!r} takes the reaction explicitly, and Diffusion depends on t or u; use 'adaptive'"
     alpha = order_value(problem.alpha)
     if alpha != 1.0:
         return f"method={name!r} is for alpha = 1, and alpha = {alpha:g}; use method='auto'"
@@ -223,9 +224,4 @@ def find_evolution_method(name: str | EvolutionMethod) -> EvolutionMethod:
         return name
     _import_methods()
     key = str(name).casefold().replace("-", "_")
-    if key in _known:
-        return _known[key]()
-    names = sorted(_known)
-    close = difflib.get_close_matches(key, names, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-    raise InvalidInputError(f"no method is called {name!r}; {hint}There are: auto, {', '.join(names)}")
+    return _known[_reading.choice("method", key, sorted(_known))]()

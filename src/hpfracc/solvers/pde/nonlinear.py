@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hpfracc.errors import SolveError
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, order_value
+from hpfracc.solvers.pde.space.base import Semidiscretisation
 from hpfracc.solvers.pde.space.krylov import gmres
 
 __all__ = ["ReactionSolver"]
@@ -42,17 +44,17 @@ class ReactionSolver:
 
     def solve(self, t: Any, shift: Any, rhs: Any, guess: Any) -> Any:
         """Solve for the v of this step."""
-        problem, reaction = self.problem, self.problem.reaction
-        assert reaction is not None
+        problem = self.problem
+        self._space, self._react = self._operator(t, guess)
         if self._slope is None or self._trusted <= 0:
-            self._slope = self._mean_slope(t, guess, shift)
+            self._slope = 0.0 if problem.frozen is not None else self._mean_slope(t, guess, shift)
             self._trusted = 20
         self._trusted -= 1
         m, v, last = self._slope, guess, math.inf
         for number in range(_MAX_SIMPLE):
-            new = problem.space.solve(shift - m, rhs + reaction(t, v) - m * v, v)
+            new = self._space.solve(shift - m, rhs + self._react(t, v) - m * v, v)
             problem.count("solves")
-            change, size = self._largest(new - v), self._largest(new)
+            change, size = self.problem.largest(new - v), self.problem.largest(new)
             v = new
             if not math.isfinite(change):
                 break
@@ -66,19 +68,27 @@ class ReactionSolver:
             if number and change * rate / (1.0 - rate) <= self._allowed(size):
                 return v
             last = change
-        return self._newton(t, shift, rhs, guess if not math.isfinite(self._largest(v)) else v)
+        return self._newton(t, shift, rhs, guess if not math.isfinite(self.problem.largest(v)) else v)
 
-    def _newton(self, t: Any, shift: Any, rhs: Any, v: Any) -> Any:
+    def _operator(self, t: Any, v: Any) -> tuple[Semidiscretisation, Callable[[Any, Any], Any]]:
+        """The operator of the step and what is left of the reaction; that of a coefficient of u is taken at ``v``."""
         problem, reaction = self.problem, self.problem.reaction
         assert reaction is not None
-        m = self._slope
+        if problem.frozen is None:
+            return problem.space, reaction
+        space = problem.frozen(t, v)
+        return space, lambda t, v: reaction(t, v) + (problem.space.apply(v) - space.apply(v))
+
+    def _newton(self, t: Any, shift: Any, rhs: Any, v: Any) -> Any:
+        problem, m = self.problem, self._slope
         for _ in range(_MAX_NEWTON):
             problem.count("newton_iterations")
-            value = reaction(t, v)
-            defect = problem.space.solve(shift - m, rhs + value - m * v, v) - v
+            self._space, self._react = self._operator(t, v)
+            value = self._react(t, v)
+            defect = self._space.solve(shift - m, rhs + value - m * v, v) - v
             problem.count("solves")
-            size = self._largest(v)
-            if not math.isfinite(self._largest(defect)):
+            size = self.problem.largest(v)
+            if not math.isfinite(self.problem.largest(defect)):
                 break
             target = self._allowed(size)
             try:
@@ -86,7 +96,7 @@ class ReactionSolver:
             except SolveError:
                 break
             v = v + change
-            if self._largest(change) <= target:
+            if self.problem.largest(change) <= target:
                 return v
         raise StepFailedError(
             f"the nonlinear equation of the step to t = {order_value(t):g} did not converge: take a smaller step, give "
@@ -99,28 +109,27 @@ class ReactionSolver:
 
         def product(x: Any) -> Any:
             self.problem.count("solves")
-            return x - self.problem.space.solve(shift - m, self._along(t, v, value, x) - m * x, None)
+            return x - self._space.solve(shift - m, self._along(t, v, value, x) - m * x, None)
 
         return gmres(product, lambda x: x, defect, rtol=_LINEAR)[0]
 
     def _along(self, t: Any, v: Any, value: Any, x: Any) -> Any:
         """``J x``, by the user's Jacobian or a finite difference along x."""
-        problem, reaction = self.problem, self.problem.reaction
-        assert reaction is not None
+        problem = self.problem
         if problem.jacobian is not None:
             slopes = problem.jacobian(t, v)
             if problem.components is None:
                 return slopes * x
             return (slopes * x[None]).sum(1)
-        largest = self._largest(x)
-        step = 1e-7 * max(self._largest(v), 1e-3) / max(largest, 1e-300)
-        return (reaction(t, v + step * x) - value) / step
+        largest = self.problem.largest(x)
+        step = 1e-7 * max(self.problem.largest(v), 1e-3) / max(largest, 1e-300)
+        return (self._react(t, v + step * x) - value) / step
 
     def _mean_slope(self, t: Any, v: Any, shift: Any) -> Any:
         """The mean of dR/du for each component, at most half of ``shift``, so that the operator stays definite."""
         problem, reaction, xp = self.problem, self.problem.reaction, self.xp
         assert reaction is not None
-        step = 1e-6 * max(self._largest(v), 1e-3)
+        step = 1e-6 * max(self.problem.largest(v), 1e-3)
         value = reaction(t, v)
         limit = 0.5 * abs(order_value(shift)) if math.isfinite(order_value(shift)) else 0.0
         if problem.components is None:
@@ -137,9 +146,6 @@ class ReactionSolver:
 
     def _allowed(self, size: float) -> float:
         return _SHARE * (float(np.max(self.problem.atol)) + self.problem.rtol * size)
-
-    def _largest(self, x: Any) -> float:
-        return float(self.xp.stop_gradient(self.xp.abs(x)).max())
 
 
 def _number(value: Any) -> float:

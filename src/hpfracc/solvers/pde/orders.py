@@ -12,9 +12,9 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.pde.problem import order_value
+from hpfracc.history.intervals import order_value
 
-__all__ = ["DistributedOrder", "read_orders"]
+__all__ = ["DistributedOrder", "checked_order", "read_orders"]
 
 
 @final
@@ -66,20 +66,14 @@ def read_orders(alpha: Any, terms: Sequence[Any]) -> tuple[tuple[Any, Any], ...]
         found = list(alpha.terms())
         largest = found[0][1]
     else:
-        found = [(1.0, _read_order("alpha", alpha))]
+        found = [(1.0, checked_order("alpha", alpha))]
         largest = order_value(found[0][1])
-    try:
-        pairs = [tuple(pair) for pair in terms]
-    except TypeError:
-        raise InvalidInputError(f"terms={terms!r}; give pairs (coefficient, order)") from None
-    for pair in pairs:
-        if len(pair) != 2:
+    for pair in _reading.listed("terms", terms, "pairs (coefficient, order)"):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InvalidInputError(f"terms holds {pair!r}; give pairs (coefficient, order)")
-        coefficient, order = pair[0], _read_order("an order of terms", pair[1])
-        if not is_array(coefficient) and not (
-            isinstance(coefficient, int | float) and math.isfinite(coefficient) and coefficient >= 0.0
-        ):
-            raise InvalidInputError(f"terms: coefficient {coefficient!r} has to be a number of 0 or more")
+        coefficient, order = pair[0], checked_order("an order of terms", pair[1])
+        if not is_array(coefficient):
+            _reading.number("terms: a coefficient", coefficient, least=0.0)
         if order_value(order) >= largest:
             raise InvalidInputError(
                 f"terms: order {order_value(order):g} is not below the leading one, {largest:g}; put the largest into "
@@ -89,7 +83,9 @@ def read_orders(alpha: Any, terms: Sequence[Any]) -> tuple[tuple[Any, Any], ...]
     return tuple(found)
 
 
-def _read_order(name: str, value: Any) -> Any:
+def checked_order(name: str, value: Any, *, one_sided: bool = False) -> Any:
+    """An order in (0, 2]; below 2 and not 1 for a one-sided term. One that carries a gradient stays an array."""
+    known = value
     if is_array(value) and library_of(value) != "numpy":
         if tuple(value.shape) not in ((), (1,)):
             raise InvalidInputError(f"{name} has shape {tuple(value.shape)}; give one number")
@@ -98,6 +94,7 @@ def _read_order(name: str, value: Any) -> Any:
             return value
     else:
         known = value = _reading.number(name, value)
-    if not 0.0 < known <= 2.0:
-        raise InvalidInputError(f"{name}={known:g} has to be in (0, 2]")
+    if not 0.0 < known <= 2.0 or (one_sided and known in (1.0, 2.0)):
+        span = "(0, 2), and not 1" if one_sided else "(0, 2]"
+        raise InvalidInputError(f"{name}={known:g} has to be in {span}")
     return value

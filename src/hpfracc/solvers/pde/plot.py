@@ -59,32 +59,30 @@ def plot_evolution(
 
 
 def _kymograph(t: Array, x: Array, u: Array, ax: Any, style: dict[str, Any], label: str) -> Any:
-    ax = _axes(ax)
+    ax = _axes(ax, "t")
     drawn = ax.pcolormesh(x, t, u, **{"shading": "gouraud" if len(t) > 1 else "nearest", "cmap": "viridis", **style})
     ax.figure.colorbar(drawn, ax=ax, label=label)
-    ax.set_xlabel("x")
-    ax.set_ylabel("t")
     return ax
 
 
 def _profiles(
     t: Array, grid: tuple[Array, ...], u: Array, times: Any, ax: Any, style: dict[str, Any], label: str
 ) -> Any:
-    ax = _axes(ax)
+    ax = _axes(ax, label)
     chosen = _chosen(t, times, 6, even=False)
     middle = tuple(points.size // 2 for points in grid[1:])
     colours = import_optional("matplotlib").colormaps["viridis"](np.linspace(0.0, 0.9, len(chosen)))
     for colour, number in zip(colours, chosen, strict=True):
         values = u[(number, slice(None), *middle)]
         ax.plot(grid[0], values, **{"color": colour, "label": _at(t[number]), **style})
-    ax.set_xlabel("x")
-    ax.set_ylabel(label)
     ax.legend()
     return ax
 
 
-def _axes(ax: Any) -> Any:
-    return import_optional("matplotlib.pyplot").subplots(layout="constrained")[1] if ax is None else ax
+def _axes(ax: Any, label: str) -> Any:
+    ax = import_optional("matplotlib.pyplot").subplots(layout="constrained")[1] if ax is None else ax
+    ax.set(xlabel="x", ylabel=label)
+    return ax
 
 
 def _shown(grid: tuple[Array, ...], values: Array) -> Array:
@@ -92,62 +90,55 @@ def _shown(grid: tuple[Array, ...], values: Array) -> Array:
     return values if len(grid) == 1 else (values[:, :, grid[2].size // 2] if len(grid) == 3 else values).T
 
 
-def _picture(ax: Any, grid: tuple[Array, ...], values: Array, low: float, high: float, style: dict[str, Any]) -> Any:
-    """Draw one frame: a line in one dimension, an image in two, the middle slice in three."""
-    if len(grid) == 1:
-        (line,) = ax.plot(grid[0], _shown(grid, values), **style)
-        span = max(high - low, 1e-12)
-        ax.set_ylim(low - 0.05 * span, high + 0.05 * span)
-        return line
-    extent = (float(grid[0][0]), float(grid[0][-1]), float(grid[1][0]), float(grid[1][-1]))
-    settings = {"origin": "lower", "extent": extent, "vmin": low, "vmax": high, "cmap": "viridis", **style}
-    return ax.imshow(_shown(grid, values), **settings)
+def _pictures(
+    t: Array, grid: tuple[Array, ...], u: Array, chosen: Array, style: dict[str, Any], label: str, size: Any = None
+) -> tuple[Any, list[Any]]:
+    """Axes with a picture of each chosen frame, on the scale of all of ``u``; and the pictures."""
+    figure, axes = import_optional("matplotlib.pyplot").subplots(
+        1, len(chosen), figsize=size, layout="constrained", squeeze=False
+    )
+    low, high = float(np.nanmin(u)), float(np.nanmax(u))
+    drawn = []
+    for ax, number in zip(axes[0], chosen, strict=True):
+        values = _shown(grid, u[number])
+        if len(grid) == 1:
+            drawn += ax.plot(grid[0], values, **style)
+            span = max(high - low, 1e-12)
+            ax.set_ylim(low - 0.05 * span, high + 0.05 * span)
+        else:
+            extent = (float(grid[0][0]), float(grid[0][-1]), float(grid[1][0]), float(grid[1][-1]))
+            settings = {"origin": "lower", "extent": extent, "vmin": low, "vmax": high, "cmap": "viridis", **style}
+            drawn.append(ax.imshow(values, **settings))
+        ax.set(title=_at(t[number]), xlabel="x")
+    axes[0, 0].set_ylabel(label if len(grid) == 1 else "y")
+    if len(grid) > 1:
+        figure.colorbar(drawn[-1], ax=list(axes[0]), label=label)
+    return axes[0], drawn
 
 
 def _frames(t: Array, grid: tuple[Array, ...], u: Array, times: Any, style: dict[str, Any], label: str) -> Any:
-    pyplot = import_optional("matplotlib.pyplot")
     chosen = _chosen(t, times, 4, even=True)
-    figure, axes = pyplot.subplots(
-        1, len(chosen), figsize=(3.2 * len(chosen), 3.2), layout="constrained", squeeze=False
-    )
-    low, high = float(np.nanmin(u[chosen])), float(np.nanmax(u[chosen]))
-    drawn: Any = None
-    for ax, number in zip(axes[0], chosen, strict=True):
-        drawn = _picture(ax, grid, u[number], low, high, style)
-        ax.set_title(_at(t[number]))
-        ax.set_xlabel("x")
-    axes[0, 0].set_ylabel(label if len(grid) == 1 else "y")
-    if len(grid) > 1:
-        figure.colorbar(drawn, ax=list(axes[0]), label=label)
-    return axes[0]
+    return _pictures(t[chosen], grid, u[chosen], np.arange(len(chosen)), style, label, (3.2 * len(chosen), 3.2))[0]
 
 
 def _animate(
     t: Array, grid: tuple[Array, ...], u: Array, path: Any, seconds: float, style: dict[str, Any], label: str
 ) -> Any:
-    pyplot, animation = import_optional("matplotlib.pyplot"), import_optional("matplotlib.animation")
+    animation, rate = import_optional("matplotlib.animation"), 15
     if not seconds > 0.0:
         raise InvalidInputError(f"seconds={seconds!r} has to be above 0")
-    rate = 15
-    wanted = np.linspace(t[0], t[-1], max(2, int(rate * seconds)))
-    numbers = np.unique(np.abs(t[:, None] - wanted[None, :]).argmin(axis=0))
-    figure, ax = pyplot.subplots(layout="constrained")
-    low, high = float(np.nanmin(u)), float(np.nanmax(u))
-    drawn = _picture(ax, grid, u[0], low, high, style)
-    if len(grid) > 1:
-        figure.colorbar(drawn, ax=ax, label=label)
-    ax.set_xlabel("x")
-    ax.set_ylabel(label if len(grid) == 1 else "y")
+    numbers = _chosen(t, np.linspace(t[0], t[-1], max(2, int(rate * seconds))), 0, even=True)
+    (ax,), (drawn,) = _pictures(t, grid, u, numbers[:1], style, label)
 
     def show(number: int) -> tuple[Any, ...]:
         (drawn.set_ydata if len(grid) == 1 else drawn.set_data)(_shown(grid, u[number]))
         ax.set_title(_at(t[number]))
         return (drawn,)
 
-    made = animation.FuncAnimation(figure, show, frames=numbers.tolist())
+    made = animation.FuncAnimation(ax.figure, show, frames=numbers.tolist())
     writer = animation.PillowWriter(fps=rate) if str(path).lower().endswith(".gif") else None
     made.save(str(path), writer=writer, fps=None if writer else rate)
-    pyplot.close(figure)
+    import_optional("matplotlib.pyplot").close(ax.figure)
     return path
 
 

@@ -19,11 +19,8 @@ from hpfracc.solvers.pde.space.base import Semidiscretisation
 __all__ = [
     "EvolutionProblem",
     "FrameBlock",
-    "ModalForm",
-    "NodalForm",
     "StepFailedError",
     "StepForm",
-    "choose_form",
     "in_blocks",
     "order_value",
     "plain_order",
@@ -59,6 +56,9 @@ class EvolutionProblem:
     jacobian : callable or None
         ``jacobian(t, u)``: the derivative of the reaction, pointwise: of the shape of u for one equation, (components,
         components, ...) for a system.
+    frozen : callable or None
+        ``frozen(t, u)``: the discretisation with a diffusion coefficient that depends on u, at this u; the reaction
+        contains what it adds to ``space``.
     steady_source : bool
         Whether the source is constant in time.
     rtol, atol : float
@@ -94,6 +94,7 @@ class EvolutionProblem:
     reaction: Callable[[float, Any], Any] | None = None
     source: Callable[[float], Any] | None = None
     jacobian: Callable[[float, Any], Any] | None = None
+    frozen: Callable[[float, Any], Semidiscretisation] | None = None
     steady_source: bool = False
     rtol: float = 1e-6
     atol: float = 1e-9
@@ -155,6 +156,10 @@ class EvolutionProblem:
             total = own if total is None else total + own
         return total
 
+    def largest(self, u: Any) -> float:
+        """The largest absolute value of a state."""
+        return float(self.xp.abs(self.xp.stop_gradient(u)).max())
+
     def count(self, name: str, number: int = 1) -> None:
         """Add to a counter."""
         self.stats[name] = self.stats.get(name, 0) + number
@@ -170,92 +175,53 @@ class FrameBlock:
         Number of steps.
     make : callable
         Returns the values at the unknown points, of shape (count, *state). It must be called before the next step.
-    fill : callable or None
-        A faster alternative, if there is one: ``fill(out)`` writes the values to an array of that shape.
     """
 
     count: int
     make: Callable[[], Any]
-    fill: Callable[[Any], None] | None = None
 
 
-class NodalForm:
-    """Values at points, for equations with a reaction or without a diagonal form of A."""
+class StepForm:
+    """The unknowns of a step: coefficients of the eigenfunctions if the equation is linear and diagonal, else values.
 
-    modal = False
-
-    def __init__(self, problem: EvolutionProblem) -> None:
-        self.problem = problem
-
-    def encode(self, u: Any) -> Any:
-        """Return the values unchanged."""
-        return u
-
-    def decode(self, c: Any) -> Any:
-        """Return the values unchanged."""
-        return c
-
-    def known(self, t: Any) -> Any:
-        """The sum of source and boundary data."""
-        return self.problem.known(t)
-
-    def apply(self, c: Any) -> Any:
-        """``A c``."""
-        return self.problem.space.apply(c)
-
-    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """``(shift - A)^-1 rhs``."""
-        self.problem.count("solves")
-        return self.problem.space.solve(shift, rhs, guess)
-
-
-class ModalForm:
-    """Coefficients of the eigenfunctions: a linear equation becomes one scalar equation for each."""
-
-    modal = True
+    In coefficients a linear equation becomes one scalar equation for each.
+    """
 
     def __init__(self, problem: EvolutionProblem) -> None:
-        self.problem, self.symbol = problem, problem.space.symbol
+        self.problem, self.symbol = problem, problem.space.symbol if problem.linear else None
+        self.modal = self.symbol is not None
         self._constant: Any = None
 
     def encode(self, u: Any) -> Any:
-        """The coefficients."""
-        return self.problem.space.forward(u)
+        """The unknowns of these values."""
+        return self.problem.space.forward(u) if self.modal else u
 
     def decode(self, c: Any) -> Any:
         """The values."""
-        return self.problem.space.backward(c)
+        return self.problem.space.backward(c) if self.modal else c
 
     def known(self, t: Any) -> Any:
-        """The coefficients of source and boundary data; cached if they are constant in time."""
+        """Source and boundary data; coefficients that are constant in time are cached."""
         if self._constant is not None:
             return self._constant
         values = self.problem.known(t)
-        if values is None:
-            return None
-        zero = self.problem.xp.zeros(self.problem.state_shape, "float64")
-        found = self.problem.space.forward(values + zero)
+        if values is None or not self.modal:
+            return values
+        found = self.encode(values + self.problem.xp.zeros(self.problem.state_shape, "float64"))
         if not self.problem.varies:
             self._constant = found
         return found
 
     def apply(self, c: Any) -> Any:
-        """Multiply by the eigenvalues."""
-        return self.symbol * c
+        """``A c``."""
+        return self.symbol * c if self.modal else self.problem.space.apply(c)
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """A division."""
-        return rhs / (shift - self.symbol)
-
-
-StepForm = NodalForm | ModalForm
-
-
-def choose_form(problem: EvolutionProblem) -> StepForm:
-    """Coefficients if the equation is linear and diagonalisable, otherwise values."""
-    if problem.linear and problem.space.symbol is not None:
-        return ModalForm(problem)
-    return NodalForm(problem)
+        """``(shift - A)^-1 rhs``."""
+        if self.modal:
+            return rhs / (shift - self.symbol)
+        self.problem.count("solves")
+        return self.problem.space.solve(shift, rhs, guess)
 
 
 def in_blocks(form: StepForm, states: Iterator[Any], steps: int) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import warnings
@@ -14,20 +15,14 @@ from hpfracc import _reading
 from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, refuse_masked, to_host
 from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.pde.boundary import (
-    Dirichlet,
-    Ends,
-    Periodic,
-    is_function,
-    positional_range,
-    read_boundary,
-)
+from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Periodic, is_function, positional_range, read_boundary
 from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
+from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
 from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting, broadcast_points
 from hpfracc.solvers.pde.space.components import discretise_components
-from hpfracc.solvers.pde.terms import FractionalDiffusion, SpaceTerm, coefficients_of, read_space
+from hpfracc.solvers.pde.terms import FractionalDiffusion, Matrix, SpaceTerm, coefficients_of, read_space
 
 __all__ = ["read_evolution"]
 
@@ -78,16 +73,28 @@ def read_evolution(
     given = dict(locals())
     t0, t1 = _reading.pair("t_span", t_span)
     disc = x if isinstance(x, Disc) else None
-    grid = _read_grid(x) if disc is None else disc.grid(_disc_order(space))
+    grid: tuple[Array, ...]
+    places: tuple[Array, ...]
+    terms_given = space[0] if isinstance(space, list | tuple) and space else space
+    if isinstance(terms_given, Matrix):
+        if x is not None or boundary is not None:
+            raise InvalidInputError("a Matrix has its nodes and their conditions in it; leave out x and boundary")
+        grid, places, boundary = (np.arange(terms_given.nodes, dtype=float),), terms_given.coordinates(), "neumann"
+    elif x is None or boundary is None:
+        raise InvalidInputError("x and boundary are needed: the grid, and the conditions at its ends")
+    elif disc is not None:
+        order = _disc_order(terms_given)
+        grid, places = disc.grid(order), disc.coordinates(order)
+    else:
+        grid = _read_grid(x)
+        places = broadcast_points(NUMPY, grid)
     shape = tuple(axis.size for axis in grid)
     orders = read_orders(alpha, terms)
     library, device = _library(u0, alpha, space, terms)
     xp = NUMPY if library == "numpy" else namespace(library, device)
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with xp.scope():
-        if disc is not None and is_function(u0):
-            u0 = u0(*disc.coordinates(_disc_order(space))) + np.zeros(shape)
-        start = _read_state("u0", u0, grid, shape, xp)
+        start = _read_state("u0", u0, places, shape, xp)
         components = None if start.ndim == len(shape) else int(start.shape[0])
         sums = read_space(space, components)
         complex_state = xp.is_complex(start) or _is_complex_space(sums)
@@ -95,8 +102,11 @@ def read_evolution(
             start = xp.complex(start, xp.zeros_like(start))
         ends = read_boundary(boundary, len(grid))
         settings = [SpaceSetting(one, grid, ends, xp, complex_state, t0, backend, components, disc) for one in sums]
-        discretised = discretise_components(settings)
-        velocity = _read_velocity(du0, orders, grid, start, xp)
+        moving: QuasilinearDiffusion | None = None
+        if any(is_quasilinear(term, len(grid)) for one in sums for term in one):
+            moving = QuasilinearDiffusion(settings[0], places, start)
+        discretised = discretise_components(settings) if moving is None else moving.space
+        velocity = _read_velocity(du0, orders, places, start, xp)
         problem = EvolutionProblem(
             discretised,
             orders,
@@ -116,67 +126,69 @@ def read_evolution(
                     "entries of a pair are the two ends, and not the components"
                 )
         _read_source(problem, source, extra)
-        _read_reaction(problem, reaction, jac, extra, start, disc)
+        _read_reaction(problem, reaction, jac, extra, start, tuple(map(xp.array, places)))
+        if moving is not None:
+            if jac is not None:
+                raise InvalidInputError("jac is given, and Diffusion depends on t or u; leave it out")
+            own, added = problem.reaction, moving.reaction
+            problem.reaction = added if own is None else lambda t, u: own(t, u) + added(t, u)
+            problem.frozen = moving.frozen
         problem.compatible = _check_compatible(discretised, ends, start, t0)
     if discretised.coarsens:
-
-        def on_grid(axes: tuple[Array, ...]) -> EvolutionProblem:
-            def moved(values: Any, old: tuple[Array, ...] = grid, new: tuple[Array, ...] = axes) -> Any:
-                """Numbers and functions unchanged, arrays on the new grid."""
-                if not is_array(values) or callable(values) or values.ndim == 0:
-                    return values
-                found = resample(np.asarray(to_host(xp.stop_gradient(values))), old, new, problem.periodic)
-                return found if xp.library == "numpy" else xp.asarray(found)
-
-            changed = {
-                "u0": u0 if is_function(u0) else moved(start),
-                "x": axes,
-                "du0": du0 if is_function(du0) else moved(velocity),
-                "source": source if is_function(source) else None,
-            }
-            other = read_evolution(**{**given, **changed})
-            if problem.steady_source:
-                assert problem.source is not None
-                old, new = (tuple(to_host(x).reshape(-1) for x in one.space.points) for one in (problem, other))
-                steady = moved(problem.source(t0), old, new)
-                other.source, other.steady_source = lambda t: steady, True
-            return other
-
-        problem.on_grid = on_grid
+        problem.on_grid = functools.partial(_on_grid, problem, given, start, velocity)
     return problem
 
 
-def _disc_order(space: Any) -> float:
+def _on_grid(
+    problem: EvolutionProblem, given: dict[str, Any], start: Any, velocity: Any, axes: tuple[Array, ...]
+) -> EvolutionProblem:
+    """The same equation on another grid: functions are evaluated there, arrays are resampled."""
+    xp = problem.xp
+
+    def moved(values: Any, old: tuple[Array, ...], new: tuple[Array, ...]) -> Any:
+        if values is None or values.ndim == 0:
+            return values
+        found = resample(np.asarray(to_host(xp.stop_gradient(values))), old, new, problem.periodic)
+        return found if xp.library == "numpy" else xp.asarray(found)
+
+    changed: dict[str, Any] = {"x": axes}
+    for name, values in (("u0", start), ("du0", velocity)):
+        if not is_function(given[name]):
+            changed[name] = moved(values, problem.space.grid, axes)
+    if problem.steady_source:
+        changed["source"] = None
+    other = read_evolution(**{**given, **changed})
+    if problem.steady_source:
+        assert problem.source is not None
+        old, new = (tuple(to_host(x).reshape(-1) for x in one.space.points) for one in (problem, other))
+        steady = moved(problem.source(problem.t0), old, new)
+        other.source, other.steady_source = lambda t: steady, True
+    return other
+
+
+def _disc_order(first: Any) -> float:
     """The order of the integral Laplacian on a disc; the radii depend on it."""
-    first = space[0] if isinstance(space, list | tuple) and space else space
     if not isinstance(first, FractionalDiffusion) or first.kind != "integral":
         raise InvalidInputError(
-            f"space={space!r} on a Disc; a disc takes FractionalDiffusion(order, kind='integral') alone"
+            f"space={first!r} on a Disc; a disc takes FractionalDiffusion(order, kind='integral') alone"
         )
     return order_value(first.order)
 
 
 def _library(u0: Any, alpha: Any, space: Any, terms: Any) -> tuple[str, Any]:
     """The library and device of the arrays: those of u0, or of a coefficient that carries a gradient."""
-    found = library_of(u0)
-    if found in ("torch", "jax"):
-        return found, u0.device if found == "torch" else None
-    if found == "cupy":
+    if library_of(u0) == "cupy":
         raise UnsupportedDtypeError("u0 is a CuPy array; give a PyTorch tensor or a JAX array for a GPU")
-    for value in _coefficients(alpha, space, terms):
+    sums = space if isinstance(space, list | tuple) else (space,)
+    parts = [term for one in sums for term in getattr(one, "terms", (one,)) if isinstance(term, SpaceTerm)]
+    found = [u0, alpha, *(value for term in parts for value in (*coefficients_of(term), getattr(term, "order", None)))]
+    for pair in terms if isinstance(terms, list | tuple) else ():
+        found += list(pair) if isinstance(pair, tuple | list) else []
+    for value in found:
         library = library_of(value)
         if library in ("torch", "jax"):
             return library, value.device if library == "torch" else None
     return "numpy", None
-
-
-def _coefficients(alpha: Any, space: Any, terms: Any) -> list[Any]:
-    sums = space if isinstance(space, list | tuple) else (space,)
-    parts = [term for one in sums for term in getattr(one, "terms", (one,)) if isinstance(term, SpaceTerm)]
-    found = [alpha, *(value for term in parts for value in (*coefficients_of(term), getattr(term, "order", None)))]
-    for pair in terms if isinstance(terms, list | tuple) else ():
-        found += list(pair) if isinstance(pair, tuple | list) else []
-    return found
 
 
 def _is_complex_space(sums: tuple[tuple[SpaceTerm, ...], ...]) -> bool:
@@ -184,16 +196,13 @@ def _is_complex_space(sums: tuple[tuple[SpaceTerm, ...], ...]) -> bool:
     return any(isinstance(value, complex) or (is_array(value) and "complex" in dtype_name(value)) for value in values)
 
 
-def _read_state(name: str, value: Any, grid: tuple[Array, ...], shape: tuple[int, ...], xp: Namespace) -> Any:
+def _read_state(name: str, value: Any, places: tuple[Array, ...], shape: tuple[int, ...], xp: Namespace) -> Any:
     """Read a state as float64 or complex128 of ``xp`` on the whole grid, with or without an axis of components."""
     if is_function(value) and not isinstance(value, type):
-        value = value(*(to_host(one) for one in broadcast_points(NUMPY, grid)))
+        value = value(*places)
         value = np.broadcast_to(value, shape) if np.ndim(value) <= len(shape) else np.asarray(value)
     refuse_masked(value, name)
-    try:
-        found = value if is_array(value) else np.asarray(value)
-    except ValueError:
-        raise ShapeError(f"{name} is a ragged sequence; give an array of numbers of shape {shape}") from None
+    found = _reading.array(name, value)
     _check_dtype(name, found)
     is_complex = "complex" in dtype_name(found)
     if library_of(found) == xp.library:
@@ -219,7 +228,7 @@ def _from_host(xp: Namespace, host: Array) -> Any:
 def _check_dtype(name: str, value: Any) -> None:
     """Refuse values that are not numbers, and precisions in which no equation is solved."""
     dtype = dtype_name(value)
-    if library_of(value) == "numpy" and np.dtype(value.dtype).kind not in "fciub":
+    if library_of(value) == "numpy" and value.dtype.kind not in "fciub":
         raise UnsupportedDtypeError(f"{name} has dtype {value.dtype}; give real or complex numbers")
     if dtype in ("float16", "bfloat16", "longdouble", "clongdouble", "float128", "complex256"):
         raise UnsupportedDtypeError(
@@ -229,7 +238,7 @@ def _check_dtype(name: str, value: Any) -> None:
 
 
 def _read_velocity(
-    du0: Any, orders: tuple[tuple[Any, Any], ...], grid: tuple[Array, ...], start: Any, xp: Namespace
+    du0: Any, orders: tuple[tuple[Any, Any], ...], places: tuple[Array, ...], start: Any, xp: Namespace
 ) -> Any:
     largest = order_value(orders[0][1])
     if math.isnan(largest):
@@ -244,11 +253,11 @@ def _read_velocity(
         raise InvalidInputError(
             f"alpha={largest:g} is above 1 and needs du0, the derivative in time at t0; du0=0 starts from rest"
         )
-    shape = tuple(axis.size for axis in grid)
+    shape = np.broadcast_shapes(*(one.shape for one in places))
     if isinstance(du0, numbers.Number) or (is_array(du0) and tuple(du0.shape) == ()):
         velocity = xp.zeros_like(start) + du0
     else:
-        velocity = _read_state("du0", du0, grid, shape, xp)
+        velocity = _read_state("du0", du0, places, shape, xp)
     if xp.is_complex(velocity) and not xp.is_complex(start):
         raise UnsupportedDtypeError("du0 is complex for a real u0; give u0 as complex")
     if tuple(velocity.shape) != tuple(start.shape):
@@ -262,7 +271,7 @@ def _read_source(problem: EvolutionProblem, source: Any, args: tuple[Any, ...]) 
     xp, whole = problem.xp, tuple(axis.size for axis in problem.space.grid)
     if is_function(source):
         scope, points = user_scope(), problem.space.points
-        if not _takes_coordinates(source, "source", ("t",), len(whole), args, first=True):
+        if not _takes_coordinates(source, "source", ("t",), len(points), args, first=True):
             points = ()
 
         def evaluate(t: Any) -> Any:
@@ -292,11 +301,7 @@ def _fitted(name: str, value: Any, problem: EvolutionProblem) -> Any:
     if xp.is_complex(value) and not xp.is_complex(problem.u0):
         raise UnsupportedDtypeError(f"{name} has complex values for a real u0; give u0 as complex")
     given = tuple(value.shape)
-    try:
-        fits = np.broadcast_shapes(given, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if not _reading.broadcasts(given, shape):
         raise ShapeError(f"{name} has shape {given}, and the unknown points {shape}; give values that broadcast to it")
     return value
 
@@ -316,13 +321,10 @@ def _takes_coordinates(
         if span[0] <= count <= span[1]:
             return places
     axes, more = ", ".join("xyz"[:ndim]), ", *args" if args else ""
-    forms = " or ".join(
-        f"{name}({', '.join(lead)}{f', {axes}' if places else ''}{more})" for places in sorted(counts, reverse=first)
-    )
-    needs = f"{span[0]} argument{'s' if span[0] != 1 else ''}"
+    forms = [f"{name}({', '.join(lead)}{f', {axes}' if places else ''}{more})" for places in counts]
     raise InvalidInputError(
-        f"{name} has to be {forms}, with {' or '.join(map(str, sorted(counts.values())))} arguments here, and it takes "
-        f"{needs if span[0] == span[1] else f'{span[0]} to {span[1]:g} arguments'}; further ones are passed with args="
+        f"{name} has to be {' or '.join(forms)}, with {' or '.join(map(str, sorted(counts.values())))} arguments here, "
+        f"and it takes {' to '.join(f'{end:g}' for end in dict.fromkeys(span))}; further ones are passed with args="
     )
 
 
@@ -332,23 +334,20 @@ def _read_reaction(
     jac: Callable[..., Any] | None,
     args: tuple[Any, ...],
     start: Any,
-    disc: Disc | None,
+    coordinates: tuple[Any, ...],
 ) -> None:
     if reaction is None:
         if jac is not None:
             raise InvalidInputError("jac is given without a reaction; leave it out")
         return
-    if not callable(reaction):
-        raise InvalidInputError(
-            f"reaction={reaction!r} has to be a function reaction(t, u) or reaction(t, u, x), or None"
-        )
+    _reading.function("reaction", reaction, "(t, u) or (t, u, x)")
     space, xp, scope = problem.space, problem.xp, user_scope()
-    whole, ndim = tuple(start.shape), len(space.grid)
+    whole, ndim = tuple(start.shape), len(coordinates)
     bare = tuple(axis.size for axis in space.grid) == space.shape
 
     def called(function: Callable[..., Any], name: str, shape: tuple[int, ...]) -> Callable[[Any, Any], Any]:
         placed = _takes_coordinates(function, name, ("t", "u"), ndim, args, first=False)
-        places = _coordinates(space, disc) if placed else ()
+        places = coordinates if placed else ()
 
         def evaluate(t: Any, u: Any) -> Any:
             values = u if bare else space.embed(u, t)
@@ -368,19 +367,10 @@ def _read_reaction(
     problem.reaction = called(reaction, "reaction", whole)
     problem.reaction(problem.t0, problem.u0)
     if jac is not None:
-        if not callable(jac):
-            raise InvalidInputError(f"jac={jac!r} has to be a function jac(t, u)")
+        _reading.function("jac", jac, "(t, u) or (t, u, x)")
         shape = whole if problem.components is None else (problem.components, *whole)
         problem.jacobian = called(jac, "jac", shape)
         problem.jacobian(problem.t0, problem.u0)
-
-
-def _coordinates(space: Semidiscretisation, disc: Disc | None) -> tuple[Any, ...]:
-    """The coordinates of the whole grid, one array per axis that broadcasts against the values on it."""
-    if disc is None:
-        return broadcast_points(space.xp, space.grid)
-    radii, angles = broadcast_points(NUMPY, space.grid)
-    return space.xp.array(radii * np.cos(angles)), space.xp.array(radii * np.sin(angles))
 
 
 def _check_compatible(space: Semidiscretisation, boundary: tuple[Ends, ...], start: Any, t0: float) -> bool:

@@ -11,11 +11,9 @@ import numpy as np
 
 from hpfracc.solvers.pde.driver import (
     FIRST_STEPS,
-    Run,
     StepProgress,
     check_memory,
     last_frame,
-    max_absolute,
     run_mesh,
     sample_steps,
     seen_order,
@@ -23,7 +21,7 @@ from hpfracc.solvers.pde.driver import (
 )
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.method import Question
-from hpfracc.solvers.pde.recording import FrameRecorder, frames_kept
+from hpfracc.solvers.pde.recording import Run, frames_kept
 from hpfracc.solvers.pde.time_data import MOST_BREAKS, TimeData, breaks_of, just_before, note_jumps
 
 __all__ = ["GRID_SHARE", "run_refined"]
@@ -71,7 +69,7 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
         problem.breaks = tuple(just_before(t, problem) for t in breaks)
     note_jumps(data, problem)
     count = _shorter_intervals(question)
-    earlier: FrameRecorder | None = None
+    earlier: Run | None = None
     error, ratio, spent = 0.0, 0.0, 0
     for level in range(count, -1, -1):
         # Level 0 is the problem itself, with its exact end.
@@ -81,13 +79,13 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
             part = question._replace(problem=dataclasses.replace(problem, t1=end))
         refinement = _Refinement(part, earlier, data, progress, starts=count > 0)
         run, own_error, own_ratio = refinement.refine()
-        error, ratio = _larger(error, own_error), _larger(ratio, own_ratio)
-        if not run.success or run.recorder.ended is not None:
+        error, ratio = float(np.maximum(error, own_error)), float(np.maximum(ratio, own_ratio))  # nan if one is
+        if not run.success or run.ended is not None:
             break
         if level:
             spent += run.steps
             problem.stats["start_steps"] = spent
-            earlier = run.recorder
+            earlier = run
     if count:
         first = problem.t0 + length / FIRST_STEPS ** (count + 1)
         problem.notes.append(
@@ -108,11 +106,6 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
     return run, error, ratio
 
 
-def _larger(one: float, other: float) -> float:
-    """The larger number; nan if either is nan."""
-    return math.nan if math.isnan(one) or math.isnan(other) else max(one, other)
-
-
 def _shorter_intervals(question: Question) -> int:
     """How many nested intervals are solved for the start."""
     problem, _, options, save, *_ = question
@@ -128,12 +121,12 @@ def _shorter_intervals(question: Question) -> int:
         return min(_SHORTER_ASKED, max(0, math.ceil(needed - 1e-9)))
     if not everything and save == "last":
         return 0
-    allowed = options.atol + options.rtol * max_absolute(problem, problem.u0)
+    allowed = options.atol + options.rtol * problem.largest(problem.u0)
     for count in range(_SHORTER):
         first = length / FIRST_STEPS ** (count + 1)
         part = dataclasses.replace(problem, t1=problem.t0 + first, stats={}, notes=[])
         run = run_mesh(last_frame(question)._replace(problem=part), np.array([part.t0, part.t1]))
-        if run.success and max_absolute(problem, run.recorder.newest[1] - problem.u0) <= allowed:
+        if run.success and problem.largest(run.newest[1] - problem.u0) <= allowed:
             return count
     return _SHORTER
 
@@ -144,7 +137,7 @@ class _Refinement:
     def __init__(
         self,
         question: Question,
-        earlier: FrameRecorder | None,
+        earlier: Run | None,
         data: TimeData,
         progress: StepProgress,
         *,
@@ -227,8 +220,8 @@ class _Refinement:
             change = abs(now - reached)
             if run.success or change > _SAME_TIME * now:
                 continue
-            before = max_absolute(problem, problem.u0)
-            if min(largest, grown) > _GROWS * before and not run.recorder.blames_data:
+            before = problem.largest(problem.u0)
+            if min(largest, grown) > _GROWS * before and not run.blames_data:
                 if change > _SHARP * now and steps << _AFTER_FAILURE <= self.options.max_steps:
                     continue  # for the digits of the time
                 run.message = (
@@ -241,13 +234,13 @@ class _Refinement:
 
     def _reached(self, run: Run) -> tuple[float, float]:
         """The time that a run has reached, and the largest value there."""
-        t, u = run.recorder.newest
-        return t - self.problem.t0, max_absolute(self.problem, u)
+        t, u = run.newest
+        return t - self.problem.t0, self.problem.largest(u)
 
     def _accepts_grid_error(self, run: Run, error: float) -> bool:
         """Relax the tolerance to a share of the error of the grid, if that is wanted, known and larger."""
-        t, u = run.recorder.newest
-        size = max_absolute(self.problem, u)
+        t, u = run.newest
+        size = self.problem.largest(u)
         if self.options.estimate != "auto" or not math.isnan(self.grid_error) or error > _CLOSE * size:
             return False
         found, why = estimate_grid_error(self.problem, self.method, t, u, run.steps, "auto")
@@ -265,7 +258,7 @@ class _Refinement:
     def _ratio(self, gaps: list[tuple[float, float]], run: Run, previous: Run) -> float:
         """The largest ratio of a difference between two runs to the tolerance, times of terminal events included."""
         ratio = max(gap / self._allowed(size) for gap, size in gaps)
-        one, other = run.recorder.ended, previous.recorder.ended
+        one, other = run.ended, previous.ended
         if one is None and other is None:
             return ratio
         if one is None or other is None:  # only one run has ended so
@@ -288,18 +281,18 @@ class _Refinement:
             if j << jump not in run.samples:
                 continue
             u = run.samples[j << jump]
-            gap, size = max_absolute(problem, u - previous.samples[j]), max_absolute(problem, u)
+            gap, size = problem.largest(u - previous.samples[j]), problem.largest(u)
             gone = float(times[j] - problem.t0)
             largest, most = max(largest, size), max(most, size * gone)
             if j % regular == 0:
                 found.append((gap, most / gone))
             elif times[j] >= self.output:
                 found.append((gap, None))
-        ends = run.recorder.end_frame, previous.recorder.end_frame
+        ends = run.end_frame, previous.end_frame
         if ends[0] is not None and ends[1] is not None:
-            found.append((max_absolute(problem, ends[0] - ends[1]), max_absolute(problem, ends[0])))
+            found.append((problem.largest(ends[0] - ends[1]), problem.largest(ends[0])))
         return [(gap, largest if scale is None else scale) for gap, scale in found] or [
-            (0.0, max_absolute(problem, problem.u0))
+            (0.0, problem.largest(problem.u0))
         ]
 
     def _attempt(self, steps: int) -> Run:

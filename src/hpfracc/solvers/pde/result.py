@@ -11,7 +11,6 @@ import numpy as np
 from hpfracc._arrays import to_host
 from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.pde.space.base import trapezoid
 
 __all__ = ["EvolutionDecision", "FPDEResult", "SpaceTimeError"]
 
@@ -240,13 +239,10 @@ class FPDEResult(Result):
 
 def _energy(problem: Any, times: Array, frames: Any) -> Array:
     """The energy of each frame, by the trapezoidal rule at the unknown points."""
-    space, weights = problem.space, np.ones(())
-    for points, periodic in zip(space.grid, problem.periodic, strict=True):
-        weights = weights[..., None] * trapezoid(points, periodic)
-    weights = np.asarray(to_host(space.restrict(problem.xp.array(weights))))
+    space = problem.space
 
     def inner(u: Any, v: Any) -> float:
-        return float((weights * np.conj(np.asarray(to_host(u))) * np.asarray(to_host(v))).sum().real)
+        return float((np.conj(to_host(u)) * to_host(space.weighted(v, problem.periodic))).sum().real)
 
     nodes, parts = np.polynomial.legendre.leggauss(_POTENTIAL_POINTS)
     found = []

@@ -22,13 +22,13 @@ from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
 from hpfracc.solvers.pde.boundary import BoundaryCondition
 from hpfracc.solvers.pde.choice import ASKED, choose_time_method, refusal
-from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
+from hpfracc.solvers.pde.driver import StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, Question
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
 from hpfracc.solvers.pde.reading import read_evolution
-from hpfracc.solvers.pde.recording import MAX_FRAMES, read_save, smooth_power
+from hpfracc.solvers.pde.recording import MAX_FRAMES, Run, read_save, smooth_power
 from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, SpaceTimeError
 from hpfracc.solvers.pde.time_data import scan_data
@@ -48,9 +48,9 @@ def solve_fpde(
     t_span: Sequence[float],
     u0: Any,
     *,
-    x: Any,
+    x: Any = None,
     space: Any,
-    boundary: BoundaryName | BoundaryCondition | tuple[Any, ...] | list[Any],
+    boundary: BoundaryName | BoundaryCondition | tuple[Any, ...] | list[Any] | dict[str, Any] | float | None = None,
     alpha: Any = 1.0,
     du0: Any = None,
     source: Any = None,
@@ -94,17 +94,18 @@ def solve_fpde(
     x : array_like or tuple of array_like
         The grid: increasing points, one array for each axis. Transforms need equal spacing. Or a
         :class:`~hpfracc.pde.Disc`, for the integral Laplacian on it; functions are then called with the coordinates x
-        and y, and results have an axis of radii and an axis of angles.
+        and y, and results have an axis of radii and an axis of angles. Not given with a Matrix.
     space : SpaceTerm, TermSum or list of these
         A sum of :class:`~hpfracc.pde.Diffusion`, :class:`~hpfracc.pde.Advection`,
-        :class:`~hpfracc.pde.FractionalDiffusion` and :class:`~hpfracc.pde.OneSided`. For a system: one sum for all
-        components, or a list with one sum for each.
-    boundary : str, condition or sequence
+        :class:`~hpfracc.pde.FractionalDiffusion` and :class:`~hpfracc.pde.OneSided`, or a
+        :class:`~hpfracc.pde.Matrix`. For a system: one sum for all components, or a list with one sum for each.
+    boundary : str, condition, number, sequence or dict
         ``"periodic"``, ``"dirichlet"``, ``"neumann"`` (zero data), ``"no_flux"``, :class:`~hpfracc.pde.Dirichlet`,
         :class:`~hpfracc.pde.Neumann`, :class:`~hpfracc.pde.NoFlux`, :class:`~hpfracc.pde.Robin`,
         :class:`~hpfracc.pde.Exterior`, with numbers, f(t) or f(t, x): one for all axes, or a sequence with one, or a
-        pair for the two ends, for each axis. In one dimension a pair stands for the two ends. All components of a
-        system share the conditions.
+        pair for the two ends, for each axis. In one dimension a pair stands for the two ends. A number or function
+        alone is the value of u, and a dict has the ends ``"left"`` and ``"right"`` (``"bottom"``, ``"top"``,
+        ``"back"``, ``"front"``). All components of a system share the conditions. Not given with a Matrix.
     alpha : float, scalar array or DistributedOrder
         The order in time, in (0, 2].
     du0 : array_like or callable, optional
@@ -225,7 +226,9 @@ def read_question(*, method: Any, args: Any, backend: Any, compile: Any, save: A
     if where not in _BACKENDS:
         raise InvalidInputError(f"backend={backend!r}: use {', '.join(map(repr, _BACKENDS))}")
     equation = {name: others.pop(name) for name in _EQUATION}
-    equation["reaction"] = _compiled_reaction(equation["reaction"], equation["u0"], compile)
+    if compile is True and library_of(equation["u0"]) == "torch" and callable(equation["reaction"]):
+        # JAX compiles the reaction together with the step.
+        equation["reaction"] = sys.modules["torch"].compile(equation["reaction"], dynamic=False)
     problem = read_evolution(**equation, args=args, backend=where)
     library = problem.xp.library
     if np.ndim(others["atol"]):
@@ -249,13 +252,6 @@ def read_question(*, method: Any, args: Any, backend: Any, compile: Any, save: A
             )
         problem.stats["compiled"] = library == "torch" and problem.reaction is not None
     return Question(problem, chosen, options, kept, extra, reason)
-
-
-def _compiled_reaction(reaction: Any, u0: Any, compile: Any) -> Any:
-    """The reaction, compiled by PyTorch if that was asked for; JAX compiles it together with the step."""
-    if compile is True and library_of(u0) == "torch" and callable(reaction):
-        return sys.modules["torch"].compile(reaction, dynamic=False)
-    return reaction
 
 
 def _solve(question: Question, progress: StepProgress) -> tuple[Question, Run, float, float]:
@@ -301,51 +297,47 @@ def _solve(question: Question, progress: StepProgress) -> tuple[Question, Run, f
 
 def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -> FPDEResult:
     problem, method, options, save, _, reason = question
-    recorder, xp, space = run.recorder, problem.xp, problem.space
-    times = np.array(recorder.times)
+    xp, space = problem.xp, problem.space
+    times = np.array(run.times)
     frames = not callable(save)
-    if frames:
-        u = recorder.frames() if recorder.times else xp.zeros((0, *problem.state_shape), "float64")
-        u = _like(u, u0, xp)
+    if not frames:
+        first = run.kept[0] if run.kept else None
+        u = namespace_of(first).stack(run.kept) if library_of(first) in ("torch", "jax") else np.array(run.kept)
     else:
-        u = _stacked(recorder.kept)
+        u = run.frames() if run.times else xp.zeros((0, *problem.state_shape), "float64")
+        if is_array(u0) and library_of(u0) == xp.library and dtype_name(u0) in ("float32", "complex64"):
+            u = xp.astype(u, "complex64" if xp.is_complex(u) else dtype_name(u0))
     sol = None
     if options.dense_output:
         exact = method.solution(problem)
         frame = run.frame if exact is None else exact.frame
-        reached = recorder.newest[0] if recorder.ended is None else recorder.ended
-        at = (
-            FrameCubic(
-                np.array(recorder.step_times), xp.stack(recorder.step_frames), smooth_power(problem), problem.breaks
-            )
-            if frame is None
-            else frame
-        )
-        sol = FrameSolution(at, (problem.t0, reached), space.grid, problem.periodic, xp)
+        reached = run.newest[0] if run.ended is None else run.ended
+        if frame is None:
+            steps, stored = np.array(run.step_times), xp.stack(run.step_frames)
+            frame = FrameCubic(steps, stored, smooth_power(problem), problem.breaks)
+        grid = () if space.name == "matrix" else space.grid
+        sol = FrameSolution(frame, (problem.t0, reached), grid, problem.periodic, xp)
     happened: tuple[Any, Any] = (None, None)
-    if recorder.watch is not None:
+    if run.watch is not None:
         whole = tuple(axis.size for axis in space.grid)
         shape = whole if problem.components is None else (problem.components, *whole)
-        happened = recorder.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
+        happened = run.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
     in_space, why = math.nan, "the solve did not reach its end"
     if run.success:
-        in_space, why = estimate_grid_error(
-            problem, method.stand_in(problem), *recorder.newest, run.steps, options.estimate
-        )
+        in_space, why = estimate_grid_error(problem, method.stand_in(problem), *run.newest, run.steps, options.estimate)
     if math.isnan(in_space):
         problem.notes.append(f"no estimate of the error in space: {why}")
-    steps = run.steps
     stats = {
-        "steps": steps,
+        "steps": run.steps,
         "frames": frames,
         "interrupted": run.interrupted,
-        "terminated": recorder.ended is not None,
+        "terminated": run.ended is not None,
         **problem.stats,
     }
     if not math.isnan(ratio):
         stats["error_over_tolerance"] = ratio
-    if run.success and space.symbol is not None and frames and recorder.times and not is_tracer(recorder.newest[1]):
-        newest = xp.stop_gradient(recorder.newest[1])
+    if run.success and space.symbol is not None and frames and run.times and not is_tracer(run.newest[1]):
+        newest = xp.stop_gradient(run.newest[1])
         largest, tail = float(xp.abs(newest).max()), space.space_error(newest)
         if tail > 0.05 * largest > 0.0:
             warnings.warn(
@@ -355,7 +347,12 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
                 stacklevel=4,
             )
     decision = EvolutionDecision(
-        method.name, reason, space.name, space.accuracy, method.history(problem, max(1, steps)), tuple(problem.notes)
+        method.name,
+        reason,
+        space.name,
+        space.accuracy,
+        method.history(problem, max(1, run.steps)),
+        tuple(problem.notes),
     )
     return FPDEResult(
         times,
@@ -370,21 +367,3 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         *happened,
         _tools=problem,
     )
-
-
-def _like(u: Any, u0: Any, xp: Any) -> Any:
-    """Convert to the precision of u0, if that is a float array."""
-    if (
-        is_array(u0)
-        and library_of(u0) == xp.library
-        and dtype_name(u0) in ("float32", "complex64", "float16", "bfloat16")
-    ):
-        return xp.astype(u, "complex64" if xp.is_complex(u) else dtype_name(u0))
-    return u
-
-
-def _stacked(values: list[Any]) -> Any:
-    """Stack the return values of a functional, one row per time."""
-    if values and is_array(values[0]) and library_of(values[0]) in ("torch", "jax"):
-        return namespace_of(values[0]).stack(values)
-    return np.array(values)

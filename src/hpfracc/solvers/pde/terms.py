@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
+import numpy as np
+
 from hpfracc import _reading
-from hpfracc._arrays import is_array, is_tracer, library_of
+from hpfracc._arrays import is_array, library_of
 from hpfracc._choices import SideName
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.pde.boundary import check_data
+from hpfracc.solvers.pde.orders import checked_order
 
 __all__ = [
     "Advection",
     "Diffusion",
     "FractionalDiffusion",
+    "Matrix",
     "OneSided",
     "SpaceTerm",
     "TermSum",
@@ -37,11 +40,7 @@ class SpaceTerm:
     __slots__ = ()
 
     def __add__(self, other: SpaceTerm | TermSum) -> TermSum:
-        if isinstance(other, SpaceTerm):
-            return TermSum((self, other))
-        if isinstance(other, TermSum):
-            return TermSum((self, *other.terms))
-        return NotImplemented
+        return TermSum((self,)) + other
 
 
 @final
@@ -77,14 +76,14 @@ class Diffusion(SpaceTerm):
     ----------
     coefficient : float, callable, or one for each axis
         k: a number, ``k(x)`` (``k(x, y)`` in two dimensions) with arrays of coordinates, or a tuple with one of these
-        for each axis. A complex one gives a Schrödinger equation.
+        for each axis. A complex one gives a Schrödinger equation. ``k(t, x)``, ``k(x, u)`` and ``k(t, x, u)`` are
+        recognised by the names t, the first, and u, the last of their arguments; such coefficients may be zero.
     """
 
     coefficient: Coefficient | tuple[Coefficient, ...] = 1.0
 
     def __post_init__(self) -> None:
-        for one in coefficients_of(self):
-            _check_coefficient("Diffusion", one)
+        _check_coefficients(self)
 
 
 @final
@@ -105,8 +104,7 @@ class Advection(SpaceTerm):
     conservative: bool = False
 
     def __post_init__(self) -> None:
-        for one in coefficients_of(self):
-            _check_coefficient("Advection", one)
+        _check_coefficients(self)
         _reading.flag("Advection: conservative", self.conservative)
 
 
@@ -136,10 +134,10 @@ class FractionalDiffusion(SpaceTerm):
     coefficient: Coefficient = 1.0
 
     def __post_init__(self) -> None:
-        _check_order("FractionalDiffusion", self.order, 2.0)
+        checked_order("FractionalDiffusion: order", self.order)
         if self.kind is not None:
             _reading.choice("FractionalDiffusion: kind", self.kind, KINDS)
-        _check_coefficient("FractionalDiffusion", self.coefficient)
+        _check_coefficients(self)
 
 
 @final
@@ -170,10 +168,82 @@ class OneSided(SpaceTerm):
     axis: int = 0
 
     def __post_init__(self) -> None:
-        _check_order("OneSided", self.order, 2.0, below=True)
+        checked_order("OneSided: order", self.order, one_sided=True)
         _reading.choice("OneSided: side", self.side, ("left", "right"))
-        _check_coefficient("OneSided", self.coefficient)
+        _check_coefficients(self)
         _reading.whole("OneSided: axis", self.axis)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Matrix(SpaceTerm):
+    r""":math:`-c\,(M^{-1} A)^p u` at the nodes of a mesh or graph, with matrices of your own.
+
+    A is symmetric and positive semidefinite, as the stiffness matrix of finite elements or the Laplacian D - W of a
+    graph: it stands for :math:`-\Delta` with its boundary conditions. ``solve_fpde`` takes no ``x`` and no ``boundary``
+    with it; nodes with given values are left out of the matrices.
+
+    Parameters
+    ----------
+    operator : sparse or dense matrix, shape (n, n)
+        A.
+    mass : sparse or dense matrix, shape (n, n), or array, shape (n,), optional
+        M, symmetric and positive definite, or its diagonal; the identity by default.
+    power : float
+        p, in (0, 1].
+    coefficient : float
+        c, above 0.
+    points : array_like, shape (n,) or (dimensions, n), optional
+        Coordinates of the nodes, with which functions of x (x and y, ...) are called; their numbers by default.
+    """
+
+    operator: Any
+    mass: Any = None
+    power: float = 1.0
+    coefficient: float = 1.0
+    points: Any = None
+
+    def __post_init__(self) -> None:
+        _reading.number("Matrix: power", self.power, above=0.0, most=1.0)
+        _reading.number("Matrix: coefficient", self.coefficient, above=0.0)
+        self.sparse()
+        if self.coordinates()[0].shape != (self.nodes,):
+            raise ShapeError(f"Matrix: points of shape {np.shape(self.points)} for {self.nodes} nodes")
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return int(self.operator.shape[0])
+
+    def coordinates(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """The coordinates of the nodes, one array for each dimension."""
+        if self.points is None:
+            return (np.arange(self.nodes, dtype=float),)
+        return tuple(np.atleast_2d(_reading.numbers("Matrix: points", self.points)))
+
+    def sparse(self) -> tuple[Any, Any]:
+        """A and M as sparse matrices."""
+        from scipy import sparse
+
+        mass = sparse.eye_array(np.shape(self.operator)[0]) if self.mass is None else self.mass
+        mass = mass if sparse.issparse(mass) or np.ndim(mass) != 1 else sparse.diags_array(np.asarray(mass))
+        found = []
+        for name, given in (("operator", self.operator), ("mass", mass)):
+            plain = given.data if sparse.issparse(given) else given
+            _reading.numbers(f"Matrix: {name}", plain)
+            matrix = sparse.csr_array(given, dtype=float)
+            if matrix.shape != (np.shape(self.operator)[0],) * 2:
+                raise ShapeError(f"Matrix: {name} of shape {matrix.shape}; give a square matrix for all nodes")
+            if abs(matrix - matrix.T).max() > 1e-10 * abs(matrix).max():
+                raise InvalidInputError(
+                    f"Matrix: {name} is not symmetric; multiply it by its mass matrix, and give that"
+                )
+            found.append(matrix)
+        if found[1].diagonal().min() <= 0.0:
+            raise InvalidInputError(
+                f"Matrix: mass has {found[1].diagonal().min():g} on its diagonal; it has to be positive definite"
+            )
+        return found[0], found[1]
 
 
 def read_space(space: Any, components: int | None) -> tuple[tuple[SpaceTerm, ...], ...]:
@@ -200,7 +270,7 @@ def read_space(space: Any, components: int | None) -> tuple[tuple[SpaceTerm, ...
         return tuple((one,) if isinstance(one, SpaceTerm) else one.terms for one in space)
     raise InvalidInputError(
         f"space={space!r} is no sum of terms; use Diffusion(k), Advection(v), FractionalDiffusion(order, kind) and "
-        "OneSided(order, side), added with +, or a list with one sum for each component"
+        "OneSided(order, side), added with +, Matrix(A), or a list with one sum for each component"
     )
 
 
@@ -214,32 +284,16 @@ def coefficients_of(term: Any) -> tuple[Any, ...]:
     return per_axis(term.velocity if isinstance(term, Advection) else term.coefficient, 1)
 
 
-def _check_coefficient(who: str, value: Any) -> None:
-    if callable(value) and not is_array(value):
-        return
-    if is_array(value):
+def _check_coefficients(term: Any) -> None:
+    who = type(term).__name__
+    for value in coefficients_of(term):
+        if not is_array(value):
+            check_data(f"{who}: coefficient", value, "the coordinates")
+            continue
         if tuple(value.shape) not in ((), (1,)):
             raise InvalidInputError(
                 f"{who}: a coefficient of shape {tuple(value.shape)}; give a number, a function of the coordinates, or "
                 "a tuple with one for each axis"
             )
-        if library_of(value) != "numpy":
-            return  # may be traced, so its value is not read
-        value = value.item()
-    if not isinstance(value, numbers.Number) or isinstance(value, bool):
-        raise InvalidInputError(f"{who}: coefficient {value!r} is neither a number nor a function of the coordinates")
-    if not (math.isfinite(complex(value).real) and math.isfinite(complex(value).imag)):  # type: ignore[call-overload]
-        raise InvalidInputError(f"{who}: coefficient {value!r} has to be finite")
-
-
-def _check_order(who: str, value: Any, most: float, *, below: bool = False) -> None:
-    if is_array(value) and library_of(value) != "numpy":
-        if tuple(value.shape) not in ((), (1,)):
-            raise InvalidInputError(f"{who}: an order of shape {tuple(value.shape)}; give one number")
-        if is_tracer(value):
-            return
-        value = value.detach() if hasattr(value, "detach") else value
-    order = _reading.number(f"{who}: order", value)
-    if not (0.0 < order < most or (order == most and not below)) or (below and order == 1.0):
-        span = f"(0, {most:g}), and not 1" if below else f"(0, {most:g}]"
-        raise InvalidInputError(f"{who}: order={order:g} has to be in {span}")
+        if library_of(value) == "numpy":  # others may be traced
+            check_data(f"{who}: coefficient", value.item(), "the coordinates")

@@ -17,7 +17,7 @@ from hpfracc.history.direct import DirectHistory
 from hpfracc.operators.rules.quadrature import multistep_weights
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm, choose_form, in_blocks
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm, in_blocks
 from hpfracc.solvers.pde.time_data import behind_start
 
 __all__ = ["CorrectedQuadrature"]
@@ -100,7 +100,7 @@ class CorrectedQuadrature(EvolutionMethod):
         size = problem.itemsize * math.prod(problem.state_shape)
         if self.history(problem, steps) == "fft":
             return ToeplitzHistory.forecast(steps, size) + 8 * size
-        block = steps_together(size, steps) * size if choose_form(problem).modal else 0
+        block = steps_together(size, steps) * size if StepForm(problem).modal else 0
         return DirectHistory.forecast(steps, size, 4) + block + 8 * size + problem.space.step_bytes()
 
     def reason(self, problem: EvolutionProblem) -> str:
@@ -111,7 +111,7 @@ class CorrectedQuadrature(EvolutionMethod):
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """Solve one linear or nonlinear equation per step."""
-        form = choose_form(problem)
+        form = StepForm(problem)
         return in_blocks(form, self._states(problem, form, mesh), len(mesh) - 1)
 
     def _states(self, problem: EvolutionProblem, form: StepForm, mesh: Array) -> Iterator[Any]:
@@ -135,19 +135,16 @@ class CorrectedQuadrature(EvolutionMethod):
             gone = t - float(mesh[0])
             own, history = past.begin(n)
             base = start if velocity is None else start + gone * velocity
-            rhs = lead if drift is None else lead + gone * drift
-            known = form.known(t)
-            for extra in (known, corrections.get(n)):
+            image = lead if drift is None else lead + gone * drift  # A base
+            rhs: Any = 0.0 if history is None else -history
+            for extra in (form.known(t), corrections.get(n)):
                 if extra is not None:
                     rhs = rhs + extra
-            if history is not None:
-                rhs = rhs - history
             if solver is None:
-                w = form.solve(own, rhs, u - base)
+                w = form.solve(own, image + rhs, u - base)
                 u = w + base
             else:
-                # (own - A) u = own base - A base + rhs + R(u), where A base = lead + gone drift is contained in rhs.
-                whole = own * base + rhs - (lead if drift is None else lead + gone * drift)
+                whole = own * base + rhs
                 guess = u if before is None else u + u - before
                 before = u
                 u = solver.solve(t, own, whole, guess)
@@ -160,55 +157,32 @@ class CorrectedQuadrature(EvolutionMethod):
     ) -> dict[int, Any]:
         """The corrections of the first steps."""
         table = CORRECTIONS[self.k]
+        points = min(self.k + 1, len(mesh)) if problem.varies and len(table) > 1 else 1
         begin = behind_start(problem, float(mesh[1]))
-        slopes = self._derivatives(problem, form, mesh, begin, len(table))
-        first = form.apply(start)
+        values = [form.known(t) for t in [begin, *mesh[1:points].tolist()]]
+        parts: list[Any] = [0.0] * len(table)
+        if values[0] is not None:
+            # tau^l f^(l)(t0) by finite differences of source and boundary data, of order k.
+            inverse = np.linalg.inv(np.vander(np.arange(points, dtype=float), increasing=True))
+            for number in range(min(len(table), points)):
+                scale = (math.factorial(number) * inverse[number]).tolist()
+                parts[number] = sum(factor * value for factor, value in zip(scale, values, strict=True))
+        parts[0] = parts[0] + form.apply(start)
         if problem.reaction is not None:
-            first = first + problem.reaction(begin, problem.u0)
-        parts: list[Any] = [first if slopes[0] is None else first + slopes[0]]
-        for number in range(1, len(table)):
-            part = slopes[number]
-            if number == 1 and velocity is not None:
-                drift = tau * form.apply(velocity)
-                part = drift if part is None else part + drift
-            parts.append(part)
+            parts[0] = parts[0] + problem.reaction(begin, problem.u0)
+        if velocity is not None and len(parts) > 1:
+            parts[1] = parts[1] + tau * form.apply(velocity)
         found: dict[int, Any] = {}
         for numbers, part in zip(table, parts, strict=True):
-            if part is None:
-                continue
             for n, factor in enumerate(numbers, 1):
-                found[n] = float(factor) * part if n not in found else found[n] + float(factor) * part
-        return found
-
-    def _derivatives(
-        self, problem: EvolutionProblem, form: StepForm, mesh: Array, begin: float, count: int
-    ) -> list[Any]:
-        """``tau^l f^(l)(t0)`` by finite differences of source and boundary data, of order k."""
-        first = form.known(begin)
-        found: list[Any] = [first, *(None,) * (count - 1)]
-        if count == 1 or not problem.varies:
-            return found
-        points = min(self.k + 1, len(mesh))
-        values = [first, *(form.known(float(mesh[j])) for j in range(1, points))]
-        powers = np.vander(np.arange(points, dtype=float), increasing=True)
-        inverse = np.linalg.inv(powers)
-        for number in range(1, min(count, points)):
-            scale = math.factorial(number) * inverse[number]
-            total = float(scale[0]) * values[0]
-            for factor, value in zip(scale[1:], values[1:], strict=True):
-                total = total + float(factor) * value
-            found[number] = total
+                found[n] = found.get(n, 0.0) + float(factor) * part
         return found
 
 
 def _weights(xp: Namespace, orders: tuple[tuple[Any, Any], ...], k: int, tau: float, steps: int) -> Any:
     r"""The coefficients of :math:`\sum_i c_i (\delta(\zeta)/\tau)^{\alpha_i}`."""
-    total: Any = None
-    for coefficient, alpha in orders:
-        scale = coefficient * xp.exp(-alpha * xp.array(math.log(tau)))
-        part = multistep_weights(xp, alpha, steps + 1, k) * scale
-        total = part if total is None else total + part
-    return total
+    log = xp.array(math.log(tau))
+    return sum(c * xp.exp(-alpha * log) * multistep_weights(xp, alpha, steps + 1, k) for c, alpha in orders)
 
 
 def _toeplitz_rows(xp: Namespace, weights: Any) -> Any:

@@ -62,46 +62,38 @@ class CrankNicolson(EvolutionMethod):
         for number, (t, h) in enumerate(time_steps(mesh)):
             rest = self._reaction(problem, t, u)
             if number < self.smoothing:
-                for part in (0.0, 0.5):
-                    slope = rest if part == 0.0 else self._reaction(problem, t + part * h, u)
-                    u = self._euler(problem, t + part * h, 0.5 * h, u, slope)
-                older, last = rest, h
-                yield u
-                continue
-            middle = rest
-            if rest is not None and older is not None:
-                w = 0.5 * h / last
-                middle = (1.0 + w) * rest - w * older
-            elif rest is not None:
-                # The first step cannot extrapolate: Heun's method, with a predicted end.
-                predicted = self._step(problem, t, h, u, rest)
-                middle = 0.5 * (rest + self._reaction(problem, t + h, predicted))
-            new = self._step(problem, t, h, u, middle)
-            older, last, u = rest, h, new
+                u = self._euler(problem, t, 0.5 * h, u, rest)
+                u = self._euler(problem, t + 0.5 * h, 0.5 * h, u, self._reaction(problem, t + 0.5 * h, u))
+            else:
+                if older is not None:
+                    w = 0.5 * h / last
+                    middle = (1.0 + w) * rest - w * older
+                else:  # The first step cannot extrapolate: Heun's method, with a predicted end.
+                    middle = rest
+                    if problem.reaction is not None:
+                        middle = 0.5 * (rest + problem.reaction(t + h, self._step(problem, t, h, u, rest)))
+                u = self._step(problem, t, h, u, middle)
+            older, last = rest, h
             yield u
 
     def _reaction(self, problem: EvolutionProblem, t: float, u: Any) -> Any:
-        return None if problem.reaction is None else problem.reaction(t, u)
+        return 0.0 if problem.reaction is None else problem.reaction(t, u)
 
     def _step(self, problem: EvolutionProblem, t: float, h: float, u: Any, rest: Any) -> Any:
         """Solve ``(2/h - A) u_new = (2/h + A) u + 2 (...)``."""
         space = problem.space
-        rhs = 2.0 / h * u + space.apply(u)
+        rhs = 2.0 / h * u + space.apply(u) + 2.0 * rest
         if problem.space.forced:
             rhs = rhs + space.forcing(t) + space.forcing(t + h)
         if problem.source is not None:
             rhs = rhs + 2.0 * problem.source(t + 0.5 * h)
-        if rest is not None:
-            rhs = rhs + 2.0 * rest
         problem.count("solves")
         return space.solve(2.0 / h, rhs, u)
 
     def _euler(self, problem: EvolutionProblem, t: float, h: float, u: Any, rest: Any) -> Any:
-        rhs = u / h
+        rhs = u / h + rest
         given = problem.known(t + h)
         if given is not None:
             rhs = rhs + given
-        if rest is not None:
-            rhs = rhs + rest
         problem.count("solves")
         return problem.space.solve(1.0 / h, rhs, u)

@@ -26,7 +26,7 @@ from hpfracc.history.intervals import IntervalWeights
 from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, ModalForm, StepForm, choose_form, in_blocks, order_value
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm, in_blocks, order_value
 
 __all__ = ["DifferenceMethod", "DiffusionL1", "DiffusionL2Sigma"]
 
@@ -80,8 +80,20 @@ class DifferenceMethod(EvolutionMethod):
             _reading.number(f"{name}: grading", self.grading, least=1.0)
 
     @abc.abstractmethod
+    def best_order(self, alpha: float) -> float:
+        """The order of the formula where the solution is smooth."""
+
     def exponent(self, problem: EvolutionProblem) -> float:
-        """The grading exponent r, as given or derived from the order."""
+        """The grading exponent r: as given, or that at which the start has the same order as the rest."""
+        alpha = _leading_order(problem)
+        return max(1.0, self.best_order(alpha) / alpha) if self.grading is None else self.grading
+
+    def convergence(self, problem: EvolutionProblem) -> float:
+        """The order on this mesh, limited by the start, ``r alpha``."""
+        alpha = problem.alpha_value
+        if math.isnan(alpha):
+            return 1.0
+        return min(self.best_order(alpha), max(0.3, self.exponent(problem) * _leading_order(problem)))
 
     @abc.abstractmethod
     def place(self, alpha: Any) -> Any:
@@ -105,18 +117,18 @@ class DifferenceMethod(EvolutionMethod):
         """Direct sums for few steps; exponentials for many, and for the scan of JAX over the steps."""
         if self.memory != "auto":
             return self.memory
-        scans = can_scan(problem, choose_form(problem))
+        scans = can_scan(problem, StepForm(problem))
         return "direct" if steps < EXPONENTIALS_FROM and not scans else "exponentials"
 
     def compiled(self, problem: EvolutionProblem, steps: int) -> bool:
         """True for linear equations in eigenfunctions that are worth compiling."""
-        return _wants_compiled(problem, steps) and can_march(problem, choose_form(problem))
+        return _wants_compiled(problem, steps) and can_march(problem, StepForm(problem))
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
         """The history or the exponentials, plus the arrays of a step or of a block of steps."""
         size = problem.itemsize * math.prod(problem.state_shape)
         together = steps_together(size, steps)
-        marches, form = self.compiled(problem, steps), choose_form(problem)
+        marches, form = self.compiled(problem, steps), StepForm(problem)
         # A block exists as coefficients, as values, and as an intermediate array.
         block = 3 * together * size if form.modal else 0
         if self.history(problem, steps) == "direct":
@@ -200,7 +212,7 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     With :math:`u^* = (1-\sigma) u_{n-1} + \sigma u_n`, the equation is solved for :math:`u^*`:
     :math:`(A_{n,n}/\sigma - A) u^* = A_{n,n}/\sigma\, u_{n-1} - h_n + F`.
     """
-    form = choose_form(problem)
+    form = StepForm(problem)
     steps = len(mesh) - 1
     breaks = np.flatnonzero(np.isin(mesh, problem.breaks)).tolist()
     place = method.place(problem.alpha)
@@ -211,7 +223,6 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     marches = can_march(problem, form)
     compiles = marches and _wants_compiled(problem, steps)
     if compiles or (can_scan(problem, form) and memory == "exponentials"):
-        assert isinstance(form, ModalForm)
         kept = None
         if memory == "exponentials":
             kept = ExponentialHistory(weights, form.encode(problem.u0), KERNEL_RTOL)
@@ -241,7 +252,8 @@ def _states(
     else:
         past = ExponentialHistory(weights, u, KERNEL_RTOL, _compiled_update(problem, steps))
         problem.stats["exponentials"] = len(past.rates)
-    solver = None if problem.linear else ReactionSolver(problem)
+    react = problem.reaction
+    solver = None if react is None else ReactionSolver(problem)
     before: Any = None
     whole = weights.parabola or not (isinstance(sigma, float) and sigma == 1.0)
     for n in range(1, steps + 1):
@@ -252,43 +264,24 @@ def _states(
         known = form.known(t)
         if known is not None:
             rhs = rhs + known
-        if solver is None:
+        if solver is None or react is None:
             star = form.solve(shift, rhs, u)
         else:
-            # Linear extrapolation to the point within the step.
-            ahead = (
-                0.0 if n == 1 else weights.sigma * float(times[n] - times[n - 1]) / float(times[n - 1] - times[n - 2])
-            )
-            guess = u if before is None else u + ahead * (u - before)
+            guess = u
+            if n > 1:  # linear extrapolation to the point within the step
+                guess = u + sigma * float((times[n] - times[n - 1]) / (times[n - 1] - times[n - 2])) * (u - before)
             if method.reaction == "newton":
                 star = solver.solve(t, shift, rhs, guess)
             else:
-                star = _explicit(problem, form, t, shift, rhs, guess, method.stabilisation, twice=n == 1)
+                # The reaction at the extrapolated state; twice in the first step, which has no earlier states.
+                star, s = guess, method.stabilisation
+                for _ in range(2 if n == 1 else 1):
+                    star = form.solve(shift + s, rhs + react(t, star) + s * star, star)
             before = u
         change = (star - u) / sigma if whole else star - u
         u = u + change
         past.remember(change)
         yield u
-
-
-def _explicit(
-    problem: EvolutionProblem,
-    form: StepForm,
-    t: Any,
-    shift: Any,
-    rhs: Any,
-    guess: Any,
-    stabilisation: float,
-    *,
-    twice: bool,
-) -> Any:
-    """The reaction at the extrapolated state; evaluated twice in the first step, which has no earlier states."""
-    reaction = problem.reaction
-    assert reaction is not None
-    star = form.solve(shift + stabilisation, rhs + reaction(t, guess) + stabilisation * guess, guess)
-    if twice:
-        star = form.solve(shift + stabilisation, rhs + reaction(t, star) + stabilisation * star, star)
-    return star
 
 
 @final
@@ -327,22 +320,13 @@ class DiffusionL1(DifferenceMethod):
                 )
         return None
 
-    def exponent(self, problem: EvolutionProblem) -> float:
-        """The grading at which the start has the same order as the rest."""
-        alpha = _leading_order(problem)
-        return max(1.0, (2.0 - alpha) / alpha) if self.grading is None else self.grading
+    def best_order(self, alpha: float) -> float:
+        """``2 - alpha``; 1 for backward Euler."""
+        return 2.0 - alpha if alpha < 1.0 else 1.0
 
     def place(self, alpha: Any) -> float:
         """The equation is imposed at the end of the step."""
         return 1.0
-
-    def convergence(self, problem: EvolutionProblem) -> float:
-        """``min(2 - alpha, r alpha)``."""
-        alpha = problem.alpha_value
-        if math.isnan(alpha):
-            return 1.0
-        best = 2.0 - alpha if alpha < 1.0 else 1.0
-        return min(best, max(self.exponent(problem) * _leading_order(problem), 0.3))
 
     def reason(self, problem: EvolutionProblem) -> str:
         """Several derivatives."""
@@ -377,17 +361,13 @@ class DiffusionL2Sigma(DifferenceMethod):
             return f"method='l2_1sigma' takes orders below 1, and alpha={problem.alpha_value:g}"
         return None
 
-    def exponent(self, problem: EvolutionProblem) -> float:
-        """The grading at which the start has the same order as the rest."""
-        return 2.0 / _leading_order(problem) if self.grading is None else self.grading
+    def best_order(self, alpha: float) -> float:
+        """2."""
+        return 2.0
 
     def place(self, alpha: Any) -> Any:
         """The point at which the formula gains one order."""
         return 1.0 - 0.5 * alpha
-
-    def convergence(self, problem: EvolutionProblem) -> float:
-        """``min(2, r alpha)``."""
-        return min(2.0, max(0.3, self.exponent(problem) * _leading_order(problem)))
 
     def reason(self, problem: EvolutionProblem) -> str:
         """Order 2."""

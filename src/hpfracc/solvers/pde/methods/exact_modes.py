@@ -12,7 +12,7 @@ import numpy as np
 
 from hpfracc._arrays import to_host
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
-from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, ModalForm
+from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, StepForm
 from hpfracc.special import mittag_leffler
 
 __all__ = ["ExactModes", "ModeSolution"]
@@ -131,7 +131,7 @@ class ModeSolution:
     """
 
     def __init__(self, problem: EvolutionProblem) -> None:
-        form = ModalForm(problem)
+        form = StepForm(problem)
         self.start = form.encode(problem.u0)
         self.velocity = None if problem.du0 is None else form.encode(problem.du0)
         self.known = form.known(problem.t0)

@@ -122,8 +122,7 @@ class Yoshida4(_Splitting):
         reason = _Splitting.refuses(self, problem)
         if reason is not None:
             return reason
-        symbol = to_host(problem.xp.stop_gradient(problem.space.symbol))
-        if np.abs(np.real(symbol)).max() > 1e-12 * np.abs(symbol).max():
+        if not _is_reversible(problem):
             return "method='yoshida4' runs backwards in time, which diffusion cannot; use 'strang' or 'etdrk4'"
         return None
 
@@ -179,10 +178,13 @@ def conserves_norm(problem: EvolutionProblem) -> bool:
     """Whether splitting conserves the norm: a Schrödinger equation, linear or with a reaction that rotates phases."""
     if problem.space.symbol is None or problem.forced or not problem.xp.is_complex(problem.u0):
         return False
+    return _is_reversible(problem) and (problem.linear or turns_phases(problem))
+
+
+def _is_reversible(problem: EvolutionProblem) -> bool:
+    """Whether the linear part rotates phases alone."""
     symbol = to_host(problem.xp.stop_gradient(problem.space.symbol))
-    if np.abs(np.real(symbol)).max() > 1e-12 * np.abs(symbol).max():
-        return False
-    return problem.linear or turns_phases(problem)
+    return bool(np.abs(np.real(symbol)).max() <= 1e-12 * np.abs(symbol).max())
 
 
 def _rate(rest: Any, u: Any) -> Any:

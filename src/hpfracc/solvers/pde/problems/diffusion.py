@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,31 @@ from hpfracc.special import mittag_leffler
 __all__ = ["breakthrough", "column", "diffusion_wave", "distributed_order", "plume", "subdiffusion"]
 
 Array = np.ndarray[Any, Any]
+
+
+def _string(
+    name: str,
+    points: int,
+    t_end: float,
+    solution: Callable[..., Array],
+    reference: str,
+    alpha: Any,
+    velocity: float | None = None,
+) -> ModelEquation:
+    """``D^alpha u = u_xx`` on (0, pi), zero at both ends, started from its solution; the velocity is that of sin x."""
+    x = np.linspace(0.0, math.pi, points)
+    return ModelEquation(
+        name=name,
+        x=x,
+        space=Diffusion(1.0),
+        boundary="dirichlet",
+        u0=solution(0.0, x),
+        du0=None if velocity is None else velocity * np.sin(x),
+        t_span=(0.0, t_end),
+        alpha=alpha,
+        solution=solution,
+        reference=reference,
+    )
 
 
 @model_equation
@@ -49,18 +75,7 @@ def subdiffusion(
             total = total + a * float(np.real(mittag_leffler(-(k**2) * t**alpha, alpha))) * np.sin(k * x)
         return total
 
-    x = np.linspace(0.0, math.pi, points)
-    return ModelEquation(
-        name="subdiffusion",
-        x=x,
-        space=Diffusion(1.0),
-        boundary="dirichlet",
-        u0=solution(0.0, x),
-        t_span=(0.0, t_end),
-        alpha=alpha,
-        solution=solution,
-        reference="R. Metzler, J. Klafter, Phys. Rep. 339 (2000) 1-77",
-    )
+    return _string("subdiffusion", points, t_end, solution, "R. Metzler, J. Klafter, Phys. Rep. 339 (2000) 1-77", alpha)
 
 
 @model_equation
@@ -89,19 +104,8 @@ def diffusion_wave(alpha: float = 1.5, points: int = 65, velocity: float = 0.5, 
         size = np.real(mittag_leffler(z, alpha)) + velocity * t * np.real(mittag_leffler(z, alpha, 2.0))
         return float(size) * np.sin(x)
 
-    x = np.linspace(0.0, math.pi, points)
-    return ModelEquation(
-        name="diffusion_wave",
-        x=x,
-        space=Diffusion(1.0),
-        boundary="dirichlet",
-        u0=np.sin(x),
-        du0=velocity * np.sin(x),
-        t_span=(0.0, t_end),
-        alpha=alpha,
-        solution=solution,
-        reference="F. Mainardi, Appl. Math. Lett. 9 (1996) 23-28",
-    )
+    reference = "F. Mainardi, Appl. Math. Lett. 9 (1996) 23-28"
+    return _string("diffusion_wave", points, t_end, solution, reference, alpha, velocity)
 
 
 @model_equation
@@ -127,18 +131,8 @@ def distributed_order(points: int = 33, nodes: int = 12, t_end: float = 2.0) -> 
     def solution(t: float, x: Array) -> Array:
         return _amplitude(float(t)) * np.sin(x)
 
-    x = np.linspace(0.0, math.pi, points)
-    return ModelEquation(
-        name="distributed_order",
-        x=x,
-        space=Diffusion(1.0),
-        boundary="dirichlet",
-        u0=np.sin(x),
-        t_span=(0.0, t_end),
-        alpha=DistributedOrder(nodes=nodes),
-        solution=solution,
-        reference="A. V. Chechkin, R. Gorenflo, I. M. Sokolov, Phys. Rev. E 66 (2002) 046129",
-    )
+    reference = "A. V. Chechkin, R. Gorenflo, I. M. Sokolov, Phys. Rev. E 66 (2002) 046129"
+    return _string("distributed_order", points, t_end, solution, reference, DistributedOrder(nodes=nodes))
 
 
 @functools.lru_cache(maxsize=256)

@@ -40,8 +40,7 @@ _KINDS: dict[tuple[type[BoundaryCondition], type[BoundaryCondition]], tuple[str,
 
 
 #: Fewest rows and most points for which a matrix product is faster than a transform whose length has a prime factor
-#: larger than _LARGEST_PRIME. Measured at 256 to 1,008 points on one core: 3 to 12 times faster; about equal at 450 (a
-#: factor of 41) for a full product. Even and odd functions halve the product.
+#: larger than _LARGEST_PRIME: at 256 to 1,008 points on one core.
 _MANY_ROWS = 32
 _LONGEST_PRODUCT = 1024
 _LARGEST_PRIME = 40
@@ -88,11 +87,6 @@ class AxisBasis:
         """Whether the eigenvalues are those of the derivative itself."""
         return self.kind != "dense" and not self.differences
 
-    @property
-    def sines(self) -> bool:
-        """Whether values are ``idst1`` of coefficients, for a length without large prime factors."""
-        return self.kind == "dst1" and not _is_awkward(self.kind, self.count)
-
     def forward(self, u: Any, axis: int) -> Any:
         """The coefficients along ``axis``, counted from the end."""
         if self.kind == "fft":
@@ -113,15 +107,9 @@ class AxisBasis:
         xp = self.xp
         if xp.library == "numpy":
             if u.size >= _MANY_ROWS * self.count and _is_awkward(self.kind, self.count):
-                if self.kind in ("dst1", "dct1") or not inverse:
-                    return _mirrored_product(*_transform_halves(self.kind, self.count, inverse), u, axis)
-                return matrix_product(self.xp, _transform_matrix(self.kind, self.count, inverse), u, axis)
-            sine, kind = self.kind.startswith("dst"), int(self.kind[-1])
-            transform = (xp.fft.idst if inverse else xp.fft.dst) if sine else (xp.fft.idct if inverse else xp.fft.dct)
-            return transform(u, kind, axis=axis)
+                return matrix_product(xp, _transform_matrix(self.kind, self.count, inverse), u, axis)
+            return _scipy_transform(self.kind, inverse)(u, int(self.kind[-1]), axis=axis)
         transform = trigonometric.backward if inverse else trigonometric.forward
-        if axis == -1:
-            return transform(xp, self.kind, u)
         return xp.moveaxis(transform(xp, self.kind, xp.moveaxis(u, axis, -1)), -1, axis)
 
 
@@ -130,6 +118,12 @@ def matrix_product(xp: Namespace, matrix: Any, u: Any, axis: int = -1) -> Any:
     if xp.is_complex(u):
         return xp.complex(matrix_product(xp, matrix, u.real, axis), matrix_product(xp, matrix, u.imag, axis))
     return xp.moveaxis(xp.matmul(xp.moveaxis(u, axis, -1), matrix.T), -1, axis)
+
+
+def _scipy_transform(kind: str, inverse: bool) -> Any:
+    import scipy.fft
+
+    return getattr(scipy.fft, f"{'i' if inverse else ''}{kind[:3]}")
 
 
 @functools.lru_cache(maxsize=256)
@@ -145,55 +139,10 @@ def _is_awkward(kind: str, n: int) -> bool:
     return left > _LARGEST_PRIME
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=4)
 def _transform_matrix(kind: str, n: int, inverse: bool) -> Array:
     """The matrix of one of SciPy's transforms, or of its inverse."""
-    rows, columns = np.arange(n)[:, None], np.arange(n)
-    if kind == "dst1":
-        half, product = n + 1, (rows + 1) * (columns + 1)
-    elif kind == "dct1":
-        half, product = n - 1, rows * columns
-    else:
-        half, product = 2 * n, (rows + int(kind == "dst2")) * (2 * columns + 1)
-    # From a table of one period: reducing the angle of a large product would lose digits.
-    angles = np.pi / half * np.arange(2 * half)
-    wave = np.sin(angles) if kind.startswith("dst") else np.cos(angles)
-    found = 2.0 * wave[product % (2 * half)]
-    if kind == "dct1":
-        found[:, [0, -1]] *= 0.5
-    if not inverse:
-        return np.asarray(found)
-    if kind in ("dst1", "dct1"):
-        return np.asarray(found / (2.0 * half))
-    found[-1 if kind == "dst2" else 0] *= 0.5
-    return np.asarray(found.T / half)
-
-
-@functools.lru_cache(maxsize=2)
-def _transform_halves(kind: str, n: int, inverse: bool) -> tuple[Array, Array]:
-    """For transforms whose functions are alternately even and odd about the middle: half of the columns of each."""
-    matrix, half = _transform_matrix(kind, n, inverse), (n + 1) // 2
-    return np.ascontiguousarray(matrix[0::2, :half].T), np.ascontiguousarray(matrix[1::2, : n // 2].T)
-
-
-def _mirrored_product(even: Array, odd: Array, u: Array, axis: int) -> Array:
-    """A product with half the arithmetic: one half with sums of mirrored points, the other with differences."""
-    if u.dtype.kind == "c":
-        found = np.empty(u.shape, u.dtype)
-        found.real = _mirrored_product(even, odd, u.real, axis)
-        found.imag = _mirrored_product(even, odd, u.imag, axis)
-        return found
-    moved = np.moveaxis(u, axis, -1)
-    n = moved.shape[-1]
-    left, right = moved[..., : n // 2], moved[..., : n - 1 - n // 2 : -1]
-    sums = np.empty((*moved.shape[:-1], (n + 1) // 2))
-    np.add(left, right, out=sums[..., : n // 2])
-    if n % 2:
-        sums[..., -1] = moved[..., n // 2]
-    values = np.empty(moved.shape)
-    values[..., 0::2] = sums @ even
-    values[..., 1::2] = (left - right) @ odd
-    return np.moveaxis(values, -1, axis)
+    return np.asarray(_scipy_transform(kind, inverse)(np.eye(n), int(kind[-1]), axis=0))
 
 
 def make_axis(xp: Namespace, x: Array, ends: Ends, *, half: bool) -> AxisBasis:
@@ -237,6 +186,8 @@ def _response(n: int, h: float, end: BoundaryCondition, place: int) -> Array:
 
 def _robin(n: int, h: float, ends: Ends) -> tuple[Array, Array, Array, tuple[Array, Array]]:
     """Second differences with ghost points, diagonalised: squares, matrices to the coefficients and back, responses."""
+    from scipy.linalg import eigh_tridiagonal
+
     diagonal, masses = np.full(n, -2.0 / h**2), np.ones(n)
     for end, place in zip(ends, (0, n - 1), strict=True):
         if not isinstance(end, Dirichlet):
@@ -247,7 +198,7 @@ def _robin(n: int, h: float, ends: Ends) -> tuple[Array, Array, Array, tuple[Arr
     # Symmetric after scaling with the square roots of the masses, because rows of end points are doubled.
     root = np.sqrt(masses)
     off = 1.0 / (h**2 * root[:-1] * root[1:])
-    squares, vectors = _eigh_tridiagonal(-diagonal, -off)
+    squares, vectors = eigh_tridiagonal(-diagonal, -off)
     return squares, vectors.T * root, vectors / root[:, None], responses
 
 
@@ -259,10 +210,3 @@ def diagonalise(matrix: Array, scale: Array | None = None) -> tuple[Array, Array
     root = np.ones(len(matrix)) if scale is None else np.sqrt(scale)
     values, vectors = np.linalg.eigh(root[:, None] * matrix * root)
     return values, vectors.T / root, root[:, None] * vectors
-
-
-def _eigh_tridiagonal(diagonal: Array, off: Array) -> tuple[Array, Array]:
-    from scipy.linalg import eigh_tridiagonal
-
-    squares, vectors = eigh_tridiagonal(diagonal, off)
-    return squares, vectors

@@ -32,6 +32,8 @@ __all__ = [
     "axis_part",
     "broadcast_points",
     "is_uniform",
+    "polar_points",
+    "refuse_grid",
     "trapezoid",
 ]
 
@@ -87,8 +89,7 @@ class Disc:
 
     def coordinates(self, order: float) -> tuple[Array, Array]:
         """Coordinates x and y of all points, of shape (radial + 1, angles)."""
-        r, theta = self.grid(order)
-        return r[:, None] * np.cos(theta), r[:, None] * np.sin(theta)
+        return polar_points(*self.grid(order))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,29 +156,29 @@ class SpaceSetting:
     def face(self, value: Any, axis: int, end: int, coordinates: tuple[Any, ...]) -> Any:
         """Data of an end as an array of ``xp`` that broadcasts against a face with the points ``coordinates``."""
         xp = self.xp
-        found = value if is_array(value) else np.asarray(value)
-        if xp.library != "numpy" or not isinstance(found, np.ndarray):
-            found = xp.asarray(found) if is_array(found) and library_of(found) == xp.library else xp.array(found)
+        found = value if is_array(value) and library_of(value) == xp.library else xp.array(np.asarray(value))
         face = np.broadcast_shapes(*(tuple(one.shape) for one in coordinates))
-        shape = tuple(found.shape)
-        if shape == ():
-            return found
-        if self.components is not None and shape == (self.components,):
-            return found.reshape((self.components, *(1,) * self.ndim))
-        lead = () if self.components is None else (self.components,)
-        flat = face[:axis] + face[axis + 1 :]
-        if shape == flat and shape != face:
+        shape, lead = tuple(found.shape), () if self.components is None else (self.components,)
+        if lead and shape == lead:
+            return found.reshape((*lead, *(1,) * self.ndim))
+        if shape == face[:axis] + face[axis + 1 :] != face:
             return found.reshape(face)
-        for allowed in (face, (*lead, *face)):
-            try:
-                if np.broadcast_shapes(shape, allowed) == allowed:
-                    return found
-            except ValueError:
-                continue
+        if _reading.broadcasts(shape, face) or _reading.broadcasts(shape, (*lead, *face)):
+            return found
         raise ShapeError(
             f"boundary data of shape {shape} at the {'upper' if end else 'lower'} end of axis {axis}, whose points "
             f"have shape {face}; give a number, or a function that returns that shape"
         )
+
+
+def refuse_grid(setting: SpaceSetting, least: int = 4, *, uniform: bool = True) -> str | None:
+    """Why the grid has too few points, or is not uniform; None if neither."""
+    for axis, x in enumerate(setting.grid):
+        if x.size < least:
+            return f"the grid of axis {axis} has {x.size} points; use {least} or more"
+        if uniform and not is_uniform(x):
+            return f"the grid of axis {axis} is not uniform, which it needs; use equal distances (np.linspace)"
+    return None
 
 
 def is_uniform(x: Array) -> bool:
@@ -274,6 +275,13 @@ class Semidiscretisation(abc.ABC):
     def integrate(self, values: Any) -> Any:
         """The integral over the box of values on the whole grid, over the last axes."""
 
+    def weighted(self, u: Any, periodic: tuple[bool, ...]) -> Any:
+        """The values times the weights of their points in the trapezoidal rule, for inner products."""
+        weights = np.ones(())
+        for points, wraps in zip(self.grid, periodic, strict=True):
+            weights = weights[..., None] * trapezoid(points, wraps)
+        return self.restrict(self.xp.array(weights)) * u
+
     def space_error(self, u: Any) -> float:
         """An estimate of the largest error of ``u`` due to the grid, from ``u`` alone; nan if there is none."""
         return math.nan
@@ -357,6 +365,11 @@ def trapezoid(x: Array, periodic: bool = False) -> Array:
 def axis_part(values: Any, axis: int, part: slice) -> Any:
     """A part of an array along an axis, which is counted from the end."""
     return values[(..., part, *(slice(None),) * (-axis - 1))]
+
+
+def polar_points(r: Array, theta: Array) -> tuple[Array, Array]:
+    """The coordinates x and y of all pairs of a radius and an angle."""
+    return r[:, None] * np.cos(theta), r[:, None] * np.sin(theta)
 
 
 def broadcast_points(xp: Namespace, axes: tuple[Array, ...]) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Neumann, NoFlux
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
 from hpfracc.solvers.pde.space.modes import BoxModes
-from hpfracc.solvers.pde.terms import Advection, FractionalDiffusion, OneSided
+from hpfracc.solvers.pde.terms import Advection, FractionalDiffusion, Matrix, OneSided
 
 __all__ = ["ComponentSpaces", "discretise", "discretise_components"]
 
@@ -145,7 +145,8 @@ def discretise(setting: SpaceSetting) -> Semidiscretisation:
         closed = [tuple(Neumann() if isinstance(one, NoFlux) else one for one in pair) for pair in setting.boundary]
         setting = dataclasses.replace(setting, boundary=tuple((low, high) for low, high in closed))
     refusals = []
-    for candidate in _CANDIDATES if setting.disc is None else ("disc:JacobiDisc",):
+    candidates = _CANDIDATES if setting.disc is None else ("disc:JacobiDisc",)
+    for candidate in ("matrix:MatrixSpace",) if Matrix in kinds else candidates:
         module, _, name = candidate.partition(":")
         kind: type[Semidiscretisation] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
         reason = kind.refuses(setting)

@@ -11,10 +11,9 @@ from hpfracc._arrays import to_host
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_function, is_homogeneous, varies_in_time
-from hpfracc.solvers.pde.problem import plain_order
-from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting
-from hpfracc.solvers.pde.space.jacobi import outside_rule
-from hpfracc.solvers.pde.terms import FractionalDiffusion
+from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting, polar_points
+from hpfracc.solvers.pde.space.jacobi import outside_rule, refuse_integral
+from hpfracc.solvers.pde.terms import FractionalDiffusion, coefficients_of
 
 __all__ = ["JacobiDisc"]
 
@@ -70,7 +69,7 @@ class JacobiDisc(Semidiscretisation):
         n, s, radius = disc.radial, 0.5 * order, disc.radius
         t, q = special.roots_jacobi(n, s, 0.0)
         self.grid = disc.grid(order)
-        r, theta = self.grid[0][:-1] / radius, self.grid[1]
+        r = self.grid[0][:-1] / radius
         # (1 - t)/2 = 1 - r^2
         omega = (0.5 * (1.0 - t)) ** s
         root = np.sqrt(q / omega)
@@ -90,14 +89,12 @@ class JacobiDisc(Semidiscretisation):
         self.symbol = -coefficient * xp.array(self.eigenvalues)
         self._forward, self._backward = xp.array(forward), xp.array(backward)
         self.shape = (n, disc.angles)
-        polar = np.meshgrid(radius * r, theta, indexing="ij")
-        self.points = (xp.array(polar[0] * np.cos(polar[1])), xp.array(polar[0] * np.sin(polar[1])))
+        self.points = self._places(radius * r)
         self._outside = Exterior(0.0) if outside is None else outside
         self.forced, self.forcing_varies = not is_homogeneous(self._outside), varies_in_time(self._outside)
         if self.forced:
             rho, extension = _extension(r, s, waves)
-            place = np.meshgrid(radius * rho, theta, indexing="ij")
-            self._far = (xp.array(place[0] * np.cos(place[1])), xp.array(place[0] * np.sin(place[1])))
+            self._far = self._places(radius * rho)
             self._extension = xp.array(extension)
         # The mean over angles, with r dr = dt/4.
         ring = 2.0 * math.pi * radius**2 / disc.angles
@@ -109,20 +106,11 @@ class JacobiDisc(Semidiscretisation):
         """Supports a single integral Laplacian with a constant coefficient on a disc."""
         if setting.disc is None:
             return "it takes a Disc in place of a grid"
-        if len(setting.terms) != 1 or not isinstance(setting.terms[0], FractionalDiffusion):
-            return "a disc takes one FractionalDiffusion(order, 'integral') and no other term"
-        term = setting.terms[0]
-        if term.kind != "integral":
-            return f"a disc takes kind='integral', not {term.kind!r}"
-        if not isinstance(plain_order(term.order), float):
-            return (
-                "the order on a disc cannot carry a gradient; give a number, or take a box with kind='spectral' or "
-                "'riesz', whose orders can"
-            )
-        if is_function(term.coefficient):
+        refusal = refuse_integral(setting, "a disc")
+        if refusal is not None:
+            return refusal
+        if any(map(is_function, coefficients_of(setting.terms[0]))):
             return "a disc takes a constant coefficient"
-        if not isinstance(setting.boundary[0][0], Exterior):
-            return "kind='integral' needs data outside; use boundary=Exterior(value)"
         return "a disc takes a real state" if setting.complex_state else None
 
     @classmethod
@@ -165,12 +153,14 @@ class JacobiDisc(Semidiscretisation):
 
     def embed(self, u: Any, t: float) -> Any:
         """Adds the values on the boundary circle."""
-        xp, theta = self.xp, self.grid[1]
         edge = 0.0 * u[..., :1, :]
         if self.forced:
-            circle = (self.disc.radius * np.cos(theta), self.disc.radius * np.sin(theta))
-            edge = edge + boundary_value(self._outside, t, tuple(xp.array(one) for one in circle))
-        return xp.concatenate([u, edge], -2)
+            edge = edge + boundary_value(self._outside, t, self._places(self.grid[0][-1:]))
+        return self.xp.concatenate([u, edge], -2)
+
+    def _places(self, radii: Array) -> tuple[Any, ...]:
+        """The coordinates of these radii at all angles."""
+        return tuple(map(self.xp.array, polar_points(radii, self.grid[1])))
 
     def restrict(self, values: Any) -> Any:
         """Removes the boundary circle."""

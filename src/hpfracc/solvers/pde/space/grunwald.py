@@ -2,15 +2,14 @@ r"""Riemann-Liouville and Riesz terms on a bounded grid: Toeplitz matrices, by F
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
-from collections import OrderedDict
 from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import is_array, is_tracer, library_of
-from hpfracc._xp import NUMPY
+from hpfracc._arrays import is_array, is_tracer, library_of, to_host
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.pde.boundary import (
     Dirichlet,
@@ -22,13 +21,13 @@ from hpfracc.solvers.pde.boundary import (
 )
 from hpfracc.solvers.pde.problem import order_value, plain_order
 from hpfracc.solvers.pde.space.axes import AxisBasis, diagonalise
-from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting
+from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_grid
 from hpfracc.solvers.pde.space.krylov import ShiftedFactors, conjugate_gradients, gmres
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
 from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct, merge_parts, toeplitz_parts
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, coefficients_of
 
-__all__ = ["DENSE_KEPT", "ShiftedGrunwald"]
+__all__ = ["ShiftedGrunwald", "ToeplitzSpace"]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,11 +38,95 @@ DENSE = 400
 #: quarter of the time of the iterations or less, and the factorisation as long as ten such solves by iteration. Up to
 #: the same number, of an axis or of all points, symmetric matrices are diagonalised.
 DENSE_KEPT = 1200
-_KEPT = 4
+
+
+class ToeplitzSpace(GridSpace):
+    """Sums of Toeplitz matrices: systems by LU for few points, otherwise by preconditioned Krylov iterations.
+
+    Parameters
+    ----------
+    setting : SpaceSetting
+        The terms, the grid and the conditions.
+    parts : tuple of ToeplitzPart
+        The matrices, from which the preconditioner is made.
+    """
+
+    #: Whether A is symmetric and real.
+    symmetric = False
+
+    def __init__(self, setting: SpaceSetting, parts: tuple[ToeplitzPart, ...]) -> None:
+        super().__init__(setting)
+        self.parts = parts
+        #: Iterations of the last linear system; 0 for LU.
+        self.iterations = 0
+        self._backend = None if setting.backend == "auto" else setting.backend
+        self._traced = any(part.traced or is_tracer(part.coefficient) for part in parts)
+        self._factors = ShiftedFactors(lambda: self.matrix)
+
+    @functools.cached_property
+    def preconditioner(self) -> ToeplitzPreconditioner:
+        """The preconditioner, created with the first iteration."""
+        parts = tuple(part.on_host() for part in self.parts)
+        return ToeplitzPreconditioner(
+            parts, self.shape, self.xp, self._backend, complex_state=self.setting.complex_state
+        )
+
+    @functools.cached_property
+    def matrix(self) -> Any:
+        """A as a dense matrix over the flattened unknowns."""
+        points = math.prod(self.shape)
+        unit = self.xp.array(np.eye(points).reshape(points, *self.shape))
+        return self.apply(unit).reshape(points, points).T
+
+    def product(self, part: ToeplitzPart) -> ToeplitzProduct:
+        """The product with a part."""
+        return ToeplitzProduct(part, self.shape, self.xp, self._backend, self.setting.complex_state)
+
+    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+        """A division if it is diagonalised, LU for few points, otherwise conjugate gradients or GMRES."""
+        self.iterations = 0
+        if self.symbol is not None:
+            return super().solve(shift, rhs)
+        points = math.prod(self.shape)
+        if self.xp.library == "numpy" and points <= DENSE_KEPT and isinstance(shift, float | complex):
+            if self._factors.repeats(shift) or points <= DENSE:
+                return self._factors.solve(shift, rhs)
+        elif self.xp.library == "jax" and (self._traced or any(map(is_tracer, (rhs, shift)))):
+            return self._solve_traced(shift, rhs)
+        precondition = self.preconditioner.for_shift(shift)
+
+        def operator(u: Any) -> Any:
+            return shift * u - self.apply(u)
+
+        if self.symmetric and not self.setting.complex_state:
+            found, self.iterations = conjugate_gradients(operator, precondition, rhs, guess, axes=len(self.shape))
+        else:
+            found, self.iterations = gmres(operator, precondition, rhs, guess)
+        return found
+
+    def _solve_traced(self, shift: Any, rhs: Any) -> Any:
+        """A dense factorisation, which JAX can trace and differentiate."""
+        points = math.prod(self.shape)
+        if points > DENSE_KEPT or (is_array(shift) and math.prod(shift.shape) > 1):
+            raise InvalidInputError(
+                f"derivatives and compilation by JAX take up to {DENSE_KEPT:,} points with these terms, and there are "
+                f"{points:,}; use tensors of PyTorch, or fewer points"
+            )
+        matrix = shift * self.xp.array(np.eye(points)) - self.matrix
+        return self.xp.module.linalg.solve(matrix, rhs.reshape(-1, points).T).T.reshape(rhs.shape)
+
+    def step_bytes(self) -> int:
+        """The matrix and its factors, or the padded transforms and the vectors of GMRES."""
+        points = math.prod(self.shape)
+        size = 8 * points * (2 if self.setting.complex_state else 1)
+        if self.xp.library == "numpy" and points <= DENSE_KEPT:
+            return 3 * points * size
+        copies: int = 4 * 2 ** len(self.shape) + (6 if self.symmetric else 2 * 12)
+        return copies * size
 
 
 @final
-class ShiftedGrunwald(GridSpace):
+class ShiftedGrunwald(ToeplitzSpace):
     r"""One-sided, Riesz and classical terms as a sum of Toeplitz matrices with diagonal coefficients.
 
     A one-sided derivative is a weighted shifted Grünwald difference, with shifts (1, 0) of order 2; a Riesz term is the
@@ -66,67 +149,42 @@ class ShiftedGrunwald(GridSpace):
     accuracy = "order 2 where the solution, extended by zero, is smooth; alpha/2 next to the boundary otherwise"
 
     def __init__(self, setting: SpaceSetting, parts: tuple[ToeplitzPart, ...], notes: tuple[str, ...] = ()) -> None:
-        super().__init__(setting)
-        self.parts = parts
+        super().__init__(setting, parts)
         self.notes = notes
-        #: Iterations of the last linear system; 0 for LU.
-        self.iterations = 0
         # Solutions of equations with Riesz and integral terms are not smooth at the boundary.
         self.best_order = 1.0 if any(isinstance(term, FractionalDiffusion) for term in setting.terms) else 2.0
-        self.symmetric = all(part.symmetric and not part.varies for part in parts) and not self._complex_coefficient()
-        self._backend = None if setting.backend == "auto" else setting.backend
-        self._products = [
-            ToeplitzProduct(part, self.shape, self.xp, self._backend, setting.complex_state) for part in parts
-        ]
-        self._traced = any(part.traced or is_tracer(part.coefficient) for part in parts)
-        self._preconditioner: ToeplitzPreconditioner | None = None
-        self._tensor_matrix: Any = None
-        self._factors = ShiftedFactors(self.matrix)
-        self._seen: OrderedDict[complex, None] = OrderedDict()
-        self._dense: Array | None = None
+        self.symmetric = all(part.symmetric and not part.varies and not part.complex for part in parts)
+        self._products = [self.product(part) for part in parts]
         self._flat = False
         self._bases: list[AxisBasis | None] = []
-        self._diagonalise()
+        if all(part.symmetric and part.plain for part in parts):
+            self._diagonalise()
 
     def _diagonalise(self) -> None:
-        """Eigenvectors along each axis, or of the whole matrix, if it is symmetric and not too large."""
-        if not all(part.symmetric and part.plain for part in self.parts) or len(self.parts) == 0:
-            return
-        along: dict[int, list[ToeplitzPart]] = {}
-        for part in self.parts:
-            if isinstance(part.coefficient, float | complex) and part.axis is not None:
-                along.setdefault(part.axis, []).append(part)
-        if sum(map(len, along.values())) == len(self.parts):
-            if max(self.shape) > DENSE_KEPT or any(len(parts) > 1 for parts in along.values()):
-                return  # several parts of one axis: with complex coefficients, which are not merged
-            total: Any = np.zeros(self.shape)
-            for axis in range(-len(self.shape), 0):
-                if axis not in along:
-                    self._bases.append(None)
-                    continue
-                (part,) = along[axis]
-                values, to, back = diagonalise(_toeplitz(part.lower[: self.shape[axis]]))
-                total = total + part.coefficient * values.reshape(-1, *(1,) * (-1 - axis))
-                self._bases.append(self._basis(values, to, back))
-        elif len(self.parts) == 1 and math.prod(self.shape) <= DENSE_KEPT:
-            (part,) = self.parts
-            coefficient = part.coefficient
-            scale: Array | None = None
-            if part.varies:
-                if not isinstance(coefficient, np.ndarray) or coefficient.dtype.kind != "f" or coefficient.min() <= 0.0:
-                    return
-                scale, coefficient = coefficient.reshape(-1), 1.0
-            elif not isinstance(coefficient, float | complex):
-                return
-            plain = ToeplitzPart(part.axis, part.lower, part.upper, 1.0)
-            product = ToeplitzProduct(plain, self.shape, NUMPY, self._backend, False)
-            points = math.prod(self.shape)
-            matrix = product(np.eye(points).reshape(points, *self.shape)).reshape(points, points)
-            values, to, back = diagonalise(0.5 * (matrix + matrix.T), scale)
-            total = coefficient * values.reshape(self.shape)
-            self._flat, self._bases = True, [self._basis(values, to, back)]
+        """Eigenvectors along each axis, or of the whole matrix, if it is not too large."""
+        from scipy.linalg import toeplitz
+
+        coefficient = self.parts[0].coefficient
+        constant = all(isinstance(part.coefficient, float | complex) for part in self.parts)
+        along = {part.axis: part for part in self.parts if part.axis is not None}
+        total: Any = 0.0
+        if constant and len(along) == len(self.parts) and max(self.shape) <= DENSE_KEPT:
+            for axis, size in enumerate(self.shape, -len(self.shape)):
+                basis: AxisBasis | None = None
+                if axis in along:
+                    values, *matrices = diagonalise(toeplitz(along[axis].lower[:size]))
+                    total = total + along[axis].coefficient * values.reshape(-1, *(1,) * (-1 - axis))
+                    basis = self._basis(values, *matrices)
+                self._bases.append(basis)
+        elif len(self.parts) == 1 and math.prod(self.shape) <= DENSE_KEPT and (constant or _is_positive(coefficient)):
+            scale = np.reshape(coefficient, (-1, 1))
+            plain = np.real(to_host(self.matrix) / scale)
+            values, *matrices = diagonalise(0.5 * (plain + plain.T), None if constant else scale[:, 0])
+            total = (coefficient if constant else 1.0) * values.reshape(self.shape)
+            self._flat, self._bases = True, [self._basis(values, *matrices)]
         else:
             return
+        total = total + np.zeros(self.shape)
         self.symbol = self.xp.array(total) if not np.iscomplexobj(total) else self.xp.asarray(total)
 
     def _basis(self, values: Array, to: Array, back: Array) -> AxisBasis:
@@ -149,34 +207,23 @@ class ShiftedGrunwald(GridSpace):
             u = u if basis is None else transform(basis, u, axis)
         return u
 
-    def _complex_coefficient(self) -> bool:
-        return any("complex" in str(getattr(part.coefficient, "dtype", type(part.coefficient))) for part in self.parts)
-
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
         """Refuses non-uniform grids, conditions other than given values, and terms that are not Toeplitz matrices."""
-        fractional = [t for t in setting.terms if isinstance(t, OneSided | FractionalDiffusion)]
-        if not fractional:
+        if not any(isinstance(term, OneSided | FractionalDiffusion) for term in setting.terms):
             return "it is for fractional terms in space; there are none"
-        for axis, (lower, upper) in enumerate(setting.boundary):
-            if not isinstance(lower, Dirichlet | Exterior) or not isinstance(upper, Dirichlet | Exterior):
-                return f"axis {axis} has {type(lower).__name__} conditions; it takes Dirichlet and Exterior"
-            if not setting.uniform(axis):
-                return f"the grid of axis {axis} is not uniform; use equal distances"
-            if setting.grid[axis].size < 4:
-                return f"the grid of axis {axis} has {setting.grid[axis].size} points; use 4 or more"
-            outside = isinstance(lower, Exterior)
-            if outside and any(map(varies_in_time, (lower, upper))):
+        for axis, ends in enumerate(setting.boundary):
+            if not all(isinstance(one, Dirichlet | Exterior) for one in ends):
+                return f"axis {axis} has {type(ends[0]).__name__} conditions; it takes Dirichlet and Exterior"
+            if isinstance(ends[0], Exterior) and any(map(varies_in_time, ends)):
                 return (
                     "exterior data that are a function; it takes a number (the Jacobi method on an interval takes both)"
                 )
-            if setting.ndim > 1 and not all(map(is_homogeneous, (lower, upper))):
+            if setting.ndim > 1 and not all(map(is_homogeneous, ends)):
                 return "boundary values that are not zero in several dimensions; subtract a function that has them"
-        for term in setting.terms:
-            reason = _refuses_term(term, setting)
-            if reason is not None:
-                return reason
-        return None
+        return refuse_grid(setting) or next(
+            filter(None, (_refuses_term(term, setting) for term in setting.terms)), None
+        )
 
     @classmethod
     def make(cls, setting: SpaceSetting) -> ShiftedGrunwald:
@@ -196,80 +243,10 @@ class ShiftedGrunwald(GridSpace):
                 warnings.warn(text, AccuracyWarning, stacklevel=2)
         return cls(setting, merge_parts(parts), tuple(notes))
 
-    @property
-    def preconditioner(self) -> ToeplitzPreconditioner:
-        """The preconditioner, created with the first iteration."""
-        if self._preconditioner is None:
-            parts = tuple(part.on_host() for part in self.parts)
-            self._preconditioner = ToeplitzPreconditioner(
-                parts, self.shape, self.xp, self._backend, complex_state=self.setting.complex_state
-            )
-        return self._preconditioner
-
     def apply(self, u: Any) -> Any:
         """One FFT product per axis and coefficient."""
-        total: Any = None
-        for product in self._products:
-            one = product(u)
-            total = one if total is None else total + one
-        return total
-
-    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """A division if it is diagonalised, LU for few points, otherwise conjugate gradients or GMRES."""
-        if self.symbol is not None:
-            self.iterations = 0
-            return super().solve(shift, rhs)
-        if self._wants_dense(shift):
-            self.iterations = 0
-            return self._factors.solve(shift, rhs)
-        if self.xp.library == "jax" and (self._traced or any(map(is_tracer, (rhs, shift)))):
-            self.iterations = 0
-            return self._solve_traced(shift, rhs)
-        precondition = self.preconditioner.for_shift(shift)
-
-        def operator(u: Any) -> Any:
-            return shift * u - self.apply(u)
-
-        if self.symmetric and not self.setting.complex_state:
-            found, self.iterations = conjugate_gradients(operator, precondition, rhs, guess, axes=len(self.shape))
-        else:
-            found, self.iterations = gmres(operator, precondition, rhs, guess)
-        return found
-
-    def _wants_dense(self, shift: Any) -> bool:
-        points = math.prod(self.shape)
-        if self.xp.library != "numpy" or points > DENSE_KEPT or not isinstance(shift, float | complex):
-            return False
-        if points <= DENSE or shift in self._factors:
-            return True
-        repeated = shift in self._seen
-        self._seen[shift] = None
-        while len(self._seen) > _KEPT:
-            self._seen.popitem(last=False)
-        return repeated
-
-    def _solve_traced(self, shift: Any, rhs: Any) -> Any:
-        """A dense factorisation, which JAX can trace and differentiate."""
-        points = math.prod(self.shape)
-        if points > DENSE_KEPT or (is_array(shift) and math.prod(shift.shape) > 1):
-            raise InvalidInputError(
-                f"derivatives and compilation by JAX take up to {DENSE_KEPT:,} points with these terms, and there are "
-                f"{points:,}; use tensors of PyTorch, or fewer points"
-            )
-        if self._tensor_matrix is None:
-            unit = self.xp.array(np.eye(points).reshape(points, *self.shape))
-            self._tensor_matrix = self.apply(unit).reshape(points, points).T
-        linalg: Any = self.xp.module.linalg
-        matrix = shift * self.xp.array(np.eye(points)) - self._tensor_matrix
-        return linalg.solve(matrix, rhs.reshape(-1, points).T).T.reshape(rhs.shape)
-
-    def matrix(self) -> Array:
-        """A as a dense matrix over the flattened unknowns."""
-        if self._dense is None:
-            points = math.prod(self.shape)
-            unit = np.eye(points).reshape(points, *self.shape)
-            self._dense = np.asarray(self.apply(self.xp.array(unit))).reshape(points, points).T.copy()
-        return self._dense.copy()
+        first, *others = (product(u) for product in self._products)
+        return sum(others, first)
 
     def forcing(self, t: float) -> Any:
         """The contribution of boundary or exterior values."""
@@ -295,18 +272,13 @@ class ShiftedGrunwald(GridSpace):
         return self.xp.array(values) if isinstance(values, np.ndarray) else values
 
     def step_bytes(self) -> int:
-        """The matrices to the eigenvectors and back, or the padded transforms and the vectors of GMRES."""
-        if self.symbol is not None:
-            return 8 * sum(2 * basis.count**2 for basis in self._bases if basis is not None)
-        size = 8 * math.prod(self.shape) * (2 if self.setting.complex_state else 1)
-        copies: int = 4 * 2 ** len(self.shape) + (6 if self.symmetric else 2 * 12)
-        return copies * size
+        """The matrices to the eigenvectors and back, or what a linear system needs."""
+        return sum(16 * basis.count**2 for basis in self._bases if basis is not None) or super().step_bytes()
 
 
-def _toeplitz(column: Array) -> Array:
-    """The symmetric Toeplitz matrix with this first column."""
-    places = np.arange(column.size)
-    return np.asarray(column[np.abs(places[:, None] - places)])
+def _is_positive(coefficient: Any) -> bool:
+    """Whether a coefficient is an array of positive numbers of NumPy."""
+    return isinstance(coefficient, np.ndarray) and coefficient.dtype.kind == "f" and bool(coefficient.min() > 0.0)
 
 
 def _refuses_term(term: SpaceTerm, setting: SpaceSetting) -> str | None:

@@ -13,10 +13,17 @@ from hpfracc._arrays import is_array, to_host
 from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_function, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.axes import diagonalise, matrix_product
-from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, trapezoid
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, refuse_grid, trapezoid
 from hpfracc.solvers.pde.terms import FractionalDiffusion
 
-__all__ = ["JacobiInterval", "harmonic_extension", "interval_eigenvalues", "jacobi_grid", "outside_rule"]
+__all__ = [
+    "JacobiInterval",
+    "harmonic_extension",
+    "interval_eigenvalues",
+    "jacobi_grid",
+    "outside_rule",
+    "refuse_integral",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -185,6 +192,25 @@ def outside_rule(s: float) -> tuple[Array, Array, Array]:
     return z, rest, measure
 
 
+def refuse_integral(setting: SpaceSetting, who: str) -> str | None:
+    """Why the terms are no single integral Laplacian with exterior data and an order that is a number; None if so."""
+    (term, *others) = setting.terms
+    if others or not isinstance(term, FractionalDiffusion):
+        return f"{who} takes one FractionalDiffusion(order, 'integral') and no other term"
+    if term.kind != "integral":
+        return f"{who} takes kind='integral', not {term.kind!r}"
+    if not isinstance(plain_order(term.order), float):
+        return (
+            f"the order for {who} cannot carry a gradient; give a number, or take a box with kind='spectral' or "
+            "'riesz', whose orders can"
+        )
+    if float(term.order) >= 2.0:
+        return "order 2 is Diffusion; use that"
+    if not isinstance(setting.boundary[0][0], Exterior):
+        return "kind='integral' needs data outside; use boundary=Exterior(value)"
+    return None
+
+
 @final
 class JacobiInterval(Semidiscretisation):
     r""":math:`-c (-\Delta)^{\alpha/2} u` on an interval, with exterior data.
@@ -249,14 +275,9 @@ class JacobiInterval(Semidiscretisation):
             self._y, inside = harmonic_extension(basis.x, s)
             self._y = self._middle + self._half * self._y
             self._to_nodes = xp.array(inside)
-            within = slice(1, -1)
-            self._to_grid = xp.array(harmonic_extension(local[within], s)[1])
-        weights = np.zeros(x.size)
-        if self.nodal:
-            weights[1:-1] = self._half * basis.integrals()
-        else:
-            weights = trapezoid(x)
-        self._weights = xp.array(weights)
+            self._to_grid = xp.array(harmonic_extension(local[1:-1], s)[1])
+        gauss = self.nodal and not self.forced
+        self._weights = xp.array(np.pad(self._half * basis.integrals(), 1) if gauss else trapezoid(x))
 
     def _diagonalise(self, coefficient: Array) -> None:
         """The eigenvectors with a positive coefficient that varies."""
@@ -269,22 +290,9 @@ class JacobiInterval(Semidiscretisation):
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
         """Supports a single integral Laplacian on an interval with exterior data."""
-        if len(setting.terms) != 1 or not isinstance(setting.terms[0], FractionalDiffusion):
-            return "it takes one FractionalDiffusion(order, 'integral') and no other term"
-        term = setting.terms[0]
-        if term.kind != "integral":
-            return f"it takes kind='integral', not {term.kind!r}"
         if setting.ndim != 1:
             return f"it takes one dimension, and the grid has {setting.ndim}"
-        if not isinstance(plain_order(term.order), float):
-            return "its polynomials do not depend differentiably on the order, which carries a gradient; differences do"
-        if float(term.order) >= 2.0:
-            return "order 2 is Diffusion; use that"
-        if not isinstance(setting.boundary[0][0], Exterior):
-            return "kind='integral' needs data outside; use boundary=Exterior(value)"
-        if setting.grid[0].size < 3:
-            return f"the grid has {setting.grid[0].size} points; use 3 or more"
-        return None
+        return refuse_integral(setting, "an interval") or refuse_grid(setting, 3, uniform=False)
 
     def forward(self, u: Any) -> Any:
         """Coefficients in the eigenfunctions, by a matrix product."""
@@ -343,9 +351,7 @@ class JacobiInterval(Semidiscretisation):
         return values[..., 1:-1] if self.nodal else matrix_product(self.xp, self._spline, values)
 
     def integrate(self, values: Any) -> Any:
-        """Gauss quadrature at the nodes if the exterior data are zero; the trapezoidal rule on another grid."""
-        if self.nodal and self.forced:
-            return (values * self.xp.array(trapezoid(self.grid[0]))).sum(-1)
+        """Gauss quadrature at the nodes if the exterior data are zero; otherwise the trapezoidal rule."""
         return (values * self._weights).sum(-1)
 
     def space_error(self, u: Any) -> float:

@@ -154,8 +154,7 @@ def _conjugate_gradients(
         u = u + length * direction
         residual = residual - length * image
         before = now
-    _refuse(math.sqrt(float((left / _nonzero(size)).max())), rtol)
-    raise AssertionError
+    raise _failure(math.sqrt(float((left / _nonzero(size)).max())), rtol)
 
 
 def _gmres(apply: Map, precondition: Map, rhs: Any, guess: Any, *, rtol: float) -> tuple[Any, int]:
@@ -170,10 +169,10 @@ def _gmres(apply: Map, precondition: Map, rhs: Any, guess: Any, *, rtol: float) 
         if not beta > rtol * size:
             return u, done
         if done >= MAX_ITERATIONS:
-            _refuse(beta / size, rtol)
+            raise _failure(beta / size, rtol)
         basis = [residual / beta]
         images: list[Any] = []
-        hessenberg = np.zeros((_RESTART + 1, _RESTART), dtype=_scalar(residual))
+        hessenberg = np.zeros((_RESTART + 1, _RESTART), complex if "complex" in str(residual.dtype) else float)
         rotations: list[tuple[Any, Any]] = []
         errors = np.zeros(_RESTART + 1, dtype=hessenberg.dtype)
         errors[0] = beta
@@ -181,8 +180,8 @@ def _gmres(apply: Map, precondition: Map, rhs: Any, guess: Any, *, rtol: float) 
             images.append(precondition(basis[k]))
             v = apply(images[k])
             for j, other in enumerate(basis):
-                hessenberg[j, k] = _dot(other, v)
-                v = v - _number(hessenberg[j, k]) * other
+                weight = hessenberg[j, k] = (other.conj() * v).sum().item()
+                v = v - weight * other
             length = _norm(v)
             hessenberg[k + 1, k] = length
             _rotate(hessenberg[:, k], rotations, errors, k)
@@ -191,8 +190,8 @@ def _gmres(apply: Map, precondition: Map, rhs: Any, guess: Any, *, rtol: float) 
                 break
             basis.append(v / length)
         weights = np.linalg.solve(np.triu(hessenberg[: k + 1, : k + 1]), errors[: k + 1])
-        for weight, image in zip(weights, images, strict=True):
-            u = u + _number(weight) * image
+        for weight, image in zip(weights.tolist(), images, strict=True):
+            u = u + weight * image
         residual = rhs - apply(u)
         if abs(errors[k + 1]) <= rtol * size:
             # The residual cannot fall below rounding: the recurrence has converged.
@@ -214,19 +213,6 @@ def _rotate(column: Any, rotations: list[tuple[Any, Any]], errors: Any, k: int) 
     errors[k] = c * errors[k]
 
 
-def _scalar(x: Any) -> type[Any]:
-    return np.complex128 if "complex" in str(x.dtype) else np.float64
-
-
-def _number(x: Any) -> complex | float:
-    return complex(x) if np.iscomplexobj(x) else float(x)
-
-
-def _dot(a: Any, b: Any) -> complex | float:
-    total = (a.conj() * b).sum()
-    return complex(total) if _scalar(b) is np.complex128 else float(total)
-
-
 def _norm(a: Any) -> float:
     return math.sqrt(float((abs(a) ** 2).sum()))
 
@@ -235,8 +221,8 @@ def _nonzero(x: Any) -> Any:
     return x + (x == 0.0)
 
 
-def _refuse(reached: float, rtol: float) -> None:
-    raise SolveError(
+def _failure(reached: float, rtol: float) -> SolveError:
+    return SolveError(
         f"the linear solver reached a residual of {reached:.2g} after {MAX_ITERATIONS} iterations, not {rtol:.2g}; "
         "take smaller steps, or a coefficient that varies less"
     )
@@ -248,26 +234,30 @@ class ShiftedFactors:
     Parameters
     ----------
     matrix : callable
-        Returns A over the flattened unknowns, as a new array.
+        Returns A over the flattened unknowns.
     """
 
     def __init__(self, matrix: Callable[[], Any]) -> None:
         self._matrix = matrix
         self._kept: OrderedDict[complex, Any] = OrderedDict()
 
-    def __contains__(self, shift: complex) -> bool:
-        return shift in self._kept
+    def repeats(self, shift: complex) -> bool:
+        """Whether the shift is among the newest ones, of which it is the newest from now on."""
+        known = shift in self._kept
+        self._kept[shift] = self._kept.pop(shift, None)
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return known
 
     def solve(self, shift: complex, rhs: Any) -> Any:
         """``(shift - A)^-1 rhs``."""
         from scipy.linalg import lu_factor, lu_solve
 
-        factors = self._kept.get(shift)
+        self.repeats(shift)
+        factors = self._kept[shift]
         if factors is None:
             matrix = -self._matrix()
             matrix[np.diag_indices_from(matrix)] += shift
             factors = self._kept[shift] = lu_factor(matrix, overwrite_a=True, check_finite=False)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
         rows = rhs.reshape(-1, len(factors[0]))
         return lu_solve(factors, rows.T, check_finite=False).T.reshape(rhs.shape)

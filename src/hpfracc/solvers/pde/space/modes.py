@@ -10,16 +10,9 @@ import numpy as np
 from hpfracc._arrays import is_array, is_tracer, to_host, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.pde.boundary import (
-    Exterior,
-    Neumann,
-    Periodic,
-    Robin,
-    is_function,
-    is_homogeneous,
-)
+from hpfracc.solvers.pde.boundary import Exterior, Neumann, Periodic, Robin, is_function, is_homogeneous
 from hpfracc.solvers.pde.space.axes import MAX_DENSE, make_axis
-from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting
+from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_grid
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, coefficients_of, per_axis
 
 __all__ = ["BoxModes"]
@@ -67,16 +60,12 @@ class BoxModes(GridSpace):
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
         """Needs constant coefficients and uniform grids; advection only along periodic axes."""
-        for axis in range(setting.ndim):
-            if not setting.uniform(axis):
-                return f"the grid of axis {axis} is not uniform, which a transform needs; use np.linspace"
-            if any(isinstance(one, Robin) for one in setting.boundary[axis]) and setting.grid[axis].size > MAX_DENSE:
+        for axis, (x, ends) in enumerate(zip(setting.grid, setting.boundary, strict=True)):
+            if any(isinstance(one, Robin) for one in ends) and x.size > MAX_DENSE:
                 return f"axis {axis} has Robin conditions and more than {MAX_DENSE:,} points"
-        for term in setting.terms:
-            reason = _refuse_term(term, setting)
-            if reason is not None:
-                return reason
-        return None
+        return refuse_grid(setting, 3) or next(
+            filter(None, (_refuse_term(term, setting) for term in setting.terms)), None
+        )
 
     def _make_symbol(self) -> Any:
         xp, count = self.xp, len(self._axes)
@@ -93,9 +82,9 @@ class BoxModes(GridSpace):
                         slopes = xp.array(waves.reshape(_along(axis, count)))
                         parts.append(xp.complex(xp.zeros_like(slopes), -slopes) * _scalar(v))
             elif isinstance(term, FractionalDiffusion):
-                bases = self._squares if term.kind == "riesz" else [sum(self._squares[1:], self._squares[0])]
+                bases = self._squares if term.kind == "riesz" else [sum(self._squares)]
                 parts += [-_scalar(term.coefficient) * _power(xp, one, term.order) for one in bases]
-        return sum(parts[1:], parts[0]) + xp.zeros(self._spectrum_shape(), "float64")
+        return sum(parts) + xp.zeros(self._spectrum_shape(), "float64")
 
     def _check_growth(self) -> None:
         """Refuse equations whose shortest waves grow along any axis."""
@@ -124,11 +113,6 @@ class BoxModes(GridSpace):
                 if response is not None and not is_homogeneous(ends[end]):
                     found.append((axis, end, self.xp.array(response.reshape(_along(axis, len(self._axes))))))
         return found
-
-    @property
-    def sine_series(self) -> bool:
-        """Whether values are sine series along one axis, of a length at which Fourier transforms are fast."""
-        return len(self._axes) == 1 and self._axes[0].sines
 
     def forward(self, u: Any) -> Any:
         """Transforms all periodic axes together, the last of which is halved, then each other axis."""
@@ -165,35 +149,23 @@ class BoxModes(GridSpace):
             return None
         if self._steady is not None:
             return self._steady
-        count = len(self._axes)
-        along: list[Any] = [None] * count
+        along: dict[int, Any] = {}
         for axis, end, response in self._responses:
-            datum = self.datum(axis, end, t)
-            part = response * datum
-            along[axis] = part if along[axis] is None else along[axis] + part
-        total: Any = None
-        for term in self.setting.terms:
-            part = self._term_forcing(term, along)
-            if part is not None:
-                total = part if total is None else total + part
+            along[axis] = along.get(axis, 0.0) + response * self.datum(axis, end, t)
+        total = sum(self._term_forcing(term, along) for term in self.setting.terms)
         if not self.forcing_varies:
             self._steady = total
         return total
 
-    def _term_forcing(self, term: Any, along: list[Any]) -> Any:
-        count, xp = len(self._axes), self.xp
-        given = [(axis, one) for axis, one in enumerate(along) if one is not None]
+    def _term_forcing(self, term: Any, along: dict[int, Any]) -> Any:
         if isinstance(term, Diffusion):
-            factors = per_axis(term.coefficient, count)
-            parts = [_scalar(factors[axis]) * one for axis, one in given]
-            return sum(parts[1:], parts[0])
+            factors = per_axis(term.coefficient, len(self._axes))
+            return sum(_scalar(factors[axis]) * one for axis, one in along.items())
         if isinstance(term, FractionalDiffusion):
-            whole = sum((one for _, one in given[1:]), given[0][1])
-            full = whole + xp.zeros(self.shape, "float64")
-            squares = sum(self._squares[1:], self._squares[0])
-            factor = _scalar(term.coefficient) * _power(xp, squares, term.order - 2.0)
+            full = sum(along.values()) + self.xp.zeros(self.shape, "float64")
+            factor = _scalar(term.coefficient) * _power(self.xp, sum(self._squares), term.order - 2.0)
             return self.backward(factor * self.forward(full))
-        return None
+        return 0.0
 
     def space_error(self, u: Any) -> float:
         """The sum of the absolute coefficients in the highest third of the modes, relative to the largest value.
@@ -229,40 +201,26 @@ def _power(xp: Namespace, squares: Any, order: Any) -> Any:
 
 
 def _refuse_term(term: Any, setting: SpaceSetting) -> str | None:
-    count = setting.ndim
-    if isinstance(term, Diffusion | Advection):
-        each = coefficients_of(term)
-        if len(each) not in (1, count):
-            return f"{type(term).__name__} has {len(each)} coefficients for {count} axes"
-    if isinstance(term, Diffusion):
-        return _refuse_functions("Diffusion", each)
+    who, each = type(term).__name__, coefficients_of(term)
+    if isinstance(term, OneSided):
+        return "a one-sided derivative is not diagonal in the eigenfunctions of a box"
+    if len(each) not in (1, setting.ndim):
+        return f"{who} has {len(each)} coefficients for {setting.ndim} axes"
     if isinstance(term, Advection):
-        each = per_axis(term.velocity, count)
-        for axis, v in enumerate(each):
+        for axis, v in enumerate(per_axis(term.velocity, setting.ndim)):
             still = not is_array(v) and not callable(v) and v == 0
             if not still and not isinstance(setting.boundary[axis][0], Periodic):
                 return f"transport along axis {axis} needs a periodic boundary to be diagonal"
-        return _refuse_functions("Advection", each)
     if isinstance(term, FractionalDiffusion):
-        if term.kind == "integral" and not setting.periodic:
-            return "kind='integral' on a bounded set is no power of the eigenvalues of a box"
-        if term.kind == "riesz" and not setting.periodic:
-            return "kind='riesz' on a bounded set is not diagonal in the eigenfunctions of a box"
-        for ends in setting.boundary:
-            for one in ends:
-                if isinstance(one, Exterior):
-                    return "the eigenfunctions of a box take conditions at its ends, and no exterior data"
-                if isinstance(one, Neumann | Robin) and not is_homogeneous(one):
-                    return "a spectral power with data for the slope is not defined; use zero, or Dirichlet data"
-                if isinstance(one, Robin) and one.a / one.b < 0:
-                    return "the Laplacian with this Robin condition may have positive eigenvalues, without real powers"
-        return _refuse_functions("FractionalDiffusion", (term.coefficient,))
-    if isinstance(term, OneSided):
-        return "a one-sided derivative is not diagonal in the eigenfunctions of a box"
-    return f"{term!r} is not known"
-
-
-def _refuse_functions(who: str, coefficients: tuple[Any, ...]) -> str | None:
-    if any(is_function(one) for one in coefficients):
+        if term.kind in ("integral", "riesz") and not setting.periodic:
+            return f"kind={term.kind!r} on a bounded set is not diagonal in the eigenfunctions of a box"
+        for one in (one for ends in setting.boundary for one in ends):
+            if isinstance(one, Exterior):
+                return "the eigenfunctions of a box take conditions at its ends, and no exterior data"
+            if isinstance(one, Neumann | Robin) and not is_homogeneous(one):
+                return "a spectral power with data for the slope is not defined; use zero, or Dirichlet data"
+            if isinstance(one, Robin) and one.a / one.b < 0:
+                return "the Laplacian with this Robin condition may have positive eigenvalues, without real powers"
+    if any(map(is_function, each)):
         return f"{who} has a coefficient that varies in space, which no transform diagonalises"
     return None

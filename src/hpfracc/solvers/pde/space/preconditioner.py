@@ -86,6 +86,11 @@ class ToeplitzPart:
         return ToeplitzPart(self.axis, lower, upper, self.coefficient, self.begins)
 
     @property
+    def complex(self) -> bool:
+        """Whether the coefficient is complex."""
+        return "complex" in str(getattr(self.coefficient, "dtype", type(self.coefficient)))
+
+    @property
     def varies(self) -> bool:
         """Whether the coefficient varies in space."""
         return is_array(self.coefficient) and math.prod(self.coefficient.shape) > 1
@@ -174,10 +179,10 @@ class ToeplitzPreconditioner:
 def _eigenvalues(part: ToeplitzPart, shape: tuple[int, ...], kind: str) -> Array:
     """Eigenvalues of the tau or circulant approximation of a part, shaped to broadcast over all axes."""
     if part.axis is None:
-        return _tau_of_all(part.lower, shape)
+        return _tau(part.lower, shape)
     n = shape[part.axis]
     if kind == "dst1":
-        found = _cosine_sum(part.lower[: n + 1])
+        found = _tau(part.lower, (n,))
     else:
         half = n // 2
         column = np.zeros(n)
@@ -188,20 +193,11 @@ def _eigenvalues(part: ToeplitzPart, shape: tuple[int, ...], kind: str) -> Array
     return np.asarray(found.reshape(-1, *(1,) * (-1 - part.axis)))
 
 
-def _cosine_sum(weights: Array) -> Array:
-    """``w_0 + 2 sum_k w_k cos(k theta_j)`` at ``theta_j = pi j / (n + 1)``, j = 1 .. n, of w_0 .. w_n."""
-    from scipy.fft import dct
-
-    padded = np.zeros(weights.size + 1)
-    padded[: weights.size] = weights
-    return np.asarray(dct(padded, type=1)[1:-1])
-
-
-def _tau_of_all(weights: Array, shape: tuple[int, ...]) -> Array:
+def _tau(weights: Array, shape: tuple[int, ...]) -> Array:
+    """``w_0 + 2 sum_k w_k cos(k theta_j)`` at ``theta_j = pi j / (n + 1)``, j = 1 .. n, over all axes."""
     from scipy.fft import dctn
 
-    padded = np.zeros(tuple(n + 2 for n in shape))
-    padded[tuple(slice(0, n + 1) for n in shape)] = weights[tuple(slice(0, n + 1) for n in shape)]
+    padded = np.pad(weights[tuple(slice(0, n + 1) for n in shape)], (0, 1))
     return np.asarray(dctn(padded, type=1)[tuple(slice(1, -1) for _ in shape)])
 
 

@@ -183,30 +183,19 @@ class ToeplitzProduct:
     ) -> None:
         self.part, self.xp, self.backend = part, xp, backend
         self.real = not complex_state
-        self.symbol: Any = None
         self.weights: Any = None
         if part.axis is None:
             self.weights = xp.array(part.lower[tuple(slice(0, n) for n in shape)])
             self.axes = tuple(range(-len(shape), 0))
             return
-        n = shape[part.axis]
-        tail = (1,) * (-1 - part.axis)
+        n, column = shape[part.axis], (-1, *(1,) * (-1 - part.axis))
+        lower, upper = (xp.array(one) if part.plain else one for one in (part.lower[:n], part.upper[1:n]))
         if part.symmetric:
-            weights = part.lower[:n].reshape(-1, *tail)
-            self.weights = xp.array(weights) if part.plain else weights
-            self.axes = (part.axis,)
+            self.weights, self.axes = lower.reshape(column), (part.axis,)
             return
         self.size = next_fast_len(2 * n - 1, real=True)
-        if not part.plain:
-            between = xp.zeros((self.size - 2 * n + 1,), "float64", like=part.lower)
-            whole = xp.concatenate([part.lower[:n], between, xp.flip(part.upper[1:n])])
-            self.symbol = xp.fftn(whole, (0,)).reshape(-1, *tail)
-            return
-        circulant = np.zeros(self.size)
-        circulant[:n] = part.lower[:n]
-        circulant[self.size - n + 1 :] = part.upper[1:n][::-1]
-        symbol = np.fft.fft(circulant).reshape(-1, *tail)
-        self.symbol = xp.asarray(symbol) if xp.library != "numpy" else symbol
+        between = xp.zeros((self.size - 2 * n + 1,), "float64", like=lower)
+        self.symbol = xp.fftn(xp.concatenate([lower, between, xp.flip(upper)]), (0,)).reshape(column)
 
     def __call__(self, u: Any) -> Any:
         """The product, by one padded transform along the axis."""

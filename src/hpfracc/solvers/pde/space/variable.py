@@ -2,7 +2,9 @@ r"""Coefficients that vary in space, advection, and conditions of every kind: fi
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -12,19 +14,11 @@ import numpy as np
 from hpfracc._arrays import is_array, library_of, to_host
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import AccuracyWarning, InvalidInputError
-from hpfracc.solvers.pde.boundary import (
-    BoundaryCondition,
-    Dirichlet,
-    Exterior,
-    NoFlux,
-    Periodic,
-    Robin,
-    is_function,
-)
+from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Exterior, NoFlux, Periodic, Robin, is_function
 from hpfracc.solvers.pde.space.axes import AxisBasis, make_axis
-from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, axis_part, broadcast_points, trapezoid
+from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, axis_part, broadcast_points, refuse_grid, trapezoid
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
-from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm, coefficients_of, per_axis
+from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm, coefficients_of
 
 __all__ = ["FiniteVolumes"]
 
@@ -37,24 +31,20 @@ _GAUSS = 0.5 / math.sqrt(3.0)
 
 @dataclass(slots=True, eq=False)
 class CellAxis:
-    """One axis: its spacings and the coefficients of the terms along it.
-
-    ``faces`` are the diffusion coefficients between points, ``speeds`` the velocities at points, and ``carriers``, for
-    transport in conservative form, those between points; shaped to broadcast, None if there are none.
-    """
+    """One axis: its cells and the coefficients of the terms along it, which broadcast; zero if there are none."""
 
     place: int  # counted from the end
     x: Array
-    lower: BoundaryCondition
-    upper: BoundaryCondition
+    conditions: Ends
     steps: Array  # between neighbours, boundary points included
     widths: Array  # of the cells of the unknowns
-    faces: Any = None
-    values: Any = None  # the diffusion coefficient at the unknowns
-    ends: tuple[Any, Any] = (None, None)  # the diffusion coefficient on the boundary
-    speeds: Any = None
-    carriers: Any = None
-    outflow: tuple[Any, Any] = (None, None)  # the velocity of the carriers on the boundary
+    faces: Any = 0.0  # the diffusion coefficient between points
+    values: Any = 0.0  # and at the unknowns
+    ends: tuple[Any, Any] = (0.0, 0.0)  # and on the boundary
+    moves: bool = False  # whether there is transport
+    speeds: Any = 0.0  # the velocity at points
+    carriers: Any = 0.0  # in conservative form, between points
+    outflow: tuple[Any, Any] = (0.0, 0.0)  # and on the boundary
     before: Any = 0.0  # the coefficient of the neighbour before each cell, and of that after it
     after: Any = 0.0
     data: list[Any] = field(default_factory=lambda: [None, None])  # the coefficients of the data at the two ends
@@ -62,33 +52,26 @@ class CellAxis:
     @property
     def periodic(self) -> bool:
         """Whether the axis has no ends."""
-        return isinstance(self.lower, Periodic)
+        return isinstance(self.conditions[0], Periodic)
 
     def missing(self, end: int) -> bool:
         """Whether the boundary point is excluded from the unknowns."""
-        return isinstance((self.lower, self.upper)[end], Dirichlet)
+        return isinstance(self.conditions[end], Dirichlet)
 
     @property
-    def symmetric(self) -> bool:
-        """Whether there is no transport along it."""
-        return self.speeds is None and self.carriers is None
-
-    @property
-    def closed(self) -> bool:
-        """Whether an end lets no flux through."""
-        return isinstance(self.lower, NoFlux) or isinstance(self.upper, NoFlux)
+    def corners(self) -> Array:
+        """The points between which the faces lie, with the end of a period."""
+        return np.append(self.x, self.x[-1] + self.steps[-1]) if self.periodic else self.x
 
 
 def cell_axis(setting: SpaceSetting, axis: int) -> CellAxis:
     """The spacings and cells of an axis, without coefficients."""
-    x, (lower, upper) = setting.grid[axis], setting.boundary[axis]
-    steps = np.diff(x)
-    if isinstance(lower, Periodic):
-        steps = np.full(x.size, setting.spacing(axis))
-        return CellAxis(axis - setting.ndim, x, lower, upper, steps, steps.copy())
-    widths = trapezoid(x)
-    first, last = isinstance(lower, Dirichlet), isinstance(upper, Dirichlet)
-    return CellAxis(axis - setting.ndim, x, lower, upper, steps, widths[int(first) : x.size - int(last)])
+    x, ends = setting.grid[axis], setting.boundary[axis]
+    periodic = isinstance(ends[0], Periodic)
+    widths = trapezoid(x, periodic)
+    steps = widths if periodic else np.diff(x)
+    first, last = (isinstance(one, Dirichlet) for one in ends)
+    return CellAxis(axis - setting.ndim, x, ends, steps, widths[int(first) : x.size - int(last)])
 
 
 @final
@@ -117,14 +100,10 @@ class FiniteVolumes(GridSpace):
         self.iterations = 0
         for term in setting.terms:
             self._add(term)
-        self._own: Any = 0.0
+        self.assembled(self._axes)
         for one in self._axes:
-            self._assemble(one)
             self._warn_of_peclet(one)
-        self._symmetric = all(one.symmetric for one in self._axes) and not setting.complex_state
-        self._bands: Any = None
-        self._bases: list[tuple[AxisBasis, Any]] | None = None
-        self._masses: Any = None
+        self._symmetric = not any(one.moves for one in self._axes) and not setting.complex_state
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
@@ -135,77 +114,67 @@ class FiniteVolumes(GridSpace):
             each = coefficients_of(term)
             if len(each) not in (1, setting.ndim):
                 return f"{type(term).__name__} has {len(each)} coefficients for {setting.ndim} axes"
-        for axis, (lower, _) in enumerate(setting.boundary):
-            if isinstance(lower, Exterior):
-                return "data outside have no meaning for local terms; use Dirichlet(value)"
-            if setting.grid[axis].size < 4:
-                return f"the grid of axis {axis} has {setting.grid[axis].size} points; use 4 or more"
-            if not setting.uniform(axis):
-                if isinstance(lower, Periodic):
-                    return f"the grid of axis {axis} is periodic and not uniform; use equal distances"
-                if setting.ndim > 1 or setting.xp.library != "numpy":
-                    return (
-                        f"the grid of axis {axis} is not uniform, which it takes in one dimension and for NumPy "
-                        "arrays only; use equal distances"
-                    )
-        return None
+        if any(isinstance(lower, Exterior) for lower, _ in setting.boundary):
+            return "data outside have no meaning for local terms; use Dirichlet(value)"
+        # In one dimension, and for NumPy arrays, the grid need not be uniform.
+        line = setting.ndim == 1 and setting.xp.library == "numpy" and not setting.periodic
+        return refuse_grid(setting, uniform=not line)
+
+    def assembled(self, axes: list[CellAxis]) -> FiniteVolumes:
+        """Itself, with the coefficients of these axes."""
+        self._axes, self._own = axes, 0.0
+        for one in axes:
+            self._assemble(one)
+        first = axes[0]
+        # Beside the diagonal of minus A on one axis, without what belongs to the boundary points.
+        self._bands = first.before * (self._end(first, 0) - 1.0), first.after * (self._end(first, 1) - 1.0)
+        return self
 
     def _add(self, term: SpaceTerm) -> None:
-        if isinstance(term, Diffusion):
-            each = per_axis(term.coefficient, len(self._axes))
-            for one, k in zip(self._axes, each, strict=True):
-                faces = self._faces(one, k)
-                one.faces = faces if one.faces is None else one.faces + faces
-                values = self._at(k, one, self.inside[len(self._axes) + one.place])
-                one.values = values if one.values is None else one.values + values
-                ends = tuple(self._at(k, one, one.x[place : place + 1]) for place in (0, one.x.size - 1))
-                one.ends = ends if one.ends[0] is None else (one.ends[0] + ends[0], one.ends[1] + ends[1])
-        elif isinstance(term, Advection):
-            each = per_axis(term.velocity, len(self._axes))
-            for one, v in zip(self._axes, each, strict=True):
-                if not callable(v) and not is_array(v) and v == 0:
-                    continue
-                if term.conservative or one.closed:
-                    self._add_carrier(one, v, conservative=term.conservative)
-                    continue
-                speeds = self._at(v, one, self.inside[len(self._axes) + one.place])
-                one.speeds = speeds if one.speeds is None else one.speeds + speeds
+        each = coefficients_of(term)
+        for one, k in zip(self._axes, each * len(self._axes) if len(each) == 1 else each, strict=True):
+            at_ends = tuple(self._at(k, one, one.x[place : place + 1]) for place in (0, one.x.size - 1))
+            if isinstance(term, Diffusion):
+                one.faces = one.faces + self._faces(one, k)
+                one.values = one.values + self._at(k, one, self.inside[one.place])
+                one.ends = (one.ends[0] + at_ends[0], one.ends[1] + at_ends[1])
+            elif isinstance(term, Advection) and (callable(k) or is_array(k) or k != 0):
+                one.moves = True
+                closed = any(isinstance(end, NoFlux) for end in one.conditions)
+                if closed and not term.conservative:
+                    self._check_constant(one, k)
+                if term.conservative or closed:
+                    one.carriers = one.carriers + self._at(k, one, 0.5 * (one.corners[1:] + one.corners[:-1]))
+                    one.outflow = (one.outflow[0] + at_ends[0], one.outflow[1] + at_ends[1])
+                else:
+                    one.speeds = one.speeds + self._at(k, one, self.inside[one.place])
 
-    def _add_carrier(self, one: CellAxis, v: Any, *, conservative: bool) -> None:
-        x = np.append(one.x, one.x[-1] + one.steps[-1]) if one.periodic else one.x
-        at_points = self._at(v, one, x)
-        if not conservative and is_array(at_points) and at_points.ndim and at_points.shape[one.place] > 1:
-            lead = axis_part(at_points, one.place, slice(0, 1))
-            if library_of(at_points) != "jax" and bool((to_host(at_points) != to_host(lead)).any()):
+    def _check_constant(self, one: CellAxis, v: Any) -> None:
+        """Refuse a velocity that varies along an axis with a closed end."""
+        values = self._at(v, one, one.corners)
+        if is_array(values) and values.ndim and values.shape[one.place] > 1 and library_of(values) != "jax":
+            lead = axis_part(values, one.place, slice(0, 1))
+            if bool((to_host(values) != to_host(lead)).any()):
                 raise InvalidInputError(
                     f"Advection with a velocity that varies along axis {len(self._axes) + one.place}, which has an end "
                     "without flux: -v du/dx is not the divergence of a flux; use Advection(v, conservative=True), "
                     "which is -d(v u)/dx, or boundary='neumann'"
                 )
-        middle = self._at(v, one, 0.5 * (x[1:] + x[:-1]))
-        ends = tuple(self._at(v, one, one.x[place : place + 1]) for place in (0, one.x.size - 1))
-        one.carriers = middle if one.carriers is None else one.carriers + middle
-        before = one.outflow
-        one.outflow = ends if before[0] is None else (before[0] + ends[0], before[1] + ends[1])
 
     def _at(self, coefficient: Any, one: CellAxis, x: Array) -> Any:
         """A coefficient at coordinates ``x`` of this axis and at the unknowns of the others."""
         if not is_function(coefficient):
             return coefficient if is_array(coefficient) else _number(coefficient)
         places = list(self.inside)
-        places[len(places) + one.place] = x
+        places[one.place] = x
         return coefficient(*broadcast_points(self.xp, tuple(places)))
 
     def _faces(self, one: CellAxis, k: Any) -> Any:
-        if not is_function(k):
-            self._check_positive(k)
-            return k if is_array(k) else _number(k)
-        x = np.append(one.x, one.x[-1] + one.steps[-1]) if one.periodic else one.x
-        middle, width = 0.5 * (x[1:] + x[:-1]), np.diff(x)
+        middle, width = 0.5 * (one.corners[1:] + one.corners[:-1]), np.diff(one.corners)
         values = [self._at(k, one, middle + side * width) for side in (-_GAUSS, _GAUSS)]
         for each in values:
             self._check_positive(each)
-        return 2.0 / (1.0 / values[0] + 1.0 / values[1])
+        return 2.0 / (1.0 / values[0] + 1.0 / values[1]) if is_function(k) else values[0]
 
     def _check_positive(self, values: Any) -> None:
         if is_array(values) and library_of(values) == "jax":
@@ -218,16 +187,12 @@ class FiniteVolumes(GridSpace):
             )
 
     def _warn_of_peclet(self, one: CellAxis) -> None:
-        moving = [v for v in (one.speeds, one.carriers) if v is not None]
-        if not moving or any(is_array(v) and library_of(v) == "jax" for v in (*moving, one.faces)):
+        parts = (one.speeds, one.carriers, one.faces)
+        if not one.moves or any(is_array(v) and library_of(v) == "jax" for v in parts):
             return  # may be traced
-        speed = max(float(np.max(np.abs(to_host(v) if is_array(v) else v))) for v in moving)
-        if one.faces is None:
-            least = 0.0
-        else:
-            least = float(np.min(np.abs(to_host(one.faces) if is_array(one.faces) else one.faces)))
-        widest = float(one.steps.max())
-        number = speed * widest / least if least else math.inf
+        sizes = [np.abs(to_host(v) if is_array(v) else v) for v in parts]
+        speed, least = max(float(np.max(sizes[0])), float(np.max(sizes[1]))), float(np.min(sizes[2]))
+        number = speed * float(one.steps.max()) / least if least else math.inf
         if number > 2.0 * (1.0 + 1e-9) and speed:
             advice = f"use distances of {2.0 * least / speed:.2g} or less" if least else "add some Diffusion"
             text = f"transport by centred differences with a cell Peclet number of {number:.3g}, above 2, oscillates"
@@ -237,16 +202,11 @@ class FiniteVolumes(GridSpace):
     def _assemble(self, one: CellAxis) -> None:
         """Write the fluxes through the faces of each cell as coefficients of its neighbours, of itself and of data."""
         width = self._column(one, one.widths)
-        own = before = after = 0.0 * width
-        if one.faces is not None:
-            left, right = self._sides(one, one.faces / self._column(one, one.steps))
-            before, after = before + left / width, after + right / width
-            own = own - (left + right) / width
-        if one.carriers is not None:
+        left, right = self._sides(one, one.faces / self._column(one, one.steps))
+        before, after, own = left / width, right / width, -(left + right) / width
+        if one.moves:
             left, right = self._sides(one, 0.5 * one.carriers)
-            before, after = before + left / width, after - right / width
-            own = own + (left - right) / width
-        if one.speeds is not None:
+            before, after, own = before + left / width, after - right / width, own + (left - right) / width
             # The mean of the adjacent slopes, weighted by the opposite distances; at an end, the slope given there.
             left, right = (to_host(each).reshape(-1) for each in self._sides(one, self._column(one, one.steps)))
             inner = left * right > 0.0
@@ -254,15 +214,13 @@ class FiniteVolumes(GridSpace):
             behind = one.speeds * self._column(one, inner * right / (left * (left + right)))
             ahead = one.speeds * self._column(one, inner * left / (right * (left + right)))
             before, after, own = before + behind, after - ahead, own + (ahead - behind)
-        for end, condition in enumerate((one.lower, one.upper)):
+        for end, condition in enumerate(one.conditions):
             if one.periodic or one.missing(end):
                 continue
             at, sign, wide = self._end(one, end), -1.0 if end else 1.0, float(one.widths[-end])
             a, b = (condition.a, condition.b) if isinstance(condition, Robin) else (0.0, 1.0)
-            weight: Any = 0.0 if one.faces is None else one.ends[end] / wide
-            if one.speeds is not None:
-                weight = weight + sign * one.speeds
-            if one.carriers is not None and not isinstance(condition, NoFlux):
+            weight = one.ends[end] / wide + sign * one.speeds
+            if not isinstance(condition, NoFlux):
                 own = own + at * (sign / wide * one.outflow[end])
             own = own - at * weight * (a / b)
             one.data[end] = at * weight / b
@@ -318,13 +276,13 @@ class FiniteVolumes(GridSpace):
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
         """Elimination on one axis, otherwise a preconditioned Krylov method."""
-        (first, *others) = self._axes
-        if not others and not first.periodic and (self.xp.library == "numpy" or first.symmetric):
+        first, *others = self._axes
+        if not others and not first.periodic and (self.xp.library == "numpy" or not first.moves):
             self.iterations = 0
             return self._solve_bands(shift, rhs)
-        masses, precondition = self._cell_masses(), self._preconditioner(shift)
+        masses, precondition = self._masses, self._preconditioner(shift)
 
-        def operator(u: Any) -> Any:
+        def shifted(u: Any) -> Any:
             return masses * (shift * u - self.apply(u))
 
         def approximate(r: Any) -> Any:
@@ -332,17 +290,14 @@ class FiniteVolumes(GridSpace):
 
         if self._symmetric:
             found, self.iterations = conjugate_gradients(
-                operator, approximate, masses * rhs, guess, axes=len(self.shape)
+                shifted, approximate, masses * rhs, guess, axes=len(self.shape)
             )
         else:
-            found, self.iterations = gmres(operator, approximate, masses * rhs, guess)
+            found, self.iterations = gmres(shifted, approximate, masses * rhs, guess)
         return found
 
     def _solve_bands(self, shift: Any, rhs: Any) -> Any:
-        if self._bands is None:
-            self._bands = self._find_bands()
-        lower, middle, upper = self._bands
-        diagonal = shift + middle
+        (lower, upper), diagonal = self._bands, shift - self._own
         if self.xp.library == "numpy" and not np.all(np.abs(diagonal) >= np.abs(lower) + np.abs(upper)):
             return self._solve_pivoted(lower, diagonal, upper, rhs)  # strong advection
         backend = None if self.setting.backend == "auto" else self.setting.backend
@@ -358,18 +313,10 @@ class FiniteVolumes(GridSpace):
         flat = rhs.reshape(-1, self.shape[0])
         return solve_banded((1, 1), bands, flat.T, overwrite_ab=True, check_finite=False).T.reshape(rhs.shape)
 
-    def _find_bands(self) -> tuple[Any, Any, Any]:
-        """The three diagonals of minus A on one axis, without what belongs to the boundary points."""
-        (one,) = self._axes
-        return one.before * (self._end(one, 0) - 1.0), -self._own, one.after * (self._end(one, 1) - 1.0)
-
-    def _cell_masses(self) -> Any:
-        if self._masses is None:
-            total: Any = 1.0
-            for one in self._axes:
-                total = total * self._column(one, one.widths / one.widths.max())
-            self._masses = total
-        return self._masses
+    @functools.cached_property
+    def _masses(self) -> Any:
+        """The sizes of the cells, relative to the largest."""
+        return functools.reduce(operator.mul, (self._column(one, one.widths / one.widths.max()) for one in self._axes))
 
     def _preconditioner(self, shift: Any) -> Any:
         """The inverse for mean coefficients, in the eigenvectors of second differences along each axis.
@@ -377,14 +324,8 @@ class FiniteVolumes(GridSpace):
         It is scaled from both sides with the root of the local coefficients over their means, evaluated at the mean of
         the eigenvalues (Concus and Golub 1973, with the shift).
         """
-        if self._bases is None:
-            self._bases = self._make_bases()
-        total: Any = shift
-        local: Any = shift
-        mean: Any = shift
+        total = local = mean = shift
         for one, (_, squares) in zip(self._axes, self._bases, strict=True):
-            if one.values is None:
-                continue
             middle = float(to_host(squares).mean())
             average = one.values.mean() if is_array(one.values) else one.values
             total = total + average * squares
@@ -404,18 +345,17 @@ class FiniteVolumes(GridSpace):
 
         return inverse
 
-    def _make_bases(self) -> list[tuple[AxisBasis, Any]]:
+    @functools.cached_property
+    def _bases(self) -> list[tuple[AxisBasis, Any]]:
         """The transform along each axis, and the negated eigenvalues of second differences."""
-        setting, count = self.setting, self.setting.ndim
-        found = []
-        for axis in range(count):
+        setting, found = self.setting, []
+        for axis, one in enumerate(self._axes):
             basis = make_axis(self.xp, setting.grid[axis], setting.boundary[axis], half=False)
             squares = basis.squares
             if basis.spectral:  # convert eigenvalues of the derivative to the smaller ones of differences
                 h = setting.spacing(axis)
                 squares = (2.0 / h * np.sin(0.5 * h * np.sqrt(np.maximum(squares, 0.0)))) ** 2
-            column = squares.reshape((1,) * axis + (-1,) + (1,) * (count - 1 - axis))
-            found.append((basis, self.xp.array(column)))
+            found.append((basis, self._column(one, squares)))
         return found
 
 

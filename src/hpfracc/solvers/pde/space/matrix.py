@@ -1,0 +1,190 @@
+r"""A symmetric matrix of the user's: finite elements, or a graph."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from hpfracc._arrays import to_host
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.pde.space.axes import matrix_product
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
+from hpfracc.solvers.pde.terms import Matrix
+
+__all__ = ["MatrixSpace"]
+
+Array = np.ndarray[Any, Any]
+
+#: Number of nodes up to which the matrix is diagonalised.
+DENSE = 2000
+#: Number of shifts whose factorisations are kept.
+_KEPT = 4
+#: Eigenvalues below this, relative to the largest, are zero; below its negative, the matrix is not semidefinite.
+_ZERO = 1e-13
+#: Distance of the logarithms of the poles, how far they reach beyond the eigenvalues, and points of the fit: errors of
+#: some 1e-9 relative to the largest value of the function.
+_APART, _BEYOND, _SAMPLES = 0.5, 5.0, 400
+_INDEFINITE = (
+    "Matrix: {}; it has to be positive semidefinite, such as a stiffness matrix or the Laplacian D - W of a graph: it "
+    "stands for minus second differences"
+)
+
+
+@final
+class MatrixSpace(Semidiscretisation):
+    r""":math:`-c\,(M^{-1} A)^p u` at the nodes of a mesh or graph, with sparse symmetric matrices.
+
+    Up to 2,000 nodes by the eigenvectors of :math:`A v = \lambda M v`, above by sparse factorisations of
+    :math:`\sigma M + c A`. A power there is a rational function with fixed poles,
+    :math:`f(\lambda) \approx w_0 + \sum_k w_k/(\lambda + p_k)`, whose weights are fitted for each f: that of the power
+    itself and that of its shifted inverse. One factorisation for each pole serves all steps.
+
+    References
+    ----------
+    S. Harizanov, R. Lazarov, S. Margenov, P. Marinov, Y. Vutov, "Optimal solvers for linear systems with fractional
+    powers of sparse SPD matrices", Numer. Linear Algebra Appl. 25, 2018.
+    """
+
+    name = "matrix"
+    accuracy = "that of the matrix"
+    coarsens = False
+
+    def __init__(self, setting: SpaceSetting) -> None:
+        from scipy.linalg import eigh
+
+        (term,) = setting.terms
+        assert isinstance(term, Matrix)
+        self.term, self.xp, self.grid = term, setting.xp, setting.grid
+        self._a, self._m = term.sparse()
+        count = self._a.shape[0]
+        self.shape = (count,)
+        self.points = tuple(map(self.xp.array, term.coordinates()))
+        self._weights = self.xp.array(self._m.sum(axis=0))
+        self._factors: OrderedDict[Any, Any] = OrderedDict()
+        if count > DENSE:
+            self._check_definite()
+        else:
+            try:
+                values, vectors = eigh(self._a.toarray(), self._m.toarray())
+            except np.linalg.LinAlgError:
+                raise InvalidInputError("Matrix: mass is not positive definite; give that of all nodes") from None
+            self._to, self._back = self.xp.array(vectors.T @ self._m), self.xp.array(vectors)
+            if values[0] < -_ZERO * count * values[-1]:
+                raise InvalidInputError(_INDEFINITE.format(f"an eigenvalue of {values[0]:.3g}"))
+            values = np.where(values < _ZERO * values[-1], 0.0, values)
+            self.symbol = -term.coefficient * self.xp.array(values**term.power)
+
+    @classmethod
+    def refuses(cls, setting: SpaceSetting) -> str | None:
+        """Supports a Matrix alone; above 2,000 nodes for NumPy arrays."""
+        if len(setting.terms) != 1 or not isinstance(setting.terms[0], Matrix):
+            return "a Matrix is the whole operator; add other terms to the matrix itself"
+        if setting.xp.library != "numpy" and setting.terms[0].nodes > DENSE:
+            return f"above {DENSE:,} nodes it takes NumPy arrays, and there are {setting.terms[0].nodes:,}"
+        return None
+
+    def forward(self, u: Any) -> Any:
+        """Coefficients in the eigenvectors."""
+        return matrix_product(self.xp, self._to, u)
+
+    def backward(self, c: Any) -> Any:
+        """Values at the nodes."""
+        return matrix_product(self.xp, self._back, c)
+
+    def apply(self, u: Any) -> Any:
+        """In the eigenvectors; or by the sparse matrices, for a power times the function of power - 1."""
+        if self.symbol is not None:
+            return super().apply(u)
+        image = self._solved("mass", lambda: self._m, u @ self._a)
+        power = self.term.power
+        return -self.term.coefficient * (
+            image if power == 1.0 else self._rational(power, lambda x: x ** (power - 1.0), image)
+        )
+
+    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+        """In the eigenvectors, by a sparse factorisation, or by one for each pole."""
+        if self.symbol is not None:
+            return super().solve(shift, rhs)
+        c, power = self.term.coefficient, self.term.power
+        if power == 1.0:
+            return self._solved(shift, lambda: shift * self._m + c * self._a, rhs @ self._m)
+        return self._rational((shift, power), lambda x: 1.0 / (shift + c * x**power), rhs)
+
+    def _solved(self, key: Any, matrix: Callable[[], Any], rhs: Any) -> Any:
+        """The solution of a sparse system; the newest factorisations are kept, and those of poles and masses always."""
+        from scipy.sparse.linalg import splu
+
+        if key not in self._factors:
+            self._factors[key] = splu(matrix().tocsc())
+            shifts = [one for one in self._factors if isinstance(one, float | complex)]
+            for old in shifts[:-_KEPT]:
+                del self._factors[old]
+        rows = np.asarray(rhs).reshape(-1, self.shape[0])
+        if np.iscomplexobj(rows) and not isinstance(key, complex):
+            return self._solved(key, matrix, rhs.real) + 1j * self._solved(key, matrix, rhs.imag)
+        return self._factors[key].solve(rows.T).T.reshape(rhs.shape)
+
+    def _rational(self, key: Any, function: Callable[[Array], Array], u: Any) -> Any:
+        """``function(M^-1 A) u``."""
+        low, high, singular = self._spectrum
+        reach = math.log(high / low) + 2.0 * _BEYOND
+        poles = low * np.exp(np.linspace(-_BEYOND, reach - _BEYOND, math.ceil(reach / _APART) + 1))
+        samples = np.geomspace(low, high, _SAMPLES)
+        if singular and not isinstance(key, float):  # the power itself is applied to images, which have no such part
+            samples = np.append(samples, 0.0)
+        wanted = function(samples)
+        basis = np.column_stack([np.ones_like(samples), *(pole / (samples + pole) for pole in poles)])
+        weights = np.linalg.lstsq(basis / wanted[:, None], np.ones_like(wanted), rcond=1e-14)[0]
+        total, image = weights[0] * u, u @ self._m
+        for number, (pole, weight) in enumerate(zip(poles.tolist(), weights[1:].tolist(), strict=True)):
+            matrix = functools.partial(lambda pole: self._a + pole * self._m, pole)
+            total = total + weight * pole * self._solved(("pole", number), matrix, image)
+        return total
+
+    def _check_definite(self) -> None:
+        """Refuse matrices with negative pivots, by Sylvester's law."""
+        from scipy.sparse.linalg import splu
+
+        small = 1e-10 * float(abs(self._a).max() / self._m.diagonal().min())
+        for matrix, words in ((self._m, "a mass matrix"), (self._a + small * self._m, "a matrix")):
+            options = {"diag_pivot_thresh": 0.0, "permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
+            if splu(matrix.tocsc(), **options).U.diagonal().min() <= 0.0:
+                raise InvalidInputError(_INDEFINITE.format(f"{words} with negative eigenvalues"))
+
+    @functools.cached_property
+    def _spectrum(self) -> tuple[float, float, bool]:
+        """The lowest positive and the largest eigenvalue, and whether zero is one."""
+        from scipy.sparse.linalg import eigsh
+
+        (high,) = eigsh(self._a, 1, self._m, return_eigenvectors=False, tol=1e-3)
+        near = -1e-3 * high / self.shape[0]
+        lowest = np.sort(eigsh(self._a, 6, self._m, near, return_eigenvectors=False))
+        positive = lowest[lowest > _ZERO * high]
+        return 0.9 * float(positive[0] if positive.size else high), 1.1 * float(high), positive.size < lowest.size
+
+    def embed(self, u: Any, t: float) -> Any:
+        """All nodes are unknowns."""
+        return u
+
+    def restrict(self, values: Any) -> Any:
+        """All nodes are unknowns."""
+        return values
+
+    def integrate(self, values: Any) -> Any:
+        """The sum, weighted by the mass matrix."""
+        return (values * self._weights).sum(-1)
+
+    def weighted(self, u: Any, periodic: tuple[bool, ...]) -> Any:
+        """The product with the mass matrix."""
+        return np.asarray(to_host(u)) @ self._m
+
+    def step_bytes(self) -> int:
+        """The eigenvectors, or factors of some ten times the entries of the matrix for each pole or shift."""
+        if self.symbol is not None:
+            return 16 * self.shape[0] ** 2
+        return 16 * 10 * int(self._a.nnz) * (_KEPT if self.term.power == 1.0 else 60)
