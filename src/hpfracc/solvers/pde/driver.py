@@ -238,9 +238,7 @@ def run_estimated(question: Question, steps: int, progress: StepProgress | None 
         )
         spent += fine.steps
         pairs = [(run.samples[k], fine.samples[_FINER * k]) for k in starts.tolist() if _FINER * k in fine.samples]
-        early = max(
-            (max_absolute(problem, one - other) for one, other in pairs if run.recorder.ended is None), default=0.0
-        )
+        early = max((problem.largest(one - other) for one, other in pairs if run.ended is None), default=0.0)
     data = scan_data(problem)
     problem.stats.clear()
     problem.stats.update(stats, estimate_steps=spent)
