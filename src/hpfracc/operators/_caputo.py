@@ -10,7 +10,7 @@ from hpfracc._choices import SideName
 from hpfracc.operators.core.applying import apply_rule, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, CaputoOptions, OrderNumber
-from hpfracc.operators.core.function import FAST, Function, refuse_initial
+from hpfracc.operators.core.function import FAST
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
@@ -124,10 +124,6 @@ class Caputo(OneSidedDerivative):
         if initial is not None and self._is_right():
             initial = tuple(one * (-1.0) ** k for k, one in enumerate(initial, 1))
         return FittedStart(rule, initial)
-
-    def _of_function(self, function: Function) -> Outcome:
-        refuse_initial(self.initial, self.who)
-        return FractionalOperator._of_function(self, function)
 
 
 @function_of(Caputo, see_also="riemann_liouville, riemann_liouville_integral, variable_order, smooth_derivative")
