@@ -61,7 +61,9 @@ from hpfracc.operators._caputo_fabrizio import caputo_fabrizio_integral as caput
 from hpfracc.operators._fractional_difference import fractional_difference as fractional_difference
 from hpfracc.operators._fractional_fft import fractional_fft as fractional_fft
 from hpfracc.operators._fractional_laplacian import FractionalLaplacian as FractionalLaplacian
+from hpfracc.operators._fractional_laplacian import Riesz as Riesz
 from hpfracc.operators._fractional_laplacian import fractional_laplacian as fractional_laplacian
+from hpfracc.operators._fractional_laplacian import riesz as riesz
 from hpfracc.operators._frft import frft as frft
 from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov as GrunwaldLetnikov
 from hpfracc.operators._grunwald_letnikov import grunwald_letnikov as grunwald_letnikov
@@ -76,11 +78,9 @@ from hpfracc.operators._marchaud import marchaud as marchaud
 from hpfracc.operators._psi_caputo import PsiCaputo as PsiCaputo
 from hpfracc.operators._psi_caputo import psi_caputo as psi_caputo
 from hpfracc.operators._riemann_liouville import RiemannLiouville as RiemannLiouville
-from hpfracc.operators._riemann_liouville import riemann_liouville as riemann_liouville
 from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral as RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import riemann_liouville as riemann_liouville
 from hpfracc.operators._riemann_liouville import riemann_liouville_integral as riemann_liouville_integral
-from hpfracc.operators._fractional_laplacian import Riesz as Riesz
-from hpfracc.operators._fractional_laplacian import riesz as riesz
 from hpfracc.operators._smooth_derivative import SmoothDerivative as SmoothDerivative
 from hpfracc.operators._smooth_derivative import smooth_derivative as smooth_derivative
 from hpfracc.operators._stream import OperatorStream as OperatorStream
