@@ -2,54 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
 from hpfracc._choices import SideName
-from hpfracc.operators.core.applying import apply_rule, pick_rule
-from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators._riemann_liouville import OneSidedDerivative
+from hpfracc.operators.core.applying import pick_rule
+from hpfracc.operators.core.base import function_of
 from hpfracc.operators.core.call_types import MISSING, CaputoOptions, OrderNumber
-from hpfracc.operators.core.function import FAST, Function, refuse_initial
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule, RuleTable, later
-from hpfracc.operators.core.values import Samples
 
-__all__ = ["Caputo", "OneSidedDerivative", "caputo"]
-
-
-class OneSidedDerivative(FractionalOperator, ABC):
-    """Derivatives with a power-law kernel: those of negative order are integrals, those of integer order ordinary."""
-
-    __slots__ = ()
-
-    streams = True
-    scales = True
-
-    def applied(self, samples: Samples, who: str) -> Outcome:
-        """Apply to samples. Errors call the operator ``who``."""
-        order = self._order()
-        rule = self._rule(order, samples.grid, who)
-        if order.known is not None and order.known < 0.0:
-            from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
-
-            method = "fast" if self.method in FAST else "auto"
-            return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
-        if order.is_integer:
-            from hpfracc.operators.rules.differences import Differences
-
-            rule = Differences()
-        return apply_rule(rule, samples, order, who)
-
-    def _streamed(self) -> tuple[Rule, Order]:
-        order = self._order()
-        if order.known is not None and order.known < 0.0:
-            from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
-
-            return RiemannLiouvilleIntegral(-self.alpha)._streamed()
-        return FractionalOperator._streamed(self)
+__all__ = ["Caputo", "caputo"]
 
 
 @final
@@ -124,10 +89,6 @@ class Caputo(OneSidedDerivative):
         if initial is not None and self._is_right():
             initial = tuple(one * (-1.0) ** k for k, one in enumerate(initial, 1))
         return FittedStart(rule, initial)
-
-    def _of_function(self, function: Function) -> Outcome:
-        refuse_initial(self.initial, self.who)
-        return FractionalOperator._of_function(self, function)
 
 
 @function_of(Caputo, see_also="riemann_liouville, riemann_liouville_integral, variable_order, smooth_derivative")

@@ -14,7 +14,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, InitialOptions, OrderNumber
-from hpfracc.operators.core.function import Function, refuse_initial
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, rounding_of_points, uniform_step
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
@@ -140,7 +140,6 @@ class PsiCaputo(FractionalOperator):
         return replace(outcome, reusable=None)
 
     def _of_function(self, function: Function) -> Outcome:
-        refuse_initial(self.initial, self.who)
         if not callable(self.psi):
             raise InvalidInputError("psi is given by samples, but f is a callable; give psi as a callable too")
         start = float(self._images(np.array([function.origin]))[0])

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Unpack, final
 
 from hpfracc._choices import SideName
-from hpfracc.operators._caputo import OneSidedDerivative
 from hpfracc.operators.core.applying import apply_rule, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, OneSidedOptions, OrderNumber, SideOptions
-from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.function import FAST, Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
@@ -19,12 +18,41 @@ from hpfracc.operators.core.rule import QUADRATURES, Rule, RuleTable, later
 from hpfracc.operators.core.values import Samples
 
 __all__ = [
+    "OneSidedDerivative",
     "RepeatedIntegral",
     "RiemannLiouville",
     "RiemannLiouvilleIntegral",
     "riemann_liouville",
     "riemann_liouville_integral",
 ]
+
+
+class OneSidedDerivative(FractionalOperator, ABC):
+    """Derivatives with a power-law kernel: those of negative order are integrals, those of integer order ordinary."""
+
+    __slots__ = ()
+
+    streams = True
+    scales = True
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """Apply to samples. Errors call the operator ``who``."""
+        order = self._order()
+        rule = self._rule(order, samples.grid, who)
+        if order.known is not None and order.known < 0.0:
+            method = "fast" if self.method in FAST else "auto"
+            return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
+        if order.is_integer:
+            from hpfracc.operators.rules.differences import Differences
+
+            rule = Differences()
+        return apply_rule(rule, samples, order, who)
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        order = self._order()
+        if order.known is not None and order.known < 0.0:
+            return RiemannLiouvilleIntegral(-self.alpha)._streamed()
+        return FractionalOperator._streamed(self)
 
 
 @final

@@ -142,7 +142,7 @@ def smooth_derivative(
     parts = [slice(begin, begin + _ROWS) for begin in range(0, x.size, _ROWS)]
     for part in parts:
         rows = np.column_stack([model.integrals(x[part], float(degree)), samples[part]])
-        factor = np.linalg.qr(np.vstack([factor, rows]), mode="r")
+        factor = np.asarray(np.linalg.qr(np.vstack([factor, rows]), mode="r"))
     weight, deviation, freedom = _weight(factor, degree + 1, x.size, known)
     if count < x.size and freedom > 0.5 * count:
         warnings.warn(
@@ -152,7 +152,7 @@ def smooth_derivative(
             stacklevel=3,
         )
     penalty = math.sqrt(weight) * np.eye(factor.shape[1])[degree + 1 : -1]
-    both = np.linalg.qr(np.vstack([factor, penalty]), mode="r")
+    both = np.asarray(np.linalg.qr(np.vstack([factor, penalty]), mode="r"))
     square = both[: factor.shape[1] - 1, :-1]
     coefficients = linalg.solve_triangular(square, both[: square.shape[0], -1])
     value, error, smooth = (np.empty(x.size) for _ in range(3))

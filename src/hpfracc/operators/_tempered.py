@@ -17,7 +17,7 @@ from hpfracc.operators._riemann_liouville import RepeatedIntegral, RiemannLiouvi
 from hpfracc.operators.core.applying import apply_rule, order_beside
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, CeilingOptions, InitialOptions, MethodOptions, OrderNumber
-from hpfracc.operators.core.function import Function, refuse_initial
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, known_values, read_scalar
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome, combined_outcome
@@ -245,10 +245,7 @@ class TemperedCaputo(TemperedDerivative):
     short_names = ("TC",)
     who = "the tempered Caputo derivative"
     rules = RuleTable(
-        {
-            "l1-2": later("tempered.Tempered", later("l1.L12")),
-            "l1": later("tempered.Tempered", later("l1.L1Rule")),
-        }
+        {"l1-2": later("tempered.Tempered", later("l1.L12")), "l1": later("tempered.Tempered", later("l1.L1Rule"))}
     )
     any_grid_rules = RuleTable({"l1": later("any_grid.PiecewiseLinear")})
 
@@ -256,10 +253,6 @@ class TemperedCaputo(TemperedDerivative):
         rule = TemperedDerivative._rule(self, order, grid, who)
         initial = read_initial(self.initial, order, who)
         return FittedStart(rule, initial) if order.ceiling > 1 and not rule.any_grid else rule
-
-    def _of_function(self, function: Function) -> Outcome:
-        refuse_initial(self.initial, self.who)
-        return TemperedDerivative._of_function(self, function)
 
 
 @function_of(TemperedCaputo, see_also="tempered, tempered_integral, caputo")

@@ -17,7 +17,7 @@ from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.applying import estimated_distance, largest_nearby, no_estimate, pick_rule, unmeasured
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, InitialOptions, OrderOrFunction
-from hpfracc.operators.core.function import Function, refuse_initial
+from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome, combined_outcome
@@ -169,7 +169,6 @@ class VariableOrder(FractionalOperator):
         return Outcome(value, "l1", message=f"no error estimate for at={self.at!r}")
 
     def _of_function(self, function: Function) -> Outcome:
-        refuse_initial(self.initial, self.who)
         if choice("at", self.at, _PLACES) == "t-s":
             raise InvalidInputError("at='t-s' takes samples, not a callable; give f(t) on a uniform grid")
         kept, points = replace(function, f=_remembered(function.f)), function.points

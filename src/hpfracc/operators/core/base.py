@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, TypeVar, 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfracc._arrays import KINDS, has_unit, is_chunked, is_sharded, quick_kind
+from hpfracc._arrays import KINDS, has_unit, is_chunked, is_sharded, quick_kind, to_host
 from hpfracc._choices import SideName
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples, with_units
@@ -31,14 +31,8 @@ from hpfracc.operators.core.applying import (
     learned_application,
     pick_rule,
 )
-from hpfracc.operators.core.call_types import (
-    ArraySamples,
-    CallParameters,
-    OperatorFunction,
-    P,
-    SameArray,
-)
-from hpfracc.operators.core.function import FAST, Function, first_point, read_problem
+from hpfracc.operators.core.call_types import ArraySamples, CallParameters, OperatorFunction, P, SameArray
+from hpfracc.operators.core.function import FAST, Function, read_problem
 from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import OperatorResult, Outcome, relabelled, report_outcome
@@ -295,7 +289,11 @@ class FractionalOperator(ABC):
 
     def _start_of(self, t: Any, origin: Any) -> Any:
         """Where the operator starts on a callable, None for 0."""
-        return first_point(t, origin, self.who) if "origin" in self.unused else origin
+        if "origin" not in self.unused:
+            return origin
+        if origin is not None:
+            raise InvalidInputError(f"origin={origin!r}: {self.who} is two-sided and has no origin; leave it out")
+        return None if t is None else float(np.min(to_host(t), initial=np.inf))
 
     def _tolerance(self, rtol: Any) -> float:
         """The tolerance of ``method="fast"``; no other method for samples has one."""

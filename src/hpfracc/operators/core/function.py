@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of, to_host
+from hpfracc._arrays import library_of
 from hpfracc._reading import number, whole
 from hpfracc._xp import user_scope
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -131,31 +131,8 @@ class Function:
         return move_axis(value, -1, self.axis) if value.ndim > 1 else value
 
 
-def first_point(t: Any, origin: Any, who: str) -> Any:
-    """The first point of a callable, for an operator without an origin of its own."""
-    if origin is not None:
-        raise InvalidInputError(f"origin={origin!r}: {who} is two-sided and has no origin; leave it out")
-    return None if t is None else float(np.min(to_host(t), initial=np.inf))
-
-
-def refuse_initial(initial: Any, who: str) -> None:
-    """Raise an error if initial derivatives are given with a callable."""
-    if initial is not None:
-        raise InvalidInputError(
-            f"initial={initial!r} is for samples; the derivatives of a callable are computed by {who} itself"
-        )
-
-
 def read_callable(
-    f: Callable[[Any], Any],
-    t: Any,
-    *,
-    origin: float | None,
-    factor: float | None,
-    rtol: float | None,
-    axis: int,
-    backend: Any,
-    right: bool = False,
+    f: Callable[[Any], Any], t: Any, origin: Any, factor: Any, rtol: Any, axis: Any, backend: Any, right: bool
 ) -> Function:
     """Read and check the points, the origin and the tolerance.
 
@@ -223,9 +200,14 @@ def read_problem(
     if callable(f) and not hasattr(f, "dtype"):
         if step is not None:
             raise InvalidInputError("step= is for samples; give the points t at which to compute a callable's result")
+        initial = getattr(operator, "initial", None)
+        if initial is not None:
+            raise InvalidInputError(
+                f"initial={initial!r} is for samples; the derivatives of a callable are computed by {operator.who} "
+                "itself"
+            )
         origin = origin if right else operator._start_of(t, origin)
-        options = {"origin": origin, "factor": factor, "rtol": rtol, "axis": axis, "backend": backend}
-        return read_callable(f, t, right=right, **options), _NO_GRID, axis
+        return read_callable(f, t, origin, factor, rtol, axis, backend, right), _NO_GRID, axis
     if factor is not None:
         raise InvalidInputError(f"factor={factor!r} is for callables; samples do not use it")
     tolerance = None if rtol is None else operator._tolerance(rtol)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.polynomial import legendre
-from scipy.special import rgamma, roots_jacobi
+from scipy.special import rgamma
 
 from hpfracc._arrays import to_host
 from hpfracc.engine.execution.api import matmul
@@ -252,7 +251,7 @@ def _near(t: float, a: float, b: float, slopes: Array, n: int, mu: float) -> Arr
     """The same for a panel that ends at t, contains it, or lies shortly before it."""
     reach, gap = t - a, max(t - b, 0.0)
     if gap == 0.0:
-        x, w = _singular_points(mu)
+        x, w = gauss_points(_POINTS, mu - 1.0)
         r = 0.5 * reach * (1.0 + x)
         weight = w * (0.5 * reach) ** mu
     else:
@@ -266,13 +265,6 @@ def _near(t: float, a: float, b: float, slopes: Array, n: int, mu: float) -> Arr
     half = 0.5 * (b - a)
     basis = legendre.legvander((t - r - a) / half - 1.0, slopes.shape[1] - 1)
     return np.asarray((slopes @ (basis.T @ weight)) * rgamma(mu) / half**n)
-
-
-@lru_cache(maxsize=16)
-def _singular_points(mu: float) -> tuple[Array, Array]:
-    """Gauss points for the weight ``(1 + x)^(mu - 1)``."""
-    x, w = roots_jacobi(_POINTS, 0.0, mu - 1.0)
-    return x, w
 
 
 def _add_jumps(table: Array, mesh: _Mesh, distance: Array, alpha: float, n: int, initial_terms: bool) -> None:

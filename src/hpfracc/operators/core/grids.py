@@ -9,15 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import (
-    is_array,
-    is_tracer,
-    is_transformed,
-    library_of,
-    refuse_masked,
-    to_host,
-    tracks_gradient,
-)
+from hpfracc._arrays import is_array, is_tracer, is_transformed, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._reading import number, whole
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError

@@ -199,9 +199,7 @@ def _length(function: Function) -> float:
 def _apply(series: _Series, function: Function, order: Order, initial_terms: bool) -> Outcome:
     distance = function.points - function.origin
     coefficients = matmul(
-        series.values,
-        constant(series.matrix[:, : series.count], series.values),
-        backend=function.backend,
+        series.values, constant(series.matrix[:, : series.count], series.values), backend=function.backend
     )
     parts = []
     basis: Any = None
@@ -213,8 +211,10 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
         value = _with_origin(value, coefficients, series, order, _length(function), initial_terms)
 
     def error() -> float:
-        if series.looked and not initial_terms and order.ceiling > 0 and _is_constant(series.values):
-            return 0.0  # its derivative is 0 without rounding
+        if series.looked and not initial_terms and order.ceiling > 0:
+            found = to_host(series.values)
+            if np.all(found == found[..., :1]):
+                return 0.0  # the derivative of a constant is 0 without rounding
         some = np.unique(np.linspace(0, len(distance) - 1, min(len(distance), 200)).astype(int))
         some = some[distance[some] > 0.0]
         # The coefficients dropped as noise may be all that the derivative has.
@@ -230,7 +230,9 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
         largest = effects.max(axis=1, initial=0.0)
         fall = math.inf if series.decay > _STEEP else series.decay - max(_growth(largest), 0.0) - 1.0
         rest = float(largest[count - count // 8 :].max(initial=0.0)) * count / max(fall, _SLOWEST)
-        return _SAFETY * (series.level * max(noise, rest) + _SAFETY * _rounding_of(value))
+        size = np.abs(to_host(value))
+        rounding = float(np.finfo(real_dtype(value)).eps) * float(np.max(size[np.isfinite(size)], initial=0.0))
+        return _SAFETY * (series.level * max(noise, rest) + _SAFETY * rounding)
 
     what = f"{series.count} of {series.points} coefficients"
     if not series.looked:
@@ -244,17 +246,6 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
     if looked:
         scale = float(np.abs(to_host(series.values)).max(initial=0.0)) * _length(function) ** -float(order.known or 0.0)
     return Outcome(value, "spectral", error, series.resolved, message, function.rtol, scale, looked=looked)
-
-
-def _rounding_of(value: Any) -> float:
-    """The rounding error of the largest finite value."""
-    size = np.abs(to_host(value))
-    return float(np.finfo(real_dtype(value)).eps) * float(np.max(size[np.isfinite(size)], initial=0.0))
-
-
-def _is_constant(values: Any) -> bool:
-    found = to_host(values)
-    return bool(np.all(found == found[..., :1]))
 
 
 def _basis(series: _Series, order: Order, distance: np.ndarray[Any, Any], length: float, initial_terms: bool) -> Any:

@@ -221,15 +221,14 @@ def replace_first(value: Any, first: Any) -> Any:
     if (
         library == "cupy"
         or (library == "numpy" and value.flags.writeable)
-        or (library == "torch" and not (_is_compiling() or is_transformed(value) or is_transformed(first)))
+        or (
+            library == "torch"
+            and not (sys.modules["torch"].compiler.is_compiling() or is_transformed(value) or is_transformed(first))
+        )
     ):
         value[..., :1] = first
         return value
     return join([first, value[..., 1:]])
-
-
-def _is_compiling() -> bool:
-    return bool(sys.modules["torch"].compiler.is_compiling())
 
 
 def largest(values: Any) -> Any:

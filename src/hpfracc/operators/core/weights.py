@@ -72,12 +72,7 @@ def scaled_weights(
 
 
 def weights_of(
-    scheme: Hashable,
-    make: Callable[[Namespace, Any, Any], tuple[Any, ...]],
-    order: Order,
-    n: int,
-    *,
-    few: bool = False,
+    scheme: Hashable, make: Callable[[Namespace, Any, Any], tuple[Any, ...]], order: Order, n: int, *, few: bool = False
 ) -> tuple[Any, ...]:
     """``make(xp, alpha, n)``, a tuple of float64 arrays; cached, and read-only, for a plain order.
 
