@@ -41,6 +41,7 @@ FLOORS = {
     "engine.memory": 2,
     "engine.workers": 2,
     "engine.backends.base": 3,
+    "engine.backends.cuda": 3,
     "engine.backends.cufft": 3,
     "engine.backends.registry": 3,
     "engine.backends.generic": 3,

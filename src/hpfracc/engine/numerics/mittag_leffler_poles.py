@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
 from hpfracc._xp import Namespace
-from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, ContourPlan, Pole
+from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, ContourPlan
 
 __all__ = ["Poles", "Strip", "add_residues", "choose_offset", "find_poles", "is_close", "whole_power"]
 
@@ -58,17 +60,10 @@ def find_poles(xp: Namespace, plan: ContourPlan, z: Any, sign: int = 0) -> list[
     found = []
     for side, poles in ((1, plan.positive), (-1, plan.negative)):
         for pole in poles if sign in (0, side) else ():
-            direction, half_direction, phase = _directions(pole)
-            found.append(Poles(z * side > 0, size * direction, half * half_direction, phase, size, pole.weight))
+            s, root = size * complex(pole.cosine, pole.sine), half * complex(pole.half_cosine, pole.half_sine)
+            phase = complex(math.cos(pole.phase), math.sin(pole.phase))
+            found.append(Poles(z * side > 0, s, root, phase, size, pole.weight))
     return found
-
-
-def _directions(pole: Pole) -> tuple[complex, complex, complex]:
-    return (
-        complex(pole.cosine, pole.sine),
-        complex(pole.half_cosine, pole.half_sine),
-        complex(math.cos(pole.phase), math.sin(pole.phase)),
-    )
 
 
 def _complex_poles(xp: Namespace, plan: ContourPlan, z: Any, size: Any, half: Any) -> list[Poles]:
@@ -203,10 +198,7 @@ def _share(xp: Namespace, plan: ContourPlan, strip: Strip, order: int, pole: Pol
     first = 1.0 / (1.0 - q[0])
     share: Jet = [first]
     for n in range(1, order + 1):
-        total = q[1] * share[n - 1]
-        for k in range(2, n + 1):
-            total = total + q[k] * share[n - k]
-        share.append(total * first)
+        share.append(_coefficient(q, share, n, 1) * first)
     return share
 
 
@@ -232,20 +224,17 @@ def _binomials(exponent: float, order: int) -> list[float]:
 def _exponential(exponent: Jet, value: Any, order: int) -> Jet:
     """``exp`` of a series, given the exponential ``value`` of its first coefficient."""
     jet: Jet = [value]
+    rising = [k * coefficient for k, coefficient in enumerate(exponent)]
     for n in range(1, order + 1):
-        total = exponent[1] * jet[n - 1]
-        for k in range(2, n + 1):
-            total = total + k * exponent[k] * jet[n - k]
-        jet.append(total / n)
+        jet.append(_coefficient(rising, jet, n, 1) / n)
     return jet
 
 
 def _multiply(left: Jet, right: Jet, order: int) -> Jet:
     """The product of two series."""
-    product: Jet = []
-    for n in range(order + 1):
-        total = left[0] * right[n]
-        for k in range(1, n + 1):
-            total = total + left[k] * right[n - k]
-        product.append(total)
-    return product
+    return [_coefficient(left, right, n) for n in range(order + 1)]
+
+
+def _coefficient(left: Jet, right: Jet, n: int, first: int = 0) -> Any:
+    """The ``n``-th coefficient of the product of two series, without those of the left one below ``first``."""
+    return reduce(add, (left[k] * right[n - k] for k in range(first, n + 1)))

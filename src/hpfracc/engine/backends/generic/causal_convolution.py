@@ -133,15 +133,18 @@ def _matrix(library: Library, weights: Any, n: int) -> Any:
 
 
 def _matrix_product(library: Library, matrix: Any, x: Any, layout: Layout) -> Any:
+    return library.xp.astype(multiply_rows(library, x, matrix), layout.dtype)
+
+
+def multiply_rows(library: Library, x: Any, matrix: Any) -> Any:
+    """Rows times the matrix of each, in the precision of the library's products."""
     xp, rows = library.xp, library.widen(x)
     if matrix.ndim == 2:
-        made = xp.matmul(rows, matrix)
-    elif matrix.shape[-3] == 1 and rows.ndim > 1:
+        return xp.matmul(rows, matrix)
+    if matrix.shape[-3] == 1 and rows.ndim > 1:
         # One matrix for many rows: a matrix product, because batching would copy the matrix for each row.
-        made = xp.matmul(rows, matrix[..., 0, :, :])
-    else:
-        made = xp.matmul(rows[..., None, :], matrix)[..., 0, :]
-    return xp.astype(made, layout.dtype)
+        return xp.matmul(rows, matrix[..., 0, :, :])
+    return xp.matmul(rows[..., None, :], matrix)[..., 0, :]
 
 
 # Transforms: padded, so that the cyclic product does not wrap into the points of a block.

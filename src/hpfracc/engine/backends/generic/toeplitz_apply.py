@@ -14,7 +14,7 @@ import numpy as np
 
 from hpfracc._xp import Namespace
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.causal_convolution import reach
+from hpfracc.engine.backends.generic.causal_convolution import multiply_rows, reach
 from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes
@@ -78,14 +78,7 @@ def make_kernels(library: Library) -> dict[str, Kernel]:
         (axis,) = layout.axes
 
         def product(x: Any) -> Any:
-            rows = library.widen(xp.moveaxis(x, axis, -1))
-            if operator.ndim == 2:
-                made = xp.matmul(rows, operator)
-            elif operator.shape[-3] == 1 and rows.ndim > 1:
-                # One matrix for many rows: a matrix product, because batching would copy the matrix for each row.
-                made = xp.matmul(rows, operator[..., 0, :, :])
-            else:
-                made = xp.matmul(rows[..., None, :], operator)[..., 0, :]
+            made = multiply_rows(library, xp.moveaxis(x, axis, -1), operator)
             return xp.moveaxis(xp.astype(made, x.dtype), -1, axis)
 
         return kept_apart(product, signal, layout)

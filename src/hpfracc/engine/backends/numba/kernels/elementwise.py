@@ -14,14 +14,11 @@ import numpy as np
 from numba import njit, types
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.numba.arrays import Array
+from hpfracc.engine.backends.numba.arrays import Array, spread
 from hpfracc.engine.numerics.expression import FUNCTIONS, parse_expression
 from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]
-
-#: Elements gathered at once if operands have another layout than the result.
-_PIECE = 1 << 14
 
 
 @njit(inline="always")
@@ -79,42 +76,18 @@ def _compiled(expression: str, names: tuple[str, ...], dtype: str) -> tuple[Call
 
 
 def evaluate_fused(*arrays: Array, expression: str, names: Sequence[str], workers: int = 1) -> Array:
-    """A single pass over the data, divided among threads."""
-    first = arrays[0]
-    loop, dtype = _compiled(expression, tuple(names), first.dtype.char)
-    shape = first.shape
-    for array in arrays:
-        flags = array.flags
-        if array.shape != shape or not (flags.c_contiguous and flags.aligned):
-            return _evaluate_scattered(loop, dtype, arrays, workers)
+    """A single pass over the data, divided among threads; operands that broadcast or are not contiguous are copied."""
+    loop, dtype = _compiled(expression, tuple(names), arrays[0].dtype.char)
+    shape = arrays[0].shape
+    if not all(array.shape == shape and array.flags.c_contiguous and array.flags.aligned for array in arrays):
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        arrays = tuple(np.require(spread(array, shape), requirements=("C", "A")) for array in arrays)
     result = np.empty(shape, dtype)
-    if len(shape) == 1 and workers <= 1:
-        loop(*arrays, result, 0, shape[0])
-        return result
     operands, target = [array.reshape(-1) for array in arrays], result.reshape(-1)
-    run_blocks(lambda block: loop(*operands, target, *block), even_blocks(target.size, workers), workers)
-    return result
-
-
-def _evaluate_scattered(
-    loop: Callable[..., None], dtype: np.dtype[Any], arrays: tuple[Array, ...], workers: int
-) -> Array:
-    """The same for operands that broadcast or are not contiguous: NumPy's iterator gathers blocks of them."""
-    result = np.empty(np.broadcast_shapes(*(array.shape for array in arrays)), dtype)
-    modes: Any = [["readonly", "contig", "aligned"]] * len(arrays) + [["writeonly", "contig", "aligned"]]
-
-    def work(block: tuple[int, int]) -> None:
-        with np.nditer(
-            [*arrays, result],
-            flags=["external_loop", "buffered", "ranged", "zerosize_ok"],
-            op_flags=modes,
-            buffersize=_PIECE,
-        ) as pieces:
-            pieces.iterrange = block  # type: ignore[misc]
-            for piece in pieces:
-                loop(*piece, 0, piece[0].size)
-
-    run_blocks(work, even_blocks(result.size, workers, least=_PIECE), workers)
+    if workers <= 1:
+        loop(*operands, target, 0, target.size)
+    else:
+        run_blocks(lambda block: loop(*operands, target, *block), even_blocks(target.size, workers), workers)
     return result
 
 

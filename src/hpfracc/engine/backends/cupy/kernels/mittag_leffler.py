@@ -1,0 +1,20 @@
+"""``mittag_leffler`` in CuPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpfracc._xp import namespace
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.numerics.mittag_leffler_plan import make_contour_plan
+from hpfracc.engine.numerics.mittag_leffler_values import evaluate
+
+__all__ = ["KERNELS"]
+
+
+def mittag_leffler_contour(z: Any, *, alpha: float, beta: float = 1.0, order: int = 0) -> Any:
+    """The ``order``-th derivative of E_{alpha,beta} at ``z``, in the dtype of ``z``."""
+    return evaluate(z, make_contour_plan(float(alpha), float(beta), int(order)), namespace("cupy"))
+
+
+KERNELS: dict[str, Kernel] = {"contour": Kernel(mittag_leffler_contour)}
