@@ -371,7 +371,7 @@ class config:
         _open(_settled(_context.get()).with_layer(self._layer))
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         _close()
 
 
@@ -411,7 +411,7 @@ class use_backend:
         _open(_settled(_context.get()).with_backend(backend, self._banned))
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         _close()
 
 

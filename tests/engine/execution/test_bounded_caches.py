@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.engine.execution import bind
 from hpfracc.engine.execution.batch import probing
 from hpfracc.engine.execution.prepared import MAX_ENTRIES, PreparedOperands, prepared_operands
 from hpfracc.engine.memory.host import HostMemory, HostProbe, MemoryLimit
@@ -58,7 +57,7 @@ def test_new_orders_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compilations, the accounts of what they would save, tags of kept transforms, and probes of functions."""
+    """Compilations, the accounts of what they would save, and probes of functions."""
     account = rent_or_buy.RentOrBuy()
     for number in range(20_000):
         account.buy("family", number, 1.0)
@@ -67,12 +66,6 @@ def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert account.is_bought(19_999) and not account.is_bought(0)
     assert len(account._savings) == rent_or_buy._MAX_SAVINGS
     assert (account.saved(19_999), account.saved(0)) == (1.0, 0.0)
-
-    monkeypatch.setattr(bind, "_tags", {})
-    numbers = [bind._tag_number(("tag", number)) for number in range(10_000)]
-    assert len(set(numbers)) == 10_000 and len(bind._tags) <= bind._MAX_TAGS
-    assert bind._tag_number(("tag", 9_999)) == numbers[-1]
-    assert bind._tag_number(("tag", 0)) not in numbers
 
     monkeypatch.setattr(probing.Probe, "_try", lambda *_: None)
     probe = probing.Probe(np.sin)

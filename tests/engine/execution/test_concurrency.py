@@ -20,6 +20,7 @@ from hpfracc import batch
 from hpfracc._config import current_backend
 from hpfracc.engine.execution.bind import bind
 from hpfracc.engine.execution.decision_log import composite, dry_run
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.workers import run_blocks
 from tests.helpers.own_operations import double, own_operation
 
@@ -27,7 +28,7 @@ ROUNDS = 40
 
 
 def test_eight_threads_with_mixed_operations() -> None:
-    """Right results throughout."""
+    """Right results throughout, and counters that add up to the calls made."""
     rng = np.random.default_rng(7)
     x = {n: rng.standard_normal(n) for n in (16, 200, 3000)}
     w = {n: rng.standard_normal(n) for n in x}
@@ -40,12 +41,17 @@ def test_eight_threads_with_mixed_operations() -> None:
         lambda: np.testing.assert_allclose(hf.reduction(x[3000]), x[3000].sum(), atol=1e-10),
         lambda: np.testing.assert_allclose(hf.elementwise("2*x + 1", x=x[200]), 2 * x[200] + 1, atol=1e-14),
     ]
+    operations = ["causal_convolution", "causal_convolution", "causal_convolution", "matmul", "fft", "reduction"]
+    operations.append("elementwise")
+    counts = [dict.fromkeys(operations, 0) for _ in range(8)]
     errors: list[BaseException] = []
 
     def work(thread: int) -> None:
         try:
             for step in range(thread, thread + ROUNDS * len(jobs)):
-                jobs[step % len(jobs)]()
+                job = step % len(jobs)
+                jobs[job]()
+                counts[thread][operations[job]] += 1
         except BaseException as error:
             errors.append(error)
 
@@ -55,6 +61,8 @@ def test_eight_threads_with_mixed_operations() -> None:
     for thread in threads:
         thread.join()
     assert not errors, errors[0]
+    for name in set(operations):
+        assert get_operation(name).calls() == sum(count[name] for count in counts), name
 
 
 def _child(queue: multiprocessing.Queue[str]) -> None:

@@ -15,7 +15,6 @@ from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.costs import CostModel, Option
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.errors import InvalidInputError, UnknownOperationError, UnsupportedDtypeError
-from tests.helpers.counted import count_calls
 
 W, X = np.ones(64), np.arange(64.0)
 
@@ -23,10 +22,10 @@ W, X = np.ones(64), np.arange(64.0)
 def test_explaining_runs_nothing_and_remembers_nothing() -> None:
     """Calls are not counted, and the last decision stays what it was."""
     hf.matmul(np.eye(2), np.eye(2))
-    before = count_calls(hf.causal_convolution)
+    before = hf.causal_convolution.calls()
     explanation = hf.explain(hf.causal_convolution, W, X)
     assert explanation.decision.operation == "causal_convolution"
-    assert count_calls(hf.causal_convolution) == before
+    assert hf.causal_convolution.calls() == before
     last = hf.last_decision()
     assert last is not None and last.operation == "matmul"
 
@@ -141,12 +140,12 @@ def test_the_sentence_agrees_with_the_table(compiled: float, words: str) -> None
 
 def test_operators_are_explained_by_name() -> None:
     """With the shape of the samples, an order and what the operator takes besides; nothing is run."""
-    before = count_calls(hf.causal_convolution)
+    before = hf.causal_convolution.calls()
     assert hf.explain("caputo", shape=(2, 1000), alpha=0.3).decision.shape == (2, 1000)
     assert hf.explain("riemann_liouville_integral", shape=100, dtype="float32").decision.dtype == "float32"
     assert hf.explain("fractional_difference", shape=100, backend="numpy").decision.backend == "numpy"
     assert hf.explain("frft", shape=64).decisions
-    assert count_calls(hf.causal_convolution) == before
+    assert hf.causal_convolution.calls() == before
     assert hf.explain("tempered_caputo", shape=64, rate=2.0).decisions  # whose weights are made by a convolution
     for name, words in (
         ("caputoo", r"unknown operation or operator 'caputoo'; did you mean 'caputo' or 'psi_caputo'\? There are the"),

@@ -11,7 +11,6 @@ import hpfracc as hf
 from hpfracc.engine.backends.registry import BackendType
 from hpfracc.engine.execution.bind import _fetch, _send
 from hpfracc.profiling import get_profiler
-from tests.helpers.counted import count_calls
 from tests.helpers.own_operations import Failing, double, numbers, own_operation
 
 W, X = np.ones(8), np.arange(8.0)
@@ -65,10 +64,10 @@ def test_explaining_is_no_call():
 def test_learning_goes_on_under_observation():
     """Calls are counted and timed as without the profiler."""
     get_profiler()
-    before = count_calls(hf.causal_convolution)
+    before = hf.causal_convolution.calls()
     for _ in range(40):
         hf.causal_convolution(W, X)
-    assert count_calls(hf.causal_convolution) == before + 40
+    assert hf.causal_convolution.calls() == before + 40
 
 
 def test_bad_input_is_raised_and_recorded():

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 import hpfracc as hf
-from hpfracc.engine.selection import rent_or_buy as kernels
+from hpfracc.engine.selection import rent_or_buy
 from hpfracc.engine.selection.rent_or_buy import KernelPrice, compile_account
 
 
 @pytest.fixture
 def price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelPrice:
     """Kernels without a copy in the cache; Numba is there and imported."""
-    monkeypatch.setattr(kernels, "import_cost", lambda name: 0.0)
-    monkeypatch.setattr(kernels, "is_installed", lambda name: True)
+    monkeypatch.setattr(rent_or_buy, "import_cost", lambda name: 0.0)
+    monkeypatch.setattr(rent_or_buy, "is_installed", lambda name: True)
     source = tmp_path / "loops.py"
     source.touch()
     return KernelPrice("loops", "one loop", cold=4.0, cached=0.5, source=source, function="run")
@@ -61,13 +61,13 @@ def test_an_old_copy_does_not_count(price: KernelPrice) -> None:
 
 def test_the_import_of_numba_is_part_of_the_price(price: KernelPrice, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it is imported."""
-    monkeypatch.setattr(kernels, "import_cost", lambda name: 1.0)
+    monkeypatch.setattr(rent_or_buy, "import_cost", lambda name: 1.0)
     assert price.seconds() == 5.0 and not price.pays(4.5)
 
 
 def test_without_numba_nothing_pays(price: KernelPrice, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a deterministic run neither."""
-    monkeypatch.setattr(kernels, "is_installed", lambda name: False)
+    monkeypatch.setattr(rent_or_buy, "is_installed", lambda name: False)
     assert not price.pays(100.0)
     with hf.config(deterministic=True):
         assert not price.pays(100.0)
@@ -87,7 +87,7 @@ def test_a_deterministic_run_ignores_what_was_measured(price: KernelPrice) -> No
 def test_the_first_use_is_the_price_of_the_family(price: KernelPrice, monkeypatch: pytest.MonkeyPatch) -> None:
     """Later uses are not timed."""
     clock = iter([10.0, 12.0])
-    monkeypatch.setattr(kernels.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(rent_or_buy.time, "perf_counter", lambda: next(clock))
     double = price.time_first(lambda x: 2 * x)
     assert not price.is_bought
     assert double(3) == 6 and price.is_bought

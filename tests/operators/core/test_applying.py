@@ -25,7 +25,6 @@ from hpfracc.operators.core.applying import CachedApplication, cached_applicatio
 from hpfracc.operators.core.base import operator_of
 from hpfracc.operators.core.grids import cached_grid
 from hpfracc.profiling.recorder import shared as spans
-from tests.helpers.counted import count_calls
 from tests.helpers.forked import run_in_child
 
 N = 50
@@ -60,11 +59,11 @@ def plan_of(signal: Any) -> Any:
 def test_it_takes_the_plan_of_the_operation(library: str) -> None:
     """One plan serves both, and every call is counted there."""
     call, signal, expected = made(library)
-    plans, calls = len(causal_convolution._plans), count_calls(causal_convolution)
+    plans, calls = len(causal_convolution._plans), causal_convolution.calls()
     for _ in range(40):
         np.testing.assert_allclose(call(signal), expected, rtol=0, atol=1e-12)
     assert len(causal_convolution._plans) == plans
-    assert count_calls(causal_convolution) == calls + 40
+    assert causal_convolution.calls() == calls + 40
     assert plan_of(signal) in causal_convolution._plans.values()
 
 
@@ -112,9 +111,9 @@ def test_wrappers_see_it() -> None:
     with composite() as decisions:
         call(signal)
     assert len(decisions) == 1
-    before = count_calls(causal_convolution)
+    before = causal_convolution.calls()
     assert hf.explain(call, signal).decision.operation == "causal_convolution"
-    assert count_calls(causal_convolution) == before
+    assert causal_convolution.calls() == before
     spans.enable()
     try:
         call(signal)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.engine.selection import rent_or_buy as kernels
+from hpfracc.engine.selection import rent_or_buy
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.pde import Diffusion, DiffusionL1
@@ -35,8 +35,8 @@ def is_compiled(**options: Any) -> bool:
 @pytest.fixture(autouse=True)
 def _uncached(monkeypatch: pytest.MonkeyPatch) -> None:
     """No copy in Numba's cache, and an import that costs nothing."""
-    monkeypatch.setattr(kernels.KernelPrice, "find_copy", lambda self: False)
-    monkeypatch.setattr(kernels, "import_cost", lambda name: 0.0)
+    monkeypatch.setattr(rent_or_buy.KernelPrice, "find_copy", lambda self: False)
+    monkeypatch.setattr(rent_or_buy, "import_cost", lambda name: 0.0)
 
 
 def test_steps_in_numpy_pay_for_a_compilation() -> None:

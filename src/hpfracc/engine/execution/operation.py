@@ -12,6 +12,7 @@ import inspect
 import math
 import os
 import threading
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ __all__ = ["Operation", "all_operations", "get_operation", "register", "unregist
 #: Maximum number of plans per operation. Above it the table is cleared; creating a plan takes about 50 us, and keeping
 #: one some 6 KiB.
 _MAX_PLANS = 512
+#: Number of replaced plans that still contribute to counts.
+_RETIRED = 64
 
 _ndarray = np.ndarray
 
@@ -72,6 +75,9 @@ class Operation(Guarded):
             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         }
         self._plans: dict[Any, Plan] = {}
+        self._retired_calls = 0
+        #: Recently replaced plans. A call that found one before its replacement is still counted there.
+        self._retired: deque[Plan] = deque()
 
     def __copy__(self) -> Operation:
         """Return the operation itself, because a process has only one of each name."""
@@ -176,23 +182,40 @@ class Operation(Guarded):
             keyed = weights_key is not None
             plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=keyed, in_pieces=_run_in_chunks)
         with self._lock:
-            if len(self._plans) >= _MAX_PLANS:
-                self.reset_plans()
-            elif key in self._plans:
-                self._plans[key].expire()
+            self._retire(list(self._plans) if len(self._plans) >= _MAX_PLANS else [key] if key in self._plans else [])
             self._plans[key] = plan
         return plan
+
+    def _retire(self, keys: list[Any]) -> None:
+        for key in keys:
+            plan = self._plans.pop(key)
+            plan.expire()
+            self._retired.append(plan)
+        while len(self._retired) > _RETIRED:
+            self._retired_calls += self._retired.popleft().calls()
 
     def decide(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Decision:
         """The decision for such a call, without running it; ``arrays`` may be :class:`ArraySpec`."""
         request = make_request(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
         return decide(request, knowledge_for(request.settings), frozen=True).decision
 
-    def reset_plans(self) -> None:
-        """Decide again at the next call of each kind."""
+    def calls(self) -> int:
+        """Number of calls of this operation in this process."""
         with self._lock:
-            while self._plans:
-                self._plans.popitem()[1].expire()
+            plans = (*self._plans.values(), *self._retired)
+            return self._retired_calls + sum(plan.calls() for plan in plans)
+
+    def reset_plans(self) -> None:
+        """Decide again at the next call of each kind; counts are kept."""
+        with self._lock:
+            self._retire(list(self._plans))
+
+    def reset(self) -> None:
+        """Discard all plans and counts."""
+        with self._lock:
+            self.reset_plans()
+            self._retired.clear()
+            self._retired_calls = 0
 
     def __repr__(self) -> str:
         return f"<hpfracc operation {self.name!r}>"

@@ -28,7 +28,7 @@ def reset() -> None:
     """Discard settings, plans, knowledge and failures; files and users' operations are kept."""
     _config.reset()
     for operation in all_operations().values():
-        operation.reset_plans()
+        operation.reset()
     knowledge.reset()
     selector.reset()
     registry.reset()

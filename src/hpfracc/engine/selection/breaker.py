@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
@@ -37,7 +38,6 @@ class CircuitBreaker(Guarded):
         super().__init__()
         self._clock = clock
         self._troubles: dict[Hashable, _Trouble] = {}
-        self._unsupported: dict[Hashable, str] = {}
         self._ceilings: dict[str, tuple[int, float]] = {}
 
     def allows(self, key: Hashable) -> str | None:
@@ -51,6 +51,8 @@ class CircuitBreaker(Guarded):
         rest = trouble.until - self._clock()
         if rest <= 0.0:
             return None
+        if rest == math.inf:
+            return f"does not support this ({trouble.error})"
         times = "once" if trouble.failures == 1 else f"{trouble.failures} times"
         return f"failed {times}, last with {trouble.error}; tried again in {rest:.0f} s"
 
@@ -72,14 +74,9 @@ class CircuitBreaker(Guarded):
                 self._troubles.pop(key, None)
 
     def unsupported(self, key: Hashable, error: str) -> None:
-        """Record that an arm does not support a kind of work."""
+        """Record that an arm does not support a kind of work, which does not change."""
         with self._lock:
-            self._unsupported[key] = error
-
-    def masked(self, key: Hashable) -> str | None:
-        """Why an arm does not support a kind of work, or None."""
-        error = self._unsupported.get(key)
-        return None if error is None else f"does not support this ({error})"
+            self._troubles[key] = _Trouble(1, math.inf, error)
 
     def exhausted(self, device: str, need: int) -> None:
         """Record that ``device`` ran out of memory at ``need`` bytes."""
@@ -99,5 +96,4 @@ class CircuitBreaker(Guarded):
         """Discard everything."""
         with self._lock:
             self._troubles.clear()
-            self._unsupported.clear()
             self._ceilings.clear()

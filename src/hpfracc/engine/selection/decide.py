@@ -251,7 +251,7 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
     if refused is not None or arm.name in request.tried:
         return refused or "failed in this call"
     return (
-        breaker.masked((call.operation, arm.name, call.dtype, placement.start))
+        breaker.allows((call.operation, arm.name, call.dtype, placement.start))
         or (None if disturb else breaker.allows((call.operation, arm.name)))
         or memory_refusal(request, arm, need, breaker)
     )

@@ -223,6 +223,8 @@ def _render(decision: Decision) -> Iterator[Any]:
     from rich.text import Text
 
     table, refused = make_table(title(decision), **_COLUMNS), Table.grid(padding=(0, 2))
+    for column in table.columns:
+        column.no_wrap = column.header == "arm"
     for row in decision.candidates:
         if row.refused is not None:
             refused.add_row(Text(f"  {row.arm}", style="dim"), Text(row.refused, style="dim"))

@@ -163,8 +163,8 @@ def _between_backends(workload: WorkloadCharacteristics, settings: Settings, pre
         reason = "nothing was reported yet; it is the first that can run it"
     wish = None if preference is None else preference.source
     taken = operation, best.arm, best.backend, best.device, "any", reason if wish is None else f"{wish} asks for it"
-    asked = workload.data_shape, f"{workload.dtype_size} bytes", workload.bucket, "host"
-    return Decision(*taken, *asked, wish=wish, rows=partial(tuple, rows))
+    work = workload.data_shape, f"{workload.dtype_size} bytes", workload.bucket, "host"
+    return Decision(*taken, *work, wish=wish, rows=partial(tuple, rows))
 
 
 def _row(name: str, workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None) -> Candidate:

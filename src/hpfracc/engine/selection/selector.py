@@ -295,6 +295,10 @@ class IntelligentBackendSelector(Guarded):
         """Time that the engine's choices cost compared with the best ones, as measured in this process."""
         return regret_report(knowledge_for(self.settings).chooser)
 
+    def calculate_gpu_threshold(self, dtype_size: int = 8) -> int:
+        """Elements that fit on the first GPU now, within ``gpu_memory_limit``; 0 without a GPU."""
+        return calculate_gpu_threshold(dtype_size, self.gpu_memory_limit)
+
 
 def _takes_backend(function: Callable[..., Any]) -> bool:
     """Whether ``function`` has exactly one required positional parameter."""
