@@ -363,10 +363,8 @@ def lorenz(alpha: float = 0.995, t_end: float = 4.0) -> TestEquation:
 
     Parameters
     ----------
-    alpha : float
-        Chaotic above about 0.993; below, the solution converges to one of the two equilibria.
-    t_end : float
-        The end of the interval.
+    alpha, t_end : float
+        Chaotic above an order of about 0.993; below, it converges to an equilibrium. The end of the interval.
 
     Returns
     -------
