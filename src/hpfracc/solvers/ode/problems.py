@@ -285,9 +285,8 @@ def bagley_torvik(
     def jac(t: float, y: Array) -> Array:
         return np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-stiffness / mass, 0.0, -drag / mass]])
 
-    return TestEquation(
-        "bagley_torvik", fun, (0.0, t_end), np.array([y0, v0, 0.0]), (1.0, 0.5, 0.5), jac=jac, solution=solution
-    )
+    start, orders = np.array([y0, v0, 0.0]), (1.0, 0.5, 0.5)
+    return TestEquation("bagley_torvik", fun, (0.0, t_end), start, orders, jac=jac, solution=solution)
 
 
 @_equation("R. Garrappa, Mathematics 6 (2018) 16, section 6")
@@ -453,9 +452,7 @@ def pharmacokinetics(
         return np.stack([-moved - left, moved, left], axis=-1)
 
     def jac(t: float, y: Array) -> Array:
-        return np.array(
-            [[-(to_tissue + excreted), to_blood, 0.0], [to_tissue, -to_blood, 0.0], [excreted, 0.0, 0.0]],
-        )
+        return np.array([[-(to_tissue + excreted), to_blood, 0.0], [to_tissue, -to_blood, 0.0], [excreted, 0.0, 0.0]])
 
     solution = _linear_solution(jac(0.0, y0), y0, alpha)
     return TestEquation("pharmacokinetics", fun, (0.0, t_end), y0, alpha, jac=jac, solution=solution)
