@@ -25,7 +25,7 @@ from scipy.fft import next_fast_len
 
 import hpfracc as hf
 from hpfracc.history.blocks import History
-from hpfracc.solvers.ode.fixed import stepping as switching
+from hpfracc.solvers.ode.fixed import stepping
 
 Array = np.ndarray[Any, Any]
 
@@ -140,12 +140,12 @@ def contributions(rows: int, length: int) -> dict[str, Callable[[], Any]]:
 @contextmanager
 def solved_with(kind: type[History]) -> Iterator[None]:
     """Solvers use this class of histories."""
-    before = switching.History
-    switching.History = kind
+    before = stepping.History
+    stepping.History = kind
     try:
         yield
     finally:
-        switching.History = before
+        stepping.History = before
 
 
 def solves(steps: int) -> dict[str, Callable[[], Any]]:

@@ -64,8 +64,8 @@ def test_jumps_come_back_with_delays():
     ("given", "words"),
     [
         ([1.7, 0.7], "increasing"),
-        ([0.0], "above t0 = 0"),
-        ([3.0], "below t1 = 3"),
+        ([0.0], "increasing times between 0 and 3"),
+        ([3.0], "increasing times between 0 and 3"),
         ([np.nan], "not finite"),
         (0.7, "not a sequence"),
         (["0.7"], "real numbers"),

@@ -34,7 +34,7 @@ def solve_with(method: Method, problem: Problem, options: Options) -> FODEResult
         raise InvalidInputError(refusal)
     if method.fixed and options.limits_steps is not None:
         limits = f"{options.limits_steps} is for methods with adaptive steps"
-        raise InvalidInputError(f"{limits}, not method={method.name!r}; give step, or use method='adaptive'")
+        raise InvalidInputError(f"{limits}, and method={method.name!r} takes equal steps; use method='adaptive'")
     if method.fixed and options.step is None:
         if problem.library != "numpy":
             raise InvalidInputError(f"method={method.name!r} takes equal steps; give step=")

@@ -233,9 +233,7 @@ def compile_problem(
             jac = _compile(problem.jac, problem, points, (*problem.shape, problem.shape[-1]), must=must)
     except NotCompiledError as error:
         if must:
-            raise InvalidInputError(
-                f"compile=True, and the right-hand side cannot be compiled: {error}; use compile=False"
-            ) from error
+            raise InvalidInputError(f"compile=True, and fun cannot be compiled: {error}; use compile=False") from error
         notes.append(f"the right-hand side stays in Python: {error}")
         _log.info("right-hand side not compiled: %s", error)
         return None, time.perf_counter() - started

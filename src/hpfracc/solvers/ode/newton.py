@@ -94,9 +94,8 @@ def extrapolate(newest: Array, before: Array, first: Array) -> Array:
 def step_scale(known: Array, guess: Array, components: int, rtol: float, atol: Any, part: float = PART) -> Array:
     """Target accuracy of the equation of a fixed step, for each component."""
     sizes = np.maximum(np.abs(known), np.abs(guess))
-    largest = (
-        np.repeat(sizes.reshape(-1, components).max(axis=1), components) if sizes.size > components else sizes.max()
-    )
+    rows = sizes.reshape(-1, components).max(axis=1)
+    largest = np.repeat(rows, components) if rows.size > 1 else rows[0]
     most = DIGITS * (largest + (largest == 0.0))  # 1 if all components are 0
     return np.asarray(np.minimum(part * (atol + rtol * sizes), most) + (1e-15 * largest + 1e-290))
 

@@ -151,10 +151,8 @@ def read_options(t0: float, t1: float, shape: tuple[int, ...], **given: Any) -> 
         moving=moving,
         **_read_limits(asked.max_step, asked.first_step, t1 - t0),
     )
-    if step is not None and read.limits_steps is not None:
-        raise InvalidInputError(
-            f"{read.limits_steps} is for adaptive steps, and step={step!r} makes them equal; omit one"
-        )
+    if step is not None and (limits := read.limits_steps) is not None:
+        raise InvalidInputError(f"{limits} is for adaptive steps, and step={step!r} makes them equal; omit one")
     return read
 
 

@@ -198,9 +198,7 @@ def check_jacobian(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     if is_sparse(value) and len(shape) > 1:
         raise ShapeError(f"jac(t, y) returned a sparse matrix for a batch; return an array of shape {wanted}")
     if np.shape(value) != wanted:
-        raise ShapeError(
-            f"jac(t, y) returned shape {np.shape(value)}; return {wanted}, a row for each component of fun"
-        )
+        raise ShapeError(f"jac(t, y) returned shape {np.shape(value)}; return {wanted}, a row for each component")
     if not is_sparse(value) or shape[-1] <= DENSE_BELOW:
         return check_value(value.toarray() if is_sparse(value) else value, wanted, dtype, "jac")
     from scipy.sparse import csc_array
@@ -304,9 +302,7 @@ def _read_derivatives(dy0: Any, state: Any) -> tuple[Any, ...]:
             value = np.broadcast_to(value, state.shape)
         if tuple(value.shape) != tuple(state.shape):
             shape = tuple(state.shape)
-            raise ShapeError(
-                f"dy0[{place}] has shape {tuple(value.shape)}; give a list of arrays of y0's shape {shape}"
-            )
+            raise ShapeError(f"dy0[{place}] has shape {tuple(value.shape)}; give a list of arrays of shape {shape}")
         given.append(value)
     return tuple(given)
 

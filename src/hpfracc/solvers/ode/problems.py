@@ -40,10 +40,8 @@ class Reference:
 
     Attributes
     ----------
-    t : numpy.ndarray, shape (n,)
-        Times.
-    y : numpy.ndarray, shape (d, n)
-        Values there.
+    t, y : numpy.ndarray, shapes (n,) and (d, n)
+        Times, and values there.
     uncertainty : float
         The largest difference between the two resolutions they were computed with, relative to the largest value.
     """
@@ -59,28 +57,22 @@ class TestEquation:
 
     Attributes
     ----------
-    name : str
-        Name of the problem.
-    fun : callable
-        ``fun(t, y)``, for ``y`` of shape (..., d).
+    name, source : str
+        Name of the problem, and literature reference.
+    fun, jac : callable, callable or None
+        ``fun(t, y)``, for ``y`` of shape (..., d), and ``jac(t, y)``, of shape (d, d).
     t_span : tuple of float
         The usual interval.
-    y0 : numpy.ndarray, shape (d,)
-        Initial values.
+    y0, dy0 : numpy.ndarray of shape (d,), tuple of such arrays
+        Initial values, and initial derivatives for orders above 1.
     alpha : float or tuple of float
         The order, or one for each component.
-    dy0 : tuple of numpy.ndarray
-        Initial derivatives, for orders above 1.
-    jac : callable or None
-        ``jac(t, y)``, of shape (d, d).
     solution : callable or None
         ``solution(t)`` of shape (d, n) for ``t`` of shape (n,), if it is known in closed form.
     reference : Reference or None
         Stored values, if it is not.
     chaotic : bool
         Whether errors grow exponentially, so that no solver follows the solution for long.
-    source : str
-        Literature reference.
     parameters : dict
         Its parameters, apart from orders, initial values and the end of the interval.
     """
@@ -123,10 +115,7 @@ Maker = TypeVar("Maker", bound=Callable[..., TestEquation])
 
 
 def _equation(source: str) -> Callable[[Maker], Maker]:
-    """Decorator for functions that create a test equation from the literature.
-
-    Gives it its parameters, the stored solution if the parameters are the usual ones, and a way to be pickled.
-    """
+    """Decorator that gives an equation its source, parameters, stored solution for the usual ones, and its pickling."""
 
     def decorate(make: Maker) -> Maker:
         signature = inspect.signature(make)
@@ -152,15 +141,13 @@ def _equation(source: str) -> Callable[[Maker], Maker]:
 @functools.cache
 def _table() -> dict[str, Any]:
     text = resources.files(__package__).joinpath("references.json").read_text(encoding="utf-8")
-    table: dict[str, Any] = json.loads(text)
-    return table
+    return cast(dict[str, Any], json.loads(text))
 
 
 def stored_reference(name: str, alpha: float | tuple[float, ...]) -> Reference | None:
     """The stored solution of a problem with its usual parameters and this order, if there is one.
 
-    Computed by ``benchmarks/make_ode_references.py``: collocation of the Volterra equation by piecewise polynomials of
-    high degree on a geometric mesh, in two resolutions.
+    By collocation of the Volterra equation, in two resolutions: ``benchmarks/make_ode_references.py``.
     """
     orders = alpha if isinstance(alpha, tuple) else (alpha,)
     entry = _table().get(f"{name} {' '.join(f'{order:g}' for order in orders)}")
@@ -179,11 +166,6 @@ def _linear_solution(matrix: Array, y0: Sequence[float] | Array, alpha: float) -
     return solution
 
 
-def _companion(row: Sequence[float]) -> Array:
-    """The matrix of a system in which each derivative is the next component, with this last row."""
-    return np.concatenate([np.eye(len(row), k=1)[:-1], [row]])
-
-
 @_equation("F. Mainardi, Fractional Calculus and Waves in Linear Viscoelasticity (2010), ch. 1")
 def relaxation(
     alpha: float = 0.5, rate: float = 1.0, y0: float = 1.0, v0: float = 0.0, t_end: float = 10.0
@@ -196,10 +178,8 @@ def relaxation(
         ``0 < alpha <= 2``.
     rate : float
         The rate lambda; a large one makes the equation stiff.
-    y0, v0 : float
-        The value and, for ``alpha > 1``, the derivative at 0.
-    t_end : float
-        The end of the interval.
+    y0, v0, t_end : float
+        The value and, for ``alpha > 1``, the derivative at 0; the end of the interval.
 
     Returns
     -------
@@ -282,10 +262,8 @@ def bagley_torvik(
     ----------
     mass, drag, stiffness, load : float
         m, b, k, p.
-    y0, v0 : float
-        Position and velocity at 0.
-    t_end : float
-        The end of the interval.
+    y0, v0, t_end : float
+        Position and velocity at 0, and the end of the interval.
 
     Returns
     -------
@@ -293,7 +271,8 @@ def bagley_torvik(
         Solved by a Mittag-Leffler function of the 4 x 4 matrix of the equivalent system of order 1/2.
     """
     rest = load / stiffness
-    companion = _companion([-stiffness / mass, 0.0, 0.0, -drag / mass])
+    companion = np.eye(4, k=1)
+    companion[3] = -stiffness / mass, 0.0, 0.0, -drag / mass
     about_rest = _linear_solution(companion, [y0 - rest, 0.0, v0, 0.0], 0.5)
 
     def solution(t: Array) -> Array:
@@ -306,9 +285,8 @@ def bagley_torvik(
     def jac(t: float, y: Array) -> Array:
         return np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-stiffness / mass, 0.0, -drag / mass]])
 
-    return TestEquation(
-        "bagley_torvik", fun, (0.0, t_end), np.array([y0, v0, 0.0]), (1.0, 0.5, 0.5), jac=jac, solution=solution
-    )
+    start, orders = np.array([y0, v0, 0.0]), (1.0, 0.5, 0.5)
+    return TestEquation("bagley_torvik", fun, (0.0, t_end), start, orders, jac=jac, solution=solution)
 
 
 @_equation("R. Garrappa, Mathematics 6 (2018) 16, section 6")
@@ -323,10 +301,8 @@ def brusselator(
     ----------
     alpha : float or pair of float
         One order for both components, or one for each.
-    a, mu : float
-        Concentrations.
-    t_end : float
-        The end of the interval.
+    a, mu, t_end : float
+        Concentrations, and the end of the interval.
 
     Returns
     -------
@@ -386,10 +362,8 @@ def lorenz(alpha: float = 0.995, t_end: float = 4.0) -> TestEquation:
 
     Parameters
     ----------
-    alpha : float
-        Chaotic above about 0.993; below, the solution converges to one of the two equilibria.
-    t_end : float
-        The end of the interval.
+    alpha, t_end : float
+        Chaotic above an order of about 0.993; below, it converges to an equilibrium. The end of the interval.
 
     Returns
     -------
@@ -462,10 +436,8 @@ def pharmacokinetics(
         ``0 < alpha <= 1``.
     to_tissue, to_blood, excreted : float
         The rates :math:`k_t, k_b, k_e`.
-    dose : float
-        The amount in the blood at 0.
-    t_end : float
-        The end of the interval.
+    dose, t_end : float
+        The amount in the blood at 0, and the end of the interval.
 
     Returns
     -------
@@ -480,9 +452,7 @@ def pharmacokinetics(
         return np.stack([-moved - left, moved, left], axis=-1)
 
     def jac(t: float, y: Array) -> Array:
-        return np.array(
-            [[-(to_tissue + excreted), to_blood, 0.0], [to_tissue, -to_blood, 0.0], [excreted, 0.0, 0.0]],
-        )
+        return np.array([[-(to_tissue + excreted), to_blood, 0.0], [to_tissue, -to_blood, 0.0], [excreted, 0.0, 0.0]])
 
     solution = _linear_solution(jac(0.0, y0), y0, alpha)
     return TestEquation("pharmacokinetics", fun, (0.0, t_end), y0, alpha, jac=jac, solution=solution)
@@ -502,17 +472,16 @@ def viscoelastic_oscillator(
     ----------
     beta : float
         ``0 < beta < 1``; the closer to 1, the more viscous (and the less elastic) the damper.
-    mass, damping, stiffness : float
-        m, c, k.
-    t_end : float
-        The end of the interval.
+    mass, damping, stiffness, t_end : float
+        m, c, k, and the end of the interval.
 
     Returns
     -------
     TestEquation
         For ``beta = 1/2`` solved by a Mittag-Leffler function of a 4 x 4 matrix; stored values for some other beta.
     """
-    companion = _companion([-stiffness / mass, -damping / mass, 0.0, 0.0])
+    companion = np.eye(4, k=1)
+    companion[3] = -stiffness / mass, -damping / mass, 0.0, 0.0
     whole = _linear_solution(companion, [1.0, 0.0, 0.0, 0.0], 0.5)
 
     def fun(t: float, y: Array) -> Array:

@@ -214,9 +214,7 @@ def _read_phase(phase: Sequence[int], components: int) -> tuple[int, ...]:
 
 def _portrait(ax: Any, values: np.ndarray[Any, Any], phase: tuple[int, ...], style: dict[str, Any]) -> Any:
     if len(phase) == 3 and not hasattr(ax, "set_zlabel"):
-        raise InvalidInputError(
-            f"phase={phase} needs three dimensions and ax has two; omit ax, or use plt.subplot(projection='3d')"
-        )
+        raise InvalidInputError(f"phase={phase} is in 3D and ax has two; omit ax, or use plt.subplot(projection='3d')")
     for member in values.reshape(-1, *values.shape[-2:]):
         ax.plot(*(member[each] for each in phase), **style)
     for name, each in zip("xyz", phase, strict=False):

@@ -20,7 +20,7 @@ from examples import fractional_brusselator
 from hpfracc.errors import ShapeError
 from hpfracc.solvers.ode import problems
 from hpfracc.solvers.ode.compiled.reading import BoundSource, read_function
-from hpfracc.solvers.ode.fixed import stepping as switching
+from hpfracc.solvers.ode.fixed import stepping
 from hpfracc.solvers.ode.fixed import walk as fixed_solve
 from tests.helpers.thinned import thinned
 
@@ -419,9 +419,9 @@ def failing_when_compiled(t: float, y: Any) -> Any:
 def test_a_compiled_function_that_keeps_failing_is_given_up(monkeypatch: pytest.MonkeyPatch):
     """After three steps that Python had to do, Python does the rest at once."""
     runs: list[int] = []
-    original = switching.NumpyStepper.run
+    original = stepping.NumpyStepper.run
     monkeypatch.setattr(
-        switching.NumpyStepper,
+        stepping.NumpyStepper,
         "run",
         lambda self, begin, first, stop: runs.append(1) or original(self, begin, first, stop),
     )

@@ -173,8 +173,6 @@ def _check_growth(result: FODEResult, table: Tableau, scheme: Scheme, name: str)
     the eigenvalues of the Jacobian lie outside of the region of stability.
     """
     problem, y, f = table.problem, table.y[:, : table.known], table.f[:, : table.known]
-    if problem.orders.known is None:
-        return
     if np.abs(y).max() <= GROWTH * np.abs(y[:, :2]).max():  # the usual case; false if a value is not finite
         return
     sizes = np.abs(np.where(np.isfinite(y), y, 0.0))

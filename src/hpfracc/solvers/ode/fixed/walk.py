@@ -165,9 +165,8 @@ class Walk:
     def _infinite(self, reached: int) -> bool:
         if reached == 1 and not self._is_finite(0):
             return self._fail(infinite_start(self.grid.t0))
-        what = (
-            f"The solution is not finite at t = {self.grid.time(reached):g}: it, or fun, overflowed or left its domain."
-        )
+        where = f"at t = {self.grid.time(reached):g}"
+        what = f"The solution is not finite {where}: it, or the right-hand side, overflowed or left its domain."
         return self._fail(f"{what} A smaller step or an implicit method helps if the cause is numerical.")
 
     def _unsettled(self, reached: int) -> bool:
@@ -234,6 +233,6 @@ def solve_on_mesh(
     result = Walk(table, options, stepper, grid.count, None).result(name, "asked for", history, started)
     if result.success and not result.stats["terminated"] and options.estimate is not False:
         result.message += (
-            f" method={name!r} estimates no error with a given step; without step it searches for a sufficient one."
+            f" method={name!r} estimates no error with a given step; without one it finds a sufficient step."
         )
     return result

@@ -51,9 +51,7 @@ class _AdaptiveMethod(Method):
             assert problem.orders.known is not None
             if np.any(problem.orders.known > 1.0):
                 most = f"alpha reaches {float(problem.orders.known.max()):g}"
-                return (
-                    f"method={name!r} takes orders up to 1 where a solution is infinite at t0, and {most}; use 'bdf2'"
-                )
+                return f"method={name!r} takes orders up to 1 where y is infinite at t0, and {most}; use method='bdf2'"
             try:
                 if beginning(problem, options) < EARLIEST:
                     start = f"would have to start within {EARLIEST:g} of t0, on which this solution depends for long"
