@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 
+from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, SolveError
+from hpfracc.solvers.ode.tensors.newton import solve_each
 
 __all__ = ["check_members", "differentiable_once", "of_the_equation"]
 
@@ -72,12 +74,9 @@ class _OfTheEquation(torch.autograd.Function):  # type: ignore[misc]
         z, matrix = ctx.saved_tensors
 
         def solved() -> Gradients:
-            bad = ~torch.isfinite(matrix).all(-1).all(-1)
-            safe = torch.where(bad[..., None, None], torch.eye(matrix.shape[-1]).to(matrix), matrix.mH)
-            return [torch.where(bad[..., None], torch.nan, torch.linalg.solve_ex(safe, grad[..., None])[0][..., 0])]
+            return [solve_each(array_namespace(grad), matrix.mH, grad)]
 
-        remedy = "use torch.func, or an explicit method"
-        (found,) = differentiable_once(solved, [z, grad], remedy)
+        (found,) = differentiable_once(solved, [z, grad], "use torch.func, or an explicit method")
         return found, None, None
 
 
