@@ -9,7 +9,7 @@ from typing import Any
 
 from hpfracc._xp import Namespace, array_namespace
 
-__all__ = ["slopes_of", "solve_each", "solve_step", "solve_transposed"]
+__all__ = ["slopes_of", "solve_step", "solve_transposed"]
 
 #: Maximum number of iterations; members that have not converged become NaN.
 MAX = 25
@@ -47,11 +47,12 @@ def solve_step(
         return y
     if wrapped:
         for _ in range(2):
-            y = y - solve_each(xp, _matrix(xp, weight, slopes(y)), residual(y))
+            y = y - _solve_each(xp, _matrix(xp, weight, slopes(y)), residual(y))
         return y
     from hpfracc.solvers.ode.tensors.on_torch.once import of_the_equation
 
-    return of_the_equation(known + weight * fun(y), y, _matrix(xp, weight.detach(), slopes(y)))
+    matrix = _matrix(xp, weight.detach(), slopes(y))
+    return of_the_equation(known + weight * fun(y), y, matrix, partial(_solve_each, xp))
 
 
 def solve_transposed(fun: Function, jacobian: Function | None, y: Any, weight: Any, value_bar: Any, bar: Any) -> Any:
@@ -60,7 +61,7 @@ def solve_transposed(fun: Function, jacobian: Function | None, y: Any, weight: A
     slopes = slopes_of(fun, jacobian, False)(y)
     transposed = xp.module.swapaxes(slopes, -1, -2)
     right = bar + (transposed * value_bar[..., None, :]).sum(-1)
-    return solve_each(xp, xp.module.swapaxes(_matrix(xp, weight, slopes), -1, -2), right)
+    return _solve_each(xp, xp.module.swapaxes(_matrix(xp, weight, slopes), -1, -2), right)
 
 
 def _iterate(xp: Namespace, residual: Function, slopes: Function, weight: Any, endless: bool, start: Any) -> Any:
@@ -73,7 +74,7 @@ def _iterate(xp: Namespace, residual: Function, slopes: Function, weight: Any, e
 
     def turn(carried: Any) -> Any:
         y, settled, _, count = carried
-        change = solve_each(xp, _matrix(xp, weight, slopes(y)), residual(y))
+        change = _solve_each(xp, _matrix(xp, weight, slopes(y)), residual(y))
         y = xp.where(settled[..., None], y, y - change)
         size = xp.amax(abs(change), -1)
         done = settled | (size <= tolerance * xp.amax(abs(y), -1)) | (size == 0.0)
@@ -90,7 +91,7 @@ def _matrix(xp: Namespace, weight: Any, slopes: Any) -> Any:
     return identity - xp.module.broadcast_to(weight, slopes.shape[:-1])[..., None] * slopes
 
 
-def solve_each(xp: Namespace, matrix: Any, right: Any) -> Any:
+def _solve_each(xp: Namespace, matrix: Any, right: Any) -> Any:
     """The solution for each member; NaN if the matrix is not finite or is singular."""
     if xp.library == "jax":
         return xp.module.linalg.solve(matrix, right[..., None])[..., 0]
@@ -105,7 +106,7 @@ def _solve_linear(linear: Function, right: Any) -> Any:
     jax, xp = sys.modules["jax"], array_namespace(right)
     basis = xp.module.eye(right.shape[-1], dtype=right.dtype)
     matrix = jax.vmap(lambda column: linear(xp.module.broadcast_to(column, right.shape)), out_axes=-1)(basis)
-    return solve_each(xp, matrix, right)
+    return _solve_each(xp, matrix, right)
 
 
 def slopes_of(fun: Function, jacobian: Function | None, wrapped: bool) -> Function:
