@@ -393,3 +393,12 @@ def test_a_module_that_a_function_calls_is_named():
         frozen = torch.nn.Linear(2, 2).requires_grad_(False)
         NeuralFODE(lambda t, y: frozen(y), 0.7, step=0.1)
     assert len(list(model.parameters())) == 2
+
+
+def test_stored_gradients_twice_along_one_graph():
+    """A graph that is kept is recomputed again, with the same noise."""
+    y0 = torch.ones(2, 1, dtype=torch.float64, requires_grad=True)
+    model = NeuralFSDE(decay, strength, alpha=0.75, step=0.25, adjoint="stored")
+    total = model(y0, TIMES, rng=1).square().sum()
+    (first,) = torch.autograd.grad(total, y0, retain_graph=True)
+    assert torch.equal(torch.autograd.grad(total, y0)[0], first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -284,7 +284,7 @@ def _times_together(
     return tuple(xp.where(valid, each, xp.module.nan) for each in found)
 
 
-def _switch(xp: Namespace, place: Any, branches: list[Callable[[Any], Any]], state: Any) -> Any:
+def _switch(xp: Namespace, place: Any, branches: Sequence[Callable[[Any], Any]], state: Any) -> Any:
     if xp.library == "jax":
         return sys.modules["jax"].lax.switch(place, branches, state)
     return branches[place](state)

@@ -30,7 +30,7 @@ from hpfracc.history.exponentials import Nodes, exponential_nodes
 from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.sequences import binomials
 from hpfracc.operators.core.weights import weights_of
-from hpfracc.solvers.ode.tensors.blocks import Loop, Record
+from hpfracc.solvers.ode.tensors.blocks import Loop
 from hpfracc.solvers.ode.tensors.replay import walk
 from hpfracc.solvers.sde.loops import scan
 
@@ -238,7 +238,7 @@ def lstm_step(xp: Namespace, gates: Any, past: Any) -> tuple[Any, Any]:
 
 
 def run_remembered(
-    cell: Any, driven: Any, state: Any, lengths: Any, memory: tuple[Any, Any, Any], record: Record
+    cell: Any, driven: Any, state: Any, lengths: Any, memory: Sequence[Any], record: Callable[..., Any]
 ) -> tuple[Any, tuple[Any, ...]]:
     """A cell whose memory is a sum of exponentials; its state is the last output and cell, and the exponentials.
 

@@ -81,11 +81,7 @@ class Layer(operator_layers.OperatorLayer):
                 arrays.append(value)
         assign(self, constants=_Constants(arrays), **fields)
 
-    def _as_order(self, alpha: Any) -> Any:
-        return as_order(alpha)
-
-    def _samples(self, x: Any) -> Any:
-        return as_samples(x)
+    _as_order, _samples = staticmethod(as_order), staticmethod(as_samples)
 
     def _operate(self, kind: str, x: Any, *options: Any) -> Any:
         """Half-precision samples are computed in float32."""
@@ -171,10 +167,6 @@ class FractionalLayer(Layer):
     **options
         ``definition``, ``method``, ``step`` and ``channel_axis`` of :class:`FractionalDerivative`.
     """
-
-    derivative: FractionalDerivative
-    weight: Any
-    bias: Any
 
     @names_options_of(FractionalDerivative)
     def __init__(
@@ -483,7 +475,8 @@ class _Fixed:
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _derivatives(f: Any, degree: int, count: int, matrix: tuple[Any, ...], x: Any, alpha: Any) -> tuple[Any, ...]:
     """``count`` derivatives of f in alpha from this degree on, of L, times x: from one basis."""
-    return _lanczos(f, degree, count, matrix, x, alpha)
+    found: tuple[Any, ...] = _lanczos(f, degree, count, matrix, x, alpha)
+    return found
 
 
 def _derivatives_forward(f: Any, degree: int, count: int, matrix: Any, x: Any, alpha: Any) -> tuple[Any, Any]:
@@ -510,16 +503,14 @@ def _lanczos(f: Any, degree: int, count: int, matrix: tuple[Any, ...], x: Any, a
         products = values[:, None] * q.T[columns]
         return jax.ops.segment_sum(products, rows, q.shape[1], indices_are_sorted=True).T
 
-    def functions(values: Any) -> list[Any]:
-        def lower(a: Any) -> Any:
+    def up_to(highest: int, values: Any, a: Any) -> list[Any]:
+        """The function and its derivatives in the order."""
+        if not highest:
             return [f(values, a)]
+        found, slopes = jax.jvp(partial(up_to, highest - 1, values), (a,), (jnp.ones_like(a),))
+        return [*found, slopes[-1]]
 
-        for _ in range(degree + count - 1):
-
-            def lower(a: Any, lower: Any = lower) -> Any:
-                found, slopes = jax.jvp(lower, (a,), (jnp.ones_like(a),))
-                return [*found, slopes[-1]]
-
-        return lower(alpha)[degree:]
+    def functions(values: Any) -> list[Any]:
+        return up_to(degree + count - 1, values, alpha)[degree:]
 
     return graphs.times_functions(namespace("jax"), times, functions, x)

@@ -9,7 +9,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from hpfracc.ml.jax.order import OrderLike, as_order, assign, pytree
+from hpfracc.ml.jax.order import as_order, assign, pytree
 from hpfracc.ml.neural_equations import Along, PathLayer, PathModel, along_noise
 from hpfracc.solvers.sde.stepping import Steps
 
@@ -46,15 +46,12 @@ class NeuralFSDE(PathLayer):
     spec: PathModel
     adjoint: str
 
-    library = "jax"
+    library, _as_order = "jax", staticmethod(as_order)
 
     def _assign(self, **fields: Any) -> None:
         if fields["spec"].noise == "additive" and not callable(fields["diffusion"]):
             fields["diffusion"] = jnp.asarray(fields["diffusion"])
         assign(self, **fields)
-
-    def _as_order(self, given: OrderLike) -> Any:
-        return as_order(given)
 
     def _recomputed(self, functions: tuple[Any, ...], args: Any) -> tuple[tuple[Any, ...], Along]:
         return tuple(_Rematerialized(each) if callable(each) else each for each in functions), _along_regenerated_noise

@@ -239,8 +239,8 @@ class FractionalLSTM(_Recurrent):
             return h, cells.at[t].set(c)
 
         cells = jnp.zeros((steps, batch, self.hidden_size), driven.dtype)
-        rows = (jnp.moveaxis(driven, 1, 0), lags, jnp.arange(steps))
-        (h, cells), outputs = scan(self.xp, step, (0.0 * cells[0], cells), rows, keep=True)
+        given = (jnp.moveaxis(driven, 1, 0), lags, jnp.arange(steps))
+        (h, cells), outputs = scan(self.xp, step, (0.0 * cells[0], cells), given, keep=True)
         return jnp.moveaxis(outputs[1:], 0, 1), (h, cells[-1])
 
 

@@ -56,8 +56,7 @@ class _Layer(operator_layers.OperatorLayer, nn.Module):
             self.register_buffer(name, tensor)
         self._constants = tuple(constants or ())
 
-    def _as_order(self, alpha: OrderLike) -> Any:
-        return as_order(alpha)
+    _as_order = staticmethod(as_order)
 
     def _samples(self, x: Any) -> Tensor:
         check_tensor(x)
@@ -498,7 +497,8 @@ class GraphDiffusion(graphs.DiffusionLayer, _Layer):
         Duration of the diffusion, positive.
     method : {"auto", "eigen", "lanczos"}
         By an eigendecomposition, computed once, for up to 2,048 nodes; for larger graphs by the Lanczos method, which
-        needs only products with L and has first derivatives.
+        needs only products with L, and has first derivatives. It reserves 600 vectors per feature, for as many features
+        at a time as fit into 1 GiB.
 
     References
     ----------

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hpfracc._config import config
 from hpfracc.ml.neural_equations import Along, PathLayer, along_noise
-from hpfracc.ml.torch.order import OrderLike, as_order, shown_order
+from hpfracc.ml.torch.order import as_order, shown_order
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers, warn_of_captured
 from hpfracc.solvers.sde.stepping import Steps, step_in_blocks
 
@@ -86,7 +86,7 @@ class NeuralFSDE(PathLayer, nn.Module):  # type: ignore[misc]
     True
     """
 
-    library = "torch"
+    library, _as_order = "torch", staticmethod(as_order)
 
     def _assign(self, **fields: Any) -> None:
         nn.Module.__init__(self)
@@ -100,9 +100,6 @@ class NeuralFSDE(PathLayer, nn.Module):  # type: ignore[misc]
         else:
             self.diffusion = diffusion
         warn_of_captured(self, drift=drift, diffusion=diffusion)
-
-    def _as_order(self, given: OrderLike) -> Any:
-        return as_order(given)
 
     def _recomputed(self, functions: tuple[Any, ...], args: Any) -> tuple[tuple[Any, ...], Along]:
         if not torch.is_grad_enabled():

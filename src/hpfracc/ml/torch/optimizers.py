@@ -95,7 +95,7 @@ class _Filtered(Optimizer):  # type: ignore[misc]
 
 def _gradient(group: Group, parameter: torch.Tensor) -> torch.Tensor:
     """A real view, with sign and weight decay applied."""
-    gradient: Any = -parameter.grad if group["maximize"] else parameter.grad  # type: ignore[operator]
+    gradient: Any = -parameter.grad if group["maximize"] else parameter.grad
     return _real(gradient.add(parameter, alpha=group["weight_decay"]) if group["weight_decay"] else gradient)
 
 

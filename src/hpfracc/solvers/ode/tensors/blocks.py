@@ -136,14 +136,14 @@ def march_blocks(
         added = loop.record(partial(_run_segment, xp, reach), (weights, tuple(values[done - width : done])))
         for place in range(done, done + -(-reach // block)):
             piece = added[(place - done) * block : (place - done + 1) * block]
-            pending[place] = _sum(xp, pending[place], piece) if place in pending else piece
+            if place not in pending:
+                pending[place] = piece
+            elif xp.library == "torch" and not xp.module.is_grad_enabled():
+                pending[place].add_(piece)  # sums are as large as the solution
+            else:
+                pending[place] = pending[place] + piece
         del added
     return carry, values, list(zip(*kept, strict=True))
-
-
-def _sum(xp: Namespace, one: Any, other: Any) -> Any:
-    """Written to ``one`` where nothing watches it: sums are as large as the solution."""
-    return one.add_(other) if xp.library == "torch" and not xp.module.is_grad_enabled() else one + other
 
 
 def _run_segment(xp: Namespace, reach: int, arrays: Any) -> Any:

@@ -19,21 +19,8 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
-from hpfracc.solvers.ode.tensors import adams
+from hpfracc.solvers.ode.tensors import adams, solve
 from hpfracc.solvers.ode.tensors.search import Mesh, Tolerance
-from hpfracc.solvers.ode.tensors.solve import (
-    REACHED,
-    TOLERATED,
-    Told,
-    bad_start,
-    interpolated,
-    is_wide,
-    library_solves,
-    order_of,
-    refuse_tensors,
-    solve_tensor_mesh,
-    time_last,
-)
 
 __all__ = ["refuse_adaptive_tensors", "solve_adaptive_tensors", "solve_graded_tensors"]
 
@@ -51,7 +38,7 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
     """
     assert options.step is not None
     steps, length = make_grid(problem.t0, problem.t1, options.step).steps, problem.t1 - problem.t0
-    wide, order = is_wide(problem.y0), order_of(problem)
+    wide, order = solve.is_wide(problem.y0), solve.order_of(problem)
     notes = [] if grading is not None else ["the order is traced: the mesh is graded by 4; give grading= for another"]
     r = _TRACED_GRADING if grading is None else grading
     # The first step must not underflow in single precision.
@@ -65,14 +52,14 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
     def times() -> Array:
         return np.append(problem.t0 + elapsed()[:-1], problem.t1)
 
-    def run(calls: list[int], told: Told) -> Any:
+    def run(calls: list[int], told: solve.Told) -> Any:
         mesh = elapsed()
         shortest, eps, count = float(np.diff(mesh).min()), 1e-14 if wide else 1e-8, 1 if name == "l1" else 2
         memory = make_memory(1.0 - order, 0, shortest, length, eps, problem.y0, count)
         tables = make_difference_tables(name, order, mesh, problem.y0)
-        return library_solves(problem).solve_differences(problem, name, memory, tables, calls, told)
+        return solve.library_solves(problem).solve_differences(problem, name, memory, tables, calls, told)
 
-    return solve_tensor_mesh(
+    return solve.solve_tensor_mesh(
         problem, options, decision, steps, times, run, partial(_between, problem, options, steps, r)
     )
 
@@ -92,12 +79,12 @@ def _between(
         there = xp.where(part > 0.0, steps * xp.exp(xp.log(safe) / grading), 0.0 * part)
     width = min(4, states.shape[0])
     first = np.clip(np.floor(place).astype(np.int64) - 1, 0, states.shape[0] - width)
-    return times, interpolated(there, first, width, 1.0, states, np.asarray(1.0), ())
+    return times, solve.interpolated(there, first, width, 1.0, states, np.asarray(1.0), ())
 
 
 def refuse_adaptive_tensors(problem: Problem, options: Options, name: str) -> str | None:
     """Requires constant orders and the Caputo derivative, and output times if traced."""
-    refusal = refuse_tensors(problem, options, name)
+    refusal = solve.refuse_tensors(problem, options, name)
     if refusal is not None:
         return refusal
     if options.step is not None:
@@ -121,13 +108,13 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
     length, y0 = problem.t1 - problem.t0, problem.y0
     if 0 in problem.shape:
         return _of_no_member(problem, options, name, reason)
-    rounding = 2.3e-16 if is_wide(y0) else 1.2e-7
+    rounding = 2.3e-16 if solve.is_wide(y0) else 1.2e-7
     rtol = max(options.rtol, 32.0 * rounding)
     known = problem.orders.known
-    shortest = adams.shortest_step(length, rtol, None if known is None else float(known.min()), is_wide(y0))
+    shortest = adams.shortest_step(length, rtol, None if known is None else float(known.min()), solve.is_wide(y0))
     longest = min(options.max_step, length)
     tolerance = Tolerance(rtol, options.atol, options.first_step, longest, shortest, rounding, globally)
-    order, power = order_of(problem), problem.orders.ceiling - 1
+    order, power = solve.order_of(problem), problem.orders.ceiling - 1
     eps = min(max(1e-5 * rtol, 1e-14), 1e-8)
     memory = make_memory(order, power, 0.5 * shortest, length, eps, y0, adams.NODES + power)
     moving, traced = options.moving, options.moving is not None and options.t_eval is None
@@ -141,11 +128,11 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         stops = np.array([length]) if moving is None else np.unique(np.append(outputs, length))
         moving = None if moving is None else moving[asked.size - outputs.size :] - problem.t0
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
-        adapt = library_solves(problem).adapt
+        adapt = solve.library_solves(problem).adapt
         found = adapt(problem, options, tolerance, order, memory, stops, outputs, moving, report)
     mesh, states, calls, passes, interrupted = found
     stats: dict[str, Any] = {"exponentials": int(memory.rates.shape[0]), "interrupted": interrupted}
-    message, reached, ratio, error = REACHED, len(outputs), 0.0, mesh.error
+    message, reached, ratio, error = solve.REACHED, len(outputs), 0.0, mesh.error
     success = True
     if not is_tracer(mesh.count):
         count, reached, ratio, error = int(mesh.count), int(mesh.out), float(mesh.ratio), float(error)
@@ -155,7 +142,7 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         if interrupted:
             message = f"Interrupted at t = {problem.t0 + float(mesh.tau):g}: here is the solution up to then."
         if not count:
-            message = bad_start(problem) or message
+            message = solve.bad_start(problem) or message
     if options.t_eval is None and not traced:
         times = problem.t0 + np.array(mesh.taus[: count + 1], dtype=np.float64)
         if success:
@@ -165,7 +152,7 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         times = which if options.t_eval is None else options.t_eval[: len(which)]
         xp = array_namespace(states)
         states = xp.concatenate([xp.astype(y0, states.dtype)[None], states])[xp.asarray(which, like=states)]
-    if success and globally and ratio > TOLERATED:
+    if success and globally and ratio > solve.TOLERATED:
         success = False
         message = (
             f"The end was reached, but the error may be {ratio:.2g} times the tolerance: the equation amplifies "
@@ -175,7 +162,7 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
     notes = [] if rtol == options.rtol else [f"rtol={options.rtol:g} is below single precision: {rtol:.2g} was used"]
     return FODEResult(
         t=times,
-        y=time_last(states),
+        y=solve.time_last(states),
         success=success,
         message=message,
         nfev=calls,
@@ -207,4 +194,4 @@ def _of_no_member(problem: Problem, options: Options, name: str, reason: str) ->
     times = np.array([problem.t0, problem.t1]) if options.t_eval is None else options.t_eval
     states = array_namespace(problem.y0).stack([problem.y0] * len(times))
     decision = SolveDecision(name, reason, "exponentials", problem.library == "jax", ("the batch has no members",))
-    return FODEResult(times, time_last(states), True, REACHED, 0, stats={"steps": 0}, decision=decision)
+    return FODEResult(times, solve.time_last(states), True, solve.REACHED, 0, stats={"steps": 0}, decision=decision)

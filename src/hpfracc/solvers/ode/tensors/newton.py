@@ -38,21 +38,21 @@ def solve_step(
     def residual(y: Any) -> Any:
         return y - known - weight * fun(y)
 
+    iterate = partial(_iterate, xp, residual, slopes, weight, wrapped)
     if xp.library == "jax":
-        iterate = _iteration(xp, residual, slopes, weight, False)
         return sys.modules["jax"].lax.custom_root(residual, guess, lambda _, start: iterate(start), _solve_linear)
-    torch: Any = xp.module
-    with torch.no_grad():
-        y = _iteration(xp, residual, slopes, weight, wrapped)(guess.detach()).detach()
+    with xp.module.no_grad():
+        y = iterate(guess.detach()).detach()
     if not tracked:
         return y
     if wrapped:
         for _ in range(2):
-            y = y - _solved(xp, _matrix(xp, weight, slopes(y)), residual(y))
+            y = y - _solve_each(xp, _matrix(xp, weight, slopes(y)), residual(y))
         return y
     from hpfracc.solvers.ode.tensors.on_torch.once import of_the_equation
 
-    return of_the_equation(known + weight * fun(y), y, _matrix(xp, weight.detach(), slopes(y)))
+    matrix = _matrix(xp, weight.detach(), slopes(y))
+    return of_the_equation(known + weight * fun(y), y, matrix, partial(_solve_each, xp))
 
 
 def solve_transposed(fun: Function, jacobian: Function | None, y: Any, weight: Any, value_bar: Any, bar: Any) -> Any:
@@ -61,32 +61,28 @@ def solve_transposed(fun: Function, jacobian: Function | None, y: Any, weight: A
     slopes = slopes_of(fun, jacobian, False)(y)
     transposed = xp.module.swapaxes(slopes, -1, -2)
     right = bar + (transposed * value_bar[..., None, :]).sum(-1)
-    return _solved(xp, xp.module.swapaxes(_matrix(xp, weight, slopes), -1, -2), right)
+    return _solve_each(xp, xp.module.swapaxes(_matrix(xp, weight, slopes), -1, -2), right)
 
 
-def _iteration(xp: Namespace, residual: Function, slopes: Function, weight: Any, endless: bool) -> Function:
+def _iterate(xp: Namespace, residual: Function, slopes: Function, weight: Any, endless: bool, start: Any) -> Any:
     """Newton's method from a guess; ``endless`` if there is no value for all members together."""
+    tolerance = float(xp.module.finfo(start.dtype).eps) ** 0.7  # the next correction would be below rounding
 
-    def solve(start: Any) -> Any:
-        tolerance = float(xp.module.finfo(start.dtype).eps) ** 0.7  # the next correction would be below rounding
+    def go_on(carried: Any) -> Any:
+        _, settled, lost, count = carried
+        return (count < MAX) if endless else (count < MAX) & ~(settled | lost).all()
 
-        def go_on(carried: Any) -> Any:
-            _, settled, lost, count = carried
-            return (count < MAX) if endless else (count < MAX) & ~(settled | lost).all()
+    def turn(carried: Any) -> Any:
+        y, settled, _, count = carried
+        change = _solve_each(xp, _matrix(xp, weight, slopes(y)), residual(y))
+        y = xp.where(settled[..., None], y, y - change)
+        size = xp.amax(abs(change), -1)
+        done = settled | (size <= tolerance * xp.amax(abs(y), -1)) | (size == 0.0)
+        return y, done, ~xp.isfinite(size), count + 1
 
-        def turn(carried: Any) -> Any:
-            y, settled, _, count = carried
-            change = _solved(xp, _matrix(xp, weight, slopes(y)), residual(y))
-            y = xp.where(settled[..., None], y, y - change)
-            size = xp.amax(abs(change), -1)
-            done = settled | (size <= tolerance * xp.amax(abs(y), -1)) | (size == 0.0)
-            return y, done, ~xp.isfinite(size), count + 1
-
-        none = abs(start[..., 0]) < 0.0
-        y, settled, _, _ = xp.repeat_while(go_on, turn, (start, none, none, 0))
-        return xp.where(settled[..., None], y, xp.module.nan)
-
-    return solve
+    none = abs(start[..., 0]) < 0.0
+    y, settled, _, _ = xp.repeat_while(go_on, turn, (start, none, none, 0))
+    return xp.where(settled[..., None], y, xp.module.nan)
 
 
 def _matrix(xp: Namespace, weight: Any, slopes: Any) -> Any:
@@ -95,7 +91,7 @@ def _matrix(xp: Namespace, weight: Any, slopes: Any) -> Any:
     return identity - xp.module.broadcast_to(weight, slopes.shape[:-1])[..., None] * slopes
 
 
-def _solved(xp: Namespace, matrix: Any, right: Any) -> Any:
+def _solve_each(xp: Namespace, matrix: Any, right: Any) -> Any:
     """The solution for each member; NaN if the matrix is not finite or is singular."""
     if xp.library == "jax":
         return xp.module.linalg.solve(matrix, right[..., None])[..., 0]
@@ -110,7 +106,7 @@ def _solve_linear(linear: Function, right: Any) -> Any:
     jax, xp = sys.modules["jax"], array_namespace(right)
     basis = xp.module.eye(right.shape[-1], dtype=right.dtype)
     matrix = jax.vmap(lambda column: linear(xp.module.broadcast_to(column, right.shape)), out_axes=-1)(basis)
-    return _solved(xp, matrix, right)
+    return _solve_each(xp, matrix, right)
 
 
 def slopes_of(fun: Function, jacobian: Function | None, wrapped: bool) -> Function:

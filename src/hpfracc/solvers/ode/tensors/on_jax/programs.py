@@ -68,10 +68,9 @@ def program_of(solve: Callable[..., Any], functions: Functions) -> tuple[Callabl
 
     fun, jacobian = functions
     around = surroundings(fun, *(() if jacobian is None else (jacobian,)))
-    code = _code(fun)
-    if around is None or code is None:
+    if around is None or not isinstance(fun, types.FunctionType):
         return jax.jit(partial(unpacked, functions), static_argnums=(0,)), True
-    key = (solve, code)
+    key = (solve, fun.__code__)  # the same for functions created at each call
     with _lock:
         alike = _programs.setdefault(key, [])
         _programs.move_to_end(key)
@@ -85,11 +84,6 @@ def program_of(solve: Callable[..., Any], functions: Functions) -> tuple[Callabl
         while len(_programs) > MAX_PROGRAMS:
             _programs.popitem(last=False)
     return made.program, True
-
-
-def _code(fun: Any) -> Any:
-    """The code objects, which are the same for functions created at each call; None if a function has no code."""
-    return fun.__code__ if isinstance(fun, types.FunctionType) else None
 
 
 def _note(solve: Callable[..., Any], fun: Any) -> None:

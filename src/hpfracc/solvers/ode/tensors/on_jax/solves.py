@@ -19,17 +19,8 @@ from hpfracc.solvers.ode.differences import DifferenceTables
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import Report
-from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.blocks import (
-    PLAIN,
-    Loop,
-    StepGrid,
-    System,
-    TensorFunctions,
-    Trajectory,
-    run_plainly,
-    solve_forward,
-)
+from hpfracc.solvers.ode.tensors import adams, blocks
+from hpfracc.solvers.ode.tensors.blocks import Loop, StepGrid, System, TensorFunctions, Trajectory
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 from hpfracc.solvers.ode.tensors.replay import march_differences, repeat_steps
 from hpfracc.solvers.ode.tensors.search import AdaptiveEquation, Mesh, Tolerance, choose_mesh
@@ -56,9 +47,9 @@ def _solve(functions: TensorFunctions, steps: int, rule: Any, *given: Any) -> An
     def forward(keep: bool, t0: Any, step: Any, initial: Any, sums: Sums, args: Any) -> Trajectory:
         bound, grid = _bound(functions, args), StepGrid(t0, step, steps)
         f0 = jnp.zeros_like(initial[0]) if rule.starts_blind else bound[0](grid.time(0, initial[0]), initial[0])
-        record = _checkpointed if rule.adjoint in ("auto", "recomputed") else run_plainly
+        record = _checkpointed if rule.adjoint in ("auto", "recomputed") else blocks.run_plainly
         system = System(namespace("jax"), rule, grid, initial, sums)
-        return solve_forward(system, bound, f0, keep, True, Loop(record, graph=rule.adjoint == "direct"))
+        return blocks.solve_forward(system, bound, f0, keep, True, Loop(record, graph=rule.adjoint == "direct"))
 
     def first(*given: Any) -> tuple[Any, Any]:
         found = forward(True, *given)
@@ -214,4 +205,4 @@ def _repeat(functions: tuple[Function, None], core: tuple[Any, ...], mesh: Mesh,
         return adams.weigh(jnp, coefficients, lengths, equation.order, equation.rgamma)
 
     known = jax.lax.stop_gradient(outputs)
-    return repeat_steps(equation, weights_of, jax.lax.stop_gradient(mesh), known, outputs, PLAIN)
+    return repeat_steps(equation, weights_of, jax.lax.stop_gradient(mesh), known, outputs, blocks.PLAIN)

@@ -16,6 +16,8 @@ from hpfracc.errors import InvalidInputError, SolveError
 __all__ = ["check_members", "differentiable_once", "of_the_equation"]
 
 Gradients = Sequence[torch.Tensor | None]
+#: ``solve(matrix, right)`` for each member of a batch.
+Solve = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def differentiable_once(
@@ -55,30 +57,25 @@ class _Once(torch.autograd.Function):  # type: ignore[misc]
         raise SolveError(f"this gradient cannot be differentiated twice: {ctx.remedy}")
 
 
-def of_the_equation(z: torch.Tensor, y: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+def of_the_equation(z: torch.Tensor, y: torch.Tensor, matrix: torch.Tensor, solve: Solve) -> torch.Tensor:
     """``y``; its derivative is that of ``z``, with ``y = z``, through ``(1 - weight df/dy) dy = dz``."""
-    found: torch.Tensor = _OfTheEquation.apply(z, y, matrix)
+    found: torch.Tensor = _OfTheEquation.apply(z, y, matrix, solve)
     return found
 
 
 class _OfTheEquation(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, z: torch.Tensor, y: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, z: torch.Tensor, y: torch.Tensor, matrix: torch.Tensor, solve: Solve) -> torch.Tensor:
         ctx.save_for_backward(z, matrix)
+        ctx.solve = solve
         return y.clone()
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, None, None]:
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, None, None, None]:
         z, matrix = ctx.saved_tensors
-
-        def solved() -> Gradients:
-            bad = ~torch.isfinite(matrix).all(-1).all(-1)
-            safe = torch.where(bad[..., None, None], torch.eye(matrix.shape[-1]).to(matrix), matrix.mH)
-            return [torch.where(bad[..., None], torch.nan, torch.linalg.solve_ex(safe, grad[..., None])[0][..., 0])]
-
         remedy = "use torch.func, or an explicit method"
-        (found,) = differentiable_once(solved, [z, grad], remedy)
-        return found, None, None
+        (found,) = differentiable_once(lambda: [ctx.solve(matrix.mH, grad)], [z, grad], remedy)
+        return found, None, None, None
 
 
 def check_members(fun: Callable[[torch.Tensor], torch.Tensor], y: torch.Tensor) -> None:
