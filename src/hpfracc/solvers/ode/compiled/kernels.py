@@ -194,9 +194,7 @@ def corrected(
 
 
 run_corrected = with_functions(
-    corrected,
-    "fun, parameters",
-    "fun.evaluate(t, point, value, parameters)\nif not _is_finite(value):\n    return",
+    corrected, "fun, parameters", "fun.evaluate(t, point, value, parameters)\nif not _is_finite(value):\n    return"
 )
 
 
