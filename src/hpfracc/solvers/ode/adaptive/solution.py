@@ -134,7 +134,7 @@ class PieceStore:
     def state(self, tau: float) -> Array:
         """The flat state at one time."""
         if not self._pieces or tau == 0.0:
-            return self._system.start(0.0).astype(self._system.dtype)
+            return np.asarray(self._system.start(0.0), self._system.dtype)
         index = min(bisect.bisect_left(self.rights, tau), len(self._pieces) - 1)
         return np.asarray(self.continuation(index)(np.array([tau]))[0])
 

@@ -323,8 +323,8 @@ class CompiledArithmetic:
         if solved is None:
             return None
         inverse = self._nothing if corrector.inverse is None else corrector.inverse
-        given = (reals, sizes, past, solved.f, solved.y, stepper.y, stepper.atol, inverse)
-        call_kernel(finish, self._kind, *given, rules, table, found)
+        values = (past, solved.f, solved.y, stepper.y, stepper.atol, inverse)
+        call_kernel(finish, self._kind, reals, sizes, *values, rules, table, found)
         self._rules, self._table = rules, table
         stencil = Stencil(rules[0], rules[1])
         return Trial(solved.y, table[0], stencil, rules[2], table[1], found[n:].tolist(), scale, vectors[1])

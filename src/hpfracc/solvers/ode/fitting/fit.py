@@ -329,5 +329,5 @@ class _LeastSquares:
 def _at_bounds(found: Any, unknowns: Unknowns) -> Array:
     width = unknowns.upper - unknowns.lower
     slack = 1e-8 * np.where(np.isfinite(width), width, np.abs(found.x))
-    close: Array = np.minimum(found.x - unknowns.lower, unknowns.upper - found.x) < slack
-    return close | (np.asarray(found.active_mask) != 0)
+    close = np.minimum(found.x - unknowns.lower, unknowns.upper - found.x) < slack
+    return np.asarray(close | (found.active_mask != 0))
