@@ -62,7 +62,8 @@ def contributions(alpha: float, differences: Array, polynomials: Array) -> Array
     Shape (R, R): row r maps the values to :math:`\int_0^1 x^{\alpha-1} F[x_0..x_r] \prod_{i<r}(x - x_i) dx`.
     """
     integrals = polynomials @ (1.0 / (alpha + np.arange(len(polynomials))))
-    return integrals.reshape(-1, 1) * differences
+    weights: Array = integrals.reshape(-1, 1) * differences
+    return weights
 
 
 @functools.lru_cache(maxsize=128)

@@ -65,6 +65,7 @@ class Corrector:
         """The solution of ``y = known + weight f(tau, y)`` to a part of the tolerance; None if the step is too long."""
         if self.stiff:
             return self._newton(tau, known, weight, guess, norm)
+        found: Solved | None
         if self.loops is not None:
             found = self.loops.solve(tau, known, weight, guess, norm, None)
         else:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -26,8 +25,7 @@ _POINTS, _WEIGHTS = special.roots_legendre(14)
 _POINTS, _WEIGHTS = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """The right-hand side over one step: a polynomial in ``x = (right - t)/step``, ``coefficients[q]`` that of x^q.
 
     If the equation is stiff, a small error of the right-hand side is a large error of its integral, except at the
@@ -71,8 +69,7 @@ def _moved(coefficients: Array, shift: float) -> Array:
     return moved
 
 
-@dataclass(frozen=True, slots=True)
-class Continuation:
+class Continuation(NamedTuple):
     """The solution over the last of several pieces, from the states before the first one.
 
     Attributes
@@ -137,7 +134,7 @@ class PieceStore:
     def state(self, tau: float) -> Array:
         """The flat state at one time."""
         if not self._pieces or tau == 0.0:
-            return self._system.start(0.0).astype(self._system.dtype)
+            return np.asarray(self._system.start(0.0), self._system.dtype)
         index = min(bisect.bisect_left(self.rights, tau), len(self._pieces) - 1)
         return np.asarray(self.continuation(index)(np.array([tau]))[0])
 

@@ -59,14 +59,7 @@ class Stepper:
     """
 
     def __init__(
-        self,
-        system: Any,
-        length: float,
-        options: Options,
-        share: float,
-        *,
-        between: bool = True,
-        corrector: Any = None,
+        self, system: Any, length: float, options: Options, share: float, *, between: bool = True, corrector: Any = None
     ) -> None:
         self.between, self.most_step = between, options.max_step
         self.system, self.length, self.rtol, self.share = system, length, options.rtol, share

@@ -37,16 +37,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from hpfracc.solvers.ode.adaptive import corrector as correction
 from hpfracc.solvers.ode.adaptive.arithmetic import Stencil, Trial, contributions, divided_differences
-from hpfracc.solvers.ode.adaptive.corrector import (
-    FAR,
-    LINEAR_ITERATIONS,
-    MAX_ITERATIONS,
-    MAX_NEWTON,
-    MIN_RATE,
-    PART,
-    Solved,
-)
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.compiled import call_kernel
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
@@ -158,7 +150,7 @@ def iterate(known: Any, weight: float, guess: Any, scale: Any, d: int, inverse: 
     point, value = solution[0], solution[1]
     point[:] = guess
     last, stiff = np.inf, len(inverse) > 0
-    for turn in range(MAX_NEWTON if stiff else MAX_ITERATIONS):
+    for turn in range(correction.MAX_NEWTON if stiff else correction.MAX_ITERATIONS):
         state[EVALUATIONS] += 1
         yield turn
         if state[STATUS]:
@@ -169,7 +161,7 @@ def iterate(known: Any, weight: float, guess: Any, scale: Any, d: int, inverse: 
         point -= change
         size = _norm(change, scale, d)
         rate = size / last if turn else 0.5
-        if size * (max(rate, MIN_RATE) if stiff else 1.0) <= PART:
+        if size * (max(rate, correction.MIN_RATE) if stiff else 1.0) <= correction.PART:
             if stiff:
                 value[:] = (point - known) / weight
             return
@@ -227,14 +219,14 @@ def take(
     if len(inverse):
         rho = weights[: degree + 1, 0].sum() / newest
         guess[:] = known
-        for _ in range(LINEAR_ITERATIONS):
+        for _ in range(correction.LINEAR_ITERATIONS):
             guess[:] = _apply(inverse, rho * known + (1.0 - rho) * guess)
     point[:] = y + guess
     state[EVALUATIONS] += 1
     yield 0
     if not len(inverse) and not state[STATUS]:
         error[:] = known + newest * (value - values[0])
-        if np.max(np.abs(error - guess)) > FAR * np.max(np.abs(error)):
+        if np.max(np.abs(error - guess)) > correction.FAR * np.max(np.abs(error)):
             point[:] = y + error
             state[EVALUATIONS] += 1
             yield 1
@@ -331,15 +323,15 @@ class CompiledArithmetic:
         if solved is None:
             return None
         inverse = self._nothing if corrector.inverse is None else corrector.inverse
-        given = (reals, sizes, past, solved.f, solved.y, stepper.y, stepper.atol, inverse)
-        call_kernel(finish, self._kind, *given, rules, table, found)
+        values = (past, solved.f, solved.y, stepper.y, stepper.atol, inverse)
+        call_kernel(finish, self._kind, reals, sizes, *values, rules, table, found)
         self._rules, self._table = rules, table
         stencil = Stencil(rules[0], rules[1])
         return Trial(solved.y, table[0], stencil, rules[2], table[1], found[n:].tolist(), scale, vectors[1])
 
     def solve(
         self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, inverse: Array | None
-    ) -> Solved | None:
+    ) -> correction.Solved | None:
         """Run the corrector's loop, with a matrix if the equation is stiff."""
         out = np.empty((2, guess.size), guess.dtype)
         matrix = self._nothing if inverse is None else inverse
@@ -349,7 +341,7 @@ class CompiledArithmetic:
             self.system(tau, self._scratch[0].copy())
             self._leave(f"compiled, it failed where Python could evaluate it, at t = {self.system.time(tau):g}")
             return self.solve(tau, known, weight, guess, norm, inverse)
-        return None if status else Solved(out[0], out[1])
+        return None if status else correction.Solved(out[0], out[1])
 
     def _run(self, steps: Any, run: Any, tau: float, arguments: tuple[Any, ...], point: Array) -> int:
         """Run a kernel with the right-hand side at ``point[0]`` in ``point[1]``, from here or compiled; its outcome."""

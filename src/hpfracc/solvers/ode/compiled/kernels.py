@@ -116,14 +116,6 @@ def call(fun: Any, t: float, y: Any, out: Any, parameters: Any) -> None:
 
 
 @compile_kernel
-def _is_finite(values: Any) -> bool:
-    for value in values:  # noqa: SIM110 - compiled
-        if not np.isfinite(value):
-            return False
-    return True
-
-
-@compile_kernel
 def _fold(sums: Any, past: Any, which: Any, f: Any, k: int, row: int, begin: int, n: int) -> Any:
     """``S_k[n]`` of a row: its known part, plus the values since the start of the block."""
     total = sums[k, row, n]
@@ -132,21 +124,6 @@ def _fold(sums: Any, past: Any, which: Any, f: Any, k: int, row: int, begin: int
     for j in range(len(seen)):
         total += weights[j] * seen[j]
     return total
-
-
-@compile_kernel
-def _fold_both(sums: Any, past: Any, which: Any, f: Any, begin: int, n: int, point: Any, partial: Any) -> None:
-    """``S_0[n]`` and ``S_1[n]`` of all rows; the values are read once for both."""
-    shift = past.shape[2] - (n - begin)
-    for row in range(len(point)):
-        one, two = sums[0, row, n], sums[1, row, n]
-        first_weights, second_weights = past[0, which[row], shift:], past[1, which[row], shift:]
-        seen = f[row, begin:n]
-        for j in range(len(seen)):
-            one += first_weights[j] * seen[j]
-            two += second_weights[j] * seen[j]
-        point[row] = one
-        partial[row] = two
 
 
 @_inline
@@ -175,11 +152,10 @@ def corrected(
     partial = np.empty(len(value), y.dtype)
     rows, turn, point = len(value), 0, points[0]
     for n in range(first, stop):
-        if corrections:
-            _fold_both(sums, past, which, f, begin, n, point, partial)
-        else:
-            for row in range(rows):
-                y[row, n] = point[row] = _fold(sums, past, which, f, 0, row, begin, n)
+        for row in range(rows):
+            y[row, n] = point[row] = _fold(sums, past, which, f, 0, row, begin, n)
+            if corrections:
+                partial[row] = _fold(sums, past, which, f, 1, row, begin, n)
         t = t0 + n * h
         yield t
         point, turn = _next(points, turn)
@@ -196,7 +172,7 @@ def corrected(
 run_corrected = with_functions(
     corrected,
     "fun, parameters",
-    "fun.evaluate(t, point, value, parameters)\nif not _is_finite(value):\n    return",
+    "fun.evaluate(t, point, value, parameters)\nif not np.isfinite(value).all():\n    return",
 )
 
 

@@ -142,11 +142,19 @@ class CompiledStepper:
             given = (*common, self._points, self._value, state, jacobian is not None, *rules)
             steps = call_kernel(kernels.implicit, dtype.kind, *given)
         fun, value = evaluate.bare, self._value.reshape(shape)
+        # For real numbers along one axis, a memoryview stores an array and compares its shape and dtype fastest.
+        store: Any = value.data if value.ndim == 1 and dtype.kind == "f" else None
         for t, point in zip(steps, points, strict=False):
             if jacobian is not None and state[kernels.REQUEST] == kernels.JACOBIAN:
                 self._derivative[...] = jacobian(t, point)
                 continue
             found = fun(t, point)
+            if store is not None:
+                try:
+                    store[:] = found
+                    continue
+                except (TypeError, ValueError):  # another shape or dtype
+                    pass
             if type(found) is not np.ndarray or found.shape != shape or found.dtype != dtype:
                 found = check_value(found, shape, dtype, "fun")
             value[...] = found

@@ -14,20 +14,11 @@ from hpfracc._choices import LossName, MethodName
 from hpfracc._reading import choice, instance, listed, whole
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, SolveError
+from hpfracc.solvers.ode.fitting import unknowns as arguments
 from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel, UnsolvedError
 from hpfracc.solvers.ode.fitting.result import FittedSet, FODEFit
 from hpfracc.solvers.ode.fitting.statistics import LOSSES, certainty
-from hpfracc.solvers.ode.fitting.unknowns import (
-    DataSet,
-    Unknowns,
-    any_free,
-    on_host,
-    read_observe,
-    read_sets,
-    read_states,
-    read_unknowns,
-    tensor_among,
-)
+from hpfracc.solvers.ode.fitting.unknowns import DataSet, Unknowns
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.solve import solve_fode
 
@@ -189,28 +180,28 @@ def fit_fode(
     max_evaluations = whole("max_evaluations", max_evaluations, least=1)
     if jac_parameters is not None and jac is None:
         raise InvalidInputError("jac_parameters is used together with jac; give both, or neither")
-    several = isinstance(t, list | tuple) and len(t) > 0 and np.ndim(on_host(t[0])) > 0
-    sets = read_sets(t, data, sigma, several)
+    several = isinstance(t, list | tuple) and len(t) > 0 and np.ndim(arguments.on_host(t[0])) > 0
+    sets = arguments.read_sets(t, data, sigma, several)
     first = min(float(each.t[0]) for each in sets) if t0 is None else _reading.number("t0", t0)
     if any(each.t[0] < first or each.t[-1] <= first for each in sets):
         raise InvalidInputError(f"t0={first:g} lies beyond data: every set needs times from t0 on, and one after it")
     guess, bounds = _read_table("guess", guess), _read_table("bounds", bounds)
-    chosen = read_observe(observe)
-    states = read_states(y0, guess, sets, chosen, several)
+    chosen = arguments.read_observe(observe)
+    states = arguments.read_states(y0, guess, sets, chosen, several)
     given = options.get("dy0")
     slopes = [] if given is None else [given] if isinstance(given, str) else listed("dy0", given, _DERIVATIVES)
-    if any_free(slopes):
+    if arguments.any_free(slopes):
         raise InvalidInputError(
             "dy0 holds 'free': a fit takes initial derivatives as given; make them a parameter by writing the equation "
             "for y - dy0 t, or fix them, as in dy0=[[0.0]]"
         )
-    unknowns = read_unknowns(parameters, alpha, states, guess, bounds, len(slopes))
+    unknowns = arguments.read_unknowns(parameters, alpha, states, guess, bounds, len(slopes))
     count = sum(int(np.isfinite(each.data).sum()) for each in sets)
     if count < len(unknowns.names):
         raise InvalidInputError(
             f"{count} data for {len(unknowns.names)} unknowns ({', '.join(unknowns.names)}): fix some, or observe more"
         )
-    like = tensor_among([data, y0, *parameters.values(), *guess.values()])
+    like = arguments.tensor_among([data, y0, *parameters.values(), *guess.values()])
 
     def minimise(start: Array, step: float | None) -> tuple[_LeastSquares, Any]:
         solving = {**options, "estimate": False, "method": method, "step": step}
@@ -338,5 +329,5 @@ class _LeastSquares:
 def _at_bounds(found: Any, unknowns: Unknowns) -> Array:
     width = unknowns.upper - unknowns.lower
     slack = 1e-8 * np.where(np.isfinite(width), width, np.abs(found.x))
-    close: Array = np.minimum(found.x - unknowns.lower, unknowns.upper - found.x) < slack
-    return close | (np.asarray(found.active_mask) != 0)
+    close = np.minimum(found.x - unknowns.lower, unknowns.upper - found.x) < slack
+    return np.asarray(close | (found.active_mask != 0))

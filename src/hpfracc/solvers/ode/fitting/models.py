@@ -76,7 +76,7 @@ class Equation:
         return value if len(shape) == 2 else value[None]
 
 
-class Model:
+class FitModel:
     """Predicts the data of an equation."""
 
     def __init__(self, equation: Equation) -> None:
@@ -87,7 +87,7 @@ class Model:
         return type(None), ()
 
 
-class PlainModel(Model):
+class PlainModel(FitModel):
     r"""NumPy: one batch of solves computes the prediction and its derivatives.
 
     Differences are central, or one-sided at a bound, and all members take the same steps. With ``jac_parameters``,
@@ -104,28 +104,19 @@ class PlainModel(Model):
         unknowns = self.equation.unknowns
         others = {k for each in (*unknowns.parameters, unknowns.y0[number]) for k in each.free}
         exact = sorted(others) if self.equation.jac_parameters is not None else []
-        stencils = {k: self._stencil(k, x) for k in sorted({*unknowns.alpha.free, *others}.difference(exact))}
-        unit = np.eye(x.size)
-        rows = [x, *(x + shift * unit[k] for k, (shifts, _) in stencils.items() for shift in shifts)]
+        moved = sorted({*unknowns.alpha.free, *others}.difference(exact))
+        sizes = np.maximum(np.abs(x), np.abs(unknowns.start))
+        delta = _DELTA * np.where(sizes > 0.0, sizes, 1.0)
+        high, low = np.minimum(x + delta, unknowns.upper), np.maximum(x - delta, unknowns.lower)
+        unit = np.eye(x.size, dtype=bool)
+        rows = [x, *(np.where(unit[k], side, x) for k in moved for side in (high, low))]
         values, slopes = self._batch(np.array(rows), number, t, exact)
         jacobian = np.zeros((*values[0].shape, x.size))
         for k, slope in zip(exact, slopes, strict=True):
             jacobian[..., k] = slope
-        # Relative to the prediction, so that a one-sided difference does not lose its digits.
-        moved = iter(values[1:])
-        for k, (_, factors) in stencils.items():
-            jacobian[..., k] = sum(factor * (next(moved) - values[0]) for factor in factors)
+        for k, above, below in zip(moved, values[1::2], values[2::2], strict=True):
+            jacobian[..., k] = (above - below) / (high[k] - low[k])
         return values[0], jacobian
-
-    def _stencil(self, k: int, x: Array) -> tuple[tuple[float, float], tuple[float, float]]:
-        unknowns = self.equation.unknowns
-        low, high = float(unknowns.lower[k]), float(unknowns.upper[k])
-        size = max(abs(float(x[k])), abs(float(unknowns.start[k]))) or 1.0
-        delta = min(_DELTA * size, (high - low) / 4.0)
-        if x[k] + delta <= high and x[k] - delta >= low:
-            return (delta, -delta), (0.5 / delta, -0.5 / delta)
-        delta = delta if x[k] + 2.0 * delta <= high else -delta
-        return (delta, 2.0 * delta), (2.0 / delta, -0.5 / delta)
 
     def _batch(self, rows: Array, number: int, t: Array, exact: list[int]) -> tuple[list[Array], list[Array]]:
         """Observations of each row of unknowns, and the derivatives in the unknowns ``exact`` at the first row."""
@@ -191,7 +182,7 @@ class PlainModel(Model):
         return matrix
 
 
-class TensorModel(Model):
+class TensorModel(FitModel):
     """PyTorch and JAX: forward-mode derivatives of the discrete solution; ``like`` is an array of the library."""
 
     def __init__(self, equation: Equation, like: Any, library: str) -> None:

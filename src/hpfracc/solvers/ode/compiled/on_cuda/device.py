@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -128,7 +128,7 @@ def _versions() -> str:
 class MemoryLayout:
     """Positions of groups of arrays of given shapes in one buffer; ``ends`` are those of the groups, in elements."""
 
-    def __init__(self, *groups: list[tuple[int, ...]]) -> None:
+    def __init__(self, *groups: Sequence[tuple[int, ...]]) -> None:
         end, ends, places = 0, [], []
         for shapes in groups:
             first = []
