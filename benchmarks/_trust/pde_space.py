@@ -217,6 +217,37 @@ def time_and_space(rng: np.random.Generator) -> Outcome:
     return dataclasses.replace(part, estimate=found.error_estimate.time + found.error_estimate.space)
 
 
+def nonlinear_diffusion(rng: np.random.Generator) -> Outcome:
+    """``D(x, u) = d + u^2 + x``, both errors together; truth: ``u = g(t) s(x)`` with s from sine and parabola."""
+    alpha, end = _order(rng), float(10.0 ** rng.uniform(-1.0, 0.3))
+    name, value, rate = _manufactured(alpha, rng)
+    d, w, x = float(rng.uniform(0.05, 2.0)), math.pi * int(rng.integers(1, 3)), _points(rng, 9, 34)
+    c = float(rng.uniform(0.2, 1.0)) / max(1.0, value(end))
+
+    def source(t: float, x: np.ndarray) -> np.ndarray:
+        g = c * value(t)
+        s, ds, dds = np.sin(w * x) + x * x, w * np.cos(w * x) + 2.0 * x, 2.0 - w * w * np.sin(w * x)
+        flux = (2.0 * g * g * s * ds + 1.0) * g * ds + (d + (g * s) ** 2 + x) * g * dds
+        return np.asarray(c * rate(t) * s - flux)
+
+    found = hf.solve_fpde(
+        None,
+        (0.0, end),
+        c * value(0.0) * (np.sin(w * x) + x * x),
+        x=x,
+        space=Diffusion(lambda x, u: d + u * u + x),
+        boundary={"left": 0.0, "right": lambda t: c * value(t)},
+        source=source,
+        alpha=alpha,
+        rtol=1e-4,
+        save="last",
+    )
+    problem = f"alpha={alpha:.3f}, {name}, end={end:.3g}, d={d:.3g}, w={w:.3g}, c={c:.3g}, n={x.size}"
+    exact = c * value(end) * (np.sin(w * x) + x * x)
+    error, estimate = float(np.abs(found.u[-1] - exact).max()), sum(found.error_estimate)
+    return Outcome(problem, error, estimate, 1e-11, None, found.success, found.message)
+
+
 def variable_coefficients(rng: np.random.Generator) -> Outcome:
     """``k(x)`` that varies, with and without a jump, Dirichlet, Neumann or no flux; truth: a finer grid."""
     alpha, t1, x = _order(rng), _time(rng), _points(rng, 17, 49)
@@ -437,6 +468,7 @@ FAMILIES: dict[str, Trial] = {
     "pde space: diffusion, series": diffusion_series,
     "pde space: boundary data": boundary_data,
     "pde: time and space together": time_and_space,
+    "pde: nonlinear diffusion": nonlinear_diffusion,
     "pde space: k(x)": variable_coefficients,
     "pde space: advection": advection,
     "pde space: riesz": riesz,

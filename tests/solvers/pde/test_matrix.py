@@ -54,7 +54,9 @@ def test_sparse_factorisations_agree_with_eigenvectors(monkeypatch, power):
     assert np.abs(found.u[-1] - dense.u[-1]).max() < 1e-7
     space = found._tools.space
     np.testing.assert_allclose(space.apply(v), -((0.5 * value) ** power) * v, atol=1e-7 * value**power)
-    np.testing.assert_allclose(space.solve(3.0, 1.0 + v), 1.0 / 3.0 + v / (3.0 + (0.5 * value) ** power), rtol=1e-7)
+    for shift in (3.0, 1e-4):
+        right = 1.0 / shift + v / (shift + (0.5 * value) ** power)
+        np.testing.assert_allclose(space.solve(shift, 1.0 + v), right, atol=1e-8 + 1e-10 / shift)
 
 
 def test_the_energy_of_a_network_falls():
@@ -134,6 +136,14 @@ def test_an_indefinite_matrix_is_found_without_eigenvalues(monkeypatch):
     monkeypatch.setattr(matrix, "DENSE", 2)
     with pytest.raises(InvalidInputError, match="negative eigenvalues"):
         hf.solve_fpde(None, (0.0, 1.0), np.ones(5), space=Matrix(sparse.diags_array([1.0, 2.0, -1.0, 1.0, 1.0])))
+
+
+def test_a_power_of_many_parts_is_refused_without_eigenvectors(monkeypatch):
+    """Eight pairs of nodes: as many eigenvalues are zero, of which a few are looked for."""
+    pairs = sparse.block_diag([np.array([[1.0, -1.0], [-1.0, 1.0]])] * 8)
+    monkeypatch.setattr(matrix, "DENSE", 2)
+    with pytest.raises(InvalidInputError, match="eigenvalues are zero"):
+        hf.solve_fpde(None, (0.0, 1.0), np.ones(16), space=Matrix(pairs, power=0.5))
 
 
 def test_what_belongs_to_the_matrix_is_refused():

@@ -103,6 +103,17 @@ def test_transport_into_a_closed_end_keeps_the_mass():
     np.testing.assert_allclose(found.mass, 1.0, rtol=1e-9)
 
 
+def test_a_coefficient_that_becomes_negative_is_not_passed_over():
+    """Known beforehand as a function of t, and found as one of u: the solution ends there, with the reason."""
+    x = np.linspace(0.0, 1.0, 11)
+    given = {"t_span": (0.0, 2.0), "u0": 0.5 + 0.1 * x, "x": x, "boundary": "neumann", "rtol": 1e-3}
+    with pytest.raises(InvalidInputError, match="below zero"):
+        hf.solve_fpde(None, space=Diffusion(lambda t, x: 1.0 - t + 0.0 * x), **given)
+    found = hf.solve_fpde(lambda t, u: u, space=Diffusion(lambda x, u: 1.0 - u), **given)
+    assert not found.success and found.u.max() < 1.1
+    assert "below zero" in found.message
+
+
 def test_a_coordinate_may_have_any_name():
     """A function of as many arguments as there are axes is one of the coordinates."""
     x = np.linspace(0.0, 1.0, 11)

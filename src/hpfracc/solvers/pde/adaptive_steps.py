@@ -166,6 +166,8 @@ class _EvolutionCorrector:
 
     def __init__(self, system: _EvolutionSystem) -> None:
         self.system, self.contraction = system, math.inf
+        #: Why the newest step was not solved.
+        self.failure = ""
         problem = system.problem
         self._reactions = None if problem.linear else ReactionSolver(problem)
         symbol = problem.space.symbol
@@ -186,8 +188,10 @@ class _EvolutionCorrector:
                 found = system.form.solve(shift, rhs, system.shaped(guess))
             else:
                 found = self._reactions.solve(system.time(tau), shift, rhs, system.shaped(guess))
-        except StepFailedError:
+        except StepFailedError as error:
+            self.failure = f" The newest one failed: {error}."
             return None
+        self.failure = ""
         self._weight, self._time, self._state = weight, tau, system.finite(found, tau)
         return Solved(self._state, (self._state - known) / weight)
 
@@ -289,7 +293,7 @@ class _EvolutionPass:
                     return
                 stopped = stepper.advance(stop)
                 if stopped is not None:
-                    run.fail(self._blow_up() or stopped.message)
+                    run.fail(self._blow_up() or stopped.message + corrector.failure)
                     return
                 self._note()
                 yield end if stepper.tau >= stop else problem.t0 + stepper.tau

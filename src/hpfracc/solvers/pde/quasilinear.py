@@ -16,6 +16,7 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import is_function
+from hpfracc.solvers.pde.problem import StepFailedError
 from hpfracc.solvers.pde.space.base import SpaceSetting, axis_part
 from hpfracc.solvers.pde.space.variable import CellAxis, FiniteVolumes
 from hpfracc.solvers.pde.terms import Diffusion, coefficients_of
@@ -23,6 +24,13 @@ from hpfracc.solvers.pde.terms import Diffusion, coefficients_of
 __all__ = ["QuasilinearDiffusion", "is_quasilinear"]
 
 Array = np.ndarray[Any, Any]
+
+#: Negative coefficients up to this share of the largest are zero: iterations reach below fronts, where u is zero.
+_BELOW = 0.02
+
+
+class NegativeCoefficientError(InvalidInputError, StepFailedError):
+    """A coefficient that is negative: ends a step, or is an error of the arguments before the first one."""
 
 
 def _arguments(coefficient: Any, ndim: int) -> tuple[bool, bool]:
@@ -92,10 +100,15 @@ class QuasilinearDiffusion:
         """The operator with the coefficient at u; less the constant one, and all other terms, if not ``whole``."""
         moved = copy.copy(self.space)
         frame, axes = self.space.embed(u, t), []
-        inside = [self.space._unknowns(axis) for axis in range(frame.ndim)]
-        for axis, one in enumerate(self.space._axes):
-            # Iterations and rounding may reach below the solution, where it is zero.
-            values = np.maximum(self._values(axis, t, frame), 0.0) - self._constants[axis]
+        inside = [self.space.unknowns(axis) for axis in range(frame.ndim)]
+        for axis, one in enumerate(self.space.axes):
+            values = self._values(axis, t, frame)
+            if values.min() < -_BELOW * np.abs(values).max():
+                raise NegativeCoefficientError(
+                    f"the coefficient of Diffusion is {values.min():.3g} at t = {t:g}, below zero, which is ill-posed; "
+                    "check it, and whether u leaves the range that it is made for"
+                )
+            values = np.maximum(values, 0.0) - self._constants[axis]
             here = (*inside[:axis], slice(None), *inside[axis + 1 :])
             along = values[here]
             padded = np.concatenate([along, axis_part(along, one.place, slice(0, 1))], axis) if one.periodic else along

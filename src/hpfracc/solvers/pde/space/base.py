@@ -302,7 +302,7 @@ class GridSpace(Semidiscretisation):
         self.setting, self.xp, self.grid = setting, setting.xp, setting.grid
         #: Whether the first and the last point of each axis are no unknowns.
         self.missing = [tuple(isinstance(one, Dirichlet | Exterior) for one in ends) for ends in setting.boundary]
-        self.inside = tuple(x[self._unknowns(axis)] for axis, x in enumerate(setting.grid))
+        self.inside = tuple(x[self.unknowns(axis)] for axis, x in enumerate(setting.grid))
         self.shape = tuple(x.size for x in self.inside)
         self.points = broadcast_points(self.xp, self.inside)
         self._everywhere = broadcast_points(self.xp, self.grid)
@@ -312,7 +312,8 @@ class GridSpace(Semidiscretisation):
         weights = [trapezoid(x, isinstance(lower, Periodic)) for x, (lower, _) in both]
         self._quadrature = [self.xp.array(one) for one in weights]
 
-    def _unknowns(self, axis: int) -> slice:
+    def unknowns(self, axis: int) -> slice:
+        """The points of an axis that are unknowns."""
         lower, upper = self.missing[axis]
         return slice(int(lower), self.grid[axis].size - int(upper))
 
@@ -342,7 +343,7 @@ class GridSpace(Semidiscretisation):
 
     def restrict(self, values: Any) -> Any:
         """Removes the ends with given values."""
-        return values[(..., *(self._unknowns(axis) for axis in range(len(self.grid))))]
+        return values[(..., *(self.unknowns(axis) for axis in range(len(self.grid))))]
 
     def integrate(self, values: Any) -> Any:
         """The trapezoidal rule."""

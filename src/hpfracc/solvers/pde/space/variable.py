@@ -95,15 +95,15 @@ class FiniteVolumes(GridSpace):
 
     def __init__(self, setting: SpaceSetting) -> None:
         super().__init__(setting)
-        self._axes = [cell_axis(setting, axis) for axis in range(setting.ndim)]
+        self.axes = [cell_axis(setting, axis) for axis in range(setting.ndim)]
         #: Iterations of the last linear system; 0 for elimination.
         self.iterations = 0
         for term in setting.terms:
             self._add(term)
-        self.assembled(self._axes)
-        for one in self._axes:
+        self.assembled(self.axes)
+        for one in self.axes:
             self._warn_of_peclet(one)
-        self._symmetric = not any(one.moves for one in self._axes) and not setting.complex_state
+        self._symmetric = not any(one.moves for one in self.axes) and not setting.complex_state
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
@@ -122,7 +122,7 @@ class FiniteVolumes(GridSpace):
 
     def assembled(self, axes: list[CellAxis]) -> FiniteVolumes:
         """Itself, with the coefficients of these axes."""
-        self._axes, self._own = axes, 0.0
+        self.axes, self._own = axes, 0.0
         for one in axes:
             self._assemble(one)
         first = axes[0]
@@ -132,7 +132,7 @@ class FiniteVolumes(GridSpace):
 
     def _add(self, term: SpaceTerm) -> None:
         each = coefficients_of(term)
-        for one, k in zip(self._axes, each * len(self._axes) if len(each) == 1 else each, strict=True):
+        for one, k in zip(self.axes, each * len(self.axes) if len(each) == 1 else each, strict=True):
             at_ends = tuple(self._at(k, one, one.x[place : place + 1]) for place in (0, one.x.size - 1))
             if isinstance(term, Diffusion):
                 one.faces = one.faces + self._faces(one, k)
@@ -156,7 +156,7 @@ class FiniteVolumes(GridSpace):
             lead = axis_part(values, one.place, slice(0, 1))
             if bool((to_host(values) != to_host(lead)).any()):
                 raise InvalidInputError(
-                    f"Advection with a velocity that varies along axis {len(self._axes) + one.place}, which has an end "
+                    f"Advection with a velocity that varies along axis {len(self.axes) + one.place}, which has an end "
                     "without flux: -v du/dx is not the divergence of a flux; use Advection(v, conservative=True), "
                     "which is -d(v u)/dx, or boundary='neumann'"
                 )
@@ -248,7 +248,7 @@ class FiniteVolumes(GridSpace):
     def apply(self, u: Any) -> Any:
         """Three coefficients along each axis."""
         total = self._own * u
-        for one in self._axes:
+        for one in self.axes:
             first, last = (axis_part(u, one.place, part) for part in (slice(0, 1), slice(-1, None)))
             ends = (last, first) if one.periodic else (0.0 * first, 0.0 * first)
             full = self.xp.concatenate([ends[0], u, ends[1]], one.place)
@@ -262,7 +262,7 @@ class FiniteVolumes(GridSpace):
             return None
         lead = () if self.setting.components is None else (self.setting.components,)
         total = self.xp.zeros((*lead, *self.shape), "float64")
-        for axis, one in enumerate(self._axes):
+        for axis, one in enumerate(self.axes):
             for end, weight in enumerate(one.data):
                 total = total if weight is None else total + weight * self.datum(axis, end, t)
         return total
@@ -276,7 +276,7 @@ class FiniteVolumes(GridSpace):
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
         """Elimination on one axis, otherwise a preconditioned Krylov method."""
-        first, *others = self._axes
+        first, *others = self.axes
         if not others and not first.periodic and (self.xp.library == "numpy" or not first.moves):
             self.iterations = 0
             return self._solve_bands(shift, rhs)
@@ -316,7 +316,7 @@ class FiniteVolumes(GridSpace):
     @functools.cached_property
     def _masses(self) -> Any:
         """The sizes of the cells, relative to the largest."""
-        return functools.reduce(operator.mul, (self._column(one, one.widths / one.widths.max()) for one in self._axes))
+        return functools.reduce(operator.mul, (self._column(one, one.widths / one.widths.max()) for one in self.axes))
 
     def _preconditioner(self, shift: Any) -> Any:
         """The inverse for mean coefficients, in the eigenvectors of second differences along each axis.
@@ -325,7 +325,7 @@ class FiniteVolumes(GridSpace):
         the eigenvalues (Concus and Golub 1973, with the shift).
         """
         total = local = mean = shift
-        for one, (_, squares) in zip(self._axes, self._bases, strict=True):
+        for one, (_, squares) in zip(self.axes, self._bases, strict=True):
             middle = float(to_host(squares).mean())
             average = one.values.mean() if is_array(one.values) else one.values
             total = total + average * squares
@@ -349,7 +349,7 @@ class FiniteVolumes(GridSpace):
     def _bases(self) -> list[tuple[AxisBasis, Any]]:
         """The transform along each axis, and the negated eigenvalues of second differences."""
         setting, found = self.setting, []
-        for axis, one in enumerate(self._axes):
+        for axis, one in enumerate(self.axes):
             basis = make_axis(self.xp, setting.grid[axis], setting.boundary[axis], half=False)
             squares = basis.squares
             if basis.spectral:  # convert eigenvalues of the derivative to the smaller ones of differences
