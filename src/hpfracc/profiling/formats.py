@@ -45,12 +45,12 @@ def show(renderable: Any) -> None:
     console.print(renderable, markup=False)
 
 
-def make_table(**columns: str) -> Any:
+def make_table(title: str | None = None, /, **columns: str) -> Any:
     """A table of ``rich`` with these columns: ``"text"``, which folds, ``"number"``, or ``"word"``."""
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name, kind in columns.items():
         if kind == "text":
             table.add_column(name, overflow="fold", min_width=16)

@@ -24,8 +24,8 @@ from hpfracc.solvers.sde.transport.random_walk import ROUNDING, ContinuousTimeRa
 
 #: Stream of the clock of subordinated motion.
 _CLOCK = 1 << 53
-#: Paths that are simulated together.
-_TOGETHER = 1 << 11
+#: Paths that are simulated between two progress reports, and jumps of a walk that are drawn together.
+_TOGETHER, _JUMPS = 1 << 14, 64
 #: Points of a plotted curve.
 _POINTS = 200
 
@@ -323,9 +323,10 @@ def first_passage(
     done = run_path_chunks(count, rows, chunk, progress, "first passage")
     message = f"Interrupted after {done:,} of {count:,} paths: the result has these."
     outcome = (True, "All paths were followed.") if done == count else (False, message)
+    columns, limits = np.ascontiguousarray(found[:done].T), (ends.low, ends.high)
     parts = [
-        FirstPassage(*np.ascontiguousarray(found[:done, k : k + 2].T), tuple(ends), until, method, infinite, *outcome)
-        for k in range(0, found.shape[1], 2)
+        FirstPassage(columns[k], columns[k + 1], limits, until, method, infinite, *outcome)
+        for k in range(0, len(columns), 2)
     ]
     if method != "grid":
         return parts[0]
@@ -425,7 +426,11 @@ def _by_walk(walk: ContinuousTimeRandomWalk, ends: Domain, until: float, method:
         raise InvalidInputError("the walk has absorbing ends of its own; give them as the domain of first_passage only")
     centred = walk.jumps.symmetric or walk.jumps.mean == 0.0
     infinite = walk.waiting.infinite_mean or (centred and not inside.bounded)
-    return (lambda source, count: np.stack(walk_until(walk, source, ends, until, count), -1)), method, infinite
+
+    def follow(source: RandomSource, count: int) -> np.ndarray:
+        return np.stack(walk_until(walk, source, ends, until, count), -1)
+
+    return (lambda source, count: source.in_chunks(count, _JUMPS, follow)), method, infinite
 
 
 def _stepped(
