@@ -29,6 +29,8 @@ from hpfracc._torch_transforms import (
 )
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 
+#: ``type``, whose results type checkers do not take for hashable.
+_type_of: Any = type
 #: Cached library of each type. Subclasses are looked up through their bases once.
 _LIBRARY_OF_TYPE: dict[type, str] = {
     np.ndarray: "numpy",
@@ -77,7 +79,7 @@ def _find_library(kind: type, value: Any) -> str:
 
 def has_unit(value: Any) -> bool:
     """Whether ``value`` is a number or array with a unit, such as those of pint, astropy or unyt."""
-    return _is_quantity(type(value))
+    return _is_quantity(_type_of(value))
 
 
 @functools.cache
@@ -164,7 +166,7 @@ def to_host(value: Any) -> np.ndarray[Any, Any]:
 
 def is_chunked(value: Any) -> bool:
     """Whether ``value`` is a Dask array. Does not import Dask."""
-    return _is_dask(type(value))
+    return _is_dask(_type_of(value))
 
 
 @functools.cache
@@ -217,7 +219,7 @@ def is_traced(value: Any) -> bool:
 
 def is_tracer(value: Any) -> bool:
     """Whether ``value`` is a JAX tracer (under jit, grad or vmap)."""
-    return _is_tracer(type(value))
+    return _is_tracer(_type_of(value))
 
 
 @functools.cache

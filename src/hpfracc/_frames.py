@@ -19,16 +19,7 @@ from hpfracc._reading import choice
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 #: Time units in seconds.
-TIME_UNITS: dict[str, float] = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "min": 60.0,
-    "h": 3600.0,
-    "D": 86400.0,
-    "W": 604800.0,
-}
+TIME_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "D": 86400.0, "W": 604800.0}
 
 #: Kind of labelled object by type, None for plain types. Filled as types are seen.
 _KINDS: dict[type, str | None] = dict.fromkeys((np.ndarray, float, int, complex, list, tuple, type(None)))
@@ -224,20 +215,19 @@ def open_samples(
     return Opened(values, axis, points, scale.note, f, kind)
 
 
+#: Kinds that have no points along an axis, and what to do.
+_REFUSED = {
+    "chunked": "{} is chunked (dask), and chunked samples are not supported; load them with f.compute()",
+    "dataset": "f is a {} of several variables; pass one of them, f['name'], or use f.map(...)",
+    "table": "f is a {}, which is not supported; pass f.to_pandas(), or the values with time along the last axis",
+    "variable": "f is an xarray {}, which has no coordinates; pass a DataArray, or f.to_numpy()",
+}
+
+
 def _refuse(f: Any, kind: str | None) -> None:
-    if kind == "chunked" or (kind == "dataarray" and f.chunks is not None):
-        raise InvalidInputError(
-            f"{type(f).__name__} is chunked (dask), and chunked samples are not supported; load them with f.compute()"
-        )
-    if kind == "dataset":
-        raise InvalidInputError("f is a Dataset of several variables; pass one of them, f['name'], or use f.map(...)")
-    if kind == "table":
-        raise InvalidInputError(
-            f"f is a {type(f).__name__}, which is not supported; pass f.to_pandas(), or the values with time along the "
-            "last axis"
-        )
-    if kind == "variable":
-        raise InvalidInputError("f is an xarray Variable, which has no coordinates; pass a DataArray, or f.to_numpy()")
+    message = _REFUSED.get("chunked" if kind == "dataarray" and f.chunks is not None else str(kind))
+    if message is not None:
+        raise InvalidInputError(message.format(type(f).__name__))
 
 
 def _values_of(f: Any, kind: str | None) -> Any:

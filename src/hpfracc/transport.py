@@ -6,7 +6,7 @@
 >>> t = np.linspace(0, 100, 51)
 >>> found = transport.msd(walk.sample(t, size=500, rng=1), t)
 >>> print(f"{found.exponent:.2f}")
-0.69
+0.67
 """
 
 from __future__ import annotations

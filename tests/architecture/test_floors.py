@@ -26,7 +26,6 @@ FLOORS = {
     "_interrupts": 0,
     "_clusters": 0,
     "_optional": 0,
-    "_progress": 0,
     "_files": 0,
     "_signatures": 0,
     "_lazy": 0,

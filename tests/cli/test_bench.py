@@ -16,9 +16,8 @@ from hpfracc.cli.bench.live import BenchOutcome, BenchRow
 from hpfracc.errors import MissingDependencyError
 
 
-def row(seconds: float = 1.0, least: float = 1.0, **changes: float) -> BenchRow:
-    values = {"seconds": seconds, "whole": seconds, "least": least, "spread": 1.0, "numpy": 10.0, **changes}
-    return BenchRow("fft", (64,), "numpy:a@cpu", best="numpy:b@cpu", **values)
+def row(seconds: float = 1.0, least: float = 1.0, spread: float = 1.0, numpy: float = 10.0) -> BenchRow:
+    return BenchRow("fft", (64,), "numpy:a@cpu", seconds, seconds, "numpy:b@cpu", least, spread, numpy)
 
 
 def test_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

@@ -147,23 +147,16 @@ def _bytes(size: int | None) -> str:
 
 
 def _backends(data: dict[str, Any]) -> Any:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, title="Backends", title_justify="left", title_style="bold")
-    for name in ("usable", "backend", "version", "devices", "kernels", "reason"):
-        table.add_column(name, justify="right" if name == "kernels" else "left")
+    from hpfracc.profiling.formats import make_table
+
+    words = dict.fromkeys(("usable", "backend", "version", "devices"), "word")
+    table = make_table("Backends", **words, kernels="number", reason="text")
     for row in data["backends"]:
         mark = Text("yes", style="green") if row["available"] else Text("no", style="yellow")
-        table.add_row(
-            mark,
-            row["name"],
-            row["version"] or "-",
-            ", ".join(row["devices"]) or "-",
-            str(row["kernels"]),
-            Text(row["why_not"] or ""),
-        )
+        found = row["name"], row["version"] or "-", ", ".join(row["devices"]) or "-", str(row["kernels"])
+        table.add_row(mark, *found, Text(row["why_not"] or ""))
     return table
 
 

@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -273,14 +274,22 @@ def _is_integer(value: Any) -> bool:
     return type(value) is int and -_WIDEST < value < _WIDEST
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _holds(check: Callable[[Any], bool], name: str, span: dict[str, Any]) -> bool:
+    return check(span.get(name))
+
+
 def _has_readings(memory: Any) -> bool:
     return memory is None or (isinstance(memory, dict) and all(name in memory for name in _READINGS))
 
 
 #: What a span needs, and whether it has it; in this order.
 _CHECKS: dict[str, Callable[[dict[str, Any]], bool]] = {
-    **{f"a whole number as {name}": lambda span, name=name: _is_integer(span.get(name)) for name in _INTEGERS},
-    **{f"a text as {name}": lambda span, name=name: isinstance(span.get(name), str) for name in ("name", "kind")},
+    **{f"a whole number as {name}": partial(_holds, _is_integer, name) for name in _INTEGERS},
+    **{f"a text as {name}": partial(_holds, _is_text, name) for name in ("name", "kind")},
     "a duration_ns of at least 0": lambda span: span["duration_ns"] >= 0,
     "an integer or null as parent": lambda span: span.get("parent", "") is None or _is_integer(span.get("parent")),
     "a text or null as device": lambda span: isinstance(span.get("device", 0), str | None),

@@ -38,12 +38,9 @@ def speedscope(document: Document) -> Iterator[str]:
         "shared": {"frames": [{"name": name} for name in frames]},
     }
     yield json.dumps(head)[:-1] + ', "profiles": ['
-    first = True
-    for lane in header["lanes"]:
-        found = lanes[lane["id"]]
-        if found:
-            yield ("\n" if first else ",\n") + json.dumps(_profile(_lane_name(lane), found))
-            first = False
+    used = [lane for lane in header["lanes"] if lanes[lane["id"]]]
+    for number, lane in enumerate(used):
+        yield (",\n" if number else "\n") + json.dumps(_profile(_lane_name(lane), lanes[lane["id"]]))
     yield "\n]}\n"
 
 

@@ -65,12 +65,6 @@ class Profiler:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Profiler belongs to its process; send profiler.document().to_dict(), or its spans")
 
-    @classmethod
-    def _around(cls, recorder: Recorder) -> Profiler:
-        made = cls.__new__(cls)
-        made._recorder = recorder
-        return made
-
     @property
     def enabled(self) -> bool:
         """Whether spans are recorded."""
@@ -199,7 +193,8 @@ def _memory(memory: bool | str) -> MemoryMode:
     raise InvalidInputError(f"memory={memory!r} is not known; use True, False or 'device'")
 
 
-_shared = Profiler._around(recording.shared)
+_shared = Profiler.__new__(Profiler)
+_shared._recorder = recording.shared
 
 
 def get_profiler(enabled: bool = True) -> Profiler:

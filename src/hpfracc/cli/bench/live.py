@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from hpfracc.engine.execution.calibration.trial import (
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.errors import InvalidInputError
-from hpfracc.profiling.formats import format_seconds
+from hpfracc.profiling.formats import format_seconds, make_table
 
 #: Base-2 logarithms of the numbers of elements, for every operation. Calibration starts with other sizes.
 _EXPONENTS = (5, 9, 11, 13, 15, 17, 19)
@@ -44,24 +44,24 @@ _OVERHEAD_CALLS = 4000
 class BenchRow:
     """One operation at one size.
 
-    ``seconds`` is the time of the chosen arm, ``whole`` that of the call including the engine, ``least`` that of the
-    best arm, whose median is ``spread`` times as long, and ``numpy`` that of NumPy's best arm.
+    ``seconds`` is the time of the chosen arm, ``call_seconds`` that of the call including the engine, ``best_seconds``
+    that of the best arm, whose median is ``spread`` times as long, and ``numpy_seconds`` that of NumPy's best arm.
     """
 
     operation: str
     shape: tuple[int, ...]
-    arm: str
+    chosen: str
     seconds: float
-    whole: float
+    call_seconds: float
     best: str
-    least: float
+    best_seconds: float
     spread: float
-    numpy: float
+    numpy_seconds: float
 
     @property
     def ratio(self) -> float:
         """Time of the chosen arm over that of the best."""
-        return self.seconds / self.least
+        return self.seconds / self.best_seconds
 
     @property
     def is_slow(self) -> bool:
@@ -82,10 +82,14 @@ class BenchOutcome:
         """Rows of (metric, value, target, whether the target is met)."""
         found: list[tuple[str, str, str, bool]] = []
         if self.rows:
-            regret = sum(row.seconds for row in self.rows) / sum(row.least for row in self.rows) - 1.0
+            regret = sum(row.seconds for row in self.rows) / sum(row.best_seconds for row in self.rows) - 1.0
             slow = sum(row.is_slow for row in self.rows) / len(self.rows)
             typical = math.exp(statistics.fmean(math.log(row.ratio) for row in self.rows)) - 1.0
-            worse = [row for row in self.rows if row.whole > (1 + _NUMPY_FRACTION) * row.numpy + _NUMPY_SECONDS]
+            worse = [
+                row
+                for row in self.rows
+                if row.call_seconds > (1 + _NUMPY_FRACTION) * row.numpy_seconds + _NUMPY_SECONDS
+            ]
             targets = f"<= {_MAX_REGRET:.0%}", f"<= {_MAX_SLOW_FRACTION:.0%}"
             found = [
                 ("time lost against the best arm, in total", f"{regret:.1%}", targets[0], regret <= _MAX_REGRET),
@@ -109,21 +113,7 @@ class BenchOutcome:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return {
-            "rows": [
-                {
-                    "operation": row.operation,
-                    "shape": list(row.shape),
-                    "chosen": row.arm,
-                    "seconds": row.seconds,
-                    "call_seconds": row.whole,
-                    "best": row.best,
-                    "best_seconds": row.least,
-                    "ratio": row.ratio,
-                    "slow": row.is_slow,
-                    "numpy_seconds": row.numpy,
-                }
-                for row in self.rows
-            ],
+            "rows": [asdict(row) | {"ratio": row.ratio, "slow": row.is_slow} for row in self.rows],
             "metrics": [
                 {"metric": what, "found": value, "bar": target or None, "met": met}
                 for what, value, target, met in self.metrics()
@@ -134,36 +124,23 @@ class BenchOutcome:
         }
 
     def __rich__(self) -> Any:
-        from rich import box
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
-        title = "The engine's choice and the best arm"
-        table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-        for name in ("operation", "size", "chosen arm", "its time", "whole call", "best arm", "its time", "ratio"):
-            table.add_column(
-                name, justify="left" if name in ("operation", "chosen arm", "best arm") else "right", no_wrap=True
-            )
+        words, numbers = dict.fromkeys(("operation", "chosen arm", "best arm"), "word"), ("its time", "whole call")
+        kinds = {**words, **dict.fromkeys(("size", *numbers, "best time", "ratio"), "number")}
+        order = ("operation", "size", "chosen arm", *numbers, "best arm", "best time", "ratio")
+        table = make_table("The engine's choice and the best arm", **{name: kinds[name] for name in order})
         last = ""
         for row in self.rows:
             if last and row.operation != last:
                 table.add_section()
             style = "red" if row.is_slow else "green" if row.ratio <= _SLOW_RATIO else ""
-            table.add_row(
-                row.operation if row.operation != last else "",
-                show_shape(row.shape),
-                row.arm,
-                format_seconds(row.seconds),
-                format_seconds(row.whole),
-                row.best,
-                format_seconds(row.least),
-                Text(f"{row.ratio:.2f}", style=style),
-            )
+            chosen = row.chosen, format_seconds(row.seconds), format_seconds(row.call_seconds)
+            best = row.best, format_seconds(row.best_seconds), Text(f"{row.ratio:.2f}", style=style)
+            table.add_row(row.operation if row.operation != last else "", show_shape(row.shape), *chosen, *best)
             last = row.operation
-        metrics = Table(title="Summary", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-        for name in ("metric", "value", "target", ""):
-            metrics.add_column(name, justify="right" if name in ("value", "target") else "left")
+        metrics = make_table("Summary", metric="text", value="number", target="number", met="word")
         for what, value, target, met in self.metrics():
             mark = Text("") if not target else Text("met", style="green") if met else Text("missed", style="red")
             metrics.add_row(what, value, target, mark)

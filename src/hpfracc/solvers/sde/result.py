@@ -35,7 +35,7 @@ class Moments:
 
     def add(self, values: Any, antithetic: bool) -> None:
         """Add values of further paths, along the first axis."""
-        values = _pairs(values) if antithetic else values
+        values = 0.5 * (values[::2] + values[1::2]) if antithetic else values
         count = int(values.shape[0])
         if not count:
             return
@@ -56,10 +56,6 @@ class Moments:
         if self.count < 2:
             return self.deviations * float("nan")
         return (self.deviations / ((self.count - 1) * self.count)) ** 0.5
-
-
-def _pairs(values: Any) -> Any:
-    return 0.5 * (values[::2] + values[1::2])
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -163,7 +163,7 @@ class Simulation:
             "diverged": 0 if kept.diverged is None else kept.diverged.paths,
             "seconds": time.perf_counter() - begun,
         }
-        told = not messages, " ".join(messages) or "All paths were finished.", stats, kept.moments
+        told: tuple[Any, ...] = not messages, " ".join(messages) or "All paths were finished.", stats, kept.moments
         return FSDEResult(self.saved, *kept.joined(), self.method.name, kept.done, self.driving.antithetic, *told)
 
     def _chunk(self, low: int, high: int, rows: int) -> tuple[Any, Any, Divergence | None]:
@@ -186,7 +186,11 @@ class Simulation:
             if low == 0:
                 warn_of_stiffness(self.problem, order, self.t, self.h, y)
         if callable(self.save):
-            return _functional(self.save, self.t, y), None, diverged
+            values = np.asarray(self.save(self.t, y)) if library_of(y) == "numpy" else self.save(self.t, y)
+            shape = tuple(getattr(values, "shape", ()))
+            if shape[:1] != (y.shape[0],):
+                raise ShapeError(f"save returned shape {shape} for {y.shape[0]:,} paths; return one row for each path")
+            return values, None, diverged
         if self.save == "last":
             return y, None, diverged
         noise = driving[:, : self.problem.traits.noises, :: self.method.parts(self.problem.traits, self.t.size - 1)]
@@ -214,16 +218,6 @@ class Simulation:
 
 def _number(alpha: Any) -> float:
     return 1.0 if is_transformed(alpha) else plain_number(alpha)
-
-
-def _functional(save: Callable[[Any, Any], Any], t: np.ndarray, y: Any) -> Any:
-    values = save(t, y)
-    if library_of(y) == "numpy":
-        values = np.asarray(values)
-    shape = tuple(getattr(values, "shape", ()))
-    if shape[:1] != (y.shape[0],):
-        raise ShapeError(f"save returned shape {shape} for {y.shape[0]:,} paths; return one row for each path")
-    return values
 
 
 class _SavedValues:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import dtype_name, is_tracer, is_transformed, library_of, refuse_chunked
+from hpfracc._arrays import dtype_name, is_tracer, is_transformed, library_of, refuse_chunked, to_host
 from hpfracc._choices import Interpretation, PathMethodName
 from hpfracc._config import get_settings
 from hpfracc._optional import import_optional
@@ -235,7 +235,10 @@ def place_state(
     own = [value for value in _leaves(y0) if library_of(value) in ("torch", "jax")]
     like = own or [value for value in arrays if np.ndim(value)] or arrays
     if wish in ("torch", "jax") and not owners:
-        like = [_example(wish, y0, rng)]
+        module = import_optional("torch" if wish == "torch" else "jax.numpy")
+        dtype = getattr(module, "float32" if dtype_name(y0) == "float32" else "float64")
+        where = {"dtype": dtype, "device": getattr(rng, "device", "cpu")} if wish == "torch" else {}
+        like = [module.zeros((), **where)]
     source = make_source(rng, key, *like, first_path=first_path, count=count)
     if wish == "numpy" and source.library != "numpy":
         raise PinnedBackendError(f"{asked}, but the random numbers are of {source.library}")
@@ -245,15 +248,6 @@ def place_state(
             f"solve_fsde: the state is of {source.library}, and {never}; give backend=, or arrays of another library"
         )
     return source
-
-
-def _example(library: str, y0: Any, rng: Any) -> Any:
-    """An example array with the type of the state."""
-    module = import_optional("torch" if library == "torch" else "jax.numpy")
-    name = "float32" if dtype_name(y0) == "float32" else "float64"
-    if library == "torch":
-        return module.zeros((), dtype=getattr(module, name), device=getattr(rng, "device", "cpu"))
-    return module.zeros(())
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -299,29 +293,24 @@ def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> 
 def _read_order(alpha: Any, process: Noise) -> Any:
     """Check the order of the derivative; a plain 1 is an ordinary equation."""
     order, value = (alpha, None) if is_transformed(alpha) else read_parameter("alpha", alpha)
-    least, why = _least_order(process)
-    if value is not None and not least < value <= 1.0:
-        raise InvalidInputError(f"alpha={value}: with {why}, and at most 1")
-    return order
-
-
-def _least_order(process: Noise) -> tuple[float, str]:
-    """Lower bound of the order for which the noise integral exists, as a number and in words."""
+    least, why = 0.5, "white noise the order must be above 1/2, for the kernel to be square integrable"
     if isinstance(process, FractionalBrownian) and is_tracer(process.H):
-        return 0.0, "fractional noise the order must be above 0"  # paths are nan if that is not enough
-    if isinstance(process, FractionalBrownian) and plain_number(process.H) != 0.5:
-        hurst = plain_number(process.H)
-        return 1.0 - hurst, (
-            f"H={hurst:.6g} the order must be above 1 - H, {1.0 - hurst:.6g}, for the noise to have an integral "
-            "against the kernel"
+        least, why = 0.0, "fractional noise the order must be above 0"  # paths are nan if that is not enough
+    elif isinstance(process, FractionalBrownian) and (hurst := plain_number(process.H)) != 0.5:
+        least = 1.0 - hurst
+        why = (
+            f"H={hurst:.6g} the order must be above 1 - H, {least:.6g}, for the noise to have an integral against the "
+            "kernel"
         )
-    if isinstance(process, StableLevy | TemperedStable):
+    elif isinstance(process, StableLevy | TemperedStable):
         least = max(0.0, 1.0 - 1.0 / process.alpha)
-        return least, (
+        why = (
             f"the stable index p={process.alpha:.6g} of the noise the order must be above {least:.6g}, for the power p "
             "of the kernel to be integrable"
         )
-    return 0.5, "white noise the order must be above 1/2, for the kernel to be square integrable"
+    if value is not None and not least < value <= 1.0:
+        raise InvalidInputError(f"alpha={value}: with {why}, and at most 1")
+    return order
 
 
 def _read_times(t_span: Any, step: Any) -> tuple[np.ndarray, float]:
@@ -380,9 +369,7 @@ def _read_start(y0: Any, count: int, source: RandomSource) -> Any:
         start = start.reshape(1, -1)
     if start.ndim != 2 or start.shape[0] not in (1, count) or not start.shape[1]:
         raise ShapeError(f"y0 has shape {shape}; give (d,), or (paths, d) with {count:,} paths")
-    if not is_transformed(start):
-        # JAX's are checked on the host: under jit an operation on known values gives a traced one.
-        finite = source.xp.isfinite(start.detach()) if library_of(start) == "torch" else np.isfinite(np.asarray(start))
-        if not bool(finite.all()):
-            raise InvalidInputError("y0 has values that are not finite; give finite numbers")
+    # On the host: under jit an operation on known values gives a traced one.
+    if not is_transformed(start) and not np.isfinite(to_host(start)).all():
+        raise InvalidInputError("y0 has values that are not finite; give finite numbers")
     return start

@@ -79,11 +79,6 @@ class CaputoEuler(CaputoMethod):
     name = "euler"
     order = "alpha - 1/2"
 
-    def __init__(self, implicit: bool = False) -> None:
-        self.implicit = implicit
-        if implicit:
-            self.name, self.order = "implicit_euler", f"{self.order}; for stiff drifts"
-
     def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
         """One step."""
         y, first, states = carry

@@ -36,11 +36,6 @@ class Euler(PathMethod):
     name = "euler"
     order = "1/2 for Ito's equation and 2H - 1 for H > 1/2; additive noise 1, or H + 1/2 below H = 1/2"
 
-    def __init__(self, implicit: bool = False) -> None:
-        self.implicit = implicit
-        if implicit:
-            self.name, self.order = "implicit_euler", f"{self.order}; for stiff drifts"
-
     def refuses(self, traits: Traits) -> str | None:
         """Does not support rough multiplicative noise, nor Stratonovich equations."""
         if traits.additive:

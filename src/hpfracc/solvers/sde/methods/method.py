@@ -40,6 +40,11 @@ class PathMethod(ABC):
     remembers: ClassVar[bool] = False
     implicit: bool = False
 
+    def __init__(self, implicit: bool = False) -> None:
+        self.implicit = implicit
+        if implicit:
+            self.name, self.order = f"implicit_{self.name}", f"{self.order}; for stiff drifts"
+
     @abstractmethod
     def refuses(self, traits: Traits) -> str | None:
         """Reason why it does not support the equation, with a remedy; None if it does."""

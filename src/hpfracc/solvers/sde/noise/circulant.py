@@ -103,7 +103,7 @@ def _fused_kernels() -> Any:
 
 def _by_kernels(kernels: Any, source: RandomSource, weights: Any, n: int, count: int, stream: int, sums: bool) -> Any:
     """The same by fused kernels, into one result."""
-    torch, size = source.module, weights.shape[0]
+    torch, size = source.xp.module, weights.shape[0]
     result, key, rows = weights.new_empty((count, n + sums)), source.key_words(stream), source.rows(2 * size)
     for low in range(0, count, rows):
         part = result[low : low + rows]
@@ -260,15 +260,12 @@ class HoskingStream:
         number = _reading.whole("count", count, least=0)
         result = np.empty((self._count, number))
         for column in range(number):
-            self._last = self._last + self._step**self._hurst * self._next(self._normal())
+            block, place = divmod(self.steps, _BLOCK)
+            if place == 0:
+                self._normals = self._source.numbers(0, self._count, _BLOCK, stream=_STREAM + block)
+            self._last = self._last + self._step**self._hurst * self._next(self._normals[:, place])
             result[:, column] = self._last
         return result.reshape(*self._shape, number)
-
-    def _normal(self) -> np.ndarray:
-        block, place = divmod(self.steps, _BLOCK)
-        if place == 0 or not self._normals.size:
-            self._normals = self._source.numbers(0, self._count, _BLOCK, stream=_STREAM + block)
-        return np.asarray(self._normals[:, place])
 
     def _next(self, normal: np.ndarray) -> np.ndarray:
         """The next step of size 1, from a normal number for each path."""
@@ -283,8 +280,7 @@ class HoskingStream:
             self._variance *= (1.0 - ahead) * (1.0 + ahead)
         # The newest step comes first; a product and a sum for each path, in the same order for any batch.
         mean = np.sum(self._past[:, :n] * self._coefficients[::-1], axis=1)
-        step = mean + math.sqrt(self._variance) * normal
-        self._past[:, n] = step
+        self._past[:, n] = step = mean + math.sqrt(self._variance) * normal
         self.steps = n + 1
         return np.asarray(step)
 

@@ -299,7 +299,10 @@ def _draw(
     """Increments over steps of ``length``, or their sums over ``n`` parts of it."""
     if (
         # The most common call, one valid NumPy path, takes half the time without the rest.
-        [type(each) for each in (n, H, length, size, first_path, method)] == [int, float, float, tuple, int, str]
+        type(n) is type(first_path) is int
+        and type(H) is type(length) is float
+        and type(size) is tuple
+        and type(method) is str
         and (rng is None or type(rng) in (int, np.random.Generator))
         and key is dtype is None
         and (size, first_path, method) == ((), 0, "auto")

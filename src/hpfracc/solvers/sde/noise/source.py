@@ -44,13 +44,6 @@ def first_normals(rng: Any, n: int) -> np.ndarray:
     return numbers
 
 
-def _new_key(generator: np.random.Generator) -> np.ndarray:
-    """Four 32-bit words; Generator.bytes would take ten times as long."""
-    words: Any = generator.bit_generator.random_raw(4)
-    key: np.ndarray = words.astype(_WORD)
-    return key
-
-
 @dataclass(frozen=True, slots=True)
 class RandomSource:
     """Random numbers for the paths ``first``, ``first + 1``, ...
@@ -71,11 +64,6 @@ class RandomSource:
     key: Any
     first: int
 
-    @property
-    def module(self) -> Any:
-        """The module with the functions of the library's arrays: ``numpy``, ``torch``, ``jax.numpy`` or ``cupy``."""
-        return sys.modules["jax.numpy" if self.library == "jax" else self.library]
-
     def numbers(self, start: int, count: int, n: int, *, kind: str = "normal", stream: int = 0) -> Any:
         """``n`` numbers for each of ``count`` paths from ``start`` on, shape ``(count, n)``."""
         low, high = self.first + start, self.first + start + count
@@ -83,14 +71,14 @@ class RandomSource:
             return self.numbers_of(np.arange(start, start + count), n, kind=kind, stream=stream)
         if self.library == "torch" and self.device == "cpu":  # any arm of the host can run it; Numba's is the fastest
             found = self.numbers_of(np.arange(start, start + count), n, kind=kind, stream=stream)
-            return self.module.from_numpy(np.require(found, requirements="W"))
+            return self.xp.module.from_numpy(np.require(found, requirements="W"))
         if self.library == "torch":
-            paths = self.module.arange(low, high, device=self.device)
+            paths = self.xp.module.arange(low, high, device=self.device)
         elif self.library == "jax":
-            paths = self.module.arange(low, high)
+            paths = self.xp.module.arange(low, high)
         else:
-            with self.module.cuda.Device(int(self.device.rpartition(":")[2])):
-                paths = self.module.arange(low, high)
+            with self.xp.module.cuda.Device(int(self.device.rpartition(":")[2])):
+                paths = self.xp.module.arange(low, high)
         return _random(paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype, backend=self.library)
 
     def key_words(self, stream: int = 0) -> Any:
@@ -118,12 +106,13 @@ class RandomSource:
         """
         if isinstance(values, list | tuple) and any(library_of(each) in ("torch", "jax") for each in values):
             return self.xp.stack([self.array(each) for each in values])
+        module = self.xp.module
         if self.library == "jax":
-            return self.module.asarray(values, self.dtype)
+            return module.asarray(values, self.dtype)
         if library_of(values) == "torch":
-            return values.to(dtype=getattr(self.module, self.dtype), device=self.device)
+            return values.to(dtype=getattr(module, self.dtype), device=self.device)
         host = np.asarray(values, dtype=self.dtype, order="C")
-        return self.module.tensor(host, device=self.device) if self.library == "torch" else self.module.asarray(host)
+        return module.tensor(host, device=self.device) if self.library == "torch" else module.asarray(host)
 
     def rows(self, n: int) -> int:
         """Number of paths that are drawn together, each with ``n`` numbers; JAX draws all."""
@@ -247,7 +236,8 @@ def _read_key(rng: Any, key: Any) -> Any:
         torch = sys.modules["torch"]
         rng = int(torch.randint(2**62, (), generator=rng, device=rng.device))
     if isinstance(rng, np.random.Generator):
-        return _new_key(rng)
+        words: Any = rng.bit_generator.random_raw(4)  # Generator.bytes would take ten times as long
+        return words.astype(_WORD)
     if isinstance(rng, np.random.RandomState):
         return rng.randint(0, 2**32, 4, np.uint32)
     if not isinstance(rng, np.random.SeedSequence):

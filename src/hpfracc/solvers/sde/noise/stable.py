@@ -76,7 +76,7 @@ class StableLevy(LevyNoise):
         return (0.0, 2.0 * self.scale**2) if self.alpha == 2.0 else None
 
     def _increments(self, source: RandomSource, steps: np.ndarray, count: int, stream: int = 0) -> Any:
-        xp, steps = source.module, source.array(steps)
+        xp, steps = source.xp.module, source.array(steps)
         uniform = source.numbers(0, count, 2 * steps.shape[-1], kind="uniform", stream=stream)
         angle, wait = uniform[:, ::2], -xp.log(uniform[:, 1::2])
         standard = standard_stable(xp, self.alpha, self.beta, angle, wait)

@@ -83,7 +83,7 @@ class Bergomi(VolatilityModel):
 
     Examples
     --------
-    >>> from hpfracc.solvers.sde import rough
+    >>> from hpfracc import rough
     >>> model = rough.Bergomi(H=0.07, eta=1.9, rho=-0.9, xi=0.235**2)
     >>> price = model.price(1.0, 0.25, paths=2000, steps=64, rng=0)
     >>> bool(abs(price.value - 0.0402) < 0.001)

@@ -117,8 +117,10 @@ def fit_quotes(
         covariance *= 2.0 * found.cost / left if left else np.nan
     if "rng" in accuracy:
         seeds = np.random.SeedSequence(accuracy["rng"]).spawn(_SEEDS)
-        others = [surface(best, False, rng=seed)[0].value for seed in seeds]
-        covariance = covariance + _of_sampling(found.jac, [(other - prices) * weights for other in others])
+        others = [((surface(best, False, rng=seed)[0].value - prices) * weights).ravel() for seed in seeds]
+        # A Gauss-Newton step to each; the difference of two independent surfaces has twice the variance of one.
+        moved = np.linalg.lstsq(found.jac, np.stack(others, -1), rcond=None)[0]
+        covariance = covariance + 0.5 * moved @ moved.T / _SEEDS
     message = str(found.message)
     determined = bool(scales[-1] > _SINGULAR * scales[0])
     near = [name for name, x, a, b in zip(names, found.x, low, high, strict=True) if min(x - a, b - x) < 1e-3 * (b - a)]
@@ -146,10 +148,3 @@ def read_quotes(**given: Any) -> tuple[np.ndarray, ...]:
     except ValueError:
         shapes = ", ".join(f"{name} of shape {array.shape}" for name, array in arrays.items())
         raise ShapeError(f"{shapes} do not broadcast") from None
-
-
-def _of_sampling(jacobian: np.ndarray, changes: list[np.ndarray]) -> np.ndarray:
-    """Covariance of the parameters that sampling causes: a Gauss-Newton step to the surfaces of other seeds."""
-    moved = np.stack([np.linalg.lstsq(jacobian, change.ravel(), rcond=None)[0] for change in changes])
-    # The difference of two independent surfaces has twice the variance of one.
-    return np.asarray(0.5 * moved.T @ moved / len(changes))

@@ -98,7 +98,7 @@ class Heston(VolatilityModel):
 
     Examples
     --------
-    >>> from hpfracc.solvers.sde import rough
+    >>> from hpfracc import rough
     >>> model = rough.Heston(H=0.1, v0=0.04, theta=0.04, kappa=0.3, sigma=0.4, rho=-0.7, S0=100.0, r=0.03)
     >>> print(f"{model.price(100.0, 1.0).value:.6f}")
     8.336636

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -51,15 +51,6 @@ _PILOT = 4096
 _LEAST = 1e-20
 #: Normal numbers beyond this have a probability below rounding.
 _FARTHEST = 8.2
-
-
-class _Step(NamedTuple):
-    """Arrays over paths: the conditional mean of the integrated variance, that mean above 0, the integral, all Z."""
-
-    expected: np.ndarray
-    mean: np.ndarray
-    integral: np.ndarray
-    driven: np.ndarray
 
 
 class IntegratedVariance:
@@ -152,11 +143,11 @@ class IntegratedVariance:
         found: list[float] = []
         for i, step in enumerate(self._steps(make_source(0, None, count=_PILOT), _PILOT)):
             if i + 1 == self.ends[len(found)]:
-                found.append(-float(np.minimum(step.expected, 0.0).mean()))
+                found.append(-float(np.minimum(step[0], 0.0).mean()))
         return np.array(found)
 
-    def _steps(self, source: RandomSource, count: int) -> Iterator[_Step]:
-        """The integrated variances of some paths, step by step."""
+    def _steps(self, source: RandomSource, count: int) -> Iterator[tuple[np.ndarray, ...]]:
+        """For each step: the mean of its integrated variance given the past, that above 0, the integral, and all Z."""
         n = self.sizes.size
         uniforms = source.numbers(0, count, n, kind="uniform", stream=_UNIFORM).T
         normals = source.numbers(0, count, n, stream=_NORMAL).T
@@ -170,7 +161,7 @@ class IntegratedVariance:
             mean = np.maximum(expected, _LEAST)
             integral = _inverse_gaussian(mean, k * k, normals[i], uniforms[i])
             driven[i] = (integral - mean) / k
-            yield _Step(expected, mean, integral, driven[: i + 1])
+            yield expected, mean, integral, driven[: i + 1]
 
     def paths(self, source: RandomSource, count: int) -> np.ndarray:
         """Price, variance and its integral at the requested times, shape ``(3, count, times)``."""
@@ -183,14 +174,14 @@ class IntegratedVariance:
         price, variance, integral = found
         price[:, 0], variance[:, 0] = model.S0, model.forward_variance(0.0)
         place = 0
-        for i, step in enumerate(self._steps(source, count)):
-            log_price += (model.r - model.q) * self.sizes[i] - 0.5 * step.integral + model.rho * step.driven[i]
-            total += step.integral
-            log_price += np.sqrt((1.0 - model.rho**2) * step.integral) * others[i]
+        for i, (_, mean, spent, driven) in enumerate(self._steps(source, count)):
+            log_price += (model.r - model.q) * self.sizes[i] - 0.5 * spent + model.rho * driven[i]
+            total += spent
+            log_price += np.sqrt((1.0 - model.rho**2) * spent) * others[i]
             if i + 1 == self.ends[place]:
                 price[:, place + 1], integral[:, place + 1] = np.exp(log_price), total
-                expected = np.maximum(self.forward[place] + self.weights[place, : i + 1] @ step.driven, _LEAST)
-                score = _normal_score(step.integral, step.mean, self.kernel[i, i] ** 2)
+                expected = np.maximum(self.forward[place] + self.weights[place, : i + 1] @ driven, _LEAST)
+                score = _normal_score(spent, mean, self.kernel[i, i] ** 2)
                 variance[:, place + 1] = self._variance(place, expected, score, of_variance[place])
                 place += 1
         return found

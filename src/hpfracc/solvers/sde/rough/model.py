@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar, Unpack, final
+from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar, Unpack, cast, final
 
 import numpy as np
 
@@ -219,7 +219,7 @@ class VolatilityModel(ABC):
 
     def _check_parameters(self, *at_least_0: str) -> None:
         """Raise :class:`InvalidInputError` unless all parameters are finite numbers within their limits."""
-        limits: dict[str, dict[str, float]] = {name: {"least": 0} for name in at_least_0}
+        limits: dict[str, dict[str, Any]] = {name: {"least": 0} for name in at_least_0}
         limits |= {
             "S0": {"above": 0},
             "rho": {"least": -1, "most": 1},
@@ -236,7 +236,7 @@ class VolatilityModel(ABC):
 
     def _tensors(self, **more: Any) -> dict[str, Any]:
         """Fields of the model and further arguments that are tensors."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        own = {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
         found = {name: value for name, value in {**own, **more}.items() if library_of(value) in ("torch", "jax")}
         if len({library_of(value) for value in found.values()}) > 1:
             raise InvalidInputError("parameters are arrays of PyTorch and of JAX; use one library")
@@ -248,7 +248,9 @@ class VolatilityModel(ABC):
         for name, value in scalars.items():
             if value.shape:
                 raise ShapeError(f"{name} has shape {value.shape}; give one number, and call once for each")
-        return replace(self, **{name: float(value) for name, value in scalars.items()}) if scalars else self
+        numbers = {name: float(value) for name, value in scalars.items()}
+        found: _Model = replace(cast(Any, self), **numbers) if numbers else self
+        return found
 
     def _prices(self, kind: str, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
         """Discounted prices of calls or puts, from undiscounted prices of out-of-the-money options."""

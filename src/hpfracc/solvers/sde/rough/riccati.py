@@ -11,11 +11,12 @@ Not for equations whose solution blows up within the interval: collocation does 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.polynomial import chebyshev
 from scipy import special
 
 from hpfracc.errors import SolveError
@@ -61,20 +62,9 @@ class _Collocation(NamedTuple):
     integral: np.ndarray
 
 
-def _polynomials(z: np.ndarray, degree: int) -> Iterator[np.ndarray]:
-    """Chebyshev polynomials of degree 0 to ``degree``, at least 1, shifted to [0, 1]."""
-    twice = 4.0 * z - 2.0
-    before, now = np.ones(z.shape), 0.5 * twice
-    yield before
-    yield now
-    for _ in range(2, degree + 1):
-        before, now = now, twice * now - before
-        yield now
-
-
 def _chebyshev(z: np.ndarray, degree: int) -> np.ndarray:
-    """The same, along a new last axis."""
-    return np.stack(list(_polynomials(z, degree)), -1)
+    """Chebyshev polynomials of degree 0 to ``degree``, shifted to [0, 1], along a new last axis."""
+    return chebyshev.chebvander(2.0 * z - 1.0, degree)
 
 
 @lru_cache(maxsize=64)
@@ -92,7 +82,7 @@ def _collocate(a: float, degree: int) -> _Collocation:
     lower_weights = lower_weights * (0.5**a / 2.0) ** (1.0 / a) / a * (1.0 - lower ** (1.0 / a)) ** (a - 1.0)
     where = np.concatenate([upper, lower])
     weights = np.concatenate([upper_weights, lower_weights]) / special.gamma(a)
-    moments = np.stack([values @ weights for values in _polynomials(z[:, None] * where, degree)], -1)
+    moments = weights @ _chebyshev(z[:, None] * where, degree)
     fractional = z[:, None] * moments @ to_coefficients
     # The plain integral of p(t^a): dt = z^(1/a-1) / a dz.
     x, plain_weights = special.roots_jacobi(degree + 2, 0.0, 1.0 / a - 1.0)

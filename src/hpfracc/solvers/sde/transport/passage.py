@@ -24,8 +24,8 @@ from hpfracc.solvers.sde.transport.random_walk import ROUNDING, ContinuousTimeRa
 
 #: Stream of the clock of subordinated motion.
 _CLOCK = 1 << 53
-#: Paths that are simulated together.
-_TOGETHER = 1 << 11
+#: Paths that are simulated between two progress reports, and jumps of a walk that are drawn together.
+_TOGETHER, _JUMPS = 1 << 14, 64
 #: Points of a plotted curve.
 _POINTS = 200
 
@@ -88,7 +88,7 @@ class FirstPassage:
 
     def survival(self, t: Any) -> PassageEstimate:
         """Probability of being inside after the time t, for any shape of t."""
-        self._need_times("a survival probability")
+        self._need("a survival probability")
         t = np.asarray(t, float)
         if np.any(np.isnan(t)) or np.any(t > self.until * ROUNDING):
             raise InvalidInputError(f"the paths end at until={self.until:g}, before t={t.max():g}; use a larger until=")
@@ -97,7 +97,7 @@ class FirstPassage:
 
     def mean(self) -> PassageEstimate:
         """Mean first passage time."""
-        self._need_paths()
+        self._need()
         inside = int(np.count_nonzero(np.isnan(self.places)))
         if self.infinite_mean:
             raise InvalidInputError("the mean first passage time is infinite here; use survival() or quantile()")
@@ -112,13 +112,13 @@ class FirstPassage:
 
     def quantile(self, q: Any) -> np.ndarray:
         """Times by which a fraction q of the paths has left; inf if that is after the end."""
-        self._need_times("a quantile")
+        self._need("a quantile")
         return np.asarray(np.quantile(self.times, q, method="inverted_cdf"))
 
     def exit_probability(self, side: Literal["left", "right"] = "right") -> PassageEstimate:
         """Probability of leaving through the lower (``"left"``) or the upper end before ``until``."""
         _reading.choice("side", side, ("left", "right"))
-        self._need_paths()
+        self._need()
         low, high = self.domain
         gone = self.places <= low if side == "left" else self.places >= high
         return self._counted(_share(np.count_nonzero(gone), self.paths), lambda coarse: coarse.exit_probability(side))
@@ -140,7 +140,7 @@ class FirstPassage:
         1. B. M. Hill, "A simple general approach to inference about the tail of a distribution", Ann. Statist. 3,
            1975.
         """
-        self._need_times("an exponent")
+        self._need("an exponent")
         after = _reading.number("after", after, above=0)
         late = self.times[self.times > after]
         gone = int(np.count_nonzero(np.isfinite(late)))
@@ -165,7 +165,7 @@ class FirstPassage:
         -------
         matplotlib.axes.Axes
         """
-        self._need_times("a survival curve")
+        self._need("a survival curve")
         if ax is None:
             ax = import_optional("matplotlib.pyplot").subplots()[1]
         gone = self.times[np.isfinite(self.times)]
@@ -193,13 +193,11 @@ class FirstPassage:
         rest = np.abs(found.value - estimate(self.coarse).value) / (2.0**self.order - 1.0)
         return PassageEstimate(found.value, np.hypot(found.standard_error, rest)[()])
 
-    def _need_paths(self) -> None:
+    def _need(self, what: str = "") -> None:
+        """Raise an error without paths, or if ``what`` needs the law of their times and that is unknown."""
         if not self.paths:
             raise InvalidInputError("no path was finished before the interrupt; start again")
-
-    def _need_times(self, what: str) -> None:
-        self._need_paths()
-        if self.method == "spheres":
+        if what and self.method == "spheres":
             raise InvalidInputError(
                 f"{what} needs the law of the times, which walks on spheres do not provide; use step= for stable motion"
             )
@@ -323,9 +321,10 @@ def first_passage(
     done = run_path_chunks(count, rows, chunk, progress, "first passage")
     message = f"Interrupted after {done:,} of {count:,} paths: the result has these."
     outcome = (True, "All paths were followed.") if done == count else (False, message)
+    columns, limits = np.ascontiguousarray(found[:done].T), (ends.low, ends.high)
     parts = [
-        FirstPassage(*np.ascontiguousarray(found[:done, k : k + 2].T), tuple(ends), until, method, infinite, *outcome)
-        for k in range(0, found.shape[1], 2)
+        FirstPassage(columns[k], columns[k + 1], limits, until, method, infinite, *outcome)
+        for k in range(0, len(columns), 2)
     ]
     if method != "grid":
         return parts[0]
@@ -425,7 +424,11 @@ def _by_walk(walk: ContinuousTimeRandomWalk, ends: Domain, until: float, method:
         raise InvalidInputError("the walk has absorbing ends of its own; give them as the domain of first_passage only")
     centred = walk.jumps.symmetric or walk.jumps.mean == 0.0
     infinite = walk.waiting.infinite_mean or (centred and not inside.bounded)
-    return (lambda source, count: np.stack(walk_until(walk, source, ends, until, count), -1)), method, infinite
+
+    def follow(source: RandomSource, count: int) -> np.ndarray:
+        return np.stack(walk_until(walk, source, ends, until, count), -1)
+
+    return (lambda source, count: source.in_chunks(count, _JUMPS, follow)), method, infinite
 
 
 def _stepped(
