@@ -26,8 +26,6 @@ from hpfracc.control.transfer import TransferFunction, single
 from hpfracc.errors import InvalidInputError
 from hpfracc.special.binomial import grunwald_weights
 
-__all__ = ["Approximation", "cfe", "discretize", "matsuda", "oustaloup", "pade"]
-
 Array = np.ndarray[Any, Any]
 #: Numerator and denominator of an approximation of s^alpha, the lowest power first.
 Ratio = tuple[Array, Array]

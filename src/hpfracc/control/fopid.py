@@ -25,8 +25,6 @@ from hpfracc.control.transfer import TransferFunction, feedback, s, single
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import exponential_kernel, exponential_moments, moment_rule
 
-__all__ = ["FOPID", "FOPIDController", "Tuning", "tune"]
-
 Array = np.ndarray[Any, Any]
 
 #: Relative error of the kernels of a controller, and the longest time that they cover, in steps.

@@ -24,8 +24,6 @@ from hpfracc.control.stability import is_stable, principal_poles
 from hpfracc.control.transfer import TransferFunction, as_systems, frequencies, single
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["FrequencyResponse", "Margins", "bandwidth", "bode", "h2_norm", "hinf_norm", "margins", "nichols", "nyquist"]
-
 Array = np.ndarray[Any, Any]
 
 

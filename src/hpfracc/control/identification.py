@@ -22,8 +22,6 @@ from hpfracc.control.responses import lsim
 from hpfracc.control.transfer import TransferFunction, frequencies, single
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["SystemFit", "fit_frequency", "fit_time"]
-
 Array = np.ndarray[Any, Any]
 
 #: Smallest ratio of singular values of the scaled Jacobian at which all parameters count as identified.

@@ -26,8 +26,6 @@ from hpfracc.control.stability import principal_poles
 from hpfracc.control.transfer import Terms, evaluate_terms
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["Factor", "PartialInverse", "fourier_inverse", "inverse_laplace"]
-
 Array = np.ndarray[Any, Any]
 
 _PHI, _H, _MU = 1.1721, 1.0818, 4.4921

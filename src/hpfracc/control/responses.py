@@ -27,8 +27,6 @@ from hpfracc.control.transfer import Terms, TransferFunction, _product, as_syste
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["Response", "impulse_response", "lsim", "step_response"]
-
 Array = np.ndarray[Any, Any]
 
 #: Most terms of the expansion of a loop with a delay.

@@ -23,8 +23,6 @@ import numpy as np
 from hpfracc.control.transfer import Terms, TransferFunction, derivative, evaluate_terms, single
 from hpfracc.errors import InvalidInputError, SolveError
 
-__all__ = ["Stability", "is_stable", "poles", "principal_poles"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -14,8 +14,6 @@ from scipy import fft
 
 from hpfracc.engine.execution.api import spectral_multiply
 
-__all__ = ["BLOCK", "DIRECT_BELOW", "ENGINE_FROM", "TRANSFORMS_FROM", "History", "ToeplitzHistory", "steps_together"]
-
 Array = np.ndarray[Any, Any]
 
 #: Length of blocks within which sums are direct, a power of two (benchmarks/ode.py --tuning: 1024 is as fast, 256 is

@@ -12,8 +12,6 @@ from hpfracc._arrays import tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.history.blocks import steps_together
 
-__all__ = ["DirectHistory"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -31,16 +31,6 @@ from scipy import special
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
 
-__all__ = [
-    "FULL_PRECISION",
-    "MIN_TOLERANCE",
-    "Exponentials",
-    "Nodes",
-    "exponential_nodes",
-    "exponential_sum",
-    "node_weights",
-]
-
 Array = np.ndarray[Any, Any]
 
 #: The smallest tolerance that a user can request.

@@ -22,8 +22,6 @@ from hpfracc.history.exponentials import exponential_nodes, node_weights
 from hpfracc.history.intervals import IntervalWeights, interval_integrals, order_value
 from hpfracc.history.states import exponential_moments, moment_rule
 
-__all__ = ["TABLE_STEPS", "ExponentialHistory", "count_exponentials"]
-
 Array = np.ndarray[Any, Any]
 
 #: Exponent from which a decayed exponential is neglected.

@@ -29,8 +29,6 @@ import numpy as np
 
 from hpfracc._xp import NUMPY, Namespace
 
-__all__ = ["IntervalWeights", "interval_integrals", "order_value"]
-
 Array = np.ndarray[Any, Any]
 
 #: Ratio of half an interval to the distance of its midpoint below which series are summed, and the number of terms.

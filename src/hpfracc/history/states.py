@@ -22,24 +22,6 @@ from hpfracc._xp import NUMPY, convert_like, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.exponentials import exponential_nodes, node_weights
 
-__all__ = [
-    "ExponentialKernel",
-    "ExponentialMemory",
-    "Memory",
-    "MomentRule",
-    "Snapshot",
-    "Tables",
-    "combined",
-    "exponential_kernel",
-    "exponential_moments",
-    "make_memory",
-    "moment_rule",
-    "moments",
-    "product",
-    "remember",
-    "remembered",
-]
-
 Array = np.ndarray[Any, Any]
 
 #: Gauss-Legendre quadrature of moments below this, the closed form above, where it loses no digits.

@@ -20,8 +20,6 @@ from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
 from hpfracc.lattice import transforms
 from hpfracc.lattice.lattice import Lattice
 
-__all__ = ["LatticeBatch", "create_batch"]
-
 #: Named operations; any other string is an expression in x, or in x and y for pairs.
 _NAMED = {
     "add": "x + y",

@@ -14,8 +14,6 @@ from hpfracc._arrays import library_of, to_host
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.lattice.geometry import Array, Geometry
 
-__all__ = ["Costs", "like", "read_costs"]
-
 
 @dataclass(frozen=True, slots=True)
 class Costs:

@@ -21,8 +21,6 @@ from hpfracc.lattice.geometry import Array, Geometry
 from hpfracc.lattice.measures import axis_laplacian, axis_transforms, is_regular, laplacian_spectrum
 from hpfracc.operators.core.order import Order, read_order
 
-__all__ = ["FractionalDiffusion"]
-
 
 class FractionalDiffusion:
     r"""Fractional Laplacian :math:`L^{\alpha/2}` of a lattice without costs, with its diffusion and random walks.

@@ -15,8 +15,6 @@ from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.numerics.stencils import NEIGHBOURHOODS, forward_offsets
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
 
-__all__ = ["Array", "Geometry", "Point", "make_geometry"]
-
 Array = np.ndarray[Any, Any]
 #: Largest index that an array of int64 can hold.
 _MAX_INDEX = 2**63 - 1

@@ -16,8 +16,6 @@ from hpfracc.lattice.diffusion import FractionalDiffusion
 from hpfracc.lattice.geometry import Array, make_geometry
 from hpfracc.lattice.paths import PathBatch
 
-__all__ = ["Lattice"]
-
 
 class Lattice:
     """n-dimensional grid graph. It is implicit: no point or edge is stored.

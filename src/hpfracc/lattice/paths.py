@@ -13,8 +13,6 @@ import numpy as np
 from hpfracc.errors import InvalidInputError
 from hpfracc.lattice.geometry import Array, Geometry
 
-__all__ = ["PathBatch", "count_paths", "distance", "distance_map", "distances", "path", "paths"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PathBatch:

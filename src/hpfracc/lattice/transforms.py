@@ -13,8 +13,6 @@ from hpfracc.engine.execution.api import bitwise_xor, elementwise, reduction
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 from hpfracc.lattice.costs import like
 
-__all__ = ["KINDS", "InverseOptions", "TransformOptions", "invert", "needs_conversion", "transform", "with_key", "xor"]
-
 #: Parameters of each transformation, and those of its inverse.
 _PARAMETERS = {"xor": ("key",), "normalize": ("method",), "scale": ("factor",)}
 _INVERSES = {**_PARAMETERS, "normalize": ("offset", "span")}

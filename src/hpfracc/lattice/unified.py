@@ -16,8 +16,6 @@ from hpfracc.lattice import transforms
 from hpfracc.lattice.lattice import Lattice
 from hpfracc.lattice.transforms import InverseOptions, TransformOptions
 
-__all__ = ["UnifiedCatalyticLattice"]
-
 #: Engine operations that a lattice uses, and backends that may compute on a device.
 _OPERATIONS = ("bitwise_xor", "elementwise", "reduction", "matmul", "spectral_multiply", "stencil_relax")
 _DEVICES = ("torch", "jax", "cupy")

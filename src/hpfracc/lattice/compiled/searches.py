@@ -20,8 +20,6 @@ from numba import njit, uint64, uintp
 from hpfracc.engine.backends.numba.heap import push, sink
 from hpfracc.lattice.geometry import Array, Geometry
 
-__all__ = ["astar", "bidirectional", "make_steps", "trace_back"]
-
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
 #: Index that stands for a point outside the lattice.
 _NOWHERE = 2**64 - 1
