@@ -161,8 +161,7 @@ def test_deterministic_runs_learn_nothing_of_copies_either(gpu: list[tuple[str, 
 
         from hpfracc.engine.execution import plan
 
-        selection = plan.decide(request, knowledge)
-        object.__setattr__(selection, "arm", arm)
+        selection = plan.decide(request, knowledge)._replace(arm=arm)
         real, plan.decide = plan.decide, lambda *_, **__: selection
         try:
             _, bound = plan.choose_and_bind(request, knowledge, (x,))
