@@ -31,9 +31,9 @@ def double():
 
 
 def modules() -> Any:
-    from hpfracc.ml.jax import layers, order, recurrent
+    from hpfracc.ml.jax import equations, layers, order, recurrent
 
-    return {name: getattr(module, name) for module in (layers, order, recurrent) for name in module.__all__}
+    return {name: getattr(module, name) for module in (equations, layers, order, recurrent) for name in module.__all__}
 
 
 def linear(layer: Any) -> dict[str, Any]:
@@ -401,7 +401,7 @@ def test_halves_of_a_sequence_continue_the_filter():
 @pytest.mark.parametrize("method", ["eigen", "lanczos"])
 @pytest.mark.parametrize("name", ["GraphDiffusion", "LaplacianPower"])
 def test_integer_features_of_a_graph_are_not_rounded(name: str, method: str):
-    from hpfracc.ml.jax import layers as graph
+    from hpfracc.ml.jax import equations as graph
 
     path = np.diag([1.0, 2.0, 1.0]) - np.eye(3, k=1) - np.eye(3, k=-1)
     layer = getattr(graph, name)(path, 0.5, method=method)

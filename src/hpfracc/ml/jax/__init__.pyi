@@ -1,15 +1,15 @@
 """Public names, loaded on first use: see ``hpfracc/_lazy.py``."""
 
+from hpfracc.ml.jax.equations import FractionalResidual as FractionalResidual
+from hpfracc.ml.jax.equations import GraphDiffusion as GraphDiffusion
+from hpfracc.ml.jax.equations import LaplacianPower as LaplacianPower
+from hpfracc.ml.jax.equations import LaplacianResidual as LaplacianResidual
 from hpfracc.ml.jax.layers import FractionalConv1d as FractionalConv1d
 from hpfracc.ml.jax.layers import FractionalConv2d as FractionalConv2d
 from hpfracc.ml.jax.layers import FractionalDerivative as FractionalDerivative
 from hpfracc.ml.jax.layers import FractionalFourier as FractionalFourier
 from hpfracc.ml.jax.layers import FractionalLayer as FractionalLayer
 from hpfracc.ml.jax.layers import FractionalLoss as FractionalLoss
-from hpfracc.ml.jax.layers import FractionalResidual as FractionalResidual
-from hpfracc.ml.jax.layers import GraphDiffusion as GraphDiffusion
-from hpfracc.ml.jax.layers import LaplacianPower as LaplacianPower
-from hpfracc.ml.jax.layers import LaplacianResidual as LaplacianResidual
 from hpfracc.ml.jax.neural_fode import NeuralFODE as NeuralFODE
 from hpfracc.ml.jax.neural_fsde import NeuralFSDE as NeuralFSDE
 from hpfracc.ml.jax.optimizers import fractional_adam as fractional_adam

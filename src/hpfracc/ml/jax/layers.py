@@ -1,4 +1,4 @@
-"""Layers that apply an operator, for JAX: derivatives, losses, residuals, and layers on graphs."""
+"""Layers that apply an operator, for JAX: derivatives, convolutions of them, losses and transforms."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ from typing import Any, Unpack, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.experimental.sparse import BCOO
-from scipy.sparse import coo_array, issparse
 
 from hpfracc import _reading
-from hpfracc._arrays import is_array
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace
 from hpfracc.ml import graphs, operator_layers
@@ -23,91 +19,17 @@ from hpfracc.ml.config import (
     LayerOptions,
     RuleOptions,
     check_kernel,
-    mode_scope,
     read_channels,
     read_kernel,
     read_linear,
     read_space_axes,
 )
-from hpfracc.ml.jax.order import OrderLike, as_order, as_samples, assign, pytree, uniform_parameters
+from hpfracc.ml.jax.order import Layer, OrderLike, as_samples, assign, pytree, uniform_parameters
 
 __all__ = [
     "FractionalConv1d", "FractionalConv2d", "FractionalDerivative", "FractionalFourier", "FractionalLayer",
-    "FractionalLoss", "FractionalResidual", "GraphDiffusion", "LaplacianPower", "LaplacianResidual", "Layer",
-    "times_function",
+    "FractionalLoss", "times_function",
 ]  # fmt: skip
-
-
-class _Constants(tuple[Any, ...]):
-    """Constant arrays as part of a pytree's structure; equal if their values are."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Constants)
-            and len(self) == len(other)
-            and all(a is b or np.array_equal(a, b) for a, b in zip(self, other, strict=True))
-        )
-
-    def __hash__(self) -> int:
-        return hash(tuple(array.shape for array in self))
-
-
-class Layer(operator_layers.OperatorLayer):
-    """The part of an operator's layer that is JAX's: an immutable object with its fields in ``vars``."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a layer is immutable; make another one instead of changing {name}")
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
-
-    def __call__(self, *arrays: Any) -> Any:
-        """Apply the layer; see ``forward``."""
-        return self.forward(*arrays)
-
-    def forward(self, *arrays: Any) -> Any:
-        """What the layer computes."""
-        raise NotImplementedError
-
-    def _assign(self, constants: dict[str, Any] | None = None, like: Any = None, **fields: Any) -> None:
-        arrays: list[Any] = []
-        for value in (constants or {}).values():
-            if issparse(value):  # values, rows and columns, sorted by rows
-                rows = np.repeat(np.arange(value.shape[0], dtype=np.int32), np.diff(value.indptr))
-                arrays += [value.data, rows, value.indices.astype(np.int32)]
-            else:
-                arrays.append(value)
-        assign(self, constants=_Constants(arrays), **fields)
-
-    _as_order, _samples = staticmethod(as_order), staticmethod(as_samples)
-
-    def _operate(self, kind: str, x: Any, *options: Any) -> Any:
-        """Half-precision samples are computed in float32."""
-        x, fields = as_samples(x), vars(self)
-        order = fields["order"]
-        mode = fields["config"].performance_mode if "config" in fields else "balanced"
-        half = str(x.dtype) in ("float16", "bfloat16")
-
-        def apply(x: Any, alpha: Any) -> Any:
-            return operator_layers.OPERATIONS[kind](
-                [x, *fields["constants"]], alpha, order.ceiling, order.channels, *options
-            )
-
-        with mode_scope(mode):
-            wide, alpha = x.astype("float32") if half else x, order()
-            if mode == "memory":
-                plain = not is_array(alpha)
-                apply = jax.checkpoint(apply, static_argnums=(1,) if plain else ())
-            found = apply(wide, alpha)
-        return found.astype(x.dtype) if half and not jnp.iscomplexobj(found) else found
-
-    def _read_matrix(self, laplacian: Any) -> Any:
-        if not isinstance(laplacian, BCOO):
-            return laplacian
-        entries, places = np.asarray(laplacian.data), np.asarray(laplacian.indices)
-        return coo_array((entries, (places[:, 0], places[:, 1])), laplacian.shape)
 
 
 @final
@@ -345,94 +267,6 @@ class FractionalFourier(operator_layers.FourierLayer, Layer):
         The axis of the samples.
     method : {"chirp", "eigen"}
         As for :func:`hpfracc.frft`.
-    """
-
-
-@final
-@pytree("order")
-class FractionalResidual(operator_layers.ResidualLayer, Layer):
-    r"""The residual :math:`D^\alpha u - r` at given times; see :class:`hpfracc.ml.FractionalResidual`.
-
-    Parameters
-    ----------
-    points : array, shape (n,)
-        Increasing; known when the layer is created.
-    alpha : float, array or LearnableOrder
-        The order.
-    definition : {"caputo", "riemann_liouville"}
-        Definition of the derivative.
-    axis : int
-        The axis of ``u`` along which the points lie.
-    """
-
-
-@final
-@pytree("order")
-class LaplacianResidual(operator_layers.LaplacianLayer, Layer):
-    r"""The residual :math:`(-\Delta)^{\alpha/2} u - r` on a uniform grid; see :class:`hpfracc.ml.LaplacianResidual`.
-
-    Parameters
-    ----------
-    alpha : float, array or LearnableOrder
-        The order, in (0, 2].
-    step : float
-        The spacing of the points.
-    method : str
-        As for :class:`hpfracc.FractionalLaplacian`: ``"integral"``, ``"periodic"``, ``"dirichlet"`` or ``"neumann"``.
-    axis : int or sequence of int, optional
-        The axes of space; the last one by default.
-    backend : str, optional
-        Backend of the engine.
-    """
-
-
-@final
-@pytree("order")
-class GraphDiffusion(graphs.DiffusionLayer, Layer):
-    r"""Diffusion with memory on a graph, solved exactly; see :class:`hpfracc.ml.GraphDiffusion`.
-
-    Parameters
-    ----------
-    laplacian : array, SciPy sparse array or JAX BCOO, shape (nodes, nodes)
-        Symmetric; treated as a constant.
-    beta : float, array or LearnableOrder
-        The order, in (0, 1].
-    time : float
-        Duration of the diffusion, positive.
-    method : {"auto", "eigen", "lanczos"}
-        By an eigendecomposition, computed once, for up to 2,048 nodes; for larger graphs by the Lanczos method, which
-        needs only products with L. It has reverse-mode derivatives, including second ones, and reserves 600 vectors per
-        feature, for as many features at a time as fit into 1 GiB.
-
-    Notes
-    -----
-    If the Lanczos method does not reach a relative 1e-10 (1e-5 without ``jax_enable_x64``) within 600 vectors, plain
-    calls raise :class:`hpfracc.errors.SolveError`, and calls under ``jit`` or ``grad`` give nan.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hpfracc.ml.jax.layers import GraphDiffusion
-    >>> path = np.array([[1.0, -1.0], [-1.0, 1.0]])
-    >>> found = GraphDiffusion(path, beta=1.0, time=0.5)(np.array([[1.0], [0.0]]))
-    >>> [round(float(value), 4) for value in found.ravel()]
-    [0.6839, 0.3161]
-    """
-
-
-@final
-@pytree("order")
-class LaplacianPower(graphs.PowerLayer, Layer):
-    r"""A fractional power of the Laplacian of a graph; see :class:`hpfracc.ml.LaplacianPower`.
-
-    Parameters
-    ----------
-    laplacian : array, SciPy sparse array or JAX BCOO, shape (nodes, nodes)
-        Treated as a constant; for a directed graph by its singular value decomposition.
-    alpha : float, array or LearnableOrder
-        The power, positive.
-    method : {"auto", "eigen", "lanczos"}
-        As for :class:`GraphDiffusion`; ``"lanczos"`` needs a symmetric Laplacian.
     """
 
 

@@ -9,14 +9,17 @@ from typing import Any, TypeVar, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.sparse import BCOO
+from scipy.sparse import coo_array, issparse
 
 from hpfracc import _reading
 from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.config import GivenOrder, LearnedOrder, read_learnable, read_orders
+from hpfracc.ml import operator_layers
+from hpfracc.ml.config import GivenOrder, LearnedOrder, mode_scope, read_learnable, read_orders
 
 __all__ = [
-    "LearnableOrder", "OrderLike", "as_order", "as_samples", "assign", "is_plain_function", "pytree",
+    "Layer", "LearnableOrder", "OrderLike", "as_order", "as_samples", "assign", "is_plain_function", "pytree",
     "uniform_parameters",
 ]  # fmt: skip
 
@@ -155,3 +158,75 @@ def as_order(alpha: OrderLike) -> Any:
         return alpha
     given = is_array(alpha) and not isinstance(alpha, np.ndarray)
     return _GivenOrder(alpha) if given else _FixedOrder(read_orders(alpha))
+
+
+class _Constants(tuple[Any, ...]):
+    """Constant arrays as part of a pytree's structure; equal if their values are."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Constants)
+            and len(self) == len(other)
+            and all(a is b or np.array_equal(a, b) for a, b in zip(self, other, strict=True))
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(array.shape for array in self))
+
+
+class Layer(operator_layers.OperatorLayer):
+    """The part of an operator's layer that is JAX's: an immutable object with its fields in ``vars``."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a layer is immutable; make another one instead of changing {name}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Apply the layer; see ``forward``."""
+        return self.forward(*arrays)
+
+    def forward(self, *arrays: Any) -> Any:
+        """What the layer computes."""
+        raise NotImplementedError
+
+    def _assign(self, constants: dict[str, Any] | None = None, like: Any = None, **fields: Any) -> None:
+        arrays: list[Any] = []
+        for value in (constants or {}).values():
+            if issparse(value):  # values, rows and columns, sorted by rows
+                rows = np.repeat(np.arange(value.shape[0], dtype=np.int32), np.diff(value.indptr))
+                arrays += [value.data, rows, value.indices.astype(np.int32)]
+            else:
+                arrays.append(value)
+        assign(self, constants=_Constants(arrays), **fields)
+
+    _as_order, _samples = staticmethod(as_order), staticmethod(as_samples)
+
+    def _operate(self, kind: str, x: Any, *options: Any) -> Any:
+        """Half-precision samples are computed in float32."""
+        x, fields = as_samples(x), vars(self)
+        order = fields["order"]
+        mode = fields["config"].performance_mode if "config" in fields else "balanced"
+        half = str(x.dtype) in ("float16", "bfloat16")
+
+        def apply(x: Any, alpha: Any) -> Any:
+            return operator_layers.OPERATIONS[kind](
+                [x, *fields["constants"]], alpha, order.ceiling, order.channels, *options
+            )
+
+        with mode_scope(mode):
+            wide, alpha = x.astype("float32") if half else x, order()
+            if mode == "memory":
+                plain = not is_array(alpha)
+                apply = jax.checkpoint(apply, static_argnums=(1,) if plain else ())
+            found = apply(wide, alpha)
+        return found.astype(x.dtype) if half and not jnp.iscomplexobj(found) else found
+
+    def _read_matrix(self, laplacian: Any) -> Any:
+        if not isinstance(laplacian, BCOO):
+            return laplacian
+        entries, places = np.asarray(laplacian.data), np.asarray(laplacian.indices)
+        return coo_array((entries, (places[:, 0], places[:, 1])), laplacian.shape)
