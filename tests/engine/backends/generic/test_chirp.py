@@ -44,7 +44,7 @@ def test_many_points_against_the_sum():
 @pytest.mark.parametrize(
     ("shape", "rates", "params", "error", "words"),
     [
-        ((), (3,), {}, ShapeError, "no axis"),
+        ((), (3,), {}, ShapeError, "at least one axis"),
         ((4,), (2,), {}, ShapeError, "three numbers"),
         ((4,), (), {}, ShapeError, "three numbers"),
         ((2, 4), (3, 3), {}, ShapeError, "do not broadcast"),
