@@ -127,6 +127,7 @@ def run(script: Script, monkeypatch: pytest.MonkeyPatch) -> Names:
 
     monkeypatch.setattr(pyplot, "show", lambda: None)
     pyplot.switch_backend("agg")
+    pyplot.close("all")  # figures of other tests
     try:
         names = runpy.run_path(str(script.path))
         assert len(pyplot.get_fignums()) == 1

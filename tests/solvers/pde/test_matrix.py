@@ -140,7 +140,7 @@ def test_an_indefinite_matrix_is_found_without_eigenvalues(monkeypatch):
 
 def test_a_power_of_many_parts_is_refused_without_eigenvectors(monkeypatch):
     """Eight pairs of nodes: as many eigenvalues are zero, of which a few are looked for."""
-    pairs = sparse.block_diag([np.array([[1.0, -1.0], [-1.0, 1.0]])] * 8)
+    pairs = sparse.block_diag([sparse.csr_array([[1.0, -1.0], [-1.0, 1.0]])] * 8)
     monkeypatch.setattr(matrix, "DENSE", 2)
     with pytest.raises(InvalidInputError, match="eigenvalues are zero"):
         hf.solve_fpde(None, (0.0, 1.0), np.ones(16), space=Matrix(pairs, power=0.5))

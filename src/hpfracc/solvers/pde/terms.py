@@ -213,7 +213,7 @@ class Matrix(SpaceTerm):
     @property
     def nodes(self) -> int:
         """Number of nodes."""
-        return int(self.operator.shape[0])
+        return int(np.shape(self.operator)[0])
 
     def coordinates(self) -> tuple[np.ndarray[Any, Any], ...]:
         """The coordinates of the nodes, one array for each dimension."""
@@ -225,15 +225,20 @@ class Matrix(SpaceTerm):
         """A and M as sparse matrices."""
         from scipy import sparse
 
-        mass = sparse.eye_array(np.shape(self.operator)[0]) if self.mass is None else self.mass
-        mass = mass if sparse.issparse(mass) or np.ndim(mass) != 1 else sparse.diags_array(np.asarray(mass))
-        found = []
-        for name, given in (("operator", self.operator), ("mass", mass)):
-            plain = given.data if sparse.issparse(given) else given
-            _reading.numbers(f"Matrix: {name}", plain)
+        found: list[Any] = []
+        for name, given in (("operator", self.operator), ("mass", self.mass)):
+            if given is None and name == "mass":
+                given = np.ones(found[0].shape[0])
+            values = _reading.numbers(f"Matrix: {name}", given.data if sparse.issparse(given) else given)
+            if not sparse.issparse(given):
+                given = sparse.diags_array(values) if values.ndim == 1 and found else values
+            if len(given.shape) != 2 or given.shape != (given.shape[0],) * 2 or not given.shape[0]:
+                raise ShapeError(f"Matrix: {name} of shape {given.shape}; give a square matrix for all nodes")
+            if found and given.shape != found[0].shape:
+                raise ShapeError(
+                    f"Matrix: mass of shape {given.shape} for {found[0].shape[0]} nodes; give one for each"
+                )
             matrix = sparse.csr_array(given, dtype=float)
-            if matrix.shape != (np.shape(self.operator)[0],) * 2:
-                raise ShapeError(f"Matrix: {name} of shape {matrix.shape}; give a square matrix for all nodes")
             if abs(matrix - matrix.T).max() > 1e-10 * abs(matrix).max():
                 raise InvalidInputError(
                     f"Matrix: {name} is not symmetric; multiply it by its mass matrix, and give that"
