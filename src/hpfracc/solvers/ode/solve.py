@@ -336,6 +336,8 @@ def _moving(problem: Problem, options: Options, method: Method) -> str:
 
     if problem.library != "numpy" or on_cuda.is_asked(options):
         return ""
+    from hpfracc.solvers.ode.compiled.on_cuda import choice
+
     if choice.may_move(problem, options, method.name) and choice.has_gpu():
         return "; an ensemble whose members are independent moves to the GPU if it ends sooner there"
     return ""
