@@ -21,6 +21,8 @@ __all__ = ["solve_auto", "solve_with"]
 
 Array = np.ndarray[Any, Any]
 
+#: Differences of two solutions below this share of them say nothing: Jacobians by differences have such errors.
+_ROUNDING = 1e-10
 #: Below this order L1 on a graded mesh is far more accurate for the same number of steps.
 _SMALL_ORDER = 0.25
 #: Steps of the first attempt of a search.
@@ -192,7 +194,9 @@ def _distance(coarse: FODEResult, fine: FODEResult, options: Options) -> tuple[f
     bound = np.asarray(options.atol)[..., None] + options.rtol * np.abs(np.where(finite, common, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(difference == 0.0, 0.0, difference / bound)
-    return float(difference.max()), float(ratio.max())
+    return max(float(difference.max()), _ROUNDING * float(np.abs(np.where(finite, common, 0.0)).max())), float(
+        ratio.max()
+    )
 
 
 def _expected(ratios: list[float], steps: int) -> float:

@@ -94,8 +94,8 @@ class JacobianSource:
         #: Number of evaluations of the right-hand side per Jacobian.
         self.evaluations = 2 if jac is not None else int(self._groups.max(initial=-1)) + 1
 
-    def __call__(self, t: float, y: Array, value: Array) -> Any:
-        """The Jacobian at a flat state with its flat right-hand side."""
+    def __call__(self, t: float, y: Array, value: Array, share: float = 1.5e-8) -> Any:
+        """The Jacobian at a flat state with its flat right-hand side; by differences over a share of the state."""
         d = self.shape[-1]
         state = y.reshape(self.shape)
         if self.jac is not None:
@@ -104,7 +104,7 @@ class JacobianSource:
         base = value.reshape(self.shape)
         largest = np.abs(state).max(axis=-1, keepdims=True)
         least = np.where(largest > 0.0, 1e-3 * largest, 1.0)
-        moved = state + 1.5e-8 * np.maximum(np.abs(state), least)
+        moved = state + share * np.maximum(np.abs(state), least)
         width = (moved - state).real  # the actual increment after rounding
         differences = np.empty((self.evaluations, *self.shape), self.dtype)
         for number in range(self.evaluations):

@@ -332,8 +332,6 @@ def _compiling(problem: Problem, options: Options) -> str:
 
 
 def _moving(problem: Problem, options: Options, method: Method) -> str:
-    from hpfracc.solvers.ode.compiled.on_cuda import choice  # only explanations need it, and fixed steps
-
     if problem.library != "numpy" or on_cuda.is_asked(options):
         return ""
     from hpfracc.solvers.ode.compiled.on_cuda import choice

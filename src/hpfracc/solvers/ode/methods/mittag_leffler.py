@@ -26,6 +26,8 @@ __all__ = ["MittagLeffler"]
 
 Array = np.ndarray[Any, Any]
 
+#: Change of the state, relative to it, by which the Jacobian is found.
+_SHARE = 6e-6
 #: Number of steps after which the kernel is smooth over two steps, and quadrature is more accurate than differences.
 _FAR = 16
 _POINTS, _WEIGHTS = special.roots_legendre(6)
@@ -87,7 +89,10 @@ class MittagLeffler(Method):
         if self.linear is None:
             y = np.asarray(problem.y0).reshape(-1)
             newton.jacobians += 1
-            jacobians = newton.slopes(problem.t0, y, newton.evaluate(problem.t0, y))
+            value = newton.evaluate(problem.t0, y)
+            # Central differences: what the matrix lacks of a stiff linear part is left to the corrector.
+            ahead, behind = (newton.slopes(problem.t0, y, value, share) for share in (_SHARE, -_SHARE))
+            jacobians = 0.5 * (ahead + behind)
             return np.asarray(jacobians.toarray() if is_sparse(jacobians) else jacobians.mean(axis=0))
         matrix: Array = array("linear", self.linear)
         if matrix.shape != (d, d) or not np.all(np.isfinite(matrix)):
