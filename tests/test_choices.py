@@ -12,6 +12,7 @@ import pytest
 
 from hpfracc import _choices
 from hpfracc._environment import BACKENDS, BackendName
+from hpfracc.operators.core.registry import all_operators
 from hpfracc.solvers.ode.method import all_methods
 from hpfracc.solvers.pde.boundary import read_boundary
 from hpfracc.solvers.pde.method import all_evolution_methods
@@ -38,6 +39,9 @@ WRONG = (
     'hf.create_fractional_derivative("half")',
     'hf.create_fractional_integral(0.5, side="rihgt")',
     'pde.OneSided(1.5, side="rihgt")',
+    'hf.caputo(x, x, 0.5, method="l2")',
+    'hf.RiemannLiouvilleIntegral(0.5, "simson")',
+    'hf.create_fractional_derivative(0.5, "captuo")',
 )
 RIGHT = (
     'hf.solve_fode(f, (0.0, 1.0), [1.0], 0.5, method="pece", derivative="caputo", backend="numba-cuda")',
@@ -65,6 +69,17 @@ def test_names_of_methods_are_complete():
     }
     assert set(get_args(_choices.EvolutionMethodName)) == {"auto"} | {each.name for each in all_evolution_methods()}
     assert set(get_args(_choices.PathMethodName)) == {"auto", *METHODS, *CAPUTO_METHODS, *ALIASES}
+
+
+def test_names_of_rules_and_definitions_are_complete():
+    """Methods of all operators for samples, those for callables, and every name of a definition."""
+    rules = {
+        name for operator in all_operators() for table in (operator.rules, operator.any_grid_rules) for name in table
+    }
+    assert set(get_args(_choices.RuleName)) == rules | {"auto", "soe", "graded", "spectral", "quadrature"}
+    assert set(get_args(_choices.DefinitionName)) == {
+        name for operator in all_operators() for name in (operator.definition, *operator.short_names)
+    }
 
 
 def test_names_of_backends_and_boundaries_are_complete():

@@ -34,6 +34,21 @@ EvolutionMethodName = Literal[
 #: Methods of ``solve_fsde``.
 PathMethodName = Literal["auto", "euler", "second_order", "milstein", "doss_sussmann", "implicit_euler"]
 
+#: Methods of operators; each has some of them.
+RuleName = Literal[
+    "auto", "centred", "centred4", "cq2", "cq3", "cq4", "cq5", "cq6", "dirichlet", "fast", "gl", "graded",
+    "integral", "l1", "l1-2", "linear", "neumann", "periodic", "quadratic", "quadrature", "simpson", "soe",
+    "spectral", "trapezoid", "wsgl",
+]  # fmt: skip
+
+#: Definitions of derivatives and integrals, with their short names.
+DefinitionName = Literal[
+    "AB", "ABC", "ABR", "atangana_baleanu", "atangana_baleanu_riemann", "C", "caputo", "caputo_fabrizio",
+    "caputo_hadamard", "CF", "CH", "coimbra", "FL", "fractional_laplacian", "GL", "grunwald_letnikov", "hadamard",
+    "laplacian", "marchaud", "psi_caputo", "R", "riemann_liouville", "riesz", "RL", "TC", "tempered",
+    "tempered_caputo", "tempered_riemann_liouville", "TRL", "variable_order", "VO", "W", "weyl",
+]  # fmt: skip
+
 #: Sides from which an operator starts.
 SideName = Literal["left", "right"]
 

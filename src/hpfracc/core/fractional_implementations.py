@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from hpfracc._choices import DefinitionName
 from hpfracc.operators.core.call_types import CallOptions, DerivativeParameters, OrderOrFunction
 from hpfracc.operators.core.registry import create_fractional_derivative
 
@@ -23,7 +24,9 @@ class FractionalDerivative:
         Further options of the operator, such as ``side`` or ``ceiling``.
     """
 
-    def __init__(self, alpha: OrderOrFunction, method: str = "RL", **options: Unpack[DerivativeParameters]) -> None:
+    def __init__(
+        self, alpha: OrderOrFunction, method: DefinitionName = "RL", **options: Unpack[DerivativeParameters]
+    ) -> None:
         self.alpha = alpha
         self.method = method
         self.operator = create_fractional_derivative(alpha, method, **options)

@@ -7,6 +7,7 @@ from typing import Any, Unpack, final
 
 import numpy as np
 
+from hpfracc._choices import RuleName
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo_fabrizio import BoundedKernelDerivative, MeanIntegral, MemoryKernel
 from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
@@ -88,7 +89,7 @@ class AtanganaBaleanu(MittagLefflerDerivative):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     normalisation: Any = 1.0
 
     definition = "atangana_baleanu"
@@ -133,7 +134,7 @@ class AtanganaBaleanuRiemann(MittagLefflerDerivative):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     normalisation: Any = 1.0
 
     definition = "atangana_baleanu_riemann"
@@ -192,7 +193,7 @@ class AtanganaBaleanuIntegral(MeanIntegral):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     normalisation: Any = 1.0
 
     definition = "atangana_baleanu"

@@ -11,6 +11,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import library_of, to_host
+from hpfracc._choices import RuleName
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
@@ -240,7 +241,7 @@ class CaputoFabrizio(BoundedKernelDerivative):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     normalisation: Any = 1.0
 
     definition = "caputo_fabrizio"
@@ -347,7 +348,7 @@ class CaputoFabrizioIntegral(MeanIntegral):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     normalisation: Any = 1.0
 
     definition = "caputo_fabrizio"

@@ -10,6 +10,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import is_chunked, library_of, tracks_gradient
+from hpfracc._choices import RuleName
 from hpfracc._xp import array_namespace, namespace_of, user_scope
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import join_decisions
@@ -67,7 +68,7 @@ class FractionalLaplacian(FractionalOperator):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
 
     definition = "fractional_laplacian"
     short_names = ("laplacian", "FL")
@@ -244,7 +245,7 @@ class Riesz(FractionalOperator):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     period: Any = None
 
     definition = "riesz"

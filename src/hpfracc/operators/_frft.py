@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -26,7 +26,13 @@ __all__ = ["MAX_POINTS", "HermiteGauss", "frft", "hermite_gauss", "kept_vectors"
 
 @watched
 def frft(
-    x: Any, order: Any, axis: int | None = None, *, dim: Any = None, method: str = "chirp", backend: Any = None
+    x: Any,
+    order: Any,
+    axis: int | None = None,
+    *,
+    dim: Any = None,
+    method: Literal["chirp", "eigen"] = "chirp",
+    backend: Any = None,
 ) -> Any:
     r"""The fractional Fourier transform: a rotation of the time-frequency plane by ``order`` quarter turns.
 

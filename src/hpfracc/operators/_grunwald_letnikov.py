@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
-from hpfracc._choices import SideName
+from hpfracc._choices import RuleName, SideName
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, OneSidedOptions, OrderNumber
 from hpfracc.operators.core.rule import RuleTable, later
@@ -50,7 +50,7 @@ class GrunwaldLetnikov(FractionalOperator):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     ceiling: int | None = None
     side: SideName = "left"
 

@@ -9,6 +9,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import library_of, tracks_gradient
+from hpfracc._choices import RuleName
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo import Caputo
@@ -105,7 +106,7 @@ class Hadamard(LogarithmicOperator):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     ceiling: int | None = None
 
     definition = "hadamard"
@@ -165,7 +166,7 @@ class CaputoHadamard(LogarithmicOperator):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     ceiling: int | None = None
     initial: Any = None
 
@@ -220,7 +221,7 @@ class HadamardIntegral(LogarithmicOperator):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
 
     definition = "hadamard"
     who = "the Hadamard integral"

@@ -8,6 +8,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import is_array
+from hpfracc._choices import RuleName
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouville
@@ -58,7 +59,7 @@ class Marchaud(FractionalOperator):
 
     alpha: OrderNumber
     before: Any = 0.0
-    method: str = "auto"
+    method: RuleName = "auto"
     ceiling: int | None = None
 
     definition = "marchaud"

@@ -9,6 +9,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
+from hpfracc._choices import RuleName
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._caputo import Caputo
@@ -68,7 +69,7 @@ class PsiCaputo(FractionalOperator):
     alpha: OrderNumber
     psi: Any = None
     inverse: Callable[[Any], Any] | None = None
-    method: str = "auto"
+    method: RuleName = "auto"
     ceiling: int | None = None
     initial: Any = None
 

@@ -6,7 +6,7 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
-from hpfracc._choices import SideName
+from hpfracc._choices import RuleName, SideName
 from hpfracc.operators.core.applying import apply_rule, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, OneSidedOptions, OrderNumber, SideOptions
@@ -40,7 +40,7 @@ class OneSidedDerivative(FractionalOperator, ABC):
         order = self._order()
         rule = self._rule(order, samples.grid, who)
         if order.known is not None and order.known < 0.0:
-            method = "fast" if self.method in FAST else "auto"
+            method: RuleName = "fast" if self.method in FAST else "auto"
             return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
         if order.is_integer:
             from hpfracc.operators.rules.differences import Differences
@@ -92,7 +92,7 @@ class RiemannLiouville(OneSidedDerivative):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     ceiling: int | None = None
     side: SideName = "left"
 
@@ -178,7 +178,7 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     side: SideName = "left"
 
     definition = "riemann_liouville"

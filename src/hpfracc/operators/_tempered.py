@@ -11,6 +11,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import is_array, to_host
+from hpfracc._choices import RuleName
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RepeatedIntegral, RiemannLiouville, RiemannLiouvilleIntegral
@@ -122,7 +123,7 @@ class TemperedRiemannLiouville(TemperedDerivative):
     alpha: OrderNumber
     rate: Any = 1.0
     centred: bool = False
-    method: str = "auto"
+    method: RuleName = "auto"
     ceiling: int | None = None
 
     definition = "tempered"
@@ -237,7 +238,7 @@ class TemperedCaputo(TemperedDerivative):
 
     alpha: OrderNumber
     rate: Any = 1.0
-    method: str = "auto"
+    method: RuleName = "auto"
     ceiling: int | None = None
     initial: Any = None
 
@@ -300,7 +301,7 @@ class TemperedIntegral(TemperedOperator, RepeatedIntegral):
 
     alpha: OrderNumber
     rate: Any = 1.0
-    method: str = "auto"
+    method: RuleName = "auto"
 
     definition = "tempered"
     who = "the tempered integral"

@@ -10,6 +10,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import device_of, is_array, library_of, refuse_masked, to_host, tracks_gradient
+from hpfracc._choices import RuleName
 from hpfracc._reading import choice
 from hpfracc._xp import Namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -88,7 +89,7 @@ class VariableOrder(FractionalOperator):
 
     alpha: OrderOrFunction | Sequence[float]
     at: str = "t"
-    method: str = "auto"
+    method: RuleName = "auto"
     ceiling: int | None = None
     initial: Any = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Unpack, final
 
+from hpfracc._choices import RuleName
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import UNIFORM, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
@@ -54,7 +55,7 @@ class Weyl(FractionalOperator):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     period: Any = None
 
     definition = "weyl"
@@ -116,7 +117,7 @@ class WeylIntegral(FractionalOperator):
     """
 
     alpha: OrderNumber
-    method: str = "auto"
+    method: RuleName = "auto"
     period: Any = None
 
     definition = "weyl"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpfracc._arrays import KINDS, has_unit, is_chunked, is_sharded, quick_kind, to_host
-from hpfracc._choices import SideName
+from hpfracc._choices import RuleName, SideName
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples, with_units
 from hpfracc._reading import choice, flag, number
@@ -56,7 +56,7 @@ class FractionalOperator(ABC):
 
     #: The order, and the name of the method.
     alpha: Any
-    method: str
+    method: RuleName
     #: Full name of the definition, and its short names.
     definition: ClassVar[str]
     short_names: ClassVar[tuple[str, ...]] = ()

@@ -7,7 +7,7 @@ from typing import Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 
 from numpy.typing import NDArray
 
-from hpfracc._choices import SideName
+from hpfracc._choices import RuleName, SideName
 from hpfracc.operators.core.reporting import OperatorResult
 
 P = ParamSpec("P")
@@ -59,7 +59,7 @@ class CallOptions(CallParameters, total=False):
 class MethodOptions(CallOptions, total=False):
     """The options of a function of an operator that has no other field than ``method``."""
 
-    method: str
+    method: RuleName
 
 
 class NormalisedOptions(MethodOptions, total=False):
@@ -122,13 +122,13 @@ class DerivativeParameters(_IntegralParameters, total=False):
 class IntegralOptions(_IntegralParameters, total=False):
     """Further options of integrals; each accepts those that its class has."""
 
-    method: str
+    method: RuleName
 
 
 class DerivativeOptions(DerivativeParameters, total=False):
     """Further options of derivatives; each accepts those that its class has."""
 
-    method: str
+    method: RuleName
 
 
 class _AllOptions(DerivativeOptions, CallParameters, total=False):

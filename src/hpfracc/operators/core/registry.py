@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, Unpack
 
 from hpfracc import operators
+from hpfracc._choices import DefinitionName
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.call_types import DerivativeOptions, IntegralOptions, OrderOrFunction
@@ -56,7 +57,7 @@ def find_definition(name: str, kind: str) -> type[FractionalOperator]:
 
 
 def create_fractional_derivative(
-    alpha: OrderOrFunction, definition: str = "caputo", **options: Unpack[DerivativeOptions]
+    alpha: OrderOrFunction, definition: DefinitionName = "caputo", **options: Unpack[DerivativeOptions]
 ) -> FractionalOperator:
     """A fractional derivative by the name of its definition.
 
@@ -96,7 +97,7 @@ def create_fractional_derivative(
 
 
 def create_fractional_integral(
-    alpha: OrderOrFunction, definition: str = "riemann_liouville", **options: Unpack[IntegralOptions]
+    alpha: OrderOrFunction, definition: DefinitionName = "riemann_liouville", **options: Unpack[IntegralOptions]
 ) -> FractionalOperator:
     """A fractional integral by the name of its definition.
 

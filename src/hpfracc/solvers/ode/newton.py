@@ -113,9 +113,7 @@ class Newton:
         d.
     """
 
-    def __init__(
-        self, evaluate: Callable[[float, Array], Array], slopes: Callable[[float, Array, Array], Any], components: int
-    ) -> None:
+    def __init__(self, evaluate: Callable[[float, Array], Array], slopes: Callable[..., Any], components: int) -> None:
         self.evaluate, self.slopes, self.components = evaluate, slopes, components
         #: Tolerances, from which :meth:`solve` computes its scale, and the fraction of them to which it solves.
         self.atol: Any
