@@ -81,6 +81,7 @@ def test_a_plot_draws_into_its_axes(name):
     """Into those axes and no others; two are asked for where there are two panels."""
     make, options, count = CASES[name]
     result = make()
+    pyplot.close("all")  # figures of other tests
     figure, axes = pyplot.subplots(count, squeeze=False)
     given = axes[0, 0] if count == 1 else axes[:, 0]
     returned = result.plot(ax=given, **options)

@@ -129,7 +129,7 @@ def test_transforms_drop_the_labels_of_their_axis():
 def test_streams_keep_labels():
     """Chunks of a frame or an array with names come back as such, with the values of the whole signal."""
     stream = hf.Caputo(0.5).stream(T[1])
-    whole = pd.concat([stream.push(chunk) for chunk in (frame(T)[:20], frame(T)[20:])])
+    whole = pd.concat([stream.push(chunk) for chunk in (frame(T).iloc[:20], frame(T).iloc[20:])])
     right = hf.caputo(frame(T), alpha=0.5)
     pd.testing.assert_frame_equal(whole, right, rtol=1e-5, atol=1e-5)
     assert hf.Caputo(0.5).stream(T[1], dim="time").push(array()).dims == ("time", "x")

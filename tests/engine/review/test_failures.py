@@ -109,6 +109,7 @@ def test_mistakes_and_wishes_of_the_caller_are_not_covered_up(error: type[Except
 
 def test_the_arm_that_failed_is_blamed_even_if_the_plan_has_moved_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread may choose again during a call; the arm of that call did not fail."""
+    pytest.importorskip("torch")
     started, go = threading.Event(), threading.Event()
     slow = [False]
     breaker = knowledge_for(get_settings()).breaker

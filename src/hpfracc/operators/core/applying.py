@@ -37,7 +37,7 @@ _MAX_SUMS = 16
 _DOUBLE = "torch.float64"
 #: Without a companion that suffices, the distance from every other sample is multiplied by this: both may miss part of
 #: a jump.
-_ALONE = 1.5
+_ALONE = 2.0
 
 
 class CachedApplication:
