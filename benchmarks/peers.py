@@ -210,6 +210,40 @@ def _hunt(t: float, y: Any) -> Any:
     return np.array([1.5 * y[0] - y[0] * y[1], y[0] * y[1] - 3.0 * y[1]])
 
 
+def product_integration() -> Iterator[Contestant]:
+    """Diethelm's nonlinear equation of order 1/2 with 256 steps: Euclidean norm of all errors; MATLAB as published."""
+    gamma = math.gamma
+    rate = (40320.0 / gamma(8.5), 3.0 * gamma(5.25) / gamma(4.75), 2.25 * gamma(1.5))
+
+    def source(t: float, y: Any) -> Any:
+        known = rate[0] * t**7.5 - rate[1] * t**3.75 + rate[2] + (1.5 * t**0.25 - t**4) ** 3
+        return known - np.abs(y) ** 1.5
+
+    def error(found: Any) -> float:
+        exact = found.t**8 - 3.0 * found.t**4.25 + 2.25 * found.t**0.5
+        return float(np.linalg.norm(found.y[0] - exact))
+
+    for method in ("explicit_rectangle", "pece", "implicit_rectangle", "implicit_trapezoid"):
+        run = lambda method=method: hf.solve_fode(  # noqa: E731
+            source, (0.0, 1.0), [0.0], 0.5, step=2.0**-8, method=method, estimate=False
+        )
+        yield "hpfracc", f"`{method}`", run, error
+    run = lambda: hf.solve_fode(source, (0.0, 1.0), [0.0], 0.5, rtol=1e-6)  # noqa: E731
+    yield "hpfracc", "default, `rtol=1e-6`", run, error
+
+
+#: Errors and milliseconds of codes that we cannot run, from the files that their measurement was published with:
+#: the benchmarks of FdeSolver.jl (M. Khalighi, G. Benedetti, L. Lahti), ``BenchNonStiff.csv``, on their machine.
+PUBLISHED = {
+    "product_integration": [
+        ("`fde_pi1_ex`", 0.049495, 3.3888),
+        ("`fde_pi12_pc`", 0.0033047, 5.0408),
+        ("`fde_pi1_im`", 0.045823, 4.7048),
+        ("`fde_pi2_im`", 8.4355e-05, 4.3248),
+    ],
+}
+
+
 def measured(run: Callable[[], Any]) -> tuple[float, Any]:
     """Seconds of processor time of the fastest call but the first, and the result."""
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
@@ -228,7 +262,16 @@ def measured(run: Callable[[], Any]) -> tuple[float, Any]:
 def tables() -> str:
     """All tables, in Markdown."""
     parts = [heading("").removeprefix("# \n# ")]
-    for problem in (derivatives, mittag_leffler, relaxation, brownian, reaction_diffusion, integer_order):
+    problems = (
+        derivatives,
+        mittag_leffler,
+        relaxation,
+        product_integration,
+        brownian,
+        reaction_diffusion,
+        integer_order,
+    )
+    for problem in problems:
         rows = []
         for library, what, run, error in problem():
             print(f"{problem.__name__}: {library} {what}", file=sys.stderr)
@@ -238,6 +281,8 @@ def tables() -> str:
                 rows.append(f"| {library} | {what} | {shown} | {1e3 * seconds:.3g} ms |")
             except Exception as failure:
                 rows.append(f"| {library} | {what} | {type(failure).__name__} | |")
+        for what, norm, taken in PUBLISHED.get(problem.__name__, ()):
+            rows.append(f"| Garrappa, MATLAB | {what} | {norm:.1e} | {taken:.3g} ms, published |")
         head = "| library | call | error | processor time |\n| --- | --- | --- | --- |"
         parts.append(f"**{(problem.__doc__ or '').strip().rstrip('.')}**\n\n{head}\n" + "\n".join(rows))
     return "\n\n".join(parts)
