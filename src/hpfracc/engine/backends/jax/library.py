@@ -52,6 +52,10 @@ class JAXLibrary(Library):
 
         return call
 
+    def unrecorded(self, prepare: Callable[..., Any]) -> Callable[..., Any]:
+        """Waits until it is made: on the host JAX reads the memory of NumPy arrays, which may change after the call."""
+        return lambda *operands: jax.block_until_ready(prepare(*operands))
+
     def multiply(self, product: jax.Array, factor: jax.Array) -> jax.Array:
         """XLA decides what is overwritten."""
         return product * factor
