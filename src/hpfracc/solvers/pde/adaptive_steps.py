@@ -228,6 +228,7 @@ class _EvolutionCorrector:
 
     def _linear(self, change: Array, weight: Any) -> Array:
         system, shift = self.system, self._shift(weight)
+        system.problem.count("error_solves")
         found = system.form.solve(shift, system.shaped(change) * shift)
         return np.asarray(found, system.dtype).reshape(-1)
 

@@ -301,7 +301,7 @@ def _fitted(name: str, value: Any, problem: EvolutionProblem) -> Any:
     if xp.is_complex(value) and not xp.is_complex(problem.u0):
         raise UnsupportedDtypeError(f"{name} has complex values for a real u0; give u0 as complex")
     given = tuple(value.shape)
-    if not _reading.broadcasts(given, shape):
+    if given != shape and not _reading.broadcasts(given, shape):
         raise ShapeError(f"{name} has shape {given}, and the unknown points {shape}; give values that broadcast to it")
     return value
 

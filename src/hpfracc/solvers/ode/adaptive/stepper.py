@@ -325,7 +325,7 @@ class Stepper:
     def _choose_degree(self, errors: list[float], degree: int, most: float) -> None:
         """The next degree and step; ``most`` bounds its growth."""
         ahead = int(self.corrector.stiff)
-        highest = min(self._highest(), len(errors) - 1)
+        highest = min(self.highest_degree(), len(errors) - 1)
 
         def growth(candidate: int) -> float:
             return self.controller.growth(errors[min(candidate + ahead, len(errors) - 1)], candidate + ahead)
@@ -339,7 +339,7 @@ class Stepper:
         self.degree = best
         self.controller.accept(errors[min(best + ahead, len(errors) - 1)], best + ahead, most)
 
-    def _highest(self) -> int:
+    def highest_degree(self) -> int:
         """The highest degree that is stable."""
         contraction = self.corrector.contraction if self.corrector.stiff else 0.0
         return int(stable_degrees(np.array(contraction), self.most))
