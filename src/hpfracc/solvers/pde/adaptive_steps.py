@@ -297,7 +297,9 @@ class _EvolutionPass:
                     run.fail(self._blow_up() or stopped.message + corrector.failure)
                     return
                 self._note()
-                yield end if stepper.tau >= stop else problem.t0 + stepper.tau
+                t = end if stepper.tau >= stop else problem.t0 + stepper.tau
+                if t > self.times[-1]:  # steps behind a jump may be shorter than times can tell
+                    yield t
                 if stepper.ratio > most_ratio and stepper.jumped is None:
                     return
 
