@@ -16,7 +16,7 @@ from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.blocks import BLOCK, DIRECT_BELOW
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import on_cuda
-from hpfracc.solvers.ode.compiled.on_cuda.choice import MovedError, make_offer
+from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError, may_move
 from hpfracc.solvers.ode.fixed.dense import DelayedStates, without_delays
 from hpfracc.solvers.ode.fixed.error_estimate import estimate_errors
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups, row_orders
@@ -137,7 +137,7 @@ def solve_fixed(
         compiled.load("on_cuda.solve")
         from hpfracc.solvers.ode.compiled.on_cuda.solve import solve_members
 
-        return solve_members(cuda, problem, options, scheme, (name, reason))[0]
+        return solve_members(cuda, problem, options, scheme, (name, reason))
     started = time.perf_counter()
     assert options.step is not None
     grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
@@ -150,7 +150,8 @@ def solve_fixed(
         table.stepwise, delayed.table = True, table
     history = "fft" if grid.count - 1 > DIRECT_BELOW else "direct"
     block = BLOCK if history == "fft" else grid.count
-    offer = make_offer(table, options, scheme, (name, reason), guard)
+    movable = grid.steps <= options.max_steps and may_move(problem, options, name)
+    offer = GPUOffer(table, options, scheme, (name, reason), guard) if movable else None
     stepper = SwitchingStepper(table, scheme, block, options, RightHandSide(problem), offer)
     try:
         result = Walk(table, options, stepper, block, guard).result(name, reason, history, started)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -63,31 +63,19 @@ class _OutputPoints(NamedTuple):
         Row in which the kernel stores each step, or -1.
     between : bool
         Whether some times are between steps; then all steps are stored, and interpolated on the host.
-    rows : int
-        Number of stored steps that belong to the result; watched steps follow them.
-    watched : array of int
-        Rows of the watched steps.
     """
 
     times: Array
     places: Array
     between: bool
-    rows: int
-    watched: Array
 
 
 def solve_members(
-    cuda: Any,
-    problem: Problem,
-    options: Options,
-    scheme: Scheme,
-    decision: tuple[str, str],
-    watched: Sequence[int] = (),
-) -> tuple[FODEResult, Array]:
+    cuda: Any, problem: Problem, options: Options, scheme: Scheme, decision: tuple[str, str]
+) -> FODEResult:
     """Solve a problem that :func:`~hpfracc.solvers.ode.compiled.on_cuda.check` accepted, with ``numba.cuda``.
 
-    ``decision`` is the method and why it is used. Also returns the states at the steps ``watched``, of shape
-    (steps, d, members).
+    ``decision`` is the method and why it is used.
     """
     started = time.perf_counter()
     assert options.step is not None
@@ -105,9 +93,8 @@ def solve_members(
     if grid.steps > options.max_steps:
         message = f"{grid.steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
         start = np.array([problem.t0]), np.array(problem.y0)[..., None]
-        failed = FODEResult(*start, False, message, 1, stats=stats, decision=chosen)
-        return failed, np.empty((0, d, members))
-    kept = _read_times(options.t_eval, grid, np.array(watched, np.int64))
+        return FODEResult(*start, False, message, 1, stats=stats, decision=chosen)
+    kept = _read_times(options.t_eval, grid)
     check_room(problem, len(kept.times), 1, arrays=1)
     work = _EnsembleSolve(cuda, problem, found, kept, grid, scheme, options.precision)
     device.run_on_device(work.run)
@@ -125,23 +112,22 @@ def solve_members(
     }
     chosen = dataclasses.replace(chosen, history="exponentials" if terms else "direct", notes=notes)
     nfev, y = 1 + grid.steps * (1 + work.corrections), work.y.transpose(2, 1, 0)
-    return FODEResult(kept.times, y, success, message, nfev, stats=stats, decision=chosen), work.watched
+    return FODEResult(kept.times, y, success, message, nfev, stats=stats, decision=chosen)
 
 
-def _read_times(t_eval: Array | None, grid: UniformGrid, watched: Array) -> _OutputPoints:
+def _read_times(t_eval: Array | None, grid: UniformGrid) -> _OutputPoints:
     """Which steps to store for the requested times."""
     steps = grid.times()
     every = np.arange(len(steps))
     if t_eval is None:
-        return _OutputPoints(steps, every, False, len(steps), watched)
+        return _OutputPoints(steps, every, False)
     nearest = np.clip(np.rint((t_eval - grid.t0) / grid.step).astype(np.int64), 0, grid.steps)
     slack = 4.0 * np.spacing(max(abs(grid.t0), abs(grid.t1)))
     if not len(t_eval) or np.any(np.abs(steps[nearest] - t_eval) > slack) or np.any(np.diff(nearest) <= 0):
-        return _OutputPoints(t_eval, every, True, len(steps), watched)
-    stored = np.concatenate([nearest, np.setdiff1d(watched, nearest)])
+        return _OutputPoints(t_eval, every, True)
     places = np.full(len(steps), -1)
-    places[stored] = np.arange(len(stored))
-    return _OutputPoints(t_eval, places, False, len(t_eval), places[watched])
+    places[nearest] = np.arange(len(nearest))
+    return _OutputPoints(t_eval, places, False)
 
 
 def _judge(bad: Array, grid: UniformGrid) -> tuple[bool, str]:
@@ -204,7 +190,6 @@ class _EnsembleSolve:
         self.first = np.empty((0, d))
         self.bad = np.empty(members, np.int32)
         self.y = np.empty((0, d, members), precision)
-        self.watched = np.empty((len(kept.watched), d, members), precision)
         self.chunks = 0
         self.kernel_seconds = 0.0
 
@@ -277,10 +262,7 @@ class _EnsembleSolve:
         _, (states, values) = MemoryLayout([kept.shape, head.shape]).cut(outputs.copy_to_host())[0]
         if begin == 0:
             self.first = values[0].T
-        self.watched[:, :, begin:end] = states[self.kept.watched]
-        if self.kept.between:
-            return self._between(states, values, begin, end)
-        return np.array(states[: self.kept.rows]) if self.kept.rows < len(states) else np.asarray(states)
+        return self._between(states, values, begin, end) if self.kept.between else np.asarray(states)
 
     def _store(self, begin: int, end: int, states: Array) -> None:
         """Store the states of a chunk."""
