@@ -97,10 +97,10 @@ class StepMethod(Method):
         if self.implicit:
             from hpfracc.solvers.ode.tensors.solve import solve_tensors
 
-            return solve_tensors(problem, options, self)
+            return solve_tensors(problem, options, self, reason)
         from hpfracc.solvers.ode.tensors.stability import solve_explicit
 
-        return solve_explicit(problem, options, self, self.scheme)
+        return solve_explicit(problem, options, self, reason, guard)
 
     def scheme_for(self, problem: Problem, options: Options) -> Scheme:
         """The weights for NumPy, with what the first steps of this problem need."""

@@ -110,7 +110,7 @@ def solve_tensor_mesh(
     if steps > options.max_steps:
         message = f"{steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
         first = problem.y0[..., None]
-        stats = {"steps": 0, "step": options.step}
+        stats = {"steps": 0, "step": options.step, "interrupted": False}
         return FODEResult(np.array([problem.t0]), first, False, message, 0, stats=stats, decision=decision)
     mesh, calls = times(), [0]
     with progress_report(options.progress, problem.t0, problem.t1, decision.method) as report:
@@ -149,11 +149,11 @@ def solve_tensor_mesh(
     return FODEResult(reached, time_last(states), success, message, nfev=evaluations, stats=stats, decision=decision)
 
 
-def solve_tensors(problem: Problem, options: Options, rule: Any, judge: Any = None) -> FODEResult:
+def solve_tensors(problem: Problem, options: Options, rule: Any, reason: str, judge: Any = None) -> FODEResult:
     """Solve with the step of ``options``; ``judge(grid, states)`` says whether the states are stable."""
     assert options.step is not None
     grid = make_grid(problem.t0, problem.t1, options.step)
-    decision = SolveDecision(rule.name, f"y0 is an array of {problem.library}", "blocks", problem.library == "jax")
+    decision = SolveDecision(rule.name, reason, "blocks", problem.library == "jax")
     order = order_of(problem)
 
     def run(calls: list[int], told: Told) -> Any:
