@@ -87,13 +87,13 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
     pece = PECE()
     grid = make_grid(problem.t0, problem.t1, options.step)
     if problem.library == "numpy":
-        guard = StiffnessGuard(problem, grid.step, pece.name, pece.scheme)
+        guard = StiffnessGuard(problem, grid.step, pece)
     else:
         if (refusal := pece.refuses(problem, options)) is not None:
             raise InvalidInputError(refusal)
         from hpfracc.solvers.ode.tensors.stability import TensorGuard, solve_traced
 
-        guard = TensorGuard(problem, grid.step, pece.name, pece.scheme)
+        guard = TensorGuard(problem, grid.step, pece)
         if (traced := solve_traced(guard, options, pece, find_method("implicit_trapezoid"))) is not None:
             return traced
     explicit: FODEResult | None = None

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from scipy.special import rgamma
 
-from hpfracc.solvers.ode.fixed.scheme import Scheme, cached_weights
+from hpfracc._xp import NUMPY
+from hpfracc.solvers.ode.fixed.scheme import StepMethod, cached_weights
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, jacobian_source
 
@@ -64,18 +65,18 @@ class StabilityLimits:
         The orders, in the shape of the state.
     step : float
         The step.
-    name, scheme : str, Scheme
+    rule : StepMethod
         The method.
     """
 
-    def __init__(self, orders: Array, step: float, name: str, scheme: Scheme) -> None:
+    def __init__(self, orders: Array, step: float, rule: StepMethod) -> None:
         self.scale = step**orders
         # A member with several orders: eigenvalues count as decaying if they do at the smallest one.
         members = orders.reshape(-1, orders.shape[-1])
         self.least = members.min(axis=1, keepdims=True)
         ends = np.concatenate([self.least, members.max(axis=1, keepdims=True)], axis=1)
         distinct, which = np.unique(ends, return_inverse=True)
-        radii = np.stack([stable_radii(name, scheme, float(each)) for each in distinct])
+        radii = np.stack([stable_radii(rule, float(each)) for each in distinct])
         self.radii = radii[which.reshape(ends.shape)].min(axis=1)
         angles = np.linspace(np.pi / self.radii.shape[1], np.pi, self.radii.shape[1])  # the upper ends
         relevant = angles >= np.minimum(0.5 * np.pi * self.least, np.pi)
@@ -102,12 +103,12 @@ class StiffnessGuard:
         The equation, with known orders.
     step : float
         The step.
-    name, scheme : str, Scheme
+    rule : StepMethod
         The method.
     """
 
-    def __init__(self, problem: Problem, step: float, name: str, scheme: Scheme) -> None:
-        self.problem, self.step, self.name, self.scheme = problem, step, name, scheme
+    def __init__(self, problem: Problem, step: float, rule: StepMethod) -> None:
+        self.problem, self.step, self.rule = problem, step, rule
         self._fun: Any = RightHandSide(problem)
         self._slopes = jacobian_source(problem, self._fun)
         self._limits = self.limits(problem.orders.known)
@@ -117,7 +118,7 @@ class StiffnessGuard:
     def limits(self, orders: Any) -> StabilityLimits:
         """For known orders."""
         whole = np.broadcast_to(np.asarray(orders, dtype=np.float64), self.problem.shape)
-        return StabilityLimits(whole, self.step, self.name, self.scheme)
+        return StabilityLimits(whole, self.step, self.rule)
 
     @property
     def evaluations(self) -> int:
@@ -211,25 +212,23 @@ def unstable_growth(
     )
 
 
-def stable_radii(name: str, scheme: Scheme, alpha: float) -> Array:
+def stable_radii(rule: StepMethod, alpha: float) -> Array:
     """Largest stable ``h^alpha |lambda|`` in each of 128 intervals of ``|arg lambda|`` from 0 to pi; inf if unbounded.
 
     Parameters
     ----------
-    name : str
-        Name of the method, under which the result is cached.
-    scheme : Scheme
-        Its weights.
+    rule : StepMethod
+        The method.
     alpha : float
         The order.
     """
 
     def make(alpha: float, n: int) -> tuple[Array]:
-        return (_radii(_boundary(scheme, alpha)),)
+        return (_radii(_boundary(rule, alpha)),)
 
     # A limit that is accurate to a hundredth need not be computed for every order of a fit or an ensemble.
     alpha = max(round(alpha, 2), 0.01)
-    (found,) = cached_weights(("stable radii", name, scheme.corrections), alpha, _INTERVALS, make)
+    (found,) = cached_weights(("stable radii", rule.name, rule.corrections), alpha, _INTERVALS, make)
     return found
 
 
@@ -258,14 +257,14 @@ def stability_number(z: Any, alpha: Any, radii: Array) -> Array:
     return np.where(angle >= (1.0 - _MARGIN) * decays, np.abs(z) / limit, 0.0)
 
 
-def _boundary(scheme: Scheme, alpha: float) -> Array:
+def _boundary(rule: StepMethod, alpha: float) -> Array:
     """The z whose solutions grow at the rate `_RATE`, shape (roots, points along the circle)."""
-    weights = np.stack(scheme.weights(alpha, _LENGTH))
+    weights = np.stack(rule.weights(NUMPY, alpha, _LENGTH)[0])
     symbols = np.fft.rfft(weights * np.exp(-_RATE * np.arange(_LENGTH)))
-    if scheme.kind != "corrected":
+    if not rule.corrections:
         with np.errstate(divide="ignore"):
             return np.asarray(1.0 / symbols[:1])
-    m, now = scheme.corrections, float(weights[1, 0])
+    m, now = rule.corrections, float(weights[1, 0])
     predicted, corrected = symbols[0], symbols[1] - now
     if m == 1:
         root = np.sqrt(0.25 * corrected**2 + now * predicted)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc.solvers.ode.compiled import call_kernel, kernels
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
-from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
+from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.fixed.stepping import NumpyStepper
 from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.problem import RightHandSide, check_value
@@ -27,12 +27,12 @@ class CompiledStepper:
 
     Parameters
     ----------
-    tableau, scheme, block
+    tableau, block
         As for :class:`NumpyStepper`.
     evaluate : RightHandSide or CompiledFunction
         The right-hand side.
     newton : Newton or None
-        For an implicit scheme: its Jacobian and counters.
+        For an implicit method: its Jacobian and counters.
     jacobian : CompiledFunction or None
         A compiled Jacobian.
     """
@@ -40,18 +40,16 @@ class CompiledStepper:
     def __init__(
         self,
         tableau: Tableau,
-        scheme: Scheme,
         block: int,
         evaluate: RightHandSide | CompiledFunction,
         newton: Newton | None,
         jacobian: CompiledFunction | None = None,
     ) -> None:
         self.tableau = tableau
-        self.scheme = scheme
         self.newton = newton
         self.evaluations = 0
         self._evaluate, self._jacobian = evaluate, jacobian
-        self._corrections = scheme.corrections if scheme.kind == "corrected" else 0
+        self._corrections = tableau.rule.corrections
         weights, rows = tableau.weights, len(tableau.y)
         reach = min(block, weights.shape[2] - 1)
         past = np.zeros((*weights.shape[:2], block))  # newest last
@@ -89,7 +87,7 @@ class CompiledStepper:
     def _solve_damped(self, begin: int, first: int) -> int:
         """Make one step by :class:`Newton`, after the compiled iteration has failed."""
         fun = self._evaluate if isinstance(self._evaluate, RightHandSide) else RightHandSide(self.tableau.problem)
-        return NumpyStepper(self.tableau, self.scheme, self.block, fun, self.newton).run(begin, first, first + 1)
+        return NumpyStepper(self.tableau, self.block, fun, self.newton).run(begin, first, first + 1)
 
     def _run(self, begin: int, first: int, stop: int) -> int:
         table, state, newton = self.tableau, self._state, self.newton

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from hpfracc._reading import choice
-from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.blocks import BLOCK, DIRECT_BELOW
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import on_cuda
 from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError, may_move
 from hpfracc.solvers.ode.fixed.dense import DelayedStates, without_delays
 from hpfracc.solvers.ode.fixed.error_estimate import estimate_errors
-from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups, row_orders
-from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, evaluate_first, make_tableau
+from hpfracc.solvers.ode.fixed.grid import make_grid, row_orders
+from hpfracc.solvers.ode.fixed.scheme import StepMethod, Tableau, make_tableau
 from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
 from hpfracc.solvers.ode.fixed.walk import Guard, Walk
-from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
 from hpfracc.solvers.ode.progress import note_steps
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, StiffnessGuard, unstable_growth
 
-__all__ = ["StepMethod", "solve_fixed"]
+__all__ = ["solve_fixed"]
 
 Array = np.ndarray[Any, Any]
 
@@ -41,92 +35,10 @@ DOUBTFUL = 0.1
 _FIRST_STEPS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class StepMethod(Method):
-    r"""Equal steps by sums over the past, written once for arrays of every library.
-
-    .. math:: y_n = T(t_n) + h^\alpha \Big[ c_n f_0 + \sum_{j=0}^{n} w_{n-j} f_j \Big]
-
-    A subclass gives the weights; the rest follows. It is explicit if :math:`w_0 = 0`; ``implicit`` if the equation is
-    solved for :math:`y_n`; with ``corrections`` m, a first sequence predicts :math:`y_n`, and a second one, with
-    :math:`f(t_n, y_n)` from the state before, corrects it m times.
-
-    Parameters
-    ----------
-    adjoint : {"auto", "recomputed", "stored", "direct"}
-        How gradients of tensors and JAX arrays are computed; see :class:`PECE`.
-    """
-
-    adjoint: str = field(default="auto", kw_only=True)
-
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
-    takes: ClassVar[frozenset[str]] = frozenset(
-        {"delays", "riemann_liouville", "several orders", "order 1", "orders above 1", "compiled"}
-    )
-    #: Whether the right-hand side at t0 has no weight and is not evaluated.
-    starts_blind: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        choice("adjoint", self.adjoint, ("auto", "recomputed", "stored", "direct"))
-
-    @property
-    def corrections(self) -> int:
-        """Number of corrector iterations; none by default."""
-        return 0
-
-    @abc.abstractmethod
-    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
-        """Weights for step 1 of the values 0 .. n-1 steps back, and the additional weights ``c`` of the first value.
-
-        In the library ``xp`` of the order, each of shape (n,) + alpha.shape: one sequence, or two with ``corrections``.
-        The additional weights belong to the last; None if there are none.
-        """
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """From what it takes; other adjoints than ``"auto"`` are for PyTorch and JAX."""
-        if problem.library == "numpy" and self.adjoint != "auto":
-            return f"adjoint={self.adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
-        return Method.refuses(self, problem, options)
-
-    def solve(
-        self, problem: Problem, options: Options, *, guard: Guard | None = None, reason: str = "asked for"
-    ) -> FODEResult:
-        """One history sum for each sequence and step; implicit equations by Newton's method."""
-        if problem.library == "numpy":
-            return solve_fixed(problem, options, self.scheme_for(problem, options), self.name, reason, guard=guard)
-        if self.implicit:
-            from hpfracc.solvers.ode.tensors.solve import solve_tensors
-
-            return solve_tensors(problem, options, self, reason)
-        from hpfracc.solvers.ode.tensors.stability import solve_explicit
-
-        return solve_explicit(problem, options, self, reason, guard)
-
-    def scheme_for(self, problem: Problem, options: Options) -> Scheme:
-        """The weights for NumPy, with what the first steps of this problem need."""
-        return self.scheme
-
-    @property
-    def scheme(self) -> Scheme:
-        """The weights for NumPy."""
-        kind = "implicit" if self.implicit else "corrected" if self.corrections else "explicit"
-        return Scheme(kind, lambda alpha, n: self.weights(NUMPY, alpha, n)[0], self._start, self.corrections)
-
-    def _start(self, table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
-        """Evaluate ``f_0``, and add its additional weights."""
-        if self.starts_blind:
-            return
-        evaluate_first(table, evaluate)
-        for alpha, mine in order_groups(table.problem):
-            first = self.weights(NUMPY, alpha, table.grid.count)[1]
-            if first is not None:
-                table.sums[-1, mine] += table.grid.step**alpha * table.f[mine, :1] * first
-
-
 def solve_fixed(
-    problem: Problem, options: Options, scheme: Scheme, name: str, reason: str, *, guard: Guard | None = None
+    problem: Problem, options: Options, rule: StepMethod, reason: str, *, guard: Guard | None = None
 ) -> FODEResult:
-    """Solve ``problem`` with ``scheme`` and the step of ``options``.
+    """Solve ``problem`` by ``rule`` with the step of ``options``.
 
     ``guard(t, y)`` is called from time to time, and may raise ``StiffError`` to end the solve.
     """
@@ -137,36 +49,36 @@ def solve_fixed(
         compiled.load("on_cuda.solve")
         from hpfracc.solvers.ode.compiled.on_cuda.solve import solve_members
 
-        return solve_members(cuda, problem, options, scheme, (name, reason))
+        return solve_members(cuda, problem, options, rule, reason)
     started = time.perf_counter()
     assert options.step is not None
     grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
     delayed: DelayedStates | None = None
     if problem.delays:
-        problem, delayed = without_delays(problem, options, name)
+        problem, delayed = without_delays(problem, options, rule.name)
         options = dataclasses.replace(options, compile=False, backend="numpy")
-    table = make_tableau(problem, grid, scheme)
+    table = make_tableau(problem, grid, rule)
     if delayed is not None:
         table.stepwise, delayed.table = True, table
     history = "fft" if grid.count - 1 > DIRECT_BELOW else "direct"
     block = BLOCK if history == "fft" else grid.count
-    movable = grid.steps <= options.max_steps and may_move(problem, options, name)
-    offer = GPUOffer(table, options, scheme, (name, reason), guard) if movable else None
-    stepper = SwitchingStepper(table, scheme, block, options, RightHandSide(problem), offer)
+    movable = grid.steps <= options.max_steps and may_move(problem, options, rule.name)
+    offer = GPUOffer(table, options, reason, guard) if movable else None
+    stepper = SwitchingStepper(table, block, options, RightHandSide(problem), offer)
     try:
-        result = Walk(table, options, stepper, block, guard).result(name, reason, history, started)
+        result = Walk(table, options, stepper, block, guard).result(rule.name, reason, history, started)
     except MovedError as moved:
         note_steps()
         moved.result.stats["seconds"] = time.perf_counter() - started
         return moved.result
     if result.success:
-        _check_growth(result, table, scheme, name)
+        _check_growth(result, table)
     if result.success and options.estimate is not False and not starts_infinite(problem):
         _judge(result, table, options, delayed)
     return result
 
 
-def _check_growth(result: FODEResult, table: Tableau, scheme: Scheme, name: str) -> None:
+def _check_growth(result: FODEResult, table: Tableau) -> None:
     r"""Fail if the solution has grown where the equation does not let it: the steps are not stable.
 
     Up to order 1, :math:`\tfrac12 D^\alpha |y|^2 \le \mathrm{Re}(\bar y f)` (A. Alikhanov, Differ. Equ. 46 (2010)
@@ -183,12 +95,12 @@ def _check_growth(result: FODEResult, table: Tableau, scheme: Scheme, name: str)
         turned = (highest & (np.real(np.conj(y) * f) < 0.0)).sum(axis=1)
     count = highest.sum(axis=1)
     many = bool(np.any((count > 2) & (turned > 0.5 * count)))
-    guard = StiffnessGuard(problem, table.grid.step, name, scheme)
+    guard = StiffnessGuard(problem, table.grid.step, table.rule)
 
     def number(n: int) -> float:
         return guard.number(table.grid.time(n), np.array(y[:, n]).reshape(problem.shape))
 
-    message = unstable_growth(sizes.max(axis=0), table.grid.time, number, name, turned=many)
+    message = unstable_growth(sizes.max(axis=0), table.grid.time, number, table.rule.name, turned=many)
     result.nfev += guard.evaluations
     if message is not None:
         result.success, result.message = False, message

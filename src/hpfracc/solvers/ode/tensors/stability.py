@@ -18,7 +18,7 @@ from hpfracc._arrays import is_tracer, to_host
 from hpfracc._torch_transforms import is_inside, is_wrapped, without_gradients
 from hpfracc._xp import Namespace, array_namespace, convert_like, namespace_of
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
-from hpfracc.solvers.ode.fixed.scheme import Scheme
+from hpfracc.solvers.ode.fixed.scheme import StepMethod
 from hpfracc.solvers.ode.fixed.walk import Guard
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW
 from hpfracc.solvers.ode.method import Method
@@ -41,8 +41,8 @@ _POINTS = 8
 class TensorGuard(StiffnessGuard):
     """Compares the Jacobian of a problem on tensors or JAX arrays with the region of stability of a fixed step."""
 
-    def __init__(self, problem: Problem, step: float, name: str, scheme: Scheme) -> None:
-        self.problem, self.step, self.name, self.scheme = problem, step, name, scheme
+    def __init__(self, problem: Problem, step: float, rule: StepMethod) -> None:
+        self.problem, self.step, self.rule = problem, step, rule
         self._calls = [0]
         self._fun = torch_functions(problem, self._calls)[0] if problem.library == "torch" else problem.fun
         order, xp = order_of(problem), namespace_of(problem.orders.value)
@@ -104,7 +104,7 @@ class TensorGuard(StiffnessGuard):
         sizes = _growth(array_namespace(known).module, known)
         message = unstable_growth(
             to_host(sizes), lambda n: self.problem.t0 + n * self.step,
-            lambda n: self.number(self.problem.t0 + n * self.step, known[n]), self.name,
+            lambda n: self.number(self.problem.t0 + n * self.step, known[n]), self.rule.name,
         )  # fmt: skip
         return states, message
 
@@ -141,7 +141,7 @@ def solve_explicit(problem: Problem, options: Options, rule: Any, reason: str, g
     """
 
     def judge(grid: UniformGrid, states: Any) -> tuple[Any, str | None]:
-        return TensorGuard(problem, grid.step, rule.name, rule.scheme).judge(states)
+        return TensorGuard(problem, grid.step, rule).judge(states)
 
     result = solve_tensors(problem, options, rule, reason, judge)
     last = result.t.size - 1

@@ -24,7 +24,7 @@ from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compilation import FunctionPrice, numpy_raises, read_backend
 from hpfracc.solvers.ode.compiled.on_cuda import refuse
-from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
+from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
@@ -112,16 +112,16 @@ class GPUOffer:
     ----------
     table : Tableau
         The solution on the host so far.
-    options, scheme
+    options : Options
         Of the solve.
-    decision : pair of str
-        The method and why it is used.
+    reason : str
+        Why its method is used.
     guard : callable or None
         ``guard(t, y)`` raises an error if the method should not be used.
     """
 
-    def __init__(self, table: Tableau, options: Options, scheme: Scheme, decision: tuple[str, str], guard: Any) -> None:
-        self.table, self.options, self.scheme, self.decision, self.guard = table, options, scheme, decision, guard
+    def __init__(self, table: Tableau, options: Options, reason: str, guard: Any) -> None:
+        self.table, self.options, self.reason, self.guard = table, options, reason, guard
         self._open = True
         self.price = FunctionPrice(table.problem.fun, (_KERNELS, _FIRST_KERNEL), (_START, _FIRST_START))
 
@@ -131,7 +131,7 @@ class GPUOffer:
             return False
         kept = self.table.grid.steps + 1 if self.options.t_eval is None else len(self.options.t_eval)
         back = 8 * kept * self.table.y.shape[0] / _BYTES_PER_SECOND
-        predicted = _LAUNCH + _known.slowdown * predict_kernel(self.table, self.scheme) + back
+        predicted = _LAUNCH + _known.slowdown * predict_kernel(self.table) + back
         if predicted > _LONGEST_KERNEL or ahead <= predicted or not self.price.pays(ahead - predicted):
             return False
         # Checked last: querying the hardware takes as long as many steps.
@@ -188,7 +188,7 @@ class GPUOffer:
         if wanted is not None:  # these steps too, unless they are among the wanted times
             apart = np.abs(np.subtract.outer(at, wanted)).min(axis=1, initial=np.inf) > 1e-9 * grid.step
             options = replace(options, t_eval=np.sort(np.concatenate([wanted, at[apart]])))
-        found = solve_members(cuda, problem, options, self.scheme, self.decision)
+        found = solve_members(cuda, problem, options, self.table.rule, self.reason)
         if not found.success:
             raise _DeclinedError(found.message)
         states = found.y[..., np.abs(np.subtract.outer(at, found.t)).argmin(axis=1)]
@@ -224,18 +224,18 @@ class GPUOffer:
     def _learn(self, kernel: float) -> None:
         """Record the cost of compilation, and the speed of this GPU. The first launch of a kernel compiles it."""
         if compile_account.is_bought(self.price.item):
-            _known.slowdown = min(max(kernel / predict_kernel(self.table, self.scheme), _MIN_SLOWDOWN), _MAX_SLOWDOWN)
+            _known.slowdown = min(max(kernel / predict_kernel(self.table), _MIN_SLOWDOWN), _MAX_SLOWDOWN)
         else:
             self.price.buy(kernel)
 
 
-def predict_kernel(table: Tableau, scheme: Scheme) -> float:
+def predict_kernel(table: Tableau) -> float:
     """Seconds of the kernel on an H200."""
     problem, steps = table.problem, table.grid.steps
     members, d = problem.shape
     orders = problem.orders.known
     short = steps <= _MANY_STEPS or orders is None or float(orders.max()) > 1.0
-    numbers = d * (steps / 2 if short else _TERMS) * (2 if scheme.kind == "corrected" else 1)
+    numbers = d * (steps / 2 if short else _TERMS) * (2 if table.rule.corrections else 1)
     return steps * numbers * max(members * _FULL, _ALONE)
 
 

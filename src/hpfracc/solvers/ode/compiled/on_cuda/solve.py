@@ -20,7 +20,7 @@ from hpfracc.solvers.ode.compiled.on_cuda.kernels import THREADS, build_kernel, 
 from hpfracc.solvers.ode.compiled.reading import MemberFunction, read_member, some_members
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, make_grid
-from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
+from hpfracc.solvers.ode.fixed.scheme import StepMethod, Tableau
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import note_steps
@@ -70,12 +70,10 @@ class _OutputPoints(NamedTuple):
     between: bool
 
 
-def solve_members(
-    cuda: Any, problem: Problem, options: Options, scheme: Scheme, decision: tuple[str, str]
-) -> FODEResult:
+def solve_members(cuda: Any, problem: Problem, options: Options, rule: StepMethod, reason: str) -> FODEResult:
     """Solve a problem that :func:`~hpfracc.solvers.ode.compiled.on_cuda.check` accepted, with ``numba.cuda``.
 
-    ``decision`` is the method and why it is used.
+    ``reason`` is why the method is used.
     """
     started = time.perf_counter()
     assert options.step is not None
@@ -88,7 +86,7 @@ def solve_members(
             "of shape (members, d) in NumPy's elementwise functions, with parameters as floats or arrays in args; or "
             "leave the backend out"
         )
-    chosen = SolveDecision(*decision, "direct", True)
+    chosen = SolveDecision(rule.name, reason, "direct", True)
     stats: dict[str, Any] = {"steps": 0, "step": grid.step, "interrupted": False, "terminated": False}
     if grid.steps > options.max_steps:
         message = f"{grid.steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
@@ -96,7 +94,7 @@ def solve_members(
         return FODEResult(*start, False, message, 1, stats=stats, decision=chosen)
     kept = _read_times(options.t_eval, grid)
     check_room(problem, len(kept.times), 1, arrays=1)
-    work = _EnsembleSolve(cuda, problem, found, kept, grid, scheme, options.precision)
+    work = _EnsembleSolve(cuda, problem, found, kept, grid, rule, options.precision)
     device.run_on_device(work.run)
     note_steps()
     work.compare()
@@ -160,7 +158,7 @@ class _EnsembleSolve:
         function: MemberFunction,
         kept: _OutputPoints,
         grid: UniformGrid,
-        scheme: Scheme,
+        rule: StepMethod,
         precision: str,
     ) -> None:
         self.cuda, self.problem, self.function = cuda, problem, function
@@ -168,8 +166,8 @@ class _EnsembleSolve:
         members, d = problem.shape
         #: The order of each component.
         self.orders = np.broadcast_to(np.asarray(problem.orders.known), problem.shape)[0]
-        self.corrections = scheme.corrections if scheme.kind == "corrected" else 0
-        self.tables = tables = make_tables(self.orders, grid, scheme, problem.orders.ceiling, precision)
+        self.corrections = rule.corrections
+        self.tables = tables = make_tables(self.orders, grid, rule, problem.orders.ceiling, precision)
         self.kernel = build_kernel(cuda, function.source, d, self.corrections, tables.terms > 0, precision)
         #: Initial data, (C, M, d).
         self.initial = np.stack([problem.y0, *problem.dy0]) if problem.dy0 else problem.y0[None]
