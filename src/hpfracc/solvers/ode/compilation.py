@@ -7,6 +7,7 @@ When it pays off is a ski rental problem, decided on the engine's account
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -194,8 +195,8 @@ class CompileSwitch:
         self._price = compile_price(problem.fun) if may else None
         self._kernel = kernel_price(kind, np.dtype(problem.dtype))
         self._tried = options.compile is False
-        #: Seconds of first calls of kernels: before this solve and at the last look; and whether they were cached.
-        self._lesson: tuple[float, float, bool] | None = None
+        #: Seconds of first calls of kernels: before this solve, and since; and whether they were cached.
+        self._before, self._first, self._cached = math.inf, 0.0, False
 
     def _kernels_pay(self, ahead: float = 0.0) -> bool:
         """Whether compiled steps that save ``ahead`` seconds pay off. A deterministic run uses them on request only."""
@@ -204,16 +205,15 @@ class CompileSwitch:
     def _use_kernels(self) -> None:
         """Note that kernels are used from now on; the first solve that does so learns their price."""
         if not self._kernel.is_bought:
-            seconds = compiled.first_calls.seconds
-            self._lesson = seconds, seconds, self._kernel.find_copy()
+            self._before, self._cached = compiled.first_calls[0], self._kernel.find_copy()
             self._kernel.buy()
 
     def _learn(self) -> None:
         """Record what the first calls of the kernels have taken so far."""
-        if self._lesson is not None and compiled.first_calls.seconds > self._lesson[1]:
-            before, _, copy = self._lesson
-            self._lesson = before, compiled.first_calls.seconds, copy
-            self._kernel.buy(compiled.first_calls.seconds - before, copy=copy)
+        seconds = compiled.first_calls[0] - self._before
+        if seconds > self._first:
+            self._first = seconds
+            self._kernel.buy(seconds, copy=self._cached)
 
 
 def compile_problem(

@@ -15,7 +15,10 @@ from hpfracc._reading import listed, whole
 from hpfracc._results import LabelledArrays, Result
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["FODEResult", "SolveDecision", "because", "plot_fit"]
+__all__ = ["REACHED", "FODEResult", "SolveDecision", "because", "plot_fit"]
+
+#: The message of a solve that succeeded.
+REACHED = "The end of the interval was reached."
 
 #: Maximum number of lines with a legend.
 _MAX_NAMED = 12

@@ -18,7 +18,7 @@ from hpfracc.solvers.ode.fixed.grid import initial_part
 from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.progress import EventWatch, Report, note_steps, progress_report
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
 from hpfracc.solvers.ode.singular import GrowthError, read_growth, source_start
 
 __all__ = ["beginning", "solve_adaptive"]
@@ -38,8 +38,6 @@ _MAX_BREAKS = 64
 #: Attempted steps between two checks of progress, and the most steps that the rest may take if max_steps is default.
 _CRAWL_WINDOW = 2048
 _MAX_AHEAD = 1_000_000
-
-REACHED = "The end of the interval was reached."
 
 
 class _CrawlWatch:
@@ -159,9 +157,8 @@ class _Pass:
                         f"max_steps={options.max_steps} steps reach t = {self.system.time(stepper.tau):g} of "
                         f"{problem.t1:g}: raise max_steps, or loosen rtol={options.rtol:g}."
                     )
-                stopped = stepper.advance(min(stop, stepper.tau + longest))
-                if stopped is not None:
-                    return stopped.message
+                if (stopped := stepper.advance(min(stop, stepper.tau + longest))) is not None:
+                    return stopped
                 speed.look(stepper)
                 if not self._note(report):
                     return None

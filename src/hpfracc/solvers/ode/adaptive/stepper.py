@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from hpfracc.solvers.ode.adaptive.solution import Continuation, Piece
 from hpfracc.solvers.ode.adaptive.system import NotFiniteError
 from hpfracc.solvers.ode.options import Options
 
-__all__ = ["Stepper", "Stopped", "stable_degrees"]
+__all__ = ["Stepper", "stable_degrees"]
 
 Array = np.ndarray[Any, Any]
 
@@ -31,12 +31,6 @@ _JUMP_ORDERS = 4
 _NEGLIGIBLE = 0.01
 #: Behind a jump, up to this multiple of the shortest step, a step may be longer than the tolerance allows.
 _NEAR_JUMP = 1e6
-
-
-class Stopped(NamedTuple):
-    """Reason why no further step can be taken, and a remedy."""
-
-    message: str
 
 
 class Stepper:
@@ -94,8 +88,8 @@ class Stepper:
 
     # -- interface ----------------------------------------------------------------------------------------------------
 
-    def advance(self, stop: float) -> Stopped | None:
-        """Take one step, not beyond ``stop``; returns None, or the reason why it failed."""
+    def advance(self, stop: float) -> str | None:
+        """Take one step, not beyond ``stop``; returns None, or the reason why it failed, with a remedy."""
         spoiled: NotFiniteError | None = None
         for tries in range(1, _MAX_TRIES + 1):
             step, end = self._propose(stop)
@@ -113,8 +107,8 @@ class Stepper:
             if tries >= 3:
                 self.degree = 1
         if spoiled is not None:
-            return Stopped(f"{spoiled}, and shorter steps did not help: check the right-hand side there.")
-        return Stopped(
+            return f"{spoiled}, and shorter steps did not help: check the right-hand side there."
+        return (
             f"The tolerance cannot be reached beyond t = {self.system.time(self.tau):.6g}: steps of {step:.1e} "
             f"would be needed there. Loosen rtol={self.rtol:g} or atol, or check whether the solution ends there."
         )

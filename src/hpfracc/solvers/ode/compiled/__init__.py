@@ -6,7 +6,6 @@ import importlib
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -17,18 +16,11 @@ __all__ = ["NotCompiledError", "call_kernel", "first_calls", "first_line", "is_j
 
 Result = TypeVar("Result")
 
+#: Seconds that first calls of kernels took in this process, which is the time to compile or load them.
+first_calls = [0.0]
+
 _loaded: set[str] = set()
 _compiled: set[tuple[Any, str]] = set()
-
-
-@dataclass(slots=True)
-class FirstCalls:
-    """Seconds that first calls of kernels took in this process, which is the time to compile or load them."""
-
-    seconds: float = 0.0
-
-
-first_calls = FirstCalls()
 
 
 class NotCompiledError(Exception):
@@ -66,7 +58,7 @@ def call_kernel(kernel: Callable[..., Result], kind: str, *arguments: Any) -> Re
         return kernel(*arguments)
     started = time.perf_counter()
     found = run_shielded(lambda: kernel(*arguments))
-    first_calls.seconds += time.perf_counter() - started
+    first_calls[0] += time.perf_counter() - started
     _compiled.add((kernel, kind))
     return found
 

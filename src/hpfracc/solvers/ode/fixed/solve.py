@@ -10,8 +10,7 @@ import numpy as np
 
 from hpfracc.history.blocks import BLOCK, DIRECT_BELOW
 from hpfracc.solvers.ode import compiled
-from hpfracc.solvers.ode.compiled import on_cuda
-from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError, may_move
+from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError, is_asked, may_move
 from hpfracc.solvers.ode.fixed.dense import DelayedStates, without_delays
 from hpfracc.solvers.ode.fixed.error_estimate import estimate_errors
 from hpfracc.solvers.ode.fixed.grid import make_grid, row_orders
@@ -42,7 +41,7 @@ def solve_fixed(
 
     ``guard(t, y)`` is called from time to time, and may raise ``StiffError`` to end the solve.
     """
-    if on_cuda.is_asked(options):
+    if is_asked(options):
         from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
 
         cuda = load_cuda()

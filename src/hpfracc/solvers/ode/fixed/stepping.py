@@ -182,20 +182,18 @@ class SwitchingStepper(CompileSwitch):
         self._offer = offer if self._backend == "auto" else None
         #: Seconds of a step in the latest block, and whether that was compiled.
         self._rate, self._was_compiled = 0.0, False
-        self._repairs = self._counted = 0
-        #: Seconds and number of the steps that were not compiled.
-        self._spent, self._done = 0.0, 0
+        self._repairs = 0
         self._stepper: Any = None
 
     @property
     def compiled(self) -> bool:
         """Whether the right-hand side runs compiled."""
-        return bool(getattr(self._stepper, "compiled", False))
+        return getattr(self._stepper, "functions", None) is not None
 
     @property
     def evaluations(self) -> int:
         """Evaluations of the right-hand side, in Python and compiled."""
-        return self.fun.count + self._counted + getattr(self._stepper, "evaluations", 0)
+        return self.fun.count
 
     def start(self) -> None:
         """Compute the first points."""
@@ -220,7 +218,6 @@ class SwitchingStepper(CompileSwitch):
             return reached
         seconds = time.perf_counter() - started
         self._rate = seconds / max(1, reached - first)
-        self._spent, self._done = self._spent + seconds, self._done + reached - first
         for price in (self._price, getattr(self._offer, "price", None)):
             if price is not None:
                 price.credit(seconds)
@@ -253,17 +250,18 @@ class SwitchingStepper(CompileSwitch):
 
     def _return_to_python(self, left: int, why: str) -> None:
         self.notes.append(f"the right-hand side returned to Python: {why}")
-        self._counted += self._stepper.evaluations
         self._stepper = self._uncompiled(left)
 
     def _choose(self, left: int) -> None:
         """Compile the right-hand side if requested or if that pays off, and select how steps are computed."""
         if self._stepper is None and self.options.compile is True:
             self._switch(must=True)
-        elif self._price is not None and not self._tried:
-            rate = self._spent / self._done if self._done else 0.0
-            if self._price.pays(rate * left) or (self._backend == "numba" and self._done):
-                self._switch(must=False)
+        elif (
+            self._price is not None
+            and not self._tried
+            and (self._price.pays(self._rate * left) or (self._backend == "numba" and self._rate))
+        ):
+            self._switch(must=False)
         if self._stepper is None:
             self._stepper = self._uncompiled(left)
 
@@ -275,8 +273,7 @@ class SwitchingStepper(CompileSwitch):
         self._tried, implicit = True, self.newton is not None
         found, self.compile_seconds = compile_problem(table.problem, points, self.notes, must=must, jacobian=implicit)
         if found is not None:
-            self._counted += getattr(self._stepper, "evaluations", 0)
-            self._stepper = self._make_compiled(*found)
+            self._stepper = self._make_compiled(found)
 
     def _in_numpy(self) -> NumpyStepper:
         return NumpyStepper(self.tableau, self.block, self.fun, self.newton)
@@ -285,9 +282,9 @@ class SwitchingStepper(CompileSwitch):
         """Steps around a function in Python, compiled if requested or if that pays off."""
         few = self.tableau.y.shape[0] <= _MAX_COMPONENTS  # larger states are left to NumPy's loops
         may = self._backend == "auto" and few and self._fits and self._kernels_pay(left * _NUMPY_STEP)
-        return self._make_compiled(self.fun, None) if may or self._backend == "numba" else self._in_numpy()
+        return self._make_compiled(None) if may or self._backend == "numba" else self._in_numpy()
 
-    def _make_compiled(self, fun: Any, jacobian: Any) -> Any:
+    def _make_compiled(self, functions: Any) -> Any:
         steps: Any = compiled.load("stepper")
         self._use_kernels()
-        return steps.CompiledStepper(self.tableau, self.block, fun, self.newton, jacobian)
+        return steps.CompiledStepper(self.tableau, self.block, self.fun, self.newton, functions)

@@ -18,13 +18,12 @@ from hpfracc.solvers.ode.newton import Newton, make_newton
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide
 from hpfracc.solvers.ode.progress import EventWatch, Report, note_steps, progress_report
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
 
 __all__ = ["Guard", "Walk", "solve_on_mesh"]
 
 Array = np.ndarray[Any, Any]
 
-REACHED = "The end of the interval was reached."
 #: Approximate number of calls of a guard in a solve.
 _GUARDED = 32
 #: Steps between two checks for events, progress and non-finite values: initial number, maximum, and growth factor.

@@ -25,7 +25,7 @@ from hpfracc.errors import BackendUnavailableError, HpfraccError, OutOfMemoryErr
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compilation import OPERATION
 from hpfracc.solvers.ode.compiled import first_line
-from hpfracc.solvers.ode.compiled.on_cuda import NAME
+from hpfracc.solvers.ode.compiled.on_cuda.choice import NAME
 
 __all__ = [
     "MemoryLayout", "Workspace", "allowed_bytes", "borrow_workspace", "device_name", "is_out_of_memory", "load_cuda",
