@@ -112,7 +112,7 @@ class StiffnessGuard:
         self._fun: Any = RightHandSide(problem)
         self._slopes = jacobian_source(problem, self._fun)
         self._limits = self.limits(problem.orders.known)
-        self._scale = self._limits.scale
+        self._scale: Any = self._limits.scale
         self._ahead = self._scale * rgamma(np.broadcast_to(np.asarray(problem.orders.known), problem.shape) + 1.0)
 
     def limits(self, orders: Any) -> StabilityLimits:

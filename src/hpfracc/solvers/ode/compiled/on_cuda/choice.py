@@ -229,7 +229,8 @@ class GPUOffer:
             raise _DeclinedError("np.errstate requests errors, which a kernel does not raise")
         if self.price.item in _known.declined:
             raise _DeclinedError(_known.declined[self.price.item])
-        reason = read_member(problem.fun, problem.args, problem.shape)
+        members, d = problem.shape
+        reason = read_member(problem.fun, problem.args, (members, d))
         if isinstance(reason, str):
             raise InvalidInputError(f"the right-hand side cannot be read as that of one member: {reason}")
         cuda = load_cuda()
