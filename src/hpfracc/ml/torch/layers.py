@@ -27,7 +27,7 @@ from hpfracc.ml.config import (
 )
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
-from hpfracc.solvers.ode.tensors.on_torch.gradients import differentiable_once
+from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 
 __all__ = [
     "ConvOptions", "FractionalConv1d", "FractionalConv2d", "FractionalDerivative", "FractionalFourier",

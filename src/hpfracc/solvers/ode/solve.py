@@ -19,7 +19,7 @@ from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.auto import solve_auto, solve_with
 from hpfracc.solvers.ode.compilation import compile_price, read_backend
-from hpfracc.solvers.ode.compiled.on_cuda import choice as on_cuda
+from hpfracc.solvers.ode.compiled import on_cuda
 from hpfracc.solvers.ode.fixed.grid import REMEDY, least_bytes, make_grid
 from hpfracc.solvers.ode.method import Method, find_method, noting
 from hpfracc.solvers.ode.multiterm import solve_reduced
@@ -334,6 +334,8 @@ def _compiling(problem: Problem, options: Options) -> str:
 def _moving(problem: Problem, options: Options, method: Method) -> str:
     if problem.library != "numpy" or on_cuda.is_asked(options):
         return ""
-    if on_cuda.may_move(problem, options, method.name) and on_cuda.has_gpu():
+    from hpfracc.solvers.ode.compiled.on_cuda import choice
+
+    if choice.may_move(problem, options, method.name) and choice.has_gpu():
         return "; an ensemble whose members are independent moves to the GPU if it ends sooner there"
     return ""

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import rgamma
 
 from hpfracc._xp import NUMPY
-from hpfracc.solvers.ode.fixed.scheme import StepMethod, cached_weights
+from hpfracc.solvers.ode.fixed.scheme import cached_weights
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, jacobian_source
 
@@ -69,7 +69,7 @@ class StabilityLimits:
         The method.
     """
 
-    def __init__(self, orders: Array, step: float, rule: StepMethod) -> None:
+    def __init__(self, orders: Array, step: float, rule: Any) -> None:
         self.scale = step**orders
         # A member with several orders: eigenvalues count as decaying if they do at the smallest one.
         members = orders.reshape(-1, orders.shape[-1])
@@ -107,7 +107,7 @@ class StiffnessGuard:
         The method.
     """
 
-    def __init__(self, problem: Problem, step: float, rule: StepMethod) -> None:
+    def __init__(self, problem: Problem, step: float, rule: Any) -> None:
         self.problem, self.step, self.rule = problem, step, rule
         self._fun: Any = RightHandSide(problem)
         self._slopes = jacobian_source(problem, self._fun)
@@ -212,7 +212,7 @@ def unstable_growth(
     )
 
 
-def stable_radii(rule: StepMethod, alpha: float) -> Array:
+def stable_radii(rule: Any, alpha: float) -> Array:
     """Largest stable ``h^alpha |lambda|`` in each of 128 intervals of ``|arg lambda|`` from 0 to pi; inf if unbounded.
 
     Parameters
@@ -257,7 +257,7 @@ def stability_number(z: Any, alpha: Any, radii: Array) -> Array:
     return np.where(angle >= (1.0 - _MARGIN) * decays, np.abs(z) / limit, 0.0)
 
 
-def _boundary(rule: StepMethod, alpha: float) -> Array:
+def _boundary(rule: Any, alpha: float) -> Array:
     """The z whose solutions grow at the rate `_RATE`, shape (roots, points along the circle)."""
     weights = np.stack(rule.weights(NUMPY, alpha, _LENGTH)[0])
     symbols = np.fft.rfft(weights * np.exp(-_RATE * np.arange(_LENGTH)))

@@ -12,7 +12,8 @@ import hpfracc as hf
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import method as registry
-from hpfracc.solvers.ode.fixed.scheme import StepMethod, delayed, rectangle_weights
+from hpfracc.solvers.ode.fixed.scheme import delayed, rectangle_weights
+from hpfracc.solvers.ode.fixed.solve import StepMethod
 from hpfracc.special import mittag_leffler
 
 

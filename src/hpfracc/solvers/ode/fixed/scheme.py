@@ -1,27 +1,22 @@
-"""Methods whose equal steps are sums over the past: their common form, weights, and the arrays of a solve."""
+"""Equal steps as sums over the past: weights, the arrays of a solve, and the first value."""
 
 from __future__ import annotations
 
-import abc
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from hpfracc._reading import choice
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.operators.core.sequences import power_difference, second_difference, tangent_defects
 from hpfracc.operators.core.weights import weight_cache
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, initial_part, order_groups, row_orders
-from hpfracc.solvers.ode.method import Method
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.singular import Powers
 
-__all__ = ["StepError", "StepMethod", "Tableau", "cached_weights", "evaluate_first", "infinite_start", "make_tableau"]
+__all__ = ["Evaluate", "StepError", "Tableau", "cached_weights", "evaluate_first", "infinite_start", "make_tableau"]
 
 Array = np.ndarray[Any, Any]
 Evaluate = Callable[[float, Array], Array]
@@ -82,86 +77,7 @@ class Tableau:
         return first + int(np.argmin((y & f).all(axis=0)))
 
 
-@dataclass(frozen=True, slots=True)
-class StepMethod(Method):
-    r"""Equal steps by sums over the past, written once for arrays of every library.
-
-    .. math:: y_n = T(t_n) + h^\alpha \Big[ c_n f_0 + \sum_{j=0}^{n} w_{n-j} f_j \Big]
-
-    A subclass gives the weights; the rest follows. It is explicit if :math:`w_0 = 0`; ``implicit`` if the equation is
-    solved for :math:`y_n`; with ``corrections`` m, a first sequence predicts :math:`y_n`, and a second one, with
-    :math:`f(t_n, y_n)` from the state before, corrects it m times.
-
-    Parameters
-    ----------
-    adjoint : {"auto", "recomputed", "stored", "direct"}
-        How gradients of tensors and JAX arrays are computed; see :class:`PECE`.
-    """
-
-    adjoint: str = field(default="auto", kw_only=True)
-
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
-    takes: ClassVar[frozenset[str]] = frozenset(
-        {"delays", "riemann_liouville", "several orders", "order 1", "orders above 1", "compiled"}
-    )
-    #: Whether the right-hand side at t0 has no weight and is not evaluated.
-    starts_blind: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        choice("adjoint", self.adjoint, ("auto", "recomputed", "stored", "direct"))
-
-    @property
-    def corrections(self) -> int:
-        """Number of corrector iterations; none by default."""
-        return 0
-
-    @abc.abstractmethod
-    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
-        """Weights for step 1 of the values 0 .. n-1 steps back, and the additional weights ``c`` of the first value.
-
-        In the library ``xp`` of the order, each of shape (n,) + alpha.shape: one sequence, or two with ``corrections``.
-        The additional weights belong to the last; None if there are none.
-        """
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """From what it takes; other adjoints than ``"auto"`` are for PyTorch and JAX."""
-        if problem.library == "numpy" and self.adjoint != "auto":
-            return f"adjoint={self.adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
-        return Method.refuses(self, problem, options)
-
-    def solve(
-        self,
-        problem: Problem,
-        options: Options,
-        *,
-        guard: Callable[[float, Any], None] | None = None,
-        reason: str = "asked for",
-    ) -> FODEResult:
-        """One history sum for each sequence and step; implicit equations by Newton's method."""
-        if problem.library == "numpy":
-            from hpfracc.solvers.ode.fixed.solve import solve_fixed
-
-            return solve_fixed(problem, options, self, reason, guard=guard)
-        if self.implicit:
-            from hpfracc.solvers.ode.tensors.solve import solve_tensors
-
-            return solve_tensors(problem, options, self, reason)
-        from hpfracc.solvers.ode.tensors.stability import solve_explicit
-
-        return solve_explicit(problem, options, self, reason, guard)
-
-    def start(self, table: Tableau, evaluate: Evaluate, options: Options) -> None:
-        """For NumPy: fill in the first points. Here ``f_0``, with its additional weights."""
-        if self.starts_blind:
-            return
-        evaluate_first(table, evaluate)
-        for alpha, mine in order_groups(table.problem):
-            first = self.weights(NUMPY, alpha, table.grid.count)[1]
-            if first is not None:
-                table.sums[-1, mine] += table.grid.step**alpha * table.f[mine, :1] * first
-
-
-def make_tableau(problem: Problem, grid: UniformGrid, rule: StepMethod) -> Tableau:
+def make_tableau(problem: Problem, grid: UniformGrid, rule: Any) -> Tableau:
     """The arrays of a solve, with the contribution of the initial data in every sum."""
     groups = order_groups(problem)
     check_room(problem, grid.count, len(groups))

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import time
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
+from hpfracc._reading import choice
+from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.blocks import BLOCK, DIRECT_BELOW
 from hpfracc.solvers.ode import compiled
-from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError, is_asked, may_move
+from hpfracc.solvers.ode.compiled import on_cuda
+from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError, may_move
 from hpfracc.solvers.ode.fixed.dense import DelayedStates, without_delays
 from hpfracc.solvers.ode.fixed.error_estimate import estimate_errors
-from hpfracc.solvers.ode.fixed.grid import make_grid, row_orders
-from hpfracc.solvers.ode.fixed.scheme import StepMethod, Tableau, make_tableau
+from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups, row_orders
+from hpfracc.solvers.ode.fixed.scheme import Evaluate, Tableau, evaluate_first, make_tableau
 from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
 from hpfracc.solvers.ode.fixed.walk import Guard, Walk
+from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
 from hpfracc.solvers.ode.progress import note_steps
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, StiffnessGuard, unstable_growth
 
-__all__ = ["solve_fixed"]
+__all__ = ["StepMethod", "solve_fixed"]
 
 Array = np.ndarray[Any, Any]
 
@@ -34,6 +40,83 @@ DOUBTFUL = 0.1
 _FIRST_STEPS = 8
 
 
+@dataclass(frozen=True, slots=True)
+class StepMethod(Method):
+    r"""Equal steps by sums over the past, written once for arrays of every library.
+
+    .. math:: y_n = T(t_n) + h^\alpha \Big[ c_n f_0 + \sum_{j=0}^{n} w_{n-j} f_j \Big]
+
+    A subclass gives the weights; the rest follows. It is explicit if :math:`w_0 = 0`; ``implicit`` if the equation is
+    solved for :math:`y_n`; with ``corrections`` m, a first sequence predicts :math:`y_n`, and a second one, with
+    :math:`f(t_n, y_n)` from the state before, corrects it m times.
+
+    Parameters
+    ----------
+    adjoint : {"auto", "recomputed", "stored", "direct"}
+        How gradients of tensors and JAX arrays are computed; see :class:`PECE`.
+    """
+
+    adjoint: str = field(default="auto", kw_only=True)
+
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+    takes: ClassVar[frozenset[str]] = frozenset(
+        {"delays", "riemann_liouville", "several orders", "order 1", "orders above 1", "compiled"}
+    )
+    #: Whether the right-hand side at t0 has no weight and is not evaluated.
+    starts_blind: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        choice("adjoint", self.adjoint, ("auto", "recomputed", "stored", "direct"))
+
+    @property
+    def corrections(self) -> int:
+        """Number of corrector iterations; none by default."""
+        return 0
+
+    @abc.abstractmethod
+    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
+        """Weights for step 1 of the values 0 .. n-1 steps back, and the additional weights ``c`` of the first value.
+
+        In the library ``xp`` of the order, each of shape (n,) + alpha.shape: one sequence, or two with ``corrections``.
+        The additional weights belong to the last; None if there are none.
+        """
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """From what it takes; other adjoints than ``"auto"`` are for PyTorch and JAX."""
+        if problem.library == "numpy" and self.adjoint != "auto":
+            return f"adjoint={self.adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
+        return Method.refuses(self, problem, options)
+
+    def solve(
+        self,
+        problem: Problem,
+        options: Options,
+        *,
+        guard: Guard | None = None,
+        reason: str = "asked for",
+    ) -> FODEResult:
+        """One history sum for each sequence and step; implicit equations by Newton's method."""
+        if problem.library == "numpy":
+            return solve_fixed(problem, options, self, reason, guard=guard)
+        if self.implicit:
+            from hpfracc.solvers.ode.tensors.solve import solve_tensors
+
+            return solve_tensors(problem, options, self, reason)
+        from hpfracc.solvers.ode.tensors.stability import solve_explicit
+
+        return solve_explicit(problem, options, self, reason, guard)
+
+    def start(self, table: Tableau, evaluate: Evaluate, options: Options) -> None:
+        """For NumPy: fill in the first points. Here ``f_0``, with its additional weights."""
+        if self.starts_blind:
+            return
+        evaluate_first(table, evaluate)
+        for alpha, mine in order_groups(table.problem):
+            first = self.weights(NUMPY, alpha, table.grid.count)[1]
+            if first is not None:
+                table.sums[-1, mine] += table.grid.step**alpha * table.f[mine, :1] * first
+
+
 def solve_fixed(
     problem: Problem, options: Options, rule: StepMethod, reason: str, *, guard: Guard | None = None
 ) -> FODEResult:
@@ -41,7 +124,7 @@ def solve_fixed(
 
     ``guard(t, y)`` is called from time to time, and may raise ``StiffError`` to end the solve.
     """
-    if is_asked(options):
+    if on_cuda.is_asked(options):
         from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
 
         cuda = load_cuda()

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hpfracc._xp import Namespace
-from hpfracc.solvers.ode.fixed.scheme import StepMethod, delayed, rectangle_weights
+from hpfracc.solvers.ode.fixed.scheme import delayed, rectangle_weights
+from hpfracc.solvers.ode.fixed.solve import StepMethod
 from hpfracc.solvers.ode.method import register_method
 
 __all__ = ["ExplicitRectangle"]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hpfracc._xp import Namespace
-from hpfracc.solvers.ode.fixed.scheme import Evaluate, StepMethod, Tableau, rectangle_weights
+from hpfracc.solvers.ode.fixed.scheme import Evaluate, Tableau, rectangle_weights
+from hpfracc.solvers.ode.fixed.solve import StepMethod
 from hpfracc.solvers.ode.fixed.starting import refuse_start, start_together
 from hpfracc.solvers.ode.method import register_method
 from hpfracc.solvers.ode.options import Options

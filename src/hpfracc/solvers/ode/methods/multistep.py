@@ -12,7 +12,8 @@ import numpy as np
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.operators.core.sequences import binomial_coefficients, binomials
 from hpfracc.operators.rules.quadrature import multistep_weights
-from hpfracc.solvers.ode.fixed.scheme import Evaluate, StepMethod, Tableau, cached_weights
+from hpfracc.solvers.ode.fixed.scheme import Evaluate, Tableau, cached_weights
+from hpfracc.solvers.ode.fixed.solve import StepMethod
 from hpfracc.solvers.ode.fixed.starting import refuse_start, start_together
 from hpfracc.solvers.ode.method import register_method
 from hpfracc.solvers.ode.options import Options

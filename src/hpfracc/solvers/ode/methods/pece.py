@@ -7,7 +7,8 @@ from typing import Any, ClassVar, final
 
 from hpfracc._reading import whole
 from hpfracc._xp import Namespace
-from hpfracc.solvers.ode.fixed.scheme import StepMethod, delayed, rectangle_weights, trapezoid_weights
+from hpfracc.solvers.ode.fixed.scheme import delayed, rectangle_weights, trapezoid_weights
+from hpfracc.solvers.ode.fixed.solve import StepMethod
 from hpfracc.solvers.ode.method import register_method
 
 __all__ = ["PECE"]

@@ -49,7 +49,7 @@ def solve_step(
         for _ in range(2):
             y = y - _solve_each(xp, _matrix(xp, weight, slopes(y)), residual(y))
         return y
-    from hpfracc.solvers.ode.tensors.on_torch.gradients import of_the_equation
+    from hpfracc.solvers.ode.tensors.on_torch.once import of_the_equation
 
     matrix = _matrix(xp, weight.detach(), slopes(y))
     return of_the_equation(known + weight * fun(y), y, matrix, partial(_solve_each, xp))

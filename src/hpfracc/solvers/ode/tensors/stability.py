@@ -18,7 +18,6 @@ from hpfracc._arrays import is_tracer, to_host
 from hpfracc._torch_transforms import is_inside, is_wrapped, without_gradients
 from hpfracc._xp import Namespace, array_namespace, convert_like, namespace_of
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
-from hpfracc.solvers.ode.fixed.scheme import StepMethod
 from hpfracc.solvers.ode.fixed.walk import Guard
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW
 from hpfracc.solvers.ode.method import Method
@@ -41,7 +40,7 @@ _POINTS = 8
 class TensorGuard(StiffnessGuard):
     """Compares the Jacobian of a problem on tensors or JAX arrays with the region of stability of a fixed step."""
 
-    def __init__(self, problem: Problem, step: float, rule: StepMethod) -> None:
+    def __init__(self, problem: Problem, step: float, rule: Any) -> None:
         self.problem, self.step, self.rule = problem, step, rule
         self._calls = [0]
         self._fun = torch_functions(problem, self._calls)[0] if problem.library == "torch" else problem.fun

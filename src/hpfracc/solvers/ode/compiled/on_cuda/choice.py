@@ -1,7 +1,4 @@
-"""Whether an ensemble is solved on a GPU: on request (``backend="numba-cuda"``), or if that is expected to be faster.
-
-This module does not import Numba, so unsupported problems are refused without it. Without a request, an ensemble moves
-to the GPU if that is expected to be faster than the remaining steps on the host.
+"""Automatic moves of an ensemble to the GPU: if that is expected to be faster than the remaining steps on the host.
 
 The first steps are taken on the host. Their time and the predicted time on the GPU give the time that moving saves, and
 the engine's account (:data:`~hpfracc.engine.selection.rent_or_buy.compile_account`) decides whether that covers the
@@ -21,26 +18,21 @@ import numpy as np
 from hpfracc._config import get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine import hardware
-from hpfracc.engine.execution.batch.driver import keep_bounded
 from hpfracc.engine.selection.rent_or_buy import compile_account
-from hpfracc.errors import BackendUnavailableError, InvalidInputError, OutOfMemoryError
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compilation import FunctionPrice, numpy_raises, read_backend
+from hpfracc.solvers.ode.compiled.on_cuda import refuse
 from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 
-__all__ = ["NAME", "GPUOffer", "MovedError", "check", "has_gpu", "is_asked", "may_move", "predict_kernel", "refuse"]
+__all__ = ["GPUOffer", "MovedError", "has_gpu", "may_move", "predict_kernel"]
 
 Array = np.ndarray[Any, Any]
 
 _log = logging.getLogger("hpfracc")
-
-#: The value of ``backend=``.
-NAME = "numba-cuda"
-
-_METHODS = ("explicit_rectangle", "pece")
 
 #: Account entries: the start of CUDA in this process, and the kernel of a right-hand side. Below, their prices in
 #: seconds before the first measurement (H200, numba-cuda 0.30: 1.3 s for both together).
@@ -64,53 +56,6 @@ _LONGEST_KERNEL = 10.0
 _AGREES = 1e-9
 #: Number of points at which a guard checks a solution.
 _GUARDED = 32
-
-
-def is_asked(options: Options) -> bool:
-    """Whether the user requested this backend."""
-    return options.backend == NAME
-
-
-def check(problem: Problem, options: Options, method: Any) -> None:
-    """Raise an error if an ensemble cannot be solved by this backend; the message says why and what to do instead."""
-    if problem.library != "numpy":
-        kind = f"y0 is an array of {problem.library}"
-        raise BackendUnavailableError(f"backend={NAME!r} takes NumPy arrays, and {kind}; convert y0")
-    refusal = refuse(problem, options, method.name)
-    if refusal is not None:
-        raise InvalidInputError(f"backend={NAME!r} {refusal}")
-
-
-def refuse(problem: Problem, options: Options, method: str) -> str | None:
-    """Why an ensemble of NumPy arrays cannot be solved by this backend, and what to do instead; None if it can."""
-    orders = problem.orders.known
-    if method not in _METHODS:
-        return f"supports method={' or '.join(map(repr, _METHODS))}, not {method!r}; use one of these"
-    if len(problem.shape) != 2:
-        return f"takes an ensemble, y0 of shape (members, d), and y0 has shape {problem.shape}; reshape it"
-    if problem.dtype.kind == "c":
-        return f"takes real states, and y0 is {problem.dtype}; split it into real and imaginary parts"
-    if problem.terms or problem.delays:
-        return "takes one derivative and no delays; leave the backend out"
-    if orders is None:
-        return "takes constant orders; leave the backend out"
-    if orders.ndim == 2 and not bool((orders == orders[:1]).all()):
-        return "takes the same orders for all members, one or one for each component; leave the backend out"
-    if problem.derivative != "caputo":
-        return f"takes Caputo's derivative, not derivative={problem.derivative!r}; leave the backend out"
-    if options.step is None:
-        return "takes steps of equal size; give step="
-    if options.events:
-        return "takes no events; search the solution for them, or leave the backend out"
-    if options.dense_output:
-        return "has no dense_output; give t_eval"
-    if options.progress:
-        return "reports no progress: an ensemble is one kernel; leave progress out"
-    if options.compile is False:
-        return "compiles the right-hand side, and compile=False forbids it; leave one of them out"
-    if options.estimate is True:
-        return "makes no error estimate; compare with a smaller step, or leave the backend out"
-    return None
 
 
 class MovedError(Exception):
@@ -206,6 +151,8 @@ class GPUOffer:
         except InvalidInputError as error:  # of this function, also in later solves
             reason = str(error)
             if self.price.item is not None:
+                from hpfracc.engine.execution.batch.driver import keep_bounded
+
                 keep_bounded(_known.declined, self.price.item, reason)
         except Exception as error:  # whatever it is, the host continues
             _known.refusal = reason = f"{type(error).__name__}: {error}"

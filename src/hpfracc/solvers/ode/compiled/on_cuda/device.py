@@ -25,7 +25,6 @@ from hpfracc.errors import BackendUnavailableError, HpfraccError, OutOfMemoryErr
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compilation import OPERATION
 from hpfracc.solvers.ode.compiled import first_line
-from hpfracc.solvers.ode.compiled.on_cuda.choice import NAME
 
 __all__ = [
     "MemoryLayout", "Workspace", "allowed_bytes", "borrow_workspace", "device_name", "is_out_of_memory", "load_cuda",
@@ -55,7 +54,7 @@ def load_cuda() -> Any:
     """
     ruled_out = refusal_reason(OPERATION, "numba", get_settings())
     if ruled_out is not None:
-        raise preference_error(OPERATION, Preference(NAME, "the backend= argument"), ruled_out)
+        raise preference_error(OPERATION, Preference("numba-cuda", "the backend= argument"), ruled_out)
     if _kept:
         return _kept[0]
     compiled.require()

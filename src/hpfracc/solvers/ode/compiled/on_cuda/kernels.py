@@ -37,7 +37,6 @@ from hpfracc._xp import NUMPY
 from hpfracc.history.exponentials import MIN_TOLERANCE, exponential_sum
 from hpfracc.solvers.ode.compiled.functions import MATHEMATICS, function_lines
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
-from hpfracc.solvers.ode.fixed.scheme import StepMethod
 
 __all__ = ["THREADS", "StepTables", "build_kernel", "make_tables"]
 
@@ -248,7 +247,7 @@ class StepTables(NamedTuple):
         return self.terms or len(self.times)
 
 
-def make_tables(orders: Array, grid: UniformGrid, rule: StepMethod, ceiling: int, dtype: str) -> StepTables:
+def make_tables(orders: Array, grid: UniformGrid, rule: Any, ceiling: int, dtype: str) -> StepTables:
     """The tables for components of these orders, computed in double precision."""
     scale = grid.step ** orders[:, None]
     made = [rule.weights(NUMPY, float(alpha), grid.count) for alpha in orders]

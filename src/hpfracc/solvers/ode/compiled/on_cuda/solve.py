@@ -20,7 +20,7 @@ from hpfracc.solvers.ode.compiled.on_cuda.kernels import THREADS, build_kernel, 
 from hpfracc.solvers.ode.compiled.reading import MemberFunction, read_member, some_members
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, make_grid
-from hpfracc.solvers.ode.fixed.scheme import StepMethod, Tableau
+from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import note_steps
@@ -50,8 +50,8 @@ _PLENTY = 1 << 62
 _compared: dict[Hashable, None] = {}
 
 
-def solve_members(cuda: Any, problem: Problem, options: Options, rule: StepMethod, reason: str) -> FODEResult:
-    """Solve a problem that :func:`~hpfracc.solvers.ode.compiled.on_cuda.choice.check` accepted, with ``numba.cuda``.
+def solve_members(cuda: Any, problem: Problem, options: Options, rule: Any, reason: str) -> FODEResult:
+    """Solve a problem that :func:`~hpfracc.solvers.ode.compiled.on_cuda.check` accepted, with ``numba.cuda``.
 
     ``reason`` is why the method is used.
     """
@@ -140,7 +140,7 @@ class _EnsembleSolve:
         options: Options,
         function: MemberFunction,
         grid: UniformGrid,
-        rule: StepMethod,
+        rule: Any,
     ) -> None:
         self.cuda, self.problem, self.function, self.grid = cuda, problem, function, grid
         self.precision = precision = options.precision

@@ -24,13 +24,8 @@ from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.adams import AdaptiveEquation, Mesh
 from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, System, march_differences, run_plainly, solve_forward
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
-from hpfracc.solvers.ode.tensors.on_torch.gradients import (
-    Leaves,
-    check_members,
-    solve_stored,
-    tensors_in,
-    with_tensors,
-)  # fmt: skip
+from hpfracc.solvers.ode.tensors.on_torch.gradients import Leaves, solve_stored, tensors_in, with_tensors
+from hpfracc.solvers.ode.tensors.on_torch.once import check_members
 from hpfracc.solvers.ode.tensors.search import Tolerance, choose_mesh
 from hpfracc.solvers.ode.tensors.solve import Told, torch_functions
 
