@@ -7,7 +7,6 @@ When it pays off is a ski rental problem, decided on the engine's account
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -195,25 +194,10 @@ class CompileSwitch:
         self._price = compile_price(problem.fun) if may else None
         self._kernel = kernel_price(kind, np.dtype(problem.dtype))
         self._tried = options.compile is False
-        #: Seconds of first calls of kernels: before this solve, and since; and whether they were cached.
-        self._before, self._first, self._cached = math.inf, 0.0, False
 
     def _kernels_pay(self, ahead: float = 0.0) -> bool:
         """Whether compiled steps that save ``ahead`` seconds pay off. A deterministic run uses them on request only."""
         return not get_settings().deterministic and self._kernel.pays(ahead)
-
-    def _use_kernels(self) -> None:
-        """Note that kernels are used from now on; the first solve that does so learns their price."""
-        if not self._kernel.is_bought:
-            self._before, self._cached = compiled.first_calls[0], self._kernel.find_copy()
-            self._kernel.buy()
-
-    def _learn(self) -> None:
-        """Record what the first calls of the kernels have taken so far."""
-        seconds = compiled.first_calls[0] - self._before
-        if seconds > self._first:
-            self._first = seconds
-            self._kernel.buy(seconds, copy=self._cached)
 
 
 def compile_problem(
@@ -319,7 +303,6 @@ class AdaptiveSwitch(CompileSwitch):
 
     def look(self, stepper: Any) -> None:
         """Called after a step. Every few steps, switches to compiled steps if that pays off."""
-        self._learn()
         self._steps += 1
         if self._steps < _EVERY or not self._fits or (self._kernels and self._tried):
             return
@@ -337,8 +320,8 @@ class AdaptiveSwitch(CompileSwitch):
 
     def _use(self, stepper: Any) -> None:
         if self._kernels:
-            self._use_kernels()
             steps: Any = compiled.load("adaptive")
+            stepper.advance = self._kernel.time_first(stepper.advance)
             stepper.arithmetic = steps.CompiledArithmetic(stepper.corrector.system, self._function, self._abandon)
 
     def _switch(self, stepper: Any, *, must: bool) -> None:

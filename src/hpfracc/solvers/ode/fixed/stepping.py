@@ -190,15 +190,6 @@ class SwitchingStepper(CompileSwitch):
         """Whether the right-hand side runs compiled."""
         return getattr(self._stepper, "functions", None) is not None
 
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of the right-hand side, in Python and compiled."""
-        return self.fun.count
-
-    def start(self) -> None:
-        """Compute the first points."""
-        self.tableau.rule.start(self.tableau, self.fun, self.options)
-
     def run(self, begin: int, first: int, stop: int, last: int) -> int:
         """Compute one block of a solve that ends at point ``last``; raises :class:`MovedError` if a GPU solved it."""
         self._consider_gpu(last - first)
@@ -209,7 +200,6 @@ class SwitchingStepper(CompileSwitch):
             self._return_to_python(last - first, "a captured value changed during the solve")
         started = time.perf_counter()
         reached: int = self._stepper.run(begin, first, stop)
-        self._learn()
         if self.compiled:
             reached = self._repaired(begin, reached, stop, last)
             # The first block includes the compilation of the steps.
@@ -230,7 +220,7 @@ class SwitchingStepper(CompileSwitch):
             return
         found = self._offer.solve(ahead, self.notes)
         if found is not None:
-            found.nfev += self.evaluations
+            found.nfev += self.fun.count
             raise MovedError(found)
 
     def _repaired(self, begin: int, reached: int, stop: int, last: int) -> int:
@@ -286,5 +276,6 @@ class SwitchingStepper(CompileSwitch):
 
     def _make_compiled(self, functions: Any) -> Any:
         steps: Any = compiled.load("stepper")
-        self._use_kernels()
-        return steps.CompiledStepper(self.tableau, self.block, self.fun, self.newton, functions)
+        made = steps.CompiledStepper(self.tableau, self.block, self.fun, self.newton, functions)
+        made.run = self._kernel.time_first(made.run)
+        return made

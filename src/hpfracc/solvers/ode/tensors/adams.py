@@ -20,7 +20,7 @@ from hpfracc.solvers.ode.tensors.blocks import Loop, initial_polynomial, walk
 
 __all__ = [
     "NODES", "AdaptiveEquation", "Mesh", "Past", "StepArrays", "correct", "first_past", "inside", "judge", "make_rule",
-    "propagate", "push", "repeat_steps", "shortest_step", "sizes", "terms_of", "weigh",
+    "propagate", "push", "repeat_steps", "sizes", "terms_of", "weigh",
 ]  # fmt: skip
 
 #: Highest degree of the polynomials, and number of points of a step: its end and those before.
@@ -322,14 +322,6 @@ def judge(xp: Any, errors: Any, change: Any, degree: Any, count: Any, previous: 
     longer = xp.clip(_SAFETY * error ** (-0.7 * power) * previous ** (0.4 * power), _MIN, _MAX_GROWTH)
     factor, degree = xp.where(accept, longer, shorter), xp.where(accept, new, lower)
     return accept, factor, degree, xp.where(accept, xp.maximum(error, 1e-4), previous)
-
-
-def shortest_step(length: float, rtol: float, order: float | None, wide: bool) -> float:
-    """The shortest step of an adaptive solve. For the first one ``step^(2 alpha)`` is about the tolerance."""
-    least = 1e-80 if wide else 1e-24
-    if order is None:  # traced
-        return length * max(1e-30, least)
-    return length * max(min(math.exp(0.5 / order * math.log(1e-3 * rtol)), 1e-9), least)
 
 
 # -- the steps of a given mesh, with derivatives ----------------------------------------------------------------------

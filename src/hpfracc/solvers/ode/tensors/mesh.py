@@ -18,7 +18,7 @@ from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import progress_report
-from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
+from hpfracc.solvers.ode.result import REACHED, TOLERATED, FODEResult, SolveDecision, inaccurate
 from hpfracc.solvers.ode.tensors import adams, solve
 from hpfracc.solvers.ode.tensors.search import Tolerance
 
@@ -62,10 +62,6 @@ def refuse_adaptive_tensors(problem: Problem, options: Options, name: str) -> st
     refusal = solve.refuse_tensors(problem, options, name)
     if refusal is not None:
         return refusal
-    if options.step is not None:
-        return f"method={name!r} chooses its steps, and step={options.step:g} was given; omit step"
-    if np.any(np.asarray(options.atol) <= 0.0):
-        return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
     if options.breakpoints:
         return f"method={name!r} takes no breakpoints for arrays of {problem.library}; leave them out"
     if problem.jac is not None:
@@ -85,8 +81,10 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         return _of_no_member(problem, options, name, reason)
     rounding = 2.3e-16 if solve.is_wide(y0) else 1.2e-7
     rtol = max(options.rtol, 32.0 * rounding)
-    known = problem.orders.known
-    shortest = adams.shortest_step(length, rtol, None if known is None else float(known.min()), solve.is_wide(y0))
+    # For the first step, step^(2 alpha) is about the tolerance; unless the order is traced.
+    known, least = problem.orders.known, 1e-80 if solve.is_wide(y0) else 1e-24
+    first = 1e-30 if known is None else math.exp(0.5 / float(known.min()) * math.log(1e-3 * rtol))
+    shortest = length * max(min(first, 1e-9), least)
     longest = min(options.max_step, length)
     tolerance = Tolerance(rtol, options.atol, options.first_step, longest, shortest, rounding, globally)
     order, power = solve.order_of(problem), problem.orders.ceiling - 1
@@ -127,13 +125,9 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         times = which if options.t_eval is None else options.t_eval[: len(which)]
         xp = array_namespace(states)
         states = xp.concatenate([xp.astype(y0, states.dtype)[None], states])[xp.asarray(which, like=states)]
-    if success and globally and ratio > solve.TOLERATED:
+    if success and globally and ratio > TOLERATED:
         success = False
-        message = (
-            f"The end was reached, but the error may be {ratio:.2g} times the tolerance: the equation amplifies "
-            f"errors, or rtol={options.rtol:g} is too small. Loosen it, shorten the interval, or, for a chaotic "
-            "solution that no method can follow, use method='adaptive_local'."
-        )
+        message = inaccurate(ratio, options.rtol)
     notes = [] if rtol == options.rtol else [f"rtol={options.rtol:g} is below single precision: {rtol:.2g} was used"]
     return FODEResult(
         t=times,

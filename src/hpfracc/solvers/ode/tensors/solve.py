@@ -27,7 +27,7 @@ from hpfracc.solvers.ode.tensors.blocks import StepGrid, System, initial_polynom
 from hpfracc.solvers.ode.tensors.sums import make_sums
 
 __all__ = [
-    "TOLERATED", "Told", "bad_start", "first_bad", "is_wide", "library_solves", "order_of",
+    "Told", "bad_start", "first_bad", "is_wide", "library_solves", "order_of",
     "refuse_tensors", "solve_tensor_mesh", "solve_tensors", "time_last", "torch_functions",
 ]  # fmt: skip
 
@@ -40,8 +40,6 @@ Told = Callable[[int, Any], None]
 
 #: Times closer to a step than this, in steps, count as that step.
 _ON_STEP = 1e-6
-#: Multiple of the tolerance that counts as success, because error estimates are rough.
-TOLERATED = 10.0
 #: For a given step: what an error estimate would need is not computed along with a gradient.
 NO_ESTIMATE = " No error is estimated for tensors with a given step: compare with half the step, or leave step out."
 
