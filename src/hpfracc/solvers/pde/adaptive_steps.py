@@ -179,7 +179,7 @@ class _EvolutionCorrector:
         self._newest, self._time, self._state = 0.0, 0.0, system.initial[0]
         self._weight: Any = 1.0
 
-    def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any, steps: int) -> Solved | None:
+    def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any, steps: int) -> Solved:
         """One linear or nonlinear solve; None if the step is too long for it."""
         system, shift = self.system, self._shift(weight)
         rhs = system.shaped(known) * shift + system.data(tau)
@@ -193,7 +193,7 @@ class _EvolutionCorrector:
             return None
         self.failure = ""
         self._weight, self._time, self._state = weight, tau, system.finite(found, tau)
-        return Solved(self._state, (self._state - known) / weight)
+        return self._state, (self._state - known) / weight
 
     def damped(self, change: Array) -> Array:
         """The effect of a change of ``known`` on the solution, without the reaction."""
@@ -294,7 +294,7 @@ class _EvolutionPass:
                     return
                 stopped = stepper.advance(stop)
                 if stopped is not None:
-                    run.fail(self._blow_up() or stopped.message + corrector.failure)
+                    run.fail(self._blow_up() or stopped + corrector.failure)
                     return
                 self._note()
                 t = end if stepper.tau >= stop else problem.t0 + stepper.tau

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from hpfracc.solvers.ode.adaptive.solution import Continuation, Piece
 from hpfracc.solvers.ode.adaptive.system import NotFiniteError
 from hpfracc.solvers.ode.options import Options
 
-__all__ = ["Stepper", "Stopped", "stable_degrees"]
+__all__ = ["Stepper", "stable_degrees"]
 
 Array = np.ndarray[Any, Any]
 
@@ -29,12 +29,6 @@ _JUMP = 4.0
 _JUMP_ORDERS = 4
 #: Jumps are passed without a word if they can add at most this share of the tolerance.
 _NEGLIGIBLE = 0.01
-
-
-class Stopped(NamedTuple):
-    """Reason why no further step can be taken, and a remedy."""
-
-    message: str
 
 
 class Stepper:
@@ -93,8 +87,8 @@ class Stepper:
 
     # -- interface ----------------------------------------------------------------------------------------------------
 
-    def advance(self, stop: float) -> Stopped | None:
-        """Take one step, not beyond ``stop``; returns None, or the reason why it failed."""
+    def advance(self, stop: float) -> str | None:
+        """Take one step, not beyond ``stop``; returns None, or the reason why it failed, with a remedy."""
         spoiled: NotFiniteError | None = None
         for tries in range(1, _MAX_TRIES + 1):
             step, end = self._propose(stop)
@@ -112,8 +106,8 @@ class Stepper:
             if tries >= 3:
                 self.degree = 1
         if spoiled is not None:
-            return Stopped(f"{spoiled}, and shorter steps did not help: check the right-hand side there.")
-        return Stopped(
+            return f"{spoiled}, and shorter steps did not help: check the right-hand side there."
+        return (
             f"The tolerance cannot be reached beyond t = {self.system.time(self.tau):.6g}: steps of {step:.1e} "
             f"would be needed there. Loosen rtol={self.rtol:g} or atol, or check whether the solution ends there."
         )
