@@ -28,6 +28,7 @@ from hpfracc.solvers.pde.problems import ModelEquation
 from hpfracc.solvers.pde.result import EvolutionDecision, SpaceTimeError
 from hpfracc.solvers.pde.space.base import Disc
 from hpfracc.solvers.pde.space.jacobi import interval_eigenvalues, jacobi_grid
+from hpfracc.solvers.pde.space.region import Region
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, Matrix, OneSided, SpaceTerm, TermSum
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "NoFlux",
     "OneSided",
     "Periodic",
+    "Region",
     "Robin",
     "SpaceTerm",
     "SpaceTimeError",

@@ -94,7 +94,8 @@ def solve_fpde(
     x : array_like or tuple of array_like
         The grid: increasing points, one array for each axis. Transforms need equal spacing. Or a
         :class:`~hpfracc.pde.Disc`, for the integral Laplacian on it; functions are then called with the coordinates x
-        and y, and results have an axis of radii and an axis of angles. Not given with a Matrix.
+        and y, and results have an axis of radii and an axis of angles. Or a :class:`~hpfracc.pde.Region`, a part of a
+        box; results are nan outside. Not given with a Matrix.
     space : SpaceTerm, TermSum or list of these
         A sum of :class:`~hpfracc.pde.Diffusion`, :class:`~hpfracc.pde.Advection`,
         :class:`~hpfracc.pde.FractionalDiffusion` and :class:`~hpfracc.pde.OneSided`, or a

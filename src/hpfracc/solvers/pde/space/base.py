@@ -10,7 +10,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import is_array, library_of
+from hpfracc._arrays import is_array, library_of, refuse_masked, to_host
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.pde.boundary import (
@@ -33,6 +33,7 @@ __all__ = [
     "broadcast_points",
     "is_uniform",
     "polar_points",
+    "read_grid",
     "refuse_grid",
     "trapezoid",
 ]
@@ -115,8 +116,8 @@ class SpaceSetting:
         Passed to the engine's functions.
     components : int or None
         Number of components of the state; None if the state has no axis of components.
-    disc : Disc or None
-        The domain, if it is a disc; ``grid`` then contains its radii and angles.
+    domain : Disc, Region or None
+        The domain, if it is not the whole box. Of a disc, ``grid`` contains the radii and angles.
     """
 
     terms: tuple[SpaceTerm, ...]
@@ -127,7 +128,7 @@ class SpaceSetting:
     t0: float = 0.0
     backend: str = "auto"
     components: int | None = None
-    disc: Disc | None = None
+    domain: Any = None
 
     @property
     def ndim(self) -> int:
@@ -160,8 +161,8 @@ class SpaceSetting:
         face = np.broadcast_shapes(*(tuple(one.shape) for one in coordinates))
         shape, lead = tuple(found.shape), () if self.components is None else (self.components,)
         if lead and shape == lead:
-            return found.reshape((*lead, *(1,) * self.ndim))
-        if shape == face[:axis] + face[axis + 1 :] != face:
+            return found.reshape((*lead, *(1,) * len(face)))
+        if face[axis : axis + 1] == (1,) and shape == face[:axis] + face[axis + 1 :] != face:
             return found.reshape(face)
         if _reading.broadcasts(shape, face) or _reading.broadcasts(shape, (*lead, *face)):
             return found
@@ -186,6 +187,27 @@ def is_uniform(x: Array) -> bool:
     steps = np.diff(x)
     mean = float(steps.mean())
     return bool(np.all(np.abs(steps - mean) <= _UNIFORM * mean))
+
+
+def read_grid(x: Any) -> tuple[Array, ...]:
+    """The coordinates along each axis."""
+    given = list(x) if isinstance(x, tuple | list) and len(x) and np.ndim(x[0]) == 1 else [x]
+    if not 1 <= len(given) <= 3:
+        raise ShapeError(f"x has {len(given)} axes; give the points of one to three")
+    axes = []
+    for number, points in enumerate(given):
+        refuse_masked(points, f"x[{number}]")
+        axis = _reading.numbers(f"x[{number}]", to_host(points) if is_array(points) else points)
+        if axis.ndim != 1 or axis.size < 3:
+            raise ShapeError(f"x[{number}] has shape {axis.shape}; give at least 3 points along one axis")
+        down = np.flatnonzero(np.diff(axis) <= 0.0)
+        if down.size:
+            at = int(down[0])
+            raise InvalidInputError(
+                f"x[{number}] does not increase: {axis[at]:g} is followed by {axis[at + 1]:g}; sort it, without repeats"
+            )
+        axes.append(axis)
+    return tuple(axes)
 
 
 class Semidiscretisation(abc.ABC):

@@ -16,14 +16,19 @@ from hpfracc.solvers.pde.terms import Advection, FractionalDiffusion, Matrix, On
 
 __all__ = ["ComponentSpaces", "discretise", "discretise_components"]
 
-#: In the order in which they are tried, faster and more accurate ones first. ``module:class`` below this package.
-_CANDIDATES = (
-    "modes:BoxModes",
-    "jacobi:JacobiInterval",
-    "variable:FiniteVolumes",
-    "grunwald:ShiftedGrunwald",
-    "reflecting:ReflectingGrunwald",
-)
+#: For each domain in the order in which they are tried, faster and more accurate ones first. ``module:class`` below
+#: this package.
+_CANDIDATES = {
+    "NoneType": (
+        "modes:BoxModes",
+        "jacobi:JacobiInterval",
+        "variable:FiniteVolumes",
+        "grunwald:ShiftedGrunwald",
+        "reflecting:ReflectingGrunwald",
+    ),
+    "Disc": ("disc:JacobiDisc",),
+    "Region": ("region:RegionSpace",),
+}
 
 _WHICH_LAPLACIAN = (
     "FractionalDiffusion on a bounded set needs kind=, because the operators differ: kind='spectral' is the power of "
@@ -145,7 +150,7 @@ def discretise(setting: SpaceSetting) -> Semidiscretisation:
         closed = [tuple(Neumann() if isinstance(one, NoFlux) else one for one in pair) for pair in setting.boundary]
         setting = dataclasses.replace(setting, boundary=tuple((low, high) for low, high in closed))
     refusals = []
-    candidates = _CANDIDATES if setting.disc is None else ("disc:JacobiDisc",)
+    candidates = _CANDIDATES[type(setting.domain).__name__]
     for candidate in ("matrix:MatrixSpace",) if Matrix in kinds else candidates:
         module, _, name = candidate.partition(":")
         kind: type[Semidiscretisation] = getattr(importlib.import_module(f"{__package__}.{module}"), name)

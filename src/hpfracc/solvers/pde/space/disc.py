@@ -104,7 +104,7 @@ class JacobiDisc(Semidiscretisation):
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
         """Supports a single integral Laplacian with a constant coefficient on a disc."""
-        if setting.disc is None:
+        if setting.domain is None:
             return "it takes a Disc in place of a grid"
         refusal = refuse_integral(setting, "a disc")
         if refusal is not None:
@@ -119,8 +119,8 @@ class JacobiDisc(Semidiscretisation):
         (term,), outside = setting.terms, setting.boundary[0][0]
         assert isinstance(term, FractionalDiffusion)
         assert isinstance(outside, Exterior)
-        assert setting.disc is not None
-        return cls(setting.disc, float(term.order), term.coefficient, outside, setting.xp)
+        assert setting.domain is not None
+        return cls(setting.domain, float(term.order), term.coefficient, outside, setting.xp)
 
     def forward(self, u: Any) -> Any:
         """A Fourier transform over the angles, then for each wave a matrix product along the radius."""
