@@ -20,10 +20,10 @@ from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
 from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
-from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting, broadcast_points, read_grid
+from hpfracc.solvers.pde.space.base import Annulus, Disc, Semidiscretisation, SpaceSetting, broadcast_points, read_grid
 from hpfracc.solvers.pde.space.components import discretise_components
 from hpfracc.solvers.pde.space.region import Region
-from hpfracc.solvers.pde.terms import FractionalDiffusion, Matrix, SpaceTerm, coefficients_of, read_space
+from hpfracc.solvers.pde.terms import Matrix, SpaceTerm, coefficients_of, read_space
 
 __all__ = ["read_evolution"]
 
@@ -52,7 +52,7 @@ def read_evolution(
     """Read the whole problem and discretise it in space."""
     given = dict(locals())
     t0, t1 = _reading.pair("t_span", t_span)
-    domain = x if isinstance(x, Disc | Region) else None
+    domain = x if isinstance(x, Annulus | Disc | Region) else None
     grid: tuple[Array, ...]
     places: tuple[Array, ...]
     terms_given = space[0] if isinstance(space, list | tuple) and space else space
@@ -62,9 +62,10 @@ def read_evolution(
         grid, places, boundary = (np.arange(terms_given.nodes, dtype=float),), terms_given.coordinates(), "neumann"
     elif x is None or boundary is None:
         raise InvalidInputError("x and boundary are needed: the grid, and the conditions at its ends")
-    elif isinstance(domain, Disc):
-        order = _disc_order(terms_given)
-        grid, places = domain.grid(order), domain.coordinates(order)
+    elif isinstance(domain, Annulus | Disc):
+        integral = isinstance(domain, Disc) and getattr(terms_given, "kind", None) == "integral"
+        order = (order_value(terms_given.order),) if integral else ()
+        grid, places = domain.grid(*order), domain.coordinates(*order)
     else:
         grid = read_grid(x) if domain is None else domain.grid
         places = broadcast_points(NUMPY, grid)
@@ -74,7 +75,11 @@ def read_evolution(
     xp = NUMPY if library == "numpy" else namespace(library, device)
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with xp.scope():
-        ends = read_boundary(boundary, len(grid))
+        ends = read_boundary(boundary, 1 if isinstance(domain, Annulus | Disc) else len(grid))
+        if isinstance(domain, Annulus | Disc):
+            if isinstance(domain, Disc) and ends[0][0] != ends[0][1]:
+                raise InvalidInputError("boundary: a disc has one circle, and a pair was given; give one condition")
+            ends = (*ends, (Periodic(), Periodic()))
         periodic = tuple(isinstance(lower, Periodic) for lower, _ in ends)
         outside = domain.outside(periodic) if isinstance(domain, Region) else None
         start = _read_state("u0", u0, places, shape, xp, outside)
@@ -152,15 +157,6 @@ def _on_grid(
             steady = moved(steady, old, new)
         other.source, other.steady_source = lambda t: steady, True
     return other
-
-
-def _disc_order(first: Any) -> float:
-    """The order of the integral Laplacian on a disc; the radii depend on it."""
-    if not isinstance(first, FractionalDiffusion) or first.kind != "integral":
-        raise InvalidInputError(
-            f"space={first!r} on a Disc; a disc takes FractionalDiffusion(order, kind='integral') alone"
-        )
-    return order_value(first.order)
 
 
 def _library(u0: Any, alpha: Any, space: Any, terms: Any) -> tuple[str, Any]:

@@ -93,7 +93,7 @@ def solve_fpde(
         Of shape (components, ...) for a system. A tensor or JAX array is solved in its library, on its device.
     x : array_like or tuple of array_like
         The grid: increasing points, one array for each axis. Transforms need equal spacing. Or a
-        :class:`~hpfracc.pde.Disc`, for the integral Laplacian on it; functions are then called with the coordinates x
+        :class:`~hpfracc.pde.Disc` or :class:`~hpfracc.pde.Annulus`; functions are then called with the coordinates x
         and y, and results have an axis of radii and an axis of angles. Or a :class:`~hpfracc.pde.Region`, a part of a
         box; results are nan outside. Not given with a Matrix.
     space : SpaceTerm, TermSum or list of these

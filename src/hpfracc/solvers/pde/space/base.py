@@ -18,13 +18,15 @@ from hpfracc.solvers.pde.boundary import (
     Ends,
     Exterior,
     Periodic,
+    Robin,
     boundary_value,
     is_homogeneous,
     varies_in_time,
 )
-from hpfracc.solvers.pde.terms import SpaceTerm
+from hpfracc.solvers.pde.terms import SpaceTerm, coefficients_of
 
 __all__ = [
+    "Annulus",
     "Disc",
     "GridSpace",
     "Semidiscretisation",
@@ -34,6 +36,8 @@ __all__ = [
     "is_uniform",
     "polar_points",
     "read_grid",
+    "refuse_complex",
+    "refuse_conditions",
     "refuse_grid",
     "trapezoid",
 ]
@@ -48,6 +52,9 @@ _UNIFORM = 1e-6
 @dataclass(frozen=True, slots=True)
 class Disc:
     """A disc around the origin, given in place of a grid.
+
+    For the integral Laplacian, with exterior data, or :class:`~hpfracc.pde.Diffusion` with a coefficient of the radius
+    and the spectral Laplacian, with Dirichlet, Neumann or Robin conditions on the circle.
 
     Parameters
     ----------
@@ -73,24 +80,86 @@ class Disc:
                 "which the points along a radius can resolve"
             )
 
-    def grid(self, order: float) -> tuple[Array, Array]:
+    def grid(self, order: float | None = None) -> tuple[Array, Array]:
         """The radii, of which the last is the radius of the disc, and the angles.
 
         Parameters
         ----------
-        order : float
-            Order of the integral Laplacian; the radii depend on it.
+        order : float, optional
+            Order of the integral Laplacian; the radii depend on it. Left out for other operators.
         """
         from scipy.special import roots_jacobi
 
-        order = _reading.number("Disc: order", order, above=0.0, below=2.0)
-        inside = np.sqrt(0.5 * (1.0 + roots_jacobi(self.radial, 0.5 * order, 0.0)[0]))
+        if order is None:
+            inside = 0.5 * (1.0 + roots_jacobi(self.radial, 1.0, 0.0)[0])
+        else:
+            order = _reading.number("Disc: order", order, above=0.0, below=2.0)
+            inside = np.sqrt(0.5 * (1.0 + roots_jacobi(self.radial, 0.5 * order, 0.0)[0]))
         radii = self.radius * np.append(inside, 1.0)
         return radii, 2.0 * math.pi / self.angles * np.arange(self.angles)
 
-    def coordinates(self, order: float) -> tuple[Array, Array]:
+    def coordinates(self, order: float | None = None) -> tuple[Array, Array]:
         """Coordinates x and y of all points, of shape (radial + 1, angles)."""
         return polar_points(*self.grid(order))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Annulus:
+    """A ring between two circles around the origin, given in place of a grid.
+
+    For :class:`~hpfracc.pde.Diffusion` with a coefficient of the radius, and the spectral Laplacian. A pair of
+    conditions stands for the inner and the outer circle.
+
+    Parameters
+    ----------
+    inner, outer : float
+        Radii of the circles.
+    radial : int
+        Number of points along a radius, both ends included.
+    angles : int
+        Number of points on each circle.
+
+    See Also
+    --------
+    Disc, Region
+
+    Examples
+    --------
+    Stationary heat between two circles, which is a logarithm of the radius:
+
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> from hpfracc import pde
+    >>> ring = pde.Annulus(1.0, 2.0, radial=16, angles=8)
+    >>> given = {"x": ring, "space": pde.Diffusion(1.0), "boundary": (1.0, 0.0)}
+    >>> result = hf.solve_fpde(None, (0.0, 9.0), lambda x, y: 2.0 - np.hypot(x, y), **given)
+    >>> bool(np.allclose(result.u[-1, :, 0], 1.0 - np.log2(result.x[0])))
+    True
+    """
+
+    inner: float
+    outer: float
+    radial: int = 24
+    angles: int = 48
+
+    def __post_init__(self) -> None:
+        _reading.number("Annulus: inner", self.inner, above=0.0)
+        _reading.number("Annulus: outer", self.outer, above=self.inner)
+        _reading.whole("Annulus: radial", self.radial, least=4)
+        _reading.whole("Annulus: angles", self.angles, least=1)
+
+    def grid(self) -> tuple[Array, Array]:
+        """The radii, from circle to circle, and the angles."""
+        from scipy.special import roots_jacobi
+
+        places = np.concatenate([[-1.0], roots_jacobi(self.radial - 2, 1.0, 1.0)[0], [1.0]])
+        radii = 0.5 * (self.inner * (1.0 - places) + self.outer * (1.0 + places))
+        return radii, 2.0 * math.pi / self.angles * np.arange(self.angles)
+
+    def coordinates(self) -> tuple[Array, Array]:
+        """Coordinates x and y of all points, of shape (radial, angles)."""
+        return polar_points(*self.grid())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,8 +185,8 @@ class SpaceSetting:
         Passed to the engine's functions.
     components : int or None
         Number of components of the state; None if the state has no axis of components.
-    domain : Disc, Region or None
-        The domain, if it is not the whole box. Of a disc, ``grid`` contains the radii and angles.
+    domain : Disc, Annulus, Region or None
+        The domain, if it is not the whole box. Of a disc or annulus, ``grid`` contains the radii and angles.
     """
 
     terms: tuple[SpaceTerm, ...]
@@ -179,6 +248,26 @@ def refuse_grid(setting: SpaceSetting, least: int = 4, *, uniform: bool = True) 
             return f"the grid of axis {axis} has {x.size} points; use {least} or more"
         if uniform and not is_uniform(x):
             return f"the grid of axis {axis} is not uniform, which it needs; use equal distances (np.linspace)"
+    return None
+
+
+def refuse_complex(term: Any) -> str | None:
+    """Why the coefficients and the order of a term are not real numbers or functions; None if they are."""
+    values = [*coefficients_of(term), getattr(term, "order", 1.0)]
+    if any(isinstance(one, complex) or (is_array(one) and library_of(one) != "numpy") for one in values):
+        return f"{type(term).__name__} has a coefficient or order that is complex or a tensor; give real numbers"
+    return None
+
+
+def refuse_conditions(setting: SpaceSetting, power: bool) -> str | None:
+    """Why the Laplacian with these conditions is not negative, or has no power; None if it is and has one."""
+    for one in (one for ends in setting.boundary for one in ends):
+        if isinstance(one, Exterior):
+            return "local operators and spectral powers take conditions on the boundary, no exterior data"
+        if isinstance(one, Robin) and one.a / one.b < 0:
+            return "the Laplacian with this Robin condition may have positive eigenvalues; use a / b of 0 and above"
+        if power and not isinstance(one, Dirichlet) and not is_homogeneous(one):
+            return "a spectral power with data for the slope is not defined; use zero, or Dirichlet data"
     return None
 
 

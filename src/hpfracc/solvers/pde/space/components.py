@@ -26,7 +26,8 @@ _CANDIDATES = {
         "grunwald:ShiftedGrunwald",
         "reflecting:ReflectingGrunwald",
     ),
-    "Disc": ("disc:JacobiDisc",),
+    "Disc": ("disc:JacobiDisc", "disc:PolarModes"),
+    "Annulus": ("disc:PolarModes",),
     "Region": ("region:RegionSpace",),
 }
 

@@ -10,9 +10,9 @@ import numpy as np
 from hpfracc._arrays import is_array, is_tracer, to_host, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.pde.boundary import Exterior, Neumann, Periodic, Robin, is_function, is_homogeneous
+from hpfracc.solvers.pde.boundary import Periodic, Robin, is_function, is_homogeneous
 from hpfracc.solvers.pde.space.axes import MAX_DENSE, make_axis
-from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_grid
+from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_conditions, refuse_grid
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, coefficients_of, per_axis
 
 __all__ = ["BoxModes"]
@@ -214,13 +214,9 @@ def _refuse_term(term: Any, setting: SpaceSetting) -> str | None:
     if isinstance(term, FractionalDiffusion):
         if term.kind in ("integral", "riesz") and not setting.periodic:
             return f"kind={term.kind!r} on a bounded set is not diagonal in the eigenfunctions of a box"
-        for one in (one for ends in setting.boundary for one in ends):
-            if isinstance(one, Exterior):
-                return "the eigenfunctions of a box take conditions at its ends, and no exterior data"
-            if isinstance(one, Neumann | Robin) and not is_homogeneous(one):
-                return "a spectral power with data for the slope is not defined; use zero, or Dirichlet data"
-            if isinstance(one, Robin) and one.a / one.b < 0:
-                return "the Laplacian with this Robin condition may have positive eigenvalues, without real powers"
+        refusal = refuse_conditions(setting, power=True)
+        if refusal is not None:
+            return refusal
     if any(map(is_function, each)):
         return f"{who} has a coefficient that varies in space, which no transform diagonalises"
     return None

@@ -10,13 +10,11 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import is_array, library_of
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.history.intervals import order_value
 from hpfracc.solvers.pde.boundary import (
     Dirichlet,
-    Exterior,
     NoFlux,
     Periodic,
     Robin,
@@ -26,7 +24,7 @@ from hpfracc.solvers.pde.boundary import (
     varies_in_time,
 )
 from hpfracc.solvers.pde.space import matrix
-from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points, read_grid
+from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points, read_grid, refuse_complex, refuse_conditions
 from hpfracc.solvers.pde.space.matrix import SparseSpace
 from hpfracc.solvers.pde.space.variable import GAUSS, check_positive, peclet_notes
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, coefficients_of, per_axis
@@ -216,20 +214,12 @@ class RegionSpace(SparseSpace):
                 return f"it takes Diffusion, Advection and FractionalDiffusion, not {who}"
             if len(each) not in (1, setting.ndim):
                 return f"{who} has {len(each)} coefficients for {setting.ndim} axes"
-            values = [*each, getattr(term, "order", 1.0)]
-            if any(isinstance(one, complex) or (is_array(one) and library_of(one) != "numpy") for one in values):
-                return f"{who} has a coefficient or order that is complex or a tensor; give real numbers"
-        fractional = isinstance(setting.terms[0], FractionalDiffusion)
-        for one in (one for ends in setting.boundary for one in ends):
-            if isinstance(one, Exterior):
-                return "data outside have no meaning for it; use Dirichlet(value)"
-            if isinstance(one, Robin) and one.a / one.b < 0:
-                return "the Laplacian with a Robin condition of a/b < 0 may have positive eigenvalues; use a/b >= 0"
-            if fractional and not isinstance(one, Dirichlet) and not is_homogeneous(one):
-                return "a spectral power with data for the slope is not defined; use zero, or Dirichlet data"
         if setting.xp.library != "numpy" and math.prod(x.size for x in setting.grid) > matrix.DENSE:
             return f"it takes NumPy arrays, or boxes of at most {matrix.DENSE:,} points"
-        return None
+        refusals = (refuse_complex(term) for term in setting.terms)
+        return next(filter(None, refusals), None) or refuse_conditions(
+            setting, isinstance(setting.terms[0], FractionalDiffusion)
+        )
 
     def _boundary(self, divergences: Array) -> tuple[Array, Array, Any]:
         """The column of the data that each point has as its value, or -1; what is added to the diagonal; responses.
