@@ -255,7 +255,9 @@ def _unclear(values: Array, problem: EvolutionProblem) -> Array | None:
         size = float(np.nanmax(np.abs(values)))
         limit = _FEW * size if wider is None else max(float(wider.max()) / _SMOOTH, 1e-13 * size)
         rough = rough or float(here.max()) > limit
-    return (problem.space.restrict(total) if region else total) if rough else None
+    if region:
+        total = problem.space.restrict(total)
+    return total if rough else None
 
 
 def _distance(values: Array, axis: int, apart: int, wraps: bool) -> Array | None:

@@ -23,9 +23,12 @@ __all__ = [
     "OneSided",
     "SpaceTerm",
     "TermSum",
+    "check_definite",
     "coefficients_of",
+    "is_tensor",
     "per_axis",
     "read_space",
+    "tensor_at",
 ]
 
 #: A number (a tensor or JAX scalar carries its gradient), or a function of the coordinates.
@@ -78,12 +81,22 @@ class Diffusion(SpaceTerm):
         k: a number, ``k(x)`` (``k(x, y)`` in two dimensions) with arrays of coordinates, or a tuple with one of these
         for each axis. A complex one gives a Schrödinger equation. ``k(t, x)``, ``k(x, u)`` and ``k(t, x, u)`` are
         recognised by the names t, the first, and u, the last of their arguments; such coefficients may be zero.
+
+        Or a full tensor D, for :math:`\nabla \cdot (D \nabla u)`: a symmetric positive definite matrix with a row for
+        each axis, or a function of the coordinates that returns its rows, ``[[a, b], [b, c]]``, of numbers or arrays.
+        Slopes of :class:`Neumann` and :class:`Robin` are then those along :math:`D n / (n \cdot D n)`; 0 stands for
+        no flux.
     """
 
-    coefficient: Coefficient | tuple[Coefficient, ...] = 1.0
+    coefficient: Any = 1.0
 
     def __post_init__(self) -> None:
-        _check_coefficients(self)
+        if is_tensor(self.coefficient):
+            tensor = _reading.numbers("Diffusion: the tensor", self.coefficient, ndim=2)
+            check_definite(tensor)
+            object.__setattr__(self, "coefficient", tuple(map(tuple, tensor.tolist())))
+        else:
+            _check_coefficients(self)
 
 
 @final
@@ -277,6 +290,39 @@ def read_space(space: Any, components: int | None) -> tuple[tuple[SpaceTerm, ...
         f"space={space!r} is no sum of terms; use Diffusion(k), Advection(v), FractionalDiffusion(order, kind) and "
         "OneSided(order, side), added with +, Matrix(A), or a list with one sum for each component"
     )
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether the value of a coefficient is a full tensor: rows, of which a number at each point is none."""
+    if isinstance(value, tuple | list):
+        return bool(value) and isinstance(value[0], tuple | list | np.ndarray)
+    return is_array(value) and value.ndim > 1
+
+
+def tensor_at(coefficient: Any, places: tuple[Any, ...]) -> np.ndarray[Any, Any]:
+    """A full tensor of diffusion at these points, of shape (points, axes, axes)."""
+    count = len(places)
+    value = coefficient(*places) if callable(coefficient) else coefficient
+    if [len(row) for row in value] != [count] * count:
+        raise ShapeError(f"Diffusion: a tensor with rows of {[len(row) for row in value]} entries for {count} axes")
+    rows = [np.stack([np.broadcast_to(one, places[0].shape) for one in row], axis=-1) for row in value]
+    found = np.stack(rows, axis=-2)
+    check_definite(found)
+    return found
+
+
+def check_definite(tensors: np.ndarray[Any, Any]) -> None:
+    """Refuse tensors, in the last two axes, that are not symmetric or not positive definite."""
+    if tensors.shape[-1] != tensors.shape[-2]:
+        raise ShapeError(f"Diffusion: a tensor of shape {tensors.shape[-2:]}; give one row and column for each axis")
+    if not np.allclose(tensors, np.swapaxes(tensors, -1, -2), rtol=1e-10):
+        raise InvalidInputError("Diffusion: the tensor is not symmetric; give its symmetric part")
+    least = float(np.linalg.eigvalsh(tensors).min())
+    if not least > 0.0:
+        raise InvalidInputError(
+            f"Diffusion: the tensor has an eigenvalue of {least:.3g}; it has to be positive definite everywhere, or "
+            "the equation is ill-posed"
+        )
 
 
 def per_axis(value: Any, count: int) -> tuple[Any, ...]:

@@ -20,10 +20,11 @@ from hpfracc.solvers.pde.boundary import (
     Periodic,
     Robin,
     boundary_value,
+    is_function,
     is_homogeneous,
     varies_in_time,
 )
-from hpfracc.solvers.pde.terms import SpaceTerm, coefficients_of
+from hpfracc.solvers.pde.terms import Diffusion, SpaceTerm, coefficients_of, is_tensor
 
 __all__ = [
     "Annulus",
@@ -213,6 +214,18 @@ class SpaceSetting:
     def homogeneous(self) -> bool:
         """Whether all boundary data are zero."""
         return all(is_homogeneous(one) for ends in self.boundary for one in ends)
+
+    @property
+    def tensors(self) -> tuple[SpaceTerm, ...]:
+        """The terms of diffusion with a full tensor; functions are called at a point to see what they return."""
+        place = tuple(self.xp.array(x[x.size // 2 :][:1]) for x in self.grid)
+        found = []
+        for term in self.terms:
+            k = term.coefficient if isinstance(term, Diffusion) else None
+            with np.errstate(all="ignore"):
+                value = k(*place) if is_function(k) and self.ndim > 1 else k
+            found += [term] if is_tensor(value) else []
+        return tuple(found)
 
     def uniform(self, axis: int) -> bool:
         """Whether the grid of ``axis`` is equally spaced."""

@@ -25,6 +25,7 @@ _CANDIDATES = {
         "variable:FiniteVolumes",
         "grunwald:ShiftedGrunwald",
         "reflecting:ReflectingGrunwald",
+        "region:RegionSpace",
     ),
     "Disc": ("disc:JacobiDisc", "disc:PolarModes"),
     "Annulus": ("disc:PolarModes",),

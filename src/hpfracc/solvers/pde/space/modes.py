@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, final
 
@@ -11,9 +12,17 @@ from hpfracc._arrays import is_array, is_tracer, to_host, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Periodic, Robin, is_function, is_homogeneous
-from hpfracc.solvers.pde.space.axes import MAX_DENSE, make_axis
+from hpfracc.solvers.pde.space.axes import MAX_DENSE, AxisBasis, make_axis
 from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_conditions, refuse_grid
-from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, coefficients_of, per_axis
+from hpfracc.solvers.pde.terms import (
+    Advection,
+    Diffusion,
+    FractionalDiffusion,
+    OneSided,
+    coefficients_of,
+    is_tensor,
+    per_axis,
+)
 
 __all__ = ["BoxModes"]
 
@@ -71,7 +80,13 @@ class BoxModes(GridSpace):
         xp, count = self.xp, len(self._axes)
         parts: list[Any] = []
         for term in self.setting.terms:
-            if isinstance(term, Diffusion):
+            if isinstance(term, Diffusion) and is_tensor(term.coefficient):
+                tensor = np.array(term.coefficient)
+                parts += [-float(tensor[axis, axis]) * one for axis, one in enumerate(self._squares)]
+                slopes = [xp.array(_waves(one).reshape(_along(axis, count))) for axis, one in enumerate(self._axes)]
+                for one, other in itertools.combinations(range(count), 2):
+                    parts.append(-2.0 * float(tensor[one, other]) * slopes[one] * slopes[other])
+            elif isinstance(term, Diffusion):
                 parts += [
                     _scalar(k) * -one for k, one in zip(per_axis(term.coefficient, count), self._squares, strict=True)
                 ]
@@ -185,6 +200,11 @@ class BoxModes(GridSpace):
         return largest * float((c * high).sum()) / float(c.sum())
 
 
+def _waves(basis: AxisBasis) -> Array:
+    assert basis.waves is not None
+    return basis.waves
+
+
 def _along(axis: int, count: int) -> tuple[int, ...]:
     return (1,) * axis + (-1,) + (1,) * (count - 1 - axis)
 
@@ -217,6 +237,8 @@ def _refuse_term(term: Any, setting: SpaceSetting) -> str | None:
         refusal = refuse_conditions(setting, power=True)
         if refusal is not None:
             return refusal
+    if is_tensor(term.coefficient if isinstance(term, Diffusion) else 1.0) and not setting.periodic:
+        return "a full tensor is diagonal in waves, with periodic boundaries alone"
     if any(map(is_function, each)):
         return f"{who} has a coefficient that varies in space, which no transform diagonalises"
     return None

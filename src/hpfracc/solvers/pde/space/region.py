@@ -27,7 +27,7 @@ from hpfracc.solvers.pde.space import matrix
 from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points, read_grid, refuse_complex, refuse_conditions
 from hpfracc.solvers.pde.space.matrix import SparseSpace
 from hpfracc.solvers.pde.space.variable import GAUSS, check_positive, peclet_notes
-from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, coefficients_of, per_axis
+from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, coefficients_of, per_axis, tensor_at
 
 __all__ = ["Region", "RegionSpace"]
 
@@ -157,8 +157,12 @@ class RegionSpace(SparseSpace):
         self._mesh = mesh = _Mesh(setting)
         power = scale = 1.0
         along, carried, plain = np.zeros((3, *mesh.edges[0].shape))
+        across = np.zeros((len(mesh.parts), setting.ndim, setting.ndim))
+        self._tensors = setting.tensors
         for term in setting.terms:
-            if isinstance(term, Diffusion):
+            if term in self._tensors:
+                across += tensor_at(term.coefficient, mesh.middles)
+            elif isinstance(term, Diffusion):
                 along += mesh.diffusivity(term.coefficient)
             elif isinstance(term, Advection):
                 speeds = carried if term.conservative else plain
@@ -166,6 +170,7 @@ class RegionSpace(SparseSpace):
             elif isinstance(term, FractionalDiffusion):
                 power, scale = 0.5 * order_value(term.order), float(term.coefficient)
                 along += 1.0
+        along += across.diagonal(0, 1, 2)[:, None]
         speeds = np.abs(carried) + np.abs(plain)
         with np.errstate(divide="ignore", invalid="ignore"):
             numbers = np.where(speeds > 0.0, speeds * mesh.widths[:, None] / along, 0.0)
@@ -176,7 +181,7 @@ class RegionSpace(SparseSpace):
         if not self._unknown.size:
             raise InvalidInputError("Region: every point lies on its boundary, where u is given; take more points")
         fixed = np.flatnonzero(held >= 0)
-        stiffness = mesh.diffusion(along) + mesh.advection(carried) + flow + sparse.diags_array(own)
+        stiffness = mesh.diffusion(along, across) + mesh.advection(carried) + flow + sparse.diags_array(own)
         rows, masses = sparse.csr_array(stiffness)[self._unknown], mesh.masses[self._unknown]
         #: What the data add to M du/dt: given values by their neighbours, slopes by the areas.
         given = sparse.csr_array((np.ones(fixed.size), (fixed, held[fixed])), shape=responses.shape)
@@ -231,33 +236,31 @@ class RegionSpace(SparseSpace):
         mesh, setting, ndim = self._mesh, self.setting, self.setting.ndim
         held, own = np.full(mesh.count, -1), -divergences
         self._faces: list[tuple[int, int, tuple[Any, ...]]] = []
-        rows, columns, entries, data = [], [], [], 0
+        points, slopes, data = [np.empty(0, int)], [np.empty(0)], 0
         for axis, end in itertools.product(range(ndim), (0, 1)):
             condition, areas = setting.boundary[axis][end], mesh.faces(axis, end)
             at = np.flatnonzero(areas)
             if not at.size:
                 continue
-            places, area, here = tuple(one[at] for one in mesh.coordinates), areas[at], data + np.arange(at.size)
+            places, area, weights = tuple(one[at] for one in mesh.coordinates), areas[at], np.zeros(at.size)
             self._faces.append((axis, end, tuple(map(setting.xp.array, places))))
-            data += at.size
-            if isinstance(condition, Dirichlet):
-                held[at] = here
-                continue
-            weights = np.zeros(at.size)
-            for term in setting.terms:
+            given = isinstance(condition, Dirichlet)
+            if given:
+                held[at] = data + np.arange(at.size)
+            for term in () if given else setting.terms:
                 if isinstance(term, Advection):
                     out = (2 * end - 1) * area * _at(per_axis(term.velocity, ndim)[axis], places)
                     own[at] += out * ((not isinstance(condition, NoFlux)) - (not term.conservative))
+                elif term in self._tensors:
+                    weights += area * tensor_at(term.coefficient, places)[:, axis, axis]
                 else:
                     k = term.coefficient if isinstance(term, Diffusion) else 1.0
                     weights += area * _at(per_axis(k, ndim)[axis], places)
             a, b = (condition.a, condition.b) if isinstance(condition, Robin) else (0.0, 1.0)
             own[at] += weights * (a / b)
-            rows, columns, entries = [*rows, at], [*columns, here], [*entries, weights / b]
-        if not rows:
-            return held, own, sparse.csr_array((mesh.count, data))
-        places = (np.concatenate(rows), np.concatenate(columns))
-        return held, own, sparse.csr_array((np.concatenate(entries), places), shape=(mesh.count, data))
+            points, slopes, data = [*points, at], [*slopes, weights / b], data + at.size
+        entries = (np.concatenate(slopes), (np.concatenate(points), np.arange(data)))
+        return held, own, sparse.csr_array(entries, shape=(mesh.count, data))
 
     def _data(self, t: float) -> Any:
         """The data of all faces at time ``t``, in one vector (or one for each component)."""
@@ -306,8 +309,8 @@ class _Mesh:
         Their coordinates.
     masses : numpy.ndarray, shape (count,)
         Their volumes.
-    widths : numpy.ndarray, shape (cells, ndim)
-        The lengths of the cells along each axis.
+    middles, widths : tuple of numpy.ndarray, numpy.ndarray of shape (cells, ndim)
+        The midpoints of the cells, and their lengths along each axis.
     edges : tuple of numpy.ndarray, shape (cells, corners, ndim)
         The coordinates of the midpoints of the edges that meet at each corner of a cell.
     parts : numpy.ndarray, shape (cells,)
@@ -327,13 +330,13 @@ class _Mesh:
         self.active, own = np.unique(np.ravel_multi_index(numbers, sizes), return_inverse=True)
         self.count, self.corners, self._own = self.active.size, corners, own.reshape(numbers[0].shape)
         self.coordinates = tuple(x[at] for x, at in zip(grid, np.unravel_index(self.active, sizes), strict=True))
-        middles = [middle[at] for middle, at in zip(_middles(edges), cells, strict=True)]
+        self.middles = tuple(middle[at] for middle, at in zip(_middles(edges), cells, strict=True))
         self.widths = np.stack([np.diff(one)[at] for one, at in zip(edges, cells, strict=True)], axis=-1)
         self.parts = self.widths.prod(axis=1) / 2**ndim
         self.masses = self._sum(self._own, self.parts)
         aside = (corners.T[:, None, :] - 0.5) * (1 - np.eye(ndim))
         self.edges = tuple(
-            middles[one][:, None, None] + self.widths[:, one, None, None] * aside[..., one] for one in range(ndim)
+            self.middles[one][:, None, None] + self.widths[:, one, None, None] * aside[..., one] for one in range(ndim)
         )
         # The difference along each edge that meets a corner, of shape (corners, axes, corners).
         ends = corners.T[:, None, :] * (1 - np.eye(ndim, dtype=int))
@@ -354,10 +357,16 @@ class _Mesh:
         entries = (elements.reshape(-1), (rows.reshape(-1), columns.reshape(-1)))
         return sparse.csr_array(sparse.coo_array(entries, shape=(self.count, self.count)))
 
-    def diffusion(self, along: Array) -> Any:
-        """The matrix of minus diffusion, times the volumes."""
+    def diffusion(self, along: Array, across: Array) -> Any:
+        """The matrix of minus diffusion, times the volumes: along the edges, and across them by the other entries."""
+        slopes = self._slopes
         scaled = along * (self.parts[:, None] / self.widths**2)[:, None]
-        return self._matrix(np.einsum("koa,oai,oaj->kij", scaled, self._slopes, self._slopes, optimize=True))
+        elements = np.einsum("koa,oai,oaj->kij", scaled, slopes, slopes, optimize=True)
+        if across.any():
+            pairs = across * (self.parts[:, None, None] / (self.widths[:, :, None] * self.widths[:, None, :]))
+            pairs = pairs * (1.0 - np.eye(self.widths.shape[1]))
+            elements = elements + np.einsum("kab,oai,obj->kij", pairs, slopes, slopes, optimize=True)
+        return self._matrix(elements)
 
     def advection(self, speeds: Array) -> Any:
         """The matrix of transport in conservative form between points, times the volumes."""

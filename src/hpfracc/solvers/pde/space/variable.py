@@ -114,6 +114,8 @@ class FiniteVolumes(GridSpace):
             each = coefficients_of(term)
             if len(each) not in (1, setting.ndim):
                 return f"{type(term).__name__} has {len(each)} coefficients for {setting.ndim} axes"
+        if setting.tensors:
+            return "it takes diffusion along the axes, no full tensor"
         if any(isinstance(lower, Exterior) for lower, _ in setting.boundary):
             return "data outside have no meaning for local terms; use Dirichlet(value)"
         # In one dimension, and for NumPy arrays, the grid need not be uniform.
