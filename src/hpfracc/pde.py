@@ -29,7 +29,16 @@ from hpfracc.solvers.pde.result import EvolutionDecision, SpaceTimeError
 from hpfracc.solvers.pde.space.base import Annulus, Disc
 from hpfracc.solvers.pde.space.jacobi import interval_eigenvalues, jacobi_grid
 from hpfracc.solvers.pde.space.region import Region
-from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, Matrix, OneSided, SpaceTerm, TermSum
+from hpfracc.solvers.pde.terms import (
+    Advection,
+    CrossDiffusion,
+    Diffusion,
+    FractionalDiffusion,
+    Matrix,
+    OneSided,
+    SpaceTerm,
+    TermSum,
+)
 
 __all__ = [
     "ETDRK4",
@@ -39,6 +48,7 @@ __all__ = [
     "BoundaryCondition",
     "CorrectedQuadrature",
     "CrankNicolson",
+    "CrossDiffusion",
     "Diffusion",
     "DiffusionL1",
     "DiffusionL2Sigma",

@@ -240,8 +240,8 @@ def _unclear(values: Array, problem: EvolutionProblem) -> Array | None:
     own = problem.space.unresolved(values)
     if own is not None:
         return np.asarray(own)
-    count, region = len(problem.space.grid), problem.space.name == "region"
-    if region:
+    count, scattered = len(problem.space.grid), problem.space.scattered
+    if scattered:
         values = problem.space.embed(values, problem.t0)
     total = np.zeros(values.shape)
     rough = False
@@ -255,7 +255,7 @@ def _unclear(values: Array, problem: EvolutionProblem) -> Array | None:
         size = float(np.nanmax(np.abs(values)))
         limit = _FEW * size if wider is None else max(float(wider.max()) / _SMOOTH, 1e-13 * size)
         rough = rough or float(here.max()) > limit
-    if region:
+    if scattered:
         total = problem.space.restrict(total)
     return total if rough else None
 

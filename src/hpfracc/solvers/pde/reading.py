@@ -149,7 +149,7 @@ def _on_grid(
     if problem.steady_source:
         assert problem.source is not None
         steady = problem.source(problem.t0)
-        if region is not None and steady.ndim:
+        if problem.space.scattered and steady.ndim:
             box = problem.space.embed(steady + xp.zeros(problem.state_shape, "float64"), problem.t0)
             steady = other.space.restrict(moved(xp.where(xp.isfinite(box), box, 0.0), problem.space.grid, axes))
         else:

@@ -99,7 +99,8 @@ def solve_fpde(
     space : SpaceTerm, TermSum or list of these
         A sum of :class:`~hpfracc.pde.Diffusion`, :class:`~hpfracc.pde.Advection`,
         :class:`~hpfracc.pde.FractionalDiffusion` and :class:`~hpfracc.pde.OneSided`, or a
-        :class:`~hpfracc.pde.Matrix`. For a system: one sum for all components, or a list with one sum for each.
+        :class:`~hpfracc.pde.Matrix`. For a system: one sum for all components, a list with one sum for each, or a
+        :class:`~hpfracc.pde.CrossDiffusion`.
     boundary : str, condition, number, sequence or dict
         ``"periodic"``, ``"dirichlet"``, ``"neumann"`` (zero data), ``"no_flux"``, :class:`~hpfracc.pde.Dirichlet`,
         :class:`~hpfracc.pde.Neumann`, :class:`~hpfracc.pde.NoFlux`, :class:`~hpfracc.pde.Robin`,

@@ -17,6 +17,7 @@ from hpfracc.solvers.pde.orders import checked_order
 
 __all__ = [
     "Advection",
+    "CrossDiffusion",
     "Diffusion",
     "FractionalDiffusion",
     "Matrix",
@@ -34,6 +35,8 @@ __all__ = [
 #: A number (a tensor or JAX scalar carries its gradient), or a function of the coordinates.
 Coefficient = Any
 
+#: Largest condition number of eigenvectors that count as independent.
+_INDEPENDENT = 1e6
 KINDS = ("spectral", "integral", "riesz")
 
 
@@ -97,6 +100,62 @@ class Diffusion(SpaceTerm):
             object.__setattr__(self, "coefficient", tuple(map(tuple, tensor.tolist())))
         else:
             _check_coefficients(self)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CrossDiffusion(SpaceTerm):
+    r""":math:`\sum_j D_{ij} \Delta u_j` in the equation of the component i of a system.
+
+    The combinations of components that are the eigenvectors of D diffuse each with its eigenvalue, so the system has
+    the discretisation of one equation. It stands alone: transport and other operators are no part of it.
+
+    Parameters
+    ----------
+    coefficient : array_like, shape (components, components)
+        D: real numbers, with eigenvalues of positive real part (complex ones for components that chase each other), and
+        as many independent eigenvectors as components.
+
+    References
+    ----------
+    V. K. Vanag, I. R. Epstein, "Cross-diffusion and pattern formation in reaction-diffusion systems", Phys. Chem. Chem.
+    Phys. 11, 2009.
+
+    See Also
+    --------
+    Diffusion
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> from hpfracc import pde
+    >>> x = np.linspace(0.0, np.pi, 17)
+    >>> start = np.stack([np.cos(x), 0.0 * x])
+    >>> space = pde.CrossDiffusion([[1.0, 0.5], [0.5, 1.0]])
+    >>> result = hf.solve_fpde(None, (0.0, 1.0), start, x=x, space=space, boundary="neumann")
+    >>> bool(np.allclose(result.u[-1, :, 0], [np.exp(-1.0) * np.cosh(0.5), -np.exp(-1.0) * np.sinh(0.5)]))
+    True
+    """
+
+    coefficient: Any
+
+    def __post_init__(self) -> None:
+        matrix = _reading.numbers("CrossDiffusion", self.coefficient, ndim=2)
+        if matrix.shape[0] != matrix.shape[1]:
+            raise ShapeError(f"CrossDiffusion: shape {matrix.shape}; give a row and a column for each component")
+        values, vectors = np.linalg.eig(matrix)
+        if not values.real.min() > 0.0:
+            raise InvalidInputError(
+                f"CrossDiffusion: an eigenvalue of {values[values.real.argmin()]:.3g}; their real parts have to be "
+                "positive, or the equation is ill-posed"
+            )
+        if np.linalg.cond(vectors) > _INDEPENDENT:
+            raise InvalidInputError(
+                "CrossDiffusion: the matrix has fewer independent eigenvectors than components; change an entry by a "
+                "part in a million"
+            )
+        object.__setattr__(self, "coefficient", tuple(map(tuple, matrix.tolist())))
 
 
 @final

@@ -352,6 +352,10 @@ class Semidiscretisation(abc.ABC):
     coarsens: bool = True
     #: The highest order that its largest error has; infinite for spectral methods.
     best_order: float = 2.0
+    #: Whether its unknowns are points of the box in one vector, whatever the number of axes.
+    scattered: bool = False
+    #: Whether the components of a system are coupled by it, so that linear systems take one shift for all.
+    mixes: bool = False
     #: Whether ``forcing`` is nonzero, and whether it depends on time.
     forced: bool = False
     forcing_varies: bool = False

@@ -309,6 +309,8 @@ class PolarModes(PolarSpace):
         spectral = isinstance(term, FractionalDiffusion) and term.kind == "spectral"
         if others or not (spectral or isinstance(term, Diffusion)) or len(coefficients_of(term)) > 1:
             return "a disc or annulus takes one Diffusion(k), or one FractionalDiffusion(order, 'spectral')"
+        if setting.complex_state:
+            return "a disc or annulus takes a real state"
         return refuse_complex(term) or refuse_conditions(setting, spectral)
 
     def _coefficient(self, term: Any) -> Array:

@@ -160,7 +160,7 @@ class SparseSpace(Semidiscretisation):
 
     def weighted(self, u: Any, periodic: tuple[bool, ...]) -> Any:
         """The product with the mass matrix."""
-        return np.asarray(to_host(u)) @ self._m
+        return (np.asarray(to_host(u)) + np.zeros(self.shape)) @ self._m
 
     def step_bytes(self) -> int:
         """The eigenvectors, or factors of some ten times the entries of the matrix for each pole or shift."""
