@@ -26,7 +26,7 @@ from hpfracc.solvers.pde.methods.splitting import Strang, Yoshida4
 from hpfracc.solvers.pde.orders import DistributedOrder
 from hpfracc.solvers.pde.problems import ModelEquation
 from hpfracc.solvers.pde.result import EvolutionDecision, SpaceTimeError
-from hpfracc.solvers.pde.space.base import Annulus, Disc
+from hpfracc.solvers.pde.space.disc import Annulus, Disc
 from hpfracc.solvers.pde.space.jacobi import interval_eigenvalues, jacobi_grid
 from hpfracc.solvers.pde.space.region import Region
 from hpfracc.solvers.pde.terms import (

@@ -197,7 +197,7 @@ def test_bad_discs_and_annuli():
         solve(space=Diffusion(lambda x, y: 3.0 + x))
     with pytest.raises(InvalidInputError, match="positive everywhere"):
         solve(space=Diffusion(lambda x, y: 1.5 - np.hypot(x, y)))
-    with pytest.raises(InvalidInputError, match="real numbers"):
+    with pytest.raises(InvalidInputError, match="a real state"):
         solve(space=Diffusion(1.0j))
     with pytest.raises(InvalidInputError, match="a disc has one circle"):
         solve(x=Disc(1.0, 8, 8), boundary=("neumann", 0.0))

@@ -255,9 +255,9 @@ def _unclear(values: Array, problem: EvolutionProblem) -> Array | None:
         size = float(np.nanmax(np.abs(values)))
         limit = _FEW * size if wider is None else max(float(wider.max()) / _SMOOTH, 1e-13 * size)
         rough = rough or float(here.max()) > limit
-    if scattered:
-        total = problem.space.restrict(total)
-    return total if rough else None
+    if not rough:
+        return None
+    return np.asarray(problem.space.restrict(total)) if scattered else total
 
 
 def _distance(values: Array, axis: int, apart: int, wraps: bool) -> Array | None:

@@ -20,8 +20,9 @@ from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
 from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
-from hpfracc.solvers.pde.space.base import Annulus, Disc, Semidiscretisation, SpaceSetting, broadcast_points, read_grid
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points, read_grid
 from hpfracc.solvers.pde.space.components import discretise_components
+from hpfracc.solvers.pde.space.disc import Annulus, Disc
 from hpfracc.solvers.pde.space.region import Region
 from hpfracc.solvers.pde.terms import Matrix, SpaceTerm, coefficients_of, read_space
 

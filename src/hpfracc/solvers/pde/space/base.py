@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,15 +27,12 @@ from hpfracc.solvers.pde.boundary import (
 from hpfracc.solvers.pde.terms import Diffusion, SpaceTerm, coefficients_of, is_tensor
 
 __all__ = [
-    "Annulus",
-    "Disc",
     "GridSpace",
     "Semidiscretisation",
     "SpaceSetting",
     "axis_part",
     "broadcast_points",
     "is_uniform",
-    "polar_points",
     "read_grid",
     "refuse_complex",
     "refuse_conditions",
@@ -47,120 +44,6 @@ Array = np.ndarray[Any, Any]
 
 #: Largest relative deviation of the spacings of a uniform grid, to allow for rounded decimals.
 _UNIFORM = 1e-6
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Disc:
-    """A disc around the origin, given in place of a grid.
-
-    For the integral Laplacian, with exterior data, or :class:`~hpfracc.pde.Diffusion` with a coefficient of the radius
-    and the spectral Laplacian, with Dirichlet, Neumann or Robin conditions on the circle.
-
-    Parameters
-    ----------
-    radius : float
-        Radius of the disc.
-    radial : int
-        Number of points along a radius.
-    angles : int
-        Number of points on each circle.
-    """
-
-    radius: float = 1.0
-    radial: int = 24
-    angles: int = 48
-
-    def __post_init__(self) -> None:
-        _reading.number("Disc: radius", self.radius, above=0.0)
-        _reading.whole("Disc: radial", self.radial, least=2)
-        _reading.whole("Disc: angles", self.angles, least=1)
-        if self.angles // 2 >= 2 * self.radial:
-            raise InvalidInputError(
-                f"Disc: {self.angles} angles with {self.radial} radial points; use at most {4 * self.radial - 1}, "
-                "which the points along a radius can resolve"
-            )
-
-    def grid(self, order: float | None = None) -> tuple[Array, Array]:
-        """The radii, of which the last is the radius of the disc, and the angles.
-
-        Parameters
-        ----------
-        order : float, optional
-            Order of the integral Laplacian; the radii depend on it. Left out for other operators.
-        """
-        from scipy.special import roots_jacobi
-
-        if order is None:
-            inside = 0.5 * (1.0 + roots_jacobi(self.radial, 1.0, 0.0)[0])
-        else:
-            order = _reading.number("Disc: order", order, above=0.0, below=2.0)
-            inside = np.sqrt(0.5 * (1.0 + roots_jacobi(self.radial, 0.5 * order, 0.0)[0]))
-        radii = self.radius * np.append(inside, 1.0)
-        return radii, 2.0 * math.pi / self.angles * np.arange(self.angles)
-
-    def coordinates(self, order: float | None = None) -> tuple[Array, Array]:
-        """Coordinates x and y of all points, of shape (radial + 1, angles)."""
-        return polar_points(*self.grid(order))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Annulus:
-    """A ring between two circles around the origin, given in place of a grid.
-
-    For :class:`~hpfracc.pde.Diffusion` with a coefficient of the radius, and the spectral Laplacian. A pair of
-    conditions stands for the inner and the outer circle.
-
-    Parameters
-    ----------
-    inner, outer : float
-        Radii of the circles.
-    radial : int
-        Number of points along a radius, both ends included.
-    angles : int
-        Number of points on each circle.
-
-    See Also
-    --------
-    Disc, Region
-
-    Examples
-    --------
-    Stationary heat between two circles, which is a logarithm of the radius:
-
-    >>> import numpy as np
-    >>> import hpfracc as hf
-    >>> from hpfracc import pde
-    >>> ring = pde.Annulus(1.0, 2.0, radial=16, angles=8)
-    >>> given = {"x": ring, "space": pde.Diffusion(1.0), "boundary": (1.0, 0.0)}
-    >>> result = hf.solve_fpde(None, (0.0, 9.0), lambda x, y: 2.0 - np.hypot(x, y), **given)
-    >>> bool(np.allclose(result.u[-1, :, 0], 1.0 - np.log2(result.x[0])))
-    True
-    """
-
-    inner: float
-    outer: float
-    radial: int = 24
-    angles: int = 48
-
-    def __post_init__(self) -> None:
-        _reading.number("Annulus: inner", self.inner, above=0.0)
-        _reading.number("Annulus: outer", self.outer, above=self.inner)
-        _reading.whole("Annulus: radial", self.radial, least=4)
-        _reading.whole("Annulus: angles", self.angles, least=1)
-
-    def grid(self) -> tuple[Array, Array]:
-        """The radii, from circle to circle, and the angles."""
-        from scipy.special import roots_jacobi
-
-        places = np.concatenate([[-1.0], roots_jacobi(self.radial - 2, 1.0, 1.0)[0], [1.0]])
-        radii = 0.5 * (self.inner * (1.0 - places) + self.outer * (1.0 + places))
-        return radii, 2.0 * math.pi / self.angles * np.arange(self.angles)
-
-    def coordinates(self) -> tuple[Array, Array]:
-        """Coordinates x and y of all points, of shape (radial, angles)."""
-        return polar_points(*self.grid())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,15 +99,15 @@ class SpaceSetting:
         return all(is_homogeneous(one) for ends in self.boundary for one in ends)
 
     @property
-    def tensors(self) -> tuple[SpaceTerm, ...]:
+    def tensors(self) -> tuple[Diffusion, ...]:
         """The terms of diffusion with a full tensor; functions are called at a point to see what they return."""
         place = tuple(self.xp.array(x[x.size // 2 :][:1]) for x in self.grid)
         found = []
         for term in self.terms:
-            k = term.coefficient if isinstance(term, Diffusion) else None
-            with np.errstate(all="ignore"):
-                value = k(*place) if is_function(k) and self.ndim > 1 else k
-            found += [term] if is_tensor(value) else []
+            if isinstance(term, Diffusion):
+                k = term.coefficient
+                with np.errstate(all="ignore"):
+                    found += [term] if is_tensor(k(*place) if is_function(k) and self.ndim > 1 else k) else []
         return tuple(found)
 
     def uniform(self, axis: int) -> bool:
@@ -494,11 +377,6 @@ def trapezoid(x: Array, periodic: bool = False) -> Array:
 def axis_part(values: Any, axis: int, part: slice) -> Any:
     """A part of an array along an axis, which is counted from the end."""
     return values[(..., part, *(slice(None),) * (-axis - 1))]
-
-
-def polar_points(r: Array, theta: Array) -> tuple[Array, Array]:
-    """The coordinates x and y of all pairs of a radius and an angle."""
-    return r[:, None] * np.cos(theta), r[:, None] * np.sin(theta)
 
 
 def broadcast_points(xp: Namespace, axes: tuple[Array, ...]) -> tuple[Any, ...]:

@@ -155,13 +155,13 @@ class RegionSpace(SparseSpace):
         from scipy import sparse
 
         self.setting, self.grid = setting, setting.grid
-        self._mesh = mesh = _Mesh(setting)
+        self._mesh = mesh = _CellMesh(setting)
         power = scale = 1.0
         along, carried, plain = np.zeros((3, *mesh.edges[0].shape))
         across = np.zeros((len(mesh.parts), setting.ndim, setting.ndim))
         self._tensors = setting.tensors
         for term in setting.terms:
-            if term in self._tensors:
+            if isinstance(term, Diffusion) and term in self._tensors:
                 across += tensor_at(term.coefficient, mesh.middles)
             elif isinstance(term, Diffusion):
                 along += mesh.diffusivity(term.coefficient)
@@ -252,7 +252,7 @@ class RegionSpace(SparseSpace):
                 if isinstance(term, Advection):
                     out = (2 * end - 1) * area * _at(per_axis(term.velocity, ndim)[axis], places)
                     own[at] += out * ((not isinstance(condition, NoFlux)) - (not term.conservative))
-                elif term in self._tensors:
+                elif isinstance(term, Diffusion) and term in self._tensors:
                     weights += area * tensor_at(term.coefficient, places)[:, axis, axis]
                 else:
                     k = term.coefficient if isinstance(term, Diffusion) else 1.0
@@ -299,7 +299,7 @@ class RegionSpace(SparseSpace):
         return (self._at_points(values, self._mesh.active) * self._volumes).sum(-1)
 
 
-class _Mesh:
+class _CellMesh:
     """The cells inside a box, the points at their corners, and matrices that are sums over them.
 
     Attributes
