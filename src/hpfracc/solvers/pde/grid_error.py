@@ -111,9 +111,12 @@ def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps:
         refusal = method.refuses(coarse)
         if refusal is not None:
             raise ValueError(refusal)
-        found.append(_values(coarse, _last(coarse, method, steps)))
+        last = _last(coarse, method, steps)
+        if not np.all(np.isfinite(to_host(last))):
+            return math.nan
+        found.append(_values(coarse, last))
         finer = resample(found[-2], grids[-1], grid, problem.periodic)
-        gaps.append(float(np.abs(finer - found[-1]).max()))
+        gaps.append(float(np.nanmax(np.abs(finer - found[-1]))))  # nan outside a region
         ratios.append(
             max(
                 x.size / y.size if p else (x.size - 1) / (y.size - 1)
@@ -237,7 +240,9 @@ def _unclear(values: Array, problem: EvolutionProblem) -> Array | None:
     own = problem.space.unresolved(values)
     if own is not None:
         return np.asarray(own)
-    count = len(problem.space.shape)
+    count, scattered = len(problem.space.grid), problem.space.scattered
+    if scattered:
+        values = problem.space.embed(values, problem.t0)
     total = np.zeros(values.shape)
     rough = False
     for number in range(count):
@@ -247,10 +252,12 @@ def _unclear(values: Array, problem: EvolutionProblem) -> Array | None:
         if here is None:
             continue
         total += here
-        size = float(np.abs(values).max())
+        size = float(np.nanmax(np.abs(values)))
         limit = _FEW * size if wider is None else max(float(wider.max()) / _SMOOTH, 1e-13 * size)
         rough = rough or float(here.max()) > limit
-    return total if rough else None
+    if not rough:
+        return None
+    return np.asarray(problem.space.restrict(total)) if scattered else total
 
 
 def _distance(values: Array, axis: int, apart: int, wraps: bool) -> Array | None:
@@ -269,4 +276,4 @@ def _distance(values: Array, axis: int, apart: int, wraps: bool) -> Array | None
     found = np.abs(found)
     if not wraps:
         found = np.concatenate([np.zeros((*found.shape[:-1], reach)), found, np.zeros((*found.shape[:-1], reach))], -1)
-    return np.moveaxis(found, -1, axis)
+    return np.moveaxis(np.nan_to_num(found, posinf=np.inf), -1, axis)

@@ -140,7 +140,7 @@ class ReactionSolver:
             mask[component] = step
             moved = reaction(t, v + xp.array(mask))
             found.append(min(_number((moved - value)[component].mean() / step), limit))
-        if problem.space.symbol is None:
+        if problem.space.symbol is None or problem.space.mixes:
             return float(np.mean(found))  # some discretisations take a single number only
         return xp.array(np.array(found).reshape(-1, *(1,) * len(problem.space.shape)))
 

@@ -20,9 +20,11 @@ from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
 from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
-from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points, read_grid
 from hpfracc.solvers.pde.space.components import discretise_components
-from hpfracc.solvers.pde.terms import FractionalDiffusion, Matrix, SpaceTerm, coefficients_of, read_space
+from hpfracc.solvers.pde.space.disc import Annulus, Disc
+from hpfracc.solvers.pde.space.region import Region
+from hpfracc.solvers.pde.terms import Matrix, SpaceTerm, coefficients_of, read_space
 
 __all__ = ["read_evolution"]
 
@@ -30,27 +32,6 @@ Array = np.ndarray[Any, Any]
 
 #: Relative distance between u0 and the boundary data above which a warning is given.
 _COMPATIBLE = 1e-6
-
-
-def _read_grid(x: Any) -> tuple[Array, ...]:
-    """The coordinates along each axis."""
-    given = list(x) if isinstance(x, tuple | list) and len(x) and np.ndim(x[0]) == 1 else [x]
-    if not 1 <= len(given) <= 3:
-        raise ShapeError(f"x has {len(given)} axes; give the points of one to three")
-    axes = []
-    for number, points in enumerate(given):
-        refuse_masked(points, f"x[{number}]")
-        axis = _reading.numbers(f"x[{number}]", to_host(points) if is_array(points) else points)
-        if axis.ndim != 1 or axis.size < 3:
-            raise ShapeError(f"x[{number}] has shape {axis.shape}; give at least 3 points along one axis")
-        down = np.flatnonzero(np.diff(axis) <= 0.0)
-        if down.size:
-            at = int(down[0])
-            raise InvalidInputError(
-                f"x[{number}] does not increase: {axis[at]:g} is followed by {axis[at + 1]:g}; sort it, without repeats"
-            )
-        axes.append(axis)
-    return tuple(axes)
 
 
 def read_evolution(
@@ -72,7 +53,7 @@ def read_evolution(
     """Read the whole problem and discretise it in space."""
     given = dict(locals())
     t0, t1 = _reading.pair("t_span", t_span)
-    disc = x if isinstance(x, Disc) else None
+    domain = x if isinstance(x, Annulus | Disc | Region) else None
     grid: tuple[Array, ...]
     places: tuple[Array, ...]
     terms_given = space[0] if isinstance(space, list | tuple) and space else space
@@ -82,11 +63,12 @@ def read_evolution(
         grid, places, boundary = (np.arange(terms_given.nodes, dtype=float),), terms_given.coordinates(), "neumann"
     elif x is None or boundary is None:
         raise InvalidInputError("x and boundary are needed: the grid, and the conditions at its ends")
-    elif disc is not None:
-        order = _disc_order(terms_given)
-        grid, places = disc.grid(order), disc.coordinates(order)
+    elif isinstance(domain, Annulus | Disc):
+        integral = isinstance(domain, Disc) and getattr(terms_given, "kind", None) == "integral"
+        order = (order_value(terms_given.order),) if integral else ()
+        grid, places = domain.grid(*order), domain.coordinates(*order)
     else:
-        grid = _read_grid(x)
+        grid = read_grid(x) if domain is None else domain.grid
         places = broadcast_points(NUMPY, grid)
     shape = tuple(axis.size for axis in grid)
     orders = read_orders(alpha, terms)
@@ -94,19 +76,25 @@ def read_evolution(
     xp = NUMPY if library == "numpy" else namespace(library, device)
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with xp.scope():
-        start = _read_state("u0", u0, places, shape, xp)
+        ends = read_boundary(boundary, 1 if isinstance(domain, Annulus | Disc) else len(grid))
+        if isinstance(domain, Annulus | Disc):
+            if isinstance(domain, Disc) and ends[0][0] != ends[0][1]:
+                raise InvalidInputError("boundary: a disc has one circle, and a pair was given; give one condition")
+            ends = (*ends, (Periodic(), Periodic()))
+        periodic = tuple(isinstance(lower, Periodic) for lower, _ in ends)
+        outside = domain.outside(periodic) if isinstance(domain, Region) else None
+        start = _read_state("u0", u0, places, shape, xp, outside)
         components = None if start.ndim == len(shape) else int(start.shape[0])
         sums = read_space(space, components)
         complex_state = xp.is_complex(start) or _is_complex_space(sums)
         if complex_state and not xp.is_complex(start):
             start = xp.complex(start, xp.zeros_like(start))
-        ends = read_boundary(boundary, len(grid))
-        settings = [SpaceSetting(one, grid, ends, xp, complex_state, t0, backend, components, disc) for one in sums]
+        settings = [SpaceSetting(one, grid, ends, xp, complex_state, t0, backend, components, domain) for one in sums]
         moving: QuasilinearDiffusion | None = None
         if any(is_quasilinear(term, len(grid)) for one in sums for term in one):
             moving = QuasilinearDiffusion(settings[0], places, start)
         discretised = discretise_components(settings) if moving is None else moving.space
-        velocity = _read_velocity(du0, orders, places, start, xp)
+        velocity = _read_velocity(du0, orders, places, start, xp, outside)
         problem = EvolutionProblem(
             discretised,
             orders,
@@ -115,7 +103,7 @@ def read_evolution(
             discretised.restrict(start),
             None if velocity is None else discretised.restrict(velocity),
             components,
-            periodic=tuple(isinstance(lower, Periodic) for lower, _ in ends),
+            periodic=periodic,
         )
         problem.notes += discretised.notes
         if components == len(ends[0]) and len(grid) == 1 and isinstance(boundary, list | tuple):
@@ -133,7 +121,7 @@ def read_evolution(
             own, added = problem.reaction, moving.reaction
             problem.reaction = added if own is None else lambda t, u: own(t, u) + added(t, u)
             problem.frozen = moving.frozen
-        problem.compatible = _check_compatible(discretised, ends, start, t0)
+        problem.compatible = _check_compatible(discretised, ends, places, start, t0)
     if discretised.coarsens:
         problem.on_grid = functools.partial(_on_grid, problem, given, start, velocity)
     return problem
@@ -151,7 +139,8 @@ def _on_grid(
         found = resample(np.asarray(to_host(xp.stop_gradient(values))), old, new, problem.periodic)
         return found if xp.library == "numpy" else xp.asarray(found)
 
-    changed: dict[str, Any] = {"x": axes}
+    region = given["x"] if isinstance(given["x"], Region) else None
+    changed: dict[str, Any] = {"x": axes if region is None else region.on_grid(axes, problem.periodic)}
     for name, values in (("u0", start), ("du0", velocity)):
         if not is_function(given[name]):
             changed[name] = moved(values, problem.space.grid, axes)
@@ -160,19 +149,15 @@ def _on_grid(
     other = read_evolution(**{**given, **changed})
     if problem.steady_source:
         assert problem.source is not None
-        old, new = (tuple(to_host(x).reshape(-1) for x in one.space.points) for one in (problem, other))
-        steady = moved(problem.source(problem.t0), old, new)
+        steady = problem.source(problem.t0)
+        if problem.space.scattered and steady.ndim:
+            box = problem.space.embed(steady + xp.zeros(problem.state_shape, "float64"), problem.t0)
+            steady = other.space.restrict(moved(xp.where(xp.isfinite(box), box, 0.0), problem.space.grid, axes))
+        else:
+            old, new = (tuple(to_host(x).reshape(-1) for x in one.space.points) for one in (problem, other))
+            steady = moved(steady, old, new)
         other.source, other.steady_source = lambda t: steady, True
     return other
-
-
-def _disc_order(first: Any) -> float:
-    """The order of the integral Laplacian on a disc; the radii depend on it."""
-    if not isinstance(first, FractionalDiffusion) or first.kind != "integral":
-        raise InvalidInputError(
-            f"space={first!r} on a Disc; a disc takes FractionalDiffusion(order, kind='integral') alone"
-        )
-    return order_value(first.order)
 
 
 def _library(u0: Any, alpha: Any, space: Any, terms: Any) -> tuple[str, Any]:
@@ -196,8 +181,18 @@ def _is_complex_space(sums: tuple[tuple[SpaceTerm, ...], ...]) -> bool:
     return any(isinstance(value, complex) or (is_array(value) and "complex" in dtype_name(value)) for value in values)
 
 
-def _read_state(name: str, value: Any, places: tuple[Array, ...], shape: tuple[int, ...], xp: Namespace) -> Any:
-    """Read a state as float64 or complex128 of ``xp`` on the whole grid, with or without an axis of components."""
+def _read_state(
+    name: str,
+    value: Any,
+    places: tuple[Array, ...],
+    shape: tuple[int, ...],
+    xp: Namespace,
+    outside: Array | None = None,
+) -> Any:
+    """Read a state as float64 or complex128 of ``xp`` on the whole grid, with or without an axis of components.
+
+    Values at the points ``outside`` a region are replaced by zero.
+    """
     if is_function(value) and not isinstance(value, type):
         value = value(*places)
         value = np.broadcast_to(value, shape) if np.ndim(value) <= len(shape) else np.asarray(value)
@@ -215,6 +210,8 @@ def _read_state(name: str, value: Any, places: tuple[Array, ...], shape: tuple[i
             f"{name} has shape {given}, and the grid {shape}; give that shape, boundary points included, or "
             f"(components, {', '.join(map(str, shape))}) for a system"
         )
+    if outside is not None:
+        found = xp.where(outside if xp.library == "numpy" else xp.array(outside) > 0, 0.0, found)
     if xp.library == "numpy" and not np.all(np.isfinite(found)):
         place = np.argwhere(~np.isfinite(found))[0].tolist()
         raise InvalidInputError(f"{name} is not finite at index {place}; give finite values")
@@ -238,7 +235,12 @@ def _check_dtype(name: str, value: Any) -> None:
 
 
 def _read_velocity(
-    du0: Any, orders: tuple[tuple[Any, Any], ...], places: tuple[Array, ...], start: Any, xp: Namespace
+    du0: Any,
+    orders: tuple[tuple[Any, Any], ...],
+    places: tuple[Array, ...],
+    start: Any,
+    xp: Namespace,
+    outside: Array | None,
 ) -> Any:
     largest = order_value(orders[0][1])
     if math.isnan(largest):
@@ -257,7 +259,7 @@ def _read_velocity(
     if isinstance(du0, numbers.Number) or (is_array(du0) and tuple(du0.shape) == ()):
         velocity = xp.zeros_like(start) + du0
     else:
-        velocity = _read_state("du0", du0, places, shape, xp)
+        velocity = _read_state("du0", du0, places, shape, xp, outside)
     if xp.is_complex(velocity) and not xp.is_complex(start):
         raise UnsupportedDtypeError("du0 is complex for a real u0; give u0 as complex")
     if tuple(velocity.shape) != tuple(start.shape):
@@ -373,22 +375,24 @@ def _read_reaction(
         problem.jacobian(problem.t0, problem.u0)
 
 
-def _check_compatible(space: Semidiscretisation, boundary: tuple[Ends, ...], start: Any, t0: float) -> bool:
+def _check_compatible(
+    space: Semidiscretisation, boundary: tuple[Ends, ...], places: tuple[Array, ...], start: Any, t0: float
+) -> bool:
     """Whether u0 has the values that Dirichlet conditions require; warns if it does not."""
     if space.xp.library != "numpy" or not any(isinstance(one, Dirichlet) for ends in boundary for one in ends):
         return True
     held = space.embed(space.restrict(start), t0)
-    gaps = np.abs(start - held)
+    gaps = np.nan_to_num(np.abs(start - held))
     gap = float(gaps.max())
-    if not gap > _COMPATIBLE * max(float(np.abs(start).max()), float(np.abs(held).max())):
+    if not gap > _COMPATIBLE * max(float(np.abs(start).max()), float(np.nanmax(np.abs(held)))):
         return True
-    place = np.unravel_index(int(gaps.argmax()), gaps.shape)[-len(boundary) :]
-    ends = [(axis, int(at > 0)) for axis, at in enumerate(place) if at in (0, space.grid[axis].size - 1)]
-    axis, end = next(one for one in ends if isinstance(boundary[one[0]][one[1]], Dirichlet))
+    at = np.unravel_index(int(gaps.argmax()), gaps.shape)[-len(boundary) :]
+    shape = gaps.shape[-len(boundary) :]
+    point = ", ".join(f"{np.broadcast_to(one, shape)[at]:g}" for one in places)
     warnings.warn(
-        f"u0 differs by {gap:.3g} from the boundary data at the {'upper' if end else 'lower'} end of axis {axis}: the "
-        "solution starts with a layer there. The boundary data hold. L1 on a graded mesh (method='l1') resolves the "
-        "start; or give u0 that has the boundary values",
+        f"u0 differs by {gap:.3g} from the boundary data at the point ({point}): the solution starts with a layer "
+        "there. The boundary data hold. L1 on a graded mesh (method='l1') resolves the start; or give u0 that has the "
+        "boundary values",
         AccuracyWarning,
         stacklevel=5,
     )

@@ -93,12 +93,14 @@ def solve_fpde(
         Of shape (components, ...) for a system. A tensor or JAX array is solved in its library, on its device.
     x : array_like or tuple of array_like
         The grid: increasing points, one array for each axis. Transforms need equal spacing. Or a
-        :class:`~hpfracc.pde.Disc`, for the integral Laplacian on it; functions are then called with the coordinates x
-        and y, and results have an axis of radii and an axis of angles. Not given with a Matrix.
+        :class:`~hpfracc.pde.Disc` or :class:`~hpfracc.pde.Annulus`; functions are then called with the coordinates x
+        and y, and results have an axis of radii and an axis of angles. Or a :class:`~hpfracc.pde.Region`, a part of a
+        box; results are nan outside. Not given with a Matrix.
     space : SpaceTerm, TermSum or list of these
         A sum of :class:`~hpfracc.pde.Diffusion`, :class:`~hpfracc.pde.Advection`,
         :class:`~hpfracc.pde.FractionalDiffusion` and :class:`~hpfracc.pde.OneSided`, or a
-        :class:`~hpfracc.pde.Matrix`. For a system: one sum for all components, or a list with one sum for each.
+        :class:`~hpfracc.pde.Matrix`. For a system: one sum for all components, a list with one sum for each, or a
+        :class:`~hpfracc.pde.CrossDiffusion`.
     boundary : str, condition, number, sequence or dict
         ``"periodic"``, ``"dirichlet"``, ``"neumann"`` (zero data), ``"no_flux"``, :class:`~hpfracc.pde.Dirichlet`,
         :class:`~hpfracc.pde.Neumann`, :class:`~hpfracc.pde.NoFlux`, :class:`~hpfracc.pde.Robin`,

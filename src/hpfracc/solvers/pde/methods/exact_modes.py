@@ -118,7 +118,7 @@ class ExactModes(EvolutionMethod):
 
     def reason(self, problem: EvolutionProblem) -> str:
         """There is no error in time."""
-        return "the equation is linear with constant coefficients and steady data on a box: there is no error in time"
+        return "the equation is linear with steady data, and its operator is diagonalised: there is no error in time"
 
 
 class ModeSolution:
