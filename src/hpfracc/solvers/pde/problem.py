@@ -17,6 +17,7 @@ from hpfracc.history.intervals import order_value
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
 __all__ = [
+    "OUTSIDE",
     "EvolutionProblem",
     "FrameBlock",
     "StepFailedError",
@@ -27,6 +28,9 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+
+#: Features of a problem that only some methods take.
+OUTSIDE = "sources and reactions outside the memory (form='fokker_planck')"
 
 
 class StepFailedError(Exception):
@@ -75,6 +79,8 @@ class EvolutionProblem:
         Times within the interval at which the data jump: steps end there.
     start_power : float or None
         The power of time with which the solution starts, where singular data make it lower than alpha.
+    integrated : float, scalar array or None
+        The order of a fractional integral in time that is applied to source and reaction; None if there is none.
     on_grid : callable or None
         ``on_grid(grid)``: the same equation with its data on another grid, for error estimates; None if its
         discretisation has a grid of its own.
@@ -104,6 +110,7 @@ class EvolutionProblem:
     periodic: tuple[bool, ...] = ()
     breaks: tuple[float, ...] = ()
     start_power: float | None = None
+    integrated: Any = None
     on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -148,10 +155,15 @@ class EvolutionProblem:
         """Whether the source or the boundary data change in time."""
         return (self.source is not None and not self.steady_source) or self.space.forcing_varies
 
-    def known(self, t: float) -> Any:
-        """``b(t) + source(t)``; None if there is neither."""
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What only some methods take, in words: see ``EvolutionMethod.takes``."""
+        return () if self.integrated is None else (OUTSIDE,)
+
+    def known(self, t: float, *, whole: bool = False) -> Any:
+        """``b(t) + source(t)``; None if there is neither. A source that is integrated only if ``whole``."""
         total = self.space.forcing(t)
-        if self.source is not None:
+        if self.source is not None and (whole or self.integrated is None):
             own = self.source(t)
             total = own if total is None else total + own
         return total
@@ -211,6 +223,17 @@ class StepForm:
         if not self.problem.varies:
             self._constant = found
         return found
+
+    def outside(self, t: Any, u: Any) -> Any:
+        """Source and reaction at values u, for those that are integrated."""
+        problem = self.problem
+        total = self.source(t)
+        return total if problem.reaction is None else total + problem.reaction(t, u)
+
+    def source(self, t: Any) -> Any:
+        """The source alone; zero if there is none."""
+        values = 0.0 if self.problem.source is None else self.problem.source(t)
+        return self.encode(values + self.problem.xp.zeros(self.problem.state_shape, "float64"))
 
     def apply(self, c: Any) -> Any:
         """``A c``."""

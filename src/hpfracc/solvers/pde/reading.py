@@ -68,6 +68,7 @@ def read_evolution(
     jac: Callable[..., Any] | None,
     terms: Sequence[Any],
     backend: str,
+    form: str = "caputo",
 ) -> EvolutionProblem:
     """Read the whole problem and discretise it in space."""
     given = dict(locals())
@@ -133,6 +134,8 @@ def read_evolution(
             own, added = problem.reaction, moving.reaction
             problem.reaction = added if own is None else lambda t, u: own(t, u) + added(t, u)
             problem.frozen = moving.frozen
+        if _reading.choice("form", form, ("caputo", "fokker_planck")) == "fokker_planck":
+            _read_memory_outside(problem)
         problem.compatible = _check_compatible(discretised, ends, start, t0)
     if discretised.coarsens:
         problem.on_grid = functools.partial(_on_grid, problem, given, start, velocity)
@@ -371,6 +374,24 @@ def _read_reaction(
         shape = whole if problem.components is None else (problem.components, *whole)
         problem.jacobian = called(jac, "jac", shape)
         problem.jacobian(problem.t0, problem.u0)
+
+
+def _read_memory_outside(problem: EvolutionProblem) -> None:
+    """Integrate source and reaction of ``u_t = D^(1-alpha) A u + source + reaction`` by ``1 - alpha``."""
+    if len(problem.orders) > 1 or problem.alpha_value > 1.0:
+        given = "terms or a DistributedOrder" if len(problem.orders) > 1 else f"alpha={problem.alpha_value:g}"
+        raise InvalidInputError(f"form='fokker_planck' takes one order in (0, 1], and not {given}")
+    if problem.alpha_value == 1.0 or (problem.source is None and problem.reaction is None):
+        return  # both forms are the same
+    if problem.frozen is not None:
+        raise InvalidInputError(
+            "form='fokker_planck' takes Diffusion of t or u without a source and a reaction; leave them out, or use "
+            "form='caputo'"
+        )
+    if problem.source is not None and problem.xp.library == "numpy":
+        if not np.isfinite(problem.source(problem.t0)).all():
+            raise InvalidInputError("form='fokker_planck': the source is not finite at t0; give one that is")
+    problem.integrated = 1.0 - problem.alpha
 
 
 def _check_compatible(space: Semidiscretisation, boundary: tuple[Ends, ...], start: Any, t0: float) -> bool:

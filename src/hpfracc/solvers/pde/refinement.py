@@ -63,6 +63,8 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
     length = problem.t1 - problem.t0
     if data.power < 0.0:
         problem.start_power = problem.alpha_value + data.power
+        if problem.integrated is not None:
+            problem.start_power = min(problem.alpha_value, 1.0 + data.power)
     if method.meets_breaks:
         breaks = breaks_of(data, problem, options.breakpoints)
         breaks = breaks if len(breaks) <= MOST_BREAKS else options.breakpoints

@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,7 +39,7 @@ __all__ = ["MAX_FPDE_STEPS", "read_question", "solve_fpde"]
 MAX_FPDE_STEPS = 1_000_000
 _BACKENDS = ("auto", "numpy", "numba")
 #: The arguments that make up the equation.
-_EQUATION = ("reaction", "t_span", "u0", "x", "space", "boundary", "alpha", "du0", "source", "jac", "terms")
+_EQUATION = ("reaction", "t_span", "u0", "x", "space", "boundary", "alpha", "du0", "source", "jac", "terms", "form")
 
 
 @watched
@@ -52,6 +52,7 @@ def solve_fpde(
     space: Any,
     boundary: BoundaryName | BoundaryCondition | tuple[Any, ...] | list[Any] | dict[str, Any] | float | None = None,
     alpha: Any = 1.0,
+    form: Literal["caputo", "fokker_planck"] = "caputo",
     du0: Any = None,
     source: Any = None,
     method: EvolutionMethodName | EvolutionMethod = "auto",
@@ -108,6 +109,13 @@ def solve_fpde(
         ``"back"``, ``"front"``). All components of a system share the conditions. Not given with a Matrix.
     alpha : float, scalar array or DistributedOrder
         The order in time, in (0, 2].
+    form : {"caputo", "fokker_planck"}
+        Where the memory stands. ``"caputo"``: the equation above. ``"fokker_planck"``, as Metzler and Klafter write it:
+        :math:`u_t = D_t^{1-\alpha} \mathcal{A} u + f + R`, with the Riemann-Liouville derivative of the terms in space
+        and their boundary data, and source and reaction outside the memory. It is solved as
+        :math:`D_t^\alpha u = \mathcal{A} u + I^{1-\alpha} (f + R)`, with Caputo's derivative; without f and R both
+        forms are the same. For a reaction inside the memory use ``"caputo"``. One order in (0, 1]; with f or R by
+        ``"exact_modes"``, ``"l1"`` and ``"l2_1sigma"``.
     du0 : array_like or callable, optional
         The derivative in time at t0, for orders above 1; a number is the same everywhere.
     source : callable or array_like, optional

@@ -86,7 +86,8 @@ class TimeData:
                 factors = np.prod(np.where(np.eye(len(nodes), dtype=bool), 1.0, (look - nodes) / apart), axis=1)
                 line = sum(float(factor) * value for factor, value in zip(factors, values, strict=True))
                 gaps.append(_largest(problem, data(float(look)) - line))
-            worst = max(worst, float(np.mean(gaps)) * (high - low) ** alpha / math.gamma(1.0 + alpha))
+            powers = [alpha] if problem.integrated is None else [alpha, 1.0]
+            worst = max(worst, *(float(np.mean(gaps)) * (high - low) ** p / math.gamma(1.0 + p) for p in powers))
         return worst
 
 
@@ -192,7 +193,7 @@ def _data(problem: EvolutionProblem) -> Any:
     """Source and boundary data, and the reaction of the initial state, as a function of time."""
 
     def value(t: float) -> Any:
-        total = problem.known(t) if problem.varies else None
+        total = problem.known(t, whole=True) if problem.varies else None
         if problem.reaction is not None:
             own = problem.reaction(t, problem.u0)
             total = own if total is None else total + own

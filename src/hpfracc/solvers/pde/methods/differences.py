@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import importlib
 import itertools
 import math
@@ -26,7 +27,8 @@ from hpfracc.history.intervals import IntervalWeights
 from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm, in_blocks, order_value
+from hpfracc.solvers.pde.problem import OUTSIDE, EvolutionProblem, StepForm, in_blocks, order_value
+from hpfracc.solvers.pde.time_data import behind_start
 
 __all__ = ["DifferenceMethod", "DiffusionL1", "DiffusionL2Sigma"]
 
@@ -66,6 +68,7 @@ class DifferenceMethod(EvolutionMethod):
     stabilisation: float = 0.0
 
     meets_breaks: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({OUTSIDE})
     #: Whether u is interpolated by a parabola on each step but the last; otherwise linearly.
     parabola: ClassVar[bool]
 
@@ -139,6 +142,7 @@ class DifferenceMethod(EvolutionMethod):
             weights = IntervalWeights(orders, times, self.place(orders[0][1]), parabola=self.parabola)
             own = ExponentialHistory.forecast(count_exponentials(weights, KERNEL_RTOL), size)
             own += 2 * together * size if marches else 0
+        own += 0 if problem.integrated is None else DirectHistory.forecast(steps, size, 12)
         return own + block + 8 * size + problem.space.step_bytes()
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
@@ -252,8 +256,10 @@ def _states(
     else:
         past = ExponentialHistory(weights, u, KERNEL_RTOL, _compiled_update(problem, steps))
         problem.stats["exponentials"] = len(past.rates)
-    react = problem.reaction
-    solver = None if react is None else ReactionSolver(problem)
+    outside = None if problem.integrated is None else _IntegratedData(problem, form, weights, float(mesh[0]))
+    stepped = problem if outside is None else outside.step_problem
+    react = stepped.reaction
+    solver = None if react is None else ReactionSolver(stepped)
     before: Any = None
     whole = weights.parabola or not (isinstance(sigma, float) and sigma == 1.0)
     for n in range(1, steps + 1):
@@ -264,6 +270,8 @@ def _states(
         known = form.known(t)
         if known is not None:
             rhs = rhs + known
+        if outside is not None:
+            rhs = rhs + outside.begin(n, t)
         if solver is None or react is None:
             star = form.solve(shift, rhs, u)
         else:
@@ -281,7 +289,54 @@ def _states(
         change = (star - u) / sigma if whole else star - u
         u = u + change
         past.remember(change)
+        if outside is not None:
+            outside.end(float(mesh[n]), u)
         yield u
+
+
+class _IntegratedData:
+    r""":math:`I^\beta G` at the points of the steps, for source and reaction G that are interpolated as u is.
+
+    Of order :math:`-\beta`, the weights of the derivative are those of an integral: with G' piecewise,
+    :math:`I^\beta G = G(t_0)\,t^\beta/\Gamma(1+\beta) + \sum_k A_{n,k} \Delta G_k`. The newest increment is
+    :math:`(G^* - G_{n-1})/\sigma` with the value at the point within the step, so that the reaction is implicit.
+    """
+
+    def __init__(self, problem: EvolutionProblem, form: StepForm, weights: IntervalWeights, t0: float) -> None:
+        self.problem, self.form, self.sigma, self.t0 = problem, form, weights.sigma, t0
+        own = IntervalWeights(
+            [(1.0, -problem.integrated)],
+            weights.mesh,
+            weights.sigma,
+            parabola=weights.parabola,
+            xp=weights.xp,
+            breaks=weights.breaks,
+        )
+        begin = behind_start(problem, t0 + float(weights.mesh[1]))
+        self.start = self.newest = form.outside(begin, problem.u0)
+        self.past = DirectHistory(own.rows, len(weights.steps), self.start, weights.xp)
+        self.weight: Any = 0.0
+        reaction, jacobian = problem.reaction, problem.jacobian
+        #: The equation whose reaction has the weight of the newest increment.
+        self.step_problem = dataclasses.replace(
+            problem,
+            reaction=None if reaction is None else lambda t, u: self.weight * reaction(t, u),
+            jacobian=None if jacobian is None else lambda t, u: self.weight * jacobian(t, u),
+        )
+
+    def begin(self, n: int, t: float) -> Any:
+        """The integral in step n at its time t, without the reaction there."""
+        problem, (own, history) = self.problem, self.past.begin(n)
+        self.weight, power = own / self.sigma, problem.integrated
+        spread = (t - self.t0) ** power * problem.xp.rgamma(problem.xp.array(1.0 + power))
+        total = spread * self.start + self.weight * (self.form.source(t) - self.newest)
+        return total if history is None else total + history
+
+    def end(self, t: float, u: Any) -> None:
+        """Append the value at the end of the step."""
+        value = self.form.outside(t, u)
+        self.past.remember(value - self.newest)
+        self.newest = value
 
 
 @final
