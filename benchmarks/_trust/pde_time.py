@@ -1,14 +1,16 @@
-"""Partial equations with other memories in time: outside sources, several orders, orders that vary, delays, integrals."""
+"""Partial equations with other memories in time: sources outside, several orders, variable ones, delays, integrals."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from scipy.special import gamma
 
 import hpfracc as hf
 from benchmarks._trust.campaign import Outcome, Trial
 from benchmarks._trust.pde import Sines, X, outcome
+from hpfracc.pde import Diffusion
 from hpfracc.special import mittag_leffler as ml
 
 
@@ -36,7 +38,69 @@ def _outside(rng: np.random.Generator) -> Outcome:
     return outcome(found, exact, words, rtol, rtol * 1e-3)
 
 
+def _components(rng: np.random.Generator) -> Outcome:
+    """An order for each of two components that do not meet."""
+    orders = rng.uniform(0.25, 0.95, size=2)
+    end, rates = float(10.0 ** rng.uniform(-1.0, 1.0)), 10.0 ** rng.uniform(-1.0, 1.0, size=2)
+    rtol = float(10.0 ** rng.uniform(-3.5, -2.5))
+    found = hf.solve_fpde(
+        None,
+        (0.0, end),
+        np.stack([np.sin(X), np.sin(2.0 * X)]),
+        x=X,
+        space=[Diffusion(rates[0]), Diffusion(rates[1])],
+        boundary="dirichlet",
+        alpha=orders.tolist(),
+        method=str(rng.choice(["auto", "l1"])),
+        rtol=rtol,
+        atol=rtol * 1e-3,
+        max_steps=1 << 12,
+    )
+
+    def exact(t: np.ndarray) -> np.ndarray:
+        parts = zip(orders.tolist(), rates * [1.0, 4.0], (np.sin(X), np.sin(2.0 * X)), strict=True)
+        return np.stack([ml(-rate * t**alpha, alpha)[:, None] * shape for alpha, rate, shape in parts], axis=1)
+
+    return outcome(found, exact, f"orders={orders}, end={end:.3g}, rates={rates}, rtol={rtol:.2g}", rtol, rtol * 1e-3)
+
+
+def _variable(rng: np.random.Generator) -> Outcome:
+    """An order that varies in time or space, and u = (1 + a t + b t^2) sin x by a source."""
+    end = float(10.0 ** rng.uniform(-1.0, 0.5))
+    low, high = np.sort(rng.uniform(0.3, 0.9, size=2))
+    a, b = rng.normal(size=2) / np.array([1.0, max(1.0, end)])
+    in_space = bool(rng.uniform() < 0.5)
+    rate = (2.0 * math.sin(X[1] / 2.0) / X[1]) ** 2 if in_space else 1.0
+
+    def order(t: float, x: np.ndarray) -> np.ndarray:
+        return low + (high - low) * (np.sin(x) if in_space else 0.5 - 0.5 * math.cos(t) + 0.0 * x)
+
+    def source(t: float, x: np.ndarray) -> np.ndarray:
+        alpha = order(t, x)
+        slope = a * t ** (1.0 - alpha) / gamma(2.0 - alpha) + 2.0 * b * t ** (2.0 - alpha) / gamma(3.0 - alpha)
+        return np.asarray((slope + rate * (1.0 + a * t + b * t**2)) * np.sin(x))
+
+    rtol = float(10.0 ** rng.uniform(-3.5, -2.5))
+    found = hf.solve_fpde(
+        None,
+        (0.0, end),
+        np.sin(X),
+        x=X,
+        space=Diffusion(1.0),
+        boundary="dirichlet",
+        alpha=(lambda x: order(0.0, x)) if in_space else (lambda t: float(order(t, np.zeros(1))[0])),
+        source=source,
+        rtol=rtol,
+        atol=rtol * 1e-3,
+        max_steps=1 << 12,
+        estimate=True,
+    )
+    words = f"orders {low:.3f} to {high:.3f}, {in_space=}, end={end:.3g}, a={a:.3g}, b={b:.3g}, rtol={rtol:.2g}"
+    return outcome(found, lambda t: (1.0 + a * t + b * t**2)[:, None] * np.sin(X), words, rtol, rtol * 1e-3)
+
+
 FAMILIES: dict[str, Trial] = {
     "pde: sources outside the memory": _outside,
+    "pde: an order for each component": _components,
+    "pde: orders of time and place": _variable,
 }
-__all__ = ["FAMILIES"]

@@ -14,10 +14,13 @@ from hpfracc._arrays import is_array, is_tracer, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.intervals import order_value
+from hpfracc.solvers.pde.orders import VaryingOrder
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
 __all__ = [
     "OUTSIDE",
+    "SEVERAL",
+    "VARIABLE",
     "EvolutionProblem",
     "FrameBlock",
     "StepFailedError",
@@ -31,6 +34,8 @@ Array = np.ndarray[Any, Any]
 
 #: Features of a problem that only some methods take.
 OUTSIDE = "sources and reactions outside the memory (form='fokker_planck')"
+SEVERAL = "an order for each component"
+VARIABLE = "orders that vary in space or time"
 
 
 class StepFailedError(Exception):
@@ -81,6 +86,8 @@ class EvolutionProblem:
         The power of time with which the solution starts, where singular data make it lower than alpha.
     integrated : float, scalar array or None
         The order of a fractional integral in time that is applied to source and reaction; None if there is none.
+    varying : VaryingOrder or None
+        Orders that differ between components, or vary; ``orders`` then has the largest one.
     on_grid : callable or None
         ``on_grid(grid)``: the same equation with its data on another grid, for error estimates; None if its
         discretisation has a grid of its own.
@@ -111,6 +118,7 @@ class EvolutionProblem:
     breaks: tuple[float, ...] = ()
     start_power: float | None = None
     integrated: Any = None
+    varying: VaryingOrder | None = None
     on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -158,7 +166,10 @@ class EvolutionProblem:
     @property
     def features(self) -> tuple[str, ...]:
         """What only some methods take, in words: see ``EvolutionMethod.takes``."""
-        return () if self.integrated is None else (OUTSIDE,)
+        found = [] if self.integrated is None else [OUTSIDE]
+        if self.varying is not None:
+            found.append(SEVERAL if self.varying.kind == "components" else VARIABLE)
+        return tuple(found)
 
     def known(self, t: float, *, whole: bool = False) -> Any:
         """``b(t) + source(t)``; None if there is neither. A source that is integrated only if ``whole``."""

@@ -17,11 +17,12 @@ from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Periodic, is_function, positional_range, read_boundary
 from hpfracc.solvers.pde.grid_error import resample
-from hpfracc.solvers.pde.orders import read_orders
+from hpfracc.solvers.pde.orders import read_orders, read_varying
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
 from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
 from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting, broadcast_points
 from hpfracc.solvers.pde.space.components import discretise_components
+from hpfracc.solvers.pde.space.variable import FiniteVolumes
 from hpfracc.solvers.pde.terms import FractionalDiffusion, Matrix, SpaceTerm, coefficients_of, read_space
 
 __all__ = ["read_evolution"]
@@ -90,14 +91,22 @@ def read_evolution(
         grid = _read_grid(x)
         places = broadcast_points(NUMPY, grid)
     shape = tuple(axis.size for axis in grid)
-    orders = read_orders(alpha, terms)
     library, device = _library(u0, alpha, space, terms)
     xp = NUMPY if library == "numpy" else namespace(library, device)
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with xp.scope():
         start = _read_state("u0", u0, places, shape, xp)
         components = None if start.ndim == len(shape) else int(start.shape[0])
+        varying = read_varying(alpha, (t0, t1), places, components)
+        orders = read_orders(alpha if varying is None else varying.most, terms)
         sums = read_space(space, components)
+        if varying is not None:
+            if len(orders) > 1 or form != "caputo" or library != "numpy":
+                raise InvalidInputError(
+                    "an alpha for each component, or one that varies, takes NumPy arrays, form='caputo' and no terms"
+                )
+            if varying.kind == "components" and len(sums) == 1:
+                sums *= components or 1  # each has an operator of its own
         complex_state = xp.is_complex(start) or _is_complex_space(sums)
         if complex_state and not xp.is_complex(start):
             start = xp.complex(start, xp.zeros_like(start))
@@ -106,8 +115,17 @@ def read_evolution(
         moving: QuasilinearDiffusion | None = None
         if any(is_quasilinear(term, len(grid)) for one in sums for term in one):
             moving = QuasilinearDiffusion(settings[0], places, start)
-        discretised = discretise_components(settings) if moving is None else moving.space
+        discretised: Semidiscretisation
+        if varying is not None and varying.kind == "space":
+            why = "it takes one equation" if components else FiniteVolumes.refuses(settings[0])
+            if why is not None or moving is not None:
+                raise InvalidInputError(f"alpha varies in space: {why or 'Diffusion must not depend on t or u'}")
+            discretised = FiniteVolumes(settings[0])  # whose steps may have a shift for each point
+        else:
+            discretised = discretise_components(settings) if moving is None else moving.space
         velocity = _read_velocity(du0, orders, places, start, xp)
+        if varying is not None and velocity is not None and np.any(velocity[varying.at(t0).reshape(-1) <= 1.0]):
+            raise InvalidInputError("du0 is not 0 for a component whose order is at most 1; give 0 there")
         problem = EvolutionProblem(
             discretised,
             orders,
@@ -117,6 +135,8 @@ def read_evolution(
             None if velocity is None else discretised.restrict(velocity),
             components,
             periodic=tuple(isinstance(lower, Periodic) for lower, _ in ends),
+            varying=varying,
+            start_power=None if varying is None else varying.least,
         )
         problem.notes += discretised.notes
         if components == len(ends[0]) and len(grid) == 1 and isinstance(boundary, list | tuple):
@@ -388,9 +408,9 @@ def _read_memory_outside(problem: EvolutionProblem) -> None:
             "form='fokker_planck' takes Diffusion of t or u without a source and a reaction; leave them out, or use "
             "form='caputo'"
         )
-    if problem.source is not None and problem.xp.library == "numpy":
-        if not np.isfinite(problem.source(problem.t0)).all():
-            raise InvalidInputError("form='fokker_planck': the source is not finite at t0; give one that is")
+    source = problem.source if problem.xp.library == "numpy" else None
+    if source is not None and not np.isfinite(source(problem.t0)).all():
+        raise InvalidInputError("form='fokker_planck': the source is not finite at t0; give one that is")
     problem.integrated = 1.0 - problem.alpha
 
 

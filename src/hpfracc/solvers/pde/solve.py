@@ -107,8 +107,13 @@ def solve_fpde(
         pair for the two ends, for each axis. In one dimension a pair stands for the two ends. A number or function
         alone is the value of u, and a dict has the ends ``"left"`` and ``"right"`` (``"bottom"``, ``"top"``,
         ``"back"``, ``"front"``). All components of a system share the conditions. Not given with a Matrix.
-    alpha : float, scalar array or DistributedOrder
-        The order in time, in (0, 2].
+    alpha : float, scalar array, sequence, callable or DistributedOrder
+        The order in time, in (0, 2]. A sequence has one for each component of a system, by ``"adaptive"``, or
+        ``"l1"`` up to order 1. ``alpha(t)``, ``alpha(x)`` and ``alpha(t, x)`` (``alpha(x, y)``, ...), recognised by
+        the names of their arguments, vary in (0, 1]: the order at the present time and place, in the kernel
+        :math:`(t-s)^{-\alpha(t,x)}/\Gamma(1-\alpha(t,x))` of u' (type I of Lorenzo and Hartley, as
+        :func:`solve_fode` takes it), by ``"l1"``, and ``"l2_1sigma"`` for ``alpha(t)``. In space such an order takes one
+        equation with local terms. For NumPy arrays.
     form : {"caputo", "fokker_planck"}
         Where the memory stands. ``"caputo"``: the equation above. ``"fokker_planck"``, as Metzler and Klafter write it:
         :math:`u_t = D_t^{1-\alpha} \mathcal{A} u + f + R`, with the Riemann-Liouville derivative of the terms in space

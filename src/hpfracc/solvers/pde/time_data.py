@@ -86,7 +86,7 @@ class TimeData:
                 factors = np.prod(np.where(np.eye(len(nodes), dtype=bool), 1.0, (look - nodes) / apart), axis=1)
                 line = sum(float(factor) * value for factor, value in zip(factors, values, strict=True))
                 gaps.append(_largest(problem, data(float(look)) - line))
-            powers = [alpha] if problem.integrated is None else [alpha, 1.0]
+            powers = {alpha, problem.start_power or alpha} | ({1.0} if problem.integrated is not None else set())
             worst = max(worst, *(float(np.mean(gaps)) * (high - low) ** p / math.gamma(1.0 + p) for p in powers))
         return worst
 

@@ -23,11 +23,11 @@ from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.direct import DirectHistory
 from hpfracc.history.interval_states import ExponentialHistory, count_exponentials
-from hpfracc.history.intervals import IntervalWeights
+from hpfracc.history.intervals import IntervalWeights, orders_of_steps
 from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import OUTSIDE, EvolutionProblem, StepForm, in_blocks, order_value
+from hpfracc.solvers.pde.problem import OUTSIDE, SEVERAL, VARIABLE, EvolutionProblem, StepForm, in_blocks, order_value
 from hpfracc.solvers.pde.time_data import behind_start
 
 __all__ = ["DifferenceMethod", "DiffusionL1", "DiffusionL2Sigma"]
@@ -68,7 +68,7 @@ class DifferenceMethod(EvolutionMethod):
     stabilisation: float = 0.0
 
     meets_breaks: ClassVar[bool] = True
-    takes: ClassVar[frozenset[str]] = frozenset({OUTSIDE})
+    takes: ClassVar[frozenset[str]] = frozenset({OUTSIDE, SEVERAL, VARIABLE})
     #: Whether u is interpolated by a parabola on each step but the last; otherwise linearly.
     parabola: ClassVar[bool]
 
@@ -118,6 +118,8 @@ class DifferenceMethod(EvolutionMethod):
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
         """Direct sums for few steps; exponentials for many, and for the scan of JAX over the steps."""
+        if problem.varying is not None:  # whose rates serve all orders
+            return "exponentials"
         if self.memory != "auto":
             return self.memory
         scans = can_scan(problem, StepForm(problem))
@@ -138,6 +140,8 @@ class DifferenceMethod(EvolutionMethod):
             own = DirectHistory.forecast(steps, size, 12)
         else:
             orders = tuple((1.0, _plain(alpha)) for _, alpha in problem.orders)
+            if problem.varying is not None:
+                orders += ((1.0, problem.varying.least),)
             times = self.mesh(problem, steps) - problem.t0
             weights = IntervalWeights(orders, times, self.place(orders[0][1]), parabola=self.parabola)
             own = ExponentialHistory.forecast(count_exponentials(weights, KERNEL_RTOL), size)
@@ -219,9 +223,11 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     form = StepForm(problem)
     steps = len(mesh) - 1
     breaks = np.flatnonzero(np.isin(mesh, problem.breaks)).tolist()
-    place = method.place(problem.alpha)
+    place, each = method.place(problem.alpha), None
+    if problem.varying is not None:
+        each, place = orders_of_steps(_order_of_columns(problem, form), mesh, parabola=method.parabola)
     weights = IntervalWeights(
-        problem.orders, mesh - mesh[0], place, parabola=method.parabola, xp=problem.xp, breaks=breaks
+        problem.orders, mesh - mesh[0], place, parabola=method.parabola, xp=problem.xp, breaks=breaks, each=each
     )
     memory = method.history(problem, steps)
     marches = can_march(problem, form)
@@ -243,11 +249,24 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     yield from in_blocks(form, _states(method, problem, form, weights, mesh), steps)
 
 
+def _order_of_columns(problem: EvolutionProblem, form: StepForm) -> Callable[[float], Any]:
+    """The order at a time: a number, or one for each unknown."""
+    varying, shape = problem.varying, form.encode(problem.u0).shape
+    assert varying is not None
+    if varying.kind == "time":
+        return varying.at
+    if varying.kind == "components":
+        orders = np.broadcast_to(varying.at(0.0), shape).reshape(-1)
+        return lambda t: orders
+    whole = tuple(axis.size for axis in problem.space.grid)
+    return lambda t: problem.space.restrict(np.broadcast_to(varying.at(t), whole)).reshape(-1)
+
+
 def _states(
     method: DifferenceMethod, problem: EvolutionProblem, form: StepForm, weights: IntervalWeights, mesh: Array
 ) -> Iterator[Any]:
     """The states after all steps, one by one."""
-    xp, steps, sigma = problem.xp, len(mesh) - 1, weights.sigma
+    xp, steps = problem.xp, len(mesh) - 1
     times, memory = weights.mesh, method.history(problem, steps)
     u = form.encode(problem.u0)
     past: DirectHistory | ExponentialHistory
@@ -261,8 +280,9 @@ def _states(
     react = stepped.reaction
     solver = None if react is None else ReactionSolver(stepped)
     before: Any = None
-    whole = weights.parabola or not (isinstance(sigma, float) and sigma == 1.0)
+    whole = weights.parabola
     for n in range(1, steps + 1):
+        sigma = weights.sigma_of(n)
         own, history = past.begin(n)
         t = mesh[0] + weights.place(n)
         shift = own / sigma if whole else own
@@ -412,6 +432,8 @@ class DiffusionL2Sigma(DifferenceMethod):
         """Needs a single order below 1."""
         if len(problem.orders) > 1:
             return "method='l2_1sigma' takes one derivative in time; use 'l1' or 'convolution_quadrature' for several"
+        if problem.varying is not None and problem.varying.kind != "time":
+            return "method='l2_1sigma' takes one order for all unknowns, because its points depend on it; use 'l1'"
         if problem.alpha_value >= 1.0:
             return f"method='l2_1sigma' takes orders below 1, and alpha={problem.alpha_value:g}"
         return None
