@@ -99,8 +99,46 @@ def _variable(rng: np.random.Generator) -> Outcome:
     return outcome(found, lambda t: (1.0 + a * t + b * t**2)[:, None] * np.sin(X), words, rtol, rtol * 1e-3)
 
 
+def _delays(rng: np.random.Generator) -> Outcome:
+    """``D^alpha u = -k u(t - d)``, the same everywhere, by the method of steps; the history may jump to u0."""
+    alpha = float(rng.choice([float(rng.uniform(0.3, 0.95)), 1.0, float(rng.uniform(1.1, 1.8))], p=[0.7, 0.15, 0.15]))
+    delay, end = float(rng.uniform(0.3, 1.0)), float(rng.uniform(1.0, 2.0))
+    rate = float(rng.uniform(0.3, 1.5))
+    before = 1.0 if alpha >= 1.0 or rng.uniform() < 0.5 else float(rng.uniform(-1.0, 1.0))
+
+    def exact(t: np.ndarray) -> np.ndarray:
+        total = 1.0 + 0.0 * t
+        for j in range(8):
+            gone, power = np.maximum(t - j * delay, 0.0), j * alpha
+            if j:
+                total = total + (-rate) ** j * gone**power / math.gamma(1.0 + power)
+            part = (-rate) ** (j + 1) * before / math.gamma(1.0 + power + alpha)
+            total = total + part * (gone ** (power + alpha) - np.maximum(gone - delay, 0.0) ** (power + alpha))
+        return np.asarray(total[:, None] * np.ones_like(X))
+
+    rtol = float(10.0 ** rng.uniform(-3.5, -2.5))
+    found = hf.solve_fpde(
+        lambda t, u, then: -rate * then[0],
+        (0.0, end),
+        np.ones_like(X),
+        x=X,
+        space=Diffusion(1.0),
+        boundary="neumann",
+        alpha=alpha,
+        du0=0.0 if alpha > 1.0 else None,
+        delays=[delay],
+        history=before,
+        rtol=rtol,
+        atol=rtol * 1e-3,
+        max_steps=1 << 12,
+    )
+    words = f"{alpha=:.3f}, {delay=:.3g}, {end=:.3g}, {rate=:.3g}, {before=:.3g}, {rtol=:.2g}"
+    return outcome(found, exact, words, rtol, rtol * 1e-3)
+
+
 FAMILIES: dict[str, Trial] = {
     "pde: sources outside the memory": _outside,
     "pde: an order for each component": _components,
     "pde: orders of time and place": _variable,
+    "pde: delays": _delays,
 }

@@ -130,7 +130,7 @@ def orders_of_steps(order: Callable[[float], Any], mesh: Array, *, parabola: boo
     r"""The orders of all steps, and the points within them, for an order that is a function of the current time.
 
     The order of a step is that at the time at which its equation holds, in :math:`(t - s)^{-\alpha(t)}`: its end, or
-    for L2-1sigma the point :math:`\sigma = 1 - \alpha/2`, which depends on the order there (Du, Alikhanov and Sun 2020).
+    for L2-1sigma the point :math:`\sigma = 1 - \alpha/2`, which depends on the order there.
 
     Parameters
     ----------

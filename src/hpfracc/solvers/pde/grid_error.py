@@ -147,7 +147,7 @@ def _last(problem: EvolutionProblem, method: EvolutionMethod, steps: int) -> Any
     """The unknowns at the end, after the given number of steps."""
     mesh = np.array([problem.t0, problem.t1]) if method.exact else method.mesh(problem, steps)
     done, total = 0, len(mesh) - 1
-    for made in method.advance(problem, mesh):
+    for made in method.steps(problem, mesh):
         done += made.count if isinstance(made, FrameBlock) else 1
         if done == total:
             return made.make()[-1] if isinstance(made, FrameBlock) else made

@@ -86,6 +86,11 @@ class EvolutionMethod(abc.ABC):
         :class:`~hpfracc.solvers.pde.problem.StepFailedError`.
         """
 
+    def steps(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
+        """As :meth:`advance`, with a record of the steps for delays."""
+        made = self.advance(problem, mesh)
+        return made if problem.delayed is None else problem.delayed.recorded(made, mesh)
+
     def solution(self, problem: EvolutionProblem) -> Any:
         """For exact methods: an object whose ``frame(t)`` is the solution on the whole grid; None for the others."""
         return None

@@ -94,9 +94,7 @@ def read_varying(
         each = [float(checked_order(f"alpha[{number}]", one)) for number, one in enumerate(alpha)]
         if len(each) != components:
             have = "one equation" if components is None else f"{components} components"
-            raise InvalidInputError(
-                f"alpha has {len(each)} orders, and u0 has {have}; give one for each, or one number"
-            )
+            raise InvalidInputError(f"alpha has {len(each)} orders, and u0 has {have}; give one for each")
         orders = np.array(each).reshape(-1, *(1,) * len(np.broadcast_shapes(*(one.shape for one in places))))
         return VaryingOrder(lambda t: orders, min(each), max(each), "components")
     if not is_function(alpha):
@@ -114,11 +112,9 @@ def read_varying(
         bad = np.argwhere(~((found > 0.0) & (found <= 1.0)))
         if len(bad):
             index = tuple(bad[0])
-            where = [f"{axis} = {np.broadcast_to(one, found.shape)[index]:g}" for axis, one in zip(axes, spread)]
-            raise InvalidInputError(
-                f"alpha is {found[index]:g} at {', '.join([f't = {t:g}', *where])}; an order that varies has to be in "
-                "(0, 1]"
-            )
+            pairs = zip(axes, spread, strict=True) if spread else ()
+            where = [f"t = {t:g}", *(f"{name} = {np.broadcast_to(one, found.shape)[index]:g}" for name, one in pairs)]
+            raise InvalidInputError(f"alpha is {found[index]:g} at {', '.join(where)}; it has to be in (0, 1] to vary")
         return found if spread else float(found)
 
     looked = [at(float(t)) for t in np.linspace(*t_span, _LOOKS if in_time else 1)]

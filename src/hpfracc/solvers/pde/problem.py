@@ -14,10 +14,13 @@ from hpfracc._arrays import is_array, is_tracer, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.intervals import order_value
+from hpfracc.solvers.pde.delays import DelayedStates
 from hpfracc.solvers.pde.orders import VaryingOrder
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
 __all__ = [
+    "DELAYS",
+    "JUMPING_DELAYS",
     "OUTSIDE",
     "SEVERAL",
     "VARIABLE",
@@ -36,6 +39,8 @@ Array = np.ndarray[Any, Any]
 OUTSIDE = "sources and reactions outside the memory (form='fokker_planck')"
 SEVERAL = "an order for each component"
 VARIABLE = "orders that vary in space or time"
+DELAYS = "delays"
+JUMPING_DELAYS = "delays with a history that does not end with u0"
 
 
 class StepFailedError(Exception):
@@ -88,6 +93,8 @@ class EvolutionProblem:
         The order of a fractional integral in time that is applied to source and reaction; None if there is none.
     varying : VaryingOrder or None
         Orders that differ between components, or vary; ``orders`` then has the largest one.
+    delayed : DelayedStates or None
+        The delayed states that the reaction looks up, where it has delays.
     on_grid : callable or None
         ``on_grid(grid)``: the same equation with its data on another grid, for error estimates; None if its
         discretisation has a grid of its own.
@@ -119,6 +126,7 @@ class EvolutionProblem:
     start_power: float | None = None
     integrated: Any = None
     varying: VaryingOrder | None = None
+    delayed: DelayedStates | None = None
     on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -169,6 +177,8 @@ class EvolutionProblem:
         found = [] if self.integrated is None else [OUTSIDE]
         if self.varying is not None:
             found.append(SEVERAL if self.varying.kind == "components" else VARIABLE)
+        if self.delayed is not None:
+            found.append(JUMPING_DELAYS if self.delayed.jumps else DELAYS)
         return tuple(found)
 
     def known(self, t: float, *, whole: bool = False) -> Any:

@@ -16,6 +16,7 @@ from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, re
 from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Periodic, is_function, positional_range, read_boundary
+from hpfracc.solvers.pde.delays import DelayedStates
 from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders, read_varying
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
@@ -70,6 +71,8 @@ def read_evolution(
     terms: Sequence[Any],
     backend: str,
     form: str = "caputo",
+    delays: Sequence[float] = (),
+    history: Any = None,
 ) -> EvolutionProblem:
     """Read the whole problem and discretise it in space."""
     given = dict(locals())
@@ -147,6 +150,10 @@ def read_evolution(
                     "entries of a pair are the two ends, and not the components"
                 )
         _read_source(problem, source, extra)
+        if len(delays) or history is not None:
+            if reaction is None or library != "numpy" or not len(delays):
+                raise InvalidInputError("delays and history= are for a reaction, in NumPy arrays; give all, or none")
+            problem.delayed = DelayedStates(delays, history, discretised, t0, start, problem.u0)
         _read_reaction(problem, reaction, jac, extra, start, tuple(map(xp.array, places)))
         if moving is not None:
             if jac is not None:
@@ -180,6 +187,9 @@ def _on_grid(
             changed[name] = moved(values, problem.space.grid, axes)
     if problem.steady_source:
         changed["source"] = None
+    if problem.delayed is not None:
+        before = problem.delayed.history
+        changed["history"] = lambda t: moved(np.asarray(before(t)), problem.space.grid, axes)
     other = read_evolution(**{**given, **changed})
     if problem.steady_source:
         assert problem.source is not None
@@ -365,17 +375,19 @@ def _read_reaction(
         return
     _reading.function("reaction", reaction, "(t, u) or (t, u, x)")
     space, xp, scope = problem.space, problem.xp, user_scope()
-    whole, ndim = tuple(start.shape), len(coordinates)
+    whole, ndim, delayed = tuple(start.shape), len(coordinates), problem.delayed
     bare = tuple(axis.size for axis in space.grid) == space.shape
 
     def called(function: Callable[..., Any], name: str, shape: tuple[int, ...]) -> Callable[[Any, Any], Any]:
-        placed = _takes_coordinates(function, name, ("t", "u"), ndim, args, first=False)
+        lead = ("t", "u") if delayed is None else ("t", "u", "delayed")
+        placed = _takes_coordinates(function, name, lead, ndim, args, first=False)
         places = coordinates if placed else ()
 
         def evaluate(t: Any, u: Any) -> Any:
             values = u if bare else space.embed(u, t)
+            then = () if delayed is None else (delayed(t, u),)
             with scope():
-                found = function(t, values, *places, *args)
+                found = function(t, values, *then, *places, *args)
             if not (is_array(found) and library_of(found) == xp.library):
                 found = xp.array(np.asarray(found)) if not np.iscomplexobj(found) else np.asarray(found)
             if tuple(found.shape) != shape:

@@ -174,6 +174,8 @@ def _find_jump(problem: EvolutionProblem, a: float, b: float, least: float) -> t
 def breaks_of(data: TimeData, problem: EvolutionProblem, given: tuple[float, ...] = ()) -> tuple[float, ...]:
     """The times of jumps: those that are given, and those that were found."""
     near = 1e-12 * (problem.t1 - problem.t0)
+    if problem.delayed is not None:
+        given = tuple({*given, *problem.delayed.kinks(problem.t1)})
     return tuple(sorted([*given, *(t for t in data.jumps if all(abs(t - other) > near for other in given))]))
 
 

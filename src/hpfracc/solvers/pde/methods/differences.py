@@ -27,7 +27,17 @@ from hpfracc.history.intervals import IntervalWeights, orders_of_steps
 from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import OUTSIDE, SEVERAL, VARIABLE, EvolutionProblem, StepForm, in_blocks, order_value
+from hpfracc.solvers.pde.problem import (
+    DELAYS,
+    JUMPING_DELAYS,
+    OUTSIDE,
+    SEVERAL,
+    VARIABLE,
+    EvolutionProblem,
+    StepForm,
+    in_blocks,
+    order_value,
+)
 from hpfracc.solvers.pde.time_data import behind_start
 
 __all__ = ["DifferenceMethod", "DiffusionL1", "DiffusionL2Sigma"]
@@ -68,7 +78,7 @@ class DifferenceMethod(EvolutionMethod):
     stabilisation: float = 0.0
 
     meets_breaks: ClassVar[bool] = True
-    takes: ClassVar[frozenset[str]] = frozenset({OUTSIDE, SEVERAL, VARIABLE})
+    takes: ClassVar[frozenset[str]] = frozenset({DELAYS, JUMPING_DELAYS, OUTSIDE, SEVERAL, VARIABLE})
     #: Whether u is interpolated by a parabola on each step but the last; otherwise linearly.
     parabola: ClassVar[bool]
 

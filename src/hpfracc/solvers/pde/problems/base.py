@@ -46,6 +46,8 @@ class EvolutionOptions(TypedDict, total=False):
     args: Any
     jac: Callable[..., Any] | None
     terms: Sequence[tuple[Any, Any]]
+    delays: Sequence[float]
+    history: Any
     events: Any
     dense_output: bool
     save: str | int | Callable[..., Any]
