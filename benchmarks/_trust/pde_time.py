@@ -136,9 +136,42 @@ def _delays(rng: np.random.Generator) -> Outcome:
     return outcome(found, exact, words, rtol, rtol * 1e-3)
 
 
+def _integrals(rng: np.random.Generator) -> Outcome:
+    """``D^alpha u + c I^beta u = 0``, the same everywhere."""
+    alpha = float(rng.choice([float(rng.uniform(0.3, 0.95)), 1.0, float(rng.uniform(1.1, 1.6))]))
+    beta = float(rng.uniform(0.2, min(1.2, 1.95 - alpha) if alpha < 1.7 else 0.3))
+    end, rate = float(10.0 ** rng.uniform(-0.5, 0.7)), float(rng.uniform(0.2, 2.0))
+    velocity = float(rng.normal()) if alpha > 1.0 else 0.0
+    rtol = float(10.0 ** rng.uniform(-4.0, -2.5))
+    found = hf.solve_fpde(
+        None,
+        (0.0, end),
+        np.ones_like(X),
+        x=X,
+        space=Diffusion(1.0),
+        boundary="neumann",
+        alpha=alpha,
+        du0=velocity if alpha > 1.0 else None,
+        terms=[(rate, -beta)],
+        method="l1" if alpha < 1.0 and rng.uniform() < 0.4 else "auto",
+        rtol=rtol,
+        atol=rtol * 1e-3,
+        max_steps=1 << 12,
+    )
+
+    def exact(t: np.ndarray) -> np.ndarray:
+        z = -rate * t ** (alpha + beta)
+        total = ml(z, alpha + beta) + velocity * t * ml(z, alpha + beta, 2.0)
+        return np.asarray(total[:, None] * np.ones_like(X))
+
+    words = f"{alpha=:.3f}, {beta=:.3f}, {end=:.3g}, {rate=:.3g}, {velocity=:.3g}, {rtol=:.2g}"
+    return outcome(found, exact, words, rtol, rtol * 1e-3)
+
+
 FAMILIES: dict[str, Trial] = {
     "pde: sources outside the memory": _outside,
     "pde: an order for each component": _components,
     "pde: orders of time and place": _variable,
     "pde: delays": _delays,
+    "pde: integrals on the left": _integrals,
 }

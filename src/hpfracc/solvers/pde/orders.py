@@ -123,7 +123,7 @@ def read_varying(
 
 
 def read_orders(alpha: Any, terms: Sequence[Any]) -> tuple[tuple[Any, Any], ...]:
-    """The derivatives on the left-hand side as (coefficient, order), largest order first."""
+    """The derivatives on the left-hand side as (coefficient, order), largest order first; integrals below 0."""
     if isinstance(alpha, DistributedOrder):
         found = list(alpha.terms())
         largest = found[0][1]
@@ -133,9 +133,11 @@ def read_orders(alpha: Any, terms: Sequence[Any]) -> tuple[tuple[Any, Any], ...]
     for pair in _reading.listed("terms", terms, "pairs (coefficient, order)"):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InvalidInputError(f"terms holds {pair!r}; give pairs (coefficient, order)")
-        coefficient, order = pair[0], checked_order("an order of terms", pair[1])
+        coefficient = pair[0]
+        integral = isinstance(pair[1], int | float) and -2.0 <= pair[1] < 0.0
+        order = float(pair[1]) if integral else checked_order("an order of terms", pair[1])
         if not is_array(coefficient):
-            _reading.number("terms: a coefficient", coefficient, least=0.0)
+            _reading.number("terms: a coefficient", coefficient, least=None if integral else 0.0)
         if order_value(order) >= largest:
             raise InvalidInputError(
                 f"terms: order {order_value(order):g} is not below the leading one, {largest:g}; put the largest into "

@@ -20,6 +20,7 @@ from hpfracc.solvers.pde.space.base import Semidiscretisation
 
 __all__ = [
     "DELAYS",
+    "INTEGRALS",
     "JUMPING_DELAYS",
     "OUTSIDE",
     "SEVERAL",
@@ -40,6 +41,7 @@ OUTSIDE = "sources and reactions outside the memory (form='fokker_planck')"
 SEVERAL = "an order for each component"
 VARIABLE = "orders that vary in space or time"
 DELAYS = "delays"
+INTEGRALS = "integrals in terms"
 JUMPING_DELAYS = "delays with a history that does not end with u0"
 
 
@@ -172,9 +174,16 @@ class EvolutionProblem:
         return (self.source is not None and not self.steady_source) or self.space.forcing_varies
 
     @property
+    def integrals(self) -> tuple[tuple[Any, Any], ...]:
+        """Those of the orders that are negative, the fractional integrals."""
+        return tuple((c, order) for c, order in self.orders if order_value(order) < 0.0)
+
+    @property
     def features(self) -> tuple[str, ...]:
         """What only some methods take, in words: see ``EvolutionMethod.takes``."""
         found = [] if self.integrated is None else [OUTSIDE]
+        if self.integrals:
+            found.append(INTEGRALS)
         if self.varying is not None:
             found.append(SEVERAL if self.varying.kind == "components" else VARIABLE)
         if self.delayed is not None:

@@ -102,6 +102,8 @@ def read_evolution(
         components = None if start.ndim == len(shape) else int(start.shape[0])
         varying = read_varying(alpha, (t0, t1), places, components)
         orders = read_orders(alpha if varying is None else varying.most, terms)
+        if library != "numpy" and any(order_value(order) < 0.0 for _, order in orders):
+            raise InvalidInputError("terms: integrals (orders below 0) take NumPy arrays")
         sums = read_space(space, components)
         if varying is not None:
             if len(orders) > 1 or form != "caputo" or library != "numpy":

@@ -170,7 +170,8 @@ def solve_fpde(
         u, or (components, components, ...) for a system; by finite differences if it is not given.
     terms : sequence of (coefficient, order), optional
         Further derivatives on the left-hand side, :math:`D^\alpha u + \sum_i c_i D^{\alpha_i} u`, of orders below
-        alpha.
+        alpha. An order from -2 to below 0 is an integral, :math:`c\,I^\beta u` for ``(c, -beta)``, by
+        ``"convolution_quadrature"`` and ``"l1"``, for NumPy arrays.
     delays : sequence of float, optional
         Constant delays: ``reaction`` (and ``jac``) is then called as ``reaction(t, u, (u(t - delay_1), ...), *args)``,
         with the coordinates, if it takes them, behind the delayed states. Needs ``history``. By ``"l1"``,

@@ -29,6 +29,7 @@ from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_metho
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import (
     DELAYS,
+    INTEGRALS,
     JUMPING_DELAYS,
     OUTSIDE,
     SEVERAL,
@@ -78,7 +79,7 @@ class DifferenceMethod(EvolutionMethod):
     stabilisation: float = 0.0
 
     meets_breaks: ClassVar[bool] = True
-    takes: ClassVar[frozenset[str]] = frozenset({DELAYS, JUMPING_DELAYS, OUTSIDE, SEVERAL, VARIABLE})
+    takes: ClassVar[frozenset[str]] = frozenset({DELAYS, INTEGRALS, JUMPING_DELAYS, OUTSIDE, SEVERAL, VARIABLE})
     #: Whether u is interpolated by a parabola on each step but the last; otherwise linearly.
     parabola: ClassVar[bool]
 
@@ -130,6 +131,8 @@ class DifferenceMethod(EvolutionMethod):
         """Direct sums for few steps; exponentials for many, and for the scan of JAX over the steps."""
         if problem.varying is not None:  # whose rates serve all orders
             return "exponentials"
+        if problem.integrals:  # whose kernels grow
+            return "direct"
         if self.memory != "auto":
             return self.memory
         scans = can_scan(problem, StepForm(problem))
@@ -278,7 +281,7 @@ def _states(
     """The states after all steps, one by one."""
     xp, steps = problem.xp, len(mesh) - 1
     times, memory = weights.mesh, method.history(problem, steps)
-    u = form.encode(problem.u0)
+    u = start = form.encode(problem.u0)
     past: DirectHistory | ExponentialHistory
     if memory == "direct":
         past = DirectHistory(weights.rows, steps, u, xp)
@@ -300,6 +303,8 @@ def _states(
         known = form.known(t)
         if known is not None:
             rhs = rhs + known
+        for coefficient, order in problem.integrals:  # of u0, that of the increments is in the history
+            rhs = rhs - coefficient * float(weights.place(n)) ** -order / math.gamma(1.0 - order) * start
         if outside is not None:
             rhs = rhs + outside.begin(n, t)
         if solver is None or react is None:
