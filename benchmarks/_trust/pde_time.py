@@ -10,7 +10,7 @@ from scipy.special import gamma
 import hpfracc as hf
 from benchmarks._trust.campaign import Outcome, Trial
 from benchmarks._trust.pde import Sines, X, outcome
-from hpfracc.pde import Diffusion
+from hpfracc.pde import Diffusion, Dirichlet
 from hpfracc.special import mittag_leffler as ml
 
 
@@ -168,10 +168,36 @@ def _integrals(rng: np.random.Generator) -> Outcome:
     return outcome(found, exact, words, rtol, rtol * 1e-3)
 
 
+def _steady(rng: np.random.Generator) -> Outcome:
+    """Steady states u = sin(k pi x) + a x + b of diffusion with a coefficient and a reaction, made so by a source."""
+    x = np.linspace(0.0, 1.0, int(rng.choice([33, 48, 65, 128])))
+    a, b, k = float(rng.normal()), float(rng.normal()), float(rng.uniform(0.5, 3.0)) * math.pi
+    slope, rate = float(rng.uniform(-0.8, 2.0)), float(rng.choice([0.0, 1.0]))
+
+    def exact(x: np.ndarray) -> np.ndarray:
+        return np.asarray(np.sin(k * x) + a * x + b)
+
+    def source(t: float, x: np.ndarray) -> np.ndarray:
+        u = exact(x)
+        return np.asarray((1.0 + slope * x) * k * k * np.sin(k * x) - slope * (k * np.cos(k * x) + a) + rate * u**3)
+
+    found = hf.steady_state(
+        (lambda t, u: -(u**3)) if rate else None,
+        x=x,
+        space=Diffusion((lambda x: 1.0 + slope * x) if slope else 1.0),
+        boundary=(Dirichlet(b), Dirichlet(float(exact(x[-1:])[0]))),
+        source=source,
+    )
+    error = float(np.abs(found.u - exact(x)).max())
+    words = f"{a=:.3g}, {b=:.3g}, {k=:.3g}, {slope=:.3g}, {rate=}, {x.size} points"
+    return Outcome(words, error, found.error_estimate, 1e-11, None, True, "; ".join(found.notes))
+
+
 FAMILIES: dict[str, Trial] = {
     "pde: sources outside the memory": _outside,
     "pde: an order for each component": _components,
     "pde: orders of time and place": _variable,
     "pde: delays": _delays,
     "pde: integrals on the left": _integrals,
+    "pde: steady states": _steady,
 }
