@@ -85,7 +85,8 @@ class TimeData:
             for look, row in zip(looks.tolist(), factors.tolist(), strict=True):
                 line = sum(factor * known[t] for factor, t in zip(row, times, strict=True))
                 gaps.append(_largest(problem, data(look) - line))
-            worst = max(worst, float(np.mean(gaps)) * (high - low) ** alpha / math.gamma(1.0 + alpha))
+            powers = {alpha, problem.start_power or alpha} | ({1.0} if problem.integrated is not None else set())
+            worst = max(worst, *(float(np.mean(gaps)) * (high - low) ** p / math.gamma(1.0 + p) for p in powers))
         return worst
 
 
@@ -172,6 +173,8 @@ def _find_jump(problem: EvolutionProblem, a: float, b: float, least: float) -> t
 def breaks_of(data: TimeData, problem: EvolutionProblem, given: tuple[float, ...] = ()) -> tuple[float, ...]:
     """The times of jumps: those that are given, and those that were found."""
     near = 1e-12 * (problem.t1 - problem.t0)
+    if problem.delayed is not None:
+        given = tuple({*given, *problem.delayed.kinks(problem.t1)})
     return tuple(sorted([*given, *(t for t in data.jumps if all(abs(t - other) > near for other in given))]))
 
 
@@ -191,7 +194,7 @@ def _data(problem: EvolutionProblem) -> Any:
     """Source and boundary data, and the reaction of the initial state, as a function of time."""
 
     def value(t: float) -> Any:
-        total = problem.known(t) if problem.varies else None
+        total = problem.known(t, whole=True) if problem.varies else None
         if problem.reaction is not None:
             own = problem.reaction(t, problem.u0)
             total = own if total is None else total + own
