@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from hpfracc.solvers.ode.jacobian import is_sparse
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Orders, Problem, Term, check_jacobian, check_value
 from hpfracc.solvers.ode.result import FODEResult
+from hpfracc.solvers.ode.substitution import Substitution, solve_substituted
 
 __all__ = ["reduce_terms", "solve_reduced"]
 
@@ -134,44 +135,27 @@ def reduce_terms(problem: Problem) -> Problem:
 
 def solve_reduced(problem: Problem, options: Options, solve: Callable[[Problem, Options], FODEResult]) -> FODEResult:
     """Solve the system with ``solve``, and return the components of y."""
-    if options.compile is True:
-        raise InvalidInputError("compile=True: multi-term equations are not compiled; omit compile")
-    d, reduced = problem.shape[-1], reduce_terms(problem)
-    if np.ndim(options.atol):
-        one = np.broadcast_to(options.atol, problem.shape)
-        options = replace(options, atol=np.concatenate([one] * (reduced.shape[-1] // d), axis=-1))
-    options = replace(options, events=tuple(_first(event, d) for event in options.events))
-    if callable(options.progress):
-        tell = options.progress
-        options = replace(options, progress=lambda t, y: tell(t, y[..., :d]))
-    result = solve(reduced, options)
-    result.y = result.y[..., :d, :]
-    if "component_errors" in result.stats:  # of y only, without its derivatives
-        errors = result.stats["component_errors"] = result.stats["component_errors"][..., :d]
-        result.error_estimate = float(errors.max())
-    if result.sol is not None:
-        result.sol = _FirstComponents(result.sol, d, len(problem.shape) - 1)
-    if result.y_events is not None:
-        result.y_events = [states[..., :d] for states in result.y_events]
-    return result
+    return solve_substituted(_FirstComponents(problem.shape, reduce_terms(problem)), options, solve)
 
 
-@dataclass(frozen=True, slots=True)
-class _FirstComponents:
-    """``sol(t)`` of the equation from that of the system: its first ``count`` components, along ``axis``."""
+class _FirstComponents(Substitution):
+    """The solution of the equation as the first components of the system."""
 
-    whole: Callable[[Any], Any]
-    count: int
-    axis: int
+    what = "multi-term equations"
 
-    def __call__(self, t: Any) -> Array:
-        return np.take(self.whole(t), range(self.count), axis=self.axis)
+    def __init__(self, shape: tuple[int, ...], problem: Problem) -> None:
+        self.shape, self.problem = shape, problem
 
+    def states(self, x: Array, z: Array) -> Array:
+        return z[..., : self.shape[-1], :]
 
-def _first(event: Callable[..., Any], d: int) -> Callable[..., Any]:
-    def watched(t: float, y: Array, *args: Any) -> Any:
-        return event(t, y[..., :d], *args)
+    def options(self, options: Options) -> Options:
+        if not np.ndim(options.atol):
+            return options
+        one, copies = np.broadcast_to(options.atol, self.shape), self.problem.shape[-1] // self.shape[-1]
+        return replace(options, atol=np.concatenate([one] * copies, axis=-1))
 
-    for name in ("terminal", "direction"):
-        setattr(watched, name, getattr(event, name, 0))
-    return watched
+    def estimate(self, result: FODEResult, y: Array, options: Options) -> None:
+        if "component_errors" in result.stats:  # of y only, without its derivatives
+            errors = result.stats["component_errors"] = result.stats["component_errors"][..., : self.shape[-1]]
+            result.error_estimate = float(errors.max())

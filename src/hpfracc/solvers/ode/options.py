@@ -39,6 +39,10 @@ class CommonOptions(TypedDict, total=False):
     first_step: float | None
     breakpoints: Sequence[float]
     dy0: Any
+    psi: Callable[[Any], Any] | None
+    inverse: Callable[[Any], Any] | None
+    rate: float | None
+    normalisation: float | Callable[[Any], Any] | None
     terms: Sequence[tuple[Any, float]]
     delays: Sequence[float]
     history: Any

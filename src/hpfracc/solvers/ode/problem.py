@@ -123,7 +123,7 @@ class Problem:
     orders : Orders
         The order or orders.
     derivative : str
-        ``"caputo"`` or ``"riemann_liouville"``.
+        Definition of the derivative; methods know ``"caputo"`` and ``"riemann_liouville"``.
     args : tuple
         Further arguments of ``fun`` and ``jac``.
     jac : callable or None

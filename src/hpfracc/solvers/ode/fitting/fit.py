@@ -35,7 +35,7 @@ _REFUSED = {
     "delays": "a fit takes equations without delays",
     "history": "a fit takes equations without delays",
     "terms": "a fit takes equations with one derivative",
-    "derivative": "a fit takes Caputo's derivative",
+    **dict.fromkeys(("derivative", "psi", "inverse", "rate", "normalisation"), "a fit takes Caputo's derivative"),
     "jac_sparsity": "a fit solves small systems",
     "compile": "the parameters and their neighbours are solved as one batch, in Python",
     "backend": "the library is that of the data and the guesses",
