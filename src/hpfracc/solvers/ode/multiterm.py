@@ -28,18 +28,25 @@ __all__ = ["reduce_terms", "solve_reduced"]
 Array = np.ndarray[Any, Any]
 
 
-def _check_terms(problem: Problem) -> float:
-    """The leading order; raises an error if the equation cannot be written as a system."""
-    leading = problem.orders.single
-    if leading is None:
+def _read_orders(problem: Problem) -> Array:
+    """The orders of the states and the leading order, ascending, of shape (states + 1, ..., 1): one for each member."""
+    known = problem.orders.known
+    if known is None or np.any(known != (known[..., :1] if known.ndim else known)):
         raise InvalidInputError("terms are for one leading order of all components; give a number as alpha")
     if problem.derivative != "caputo" or problem.library != "numpy":
         given = f"derivative={problem.derivative!r} and y0 of {problem.library}"
         raise InvalidInputError(f"multi-term equations take Caputo's derivative and NumPy arrays, not {given}")
-    highest = max(term.order for term in problem.terms)
-    if highest >= leading:
-        raise InvalidInputError(f"a term has order {highest:g}, and alpha={leading:g}; give the highest order as alpha")
-    return leading
+    leading = known[..., :1] if known.ndim else known.reshape(1)
+    for term in problem.terms:
+        if np.any(term.order >= leading):
+            order, alpha = (float(np.max(each)) for each in (term.order, leading))
+            raise InvalidInputError(f"a term has order {order:g}, and alpha={alpha:g}; give the highest order as alpha")
+    integers = range(math.ceil(float(leading.max())))
+    every = np.broadcast_arrays(leading, *(term.order for term in problem.terms), *integers)
+    rows = np.unique([each.reshape(-1) for each in every], axis=0)  # in ascending order of the first member
+    if np.any(np.diff(rows, axis=0) <= 0.0):
+        raise InvalidInputError("the orders of terms have another sequence in some members; solve these apart")
+    return np.asarray(rows.reshape(-1, *every[0].shape))
 
 
 def _coefficient(term: Term, t: float, shape: tuple[int, ...]) -> Array:
@@ -67,15 +74,15 @@ def _companion(states: int, blocks: list[tuple[int, Any]]) -> Any:
 
 def reduce_terms(problem: Problem) -> Problem:
     """The equivalent system, whose first d components are the solution."""
-    leading = _check_terms(problem)
-    orders = {0.0, *(term.order for term in problem.terms), *map(float, range(math.ceil(leading)))}
-    places = tuple(sorted(orders))
+    orders = _read_orders(problem)
+    places = orders[:-1]
     shape, d = problem.shape, int(problem.shape[-1])
     size = d * len(places)
+    read = [next(k for k, b in enumerate(places) if np.all(b == term.order)) for term in problem.terms]
 
     def terms(t: float) -> list[tuple[int, Array]]:
         """The state that each further term reads, and its coefficient."""
-        return [(places.index(term.order), _coefficient(term, t, shape)) for term in problem.terms]
+        return [(k, _coefficient(term, t, shape)) for k, term in zip(read, problem.terms, strict=True)]
 
     def call(function: Any, t: float, y: Array, more: tuple[Any, ...]) -> Any:
         """A function of the equation, with its own components of the state and of delayed states."""
@@ -112,14 +119,14 @@ def reduce_terms(problem: Problem) -> Problem:
 
     terms(problem.t0)  # which checks the coefficients
     initial = [problem.y0, *problem.dy0]
-    states = [initial[int(b)] if b.is_integer() else np.zeros_like(problem.y0) for b in places]
-    gaps = np.repeat(np.diff([*places, leading]), d)
+    nothing = np.zeros_like(problem.y0)
+    states = [initial[int(b.flat[0])] if np.all(b == b.flat[0] // 1.0) else nothing for b in places]
+    gaps = np.concatenate([np.repeat(gap, d, axis=-1) for gap in np.diff(orders, axis=0)], axis=-1)
     sparsity = problem.jac_sparsity
     if sparsity is not None:
         from scipy.sparse import eye_array
 
-        read = [(places.index(term.order), eye_array(d)) for term in problem.terms]
-        sparsity = _companion(len(places), [(0, sparsity), *read]).astype(bool)
+        sparsity = _companion(len(places), [(0, sparsity), *((k, eye_array(d)) for k in read)]).astype(bool)
     return replace(
         problem,
         fun=fun,

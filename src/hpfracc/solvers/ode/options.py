@@ -43,7 +43,7 @@ class CommonOptions(TypedDict, total=False):
     inverse: Callable[[Any], Any] | None
     rate: float | None
     normalisation: float | Callable[[Any], Any] | None
-    terms: Sequence[tuple[Any, float]]
+    terms: Sequence[tuple[Any, Any]]
     delays: Sequence[float]
     history: Any
     backend: Any

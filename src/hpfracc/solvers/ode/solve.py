@@ -58,7 +58,7 @@ def solve_fode(
     inverse: Callable[[Any], Any] | None = None,
     rate: float | None = None,
     normalisation: float | Callable[[Any], Any] | None = None,
-    terms: Sequence[tuple[Any, float]] = (),
+    terms: Sequence[tuple[Any, Any]] = (),
     delays: Sequence[float] = (),
     history: Callable[[float], Any] | Any = None,
     backend: SolverBackendName | Enum = "auto",
@@ -142,7 +142,8 @@ def solve_fode(
         by default.
     terms : sequence of (coefficient, order), optional
         Further terms on the left, :math:`D^\alpha y + \sum_i c_i D^{\alpha_i} y = f(t, y)`, of orders below alpha; a
-        coefficient is a number, an array that broadcasts to the state, or a function of t.
+        coefficient is a number, an array that broadcasts to the state, or a function of t. Orders of terms and alpha
+        may differ between the members of a batch, as arrays of shape (members, 1).
     delays : sequence of float, optional
         Constant delays: ``fun`` is then called as ``fun(t, y, (y(t - delay_1), ...), *args)``. Needs ``history``. With
         a ``step`` the delayed states are interpolated between the steps, and a delay may be shorter than a step.
