@@ -24,6 +24,8 @@ _ORDERS = (0.25, 0.5, 0.75, 1.0, 1.5)
 _COLOURS = ("#2f63c9", "#42856a", "#a96a12", "#bf2450", "#6a3cc0")
 #: Further parameters that an operator requires.
 _NEEDS: dict[str, dict[str, Any]] = {
+    "caputo_katugampola": {"rho": 2.0},
+    "katugampola": {"rho": 2.0},
     "psi_caputo": {"psi": np.square},
     "tempered": {"rate": 1.0},
     "tempered_caputo": {"rate": 1.0},

@@ -189,6 +189,42 @@ def psi_caputo(rng: np.random.Generator) -> Outcome:
     return outcome(f"alpha={alpha:.4g}, n={t.size}", full(hf.PsiCaputo(alpha, np.square), powers(t**2), t), truth)
 
 
+def katugampola(make: Callable[[float, float], Any], lowest: Callable[[float], int], sign: float = 1.0) -> Trial:
+    """Operators in t^rho / rho, of powers of it, on points uniform in it or in t."""
+
+    def trial(rng: np.random.Generator) -> Outcome:
+        alpha, rho, t = order_of(rng, 2.0), rng.uniform(0.5, 2.5), grid_of(rng, "uniform", 40, 300)
+        if rng.random() < 0.5:
+            t = t ** (1.0 / rho)
+        x = t**rho / rho
+        powers = start_of(rng, alpha, str(rng.choice(["smooth", "solution"])))
+        truth = powers.derivative(x, sign * alpha, lowest=lowest(alpha))
+        words = f"alpha={alpha:.4g}, rho={rho:.3g}, n={t.size}, end={t[-1]:.3g}"
+        return outcome(words, full(make(alpha, rho), powers(x), t), truth)
+
+    return trial
+
+
+def erdelyi_kober(make: Callable[[float, float, float], Any], sign: float, callables: bool) -> Trial:
+    """Sums of powers, each of which is multiplied by a quotient of Gamma functions."""
+
+    def trial(rng: np.random.Generator) -> Outcome:
+        alpha, eta, sigma = order_of(rng, 2.0), rng.uniform(-0.9, 2.0), rng.uniform(0.5, 2.5)
+        x = grid_of(rng, "uniform", 40, 300)
+        t = x ** (1.0 / sigma) if rng.random() < 0.5 or callables else x
+        powers = Powers(rng.normal(size=3), sigma * np.array([0.0, 1.0, rng.uniform(1.2, 3.0)]))
+        low = [eta + 1.0 + p / sigma for _, p in powers.terms]
+        sizes = [gamma(b + alpha) / gamma(b) if sign > 0.0 else gamma(b) / gamma(b + alpha) for b in low]
+        truth = np.asarray(sum(c * size * t**p for (c, p), size in zip(powers.terms, sizes, strict=True)))
+        size = float(sum(abs(c) * one * t[-1] ** p for (c, p), one in zip(powers.terms, sizes, strict=True)))
+        words = f"alpha={alpha:.4g}, eta={eta:.3g}, sigma={sigma:.3g}, n={t.size}, terms={powers.terms}"
+        if callables:
+            return outcome(words, full(make(alpha, eta, sigma), powers, t[1::20]), truth[1::20], size=size)
+        return outcome(words, full(make(alpha, eta, sigma), powers(t), t), truth)
+
+    return trial
+
+
 def tempered(kind: Any, initial: bool, most: float) -> Trial:
     """``exp(-rate t)`` times powers."""
 
@@ -364,6 +400,14 @@ FAMILIES: dict[str, Trial] = {
     "hadamard, samples": hadamard(hf.Hadamard, none, 3.0),
     "hadamard_integral, samples": hadamard(hf.HadamardIntegral, none, 2.0, -1.0),
     "psi_caputo, samples": psi_caputo,
+    "katugampola, samples": katugampola(hf.Katugampola, none),
+    "caputo_katugampola, samples": katugampola(hf.CaputoKatugampola, first_above),
+    "katugampola_integral, samples": katugampola(hf.KatugampolaIntegral, none, -1.0),
+    **{
+        f"erdelyi_kober{name}, {what}": erdelyi_kober(make, sign, what == "callable")
+        for name, make, sign in (("", hf.ErdelyiKober, 1.0), ("_integral", hf.ErdelyiKoberIntegral, -1.0))
+        for what in ("samples", "callable")
+    },
     "tempered_caputo, samples": tempered(hf.TemperedCaputo, False, 3.0),
     "tempered, samples": tempered(hf.TemperedRiemannLiouville, True, 2.0),
     "variable_order, samples": variable,

@@ -73,6 +73,16 @@ from hpfracc.operators._hadamard import HadamardIntegral as HadamardIntegral
 from hpfracc.operators._hadamard import caputo_hadamard as caputo_hadamard
 from hpfracc.operators._hadamard import hadamard as hadamard
 from hpfracc.operators._hadamard import hadamard_integral as hadamard_integral
+from hpfracc.operators._katugampola import CaputoKatugampola as CaputoKatugampola
+from hpfracc.operators._katugampola import ErdelyiKober as ErdelyiKober
+from hpfracc.operators._katugampola import ErdelyiKoberIntegral as ErdelyiKoberIntegral
+from hpfracc.operators._katugampola import Katugampola as Katugampola
+from hpfracc.operators._katugampola import KatugampolaIntegral as KatugampolaIntegral
+from hpfracc.operators._katugampola import caputo_katugampola as caputo_katugampola
+from hpfracc.operators._katugampola import erdelyi_kober as erdelyi_kober
+from hpfracc.operators._katugampola import erdelyi_kober_integral as erdelyi_kober_integral
+from hpfracc.operators._katugampola import katugampola as katugampola
+from hpfracc.operators._katugampola import katugampola_integral as katugampola_integral
 from hpfracc.operators._marchaud import Marchaud as Marchaud
 from hpfracc.operators._marchaud import marchaud as marchaud
 from hpfracc.operators._psi_caputo import PsiCaputo as PsiCaputo

@@ -103,6 +103,9 @@ class CaputoOptions(OneSidedOptions, InitialOptions, total=False):
 class _IntegralParameters(TypedDict, total=False):
     side: SideName
     rate: Any
+    rho: float
+    eta: float
+    sigma: float
     normalisation: Any
     period: Any
 
