@@ -58,12 +58,16 @@ from hpfracc.operators._caputo_fabrizio import CaputoFabrizio as CaputoFabrizio
 from hpfracc.operators._caputo_fabrizio import CaputoFabrizioIntegral as CaputoFabrizioIntegral
 from hpfracc.operators._caputo_fabrizio import caputo_fabrizio as caputo_fabrizio
 from hpfracc.operators._caputo_fabrizio import caputo_fabrizio_integral as caputo_fabrizio_integral
+from hpfracc.operators._distributed_order import DistributedOrder as DistributedOrder
+from hpfracc.operators._distributed_order import distributed_order as distributed_order
 from hpfracc.operators._fractional_difference import fractional_difference as fractional_difference
 from hpfracc.operators._fractional_fft import fractional_fft as fractional_fft
 from hpfracc.operators._fractional_laplacian import FractionalLaplacian as FractionalLaplacian
 from hpfracc.operators._fractional_laplacian import Riesz as Riesz
+from hpfracc.operators._fractional_laplacian import RieszFeller as RieszFeller
 from hpfracc.operators._fractional_laplacian import fractional_laplacian as fractional_laplacian
 from hpfracc.operators._fractional_laplacian import riesz as riesz
+from hpfracc.operators._fractional_laplacian import riesz_feller as riesz_feller
 from hpfracc.operators._frft import frft as frft
 from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov as GrunwaldLetnikov
 from hpfracc.operators._grunwald_letnikov import grunwald_letnikov as grunwald_letnikov
@@ -73,6 +77,8 @@ from hpfracc.operators._hadamard import HadamardIntegral as HadamardIntegral
 from hpfracc.operators._hadamard import caputo_hadamard as caputo_hadamard
 from hpfracc.operators._hadamard import hadamard as hadamard
 from hpfracc.operators._hadamard import hadamard_integral as hadamard_integral
+from hpfracc.operators._hilfer import Hilfer as Hilfer
+from hpfracc.operators._hilfer import hilfer as hilfer
 from hpfracc.operators._katugampola import CaputoKatugampola as CaputoKatugampola
 from hpfracc.operators._katugampola import ErdelyiKober as ErdelyiKober
 from hpfracc.operators._katugampola import ErdelyiKoberIntegral as ErdelyiKoberIntegral

@@ -116,6 +116,11 @@ class DerivativeParameters(_IntegralParameters, total=False):
     ceiling: int | None
     initial: Any
     before: Any
+    beta: float
+    theta: float
+    low: float
+    high: float
+    nodes: int
     psi: Any
     inverse: Callable[[Any], Any] | None
     centred: bool
