@@ -1,7 +1,8 @@
-"""The psi-Caputo derivative, and the grid in a new variable that it shares with the Hadamard operators."""
+"""The psi-Caputo derivative, and the change of variable that it shares with other operators."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Unpack, final
@@ -20,14 +21,55 @@ from hpfracc.operators.core.grids import Grid, images_of, invert, require_rising
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 
-__all__ = ["PsiCaputo", "image_grid", "psi_caputo"]
+__all__ = ["ChangedVariable", "PsiCaputo", "psi_caputo"]
 
 Array = np.ndarray[Any, Any]
 
 
+class ChangedVariable(FractionalOperator, ABC):
+    """Another operator in a variable x(t) that increases from 0 at the origin."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _inner(self) -> FractionalOperator:
+        """The operator in x."""
+
+    @abstractmethod
+    def _image(self, points: Any, origin: float) -> tuple[Any, float]:
+        """The new variable at points of any library, and its size, to which its rounding error is relative."""
+
+    @abstractmethod
+    def _original(self, x: Array, function: Function) -> Array:
+        """The points of t at x."""
+
+    def _own_grid(self, grid: Grid, t: Any) -> Grid:
+        if grid.n == 0:
+            return grid  # the method raises the error, with the number of points that it needs
+        moving = _moving_points(grid, t)
+        traced = None if moving is None else self._image(moving, grid.origin)[0]
+        if is_tracer(grid.step):
+            # Neither the values nor their uniformity can be checked.
+            return Grid(grid.n, 0.0, None, None, traced)
+        x, size = self._image(grid.times(), grid.origin)
+        step: Any = uniform_step(x, rounding_of_points(t) * size)
+        if step is None or traced is None:
+            return Grid(grid.n, 0.0, step, x, traced)
+        return Grid(grid.n, 0.0, (traced[-1] - traced[0]) / max(grid.n - 1, 1), x)
+
+    def _of_samples(self, samples: Samples) -> Outcome:
+        return self._inner().applied(samples, self.who)
+
+    def _of_function(self, function: Function) -> Outcome:
+        points, _ = self._image(function.points, function.origin)
+        return self._inner()._of_function(
+            replace(function, points=points, origin=0.0, own_to_user=lambda x: self._original(x, function))
+        )
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class PsiCaputo(FractionalOperator):
+class PsiCaputo(ChangedVariable):
     r"""Caputo derivative with respect to an increasing function psi.
 
     .. math:: D^{\alpha,\psi} f(t) = \frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} \psi'(s)
@@ -35,7 +77,7 @@ class PsiCaputo(FractionalOperator):
         \quad n = \lceil\alpha\rceil.
 
     With :math:`x = \psi(t) - \psi(t_0)` it is the Caputo derivative of f in x: psi = t gives the Caputo derivative, psi
-    = log t Caputo-Hadamard, psi = t^rho Katugampola (in the Caputo sense, up to its factor rho^alpha). It maps
+    = log t Caputo-Hadamard, psi = t^rho / rho Caputo-Katugampola. It maps
     :math:`(\psi-\psi(t_0))^p` to :math:`\Gamma(p+1)/\Gamma(p+1-\alpha)\,(\psi-\psi(t_0))^{p-\alpha}`, and constants to
     zero. The derivative of psi is not needed, because of the change of variable.
 
@@ -80,35 +122,36 @@ class PsiCaputo(FractionalOperator):
         if self.psi is None:
             raise InvalidInputError("psi is not given; use an increasing function such as np.log, or its samples")
 
-    def _own_grid(self, grid: Grid, t: Any) -> Grid:
-        if grid.n == 0:
-            return grid  # the method raises the error, with the number of points that it needs
-        moving = _moving_points(grid, t)
-        images = self._sampled(grid) if not callable(self.psi) else None
-        if images is not None and moving is not None:
-            raise InvalidInputError(
-                f"{self.who} is not differentiable in the step or the points if psi is given by samples; "
-                "give psi as a callable, or detach them"
-            )
-        if is_tracer(grid.step):
-            # Neither the values nor their uniformity can be checked.
-            return Grid(grid.n, 0.0, None, None, self._traced(moving))
-        if images is None:
-            images = images_of(self.psi, grid.times())
-        require_rising(images, grid.times())
-        largest = max(abs(float(images[0])), abs(float(images[-1])))
-        traced = None if moving is None else self._traced(moving)
-        return image_grid(images - images[0], rounding_of_points(t) * largest, traced)
+    def _inner(self) -> FractionalOperator:
+        return Caputo(self.alpha, self.method, self.ceiling, initial=self.initial)
 
-    def _sampled(self, grid: Grid) -> np.ndarray[Any, Any]:
+    def _image(self, points: Any, origin: float) -> tuple[Any, float]:
+        if library_of(points) != "numpy":
+            return self._traced(points), 0.0
+        here = points[0] == origin
+        images = self._sampled(len(points)) if here and not callable(self.psi) else self._images(points)
+        require_rising(images, points)
+        start = float(images[0] if here else self._images(np.array([origin]))[0])
+        if not start <= images[0]:
+            raise InvalidInputError(
+                f"psi does not increase: {start:g} at the origin {origin:g} and {images[0]:g} at t={points[0]:g}"
+            )
+        return images - start, max(abs(start), abs(float(images[-1])))
+
+    def _sampled(self, n: int) -> Array:
         refuse_masked(self.psi, "psi", "t")
         images = to_host(self.psi).astype(np.float64)
-        if images.shape != (grid.n,):
-            raise ShapeError(f"psi has shape {images.shape} but f has {grid.n} samples; give psi at each point")
+        if images.shape != (n,):
+            raise ShapeError(f"psi has shape {images.shape} but f has {n} samples; give psi at each point")
         return images
 
     def _traced(self, points: Any) -> Any:
         """Evaluate psi at differentiable points; raises an error if psi does not support them."""
+        if not callable(self.psi):
+            raise InvalidInputError(
+                f"{self.who} is not differentiable in the step or the points if psi is given by samples; "
+                "give psi as a callable, or detach them"
+            )
         try:
             images = self.psi(points)
         except Exception as error:
@@ -123,32 +166,15 @@ class PsiCaputo(FractionalOperator):
             )
         return images - images[0]
 
-    def _of_samples(self, samples: Samples) -> Outcome:
-        outcome = Caputo(self.alpha, self.method, self.ceiling, initial=self.initial).applied(samples, self.who)
-        # The cached application would use the step of t, not that of psi.
-        return replace(outcome, reusable=None)
-
-    def _of_function(self, function: Function) -> Outcome:
+    def _images(self, points: Array) -> Array:
         if not callable(self.psi):
             raise InvalidInputError("psi is given by samples, but f is a callable; give psi as a callable too")
-        start = float(images_of(self.psi, np.array([function.origin]))[0])
-        images = images_of(self.psi, function.points)
-        require_rising(images, function.points)
-        if not start <= images[0]:
-            raise InvalidInputError(
-                f"psi does not increase: {start:g} at the origin {function.origin:g} and {images[0]:g} at "
-                f"t={function.points[0]:g}"
-            )
-        inner = Caputo(self.alpha, self.method, self.ceiling)
-        points = images - start
-        return inner._of_function(
-            replace(
-                function,
-                points=points,
-                origin=0.0,
-                own_to_user=lambda x: invert(self.psi, self.inverse, x + start, function.origin, function.end),
-            )
-        )
+        return images_of(self.psi, points)
+
+    def _original(self, x: Array, function: Function) -> Array:
+        """The points at which psi has these values, between the origin and the last point."""
+        images = x + float(self._images(np.array([function.origin]))[0])
+        return invert(self.psi, self.inverse, images, function.origin, function.end)
 
 
 def _moving_points(grid: Grid, t: Any) -> Any:
@@ -184,11 +210,3 @@ def psi_caputo(
     >>> float(np.round(hf.psi_caputo(lambda t: t**4, 1.0, 0.5, np.square), 10))  # psi^2: 2 / Gamma(2.5)
     1.5045055561
     """
-
-
-def image_grid(points: Array, rounding: float, traced: Any = None) -> Grid:
-    """The grid of ``points`` in the new variable psi(t) - psi(origin); ``traced`` are the same, differentiable."""
-    step: Any = uniform_step(points, rounding)
-    if step is None or traced is None:
-        return Grid(len(points), 0.0, step, points, traced)
-    return Grid(len(points), 0.0, (traced[-1] - traced[0]) / max(len(points) - 1, 1), points)

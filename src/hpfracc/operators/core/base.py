@@ -451,18 +451,18 @@ def function_of(
 
     def decorate(function: Callable[Concatenate[Any, P], Any]) -> OperatorFunction[P]:
         kind.function_name = function.__name__
-        declared = dataclasses.fields(cast(Any, kind))[1:]
-        after = [(field.name, field.default) for field in declared]
+        declared = dataclasses.fields(cast(Any, kind))
         own = [each for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
-        placed = len(own) - 3
+        placed = len(own) - 2
+        after = [(field.name, None if field.default is dataclasses.MISSING else field.default) for field in declared]
 
         @functools.wraps(function)
-        def call(f: Any, t: Any = None, alpha: Any = None, *placed_fields: Any, **options: Any) -> Any:
+        def call(f: Any, t: Any = None, *placed_fields: Any, **options: Any) -> Any:
             if len(placed_fields) > placed:
-                given = 3 + len(placed_fields)
+                given = 2 + len(placed_fields)
                 raise TypeError(f"{function.__name__}() takes {len(own)} positional arguments but {given} were given")
             named = [options.pop(name, default) for name, default in after[len(placed_fields) :]]
-            return operator_of(cast(Any, kind), alpha, *placed_fields, *named)(f, t, **options)
+            return operator_of(cast(Any, kind), *placed_fields, *named)(f, t, **options)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         fields = [

@@ -103,6 +103,9 @@ class CaputoOptions(OneSidedOptions, InitialOptions, total=False):
 class _IntegralParameters(TypedDict, total=False):
     side: SideName
     rate: Any
+    rho: float
+    eta: float
+    sigma: float
     normalisation: Any
     period: Any
 
@@ -113,6 +116,11 @@ class DerivativeParameters(_IntegralParameters, total=False):
     ceiling: int | None
     initial: Any
     before: Any
+    beta: float
+    theta: float
+    low: float
+    high: float
+    nodes: int
     psi: Any
     inverse: Callable[[Any], Any] | None
     centred: bool

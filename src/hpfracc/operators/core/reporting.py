@@ -66,6 +66,19 @@ def combined_outcome(parts: Sequence[Outcome], value: Any, error: Callable[[], A
     )
 
 
+def weighted_outcome(parts: Sequence[tuple[Outcome, Any]], message: str) -> Outcome:
+    """The sum of the outcomes, each times a number or one for each point, and the sum of their errors."""
+
+    def error() -> Any:
+        return sum(abs(share) * one.error() for one, share in parts if one.error is not None)
+
+    outcomes, (first, share) = [one for one, _ in parts], parts[0]
+    with np.errstate(invalid="ignore"):
+        total = sum((one.value * share for one, share in parts[1:]), first.value * share)
+    message = f"{message}; the first: {first.message}" if first.message else message
+    return combined_outcome(outcomes, total, error, message)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorResult(Result):
     """The result with ``full_output=True``.

@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -14,52 +14,10 @@ from hpfracc import _reading
 from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.intervals import order_value
+from hpfracc.operators._distributed_order import DistributedOrder
 from hpfracc.solvers.pde.boundary import is_function
 
-__all__ = ["DistributedOrder", "VaryingOrder", "checked_order", "read_orders", "read_varying"]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DistributedOrder:
-    r""":math:`\int_a^b w(\beta)\,D^\beta u\,d\beta` in place of a derivative of one order.
-
-    Parameters
-    ----------
-    weight : callable or float
-        ``w(beta)``, at least 0.
-    low, high : float
-        a and b, in [0, 2] with b at most 1 or a at least 1.
-    nodes : int
-        Number of Gauss-Legendre nodes in the order; the error falls exponentially if the weight is smooth.
-    """
-
-    weight: Callable[[float], float] | float = 1.0
-    low: float = 0.0
-    high: float = 1.0
-    nodes: int = 16
-
-    def __post_init__(self) -> None:
-        low = _reading.number("DistributedOrder: low", self.low, least=0.0, below=2.0)
-        _reading.number("DistributedOrder: high", self.high, above=low, most=2.0)
-        if self.low < 1.0 < self.high:
-            raise InvalidInputError("DistributedOrder: orders on both sides of 1; use one below or above, and terms=")
-        _reading.whole("DistributedOrder: nodes", self.nodes, least=1, most=200)
-
-    def terms(self) -> tuple[tuple[float, float], ...]:
-        """Coefficients and orders of the quadrature rule, largest order first."""
-        x, w = np.polynomial.legendre.leggauss(self.nodes)
-        orders = self.low + 0.5 * (self.high - self.low) * (1.0 + x)
-        scale = 0.5 * (self.high - self.low) * w
-        found = []
-        for order, part in zip(orders, scale, strict=True):
-            value = self.weight(float(order)) if callable(self.weight) else self.weight
-            weight = _reading.number(f"DistributedOrder: weight({order:g})", value, least=0.0)
-            if weight > 0.0:
-                found.append((float(part) * weight, float(order)))
-        if not found:
-            raise InvalidInputError("DistributedOrder: the weight is zero at every node; give a positive one")
-        return tuple(sorted(found, key=lambda pair: -pair[1]))
+__all__ = ["VaryingOrder", "checked_order", "read_orders", "read_varying"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from hpfracc.solvers.pde.space.components import discretise_components
 from hpfracc.solvers.pde.space.disc import Annulus, Disc
 from hpfracc.solvers.pde.space.region import Region
 from hpfracc.solvers.pde.space.variable import FiniteVolumes
-from hpfracc.solvers.pde.terms import FractionalDiffusion, Matrix, SpaceTerm, coefficients_of, read_space
+from hpfracc.solvers.pde.terms import Matrix, SpaceTerm, coefficients_of, read_space
 
 __all__ = ["read_evolution"]
 
