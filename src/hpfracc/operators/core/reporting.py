@@ -259,7 +259,8 @@ def propagated_noise(apply: Callable[[Samples], Outcome], samples: Samples, valu
     """
     draws = sigma * np.random.default_rng(0).standard_normal((_DRAWS, *(1,) * (samples.values.ndim - 1), samples.n))
     noisy = replace(samples, values=samples.values + constant(draws, samples.values), recorded=None)
-    return ((abs(apply(noisy).value - value) ** 2).sum(0) / _DRAWS) ** 0.5
+    with np.errstate(invalid="ignore"):  # inf - inf at the origin
+        return ((abs(apply(noisy).value - value) ** 2).sum(0) / _DRAWS) ** 0.5
 
 
 def rounding_note(rule: Rule, samples: Samples, order: Order, value: Any) -> str:
