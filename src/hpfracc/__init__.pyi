@@ -98,6 +98,7 @@ from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral as Rie
 from hpfracc.operators._riemann_liouville import riemann_liouville as riemann_liouville
 from hpfracc.operators._riemann_liouville import riemann_liouville_integral as riemann_liouville_integral
 from hpfracc.operators._smooth_derivative import SmoothDerivative as SmoothDerivative
+from hpfracc.operators._smooth_derivative import SmoothDerivativeStream as SmoothDerivativeStream
 from hpfracc.operators._smooth_derivative import smooth_derivative as smooth_derivative
 from hpfracc.operators._stream import OperatorStream as OperatorStream
 from hpfracc.operators._tempered import TemperedCaputo as TemperedCaputo

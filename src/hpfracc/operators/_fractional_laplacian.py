@@ -96,6 +96,8 @@ class FractionalLaplacian(FractionalOperator):
         if not isinstance(axis, Sequence) or is_chunked(f):
             along = tuple(axis) if isinstance(axis, Sequence) else axis
             return FractionalOperator._call_plain(self, f, t, step, along, full_output=full_output, **options)
+        if "noise" in options:
+            raise InvalidInputError(f"noise={options['noise']:g}: it is for samples along one axis; omit it")
         return call_over_axes(self, f, t, step, axis, options["backend"], full_output=full_output)
 
     def _chosen(self) -> tuple[LaplacianRule, Order]:

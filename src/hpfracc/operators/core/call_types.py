@@ -48,6 +48,7 @@ class CallParameters(TypedDict, total=False):
     factor: float | None
     rtol: float | None
     backend: Any
+    noise: float | None
 
 
 class CallOptions(CallParameters, total=False):
