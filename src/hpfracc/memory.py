@@ -14,9 +14,9 @@ from typing import Any
 
 from hpfracc.engine import hardware
 from hpfracc.engine.execution.prepared import prepared_operands
-from hpfracc.engine.execution.pressure.growth import Growth
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, RungReport, Spillable
 from hpfracc.engine.execution.pressure.monitor import (
+    Growth,
     MemoryMonitor,
     MemorySnapshot,
     MemoryStats,

@@ -7,7 +7,7 @@ from hpfracc.engine import hardware, workers
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch.driver import remembered_sizes
-from hpfracc.engine.execution.batch.stacked import remembered_kernels
+from hpfracc.engine.execution.batch.run import remembered_kernels
 from hpfracc.engine.execution.bind import pending_times
 from hpfracc.engine.execution.operation import all_operations
 from hpfracc.engine.execution.plan import LOOK, REVIEW

@@ -6,11 +6,9 @@ own ``ulimit``), each with its own usage. The memory that can be allocated is th
 
 from __future__ import annotations
 
-import ctypes
 import re
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from hpfracc.engine.cgroups import Group, find_groups, own_groups_text, read_tex
 if sys.platform != "win32":
     import resource
 
-__all__ = ["HostMemory", "HostProbe", "MemoryLimit", "free_heap_bytes", "resident_bytes", "thread_bytes"]
+__all__ = ["HostMemory", "HostProbe", "MemoryLimit", "resident_bytes", "thread_bytes"]
 
 #: Version 1 of control groups writes "no limit" as the largest whole number of pages that fits 63 bits.
 _UNLIMITED = 1 << 60
@@ -177,31 +175,6 @@ def resident_bytes(root: Path = Path("/")) -> tuple[int, int] | None:
     text = read_text(root / "proc/self/status")
     now, most = _field(text, "VmRSS:", 1024), _field(text, "VmHWM:", 1024)
     return None if now is None or most is None else (now, most)
-
-
-class _Heap(ctypes.Structure):
-    """The result of glibc's ``mallinfo2``: ten counts, of which ``fordblks`` is the free bytes of all arenas."""
-
-    _fields_ = (("_before", 8 * ctypes.c_size_t), ("fordblks", ctypes.c_size_t), ("keepcost", ctypes.c_size_t))
-
-
-def free_heap_bytes() -> int:
-    """Free bytes held by the C library's heap; 0 if unknown."""
-    if _mallinfo is None:
-        return 0
-    return int(_mallinfo().fordblks)
-
-
-def _find_mallinfo() -> Callable[[], Any] | None:
-    try:
-        found = ctypes.CDLL(None).mallinfo2
-    except (OSError, AttributeError, TypeError):  # not glibc, or older than 2.33
-        return None
-    found.restype = _Heap
-    return found
-
-
-_mallinfo = _find_mallinfo()
 
 
 def _number(text: str | None) -> int | None:
