@@ -25,7 +25,7 @@ from hpfracc.engine.execution.decision_log import Mode, current, current_mode, l
 from hpfracc.engine.execution.learn import run_and_learn
 from hpfracc.engine.execution.plan import Plan, hashable_options, make_plan, make_request, plan_key, zeros_for
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.memory.spans import memory_spans, span
+from hpfracc.engine.memory.host import memory_spans, span
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide

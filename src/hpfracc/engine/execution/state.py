@@ -16,7 +16,7 @@ from hpfracc.engine.execution.pressure import monitor, pool
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory import budget
 from hpfracc.engine.memory.buffers import host_buffers
-from hpfracc.engine.memory.spans import memory_spans
+from hpfracc.engine.memory.host import memory_spans
 from hpfracc.engine.selection import knowledge, selector, wisdom_files
 from hpfracc.engine.selection.call_memory import forecasts
 from hpfracc.profiling import recorder

@@ -148,7 +148,7 @@ class Job:
         plan = self._plans.get(kind)
         if plan is not None and _is_current(plan):
             return plan
-        options = {"backend": self.backend, "limit": self.limit, "kernel": kernel, "short": self.short}
+        options: dict[str, Any] = {"backend": self.backend, "limit": self.limit, "kernel": kernel, "short": self.short}
         try:
             plan = make_plan(self.primitive, operands, self.params, prepared=key is not None, **options)
         except OutOfMemoryError as error:
@@ -325,7 +325,9 @@ def _report_slow(job: Job, call: Call, ideal: Selection, plan: ChunkPlan, times:
     logger.log(logging.WARNING if seconds >= _WORTH_A_WARNING else logging.INFO, "%s", found)
 
 
-def _quickest(job: Job, arms: list[Candidate], specs: tuple[Any, ...], reserved: int, whole: bool) -> ChunkPlan | None:
+def _quickest(
+    job: Job, arms: list[Candidate], specs: tuple[Any, ...], reserved: int, whole: float | None
+) -> ChunkPlan | None:
     """The fastest plan over all arms; one whose whole call would take longer than the best plan is not looked at."""
     best = ChunkPlan(math.inf if whole is None else whole)
     least = best.seconds

@@ -35,8 +35,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, ladder
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import HOST, get_budget
-from hpfracc.engine.memory.host import HostProbe, resident_bytes
-from hpfracc.engine.memory.spans import memory_spans
+from hpfracc.engine.memory.host import HostProbe, memory_spans, resident_bytes
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
