@@ -131,6 +131,7 @@ class Job:
         """
         params = self.params if key is None else {**self.params, "weights_key": key}
         plan = self._plan(operands, key, None if self._failed else kernel or self.kernel)
+        bound = plan.bound
         try:
             with spans.span(self.primitive.name, "batch", metadata={"piece": self.chunks + 1}):
                 result = run_and_learn(plan, plan.tick(), operands, params)
@@ -138,7 +139,8 @@ class Job:
             plan.expire()  # the next chunk is planned from scratch
             raise ChunkTooLargeError(str(short)) from None
         self.chunks += 1
-        self.decision = plan.bound.decision
+        # After a review the plan may have the arm of the next chunk; after a failure it has the one that ran this one.
+        self.decision = plan.bound.decision if plan.bound.decision.fallbacks else bound.decision
         self._failed = self._failed or bool(self.decision.fallbacks)
         return result
 
