@@ -247,7 +247,7 @@ class _Sweep:
         job, count = self.job, len(self.job.params)
         manifest, uncompared = ({}, []) if self.path is None else self._manifest()
         store = None if self.path is None else SweepStore.find(self.path)
-        outcome = SweepOutcome(count, keep=self.path is None)
+        outcome = SweepOutcome(0, count, keep=self.path is None)
         if store is not None:
             store.require(manifest)
             outcome = SweepOutcome.of(store, keep=False)
@@ -271,8 +271,7 @@ class _Sweep:
                         store.require(manifest)  # another process may have been first
                         batch = store.batch
                     tasks = _tasks(count, batch, store, outcome, driver, failed)
-                    sinks = [outcome.write] if store is None else [outcome.write, store.write]  # compares shapes first
-                    driver.run(tasks, *sinks)
+                    driver.run(tasks, outcome, store)
                 except (BatchItemError, KeyboardInterrupt) as error:
                     if store is not None:
                         error.add_note(f"completed items are in {store.path}; call sweep with this store to continue")
