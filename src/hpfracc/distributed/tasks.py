@@ -250,26 +250,21 @@ class TimeLimit:
             raise TimeoutError(f"it took longer than timeout={self._seconds:g} s") from None
 
     def _watch(self) -> None:
-        if self._ended_within(self._seconds):
-            return
+        with contextlib.suppress(Empty):
+            return self._done.get(timeout=self._seconds)
         with self._lock:
             if self._over:
                 return
             self._raised = True
             _raise_in(self._thread, _LimitReached)
-        if not self._ended_within(max(_GRACE, self._seconds)) and multiprocessing.parent_process() is not None:
+        with contextlib.suppress(Empty):
+            return self._done.get(timeout=max(_GRACE, self._seconds))
+        if multiprocessing.parent_process() is not None:
             try:
                 if self._before_exit is not None:
                     self._before_exit()
             finally:
                 os._exit(EXIT_STATUS)
-
-    def _ended_within(self, seconds: float) -> bool:
-        try:
-            self._done.get(timeout=seconds)
-        except Empty:
-            return False
-        return True
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
@@ -305,48 +300,40 @@ _Found = tuple[list[int], dict[str, np.ndarray[Any, Any]], list[ItemFailure]]
 
 
 def _one_by_one(job: SweepJob, indices: Sequence[int]) -> _Found:
-    done: list[int] = []
-    found = ItemArrays(min(indices), max(indices) + 1)
-    failures: list[ItemFailure] = []
+    found, failures = ItemArrays(min(indices), max(indices) + 1), dict[int, ItemFailure]()
     for index in indices:
         try:
             result = job.call(index)
         except BaseException as error:
-            failures.append(job.failure(index, error))
-            continue
-        done.append(index)
-        found.add([index], {name: array[None] for name, array in result.items()})
-    return done, found.rows(), failures
+            failures[index] = job.failure(index, error)
+        else:
+            found.add([index], {name: array[None] for name, array in result.items()})
+    return [index for index in indices if index not in failures], found.rows(), list(failures.values())
 
 
 def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
-    failures: list[ItemFailure] = []
-    if not bad:
+    failures: dict[int, ItemFailure] = {}
+    for known in (bool(bad), True):  # whether the items to exclude are known
+        good = [index for index in indices if index not in bad and index not in failures]
+        if not good:
+            break
         try:
-            return list(indices), job.call_stack(indices), []
+            # Rows of a stack are independent, but its size and the position of a row affect the last digits.
+            arrays = job.call_stack([index if index in good else good[0] for index in indices])
         except BaseException as error:
             if _is_interrupt(error):
                 raise
-            whole = error
-        for index in indices:  # find out which of them failed
-            try:
-                job.call(index)
-            except BaseException as error:
-                failures.append(job.failure(index, error))
-        if not failures:  # each succeeds alone
-            return [], {}, [job.failure(index, whole) for index in indices]
-        bad = [each.index for each in failures]
-    rows = [place for place, index in enumerate(indices) if index not in set(bad)]
-    good = [indices[place] for place in rows]
-    if not good:
-        return [], {}, failures
-    # Rows of a stack are independent, but its size and the position of a row affect the last digits.
-    filled = [index if index in set(good) else good[0] for index in indices]
-    try:
-        arrays = job.call_stack(filled)
-    except BaseException as error:
-        return [], {}, failures + [job.failure(index, error) for index in good]
-    return good, {name: array[rows] for name, array in arrays.items()}, failures
+            for index in good if not known else ():
+                try:
+                    job.call(index)
+                except BaseException as alone:
+                    failures[index] = job.failure(index, alone)
+            if known or not failures:  # each succeeds alone
+                failures |= {index: job.failure(index, error) for index in good}
+        else:
+            rows = [place for place, index in enumerate(indices) if index in good]
+            return good, {name: array[rows] for name, array in arrays.items()}, list(failures.values())
+    return [], {}, list(failures.values())
 
 
 def run_payload(name: str, payload: bytes | None, *given: Any) -> tuple[Any, bytes]:
