@@ -27,7 +27,6 @@ FLOORS = {
     "_clusters": 0,
     "_optional": 0,
     "_files": 0,
-    "_signatures": 0,
     "_lazy": 0,
     "_reading": 0,
     "profiling": 1,
