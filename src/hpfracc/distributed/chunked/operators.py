@@ -194,32 +194,26 @@ def _periodic_slabs(
     """
     dtype = result_dtype(f)
     wide = np.result_type(dtype, np.complex64)
-    x = f.astype(wide)
+
+    def transform(kind: str, axis: int, block: Any) -> Any:
+        return fft(block, kind=kind, axis=axis, backend=backend)
+
+    def times_symbol(place: Any, block: Any) -> Any:
+        squares = np.zeros((1,) * block.ndim)
+        for axis, step in zip(along, steps, strict=True):
+            n = shape[axis]
+            waves = np.round(np.fft.fftfreq(n) * n)[slice(*place[axis])] * (2.0 * math.pi / (n * step))
+            squares = squares + (waves**2).reshape([-1 if each == axis else 1 for each in range(block.ndim)])
+        powers = np.where(squares > 0.0, np.where(squares > 0.0, squares, 1.0) ** (0.5 * alpha), 0.0)
+        return block if alpha == 0.0 else (block * powers).astype(block.dtype, copy=False)
+
+    x, shape = f.astype(wide), f.shape
     for kind in ("fft", "ifft"):
         for axis in along:
             x = x if x.numblocks[axis] == 1 else planning.rechunk(x, (axis,), resources)
-            x = blocks(kind, functools.partial(_transform, kind, axis, backend), x, dtype=wide)
+            x = blocks(kind, functools.partial(transform, kind, axis), x, dtype=wide)
         if kind == "fft":
-            symbol = functools.partial(_times_symbol, tuple(along), f.shape, tuple(steps), alpha)
-            x = blocks("symbol", symbol, x, dtype=wide, where=True)
+            x = blocks("symbol", times_symbol, x, dtype=wide, where=True)
     if dtype.kind == "f":
         x = x.real
     return x.astype(dtype).rechunk(f.chunks, method=planning.rechunk_method(resources))
-
-
-def _transform(kind: str, axis: int, backend: Any, block: Any) -> Any:
-    return fft(block, kind=kind, axis=axis, backend=backend)
-
-
-def _times_symbol(
-    along: tuple[int, ...], shape: tuple[int, ...], steps: tuple[float, ...], alpha: float, place: Any, block: Any
-) -> Any:
-    squares = np.zeros((1,) * block.ndim)
-    for axis, step in zip(along, steps, strict=True):
-        begin, end = place[axis]
-        waves = np.round(np.fft.fftfreq(shape[axis]) * shape[axis])[begin:end] * (2.0 * math.pi / (shape[axis] * step))
-        squares = squares + (waves**2).reshape([-1 if each == axis else 1 for each in range(block.ndim)])
-    if alpha == 0.0:
-        return block
-    powers = np.where(squares > 0.0, np.where(squares > 0.0, squares, 1.0) ** (0.5 * alpha), 0.0)
-    return (block * powers).astype(block.dtype, copy=False)
