@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeVar
 
-from hpfracc._environment import BackendName
+from hpfracc._config import BackendName
 
 #: Backends of solvers of ordinary equations.
 SolverBackendName = BackendName | Literal["numba-cuda"]

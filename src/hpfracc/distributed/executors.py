@@ -20,9 +20,7 @@ from hpfracc.engine.execution.batch.items import item_error
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import ClusterError, InvalidInputError
 
-__all__ = [
-    "InProcess", "Mapper", "Pool", "is_cluster", "make_runner", "mapper", "require_executor", "run_pieces",
-]  # fmt: skip
+__all__ = ["InProcess", "Pool", "is_cluster", "make_runner", "mapper", "require_executor", "run_pieces"]
 
 #: Pieces per worker: enough to balance the load.
 _PIECES_A_WORKER = 4
@@ -132,7 +130,7 @@ def require_executor(executor: Any) -> None:
         )
 
 
-def mapper(executor: Any) -> Mapper:
+def mapper(executor: Any) -> Callable[[Callable[..., Any], Iterable[Any]], list[Any]]:
     """A function ``map(func, items)`` that runs on a cluster, for ``workers=`` of SciPy's optimisers.
 
     Parameters
@@ -142,7 +140,7 @@ def mapper(executor: Any) -> Mapper:
 
     Returns
     -------
-    Mapper
+    callable
         Called as ``mapped(func, items)``; returns the list of results in the order of the items.
 
     Examples
@@ -160,23 +158,11 @@ def mapper(executor: Any) -> Mapper:
     if executor is None or isinstance(executor, str):
         raise InvalidInputError(f"executor={executor!r}: mapper needs a client or an executor, which stays open")
     require_executor(executor)
-    return Mapper(executor)
 
+    def mapped(func: Callable[..., Any], items: Iterable[Any]) -> list[Any]:
+        return run_pieces(executor, partial(_each, func), list(items), getattr(func, "__name__", "function"))
 
-@final
-class Mapper:
-    """``map`` on an executor; created by :func:`mapper`."""
-
-    def __init__(self, executor: Any) -> None:
-        self._executor = executor
-
-    def __call__(self, func: Callable[..., Any], items: Iterable[Any]) -> list[Any]:
-        """``[func(item) for item in items]``."""
-        given = list(items)
-        return run_pieces(self._executor, partial(_each, func), given, getattr(func, "__name__", "function"))
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a Mapper belongs to the process of its client; make one there with hf.distributed.mapper")
+    return mapped
 
 
 def _each(func: Callable[..., Any], items: Sequence[Any], first: int, count: int) -> list[Any]:

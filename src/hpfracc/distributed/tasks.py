@@ -16,8 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hpfracc._config import Settings, config, current_backend, get_settings, use_backend
-from hpfracc._environment import BackendName
+from hpfracc._config import BackendName, Settings, config, current_backend, get_settings, use_backend
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._shielded import start_thread
 from hpfracc.distributed import worker as workers

@@ -1,4 +1,4 @@
-"""Shortest paths with costs: single pairs by A*, bidirectional search or SciPy, maps by the engine, all paths lazily."""
+"""Shortest paths with costs: single ones by A*, bidirectional search or SciPy, maps by the engine, all paths lazily."""
 
 from __future__ import annotations
 
