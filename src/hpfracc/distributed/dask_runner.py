@@ -177,8 +177,7 @@ def _take(client: Any, event: Any) -> None:
 def send_records() -> None:
     """In a task of a Dask array: send the records of the engine to the clients of the cluster."""
     worker = workers.dask_worker() if _sends else None
-    message = b"" if worker is None else workers.take_records()
-    if message:
+    if worker is not None and (message := workers.take_records()):
         worker.log_event(_TOPIC, message)
 
 
