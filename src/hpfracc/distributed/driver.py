@@ -44,7 +44,7 @@ class Runner(ABC):
 
     @abstractmethod
     def submit(self, key: int, *given: Any, alone: bool = False) -> None:
-        """Start ``job.run(*given)``; ``alone`` marks a task that may end its worker."""
+        """Start a call with these arguments; ``alone`` marks a task that may end its worker."""
 
     @abstractmethod
     def next(self) -> TaskOutcome | None:

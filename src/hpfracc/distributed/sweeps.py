@@ -192,7 +192,7 @@ def sweep(
         raise InvalidInputError("seed= gives each call rng=, and there is a parameter 'rng'; rename it")
     is_stacked = bool(getattr(func, "hpfracc_stacked", False))
     caller = Caller.here(away=executor is not None)
-    job = SweepJob(func, items, check_output(output), seed, is_stacked, timeout, caller)
+    job = SweepJob(func, items, check_output(output), seed, is_stacked, timeout)
     size = None if batch == "auto" else int(batch)
     name = str(getattr(func, "__name__", type(func).__name__))
 
@@ -201,7 +201,7 @@ def sweep(
         count, manifest, found = len(items), dict[str, Any](), None
         outcome = SweepOutcome(0, count, keep=path is None)
         if path is not None:
-            manifest, found = _manifest(name, job, version, size), SweepStore.find(path)
+            manifest, found = _manifest(name, job, caller, version, size), SweepStore.find(path)
         if found is not None:
             found.require(manifest)
             outcome = SweepOutcome.of(found, keep=False)
@@ -211,7 +211,9 @@ def sweep(
         if before < count:
             with contextlib.ExitStack() as stack:
                 meter = stack.enter_context(EnergyMeter({} if is_cluster(executor) else None))
-                runner = stack.enter_context(make_runner(executor, job, name, resources))
+                runner = stack.enter_context(
+                    make_runner(executor, caller, job.run, name, resources, timeout is not None)
+                )
                 advance = stack.enter_context(_shown(progress, count, name))
                 known = before, 0 if failed else len(outcome.failures)
                 driver = SweepDriver(job, runner, on_error == "keep", retries, advance, known)
@@ -265,7 +267,7 @@ def check_options(
         random_stream(seed, 0)
 
 
-def _manifest(name: str, job: SweepJob, version: Any, batch: int | None) -> dict[str, Any]:
+def _manifest(name: str, job: SweepJob, caller: Caller, version: Any, batch: int | None) -> dict[str, Any]:
     """What identifies the sweep, and the captured values that could not be compared."""
     function: dict[str, Any] = {"name": name, "version": version}
     uncompared: list[str] = []
@@ -280,8 +282,8 @@ def _manifest(name: str, job: SweepJob, version: Any, batch: int | None) -> dict
         "parameters": job.params.digest(),
         "seed": job.seed,
         "output": "function" if callable(job.output) else plain(job.output),
-        "settings": plain(dict(job.caller.settings)),
-        "backend": job.caller.backend,
+        "settings": plain(dict(caller.settings)),
+        "backend": caller.backend,
         "stacked": job.stacked,
         "batch": batch,
         "versions": versions(),

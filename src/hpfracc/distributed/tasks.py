@@ -34,7 +34,7 @@ EXIT_STATUS = 73
 _GRACE = 5.0
 _inside: ContextVar[bool] = ContextVar("hpfracc_inside_task", default=False)
 #: Jobs recently unpickled by this process.
-_jobs: dict[str, Any] = {}
+_jobs: dict[str, tuple[Caller, Callable[..., Any]]] = {}
 _MAX_JOBS = 4
 #: Seconds that a worker, which is about to be terminated, has to send its last message.
 _FLUSH_SECONDS = 1.0
@@ -146,7 +146,6 @@ class SweepJob:
     seed: int | None
     stacked: bool
     timeout: float | None
-    caller: Caller
 
     def call(self, index: int) -> dict[str, np.ndarray[Any, Any]]:
         """Call one item; for a stacked function, as a stack of one."""
@@ -184,8 +183,7 @@ class SweepJob:
         keeps its size.
         """
         begin = time.perf_counter()
-        with self.caller.adopted():
-            done, arrays, failures = _stack(self, indices, bad) if self.stacked else _one_by_one(self, indices)
+        done, arrays, failures = _stack(self, indices, bad) if self.stacked else _one_by_one(self, indices)
         return TaskReport(done, arrays, failures, time.perf_counter() - begin, workers.worker_name())
 
     def failure(self, index: int, error: BaseException, worker: str | None = None) -> ItemFailure:
@@ -336,18 +334,19 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
 
 
 def run_payload(name: str, payload: bytes | None, *given: Any) -> tuple[Any, bytes]:
-    """``job.run(*given)`` for a pickled job, which each process unpickles once; and records of what the engine learned.
+    """The result of a pickled call, which each process unpickles once; and records of what the engine learned.
 
     There are none in the process of the caller.
     """
-    job = job_of(name, payload)
-    away = workers.start_sharing(job.caller.process)
-    report = job.run(*given)
-    return report, workers.take_records() if away else b""
+    caller, function = job_of(name, payload)
+    away = workers.start_sharing(caller.process)
+    with caller.adopted():
+        found = function(*given)
+    return found, workers.take_records() if away else b""
 
 
-def job_of(name: str, payload: bytes | None) -> Any:
-    """The job of that name, unpickled on first use."""
+def job_of(name: str, payload: bytes | None) -> tuple[Caller, Callable[..., Any]]:
+    """The caller and the function of that name, unpickled on first use."""
     known = _jobs.get(name)
     if known is None:
         if payload is None:

@@ -17,7 +17,7 @@ from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked import planning
 from hpfracc.distributed.chunked.history import history_ways
 from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks, check_chunks, result_dtype, whole_way
-from hpfracc.distributed.devices import call_operator, sample_axes
+from hpfracc.distributed.devices import sample_axes
 from hpfracc.engine.execution.api import fft
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._fractional_laplacian import FractionalLaplacian
@@ -49,14 +49,20 @@ def apply_operator(
     given = {key: value for key, value in {"axis": axis, **options}.items() if value is not None}
     step, backend = given.get("step"), given.get("backend")
     _check_points(f, t, step, along, several)
-    call = functools.partial(call_operator, operator, t, given)
     check_chunks(f, "f")
-    if not _has_values_at_points(operator, f, along):
+    # A parameter may have one value per point, as a variable order.
+    lengths = {(f.shape[axis],) for axis in along}
+    if not any(np.shape(getattr(operator, each.name)) in lengths for each in fields(operator)):
         few = None if t is None else [each[:_TRIED] for each in t] if several else t[:_TRIED]
         _try_out(operator, f, along, few, **given)
     resources = Resources.known()
-    periodic = isinstance(operator, FractionalLaplacian) and operator.method == "periodic" and _is_plain(operator.alpha)
+    periodic = isinstance(operator, FractionalLaplacian) and operator.method == "periodic"
+    periodic = periodic and type(operator.alpha) in (int, float)
     causal = not periodic and len(along) == 1 and not given.keys() & {"origin", "rtol"}
+
+    def call(block: Any) -> Any:
+        return operator(block, t, **given)
+
     ways = whole_way(name, call, f, along, resources, result_dtype(f), predict=causal)
     if periodic and any(f.numblocks[each] > 1 for each in along):
         grids = t if several and t is not None else [t] * len(along)
@@ -71,12 +77,6 @@ def apply_operator(
         if not math.isnan(space):
             ways |= history_ways(operator, f, along[0], space, backend, resources)
     return planning.run_way(name, f, along, ways, way)
-
-
-def _has_values_at_points(operator: Any, f: Any, along: tuple[int, ...]) -> bool:
-    """Whether a parameter has one value per point, as a variable order may have."""
-    wanted = {(f.shape[axis],) for axis in along}
-    return any(np.shape(getattr(operator, each.name)) in wanted for each in fields(operator))
 
 
 def _try_out(call: Callable[..., Any], f: Any, along: tuple[int, ...], *points: Any, **options: Any) -> None:
@@ -138,10 +138,6 @@ def apply(
     """
     _reading.instance("operator", operator, FractionalOperator, "hf.Caputo(0.5)")
     return apply_operator(operator, f, t, step=step, axis=axis, backend=backend, way=way)
-
-
-def _is_plain(alpha: Any) -> bool:
-    return isinstance(alpha, int | float) and not isinstance(alpha, bool)
 
 
 def apply_function(
