@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import hpfracc
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.decision_log import composite
 from hpfracc.operators.core.base import FractionalOperator

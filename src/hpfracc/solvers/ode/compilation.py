@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpfracc._config import get_settings
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS, get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends.registry import import_cost
 from hpfracc.engine.selection import request

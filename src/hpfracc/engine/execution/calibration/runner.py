@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._config import check_backend, get_settings
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS, check_backend, get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.calibration import trial as trials

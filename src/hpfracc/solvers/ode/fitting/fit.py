@@ -10,9 +10,8 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import library_of
-from hpfracc._choices import LossName, MethodName
+from hpfracc._choices import LossName, MethodName, names_options_of
 from hpfracc._reading import choice, instance, whole
-from hpfracc._signatures import names_options_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode.fitting import unknowns as arguments
 from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel, UnsolvedError
