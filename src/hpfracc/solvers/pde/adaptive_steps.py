@@ -165,7 +165,7 @@ class _LargestNorm:
 class _EvolutionCorrector:
     """Solves the equation of a step with the discretisation; stiff throughout."""
 
-    stiff, switches = True, 0
+    stiff, switches, solves_to_damp = True, 0, True
 
     def __init__(self, system: _EvolutionSystem) -> None:
         self.system, self.contraction = system, math.inf

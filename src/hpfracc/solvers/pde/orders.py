@@ -55,7 +55,7 @@ def read_varying(
             raise InvalidInputError(f"alpha has {len(each)} orders, and u0 has {have}; give one for each")
         orders = np.array(each).reshape(-1, *(1,) * len(np.broadcast_shapes(*(one.shape for one in places))))
         return VaryingOrder(lambda t: orders, min(each), max(each), "components")
-    if not is_function(alpha):
+    if not is_function(alpha) or isinstance(alpha, DistributedOrder):
         return None
     names = list(inspect.signature(alpha).parameters)
     in_time, axes = names[:1] == ["t"], ["x", "y", "z"][: len(places)]

@@ -39,6 +39,9 @@ _GENTLE = 0.15
 class Corrector:
     """Solves the equations of the steps, and detects stiffness."""
 
+    #: Whether ``damped`` solves a linear system.
+    solves_to_damp = False
+
     def __init__(self, system: FlatSystem) -> None:
         self.system = system
         self.stiff = False
