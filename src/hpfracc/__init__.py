@@ -16,8 +16,8 @@ True
 True
 
 Equations
-    solve_fode, fdeint; solve_fsde with noise; solve_fpde with the terms and conditions of pde;
-    fit_fode estimates parameters, order and initial values from data
+    solve_fode, fdeint; solve_fsde with noise; solve_fpde with the terms and conditions of pde, and
+    steady_state; fit_fode estimates parameters, order and initial values from data
 Operators on samples or functions, at points ``t``, of order ``alpha``
     caputo, riemann_liouville, grunwald_letnikov, riemann_liouville_integral, caputo_fabrizio, atangana_baleanu,
     hadamard, caputo_hadamard, marchaud, psi_caputo, tempered, tempered_caputo, variable_order, their integrals,

@@ -108,6 +108,8 @@ from hpfracc.solvers.ode.result import FODEResult as FODEResult
 from hpfracc.solvers.ode.solve import solve_fode as solve_fode
 from hpfracc.solvers.pde.result import FPDEResult as FPDEResult
 from hpfracc.solvers.pde.solve import solve_fpde as solve_fpde
+from hpfracc.solvers.pde.steady import SteadyState as SteadyState
+from hpfracc.solvers.pde.steady import steady_state as steady_state
 from hpfracc.solvers.sde.noise.estimation import hurst as hurst
 from hpfracc.solvers.sde.noise.fractional_brownian import fbm as fbm
 from hpfracc.solvers.sde.noise.fractional_brownian import fgn as fgn

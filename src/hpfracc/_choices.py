@@ -14,7 +14,10 @@ from hpfracc._environment import BackendName
 SolverBackendName = BackendName | Literal["numba-cuda"]
 
 #: Definitions of the derivative in an equation.
-DerivativeName = Literal["caputo", "riemann_liouville"]
+DerivativeName = Literal[
+    "caputo", "riemann_liouville", "caputo_hadamard", "psi_caputo", "tempered_caputo", "caputo_fabrizio",
+    "atangana_baleanu",
+]  # fmt: skip
 
 #: Methods of ``solve_fode``, with their other names.
 MethodName = Literal[

@@ -26,17 +26,29 @@ from hpfracc.solvers.pde.methods.splitting import Strang, Yoshida4
 from hpfracc.solvers.pde.orders import DistributedOrder
 from hpfracc.solvers.pde.problems import ModelEquation
 from hpfracc.solvers.pde.result import EvolutionDecision, SpaceTimeError
-from hpfracc.solvers.pde.space.base import Disc
+from hpfracc.solvers.pde.space.disc import Annulus, Disc
 from hpfracc.solvers.pde.space.jacobi import interval_eigenvalues, jacobi_grid
-from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, Matrix, OneSided, SpaceTerm, TermSum
+from hpfracc.solvers.pde.space.region import Region
+from hpfracc.solvers.pde.terms import (
+    Advection,
+    CrossDiffusion,
+    Diffusion,
+    FractionalDiffusion,
+    Matrix,
+    OneSided,
+    SpaceTerm,
+    TermSum,
+)
 
 __all__ = [
     "ETDRK4",
     "AdaptiveSteps",
     "Advection",
+    "Annulus",
     "BoundaryCondition",
     "CorrectedQuadrature",
     "CrankNicolson",
+    "CrossDiffusion",
     "Diffusion",
     "DiffusionL1",
     "DiffusionL2Sigma",
@@ -55,6 +67,7 @@ __all__ = [
     "NoFlux",
     "OneSided",
     "Periodic",
+    "Region",
     "Robin",
     "SpaceTerm",
     "SpaceTimeError",

@@ -16,16 +16,13 @@ from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, InitialOptions, OrderNumber
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, rounding_of_points, uniform_step
+from hpfracc.operators.core.grids import Grid, images_of, invert, require_rising, rounding_of_points, uniform_step
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 
 __all__ = ["PsiCaputo", "image_grid", "psi_caputo"]
 
 Array = np.ndarray[Any, Any]
-
-#: Bisection steps that reduce any interval below the resolution of float64.
-_HALVINGS = 64
 
 
 @final
@@ -97,8 +94,8 @@ class PsiCaputo(FractionalOperator):
             # Neither the values nor their uniformity can be checked.
             return Grid(grid.n, 0.0, None, None, self._traced(moving))
         if images is None:
-            images = self._images(grid.times())
-        _require_rising(images, grid.times())
+            images = images_of(self.psi, grid.times())
+        require_rising(images, grid.times())
         largest = max(abs(float(images[0])), abs(float(images[-1])))
         traced = None if moving is None else self._traced(moving)
         return image_grid(images - images[0], rounding_of_points(t) * largest, traced)
@@ -126,15 +123,6 @@ class PsiCaputo(FractionalOperator):
             )
         return images - images[0]
 
-    def _images(self, points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        images = np.asarray(to_host(self.psi(points)), dtype=np.float64)
-        if images.shape != points.shape:
-            raise ShapeError(
-                f"psi returned shape {images.shape} for {len(points)} points; it must return one value per point: "
-                "give np.vectorize(psi) if it takes single numbers only"
-            )
-        return images
-
     def _of_samples(self, samples: Samples) -> Outcome:
         outcome = Caputo(self.alpha, self.method, self.ceiling, initial=self.initial).applied(samples, self.who)
         # The cached application would use the step of t, not that of psi.
@@ -143,9 +131,9 @@ class PsiCaputo(FractionalOperator):
     def _of_function(self, function: Function) -> Outcome:
         if not callable(self.psi):
             raise InvalidInputError("psi is given by samples, but f is a callable; give psi as a callable too")
-        start = float(self._images(np.array([function.origin]))[0])
-        images = self._images(function.points)
-        _require_rising(images, function.points)
+        start = float(images_of(self.psi, np.array([function.origin]))[0])
+        images = images_of(self.psi, function.points)
+        require_rising(images, function.points)
         if not start <= images[0]:
             raise InvalidInputError(
                 f"psi does not increase: {start:g} at the origin {function.origin:g} and {images[0]:g} at "
@@ -154,21 +142,13 @@ class PsiCaputo(FractionalOperator):
         inner = Caputo(self.alpha, self.method, self.ceiling)
         points = images - start
         return inner._of_function(
-            replace(function, points=points, origin=0.0, own_to_user=lambda x: self._invert(x + start, function))
+            replace(
+                function,
+                points=points,
+                origin=0.0,
+                own_to_user=lambda x: invert(self.psi, self.inverse, x + start, function.origin, function.end),
+            )
         )
-
-    def _invert(self, images: np.ndarray[Any, Any], function: Function) -> np.ndarray[Any, Any]:
-        """The points at which psi has these values, between the origin and the last point."""
-        if self.inverse is not None:
-            return np.asarray(to_host(self.inverse(images)), dtype=np.float64)
-        # A single point at the origin gives an empty interval, which is widened as in the fit.
-        length = function.end - function.origin or 1e-3
-        low, high = np.zeros_like(images), np.full_like(images, length)
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            below = self._images(function.origin + middle) < images
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return np.asarray(function.origin + 0.5 * (low + high))
 
 
 def _moving_points(grid: Grid, t: Any) -> Any:
@@ -183,17 +163,6 @@ def _moving_points(grid: Grid, t: Any) -> Any:
     xp = namespace_of(step)
     with xp.scope():
         return grid.origin + xp.array(np.arange(grid.n, dtype=np.float64)) * xp.array(step)
-
-
-def _require_rising(images: np.ndarray[Any, Any], points: np.ndarray[Any, Any]) -> None:
-    wrong = np.flatnonzero(~(np.diff(images) > 0.0) | ~np.isfinite(images[1:]))
-    if wrong.size or not np.isfinite(images[:1]).all():
-        j = int(wrong[0]) if wrong.size else 0
-        later = min(j + 1, len(images) - 1)
-        raise InvalidInputError(
-            f"psi must be finite and increase, but is {images[j]:g} at t={points[j]:g} and {images[later]:g} at "
-            f"t={points[later]:g}; use an increasing function such as np.log or np.sqrt"
-        )
 
 
 class PsiOptions(InitialOptions, total=False):

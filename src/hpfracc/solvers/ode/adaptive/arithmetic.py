@@ -145,9 +145,10 @@ class NumpyArithmetic:
         if limits is not None:  # where a degree is limited, its omitted term stands for all higher ones
             terms = np.take_along_axis(terms, np.minimum(np.arange(count + 1)[:, np.newaxis], limits + 1), 0)
         felt = terms
-        if corrector.stiff:  # only the terms that degrees near this one are judged by
+        if corrector.stiff:  # only the terms that this degree and stable ones near it are judged by
             felt = terms.copy()
-            felt[degree : degree + 3] = [corrector.damped(term) for term in terms[degree : degree + 3]]
+            judged = slice(min(max(degree, 2), count), min(degree + 1, max(stepper.highest_degree(), degree)) + 2)
+            felt[judged] = [corrector.damped(term) for term in terms[judged]]
         factor = stepper.distance_factor(step, end)
         errors = [factor * error for error in system.norm(scale).rows(felt)]
         return Trial(y, values, stencil, weights, terms, errors, scale, inherited, each)

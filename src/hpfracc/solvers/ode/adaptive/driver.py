@@ -166,7 +166,6 @@ class _Pass:
             if is_break:
                 self.system.break_ahead = math.inf
                 self.system.segment = self._segment(math.nextafter(stop, math.inf))
-                stepper.broken = stepper.tau
                 stepper.restart()
         return None
 
@@ -219,9 +218,12 @@ class _Pass:
             self._errors.append(stepper.error)
         if self.solution is not None:
             self.solution.add(stepper.pieces[-1], stepper.snapshots[-1])
-        end = self._watch() if self.options.events else None
+        moved = stepper.pieces[-1].right > stepper.pieces[-1].left  # behind a jump, times may not tell steps apart
+        end = self._watch() if self.options.events and moved else None
         limit = stepper.tau if end is None else end
-        if self.wanted is None:
+        if self.wanted is None and not moved:
+            self.states[-1] = stepper.y
+        elif self.wanted is None:
             self.times.append(limit)
             self.states.append(stepper.y if end is None else stepper.continuation()(np.array([limit]))[0])
         else:
