@@ -107,15 +107,14 @@ class FunctionPrice:
     Parameters
     ----------
     function : callable
-        The right-hand side. Its code object is its key in the account.
+        The right-hand side. Its code object, or the type of another object, is its key in the account.
     family, start : pair of str and float
         Account entries of such functions and of the first compilation, and their prices before the first measurement.
     """
 
     def __init__(self, function: Callable[..., Any], family: tuple[str, float], start: tuple[str, float]) -> None:
-        code = getattr(function, "__code__", None)
         self._family, self._start = family[0], start[0]
-        self.item = None if code is None else (family[0], code)
+        self.item = (family[0], getattr(function, "__code__", type(function)))
         for name, seconds in (family, start):
             compile_account.set_prior(name, seconds)
 
@@ -127,7 +126,7 @@ class FunctionPrice:
     @property
     def seconds(self) -> float:
         """The price now."""
-        own = compile_account.price(self._family, "without code" if self.item is None else self.item)
+        own = compile_account.price(self._family, self.item)
         return own + compile_account.price(self._start, self._start) + import_cost("numba")
 
     def pays(self, ahead: float) -> bool:
@@ -137,19 +136,17 @@ class FunctionPrice:
 
     def credited(self) -> float:
         """Seconds that compiling would have saved in this process so far."""
-        return 0.0 if self.item is None else compile_account.saved(self.item)
+        return compile_account.saved(self.item)
 
     def credit(self, seconds: float) -> None:
         """Add the time of steps that were not compiled."""
-        if self.item is not None:
-            compile_account.credit(self.item, seconds)
+        compile_account.credit(self.item, seconds)
 
     def buy(self, seconds: float) -> None:
         """Record a compilation. The first one also loads what all later ones need, so its time is not typical."""
         first = not self.started
         compile_account.buy(self._start, self._start)
-        if self.item is not None:
-            compile_account.buy(self._family, self.item, None if first else seconds)
+        compile_account.buy(self._family, self.item, None if first else seconds)
 
 
 def _function_price(function: Callable[..., Any]) -> FunctionPrice:
@@ -167,10 +164,10 @@ def compile_price(function: Callable[..., Any]) -> FunctionPrice | None:
 
 def kernel_price(kind: str, dtype: Any) -> KernelPrice:
     """The price of compiled steps of that kind around a function in Python."""
-    others = {"adaptive": ("adaptive", "iterate"), "implicit": ("kernels", "implicit")}
-    source, function = others.get(kind, ("kernels", "corrected"))
-    family, cold = ("ode adaptive kernel", _COLD_ADAPTIVE) if kind == "adaptive" else ("ode kernel", _COLD_KERNEL)
-    return KernelPrice(family, ("ode kernel", kind, dtype), cold, _CACHED_KERNEL, _FOLDER / f"{source}.py", function)
+    family, cold, source, function = "ode kernel", _COLD_KERNEL, "kernels.py", kind
+    if kind == "adaptive":
+        family, cold, source, function = "ode adaptive kernel", _COLD_ADAPTIVE, "adaptive.py", "iterate"
+    return KernelPrice(family, ("ode kernel", kind, dtype), cold, _CACHED_KERNEL, _FOLDER / source, function)
 
 
 class CompileSwitch:

@@ -76,7 +76,7 @@ def test_errors_of_the_driver_keep_their_reason(simulated: dict[str, Any]) -> No
     """A lack of memory ends with a single member; another error is not retried."""
     (short, why, tries), (broken, reason, once) = simulated["failing"]
     assert (short, tries) == ("OutOfMemoryError", 2)
-    assert "the GPU is out of memory ([2] CUDA_ERROR_OUT_OF_MEMORY); free memory there" in why
+    assert "the GPU is out of memory (RuntimeError: [2] CUDA_ERROR_OUT_OF_MEMORY); free memory there" in why
     assert (broken, once) == ("BackendUnavailableError", 1)
     assert "RuntimeError: [700] CUDA_ERROR_ILLEGAL_ADDRESS" in reason
 

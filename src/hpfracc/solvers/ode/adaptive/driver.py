@@ -285,20 +285,12 @@ class _Pass:
             times = options.t_eval[: times.size]
         elif stepper is not None and known and self.times[known - 1] == stepper.length:
             times[-1] = problem.t1  # exactly, which t0 + (t1 - t0) may not be
-        happened = self.events.collected(problem.shape, problem.dtype) if options.events else (None, None)
-        return FODEResult(
-            t=times,
-            y=states.T.reshape(*problem.shape, -1),
-            success=self.success,
-            message=self.message,
-            nfev=0,
-            sol=self.solution if options.dense_output else None,
-            stats=stats,
-            error_estimate=float(self.largest_error.max(initial=0.0)),
-            decision=SolveDecision(*decision, tuple(notes)),
-            t_events=happened[0],
-            y_events=happened[1],
-        )
+        y, chosen = states.T.reshape(*problem.shape, -1), SolveDecision(*decision, tuple(notes))
+        found = FODEResult(times, y, self.success, self.message, 0, stats=stats, decision=chosen)
+        found.error_estimate = float(self.largest_error.max(initial=0.0))
+        found.sol = self.solution if options.dense_output else None
+        found.t_events, found.y_events = self.events.collected(problem.shape, problem.dtype)
+        return found
 
 
 def beginning(problem: Problem, options: Options) -> float:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import gamma, rgamma
@@ -14,12 +14,10 @@ from scipy.special import gamma, rgamma
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups, row_orders, times_within
+from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, history_at
 from hpfracc.solvers.ode.singular import starting_powers
-
-if TYPE_CHECKING:
-    from hpfracc.solvers.ode.fixed.scheme import Tableau
 
 __all__ = ["DelayedStates", "FixedSolution", "without_delays"]
 

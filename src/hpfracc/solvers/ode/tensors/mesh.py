@@ -129,16 +129,9 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         success = False
         message = inaccurate(ratio, options.rtol)
     notes = [] if rtol == options.rtol else [f"rtol={options.rtol:g} is below single precision: {rtol:.2g} was used"]
-    return FODEResult(
-        t=times,
-        y=solve.time_last(states),
-        success=success,
-        message=message,
-        nfev=calls,
-        stats={**stats, "seconds": time.perf_counter() - started},
-        error_estimate=error,
-        decision=SolveDecision(name, reason, "exponentials", problem.library == "jax", tuple(notes)),
-    )
+    decision = SolveDecision(name, reason, "exponentials", problem.library == "jax", tuple(notes))
+    stats["seconds"], y = time.perf_counter() - started, solve.time_last(states)
+    return FODEResult(times, y, success, message, calls, stats=stats, error_estimate=error, decision=decision)
 
 
 def _why_stopped(problem: Problem, options: Options, rtol: float, stops: Any, mesh: adams.Mesh) -> str | None:

@@ -150,10 +150,9 @@ class GPUOffer:
             reason = str(error)
         except InvalidInputError as error:  # of this function, also in later solves
             reason = str(error)
-            if self.price.item is not None:
-                from hpfracc.engine.execution.batch.driver import keep_bounded
+            from hpfracc.engine.execution.batch.driver import keep_bounded
 
-                keep_bounded(_known.declined, self.price.item, reason)
+            keep_bounded(_known.declined, self.price.item, reason)
         except Exception as error:  # whatever it is, the host continues
             _known.refusal = reason = f"{type(error).__name__}: {error}"
         else:

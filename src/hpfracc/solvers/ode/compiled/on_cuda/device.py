@@ -67,7 +67,7 @@ def load_cuda() -> Any:
             f"{_INSTALL}, which brings versions that fit each other"
         ) from error
     if not there:
-        reason = f" ({describe_failure(why)})" if why else ""
+        reason = f" ({str(why).strip().splitlines()[0]})" if why else ""
         raise BackendUnavailableError(
             f"backend='numba-cuda': numba.cuda finds no GPU{reason}; on a machine with one {_INSTALL}. Here leave the "
             "backend out"
