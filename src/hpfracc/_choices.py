@@ -16,7 +16,10 @@ from hpfracc._config import BackendName
 SolverBackendName = BackendName | Literal["numba-cuda"]
 
 #: Definitions of the derivative in an equation.
-DerivativeName = Literal["caputo", "riemann_liouville"]
+DerivativeName = Literal[
+    "caputo", "riemann_liouville", "caputo_hadamard", "psi_caputo", "tempered_caputo", "caputo_fabrizio",
+    "atangana_baleanu",
+]  # fmt: skip
 
 #: Methods of ``solve_fode``, with their other names.
 MethodName = Literal[
@@ -46,9 +49,10 @@ RuleName = Literal[
 #: Definitions of derivatives and integrals, with their short names.
 DefinitionName = Literal[
     "AB", "ABC", "ABR", "atangana_baleanu", "atangana_baleanu_riemann", "C", "caputo", "caputo_fabrizio",
-    "caputo_hadamard", "CF", "CH", "coimbra", "FL", "fractional_laplacian", "GL", "grunwald_letnikov", "hadamard",
-    "laplacian", "marchaud", "psi_caputo", "R", "riemann_liouville", "riesz", "RL", "TC", "tempered",
-    "tempered_caputo", "tempered_riemann_liouville", "TRL", "variable_order", "VO", "W", "weyl",
+    "caputo_hadamard", "caputo_katugampola", "CF", "CH", "CK", "coimbra", "distributed_order", "DO", "EK",
+    "erdelyi_kober", "feller", "FL", "fractional_laplacian", "GL", "grunwald_letnikov", "hadamard", "hilfer",
+    "katugampola", "laplacian", "marchaud", "psi_caputo", "R", "RF", "riemann_liouville", "riesz", "riesz_feller", "RL",
+    "TC", "tempered", "tempered_caputo", "tempered_riemann_liouville", "TRL", "variable_order", "VO", "W", "weyl",
 ]  # fmt: skip
 
 #: Sides from which an operator starts.

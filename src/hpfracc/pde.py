@@ -12,6 +12,7 @@ True
 
 from __future__ import annotations
 
+from hpfracc.operators._distributed_order import DistributedOrder
 from hpfracc.solvers.pde import problems
 from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Exterior, Neumann, NoFlux, Periodic, Robin
 from hpfracc.solvers.pde.method import EvolutionMethod
@@ -23,17 +24,26 @@ from hpfracc.solvers.pde.methods.etdrk4 import ETDRK4
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
 from hpfracc.solvers.pde.methods.imex_bdf2 import ImexBDF2
 from hpfracc.solvers.pde.methods.splitting import Strang, Yoshida4
-from hpfracc.solvers.pde.orders import DistributedOrder
 from hpfracc.solvers.pde.problems import ModelEquation
 from hpfracc.solvers.pde.result import EvolutionDecision, SpaceTimeError
-from hpfracc.solvers.pde.space.base import Disc
+from hpfracc.solvers.pde.space.disc import Annulus, Disc
 from hpfracc.solvers.pde.space.jacobi import interval_eigenvalues, jacobi_grid
-from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, Matrix, OneSided, SpaceTerm, TermSum
+from hpfracc.solvers.pde.space.region import Region
+from hpfracc.solvers.pde.terms import (
+    Advection,
+    CrossDiffusion,
+    Diffusion,
+    FractionalDiffusion,
+    Matrix,
+    OneSided,
+    SpaceTerm,
+    TermSum,
+)
 
 __all__ = [
-    "ETDRK4", "AdaptiveSteps", "Advection", "BoundaryCondition", "CorrectedQuadrature", "CrankNicolson",
-    "Diffusion", "DiffusionL1", "DiffusionL2Sigma", "Dirichlet", "Disc", "DistributedOrder", "EvolutionDecision",
-    "EvolutionMethod", "ExactModes", "Exterior", "FractionalDiffusion", "ImexBDF2", "Matrix", "ModelEquation",
-    "Neumann", "NoFlux", "OneSided", "Periodic", "Robin", "SpaceTerm", "SpaceTimeError", "Strang", "TermSum",
-    "Yoshida4", "interval_eigenvalues", "jacobi_grid", "problems",
+    "ETDRK4", "AdaptiveSteps", "Advection", "Annulus", "BoundaryCondition", "CorrectedQuadrature", "CrankNicolson",
+    "CrossDiffusion", "Diffusion", "DiffusionL1", "DiffusionL2Sigma", "Dirichlet", "Disc", "DistributedOrder",
+    "EvolutionDecision", "EvolutionMethod", "ExactModes", "Exterior", "FractionalDiffusion", "ImexBDF2", "Matrix",
+    "ModelEquation", "Neumann", "NoFlux", "OneSided", "Periodic", "Region", "Robin", "SpaceTerm", "SpaceTimeError",
+    "Strang", "TermSum", "Yoshida4", "interval_eigenvalues", "jacobi_grid", "problems",
 ]  # fmt: skip

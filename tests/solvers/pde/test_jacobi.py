@@ -10,9 +10,9 @@ import pytest
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Exterior, read_boundary
 from hpfracc.solvers.pde.solve import solve_fpde
-from hpfracc.solvers.pde.space.base import Disc, SpaceSetting
+from hpfracc.solvers.pde.space.base import SpaceSetting
 from hpfracc.solvers.pde.space.components import discretise
-from hpfracc.solvers.pde.space.disc import JacobiDisc
+from hpfracc.solvers.pde.space.disc import Disc, JacobiDisc
 from hpfracc.solvers.pde.space.jacobi import JacobiInterval, harmonic_extension, interval_eigenvalues, jacobi_grid
 from hpfracc.solvers.pde.terms import Diffusion, FractionalDiffusion
 

@@ -31,7 +31,7 @@ __all__ = ["estimate_grid_error", "resample"]
 Array = np.ndarray[Any, Any]
 
 #: What a problem on a coarser grid shares with that of the solve.
-_OF_TIME = ("t0", "t1", "breaks", "start_power", "rtol", "atol", "backend", "compile", "compatible")
+_OF_TIME = ("t0", "t1", "breaks", "start_power", "integrated", "rtol", "atol", "backend", "compile", "compatible")
 #: Fewest points of a coarser axis.
 _FEWEST = 5
 #: Steps in time of the compared solutions, if the solution itself has more than twice as many; and how far the one on
@@ -108,12 +108,15 @@ def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps:
         other = problem.on_grid(grid)
         # All that belongs to time stays that of the solve.
         coarse = dataclasses.replace(other, **{name: getattr(problem, name) for name in _OF_TIME})
-        refusal = method.refuses(coarse)
+        refusal = method.lacks(coarse) or method.refuses(coarse)
         if refusal is not None:
             raise ValueError(refusal)
-        found.append(_values(coarse, _last(coarse, method, steps)))
+        last = _last(coarse, method, steps)
+        if not np.all(np.isfinite(to_host(last))):
+            return math.nan
+        found.append(_values(coarse, last))
         finer = resample(found[-2], grids[-1], grid, problem.periodic)
-        gaps.append(float(np.abs(finer - found[-1]).max()))
+        gaps.append(float(np.nanmax(np.abs(finer - found[-1]))))  # nan outside a region
         ratios.append(
             max(
                 x.size / y.size if p else (x.size - 1) / (y.size - 1)
@@ -147,7 +150,7 @@ def _last(problem: EvolutionProblem, method: EvolutionMethod, steps: int) -> Any
     """The unknowns at the end, after the given number of steps."""
     mesh = np.array([problem.t0, problem.t1]) if method.exact else method.mesh(problem, steps)
     done, total = 0, len(mesh) - 1
-    for made in method.advance(problem, mesh):
+    for made in method.steps(problem, mesh):
         done += made.count if isinstance(made, FrameBlock) else 1
         if done == total:
             return made.make()[-1] if isinstance(made, FrameBlock) else made
@@ -223,6 +226,8 @@ def _rough(problem: EvolutionProblem, t: float) -> float:
     if problem.source is not None:
         for when in (t, 0.5 * (problem.t0 + t)):
             source = np.broadcast_to(np.asarray(problem.source(when)), problem.state_shape)
+            if problem.integrated is not None:
+                source = source * (t - problem.t0) ** problem.integrated / math.gamma(1.0 + problem.integrated)
             unclear = _unclear(source, problem)
             if unclear is not None:
                 total = max(total, _SHARE * float(np.abs(space.solve(shift, unclear)).max()))
@@ -237,7 +242,9 @@ def _unclear(values: Array, problem: EvolutionProblem) -> Array | None:
     own = problem.space.unresolved(values)
     if own is not None:
         return np.asarray(own)
-    count = len(problem.space.shape)
+    count, scattered = len(problem.space.grid), problem.space.scattered
+    if scattered:
+        values = problem.space.embed(values, problem.t0)
     total = np.zeros(values.shape)
     rough = False
     for number in range(count):
@@ -247,10 +254,12 @@ def _unclear(values: Array, problem: EvolutionProblem) -> Array | None:
         if here is None:
             continue
         total += here
-        size = float(np.abs(values).max())
+        size = float(np.nanmax(np.abs(values)))
         limit = _FEW * size if wider is None else max(float(wider.max()) / _SMOOTH, 1e-13 * size)
         rough = rough or float(here.max()) > limit
-    return total if rough else None
+    if not rough:
+        return None
+    return np.asarray(problem.space.restrict(total)) if scattered else total
 
 
 def _distance(values: Array, axis: int, apart: int, wraps: bool) -> Array | None:
@@ -269,4 +278,4 @@ def _distance(values: Array, axis: int, apart: int, wraps: bool) -> Array | None
     found = np.abs(found)
     if not wraps:
         found = np.concatenate([np.zeros((*found.shape[:-1], reach)), found, np.zeros((*found.shape[:-1], reach))], -1)
-    return np.moveaxis(found, -1, axis)
+    return np.moveaxis(np.nan_to_num(found, posinf=np.inf), -1, axis)

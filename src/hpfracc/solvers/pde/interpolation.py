@@ -121,7 +121,7 @@ class FrameSolution:
         return values if x is None else self._in_space(np.asarray(to_host(values)), x)
 
     def _in_space(self, values: Array, x: Any) -> Array:
-        from scipy.interpolate import CubicSpline, RegularGridInterpolator
+        from scipy.interpolate import CubicSpline
 
         ndim = len(self.grid)
         given = x if isinstance(x, tuple | list) and ndim > 1 else (x,)
@@ -141,12 +141,23 @@ class FrameSolution:
                 raise InvalidInputError(f"x holds points outside the grid, from {points[0]:g} to {points[-1]:g}")
             axes.append(points)
             places.append(place)
-        if ndim == 1:
+        if ndim == 1 and np.all(np.isfinite(values)):
             kind = "periodic" if self.periodic[0] else "not-a-knot"
             return np.asarray(CubicSpline(axes[0], values, axis=-1, bc_type=kind)(places[0]))
         spread = np.broadcast_arrays(*places)
         rows = np.stack([one.reshape(-1) for one in spread], axis=-1)
         lead = values.shape[:-ndim]
         flat = values.reshape(-1, *values.shape[-ndim:])
-        found = [RegularGridInterpolator(tuple(axes), one, method="cubic")(rows) for one in flat]
+        found = [_interpolated(tuple(axes), one, rows) for one in flat]
         return np.stack(found).reshape(*lead, *spread[0].shape)
+
+
+def _interpolated(axes: tuple[Array, ...], values: Array, rows: Array) -> Array:
+    """Cubic splines; between the points of a region linear, because outside it is nan."""
+    from scipy.interpolate import RegularGridInterpolator
+
+    known = np.isfinite(values)
+    if known.all():
+        return np.asarray(RegularGridInterpolator(axes, values, method="cubic")(rows))
+    share, found = (RegularGridInterpolator(axes, one)(rows) for one in (1.0 * known, np.where(known, values, 0.0)))
+    return np.where(share > 1.0 - 1e-12, found, np.nan)

@@ -131,7 +131,8 @@ class ReactionSolver:
         assert reaction is not None
         step = 1e-6 * max(self.problem.largest(v), 1e-3)
         value = reaction(t, v)
-        limit = 0.5 * abs(order_value(shift)) if math.isfinite(order_value(shift)) else 0.0
+        least = float(np.min(shift)) if isinstance(shift, np.ndarray) else order_value(shift)
+        limit = 0.5 * abs(least) if math.isfinite(least) else 0.0
         if problem.components is None:
             return min(_number((reaction(t, v + step) - value).mean() / step), limit)
         found = []
@@ -140,7 +141,7 @@ class ReactionSolver:
             mask[component] = step
             moved = reaction(t, v + xp.array(mask))
             found.append(min(_number((moved - value)[component].mean() / step), limit))
-        if problem.space.symbol is None:
+        if problem.space.symbol is None or problem.space.mixes:
             return float(np.mean(found))  # some discretisations take a single number only
         return xp.array(np.array(found).reshape(-1, *(1,) * len(problem.space.shape)))
 

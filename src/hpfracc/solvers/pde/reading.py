@@ -16,13 +16,17 @@ from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, re
 from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Periodic, is_function, positional_range, read_boundary
+from hpfracc.solvers.pde.delays import DelayedStates
 from hpfracc.solvers.pde.grid_error import resample
-from hpfracc.solvers.pde.orders import read_orders
+from hpfracc.solvers.pde.orders import read_orders, read_varying
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
 from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
-from hpfracc.solvers.pde.space.base import Disc, Semidiscretisation, SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points, read_grid
 from hpfracc.solvers.pde.space.components import discretise_components
-from hpfracc.solvers.pde.terms import FractionalDiffusion, Matrix, SpaceTerm, coefficients_of, read_space
+from hpfracc.solvers.pde.space.disc import Annulus, Disc
+from hpfracc.solvers.pde.space.region import Region
+from hpfracc.solvers.pde.space.variable import FiniteVolumes
+from hpfracc.solvers.pde.terms import Matrix, SpaceTerm, coefficients_of, read_space
 
 __all__ = ["read_evolution"]
 
@@ -30,27 +34,6 @@ Array = np.ndarray[Any, Any]
 
 #: Relative distance between u0 and the boundary data above which a warning is given.
 _COMPATIBLE = 1e-6
-
-
-def _read_grid(x: Any) -> tuple[Array, ...]:
-    """The coordinates along each axis."""
-    given = list(x) if isinstance(x, tuple | list) and len(x) and np.ndim(x[0]) == 1 else [x]
-    if not 1 <= len(given) <= 3:
-        raise ShapeError(f"x has {len(given)} axes; give the points of one to three")
-    axes = []
-    for number, points in enumerate(given):
-        refuse_masked(points, f"x[{number}]")
-        axis = _reading.numbers(f"x[{number}]", to_host(points) if is_array(points) else points)
-        if axis.ndim != 1 or axis.size < 3:
-            raise ShapeError(f"x[{number}] has shape {axis.shape}; give at least 3 points along one axis")
-        down = np.flatnonzero(np.diff(axis) <= 0.0)
-        if down.size:
-            at = int(down[0])
-            raise InvalidInputError(
-                f"x[{number}] does not increase: {axis[at]:g} is followed by {axis[at + 1]:g}; sort it, without repeats"
-            )
-        axes.append(axis)
-    return tuple(axes)
 
 
 def read_evolution(
@@ -68,11 +51,14 @@ def read_evolution(
     jac: Callable[..., Any] | None,
     terms: Sequence[Any],
     backend: str,
+    form: str = "caputo",
+    delays: Sequence[float] = (),
+    history: Any = None,
 ) -> EvolutionProblem:
     """Read the whole problem and discretise it in space."""
     given = dict(locals())
     t0, t1 = _reading.pair("t_span", t_span)
-    disc = x if isinstance(x, Disc) else None
+    domain = x if isinstance(x, Annulus | Disc | Region) else None
     grid: tuple[Array, ...]
     places: tuple[Array, ...]
     terms_given = space[0] if isinstance(space, list | tuple) and space else space
@@ -82,31 +68,57 @@ def read_evolution(
         grid, places, boundary = (np.arange(terms_given.nodes, dtype=float),), terms_given.coordinates(), "neumann"
     elif x is None or boundary is None:
         raise InvalidInputError("x and boundary are needed: the grid, and the conditions at its ends")
-    elif disc is not None:
-        order = _disc_order(terms_given)
-        grid, places = disc.grid(order), disc.coordinates(order)
+    elif isinstance(domain, Annulus | Disc):
+        integral = isinstance(domain, Disc) and getattr(terms_given, "kind", None) == "integral"
+        order = (order_value(terms_given.order),) if integral else ()
+        grid, places = domain.grid(*order), domain.coordinates(*order)
     else:
-        grid = _read_grid(x)
+        grid = read_grid(x) if domain is None else domain.grid
         places = broadcast_points(NUMPY, grid)
     shape = tuple(axis.size for axis in grid)
-    orders = read_orders(alpha, terms)
     library, device = _library(u0, alpha, space, terms)
     xp = NUMPY if library == "numpy" else namespace(library, device)
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with xp.scope():
-        start = _read_state("u0", u0, places, shape, xp)
+        ends = read_boundary(boundary, 1 if isinstance(domain, Annulus | Disc) else len(grid))
+        if isinstance(domain, Annulus | Disc):
+            if isinstance(domain, Disc) and ends[0][0] != ends[0][1]:
+                raise InvalidInputError("boundary: a disc has one circle, and a pair was given; give one condition")
+            ends = (*ends, (Periodic(), Periodic()))
+        periodic = tuple(isinstance(lower, Periodic) for lower, _ in ends)
+        outside = domain.outside(periodic) if isinstance(domain, Region) else None
+        start = _read_state("u0", u0, places, shape, xp, outside)
         components = None if start.ndim == len(shape) else int(start.shape[0])
+        varying = read_varying(alpha, (t0, t1), places, components)
+        orders = read_orders(alpha if varying is None else varying.most, terms)
+        if library != "numpy" and any(order_value(order) < 0.0 for _, order in orders):
+            raise InvalidInputError("terms: integrals (orders below 0) take NumPy arrays")
         sums = read_space(space, components)
+        if varying is not None:
+            if len(orders) > 1 or form != "caputo" or library != "numpy":
+                raise InvalidInputError(
+                    "an alpha for each component, or one that varies, takes NumPy arrays, form='caputo' and no terms"
+                )
+            if varying.kind == "components" and len(sums) == 1:
+                sums *= components or 1  # each has an operator of its own
         complex_state = xp.is_complex(start) or _is_complex_space(sums)
         if complex_state and not xp.is_complex(start):
             start = xp.complex(start, xp.zeros_like(start))
-        ends = read_boundary(boundary, len(grid))
-        settings = [SpaceSetting(one, grid, ends, xp, complex_state, t0, backend, components, disc) for one in sums]
+        settings = [SpaceSetting(one, grid, ends, xp, complex_state, t0, backend, components, domain) for one in sums]
         moving: QuasilinearDiffusion | None = None
         if any(is_quasilinear(term, len(grid)) for one in sums for term in one):
             moving = QuasilinearDiffusion(settings[0], places, start)
-        discretised = discretise_components(settings) if moving is None else moving.space
-        velocity = _read_velocity(du0, orders, places, start, xp)
+        discretised: Semidiscretisation
+        if varying is not None and varying.kind == "space":
+            why = "it takes one equation" if components else FiniteVolumes.refuses(settings[0])
+            if why is not None or moving is not None:
+                raise InvalidInputError(f"alpha varies in space: {why or 'Diffusion must not depend on t or u'}")
+            discretised = FiniteVolumes(settings[0])  # whose steps may have a shift for each point
+        else:
+            discretised = discretise_components(settings) if moving is None else moving.space
+        velocity = _read_velocity(du0, orders, places, start, xp, outside)
+        if varying is not None and velocity is not None and np.any(velocity[varying.at(t0).reshape(-1) <= 1.0]):
+            raise InvalidInputError("du0 is not 0 for a component whose order is at most 1; give 0 there")
         problem = EvolutionProblem(
             discretised,
             orders,
@@ -115,7 +127,9 @@ def read_evolution(
             discretised.restrict(start),
             None if velocity is None else discretised.restrict(velocity),
             components,
-            periodic=tuple(isinstance(lower, Periodic) for lower, _ in ends),
+            periodic=periodic,
+            varying=varying,
+            start_power=None if varying is None else varying.least,
         )
         problem.notes += discretised.notes
         if components == len(ends[0]) and len(grid) == 1 and isinstance(boundary, list | tuple):
@@ -126,6 +140,10 @@ def read_evolution(
                     "entries of a pair are the two ends, and not the components"
                 )
         _read_source(problem, source, extra)
+        if len(delays) or history is not None:
+            if reaction is None or library != "numpy" or not len(delays):
+                raise InvalidInputError("delays and history= are for a reaction, in NumPy arrays; give all, or none")
+            problem.delayed = DelayedStates(delays, history, discretised, t0, start, problem.u0)
         _read_reaction(problem, reaction, jac, extra, start, tuple(map(xp.array, places)))
         if moving is not None:
             if jac is not None:
@@ -133,7 +151,9 @@ def read_evolution(
             own, added = problem.reaction, moving.reaction
             problem.reaction = added if own is None else lambda t, u: own(t, u) + added(t, u)
             problem.frozen = moving.frozen
-        problem.compatible = _check_compatible(discretised, ends, start, t0)
+        if _reading.choice("form", form, ("caputo", "fokker_planck")) == "fokker_planck":
+            _read_memory_outside(problem)
+        problem.compatible = _check_compatible(discretised, ends, places, start, t0)
     if discretised.coarsens:
         problem.on_grid = functools.partial(_on_grid, problem, given, start, velocity)
     return problem
@@ -151,28 +171,28 @@ def _on_grid(
         found = resample(np.asarray(to_host(xp.stop_gradient(values))), old, new, problem.periodic)
         return found if xp.library == "numpy" else xp.asarray(found)
 
-    changed: dict[str, Any] = {"x": axes}
+    region = given["x"] if isinstance(given["x"], Region) else None
+    changed: dict[str, Any] = {"x": axes if region is None else region.on_grid(axes, problem.periodic)}
     for name, values in (("u0", start), ("du0", velocity)):
         if not is_function(given[name]):
             changed[name] = moved(values, problem.space.grid, axes)
     if problem.steady_source:
         changed["source"] = None
+    if problem.delayed is not None:
+        before = problem.delayed.history
+        changed["history"] = lambda t: moved(np.asarray(before(t)), problem.space.grid, axes)
     other = read_evolution(**{**given, **changed})
     if problem.steady_source:
         assert problem.source is not None
-        old, new = (tuple(to_host(x).reshape(-1) for x in one.space.points) for one in (problem, other))
-        steady = moved(problem.source(problem.t0), old, new)
+        steady = problem.source(problem.t0)
+        if problem.space.scattered and steady.ndim:
+            box = problem.space.embed(steady + xp.zeros(problem.state_shape, "float64"), problem.t0)
+            steady = other.space.restrict(moved(xp.where(xp.isfinite(box), box, 0.0), problem.space.grid, axes))
+        else:
+            old, new = (tuple(to_host(x).reshape(-1) for x in one.space.points) for one in (problem, other))
+            steady = moved(steady, old, new)
         other.source, other.steady_source = lambda t: steady, True
     return other
-
-
-def _disc_order(first: Any) -> float:
-    """The order of the integral Laplacian on a disc; the radii depend on it."""
-    if not isinstance(first, FractionalDiffusion) or first.kind != "integral":
-        raise InvalidInputError(
-            f"space={first!r} on a Disc; a disc takes FractionalDiffusion(order, kind='integral') alone"
-        )
-    return order_value(first.order)
 
 
 def _library(u0: Any, alpha: Any, space: Any, terms: Any) -> tuple[str, Any]:
@@ -196,8 +216,18 @@ def _is_complex_space(sums: tuple[tuple[SpaceTerm, ...], ...]) -> bool:
     return any(isinstance(value, complex) or (is_array(value) and "complex" in dtype_name(value)) for value in values)
 
 
-def _read_state(name: str, value: Any, places: tuple[Array, ...], shape: tuple[int, ...], xp: Namespace) -> Any:
-    """Read a state as float64 or complex128 of ``xp`` on the whole grid, with or without an axis of components."""
+def _read_state(
+    name: str,
+    value: Any,
+    places: tuple[Array, ...],
+    shape: tuple[int, ...],
+    xp: Namespace,
+    outside: Array | None = None,
+) -> Any:
+    """Read a state as float64 or complex128 of ``xp`` on the whole grid, with or without an axis of components.
+
+    Values at the points ``outside`` a region are replaced by zero.
+    """
     if is_function(value) and not isinstance(value, type):
         value = value(*places)
         value = np.broadcast_to(value, shape) if np.ndim(value) <= len(shape) else np.asarray(value)
@@ -215,6 +245,8 @@ def _read_state(name: str, value: Any, places: tuple[Array, ...], shape: tuple[i
             f"{name} has shape {given}, and the grid {shape}; give that shape, boundary points included, or "
             f"(components, {', '.join(map(str, shape))}) for a system"
         )
+    if outside is not None:
+        found = xp.where(outside if xp.library == "numpy" else xp.array(outside) > 0, 0.0, found)
     if xp.library == "numpy" and not np.all(np.isfinite(found)):
         place = np.argwhere(~np.isfinite(found))[0].tolist()
         raise InvalidInputError(f"{name} is not finite at index {place}; give finite values")
@@ -238,7 +270,12 @@ def _check_dtype(name: str, value: Any) -> None:
 
 
 def _read_velocity(
-    du0: Any, orders: tuple[tuple[Any, Any], ...], places: tuple[Array, ...], start: Any, xp: Namespace
+    du0: Any,
+    orders: tuple[tuple[Any, Any], ...],
+    places: tuple[Array, ...],
+    start: Any,
+    xp: Namespace,
+    outside: Array | None,
 ) -> Any:
     largest = order_value(orders[0][1])
     if math.isnan(largest):
@@ -257,7 +294,7 @@ def _read_velocity(
     if isinstance(du0, numbers.Number) or (is_array(du0) and tuple(du0.shape) == ()):
         velocity = xp.zeros_like(start) + du0
     else:
-        velocity = _read_state("du0", du0, places, shape, xp)
+        velocity = _read_state("du0", du0, places, shape, xp, outside)
     if xp.is_complex(velocity) and not xp.is_complex(start):
         raise UnsupportedDtypeError("du0 is complex for a real u0; give u0 as complex")
     if tuple(velocity.shape) != tuple(start.shape):
@@ -301,7 +338,7 @@ def _fitted(name: str, value: Any, problem: EvolutionProblem) -> Any:
     if xp.is_complex(value) and not xp.is_complex(problem.u0):
         raise UnsupportedDtypeError(f"{name} has complex values for a real u0; give u0 as complex")
     given = tuple(value.shape)
-    if not _reading.broadcasts(given, shape):
+    if given != shape and not _reading.broadcasts(given, shape):
         raise ShapeError(f"{name} has shape {given}, and the unknown points {shape}; give values that broadcast to it")
     return value
 
@@ -342,17 +379,19 @@ def _read_reaction(
         return
     _reading.function("reaction", reaction, "(t, u) or (t, u, x)")
     space, xp, scope = problem.space, problem.xp, user_scope()
-    whole, ndim = tuple(start.shape), len(coordinates)
+    whole, ndim, delayed = tuple(start.shape), len(coordinates), problem.delayed
     bare = tuple(axis.size for axis in space.grid) == space.shape
 
     def called(function: Callable[..., Any], name: str, shape: tuple[int, ...]) -> Callable[[Any, Any], Any]:
-        placed = _takes_coordinates(function, name, ("t", "u"), ndim, args, first=False)
+        lead = ("t", "u") if delayed is None else ("t", "u", "delayed")
+        placed = _takes_coordinates(function, name, lead, ndim, args, first=False)
         places = coordinates if placed else ()
 
         def evaluate(t: Any, u: Any) -> Any:
             values = u if bare else space.embed(u, t)
+            then = () if delayed is None else (delayed(t, u),)
             with scope():
-                found = function(t, values, *places, *args)
+                found = function(t, values, *then, *places, *args)
             if not (is_array(found) and library_of(found) == xp.library):
                 found = xp.array(np.asarray(found)) if not np.iscomplexobj(found) else np.asarray(found)
             if tuple(found.shape) != shape:
@@ -373,22 +412,42 @@ def _read_reaction(
         problem.jacobian(problem.t0, problem.u0)
 
 
-def _check_compatible(space: Semidiscretisation, boundary: tuple[Ends, ...], start: Any, t0: float) -> bool:
+def _read_memory_outside(problem: EvolutionProblem) -> None:
+    """Integrate source and reaction of ``u_t = D^(1-alpha) A u + source + reaction`` by ``1 - alpha``."""
+    if len(problem.orders) > 1 or problem.alpha_value > 1.0:
+        given = "terms or a DistributedOrder" if len(problem.orders) > 1 else f"alpha={problem.alpha_value:g}"
+        raise InvalidInputError(f"form='fokker_planck' takes one order in (0, 1], and not {given}")
+    if problem.alpha_value == 1.0 or (problem.source is None and problem.reaction is None):
+        return  # both forms are the same
+    if problem.frozen is not None:
+        raise InvalidInputError(
+            "form='fokker_planck' takes Diffusion of t or u without a source and a reaction; leave them out, or use "
+            "form='caputo'"
+        )
+    source = problem.source if problem.xp.library == "numpy" else None
+    if source is not None and not np.isfinite(source(problem.t0)).all():
+        raise InvalidInputError("form='fokker_planck': the source is not finite at t0; give one that is")
+    problem.integrated = 1.0 - problem.alpha
+
+
+def _check_compatible(
+    space: Semidiscretisation, boundary: tuple[Ends, ...], places: tuple[Array, ...], start: Any, t0: float
+) -> bool:
     """Whether u0 has the values that Dirichlet conditions require; warns if it does not."""
     if space.xp.library != "numpy" or not any(isinstance(one, Dirichlet) for ends in boundary for one in ends):
         return True
     held = space.embed(space.restrict(start), t0)
-    gaps = np.abs(start - held)
+    gaps = np.nan_to_num(np.abs(start - held))
     gap = float(gaps.max())
-    if not gap > _COMPATIBLE * max(float(np.abs(start).max()), float(np.abs(held).max())):
+    if not gap > _COMPATIBLE * max(float(np.abs(start).max()), float(np.nanmax(np.abs(held)))):
         return True
-    place = np.unravel_index(int(gaps.argmax()), gaps.shape)[-len(boundary) :]
-    ends = [(axis, int(at > 0)) for axis, at in enumerate(place) if at in (0, space.grid[axis].size - 1)]
-    axis, end = next(one for one in ends if isinstance(boundary[one[0]][one[1]], Dirichlet))
+    at = np.unravel_index(int(gaps.argmax()), gaps.shape)[-len(boundary) :]
+    shape = gaps.shape[-len(boundary) :]
+    point = ", ".join(f"{np.broadcast_to(one, shape)[at]:g}" for one in places)
     warnings.warn(
-        f"u0 differs by {gap:.3g} from the boundary data at the {'upper' if end else 'lower'} end of axis {axis}: the "
-        "solution starts with a layer there. The boundary data hold. L1 on a graded mesh (method='l1') resolves the "
-        "start; or give u0 that has the boundary values",
+        f"u0 differs by {gap:.3g} from the boundary data at the point ({point}): the solution starts with a layer "
+        "there. The boundary data hold. L1 on a graded mesh (method='l1') resolves the start; or give u0 that has the "
+        "boundary values",
         AccuracyWarning,
         stacklevel=5,
     )

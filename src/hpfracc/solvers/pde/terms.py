@@ -17,20 +17,26 @@ from hpfracc.solvers.pde.orders import checked_order
 
 __all__ = [
     "Advection",
+    "CrossDiffusion",
     "Diffusion",
     "FractionalDiffusion",
     "Matrix",
     "OneSided",
     "SpaceTerm",
     "TermSum",
+    "check_definite",
     "coefficients_of",
+    "is_tensor",
     "per_axis",
     "read_space",
+    "tensor_at",
 ]
 
 #: A number (a tensor or JAX scalar carries its gradient), or a function of the coordinates.
 Coefficient = Any
 
+#: Largest condition number of eigenvectors that count as independent.
+_INDEPENDENT = 1e6
 KINDS = ("spectral", "integral", "riesz")
 
 
@@ -78,12 +84,78 @@ class Diffusion(SpaceTerm):
         k: a number, ``k(x)`` (``k(x, y)`` in two dimensions) with arrays of coordinates, or a tuple with one of these
         for each axis. A complex one gives a Schrödinger equation. ``k(t, x)``, ``k(x, u)`` and ``k(t, x, u)`` are
         recognised by the names t, the first, and u, the last of their arguments; such coefficients may be zero.
+
+        Or a full tensor D, for :math:`\nabla \cdot (D \nabla u)`: a symmetric positive definite matrix with a row for
+        each axis, or a function of the coordinates that returns its rows, ``[[a, b], [b, c]]``, of numbers or arrays.
+        Slopes of :class:`Neumann` and :class:`Robin` are then those along :math:`D n / (n \cdot D n)`; 0 stands for
+        no flux.
     """
 
-    coefficient: Coefficient | tuple[Coefficient, ...] = 1.0
+    coefficient: Any = 1.0
 
     def __post_init__(self) -> None:
-        _check_coefficients(self)
+        if is_tensor(self.coefficient):
+            tensor = _reading.numbers("Diffusion: the tensor", self.coefficient, ndim=2)
+            check_definite(tensor)
+            object.__setattr__(self, "coefficient", tuple(map(tuple, tensor.tolist())))
+        else:
+            _check_coefficients(self)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CrossDiffusion(SpaceTerm):
+    r""":math:`\sum_j D_{ij} \Delta u_j` in the equation of the component i of a system.
+
+    The combinations of components that are the eigenvectors of D diffuse each with its eigenvalue, so the system has
+    the discretisation of one equation. It stands alone: transport and other operators are no part of it.
+
+    Parameters
+    ----------
+    coefficient : array_like, shape (components, components)
+        D: real numbers, with eigenvalues of positive real part (complex ones for components that chase each other), and
+        as many independent eigenvectors as components.
+
+    References
+    ----------
+    V. K. Vanag, I. R. Epstein, "Cross-diffusion and pattern formation in reaction-diffusion systems", Phys. Chem. Chem.
+    Phys. 11, 2009.
+
+    See Also
+    --------
+    Diffusion
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> from hpfracc import pde
+    >>> x = np.linspace(0.0, np.pi, 17)
+    >>> start = np.stack([np.cos(x), 0.0 * x])
+    >>> space = pde.CrossDiffusion([[1.0, 0.5], [0.5, 1.0]])
+    >>> result = hf.solve_fpde(None, (0.0, 1.0), start, x=x, space=space, boundary="neumann")
+    >>> bool(np.allclose(result.u[-1, :, 0], [np.exp(-1.0) * np.cosh(0.5), -np.exp(-1.0) * np.sinh(0.5)]))
+    True
+    """
+
+    coefficient: Any
+
+    def __post_init__(self) -> None:
+        matrix = _reading.numbers("CrossDiffusion", self.coefficient, ndim=2)
+        if matrix.shape[0] != matrix.shape[1]:
+            raise ShapeError(f"CrossDiffusion: shape {matrix.shape}; give a row and a column for each component")
+        values, vectors = np.linalg.eig(matrix)
+        if not values.real.min() > 0.0:
+            raise InvalidInputError(
+                f"CrossDiffusion: an eigenvalue of {values[values.real.argmin()]:.3g}; their real parts have to be "
+                "positive, or the equation is ill-posed"
+            )
+        if np.linalg.cond(vectors) > _INDEPENDENT:
+            raise InvalidInputError(
+                "CrossDiffusion: the matrix has fewer independent eigenvectors than components; change an entry by a "
+                "part in a million"
+            )
+        object.__setattr__(self, "coefficient", tuple(map(tuple, matrix.tolist())))
 
 
 @final
@@ -277,6 +349,39 @@ def read_space(space: Any, components: int | None) -> tuple[tuple[SpaceTerm, ...
         f"space={space!r} is no sum of terms; use Diffusion(k), Advection(v), FractionalDiffusion(order, kind) and "
         "OneSided(order, side), added with +, Matrix(A), or a list with one sum for each component"
     )
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether the value of a coefficient is a full tensor: rows, of which a number at each point is none."""
+    if isinstance(value, tuple | list):
+        return bool(value) and isinstance(value[0], tuple | list | np.ndarray)
+    return is_array(value) and value.ndim > 1
+
+
+def tensor_at(coefficient: Any, places: tuple[Any, ...]) -> np.ndarray[Any, Any]:
+    """A full tensor of diffusion at these points, of shape (points, axes, axes)."""
+    count = len(places)
+    value = coefficient(*places) if callable(coefficient) else coefficient
+    if [len(row) for row in value] != [count] * count:
+        raise ShapeError(f"Diffusion: a tensor with rows of {[len(row) for row in value]} entries for {count} axes")
+    rows = [np.stack([np.broadcast_to(one, places[0].shape) for one in row], axis=-1) for row in value]
+    found = np.stack(rows, axis=-2)
+    check_definite(found)
+    return found
+
+
+def check_definite(tensors: np.ndarray[Any, Any]) -> None:
+    """Refuse tensors, in the last two axes, that are not symmetric or not positive definite."""
+    if tensors.shape[-1] != tensors.shape[-2]:
+        raise ShapeError(f"Diffusion: a tensor of shape {tensors.shape[-2:]}; give one row and column for each axis")
+    if not np.allclose(tensors, np.swapaxes(tensors, -1, -2), rtol=1e-10):
+        raise InvalidInputError("Diffusion: the tensor is not symmetric; give its symmetric part")
+    least = float(np.linalg.eigvalsh(tensors).min())
+    if not least > 0.0:
+        raise InvalidInputError(
+            f"Diffusion: the tensor has an eigenvalue of {least:.3g}; it has to be positive definite everywhere, or "
+            "the equation is ill-posed"
+        )
 
 
 def per_axis(value: Any, count: int) -> tuple[Any, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import abc
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import is_array, library_of
+from hpfracc._arrays import is_array, library_of, refuse_masked, to_host
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.pde.boundary import (
@@ -18,21 +18,24 @@ from hpfracc.solvers.pde.boundary import (
     Ends,
     Exterior,
     Periodic,
+    Robin,
     boundary_value,
+    is_function,
     is_homogeneous,
     varies_in_time,
 )
-from hpfracc.solvers.pde.terms import SpaceTerm
+from hpfracc.solvers.pde.terms import Diffusion, SpaceTerm, coefficients_of, is_tensor
 
 __all__ = [
-    "Disc",
     "GridSpace",
     "Semidiscretisation",
     "SpaceSetting",
     "axis_part",
     "broadcast_points",
     "is_uniform",
-    "polar_points",
+    "read_grid",
+    "refuse_complex",
+    "refuse_conditions",
     "refuse_grid",
     "trapezoid",
 ]
@@ -41,55 +44,6 @@ Array = np.ndarray[Any, Any]
 
 #: Largest relative deviation of the spacings of a uniform grid, to allow for rounded decimals.
 _UNIFORM = 1e-6
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Disc:
-    """A disc around the origin, given in place of a grid.
-
-    Parameters
-    ----------
-    radius : float
-        Radius of the disc.
-    radial : int
-        Number of points along a radius.
-    angles : int
-        Number of points on each circle.
-    """
-
-    radius: float = 1.0
-    radial: int = 24
-    angles: int = 48
-
-    def __post_init__(self) -> None:
-        _reading.number("Disc: radius", self.radius, above=0.0)
-        _reading.whole("Disc: radial", self.radial, least=2)
-        _reading.whole("Disc: angles", self.angles, least=1)
-        if self.angles // 2 >= 2 * self.radial:
-            raise InvalidInputError(
-                f"Disc: {self.angles} angles with {self.radial} radial points; use at most {4 * self.radial - 1}, "
-                "which the points along a radius can resolve"
-            )
-
-    def grid(self, order: float) -> tuple[Array, Array]:
-        """The radii, of which the last is the radius of the disc, and the angles.
-
-        Parameters
-        ----------
-        order : float
-            Order of the integral Laplacian; the radii depend on it.
-        """
-        from scipy.special import roots_jacobi
-
-        order = _reading.number("Disc: order", order, above=0.0, below=2.0)
-        inside = np.sqrt(0.5 * (1.0 + roots_jacobi(self.radial, 0.5 * order, 0.0)[0]))
-        radii = self.radius * np.append(inside, 1.0)
-        return radii, 2.0 * math.pi / self.angles * np.arange(self.angles)
-
-    def coordinates(self, order: float) -> tuple[Array, Array]:
-        """Coordinates x and y of all points, of shape (radial + 1, angles)."""
-        return polar_points(*self.grid(order))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,8 +69,8 @@ class SpaceSetting:
         Passed to the engine's functions.
     components : int or None
         Number of components of the state; None if the state has no axis of components.
-    disc : Disc or None
-        The domain, if it is a disc; ``grid`` then contains its radii and angles.
+    domain : Disc, Annulus, Region or None
+        The domain, if it is not the whole box. Of a disc or annulus, ``grid`` contains the radii and angles.
     """
 
     terms: tuple[SpaceTerm, ...]
@@ -127,7 +81,7 @@ class SpaceSetting:
     t0: float = 0.0
     backend: str = "auto"
     components: int | None = None
-    disc: Disc | None = None
+    domain: Any = None
 
     @property
     def ndim(self) -> int:
@@ -143,6 +97,18 @@ class SpaceSetting:
     def homogeneous(self) -> bool:
         """Whether all boundary data are zero."""
         return all(is_homogeneous(one) for ends in self.boundary for one in ends)
+
+    @property
+    def tensors(self) -> tuple[Diffusion, ...]:
+        """The terms of diffusion with a full tensor; functions are called at a point to see what they return."""
+        place = tuple(self.xp.array(x[x.size // 2 :][:1]) for x in self.grid)
+        found = []
+        for term in self.terms:
+            if isinstance(term, Diffusion):
+                k = term.coefficient
+                with np.errstate(all="ignore"):
+                    found += [term] if is_tensor(k(*place) if is_function(k) and self.ndim > 1 else k) else []
+        return tuple(found)
 
     def uniform(self, axis: int) -> bool:
         """Whether the grid of ``axis`` is equally spaced."""
@@ -160,8 +126,8 @@ class SpaceSetting:
         face = np.broadcast_shapes(*(tuple(one.shape) for one in coordinates))
         shape, lead = tuple(found.shape), () if self.components is None else (self.components,)
         if lead and shape == lead:
-            return found.reshape((*lead, *(1,) * self.ndim))
-        if shape == face[:axis] + face[axis + 1 :] != face:
+            return found.reshape((*lead, *(1,) * len(face)))
+        if face[axis : axis + 1] == (1,) and shape == face[:axis] + face[axis + 1 :] != face:
             return found.reshape(face)
         if _reading.broadcasts(shape, face) or _reading.broadcasts(shape, (*lead, *face)):
             return found
@@ -181,11 +147,52 @@ def refuse_grid(setting: SpaceSetting, least: int = 4, *, uniform: bool = True) 
     return None
 
 
+def refuse_complex(term: Any) -> str | None:
+    """Why the coefficients and the order of a term are not real numbers or functions; None if they are."""
+    values = [*coefficients_of(term), getattr(term, "order", 1.0)]
+    if any(isinstance(one, complex) or (is_array(one) and library_of(one) != "numpy") for one in values):
+        return f"{type(term).__name__} has a coefficient or order that is complex or a tensor; give real numbers"
+    return None
+
+
+def refuse_conditions(setting: SpaceSetting, power: bool) -> str | None:
+    """Why the Laplacian with these conditions is not negative, or has no power; None if it is and has one."""
+    for one in (one for ends in setting.boundary for one in ends):
+        if isinstance(one, Exterior):
+            return "local operators and spectral powers take conditions on the boundary, no exterior data"
+        if isinstance(one, Robin) and one.a / one.b < 0:
+            return "the Laplacian with this Robin condition may have positive eigenvalues; use a / b of 0 and above"
+        if power and not isinstance(one, Dirichlet) and not is_homogeneous(one):
+            return "a spectral power with data for the slope is not defined; use zero, or Dirichlet data"
+    return None
+
+
 def is_uniform(x: Array) -> bool:
     """Whether the points of ``x`` are equally spaced, up to the rounding of decimals."""
     steps = np.diff(x)
     mean = float(steps.mean())
     return bool(np.all(np.abs(steps - mean) <= _UNIFORM * mean))
+
+
+def read_grid(x: Any) -> tuple[Array, ...]:
+    """The coordinates along each axis."""
+    given = list(x) if isinstance(x, tuple | list) and len(x) and np.ndim(x[0]) == 1 else [x]
+    if not 1 <= len(given) <= 3:
+        raise ShapeError(f"x has {len(given)} axes; give the points of one to three")
+    axes = []
+    for number, points in enumerate(given):
+        refuse_masked(points, f"x[{number}]")
+        axis = _reading.numbers(f"x[{number}]", to_host(points) if is_array(points) else points)
+        if axis.ndim != 1 or axis.size < 3:
+            raise ShapeError(f"x[{number}] has shape {axis.shape}; give at least 3 points along one axis")
+        down = np.flatnonzero(np.diff(axis) <= 0.0)
+        if down.size:
+            at = int(down[0])
+            raise InvalidInputError(
+                f"x[{number}] does not increase: {axis[at]:g} is followed by {axis[at + 1]:g}; sort it, without repeats"
+            )
+        axes.append(axis)
+    return tuple(axes)
 
 
 class Semidiscretisation(abc.ABC):
@@ -228,6 +235,10 @@ class Semidiscretisation(abc.ABC):
     coarsens: bool = True
     #: The highest order that its largest error has; infinite for spectral methods.
     best_order: float = 2.0
+    #: Whether its unknowns are points of the box in one vector, whatever the number of axes.
+    scattered: bool = False
+    #: Whether the components of a system are coupled by it, so that linear systems take one shift for all.
+    mixes: bool = False
     #: Whether ``forcing`` is nonzero, and whether it depends on time.
     forced: bool = False
     forcing_varies: bool = False
@@ -366,11 +377,6 @@ def trapezoid(x: Array, periodic: bool = False) -> Array:
 def axis_part(values: Any, axis: int, part: slice) -> Any:
     """A part of an array along an axis, which is counted from the end."""
     return values[(..., part, *(slice(None),) * (-axis - 1))]
-
-
-def polar_points(r: Array, theta: Array) -> tuple[Array, Array]:
-    """The coordinates x and y of all pairs of a radius and an angle."""
-    return r[:, None] * np.cos(theta), r[:, None] * np.sin(theta)
 
 
 def broadcast_points(xp: Namespace, axes: tuple[Array, ...]) -> tuple[Any, ...]:

@@ -12,18 +12,25 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Neumann, NoFlux
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
 from hpfracc.solvers.pde.space.modes import BoxModes
-from hpfracc.solvers.pde.terms import Advection, FractionalDiffusion, Matrix, OneSided
+from hpfracc.solvers.pde.terms import Advection, CrossDiffusion, Diffusion, FractionalDiffusion, Matrix, OneSided
 
 __all__ = ["ComponentSpaces", "discretise", "discretise_components"]
 
-#: In the order in which they are tried, faster and more accurate ones first. ``module:class`` below this package.
-_CANDIDATES = (
-    "modes:BoxModes",
-    "jacobi:JacobiInterval",
-    "variable:FiniteVolumes",
-    "grunwald:ShiftedGrunwald",
-    "reflecting:ReflectingGrunwald",
-)
+#: For each domain in the order in which they are tried, faster and more accurate ones first. ``module:class`` below
+#: this package.
+_CANDIDATES = {
+    "NoneType": (
+        "modes:BoxModes",
+        "jacobi:JacobiInterval",
+        "variable:FiniteVolumes",
+        "grunwald:ShiftedGrunwald",
+        "reflecting:ReflectingGrunwald",
+        "region:RegionSpace",
+    ),
+    "Disc": ("disc:JacobiDisc", "disc:PolarModes"),
+    "Annulus": ("disc:PolarModes",),
+    "Region": ("region:RegionSpace",),
+}
 
 _WHICH_LAPLACIAN = (
     "FractionalDiffusion on a bounded set needs kind=, because the operators differ: kind='spectral' is the power of "
@@ -33,7 +40,6 @@ _WHICH_LAPLACIAN = (
 )
 
 
-@final
 class ComponentSpaces(Semidiscretisation):
     """One discretisation per component of the state, all with the same unknown points.
 
@@ -51,6 +57,7 @@ class ComponentSpaces(Semidiscretisation):
         self.xp, self.shape, self.points, self.grid = first.xp, first.shape, first.points, first.grid
         self.accuracy = " and ".join(dict.fromkeys(space.accuracy for space in spaces))
         self.notes = tuple(dict.fromkeys(note for space in spaces for note in space.notes))
+        self.scattered = first.scattered
         self.coarsens = all(space.coarsens for space in spaces)
         self.best_order = min(space.best_order for space in spaces)
         self.forced = any(space.forced for space in spaces)
@@ -92,12 +99,16 @@ class ComponentSpaces(Semidiscretisation):
         return self._joined([space.apply(part) for space, part in zip(self.spaces, self._each(u), strict=True)])
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """Solves each component's system."""
+        """Solves each component's system; the shift may be one for each component, with the axes of a state."""
+        shifts = [shift] * len(self.spaces)
+        if getattr(shift, "ndim", 0):
+            shift = shift[(slice(None), *(slice(0, 1),) * len(self.shape))]
+            shifts = shift.reshape(-1)
         if self._shared:
             return super().solve(shift, rhs)
         guesses = [None] * len(self.spaces) if guess is None else self._each(guess)
-        parts = zip(self.spaces, self._each(rhs), guesses, strict=True)
-        return self._joined([space.solve(shift, part, start) for space, part, start in parts])
+        parts = zip(self.spaces, shifts, self._each(rhs), guesses, strict=True)
+        return self._joined([space.solve(own, part, start) for space, own, part, start in parts])
 
     def forcing(self, t: float) -> Any:
         """The forcing of each component; zero where a component has none."""
@@ -124,6 +135,10 @@ class ComponentSpaces(Semidiscretisation):
         """All components share the quadrature rule."""
         return self.spaces[0].integrate(values)
 
+    def weighted(self, u: Any, periodic: tuple[bool, ...]) -> Any:
+        """All components share the weights."""
+        return self.spaces[0].weighted(u, periodic)
+
     def space_error(self, u: Any) -> float:
         """The largest error of all components; nan if one has no estimate."""
         return float(np.max([space.space_error(part) for space, part in zip(self.spaces, self._each(u), strict=True)]))
@@ -131,6 +146,60 @@ class ComponentSpaces(Semidiscretisation):
     def step_bytes(self) -> int:
         """The sum over all components."""
         return sum(space.step_bytes() for space in self.spaces)
+
+
+@final
+class CrossSpace(ComponentSpaces):
+    """Diffusion with a matrix for the components: one operator, on the combinations that are its eigenvectors."""
+
+    name = "cross_diffusion"
+    mixes = True
+
+    def __init__(self, setting: SpaceSetting) -> None:
+        (term,) = setting.terms
+        assert isinstance(term, CrossDiffusion)
+        matrix = np.array(term.coefficient)
+        if setting.components != len(matrix):
+            have = "one equation" if setting.components is None else f"{setting.components} components"
+            raise InvalidInputError(f"CrossDiffusion of {len(matrix)} components, and u0 has {have}")
+        rates, vectors = np.linalg.eig(matrix)
+        self._complex = setting.complex_state
+        mixed = bool(np.iscomplexobj(rates)) or setting.complex_state
+        base = discretise(dataclasses.replace(setting, terms=(Diffusion(1.0),), complex_state=mixed))
+        super().__init__([base] * len(matrix))
+        self._rates = rates.tolist()
+        self._matrices = [one.tolist() for one in (matrix, np.linalg.inv(vectors), vectors)]
+        self.symbol = None if base.symbol is None else self.xp.stack([rate * base.symbol for rate in self._rates])
+
+    def _mix(self, which: int, u: Any) -> Any:
+        """The components times a matrix: that of the term, that to its eigenvectors, or that back."""
+        parts, matrix = self._each(u), self._matrices[which]
+        return self._joined([sum(k * part for k, part in zip(row, parts, strict=True)) for row in matrix])
+
+    def _state(self, u: Any) -> Any:
+        return u if self._complex or not self.xp.is_complex(u) else u.real
+
+    def forward(self, u: Any) -> Any:
+        """The coefficients of the combinations."""
+        return super().forward(self._mix(1, u))
+
+    def backward(self, c: Any) -> Any:
+        """The values of the components."""
+        return self._state(self._mix(2, super().backward(c)))
+
+    def apply(self, u: Any) -> Any:
+        """The matrix times the Laplacian of each component."""
+        return self._state(self._mix(0, self.spaces[0].apply(u)))
+
+    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+        """One system for each combination."""
+        parts = zip(self.spaces, self._rates, self._each(self._mix(1, rhs)), strict=True)
+        found = [space.solve(shift / rate, part / rate) for space, rate, part in parts]
+        return self._state(self._mix(2, self._joined(found)))
+
+    def forcing(self, t: float) -> Any:
+        """The matrix times the contributions of the boundary data."""
+        return self._state(self._mix(0, super().forcing(t))) if self.forced else None
 
 
 def discretise(setting: SpaceSetting) -> Semidiscretisation:
@@ -145,7 +214,7 @@ def discretise(setting: SpaceSetting) -> Semidiscretisation:
         closed = [tuple(Neumann() if isinstance(one, NoFlux) else one for one in pair) for pair in setting.boundary]
         setting = dataclasses.replace(setting, boundary=tuple((low, high) for low, high in closed))
     refusals = []
-    candidates = _CANDIDATES if setting.disc is None else ("disc:JacobiDisc",)
+    candidates = _CANDIDATES[type(setting.domain).__name__]
     for candidate in ("matrix:MatrixSpace",) if Matrix in kinds else candidates:
         module, _, name = candidate.partition(":")
         kind: type[Semidiscretisation] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
@@ -158,6 +227,10 @@ def discretise(setting: SpaceSetting) -> Semidiscretisation:
 
 def discretise_components(settings: list[SpaceSetting]) -> Semidiscretisation:
     """One discretisation for all components, or one for each."""
+    if any(isinstance(term, CrossDiffusion) for setting in settings for term in setting.terms):
+        if len(settings) > 1 or len(settings[0].terms) > 1:
+            raise InvalidInputError("CrossDiffusion stands alone, for all components; add other terms to the reaction")
+        return CrossSpace(settings[0])
     if len(settings) == 1:
         return discretise(settings[0])
     return ComponentSpaces([discretise(setting) for setting in settings])

@@ -1,4 +1,4 @@
-r"""A symmetric matrix of the user's: finite elements, or a graph."""
+r"""Sparse matrices: those of finite elements or of a graph, from the user, and those of a region."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc._arrays import to_host
+from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.space.axes import matrix_product
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
 from hpfracc.solvers.pde.terms import Matrix
 
-__all__ = ["MatrixSpace"]
+__all__ = ["MatrixSpace", "SparseSpace"]
 
 Array = np.ndarray[Any, Any]
 
@@ -35,12 +36,11 @@ _INDEFINITE = (
 )
 
 
-@final
-class MatrixSpace(Semidiscretisation):
-    r""":math:`-c\,(M^{-1} A)^p u` at the nodes of a mesh or graph, with sparse symmetric matrices.
+class SparseSpace(Semidiscretisation):
+    r""":math:`-c\,(M^{-1} A)^p u` with sparse matrices, of which A is symmetric and positive semidefinite if p < 1.
 
-    Up to 2,000 nodes by the eigenvectors of :math:`A v = \lambda M v`, above by sparse factorisations of
-    :math:`\sigma M + c A`. A power there is a rational function with fixed poles,
+    Up to 2,000 unknowns by the eigenvectors of :math:`A v = \lambda M v` where A is symmetric, else by sparse
+    factorisations of :math:`\sigma M + c A`. A power there is a rational function with fixed poles,
     :math:`f(\lambda) \approx w_0 + \sum_k w_k/(\lambda + p_k)`, whose weights are fitted for each f: that of the power
     itself and that of its shifted inverse. One factorisation for each pole serves all steps.
 
@@ -50,47 +50,30 @@ class MatrixSpace(Semidiscretisation):
     powers of sparse SPD matrices", Numer. Linear Algebra Appl. 25, 2018.
     """
 
-    name = "matrix"
-    accuracy = "that of the matrix"
-    coarsens = False
-
-    def __init__(self, setting: SpaceSetting) -> None:
+    def __init__(
+        self, xp: Namespace, a: Any, m: Any, power: float = 1.0, coefficient: float = 1.0, *, symmetric: bool = True
+    ) -> None:
         from scipy.linalg import eigh
 
-        (term,) = setting.terms
-        assert isinstance(term, Matrix)
-        self.term, self.xp, self.grid = term, setting.xp, setting.grid
-        self._a, self._m = term.sparse()
-        count = self._a.shape[0]
+        self.xp, self._a, self._m, self._power, self._coefficient = xp, a, m, power, coefficient
+        count = a.shape[0]
         self.shape = (count,)
-        self.points = tuple(map(self.xp.array, term.coordinates()))
-        self._weights = self.xp.array(self._m.sum(axis=0))
-        if count > DENSE:
-            self._check_definite()
-            # Of the newest shifts and the masses; or of all poles and the masses.
-            self._factors = functools.lru_cache(_KEPT + 1 if term.power == 1.0 else None)(self._factorise)
-            self._weights_of = functools.lru_cache(_KEPT)(self._fit)
-            if term.power < 1.0:
-                self._weights_of(None)  # refuses what it cannot fit before the first step
-        else:
+        if symmetric and count <= DENSE:
             try:
-                values, vectors = eigh(self._a.toarray(), self._m.toarray())
+                values, vectors = eigh(a.toarray(), m.toarray())
             except np.linalg.LinAlgError:
                 raise InvalidInputError("Matrix: mass is not positive definite; give that of all nodes") from None
-            self._to, self._back = self.xp.array(vectors.T @ self._m), self.xp.array(vectors)
+            self._to, self._back = xp.array(vectors.T @ m), xp.array(vectors)
             if values[0] < -_ZERO * count * values[-1]:
                 raise InvalidInputError(_INDEFINITE.format(f"an eigenvalue of {values[0]:.3g}"))
-            values = np.where(values < _ZERO * values[-1], 0.0, values)
-            self.symbol = -term.coefficient * self.xp.array(values**term.power)
-
-    @classmethod
-    def refuses(cls, setting: SpaceSetting) -> str | None:
-        """Supports a Matrix alone; above 2,000 nodes for NumPy arrays."""
-        if len(setting.terms) != 1 or not isinstance(setting.terms[0], Matrix):
-            return "a Matrix is the whole operator; add other terms to the matrix itself"
-        if setting.xp.library != "numpy" and setting.terms[0].nodes > DENSE:
-            return f"above {DENSE:,} nodes it takes NumPy arrays, and there are {setting.terms[0].nodes:,}"
-        return None
+            self._eigenvalues = xp.array(np.where(values < _ZERO * values[-1], 0.0, values))
+            self.symbol = -coefficient * self._eigenvalues**power
+            return
+        # Of the newest shifts and the masses; or of all poles and the masses.
+        self._factors = functools.lru_cache(_KEPT + 1 if power == 1.0 else None)(self._factorise)
+        self._weights_of = functools.lru_cache(_KEPT)(self._fit)
+        if power < 1.0:
+            self._weights_of(None)  # refuses what it cannot fit before the first step
 
     def forward(self, u: Any) -> Any:
         """Coefficients in the eigenvectors."""
@@ -104,15 +87,24 @@ class MatrixSpace(Semidiscretisation):
         """In the eigenvectors; or by the sparse matrices, for a power times the function of power - 1."""
         if self.symbol is not None:
             return super().apply(u)
-        image = self._solved(0.0, 1.0, u @ self._a)
-        return -self.term.coefficient * (image if self.term.power == 1.0 else self._rational(None, image))
+        return -self._coefficient * self.lowered(self._solved(0.0, 1.0, u @ self._a.T))
+
+    def lowered(self, u: Any) -> Any:
+        """``(M^-1 A)^(power - 1) u``, zero for eigenvectors of zero."""
+        if self._power == 1.0:
+            return u
+        if self.symbol is None:
+            return self._rational(None, u)
+        values, xp = self._eigenvalues, self.xp
+        factors = xp.where(values > 0, xp.where(values > 0, values, 1.0) ** (self._power - 1.0), 0.0)
+        return self.backward(factors * self.forward(u))
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
         """In the eigenvectors, by a sparse factorisation, or by one for each pole."""
         if self.symbol is not None:
             return super().solve(shift, rhs)
-        if self.term.power == 1.0:
-            return self._solved(self.term.coefficient, shift, rhs @ self._m)
+        if self._power == 1.0:
+            return self._solved(self._coefficient, shift, rhs @ self._m)
         return self._rational(float(shift), rhs)
 
     def _factorise(self, a: float, m: float) -> Any:
@@ -140,7 +132,7 @@ class MatrixSpace(Semidiscretisation):
 
     def _fit(self, shift: float | None) -> tuple[list[float], list[float]]:
         """The poles, and the weights of a constant and of ``p / (lambda + p)``."""
-        c, power = self.term.coefficient, self.term.power
+        c, power = self._coefficient, self._power
         low, high, _ = self._spectrum
         reach = math.log(high / low) + 2.0 * _BEYOND
         poles = low * np.exp(np.linspace(-_BEYOND, reach - _BEYOND, math.ceil(reach / _APART) + 1))
@@ -151,16 +143,6 @@ class MatrixSpace(Semidiscretisation):
         sizes = np.linalg.norm(relative, axis=0)
         weights = np.linalg.lstsq(relative / sizes, np.ones_like(wanted), rcond=1e-15)[0] / sizes
         return poles.tolist(), weights.tolist()
-
-    def _check_definite(self) -> None:
-        """Refuse matrices with negative pivots, by Sylvester's law."""
-        from scipy.sparse.linalg import splu
-
-        small = 1e-10 * float(abs(self._a).max() / self._m.diagonal().min())
-        for matrix, words in ((self._m, "a mass matrix"), (self._a + small * self._m, "a matrix")):
-            options = {"diag_pivot_thresh": 0.0, "permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
-            if splu(matrix.tocsc(), **options).U.diagonal().min() <= 0.0:
-                raise InvalidInputError(_INDEFINITE.format(f"{words} with negative eigenvalues"))
 
     @functools.cached_property
     def _spectrum(self) -> tuple[float, float, Array]:
@@ -176,6 +158,45 @@ class MatrixSpace(Semidiscretisation):
             )
         return 0.9 * float(values[positive].min()), 1.1 * float(high), vectors[:, ~positive]
 
+    def weighted(self, u: Any, periodic: tuple[bool, ...]) -> Any:
+        """The product with the mass matrix."""
+        return (np.asarray(to_host(u)) + np.zeros(self.shape)) @ self._m
+
+    def step_bytes(self) -> int:
+        """The eigenvectors, or factors of some ten times the entries of the matrix for each pole or shift."""
+        if self.symbol is not None:
+            return 16 * self.shape[0] ** 2
+        return 16 * 10 * int(self._a.nnz) * (_KEPT if self._power == 1.0 else 60)
+
+
+@final
+class MatrixSpace(SparseSpace):
+    """The matrices of a :class:`~hpfracc.pde.Matrix`, at the nodes of a mesh or graph."""
+
+    name = "matrix"
+    accuracy = "that of the matrix"
+    coarsens = False
+
+    def __init__(self, setting: SpaceSetting) -> None:
+        (term,) = setting.terms
+        assert isinstance(term, Matrix)
+        a, m = term.sparse()
+        if term.nodes > DENSE:
+            _check_definite(a, m)
+        super().__init__(setting.xp, a, m, term.power, term.coefficient)
+        self.grid = setting.grid
+        self.points = tuple(map(self.xp.array, term.coordinates()))
+        self._weights = self.xp.array(m.sum(axis=0))
+
+    @classmethod
+    def refuses(cls, setting: SpaceSetting) -> str | None:
+        """Supports a Matrix alone; above 2,000 nodes for NumPy arrays."""
+        if len(setting.terms) != 1 or not isinstance(setting.terms[0], Matrix):
+            return "a Matrix is the whole operator; add other terms to the matrix itself"
+        if setting.xp.library != "numpy" and setting.terms[0].nodes > DENSE:
+            return f"above {DENSE:,} nodes it takes NumPy arrays, and there are {setting.terms[0].nodes:,}"
+        return None
+
     def embed(self, u: Any, t: float) -> Any:
         """All nodes are unknowns."""
         return u
@@ -188,12 +209,13 @@ class MatrixSpace(Semidiscretisation):
         """The sum, weighted by the mass matrix."""
         return (values * self._weights).sum(-1)
 
-    def weighted(self, u: Any, periodic: tuple[bool, ...]) -> Any:
-        """The product with the mass matrix."""
-        return np.asarray(to_host(u)) @ self._m
 
-    def step_bytes(self) -> int:
-        """The eigenvectors, or factors of some ten times the entries of the matrix for each pole or shift."""
-        if self.symbol is not None:
-            return 16 * self.shape[0] ** 2
-        return 16 * 10 * int(self._a.nnz) * (_KEPT if self.term.power == 1.0 else 60)
+def _check_definite(a: Any, m: Any) -> None:
+    """Refuse matrices with negative pivots, by Sylvester's law."""
+    from scipy.sparse.linalg import splu
+
+    small = 1e-10 * float(abs(a).max() / m.diagonal().min())
+    for matrix, words in ((m, "a mass matrix"), (a + small * m, "a matrix")):
+        options = {"diag_pivot_thresh": 0.0, "permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
+        if splu(matrix.tocsc(), **options).U.diagonal().min() <= 0.0:
+            raise InvalidInputError(_INDEFINITE.format(f"{words} with negative eigenvalues"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, final
 
@@ -10,10 +11,18 @@ import numpy as np
 from hpfracc._arrays import is_array, is_tracer, to_host, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.pde.boundary import Exterior, Neumann, Periodic, Robin, is_function, is_homogeneous
-from hpfracc.solvers.pde.space.axes import MAX_DENSE, make_axis
-from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_grid
-from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, coefficients_of, per_axis
+from hpfracc.solvers.pde.boundary import Periodic, Robin, is_function, is_homogeneous
+from hpfracc.solvers.pde.space.axes import MAX_DENSE, AxisBasis, make_axis
+from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_conditions, refuse_grid
+from hpfracc.solvers.pde.terms import (
+    Advection,
+    Diffusion,
+    FractionalDiffusion,
+    OneSided,
+    coefficients_of,
+    is_tensor,
+    per_axis,
+)
 
 __all__ = ["BoxModes"]
 
@@ -71,7 +80,13 @@ class BoxModes(GridSpace):
         xp, count = self.xp, len(self._axes)
         parts: list[Any] = []
         for term in self.setting.terms:
-            if isinstance(term, Diffusion):
+            if isinstance(term, Diffusion) and is_tensor(term.coefficient):
+                tensor = np.array(term.coefficient)
+                parts += [-float(tensor[axis, axis]) * one for axis, one in enumerate(self._squares)]
+                slopes = [xp.array(_waves(one).reshape(_along(axis, count))) for axis, one in enumerate(self._axes)]
+                for one, other in itertools.combinations(range(count), 2):
+                    parts.append(-2.0 * float(tensor[one, other]) * slopes[one] * slopes[other])
+            elif isinstance(term, Diffusion):
                 parts += [
                     _scalar(k) * -one for k, one in zip(per_axis(term.coefficient, count), self._squares, strict=True)
                 ]
@@ -185,6 +200,11 @@ class BoxModes(GridSpace):
         return largest * float((c * high).sum()) / float(c.sum())
 
 
+def _waves(basis: AxisBasis) -> Array:
+    assert basis.waves is not None
+    return basis.waves
+
+
 def _along(axis: int, count: int) -> tuple[int, ...]:
     return (1,) * axis + (-1,) + (1,) * (count - 1 - axis)
 
@@ -214,13 +234,11 @@ def _refuse_term(term: Any, setting: SpaceSetting) -> str | None:
     if isinstance(term, FractionalDiffusion):
         if term.kind in ("integral", "riesz") and not setting.periodic:
             return f"kind={term.kind!r} on a bounded set is not diagonal in the eigenfunctions of a box"
-        for one in (one for ends in setting.boundary for one in ends):
-            if isinstance(one, Exterior):
-                return "the eigenfunctions of a box take conditions at its ends, and no exterior data"
-            if isinstance(one, Neumann | Robin) and not is_homogeneous(one):
-                return "a spectral power with data for the slope is not defined; use zero, or Dirichlet data"
-            if isinstance(one, Robin) and one.a / one.b < 0:
-                return "the Laplacian with this Robin condition may have positive eigenvalues, without real powers"
+        refusal = refuse_conditions(setting, power=True)
+        if refusal is not None:
+            return refusal
+    if is_tensor(term.coefficient if isinstance(term, Diffusion) else 1.0) and not setting.periodic:
+        return "a full tensor is diagonal in waves, with periodic boundaries alone"
     if any(map(is_function, each)):
         return f"{who} has a coefficient that varies in space, which no transform diagonalises"
     return None

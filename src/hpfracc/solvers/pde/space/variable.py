@@ -20,13 +20,13 @@ from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, axis_part, b
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
 from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm, coefficients_of
 
-__all__ = ["FiniteVolumes"]
+__all__ = ["GAUSS", "FiniteVolumes", "check_positive", "peclet_notes"]
 
 Array = np.ndarray[Any, Any]
 
 _tridiagonal_solve = get_operation("tridiagonal_solve")
 #: Distance of the two Gauss points of a cell from its midpoint, relative to its width.
-_GAUSS = 0.5 / math.sqrt(3.0)
+GAUSS = 0.5 / math.sqrt(3.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -114,6 +114,8 @@ class FiniteVolumes(GridSpace):
             each = coefficients_of(term)
             if len(each) not in (1, setting.ndim):
                 return f"{type(term).__name__} has {len(each)} coefficients for {setting.ndim} axes"
+        if setting.tensors:
+            return "it takes diffusion along the axes, no full tensor"
         if any(isinstance(lower, Exterior) for lower, _ in setting.boundary):
             return "data outside have no meaning for local terms; use Dirichlet(value)"
         # In one dimension, and for NumPy arrays, the grid need not be uniform.
@@ -171,20 +173,10 @@ class FiniteVolumes(GridSpace):
 
     def _faces(self, one: CellAxis, k: Any) -> Any:
         middle, width = 0.5 * (one.corners[1:] + one.corners[:-1]), np.diff(one.corners)
-        values = [self._at(k, one, middle + side * width) for side in (-_GAUSS, _GAUSS)]
+        values = [self._at(k, one, middle + side * width) for side in (-GAUSS, GAUSS)]
         for each in values:
-            self._check_positive(each)
+            check_positive(each)
         return 2.0 / (1.0 / values[0] + 1.0 / values[1]) if is_function(k) else values[0]
-
-    def _check_positive(self, values: Any) -> None:
-        if is_array(values) and library_of(values) == "jax":
-            return  # may be traced
-        plain = to_host(values) if is_array(values) else np.asarray(values)
-        if not np.iscomplexobj(plain) and not np.all(plain > 0.0):
-            raise InvalidInputError(
-                f"Diffusion: a coefficient of {float(np.min(plain)):g}; it has to be positive everywhere, or the "
-                "equation is ill-posed"
-            )
 
     def _warn_of_peclet(self, one: CellAxis) -> None:
         parts = (one.speeds, one.carriers, one.faces)
@@ -192,12 +184,8 @@ class FiniteVolumes(GridSpace):
             return  # may be traced
         sizes = [np.abs(to_host(v) if is_array(v) else v) for v in parts]
         speed, least = max(float(np.max(sizes[0])), float(np.max(sizes[1]))), float(np.min(sizes[2]))
-        number = speed * float(one.steps.max()) / least if least else math.inf
-        if number > 2.0 * (1.0 + 1e-9) and speed:
-            advice = f"use distances of {2.0 * least / speed:.2g} or less" if least else "add some Diffusion"
-            text = f"transport by centred differences with a cell Peclet number of {number:.3g}, above 2, oscillates"
-            self.notes = (*self.notes, f"{text}; {advice}")
-            warnings.warn(f"{text}; {advice}", AccuracyWarning, stacklevel=2)
+        width = float(one.steps.max())
+        self.notes += peclet_notes(speed * width / least if least else math.inf if speed else 0.0, width)
 
     def _assemble(self, one: CellAxis) -> None:
         """Write the fluxes through the faces of each cell as coefficients of its neighbours, of itself and of data."""
@@ -324,7 +312,7 @@ class FiniteVolumes(GridSpace):
         It is scaled from both sides with the root of the local coefficients over their means, evaluated at the mean of
         the eigenvalues (Concus and Golub 1973, with the shift).
         """
-        total = local = mean = shift
+        total = local = mean = shift.mean() if getattr(shift, "ndim", 0) == len(self.shape) else shift
         for one, (_, squares) in zip(self.axes, self._bases, strict=True):
             middle = float(to_host(squares).mean())
             average = one.values.mean() if is_array(one.values) else one.values
@@ -362,3 +350,25 @@ class FiniteVolumes(GridSpace):
 def _number(value: Any) -> complex | float:
     found = complex(value)
     return found if found.imag else found.real
+
+
+def check_positive(values: Any) -> None:
+    """Refuse coefficients of diffusion that are not positive."""
+    if is_array(values) and library_of(values) == "jax":
+        return  # may be traced
+    plain = to_host(values) if is_array(values) else np.asarray(values)
+    if not np.iscomplexobj(plain) and not np.all(plain > 0.0):
+        raise InvalidInputError(
+            f"Diffusion: a coefficient of {float(np.min(plain)):g}; it has to be positive everywhere, or the "
+            "equation is ill-posed"
+        )
+
+
+def peclet_notes(number: float, width: float) -> tuple[str, ...]:
+    """A note, which is also a warning, on the largest cell Peclet number, of cells with this width, above 2."""
+    if number <= 2.0 * (1.0 + 1e-9):
+        return ()
+    advice = f"use distances of {2.0 * width / number:.2g} or less" if math.isfinite(number) else "add some Diffusion"
+    text = f"transport by centred differences with a cell Peclet number of {number:.3g}, above 2, oscillates; {advice}"
+    warnings.warn(text, AccuracyWarning, stacklevel=2)
+    return (text,)
