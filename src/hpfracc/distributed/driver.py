@@ -219,15 +219,15 @@ class SweepDriver:
                 left = [] if stacked else [each for each in left if each != outcome.stuck[0]]
             elif outcome.report is not None:
                 report: TaskReport = outcome.report
-                again = [each.index for each in report.failures if each.transient and attempts < self._retries]
+                retried = [each.index for each in report.failures if each.transient and attempts < self._retries]
                 attempts += 1
-                if again and stacked:
+                if retried and stacked:
                     continue
-                report.failures = [each for each in report.failures if each.index not in again]
+                report.failures = [each for each in report.failures if each.index not in retried]
                 found.write(report)
                 for failure in report.failures:
                     self._fail(found, failure)
-                left = again
+                left = retried
             # A worker died, perhaps because of another task.
             elif len(left) > 1 and not deaths:
                 # A stack stays together; running its items alone shows which must be excluded.

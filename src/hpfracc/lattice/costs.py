@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import library_of, to_host
+from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.lattice.geometry import Array, Geometry
 
@@ -45,17 +45,10 @@ class Costs:
 
 def like(array: Array, other: Any) -> Any:
     """Convert ``array`` to the library and device of ``other``."""
-    library = library_of(other)
-    if library == "torch":
-        return sys.modules["torch"].as_tensor(array, device=other.device)
-    if library == "cupy":
-        return sys.modules["cupy"].asarray(array)
-    if library == "jax":
-        jax = sys.modules["jax"]
-        # Numbers of 64 bits stay so: the other array has them already.
-        with jax.enable_x64(True) if array.dtype == other.dtype else contextlib.nullcontext():
-            return jax.numpy.asarray(array)
-    return array
+    xp = array_namespace(other)
+    # Numbers of 64 bits stay so in JAX: the other array has them already.
+    with xp.scope() if array.dtype == other.dtype else contextlib.nullcontext():
+        return xp.asarray(array, like=other)
 
 
 def read_costs(geometry: Geometry, weights: Any, obstacles: Any) -> Costs | None:

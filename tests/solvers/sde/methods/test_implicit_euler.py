@@ -93,3 +93,20 @@ def test_refuses() -> None:
         )
     with pytest.raises(SolveError, match=r"Newton's method did not converge at t=0\.5 for 2 of 2 paths"):
         hf.solve_fsde(lambda t, y: 10 + y**2, 0.0, (0, 1), 1.0, step=0.5, paths=2, rng=1, method="implicit_euler")
+
+
+def test_first_and_second_derivatives_are_those_of_the_path():
+    """In PyTorch, through the implicit function; against differences."""
+    torch = pytest.importorskip("torch")
+    options = {"step": 0.25, "paths": 2, "rng": 1, "method": "implicit_euler", "save": "last"}
+
+    def end(y0):
+        return hf.solve_fsde(lambda t, y: -5.0 * y - y**3, 0.1, (0.0, 1.0), y0, **options).y.sum()
+
+    start = torch.tensor([0.8], dtype=torch.float64, requires_grad=True)
+    (first,) = torch.autograd.grad(end(start), start, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), start)
+    with torch.no_grad():
+        low, middle, high = (float(end(start + change)) for change in (-1e-3, 0.0, 1e-3))
+    assert float(first.detach()) == pytest.approx((high - low) / 2e-3, rel=1e-5)
+    assert float(second) == pytest.approx((high - 2.0 * middle + low) / 1e-6, rel=1e-3)

@@ -23,7 +23,7 @@ import numpy as np
 from hpfracc._arrays import is_transformed
 from hpfracc._torch_transforms import is_inside
 from hpfracc.errors import SolveError
-from hpfracc.solvers.ode.tensors.newton import solve_step
+from hpfracc.solvers.ode.tensors.newton import slopes_of, solve_step
 from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, columns
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
@@ -67,8 +67,15 @@ def solve_implicit_step(problem: NoisyProblem, t: Any, scale: Any, known: Any, g
     weight = xp.zeros_like(guess[:, :1]) + scale
     torch = xp.module if xp.library == "torch" else None
     jacobian = None if xp.library != "numpy" else lambda y: np.stack(columns(xp, drift, y), -1)
-    tracked, wrapped = torch is not None and torch.is_grad_enabled(), torch is not None and is_inside()
-    y = solve_step(drift, jacobian, known, weight, guess, tracked, wrapped)
+    wrapped = torch is not None and is_inside()
+    y = solve_step(drift, jacobian, known, weight, guess, wrapped, wrapped)
+    if torch is not None and torch.is_grad_enabled() and not wrapped:
+        # Derivatives pass through two further steps: the first is exact after one of them, the second after two.
+        slopes = slopes_of(drift, None, False)(y)
+        matrix = (torch.eye(y.shape[-1], dtype=y.dtype, device=y.device) - weight[..., None] * slopes).detach()
+        for _ in range(2):
+            residual = y - known - weight * drift(y)
+            y = y - torch.linalg.solve(matrix, residual[..., None])[..., 0]
     if xp.library == "jax" or is_transformed(y):
         return y
     lost = (~xp.isfinite(y) & xp.isfinite(known)).any(-1)

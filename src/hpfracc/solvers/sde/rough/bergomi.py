@@ -296,7 +296,7 @@ class _Scheme(HybridScheme):
         n, half = self.steps, 0.5 * self.model.eta
         if self._matrix is None:
             self._matrix = np.asfortranarray(linalg.toeplitz(half * self.kernel[: n - 1], np.zeros(n - 1)))
-        root = linalg.blas.dtrmm(1.0, self._matrix, normals[:, :-1].T, lower=1).T
+        root: np.ndarray = linalg.blas.dtrmm(1.0, self._matrix, normals[:, :-1].T, lower=1).T
         root += 0.5 * self.shift[1:-1]
         if self.across:
             cells = source.numbers(start, normals.shape[0], n - 1, stream=_CELLS)
