@@ -23,7 +23,7 @@ from hpfracc._arrays import library_of
 from hpfracc._config import state
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batch.driver import ChunkSizer, ChunkTooLargeError, round_size, run_chunks
+from hpfracc.engine.execution.batch.driver import ChunkSizer, ChunkTooLargeError, run_chunks, sizes_below
 from hpfracc.engine.execution.learn import run_and_learn
 from hpfracc.engine.execution.plan import Plan, as_array, make_plan, make_request, plan_key
 from hpfracc.engine.execution.pressure.ladder import ladder
@@ -397,10 +397,7 @@ def choose_size(cut: Cut, sizes: Iterable[Size], predict: Callable[[int, int], f
 
 
 def _chunk_sizes(length: int) -> Iterator[Size]:
-    """Two sizes per power of two."""
-    count = length
-    while count > 1:
-        count = round_size(count - 1)
+    for count in sizes_below(length):
         pieces = -(-length // count)
         yield pieces, pieces, count, 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -379,7 +380,8 @@ class StackedOperation:
         request = make_request(operation.primitive, self._specs(first, total), params, backend=batch.backend)
         self._job = Job(operation.primitive, params, replace(request, placement=place(first)), batch.limit)
         self._job.kernel = self._kernel(first, total)
-        most = driver.largest_that_fits(lambda count: self._fits(first, count, total), total)
+        sizes = itertools.chain((total,), driver.sizes_below(total))
+        most = next((count for count in sizes if self._fits(first, count, total)), 1)
         self.sizer = _sizer(batch, total, most, operation.name, kind_of(first), self._job.kernel)
 
     def _specs(self, first: tuple[Any, ...], count: int) -> tuple[ArraySpec, ...]:
