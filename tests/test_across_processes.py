@@ -24,7 +24,7 @@ import pytest
 import hpfracc as hf
 from hpfracc import _lazy, control, errors, lattice, memory, noise, pde, rough, transport
 from hpfracc.analytics import PerformanceMonitor, UsageTracker
-from hpfracc.engine.execution.pressure.monitor import Growth
+from hpfracc.engine.memory.host import Growth
 from hpfracc.profiling import Profiler, Span, get_profiler
 from hpfracc.profiling.comparison import Comparison, Rules, SpanComparison
 from hpfracc.solvers.ode import problems

@@ -16,7 +16,6 @@ from hpfracc.engine import hardware
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, RungReport, Spillable
 from hpfracc.engine.execution.pressure.monitor import (
-    Growth,
     MemoryMonitor,
     MemorySnapshot,
     MemoryStats,
@@ -26,7 +25,7 @@ from hpfracc.engine.execution.pressure.monitor import (
 from hpfracc.engine.execution.pressure.pool import MemoryPool, get_memory_pool, staging_pool
 from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes
 from hpfracc.engine.memory.buffers import PoolStats
-from hpfracc.engine.memory.host import HostMemory, HostProbe, span
+from hpfracc.engine.memory.host import Growth, HostMemory, HostProbe, span
 from hpfracc.engine.memory.staging import RingStats, staging_stats
 from hpfracc.engine.selection.call_memory import ForecastRow, forecasts
 from hpfracc.engine.selection.decision import as_text

@@ -73,14 +73,3 @@ def test_the_byte_ceiling_fades(breaker: CircuitBreaker, clock: Clock) -> None:
     assert risen is not None and risen > 1500
     clock.now += 600.0
     assert breaker.ceiling("cuda:0") is None
-
-
-def test_clear(breaker: CircuitBreaker) -> None:
-    """Nothing is remembered."""
-    breaker.failure("a", "x")
-    breaker.unsupported("b", "x")
-    breaker.exhausted("c", 1)
-    breaker.clear()
-    assert breaker.allows("a") is None
-    assert breaker.allows("b") is None
-    assert breaker.ceiling("c") is None

@@ -19,9 +19,7 @@ from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.host import HostProbe
 from hpfracc.errors import InvalidInputError
 
-__all__ = [
-    "HOST", "Budget", "FreeBytes", "MemoryGuard", "allowed", "fits", "get_budget", "parse_bytes", "reset",
-]  # fmt: skip
+__all__ = ["HOST", "Budget", "FreeBytes", "MemoryGuard", "allowed", "fits", "get_budget", "parse_bytes"]
 
 #: Maps a device's name to the bytes that one library could allocate there now; None if unknown.
 FreeBytes = Callable[[str], int | None]
@@ -227,12 +225,6 @@ _budget = Budget()
 def get_budget() -> Budget:
     """The process's budget, with which backends register."""
     return _budget
-
-
-def reset() -> None:
-    """Remove every reader, cap and reading of the process's budget."""
-    _budget._readers, _budget._caps = {}, {}
-    _budget.invalidate()
 
 
 if hasattr(os, "register_at_fork"):

@@ -91,9 +91,3 @@ class CircuitBreaker(Guarded):
             return None
         growth = 2.0 ** ((self._clock() - known[1]) / _FADE)
         return None if growth >= _FORGOTTEN else int(known[0] * growth)
-
-    def clear(self) -> None:
-        """Discard everything."""
-        with self._lock:
-            self._troubles.clear()
-            self._ceilings.clear()

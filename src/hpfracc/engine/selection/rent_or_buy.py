@@ -26,6 +26,8 @@ from hpfracc.engine.selection.times import check_seconds, log_work
 
 __all__ = ["KernelPrice", "RentOrBuy", "compile_account"]
 
+T = TypeVar("T")
+
 #: The price of a new purchase is the median of this number of purchases at the nearest sizes. The first one includes
 #: one-time work of the library (``timings-h200.json``: CuPy 350 ms at the first size, then 1 to 8 ms), so a mean or a
 #: line through two would be far too high.
@@ -78,10 +80,7 @@ class RentOrBuy(Guarded):
         """Add a price that was paid elsewhere or earlier, at work ``x``. It is known, but not yet paid here."""
         check_seconds(seconds)
         with self._lock:
-            quotes = self._quotes.setdefault(family, {})
-            quotes[item] = (x, seconds)
-            if len(quotes) > _MAX_QUOTES:
-                del quotes[next(iter(quotes))]
+            _put(self._quotes.setdefault(family, {}), item, (x, seconds), _MAX_QUOTES)
 
     def buy(self, family: Hashable, item: Hashable, seconds: float | None = None, x: float | None = None) -> None:
         """Record that ``item`` was bought in this process; it costs nothing from now on.
@@ -91,9 +90,7 @@ class RentOrBuy(Guarded):
         if seconds is not None:
             self.quote(family, item, seconds, x)
         with self._lock:
-            self._bought[item] = None
-            if len(self._bought) > _MAX_BOUGHT:
-                del self._bought[next(iter(self._bought))]
+            _put(self._bought, item, None, _MAX_BOUGHT)
 
     def is_bought(self, item: Hashable) -> bool:
         """Whether ``item`` was bought in this process; true for None."""
@@ -128,11 +125,8 @@ class RentOrBuy(Guarded):
     def credit_calls(self, gains: Mapping[Hashable, float], calls: int) -> None:
         """Add the time that each item would have saved in ``calls`` calls; ``gains`` are seconds per call."""
         with self._lock:
-            savings = self._savings
             for item, gain in gains.items():
-                savings[item] = savings.get(item, 0.0) + gain * calls
-                if len(savings) > _MAX_SAVINGS:
-                    del savings[next(iter(savings))]
+                _put(self._savings, item, self.saved(item) + gain * calls, _MAX_SAVINGS)
 
     def saved(self, item: Hashable) -> float:
         """Seconds that ``item`` would have saved in this process so far."""
@@ -158,6 +152,13 @@ class RentOrBuy(Guarded):
                 if fnmatchcase(arm, pattern):
                     return seconds
         return 0.0
+
+
+def _put(known: dict[Hashable, T], key: Hashable, value: T, most: int) -> None:
+    """Store a value in a table of at most ``most``, from which the oldest goes."""
+    known[key] = value
+    if len(known) > most:
+        del known[next(iter(known))]
 
 
 #: The account of this process.

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc.engine.execution.batch.chunks import ChunkPlan, block_sizes, choose_size, convolve_block
+from hpfracc.engine.execution.batch.chunks import convolve_block
+from hpfracc.engine.execution.batch.planning import ChunkPlan, block_sizes, choose_size
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec, Cut
 from tests.helpers.contracts import cases, reference

@@ -7,10 +7,10 @@ import pytest
 from hpfracc.engine.execution.batch.driver import (
     ChunkSizer,
     ChunkTooLargeError,
-    largest_that_fits,
     remembered_sizes,
     round_size,
     run_chunks,
+    sizes_below,
 )
 from hpfracc.errors import OutOfMemoryError
 
@@ -22,12 +22,11 @@ def test_few_sizes() -> None:
     assert all(2 / 3 * count < round_size(count) <= count for count in range(1, 10_001))
 
 
-@pytest.mark.parametrize("limit", [0, 1, 2, 37, 1000, 99_999, 100_000, 2_000_000])
-def test_the_largest_that_fits(limit: int) -> None:
-    """To within one per cent, and never more."""
-    found = largest_that_fits(lambda count: count <= limit, 100_000)
-    best = min(limit, 100_000)
-    assert found <= best and found >= best * 0.99 - 1
+def test_sizes_below_a_length() -> None:
+    """The same sizes, from the largest to one."""
+    assert list(sizes_below(13)) == [12, 8, 6, 4, 3, 2, 1]
+    assert list(sizes_below(12)) == [8, 6, 4, 3, 2, 1]
+    assert list(sizes_below(1)) == []
 
 
 def simulate(sizer: ChunkSizer, limit: int, rounds: int = 60) -> list[int]:

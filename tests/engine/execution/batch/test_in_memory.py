@@ -15,7 +15,7 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.execution.batch import chunks
+from hpfracc.engine.execution.batch import planning
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import OutOfMemoryError
@@ -173,7 +173,7 @@ def test_a_slow_way_is_logged_and_a_very_slow_one_refused(
     with memory.limit("cpu", "1320KiB"), hf.config(wisdom="off"):
         # Before anything is timed: what is predicted then does not depend on how busy the machine is.
         with monkeypatch.context() as soon:
-            soon.setattr(chunks, "REFUSED_SECONDS", 1e-3)
+            soon.setattr(planning, "REFUSED_SECONDS", 1e-3)
             with pytest.raises(OutOfMemoryError, match=r"take .* m?s; .*fft@cpu.* would take .* needs .*MiB"):
                 hf.toeplitz_apply(w, x)
             with pytest.raises(OutOfMemoryError, match=r"use smaller arrays .*hpfracc\.config\(allow_slow=True\)"):
@@ -183,7 +183,7 @@ def test_a_slow_way_is_logged_and_a_very_slow_one_refused(
         np.testing.assert_allclose(found, 24_000.0)
         assert "toeplitz_apply (24000,): only a slower arm fits into memory" in caplog.text and "MiB" in caplog.text
 
-        monkeypatch.setattr(chunks, "REFUSED_SECONDS", 1e-3)
+        monkeypatch.setattr(planning, "REFUSED_SECONDS", 1e-3)
         with hf.config(allow_slow=True):
             np.testing.assert_allclose(hf.toeplitz_apply(w, x), 24_000.0)
 

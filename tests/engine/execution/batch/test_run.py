@@ -12,7 +12,7 @@ import torch
 
 import hpfracc as hf
 from hpfracc import batch, memory
-from hpfracc.engine.execution.batch.chunks import Job
+from hpfracc.engine.execution.batch.planning import Job
 from hpfracc.engine.execution.batch.probing import measure_peak
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.errors import BatchItemError, InvalidInputError, OutOfMemoryError

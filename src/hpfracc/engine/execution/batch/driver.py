@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
-    "ChunkSizer", "ChunkTooLargeError", "Progress", "keep_bounded", "largest_that_fits", "progress_of",
-    "remembered_sizes", "round_size", "run_chunks",
+    "ChunkSizer", "ChunkTooLargeError", "Progress", "keep_bounded", "progress_of", "remembered_sizes",
+    "round_size", "run_chunks", "sizes_below",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -92,18 +92,11 @@ def round_size(count: int) -> int:
     return power + power // 2 if count >= power + power // 2 else power
 
 
-def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
-    """The largest count up to ``most`` for which ``fits`` holds, to within 1 %; 0 if there is none."""
-    if most < 1 or fits(most):
-        return max(0, most)
-    low, high = 0, most
-    while high - low > max(1, low // 100):
-        middle = (low + high) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+def sizes_below(length: int) -> Iterator[int]:
+    """The sizes of :func:`round_size` below ``length``, the largest first: two per power of two."""
+    while length > 1:
+        length = round_size(length - 1)
+        yield length
 
 
 def keep_bounded(known: dict[Hashable, T], key: Hashable, value: T) -> None:

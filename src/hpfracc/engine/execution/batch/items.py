@@ -10,13 +10,15 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import all_alike, device_of, dtype_name, library_of, tracks_gradient
-from hpfracc.engine.primitives.base import Primitive
+from hpfracc.engine.backends import registry
+from hpfracc.engine.memory.buffers import BufferPool
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Primitive
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.errors import BatchItemError, InvalidInputError
 
 __all__ = [
-    "STACKED_AXES", "Calls", "PieceSeed", "Stacking", "by_name", "calls_of", "item_error", "kind_of",
-    "message_of", "random_stream", "stacking_of",
+    "STACKED_AXES", "Calls", "PieceSeed", "Stacking", "by_name", "calls_of", "item_error", "kind_of", "lay_out",
+    "message_of", "random_stream", "rows_of", "stack", "stacking_of",
 ]  # fmt: skip
 
 Shape = tuple[int, ...]
@@ -229,3 +231,52 @@ def stacking_of(primitive: Primitive, shapes: Sequence[Shape], params: Mapping[s
     # Padded to the same number of axes, so that broadcasting does not reach the new first axis.
     most = max(len(shape) for shape in shapes)
     return Stacking(tuple((1,) * (most - len(shape)) + shape for shape in shapes), params, drops)
+
+
+def rows_of(stacked: Any, count: int) -> list[Any]:
+    """The results of single items, as views of the stacked ones."""
+    library, rows = library_of(stacked), []
+    if library == "python" or (stacked.shape and stacked.shape[0] == count):
+        if library == "torch" and not tracks_gradient(stacked):
+            # All views in one call; autograd would forbid writing to them, so with gradients each is made separately.
+            rows = list(stacked.unbind(0))
+        else:
+            rows = list(stacked) if library in ("python", "numpy") else [stacked[index] for index in range(count)]
+    if len(rows) != count:
+        raise InvalidInputError(
+            f"a batched function returned a result of shape {shape_of(stacked)} for {count} items; "
+            "the first axis of its result is that of the items"
+        )
+    return rows
+
+
+def lay_out(values: Sequence[Any], pool: BufferPool, held: list[Any]) -> Any:
+    """Stack the values of one operand; on the host into a buffer, because fresh memory costs page faults."""
+    library, first = library_of(values[0]), values[0]
+    on_host = library in ("numpy", "python")
+    name = str(np.asarray(first).dtype) if on_host else dtype_name(first)
+    if not on_host and (
+        library != "torch" or device_of(first) != "cpu" or tracks_gradient(first) or name not in INEXACT | INTEGERS
+    ):
+        return registry.adapter(library).stack(values)
+    buffer = pool.allocate((len(values), *shape_of(first)), np.asarray(first).dtype if on_host else name, clear=False)
+    held.append(buffer)
+    if not on_host:
+        return registry.adapter(library).stack_on(values, buffer)
+    if not shape_of(first):
+        buffer[...] = [np.asarray(value) for value in values]
+    else:
+        # Concatenation is stacking here: one call, regardless of leading axes of length one.
+        np.concatenate(values, axis=0, out=buffer.reshape((len(values) * buffer.shape[1], *buffer.shape[2:])))
+    return buffer
+
+
+def stack(values: Any) -> Any:
+    """Stack the values of one operand."""
+    if not isinstance(values, list | tuple):
+        return values  # rows of an array
+    library = library_of(values[0])
+    if library not in ("numpy", "python"):
+        return registry.adapter(library).stack(values)
+    # np.stack would drop the masks.
+    return np.ma.stack(values) if isinstance(values[0], np.ma.MaskedArray) else np.stack(values)

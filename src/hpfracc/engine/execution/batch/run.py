@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import device_of, dtype_name, is_chunked, library_of, tracks_gradient, wraps_chunks
+from hpfracc._arrays import device_of, is_chunked, library_of, wraps_chunks
 from hpfracc._clusters import cluster_support
 from hpfracc._config import current_context, get_settings
 from hpfracc._frames import label_rows
@@ -20,7 +21,7 @@ from hpfracc._optional import import_optional
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch import driver
-from hpfracc.engine.execution.batch.chunks import Job, decision_in_chunks, run_in_chunks
+from hpfracc.engine.execution.batch.chunks import run_in_chunks
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, run_chunks
 from hpfracc.engine.execution.batch.items import (
     Calls,
@@ -29,9 +30,13 @@ from hpfracc.engine.execution.batch.items import (
     calls_of,
     item_error,
     kind_of,
+    lay_out,
     random_stream,
+    rows_of,
+    stack,
     stacking_of,
 )
+from hpfracc.engine.execution.batch.planning import Job, decision_in_chunks
 from hpfracc.engine.execution.batch.probing import measure_peak
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.execution.plan import make_request
@@ -39,8 +44,7 @@ from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.pressure.pool import staging_pool
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames
 from hpfracc.engine.memory.budget import get_budget, parse_bytes
-from hpfracc.engine.memory.buffers import BufferPool
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, dtype_of
+from hpfracc.engine.primitives.base import ArraySpec, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.call_memory import HOST_SHARE
 from hpfracc.engine.selection.request import place
@@ -340,23 +344,6 @@ remembered_kernels: dict[Hashable, str] = {}
 _MEASURED, _BEGIN_WITH = 4, 64
 
 
-def rows_of(stacked: Any, count: int) -> list[Any]:
-    """The results of single items, as views of the stacked ones."""
-    library, rows = library_of(stacked), []
-    if library == "python" or (stacked.shape and stacked.shape[0] == count):
-        if library == "torch" and not tracks_gradient(stacked):
-            # All views in one call; autograd would forbid writing to them, so with gradients each is made separately.
-            rows = list(stacked.unbind(0))
-        else:
-            rows = list(stacked) if library in ("python", "numpy") else [stacked[index] for index in range(count)]
-    if len(rows) != count:
-        raise InvalidInputError(
-            f"a batched function returned a result of shape {shape_of(stacked)} for {count} items; "
-            "the first axis of its result is that of the items"
-        )
-    return rows
-
-
 def _sizer(batch: Batch, total: int, most: int, *key: Hashable) -> driver.ChunkSizer:
     """Chunks of at most ``most`` of ``total`` items, in few sizes."""
     cap = total if batch.batch_size is None else min(batch.batch_size, total)
@@ -379,7 +366,8 @@ class StackedOperation:
         request = make_request(operation.primitive, self._specs(first, total), params, backend=batch.backend)
         self._job = Job(operation.primitive, params, replace(request, placement=place(first)), batch.limit)
         self._job.kernel = self._kernel(first, total)
-        most = driver.largest_that_fits(lambda count: self._fits(first, count, total), total)
+        sizes = itertools.chain((total,), driver.sizes_below(total))
+        most = next((count for count in sizes if self._fits(first, count, total)), 1)
         self.sizer = _sizer(batch, total, most, operation.name, kind_of(first), self._job.kernel)
 
     def _specs(self, first: tuple[Any, ...], count: int) -> tuple[ArraySpec, ...]:
@@ -425,7 +413,7 @@ class StackedOperation:
                 value = values[0] if library_of(values[0]) != "python" else np.asarray(values[0])
                 operands.append(value.reshape(shape))
             else:
-                stacked = _laid_out(values, pool, held) if isinstance(values, list | tuple) else values
+                stacked = lay_out(values, pool, held) if isinstance(values, list | tuple) else values
                 operands.append(stacked.reshape((len(part), *shape)))
         try:
             stacked = self._job.run(tuple(operands)) if short is None else self._in_chunks(tuple(operands), short)
@@ -452,27 +440,6 @@ class StackedOperation:
             )
 
 
-def _laid_out(values: Sequence[Any], pool: BufferPool, held: list[Any]) -> Any:
-    """Stack the values of one operand; on the host into a buffer, because fresh memory costs page faults."""
-    library, first = library_of(values[0]), values[0]
-    on_host = library in ("numpy", "python")
-    name = str(np.asarray(first).dtype) if on_host else dtype_name(first)
-    if not on_host and (
-        library != "torch" or device_of(first) != "cpu" or tracks_gradient(first) or name not in INEXACT | INTEGERS
-    ):
-        return registry.adapter(library).stack(values)
-    buffer = pool.allocate((len(values), *shape_of(first)), np.asarray(first).dtype if on_host else name, clear=False)
-    held.append(buffer)
-    if not on_host:
-        return registry.adapter(library).stack_on(values, buffer)
-    if not shape_of(first):
-        buffer[...] = [np.asarray(value) for value in values]
-    else:
-        # Concatenation is stacking here: one call, regardless of leading axes of length one.
-        np.concatenate(values, axis=0, out=buffer.reshape((len(values) * buffer.shape[1], *buffer.shape[2:])))
-    return buffer
-
-
 class StackedFunction:
     """A group of calls of a function that takes stacks: the source of its chunks. The first measures its memory."""
 
@@ -495,7 +462,7 @@ class StackedFunction:
 
     def _call(self, part: Sequence[int]) -> Any:
         calls, seed = self._batch.calls, self._batch.seed
-        operands = [_stack(calls.operand(number, part)) for number in range(len(calls[part[0]]))]
+        operands = [stack(calls.operand(number, part)) for number in range(len(calls[part[0]]))]
         own = {} if seed is None else {"rng": [random_stream(seed, index) for index in part]}
         return self._batch.func(*operands, **self._batch.params, **own)
 
@@ -522,16 +489,6 @@ class StackedFunction:
 
     def finish(self) -> None:
         """The engine made no decision here."""
-
-
-def _stack(values: Any) -> Any:
-    if not isinstance(values, list | tuple):
-        return values  # rows of an array
-    library = library_of(values[0])
-    if library not in ("numpy", "python"):
-        return registry.adapter(library).stack(values)
-    # np.stack would drop the masks.
-    return np.ma.stack(values) if isinstance(values[0], np.ma.MaskedArray) else np.stack(values)
 
 
 Stacked = StackedOperation | StackedFunction

@@ -13,9 +13,9 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.batch import chunks
-from hpfracc.engine.execution.batch.chunks import Job
+from hpfracc.engine.execution.batch import planning
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError
+from hpfracc.engine.execution.batch.planning import Job
 from hpfracc.engine.execution.operation import Operation, get_operation
 from hpfracc.engine.execution.plan import Plan, make_request
 from hpfracc.engine.primitives.base import ArraySpec
@@ -35,13 +35,13 @@ def job_of(operation: Operation, *arrays: Any, backend: str | None = None, **par
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The plans that are created for chunks."""
     found: list[Plan] = []
-    make = chunks.make_plan
+    make = planning.make_plan
 
     def watched(*args: Any, **options: Any) -> Plan:
         found.append(make(*args, **options))
         return found[-1]
 
-    monkeypatch.setattr(chunks, "make_plan", watched)
+    monkeypatch.setattr(planning, "make_plan", watched)
     return found
 
 
