@@ -122,8 +122,8 @@ class Region:
     def on_grid(self, axes: tuple[Array, ...], periodic: tuple[bool, ...]) -> Region:
         """The same region on some of its points."""
         places = [np.searchsorted(x, y) for x, y in zip(self.grid, axes, strict=True)]
-        if not all(np.array_equal(x[at], y) for x, y, at in zip(self.grid, axes, places, strict=False)):
-            raise InvalidInputError("a coarser region needs an odd number of points along each axis")
+        if not all(np.isin(y, x).all() for x, y in zip(self.grid, axes, strict=True)):
+            raise InvalidInputError("Region: a coarser grid has to consist of points of the grid")
         if is_function(self.inside):
             return Region(axes, self.inside)
         every = some = self.cells(periodic)
