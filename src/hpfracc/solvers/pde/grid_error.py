@@ -85,7 +85,10 @@ def estimate_grid_error(
         problem.stats.clear()
         problem.stats.update(stats)
     if found is None:
-        return cheap, f"a coarser grid needs {_FEWEST} points along each axis, an odd number in a region"
+        return (
+            cheap,
+            f"a coarser grid needs {_FEWEST} points along each axis (an odd number in a region), and there are too few",
+        )
     if not math.isfinite(found):
         return math.nan, "the solution on a coarser grid is not finite"
     return found, ""
@@ -281,4 +284,4 @@ def _distance(values: Array, axis: int, apart: int, wraps: bool) -> Array | None
     found = np.abs(found)
     if not wraps:
         found = np.concatenate([np.zeros((*found.shape[:-1], reach)), found, np.zeros((*found.shape[:-1], reach))], -1)
-    return np.moveaxis(np.nan_to_num(found, posinf=np.inf), -1, axis)
+    return np.asarray(np.moveaxis(np.nan_to_num(found, posinf=np.inf), -1, axis))
