@@ -25,7 +25,7 @@ from unittest import mock
 
 import hpfracc
 from hpfracc import cli
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import KernelSpec
 from hpfracc.engine.numerics.expression import FUNCTIONS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import hpfracc
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.decision_log import composite
 from hpfracc.operators.core.base import FractionalOperator
@@ -24,7 +25,11 @@ _ORDERS = (0.25, 0.5, 0.75, 1.0, 1.5)
 _COLOURS = ("#2f63c9", "#42856a", "#a96a12", "#bf2450", "#6a3cc0")
 #: Further parameters that an operator requires.
 _NEEDS: dict[str, dict[str, Any]] = {
+    "caputo_katugampola": {"rho": 2.0},
+    "hilfer": {"beta": 0.5},
+    "katugampola": {"rho": 2.0},
     "psi_caputo": {"psi": np.square},
+    "riesz_feller": {"theta": 0.25},
     "tempered": {"rate": 1.0},
     "tempered_caputo": {"rate": 1.0},
 }
@@ -36,7 +41,9 @@ _WIDTH, _HEIGHT, _MARGIN = 640, 250, 34
 
 def _make(kind: type[FractionalOperator], alpha: float, method: str = "auto") -> Any:
     needs = _NEEDS.get(kind.definition, {})
-    return kind(alpha=alpha, method=method, **needs)  # type: ignore[call-arg]
+    if kind.definition == "distributed_order":  # all orders up to alpha
+        return kind(1.0, max(math.ceil(alpha) - 1.0, 0.0), alpha, method=method)  # type: ignore[call-arg]
+    return kind(alpha, method=method, **needs)  # type: ignore[call-arg]
 
 
 def _samples(kind: type[FractionalOperator]) -> tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -50,7 +57,7 @@ def _samples(kind: type[FractionalOperator]) -> tuple[str, np.ndarray[Any, Any],
     if kind.definition == "weyl":
         t = np.arange(_POINTS) * (2.0 * np.pi / _POINTS)
         return "sin t + sin(3t)/3", t, np.sin(t) + np.sin(3.0 * t) / 3.0
-    if kind.definition in ("riesz", "fractional_laplacian"):
+    if kind.definition in ("riesz", "riesz_feller", "fractional_laplacian"):
         t = np.linspace(-4.0, 4.0, _POINTS)
         return "exp(-t²)", t, np.exp(-(t**2))
     t = np.linspace(0.0, 8.0, _POINTS)

@@ -24,7 +24,7 @@ import pytest
 import hpfracc as hf
 from hpfracc import _lazy, control, errors, lattice, memory, noise, pde, rough, transport
 from hpfracc.analytics import PerformanceMonitor, UsageTracker
-from hpfracc.engine.execution.pressure.growth import Growth
+from hpfracc.engine.execution.pressure.monitor import Growth
 from hpfracc.profiling import Profiler, Span, get_profiler
 from hpfracc.profiling.comparison import Comparison, Rules, SpanComparison
 from hpfracc.solvers.ode import problems
@@ -147,6 +147,13 @@ def stream() -> hf.OperatorStream:
     return made
 
 
+def noisy_stream() -> hf.SmoothDerivativeStream:
+    made = hf.SmoothDerivativeStream(0.5, 0.01, noise=0.1, roughness=1.0)
+    for value in SIGNAL[:4]:
+        made.push(float(value))
+    return made
+
+
 def selector() -> hf.IntelligentBackendSelector:
     made = hf.IntelligentBackendSelector(performance_threshold=0.2)
     made.record_performance("numpy", "fft", 64, 1e-3, True)
@@ -173,6 +180,7 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda found: (found.value, found.to_dict() if hasattr(found, "to_dict") else repr(found)),
     ),
     hf.OperatorStream: (stream, lambda found: copy.deepcopy(found).push(SIGNAL)),
+    hf.SmoothDerivativeStream: (noisy_stream, lambda found: copy.deepcopy(found).push(1.0)),
     hf.WorkloadCharacteristics: (lambda: hf.WorkloadCharacteristics("fft", 64, (64,)), repr),
     hf.IntelligentBackendSelector: (selector, lambda found: (repr(found.get_performance_summary()), found.settings)),
     hf.FractionalDifferencer: (lambda: hf.FractionalDifferencer(0.4), lambda found: found.get_params()),

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from hpfracc import _choices
-from hpfracc._environment import BACKENDS, BackendName
+from hpfracc._config import BACKENDS, BackendName
 from hpfracc.operators.core.registry import all_operators
 from hpfracc.solvers.ode.method import all_methods
 from hpfracc.solvers.pde.boundary import read_boundary

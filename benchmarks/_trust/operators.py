@@ -189,6 +189,82 @@ def psi_caputo(rng: np.random.Generator) -> Outcome:
     return outcome(f"alpha={alpha:.4g}, n={t.size}", full(hf.PsiCaputo(alpha, np.square), powers(t**2), t), truth)
 
 
+def katugampola(make: Callable[[float, float], Any], lowest: Callable[[float], int], sign: float = 1.0) -> Trial:
+    """Operators in t^rho / rho, of powers of it, on points uniform in it or in t."""
+
+    def trial(rng: np.random.Generator) -> Outcome:
+        alpha, rho, t = order_of(rng, 2.0), rng.uniform(0.5, 2.5), grid_of(rng, "uniform", 40, 300)
+        if rng.random() < 0.5:
+            t = t ** (1.0 / rho)
+        x = t**rho / rho
+        powers = start_of(rng, alpha, str(rng.choice(["smooth", "solution"])))
+        truth = powers.derivative(x, sign * alpha, lowest=lowest(alpha))
+        words = f"alpha={alpha:.4g}, rho={rho:.3g}, n={t.size}, end={t[-1]:.3g}"
+        return outcome(words, full(make(alpha, rho), powers(x), t), truth)
+
+    return trial
+
+
+def erdelyi_kober(make: Callable[[float, float, float], Any], sign: float, callables: bool) -> Trial:
+    """Sums of powers, each of which is multiplied by a quotient of Gamma functions."""
+
+    def trial(rng: np.random.Generator) -> Outcome:
+        alpha, eta, sigma = order_of(rng, 2.0), rng.uniform(-0.9, 2.0), rng.uniform(0.5, 2.5)
+        x = grid_of(rng, "uniform", 40, 300)
+        t = x ** (1.0 / sigma) if rng.random() < 0.5 or callables else x
+        powers = Powers(rng.normal(size=3), sigma * np.array([0.0, 1.0, rng.uniform(1.2, 3.0)]))
+        low = [eta + 1.0 + p / sigma for _, p in powers.terms]
+        sizes = [gamma(b + alpha) / gamma(b) if sign > 0.0 else gamma(b) / gamma(b + alpha) for b in low]
+        truth = np.asarray(sum(c * size * t**p for (c, p), size in zip(powers.terms, sizes, strict=True)))
+        size = float(sum(abs(c) * one * t[-1] ** p for (c, p), one in zip(powers.terms, sizes, strict=True)))
+        words = f"alpha={alpha:.4g}, eta={eta:.3g}, sigma={sigma:.3g}, n={t.size}, terms={powers.terms}"
+        if callables:
+            return outcome(words, full(make(alpha, eta, sigma), powers, t[1::20]), truth[1::20], size=size)
+        return outcome(words, full(make(alpha, eta, sigma), powers(t), t), truth)
+
+    return trial
+
+
+def hilfer(rng: np.random.Generator) -> Outcome:
+    """A callable that starts with the power that is mapped to 0, or with a higher one."""
+    alpha, beta, end = order_of(rng, 1.0), float(rng.choice([0.0, rng.uniform(0.0, 1.0)])), rng.uniform(0.3, 4.0)
+    low, t = (1.0 - beta) * (alpha - 1.0), np.sort(rng.uniform(0.05, 1.0, 5)) * end
+    start = float(rng.choice([low, rng.uniform(0.9 * low, 0.0)]))
+    powers = Powers(rng.normal(size=4), start + np.arange(4.0))
+    rest = Powers(*(np.array(each) for each in zip(*powers.terms[start == low :], strict=True)))
+    size = float(powers.absolute().derivative(t, alpha).max())
+    result = full(hf.Hilfer(alpha, beta), powers, t, factor=start)
+    words = f"alpha={alpha:.4g}, beta={beta:.3g}, start={start:.4g}, end={end:.3g}"
+    return outcome(words, result, rest.derivative(t, alpha), size=size)
+
+
+def riesz_feller(rng: np.random.Generator) -> Outcome:
+    """A Gaussian with its wave, on the line, by its Fourier integral."""
+    alpha, n = rng.uniform(0.1, 1.9), int(np.exp(rng.uniform(math.log(161), math.log(801))))
+    theta, wave = rng.uniform(-1.0, 1.0) * min(alpha, 2.0 - alpha), rng.uniform(0.0, 3.0)
+    x = np.linspace(-6.0, 6.0, n)
+    k, weights = np.polynomial.legendre.leggauss(300)
+    k, weights = 7.5 * k + 7.5, 7.5 * weights
+    size = -(k**alpha) * weights * (np.exp(-((k - wave) ** 2) / 4.0) + np.exp(-((k + wave) ** 2) / 4.0))
+    inside = np.abs(x) < 3.0
+    truth = np.full(n, np.nan)
+    truth[inside] = np.cos(np.multiply.outer(x[inside], k) - 0.5 * math.pi * theta) @ size / (2.0 * math.sqrt(math.pi))
+    result = full(hf.RieszFeller(alpha, theta), np.exp(-(x**2)) * np.cos(wave * x), x)
+    return outcome(f"alpha={alpha:.4g}, theta={theta:.4g}, wave={wave:.3g}, n={n}", result, truth)
+
+
+def distributed(rng: np.random.Generator) -> Outcome:
+    """The weight Gamma(p + 1 - beta) of samples of t^p: Gamma(p + 1) (t^(p - a) - t^(p - b)) / log t."""
+    above = int(rng.integers(0, 2))
+    low, high = np.sort(above + rng.uniform(0.02, 1.0, 2))
+    t, p = grid_of(rng, str(rng.choice(["uniform", "random"])), 40, 300), rng.uniform(above + 1.0, 4.0)
+    safe = np.where(np.abs(t - 1.0) < 1e-6, 1.0 + 1e-6, np.where(t > 0.0, t, 2.0))
+    truth = gamma(p + 1.0) * (safe ** (p - low) - safe ** (p - high)) / np.log(safe)
+    operator = hf.DistributedOrder(lambda beta: math.gamma(p + 1.0 - beta), float(low), float(high), 10)
+    words = f"{low:.3g} to {high:.3g}, p={p:.3g}, n={t.size}"
+    return outcome(words, full(operator, t**p, t), np.where(t > 0.0, truth, np.nan))
+
+
 def tempered(kind: Any, initial: bool, most: float) -> Trial:
     """``exp(-rate t)`` times powers."""
 
@@ -364,6 +440,17 @@ FAMILIES: dict[str, Trial] = {
     "hadamard, samples": hadamard(hf.Hadamard, none, 3.0),
     "hadamard_integral, samples": hadamard(hf.HadamardIntegral, none, 2.0, -1.0),
     "psi_caputo, samples": psi_caputo,
+    "katugampola, samples": katugampola(hf.Katugampola, none),
+    "caputo_katugampola, samples": katugampola(hf.CaputoKatugampola, first_above),
+    "katugampola_integral, samples": katugampola(hf.KatugampolaIntegral, none, -1.0),
+    **{
+        f"erdelyi_kober{name}, {what}": erdelyi_kober(make, sign, what == "callable")
+        for name, make, sign in (("", hf.ErdelyiKober, 1.0), ("_integral", hf.ErdelyiKoberIntegral, -1.0))
+        for what in ("samples", "callable")
+    },
+    "hilfer, callable": hilfer,
+    "riesz_feller, samples": riesz_feller,
+    "distributed_order, samples": distributed,
     "tempered_caputo, samples": tempered(hf.TemperedCaputo, False, 3.0),
     "tempered, samples": tempered(hf.TemperedRiemannLiouville, True, 2.0),
     "variable_order, samples": variable,

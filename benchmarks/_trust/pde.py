@@ -96,7 +96,7 @@ def outcome(found: Any, exact: Callable[[Array], Array], words: str, rtol: float
     )
     truth = exact(found.t[some])
     # Where u0 does not have the boundary values, the first frame has its own.
-    error, size = float(np.abs(found.u[some] - truth)[:, 1:-1].max()), float(np.abs(truth).max())
+    error, size = float(np.abs(found.u[some] - truth)[..., 1:-1].max()), float(np.abs(truth).max())
     if any("estimate=True refines to rtol" in note for note in found.decision.notes):
         rtol = None  # the grid counts as coarse, and the answer says so: only the estimate is tried
     return Outcome(

@@ -16,12 +16,13 @@ True
 True
 
 Equations
-    solve_fode, fdeint; solve_fsde with noise; solve_fpde with the terms and conditions of pde;
-    fit_fode estimates parameters, order and initial values from data
+    solve_fode, fdeint; solve_fsde with noise; solve_fpde with the terms and conditions of pde, and
+    steady_state; fit_fode estimates parameters, order and initial values from data
 Operators on samples or functions, at points ``t``, of order ``alpha``
     caputo, riemann_liouville, grunwald_letnikov, riemann_liouville_integral, caputo_fabrizio, atangana_baleanu,
-    hadamard, caputo_hadamard, marchaud, psi_caputo, tempered, tempered_caputo, variable_order, their integrals,
-    weyl, riesz, fractional_laplacian, fractional_difference, smooth_derivative, create_fractional_derivative,
+    hadamard, caputo_hadamard, katugampola, caputo_katugampola, erdelyi_kober, hilfer, marchaud, psi_caputo,
+    tempered, tempered_caputo, variable_order, distributed_order, their integrals, weyl, riesz, riesz_feller,
+    fractional_laplacian, fractional_difference, smooth_derivative, create_fractional_derivative,
     create_fractional_integral;
     each has a class of the same name (``Caputo(0.5)``), which can be stored, applied and streamed
 Transforms and grids

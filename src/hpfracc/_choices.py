@@ -1,4 +1,4 @@
-"""The texts that arguments take, for type checkers and editors.
+"""The texts that arguments take, and signatures of functions that forward ``**options``: for type checkers and help.
 
 A type checker refuses any other text; at run time ``_reading.choice`` and the registries of the methods do. Upper case
 and hyphens in the names of methods and backends are accepted at run time only.
@@ -6,15 +6,20 @@ and hyphens in the names of methods and backends are accepted at run time only.
 
 from __future__ import annotations
 
-from typing import Literal
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any, Literal, TypeVar
 
-from hpfracc._environment import BackendName
+from hpfracc._config import BackendName
 
 #: Backends of solvers of ordinary equations.
 SolverBackendName = BackendName | Literal["numba-cuda"]
 
 #: Definitions of the derivative in an equation.
-DerivativeName = Literal["caputo", "riemann_liouville"]
+DerivativeName = Literal[
+    "caputo", "riemann_liouville", "caputo_hadamard", "psi_caputo", "tempered_caputo", "caputo_fabrizio",
+    "atangana_baleanu",
+]  # fmt: skip
 
 #: Methods of ``solve_fode``, with their other names.
 MethodName = Literal[
@@ -44,9 +49,10 @@ RuleName = Literal[
 #: Definitions of derivatives and integrals, with their short names.
 DefinitionName = Literal[
     "AB", "ABC", "ABR", "atangana_baleanu", "atangana_baleanu_riemann", "C", "caputo", "caputo_fabrizio",
-    "caputo_hadamard", "CF", "CH", "coimbra", "FL", "fractional_laplacian", "GL", "grunwald_letnikov", "hadamard",
-    "laplacian", "marchaud", "psi_caputo", "R", "riemann_liouville", "riesz", "RL", "TC", "tempered",
-    "tempered_caputo", "tempered_riemann_liouville", "TRL", "variable_order", "VO", "W", "weyl",
+    "caputo_hadamard", "caputo_katugampola", "CF", "CH", "CK", "coimbra", "distributed_order", "DO", "EK",
+    "erdelyi_kober", "feller", "FL", "fractional_laplacian", "GL", "grunwald_letnikov", "hadamard", "hilfer",
+    "katugampola", "laplacian", "marchaud", "psi_caputo", "R", "RF", "riemann_liouville", "riesz", "riesz_feller", "RL",
+    "TC", "tempered", "tempered_caputo", "tempered_riemann_liouville", "TRL", "variable_order", "VO", "W", "weyl",
 ]  # fmt: skip
 
 #: Sides from which an operator starts.
@@ -60,3 +66,35 @@ Interpretation = Literal["ito", "stratonovich", "young"]
 
 #: Loss functions of a fit.
 LossName = Literal["linear", "soft_l1", "huber", "cauchy", "arctan"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def names_options_of(source: Callable[..., Any], leave_out: Collection[str] = ()) -> Callable[[F], F]:
+    """Show the keyword-only options of ``source`` in place of the ``**options`` of the decorated function.
+
+    Type checkers read the options from ``Unpack[...]`` of a ``TypedDict``. ``help``, notebooks and Sphinx read
+    ``__signature__``, which is set here. Calls are not affected.
+
+    Parameters
+    ----------
+    source : callable
+        The function that receives ``**options``.
+    leave_out : collection of str
+        Options of ``source`` that the decorated function does not accept.
+    """
+    options = [
+        parameter
+        for parameter in inspect.signature(source).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and parameter.name not in leave_out
+    ]
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        taken = {each.name for each in own}
+        named = [*own, *(option for option in options if option.name not in taken)]
+        function.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
+        return function
+
+    return decorate

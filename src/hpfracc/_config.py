@@ -2,6 +2,9 @@
 
 Precedence, lowest first: defaults, the environment, ``config(...)`` calls, ``with config(...)`` blocks. ``use_backend``
 is separate from the settings: it is a choice for the calls inside its block.
+
+The ``HPFRACC_*`` variables are read strictly. A flag is ``1``, ``0``, ``true`` or ``false``; anything else raises an
+error that names the variable, because a misread flag would go unnoticed.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -19,13 +23,73 @@ from os import PathLike, fspath
 from typing import Any, Literal, TypedDict, Unpack, get_type_hints
 
 from hpfracc import _reading
-from hpfracc._environment import BACKENDS, BackendName, Environment, read_environment
+from hpfracc._optional import EXTRAS, is_installed
 from hpfracc.errors import ConfigurationError, InvalidInputError
 
 __all__ = [
-    "Context", "Settings", "adopt", "config", "current_backend", "current_context", "get_settings",
-    "refresh_environment", "reset", "state", "use_backend",
+    "BACKENDS", "BackendName", "Context", "Settings", "adopt", "check_fraction", "config",
+    "current_backend", "current_context", "get_settings", "read_environment", "refresh_environment", "reset", "state",
+    "use_backend",
 ]  # fmt: skip
+
+
+#: All backends, in the order in which ties are broken.
+BACKENDS: tuple[str, ...] = ("numpy", "numba", "torch", "jax", "cupy")
+#: Their names as arguments, for type checkers.
+BackendName = Literal["auto", "numpy", "numba", "torch", "jax", "cupy"]
+
+_FLAGS = {"1": True, "true": True, "0": False, "false": False}
+
+
+def read_environment(variables: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The settings that variables give, by default ``os.environ``; raises :class:`ConfigurationError`."""
+    source = os.environ if variables is None else variables
+    forced = [name for name in BACKENDS if _flag(source, f"HPFRACC_FORCE_{name.upper()}")]
+    disabled = frozenset(name for name in BACKENDS if _flag(source, f"HPFRACC_DISABLE_{name.upper()}"))
+    if len(forced) > 1:
+        names = " and ".join(f"HPFRACC_FORCE_{name.upper()}" for name in forced)
+        raise ConfigurationError(f"{names} are all set, but only one backend can be forced; unset the others")
+    force = forced[0] if forced else None
+    if force in disabled:
+        upper = str(force).upper()
+        raise ConfigurationError(
+            f"HPFRACC_FORCE_{upper} and HPFRACC_DISABLE_{upper} are both set, but {force!r} cannot be both forced and "
+            "disabled; unset one of them"
+        )
+    if force is not None and not is_installed(force):
+        raise ConfigurationError(
+            f"HPFRACC_FORCE_{force.upper()} is set but {force!r} is not installed; "
+            f"install it with: pip install 'hpfracc[{EXTRAS.get(force, force)}]', or unset the variable"
+        )
+    if "numpy" in disabled and len(disabled) == len(BACKENDS):
+        raise ConfigurationError("every backend is disabled by HPFRACC_DISABLE_*; leave at least one enabled")
+    limit = source.get("HPFRACC_GPU_MEMORY_LIMIT")
+    found = {
+        "force": force,
+        "disabled": disabled,
+        "gpu_memory_limit": check_fraction("HPFRACC_GPU_MEMORY_LIMIT", limit) if limit else None,
+        "enable_learning": _flag(source, "HPFRACC_ENABLE_LEARNING"),
+        "wisdom": source.get("HPFRACC_WISDOM") or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _flag(source: Mapping[str, str], name: str) -> bool | None:
+    text = source.get(name)
+    if not text:
+        return None
+    if text.strip().lower() not in _FLAGS:
+        raise ConfigurationError(f"{name}={text!r} is not a flag; use 1, 0, true or false")
+    return _FLAGS[text.strip().lower()]
+
+
+def check_fraction(name: str, given: float | str) -> float:
+    """The number ``given`` if it lies in (0, 1]; raises :class:`ConfigurationError` otherwise."""
+    with suppress(ValueError):
+        value = float(given)
+        if 0.0 < value <= 1.0:  # nan fails too
+            return value
+    raise ConfigurationError(f"{name}={given!r} is not a fraction; use a number above 0 and at most 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +190,7 @@ class _State:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.layers: list[tuple[object, dict[str, Any]]] = []
-        self.environment: Environment | None = None
+        self.environment: dict[str, Any] | None = None
         self.base: Settings | None = None
         self.version = 0
         self.resets = 0
@@ -142,7 +206,7 @@ class _State:
         with self.lock:
             if self.environment is None:
                 self.environment = read_environment()
-            given = {name: value for name, value in self.environment._asdict().items() if value is not None}
+            given = dict(self.environment)
             for _, layer in self.layers:
                 given |= layer
             self.base = Settings(**given, version=self.renew())
@@ -260,14 +324,13 @@ def get_settings() -> Settings:
     return _context.get().settings()
 
 
-def refresh_environment() -> Environment:
+def refresh_environment() -> None:
     """Read the ``HPFRACC_*`` variables again, as every new selector does."""
     environment = read_environment()
     with state.lock:
         if environment != state.environment:
             state.environment = environment
             state.rebuild()
-    return environment
 
 
 def reset() -> None:

@@ -25,8 +25,7 @@ from hpfracc.solvers.ode import solve_fode
 from hpfracc.solvers.ode.solve import explain_solve
 from hpfracc.solvers.pde.explain import explain_evolution
 from hpfracc.solvers.pde.solve import solve_fpde
-from hpfracc.solvers.sde.explain import explain_simulation
-from hpfracc.solvers.sde.solve import solve_fsde
+from hpfracc.solvers.sde.solve import explain_simulation, solve_fsde
 
 __all__ = ["explain", "named_operators"]
 

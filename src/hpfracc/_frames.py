@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import has_unit, is_chunked, library_of, refuse_units
-from hpfracc._reading import choice
-from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 
 #: Time units in seconds.
 TIME_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "D": 86400.0, "W": 604800.0}
@@ -195,7 +195,7 @@ def open_samples(
         axis = 0 if kind in ("series", "frame") else -1
     values = _values_of(f, kind)
     if kind in ("series", "frame", "dataarray"):
-        axes = [_check_axis(one, values.ndim) for one in (axis if isinstance(axis, Sequence) else (axis,))]
+        axes = [_reading.axis(one, values.ndim) for one in (axis if isinstance(axis, Sequence) else (axis,))]
         axis = tuple(axes) if isinstance(axis, Sequence) else axes[0]
     else:
         axes = [-1]
@@ -262,12 +262,6 @@ def _column(series: Any, what: str) -> np.ndarray[Any, Any]:
     return np.asarray(series.to_numpy(dtype="float32" if single else "float64", na_value=np.nan))
 
 
-def _check_axis(axis: Any, ndim: int) -> int:
-    if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -ndim <= axis < ndim:
-        raise ShapeError(f"axis={axis!r} is not an axis of samples with {ndim} axes; use {-ndim} to {ndim - 1}")
-    return int(axis) % ndim
-
-
 def _axis_of_dim(f: Any, axis: Any, dim: Any, t: Any) -> Any:
     """Position of the dimension ``dim``, or of the only one."""
     if dim is not None and axis is not None:
@@ -296,7 +290,7 @@ class _Unit:
     """Converts time differences to numbers of a unit, and remembers a note about the last conversion."""
 
     def __init__(self, name: str | None) -> None:
-        self._requested = None if name is None else choice("time_unit", name, TIME_UNITS)
+        self._requested = None if name is None else _reading.choice("time_unit", name, TIME_UNITS)
         self.name = name or "s"
         self.note = ""
 

@@ -207,6 +207,13 @@ def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
         return False
 
 
+def axis(value: Any, ndim: int) -> int:
+    """The axis of samples with ``ndim`` axes, counted from the first."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not -ndim <= value < ndim:
+        raise ShapeError(f"axis={value!r} is not an axis of samples with {ndim} axes; use {-ndim} to {ndim - 1}")
+    return int(value) % ndim
+
+
 def listed(name: str, value: Any, what: str) -> list[Any]:
     """The items of a sequence or another iterable; ``what`` says what they are."""
     if isinstance(value, str | bytes) or not hasattr(value, "__iter__") or isinstance(value, type):

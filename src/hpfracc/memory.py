@@ -14,9 +14,9 @@ from typing import Any
 
 from hpfracc.engine import hardware
 from hpfracc.engine.execution.prepared import prepared_operands
-from hpfracc.engine.execution.pressure.growth import Growth
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, RungReport, Spillable
 from hpfracc.engine.execution.pressure.monitor import (
+    Growth,
     MemoryMonitor,
     MemorySnapshot,
     MemoryStats,
@@ -26,8 +26,7 @@ from hpfracc.engine.execution.pressure.monitor import (
 from hpfracc.engine.execution.pressure.pool import MemoryPool, get_memory_pool, staging_pool
 from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes
 from hpfracc.engine.memory.buffers import PoolStats
-from hpfracc.engine.memory.host import HostMemory, HostProbe
-from hpfracc.engine.memory.spans import span
+from hpfracc.engine.memory.host import HostMemory, HostProbe, span
 from hpfracc.engine.memory.staging import RingStats, staging_stats
 from hpfracc.engine.selection.call_memory import ForecastRow, forecasts
 from hpfracc.engine.selection.decision import as_text

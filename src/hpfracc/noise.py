@@ -17,16 +17,6 @@ from hpfracc.solvers.sde.noise.stable import StableLevy, TemperedStable
 from hpfracc.solvers.sde.noise.subordinated import InverseSubordinator, Subordinated
 
 __all__ = [
-    "Brownian",
-    "FractionalBrownian",
-    "FractionalOU",
-    "GaussianNoise",
-    "HoskingStream",
-    "HurstEstimate",
-    "InverseSubordinator",
-    "LevyNoise",
-    "Noise",
-    "StableLevy",
-    "Subordinated",
-    "TemperedStable",
-]
+    "Brownian", "FractionalBrownian", "FractionalOU", "GaussianNoise", "HoskingStream", "HurstEstimate",
+    "InverseSubordinator", "LevyNoise", "Noise", "StableLevy", "Subordinated", "TemperedStable",
+]  # fmt: skip

@@ -12,6 +12,7 @@ True
 
 from __future__ import annotations
 
+from hpfracc.operators._distributed_order import DistributedOrder
 from hpfracc.solvers.pde import problems
 from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Exterior, Neumann, NoFlux, Periodic, Robin
 from hpfracc.solvers.pde.method import EvolutionMethod
@@ -23,7 +24,6 @@ from hpfracc.solvers.pde.methods.etdrk4 import ETDRK4
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
 from hpfracc.solvers.pde.methods.imex_bdf2 import ImexBDF2
 from hpfracc.solvers.pde.methods.splitting import Strang, Yoshida4
-from hpfracc.solvers.pde.orders import DistributedOrder
 from hpfracc.solvers.pde.problems import ModelEquation
 from hpfracc.solvers.pde.result import EvolutionDecision, SpaceTimeError
 from hpfracc.solvers.pde.space.disc import Annulus, Disc

@@ -16,12 +16,6 @@ from hpfracc.solvers.sde.rough.model import RoughPaths, Valuation
 from hpfracc.solvers.sde.rough.sampling import PathValuation
 
 __all__ = [
-    "Bergomi",
-    "Calibration",
-    "Heston",
-    "PathValuation",
-    "RoughPaths",
-    "Valuation",
-    "black_price",
+    "Bergomi", "Calibration", "Heston", "PathValuation", "RoughPaths", "Valuation", "black_price",
     "implied_volatility",
-]
+]  # fmt: skip

@@ -28,21 +28,7 @@ from hpfracc.solvers.sde.transport.passage import FirstPassage, PassageEstimate,
 from hpfracc.solvers.sde.transport.random_walk import ContinuousTimeRandomWalk, SubordinatedDiffusion
 
 __all__ = [
-    "ContinuousTimeRandomWalk",
-    "ExponentialWaiting",
-    "FirstPassage",
-    "FixedWaiting",
-    "GaussianJumps",
-    "Jumps",
-    "MeanSquaredDisplacement",
-    "MittagLefflerWaiting",
-    "ParetoWaiting",
-    "PassageEstimate",
-    "StableJumps",
-    "StableWaiting",
-    "SubordinatedDiffusion",
-    "TemperedJumps",
-    "WaitingTimes",
-    "first_passage",
-    "msd",
-]
+    "ContinuousTimeRandomWalk", "ExponentialWaiting", "FirstPassage", "FixedWaiting", "GaussianJumps", "Jumps",
+    "MeanSquaredDisplacement", "MittagLefflerWaiting", "ParetoWaiting", "PassageEstimate", "StableJumps",
+    "StableWaiting", "SubordinatedDiffusion", "TemperedJumps", "WaitingTimes", "first_passage", "msd",
+]  # fmt: skip

@@ -14,7 +14,6 @@ from tests.helpers.source import PACKAGE, REPOSITORY, SOURCE, find_cycle, find_i
 #: is divided into rooms of different floors, or into rooms that must not know each other, stands in DIVIDED instead.
 FLOORS = {
     "errors": 0,
-    "_environment": 0,
     "_config": 0,
     "_torch_transforms": 0,
     "_arrays": 0,
@@ -27,7 +26,6 @@ FLOORS = {
     "_clusters": 0,
     "_optional": 0,
     "_files": 0,
-    "_signatures": 0,
     "_lazy": 0,
     "_reading": 0,
     "profiling": 1,

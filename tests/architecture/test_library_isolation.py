@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS
 from tests.helpers.source import PACKAGE, SOURCE, find_imports, find_modules
 
 #: Each optional library, and the folders that may import it: none, where nothing of ours uses it yet.

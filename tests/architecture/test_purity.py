@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.source import PACKAGE, SOURCE, Module, find_imports, find_modules, resolve
 
 #: What a kernel, and the mathematics that kernels share, may not know: settings, logs, profiles, other kernels' fates.
-IMPURE = ("logging", "warnings", "os", *(f"{PACKAGE}.{name}" for name in ("_config", "_environment", "profiling")))
+IMPURE = ("logging", "warnings", "os", *(f"{PACKAGE}.{name}" for name in ("_config", "profiling")))
 #: Calls that wait for a device; adapters, clocks and transfers make them.
 WAITS = {"synchronize", "block_until_ready"}
 #: A program on one device that several operators share; its kernel has no primitive.

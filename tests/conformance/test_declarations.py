@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter
 from hpfracc.engine.primitives import PRIMITIVES

@@ -158,7 +158,7 @@ def test_a_shared_gpu_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(hardware, "machine", Two)
     worker.use_own_gpu(None)
-    mine = worker.claimed()
+    mine = worker._claim
     assert mine is not None and mine.gpu.uuid == "GPU-0"
     import os
 

@@ -11,7 +11,7 @@ import pytest
 
 import hpfracc
 from hpfracc import errors
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.primitives import PRIMITIVES
 from tests.helpers.source import REPOSITORY, SOURCE

@@ -84,6 +84,15 @@ def creep_fit(names: Names) -> None:
     assert names["plain"].spread > 4.0
 
 
+def double_well(names: Names) -> None:
+    """The equilibrium is Boltzmann's; with memory the last part of the way to it is a power near -alpha."""
+    assert names["error"] < 1e-3
+    behind, t = names["missing"], names["times"]
+    assert behind[1.0][-1] < 1e-5
+    slope = math.log(behind[0.7][-1] / behind[0.7][-5]) / math.log(t[-1] / t[-5])
+    assert slope == pytest.approx(-0.7, abs=0.12)
+
+
 CHECKS: dict[str, Callable[[Names], None]] = {
     "relaxation": below(1e-6),
     "bagley_torvik": below(1e-5),
@@ -94,6 +103,7 @@ CHECKS: dict[str, Callable[[Names], None]] = {
     "creep_fit": creep_fit,
     "subdiffusion": below(2e-3),
     "breakthrough": below(2e-3),
+    "double_well": double_well,
     "gray_scott": patterns("fields", (2.0, 1.6)),
     "spiral_waves": patterns("voltage", (2.0, 1.8)),
     "wave_packet": below(1e-12),
@@ -118,7 +128,7 @@ CHECKS: dict[str, Callable[[Names], None]] = {
 #: These take two seconds and more.
 SLOW = {
     "bagley_torvik", "subdiffusion", "gray_scott", "spiral_waves", "learned_order", "neural_equation", "sweep",
-    "breakthrough", "creep_fit", "rough_smile", "membrane",
+    "breakthrough", "creep_fit", "double_well", "membrane", "rough_smile",
 }  # fmt: skip
 
 

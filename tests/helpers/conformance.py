@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hpfracc.engine.backends
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Kernel, KernelSpec

@@ -73,11 +73,11 @@ def test_matrices_of_a_block_and_single_steps_give_one_gradient(
     monkeypatch: pytest.MonkeyPatch, alpha: Any, corrections: int
 ):
     """With few components the transposed products are those of matrices; else of one backward pass for each point."""
-    from hpfracc.solvers.ode.tensors.on_torch import pulls
+    from hpfracc.solvers.ode.tensors.on_torch import gradients as of_tensors
 
     method = PECE(corrections=corrections, adjoint="stored")
     one = gradients(None, method, alpha, 70)
-    monkeypatch.setattr(pulls, "fit_matrices", lambda *_: False)
+    monkeypatch.setattr(of_tensors, "fit_matrices", lambda *_: False)
     for a, b in zip(one, gradients(None, method, alpha, 70), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-12)
 

@@ -1,14 +1,17 @@
-"""Derivatives of noisy samples: coverage of the band, orders, grids, and bad input."""
+"""Derivatives of noisy samples: coverage of the band, methods, streams, grids, and bad input."""
 
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
+from scipy import integrate, interpolate
 
 import hpfracc as hf
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
+from hpfracc.operators._smooth_derivative import _Curves
 
 Array = np.ndarray
 
@@ -19,7 +22,10 @@ def exact(t: Array, alpha: float) -> Array:
     return ((3j) ** p * t ** (p - alpha) * hf.mittag_leffler(3j * t, 1.0, p - alpha + 1.0)).imag
 
 
-def coverage(alpha: float, draws: int, noise: str | float) -> tuple[float, float]:
+METHODS = ["tikhonov", "spline", "kalman"]
+
+
+def coverage(alpha: float, draws: int, noise: str | float, method: str = "tikhonov") -> tuple[float, float]:
     """Share of points within two standard errors, and the mean error over the root mean square."""
     random = np.random.default_rng(7)
     t = np.sort(random.uniform(0.0, 2.0, 120))
@@ -28,7 +34,7 @@ def coverage(alpha: float, draws: int, noise: str | float) -> tuple[float, float
     inside, errors = [], []
     for _ in range(draws):
         found = hf.smooth_derivative(
-            1.0 + np.sin(3.0 * t) + 0.02 * random.standard_normal(t.size), t, alpha, noise=noise
+            1.0 + np.sin(3.0 * t) + 0.02 * random.standard_normal(t.size), t, alpha, noise=noise, method=method
         )
         low, high = found.band()
         inside.append(np.mean((low <= truth) & (truth <= high)))
@@ -36,19 +42,152 @@ def coverage(alpha: float, draws: int, noise: str | float) -> tuple[float, float
     return float(np.mean(inside)), float(np.mean(errors))
 
 
-@pytest.mark.parametrize(("alpha", "most"), [(0.5, 0.06), (1.0, 0.12), (1.5, 0.15), (2.6, 0.4)])
+@pytest.mark.parametrize(("alpha", "most"), [(0.5, 0.06), (1.0, 0.12), (1.5, 0.15), (2.6, 0.4), (3.0, 1.0)])
 def test_the_band_covers(alpha: float, most: float):
     """Bands of two standard errors cover on a grid that is not uniform, and the derivative is no noise."""
-    inside, error = coverage(alpha, 8, "estimate")
-    assert inside > 0.9 and error < most
+    inside, error = coverage(alpha, 40, "estimate")
+    assert inside > 0.95 and error < most
+
+
+@pytest.mark.parametrize(("alpha", "method"), [(0.5, "spline"), (2.6, "spline"), (0.5, "kalman"), (1.5, "kalman")])
+def test_the_band_of_each_method_covers(alpha: float, method: str):
+    """The same with splines and with a filter."""
+    inside, error = coverage(alpha, 40 if method == "spline" else 8, "estimate", method)
+    assert inside > 0.95 and error < 0.4
+
+
+def test_the_band_covers_what_the_samples_leave_open():
+    """The samples of exp(-2t) could be a parabola: with the likeliest weight alone 80 % of the points were covered."""
+    random = np.random.default_rng(1)
+    t, inside = np.linspace(0.0, 2.0, 120), []
+    truth = hf.caputo(lambda x: np.exp(-2.0 * x), t, 1.5)
+    for _ in range(40):
+        found = hf.smooth_derivative(np.exp(-2.0 * t) + 0.02 * random.standard_normal(t.size), t, 1.5)
+        inside.append(np.mean(np.abs(found.value - truth) <= 2.0 * found.standard_error))
+    assert np.mean(inside) > 0.9
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", ["estimate", 0.02])
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 1.5, 2.0, 2.6])
-def test_the_band_covers_in_many_draws(alpha: float, noise: str | float):
-    """On average over 1,000 draws at least 95 % of the points are within the band."""
-    assert coverage(alpha, 1000, noise)[0] > 0.95
+@pytest.mark.parametrize("method", METHODS)
+def test_the_band_covers_in_many_draws(alpha: float, noise: str | float, method: str):
+    """On average over 1,000 draws (200 of the filter) at least 95 % of the points are within the band."""
+    assert coverage(alpha, 200 if method == "kalman" else 1000, noise, method)[0] > 0.95
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_band_covers_with_little_noise(method: str):
+    """Where each sample counts, the band is that of the curve between them."""
+    random = np.random.default_rng(2)
+    t = np.sort(random.uniform(0.0, 2.0, 60))
+    t -= t[0]
+    for noise in (1e-4, 0.0):
+        found = hf.smooth_derivative(1.0 + np.sin(3.0 * t) + noise * random.standard_normal(60), t, 0.5, method=method)
+        assert np.mean(np.abs(found.value - exact(t, 0.5)) <= 2.0 * found.standard_error) > 0.9
+
+
+def test_the_spline_is_scipys():
+    """The curve of a weight, with a node at each sample, is SciPy's smoothing spline."""
+    random = np.random.default_rng(5)
+    x = np.sort(random.uniform(0.0, 1.0, 50))
+    x = (x - x[0]) / (x[-1] - x[0])
+    samples, weight = np.sin(6.0 * x) + 0.1 * random.standard_normal(50), 1e-4
+    curves = _Curves(x, 1, True)
+    penalty = np.sqrt(weight) * np.eye(curves.size)[2:]
+    rows = np.vstack([curves.integrals(x, 1.0), penalty])
+    found = np.linalg.lstsq(rows, np.append(samples, np.zeros(len(penalty))), rcond=None)[0]
+    expected = interpolate.make_smoothing_spline(x, samples, lam=weight)
+    np.testing.assert_allclose(curves.integrals(x, 1.0) @ found, expected(x), atol=1e-9)
+    np.testing.assert_allclose(curves.integrals(x, 0.0) @ found, expected.derivative()(x), atol=1e-8)
+
+
+def conditioned(t: Array, y: Array, alpha: float, noise: float, roughness: float) -> tuple[float, float]:
+    """The derivative at the last sample and its standard error, by covariances of an integrated Wiener process."""
+    p = math.ceil(alpha)
+
+    def covariance(a: float, b: float, first: float, second: float) -> float:
+        if a > b:
+            a, b, first, second = b, a, second, first
+        if a == b:
+            found = a ** (first + second + 1.0) / (first + second + 1.0)
+        else:
+            options = {"weight": "alg", "wvar": (0.0, first), "epsabs": 1e-14, "epsrel": 1e-12}
+            found = integrate.quad(lambda u: (b - u) ** second, 0.0, a, **options)[0] if a else 0.0
+        return roughness**2 * found / (math.gamma(first + 1.0) * math.gamma(second + 1.0))
+
+    samples = np.array([[covariance(a, b, p, p) for b in t] for a in t]) + noise**2 * np.eye(t.size)
+    between = np.array([covariance(t[-1], b, p - alpha, p) for b in t])
+    powers = [k - alpha for k in range(p + 1)]
+    last = np.array([t[-1] ** q / math.gamma(q + 1.0) if q >= 0.0 else 0.0 for q in powers])
+    basis = np.array([[x**k / math.factorial(k) for k in range(p + 1)] for x in t])
+    solved = np.linalg.solve(samples, np.column_stack([y, basis, between]))
+    inverse = np.linalg.inv(basis.T @ solved[:, 1:-1])
+    start = inverse @ (basis.T @ solved[:, 0])
+    rest = last - between @ solved[:, 1:-1]
+    variance = covariance(t[-1], t[-1], p - alpha, p - alpha) - between @ solved[:, -1] + rest @ inverse @ rest
+    return float(last @ start + between @ (solved[:, 0] - solved[:, 1:-1] @ start)), math.sqrt(variance)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.9, 1.0, 1.3, 2.5])
+def test_a_stream_is_the_process_given_the_samples(alpha: float):
+    """Derivative and standard error at the newest sample are those of the covariances."""
+    t = 0.1 * np.arange(12)
+    y = 1.0 + np.sin(3.0 * t) + 0.02 * np.random.default_rng(1).standard_normal(12)
+    stream = hf.SmoothDerivativeStream(alpha, 0.1, noise=0.02, roughness=3.0)
+    found = [stream.push(sample) for sample in y]
+    assert all(math.isnan(each) for pair in found[: math.ceil(alpha)] for each in pair)
+    np.testing.assert_allclose(found[-1], conditioned(t, y, alpha, 0.02, 3.0), rtol=1e-6)
+
+
+def test_a_stream_ends_where_the_smoother_does():
+    """The newest value of a stream is the last one of all samples; it goes on after it was pickled."""
+    random = np.random.default_rng(6)
+    t = np.linspace(0.0, 3.0, 80)
+    samples = np.sin(2.0 * t) + 0.03 * random.standard_normal(80)
+    stream = hf.SmoothDerivativeStream(0.7, t[1], warmup=80)
+    for sample in samples:
+        found = stream.push(sample)
+    whole = hf.smooth_derivative(samples, t, 0.7, method="kalman")
+    np.testing.assert_allclose(found, (whole.value[-1], whole.standard_error[-1]), rtol=1e-5)
+    assert stream.count == 80 and stream.noise == pytest.approx(whole.noise, rel=0.05)
+    other = pickle.loads(pickle.dumps(stream))
+    assert other.push(0.1) == stream.push(0.1)
+    assert "81 samples" in repr(stream)
+
+
+def test_a_stream_covers():
+    """Bands at the newest sample cover, and the derivative is better than that of the plain stream."""
+    random = np.random.default_rng(8)
+    t = 0.02 * np.arange(300)
+    truth, inside = exact(t, 0.5)[150:], []
+    for _ in range(5):
+        stream = hf.SmoothDerivativeStream(0.5, 0.02, warmup=150)
+        noisy = 1.0 + np.sin(3.0 * t) + 0.02 * random.standard_normal(300)
+        found = np.array([stream.push(sample) for sample in noisy])[150:]
+        inside.append(np.mean(np.abs(found[:, 0] - truth) <= 2.0 * found[:, 1]))
+        plain = hf.Caputo(0.5).stream(0.02).push(noisy)[150:]
+        assert np.std(found[:, 0] - truth) < 0.7 * np.std(plain - truth)
+    assert np.mean(inside) > 0.93
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"alpha": 0.0}, "alpha=0"),
+        ({"step": 0.0}, "step=0"),
+        ({"noise": -1.0}, "noise=-1"),
+        ({"roughness": 1.0}, "roughness is given, and noise is to be estimated"),
+        ({"roughness": -1.0, "noise": 1.0}, "roughness=-1"),
+        ({"warmup": 3}, "warmup=3"),
+    ],
+)
+def test_bad_streams(changes: dict[str, object], words: str):
+    """Errors name the value."""
+    with pytest.raises(InvalidInputError, match=words):
+        hf.SmoothDerivativeStream(**({"alpha": 0.5, "step": 0.1} | changes))
+    with pytest.raises(InvalidInputError, match="value=nan"):
+        hf.SmoothDerivativeStream(0.5, 0.1).push(math.nan)
 
 
 def test_the_noise_is_found():
@@ -86,9 +225,9 @@ def test_units_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_too_few_nodes_are_reported():
-    """Samples with less noise than the nodes resolve: a warning, and none with a node for each."""
-    t = np.linspace(0.0, 1.0, 400)
-    with pytest.warns(AccuracyWarning, match="of 50 nodes.*give more nodes, up to 400"):
+    """Samples with less noise than the nodes resolve: a warning, and none with several for each."""
+    t = np.linspace(0.0, 1.0, 100)
+    with pytest.warns(AccuracyWarning, match="of 50 nodes.*give more than nodes=50"):
         hf.smooth_derivative(np.sin(t), t, 0.5, nodes=50)
     found = hf.smooth_derivative(np.sin(t), t, 0.5, nodes=400)
     assert np.mean(np.abs(found.value - hf.caputo(np.sin, t, 0.5)) <= 2.0 * found.standard_error) > 0.95
@@ -105,6 +244,7 @@ def test_too_few_nodes_are_reported():
         ({"f": np.ones(9)}, ShapeError, "9 samples and t 10 times"),
         ({"f": np.ones(3), "t": np.arange(3.0)}, ShapeError, "3 samples are too few; give at least 4"),
         ({"nodes": 2}, InvalidInputError, "nodes=2"),
+        ({"method": "wavelet"}, InvalidInputError, "method='wavelet'.*tikhonov"),
     ],
 )
 def test_bad_input(changes: dict[str, object], error: type[Exception], words: str):

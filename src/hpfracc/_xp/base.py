@@ -64,19 +64,23 @@ class Namespace:
 
     def fftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
         """Fourier transform along ``axes``, padded to ``sizes``; the options are those of NumPy alone."""
-        return self.fft.fftn(x, sizes, axes=axes, **options)
+        return self._transform("fftn", x, sizes, axes, **options)
 
     def ifftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
         """Its inverse, which may overwrite ``x``."""
-        return self.fft.ifftn(x, sizes, axes=axes, **options)
+        return self._transform("ifftn", x, sizes, axes, **options)
 
     def rfftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
         """Fourier transform of a real signal along ``axes``. The last of them is halved."""
-        return self.fft.rfftn(x, sizes, axes=axes, **options)
+        return self._transform("rfftn", x, sizes, axes, **options)
 
     def irfftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
         """Its inverse, which may overwrite ``x``."""
-        return self.fft.irfftn(x, sizes, axes=axes, **options)
+        return self._transform("irfftn", x, sizes, axes, **options)
+
+    def _transform(self, kind: str, x: Any, sizes: Sequence[int] | None, axes: tuple[int, ...], **options: Any) -> Any:
+        """One of these four."""
+        return getattr(self.fft, kind)(x, sizes, axes=axes, **options)
 
     def array(self, values: Any) -> Any:
         """Numbers or an array of any kind as float64, on the device of this namespace."""
@@ -253,20 +257,11 @@ class CuPyNamespace(Namespace):
         """Round to the nearest integer."""
         return self.module.rint(x)
 
-    def fftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
-        """Works on a contiguous copy if ``x`` is not contiguous."""
-        return super().fftn(self.contiguous(x), axes, sizes, **options)
-
-    def rfftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
-        """Works on a contiguous copy if ``x`` is not contiguous."""
-        return super().rfftn(self.contiguous(x), axes, sizes, **options)
-
-    def ifftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
-        """Overwrites ``x`` if possible."""
+    def _transform(self, kind: str, x: Any, sizes: Sequence[int] | None, axes: tuple[int, ...], **options: Any) -> Any:
+        """Of a contiguous copy if ``x`` is not contiguous; the inverse overwrites ``x`` if possible."""
         fft = sys.modules.get("cupyx.scipy.fft")
-        return super().ifftn(x, sizes, axes) if fft is None else fft.ifftn(x, sizes, axes=axes, overwrite_x=True)
-
-    def irfftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
-        """Overwrites ``x`` if possible."""
-        fft = sys.modules.get("cupyx.scipy.fft")
-        return super().irfftn(x, sizes, axes) if fft is None else fft.irfftn(x, sizes, axes=axes, overwrite_x=True)
+        if not kind.startswith("i"):
+            return super()._transform(kind, self.contiguous(x), sizes, axes, **options)
+        if fft is None:
+            return super()._transform(kind, x, sizes, axes)
+        return getattr(fft, kind)(x, sizes, axes=axes, overwrite_x=True)

@@ -68,35 +68,15 @@ class JAXNamespace(Namespace):
         """A copy."""
         return self.module.array(x, copy=True)
 
-    def fftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
+    def _transform(self, kind: str, x: Any, sizes: Sequence[int] | None, axes: tuple[int, ...], **options: Any) -> Any:
         """XLA transforms at most three axes together."""
-        return self._forward(self.fft.fftn, x, axes, sizes)
-
-    def ifftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
-        """Its inverse."""
-        return self._back(self.fft.ifftn, x, sizes, axes)
-
-    def rfftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
-        """Of a real signal."""
-        return self._forward(self.fft.rfftn, x, axes, sizes)
-
-    def irfftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
-        """Its inverse."""
-        return self._back(self.fft.irfftn, x, sizes, axes)
-
-    def _forward(
-        self, transform: Callable[..., Any], x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None
-    ) -> Any:
-        lengths: Sequence[int | None] = [None] * len(axes) if sizes is None else sizes
-        x = transform(x, None if sizes is None else sizes[-_TOGETHER:], axes=axes[-_TOGETHER:])
-        for axis, length in zip(axes[:-_TOGETHER], lengths[:-_TOGETHER], strict=True):
-            x = self.fft.fft(x, length, axis=axis)
-        return x
-
-    def _back(self, transform: Callable[..., Any], x: Any, sizes: Sequence[int], axes: tuple[int, ...]) -> Any:
-        for axis in axes[:-_TOGETHER]:
+        first, last, back = axes[:-_TOGETHER], axes[-_TOGETHER:], kind.startswith("i")
+        for axis in first if back else ():
             x = self.fft.ifft(x, axis=axis)
-        return transform(x, sizes[-_TOGETHER:], axes=axes[-_TOGETHER:])
+        x = getattr(self.fft, kind)(x, None if sizes is None else sizes[-_TOGETHER:], axes=last)
+        for place, axis in enumerate(() if back else first):
+            x = self.fft.fft(x, None if sizes is None else sizes[place], axis=axis)
+        return x
 
     def is_complex(self, x: Any) -> bool:
         """Whether the dtype of ``x`` is complex."""

@@ -20,21 +20,9 @@ class TorchNamespace(Namespace):
         torch: Any = self.module
         self._signed = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
-    def fftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
-        """Along ``axes``."""
-        return self.module.fft.fftn(x, s=sizes, dim=axes)
-
-    def ifftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
-        """Its inverse."""
-        return self.module.fft.ifftn(x, s=sizes, dim=axes)
-
-    def rfftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
-        """Of a real signal."""
-        return self.module.fft.rfftn(x, s=sizes, dim=axes)
-
-    def irfftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
-        """Its inverse."""
-        return self.module.fft.irfftn(x, s=sizes, dim=axes)
+    def _transform(self, kind: str, x: Any, sizes: Sequence[int] | None, axes: tuple[int, ...], **options: Any) -> Any:
+        """By PyTorch's names of the arguments."""
+        return getattr(self.module.fft, kind)(x, s=sizes, dim=axes)
 
     def copy(self, x: Any) -> Any:
         """A copy, contiguous in memory."""

@@ -24,8 +24,7 @@ def run(arguments: argparse.Namespace) -> Answer:
 
 def collect() -> dict[str, Any]:
     """All information as plain values."""
-    from hpfracc._config import get_settings
-    from hpfracc._environment import BACKENDS
+    from hpfracc._config import BACKENDS, get_settings
     from hpfracc.engine import hardware
     from hpfracc.engine.memory.host import HostProbe
     from hpfracc.engine.selection.knowledge import knowledge_for

@@ -128,19 +128,40 @@ def current_client() -> Any:
 def prepare_workers() -> None:
     """Prepare the workers of the default client, once, for tasks of Dask arrays, which it does not submit itself."""
     client = current_client()
-    if client is None or workers.dask_worker() is not None:
-        return
-    if client not in _prepared:
-        _register_job(client, "", None)
-    _listen(client)
+    if client is not None and workers.dask_worker() is None:
+        _prepare(client, renew=False)
 
 
-def _listen(client: Any) -> None:
-    """Receive the records of tasks of Dask arrays, as cluster events."""
+def _prepare(client: Any, *jobs: tuple[str, bytes], renew: bool = True) -> None:
+    """Prepare all workers, present and future, also with a large job; and receive the records of their engines.
+
+    With ``renew``, workers that were prepared before get what is known by now, unless they have it already.
+    """
+    import_optional("distributed")
+    try:
+        if renew or client not in _prepared:
+            _tell_workers(client)
+        for name, payload in jobs:
+            plugin = _plugin_class()(name, payload)
+            client.register_plugin(plugin, name=plugin.name)
+    except ClusterError:
+        raise
+    except Exception as error:
+        raise ClusterError(
+            f"the workers could not be prepared ({type(error).__name__}: {error}); install the same versions of "
+            "hpfracc and of your own modules on all of them"
+        ) from error
     known = client in _listening
     _listening[client] = get_settings()
     if not known and not client.asynchronous:
         client.subscribe_topic(_TOPIC, functools.partial(_take, ref(client)))
+
+
+def _tell_workers(client: Any) -> None:
+    known = workers.encode_known()
+    if _prepared.get(client) != known:
+        client.register_plugin(_plugin_class()(None, None, known), name=_NAME)
+        _prepared[client] = known
 
 
 def _take(client: Any, event: Any) -> None:
@@ -156,43 +177,14 @@ def _take(client: Any, event: Any) -> None:
 def send_records() -> None:
     """In a task of a Dask array: send the records of the engine to the clients of the cluster."""
     worker = workers.dask_worker() if _sends else None
-    message = b"" if worker is None else workers.take_records()
-    if worker is not None and message:
+    if worker is not None and (message := workers.take_records()):
         worker.log_event(_TOPIC, message)
-
-
-def _register_job(client: Any, name: str, payload: bytes | None) -> None:
-    """Prepare all workers, present and future; a large payload is sent to each once."""
-    import_optional("distributed")
-    try:
-        _tell_workers(client)
-        if payload is not None:
-            plugin = _plugin_class()(name, payload)
-            client.register_plugin(plugin, name=plugin.name)
-    except ClusterError:
-        raise
-    except Exception as error:
-        raise ClusterError(
-            f"the workers could not be prepared ({type(error).__name__}: {error}); install the same versions of "
-            "hpfracc and of your own modules on all of them"
-        ) from error
-    _listen(client)
-
-
-def _tell_workers(client: Any) -> None:
-    """Send what is known to all workers, present and future, unless they have it already: it changes rarely."""
-    known = workers.encode_known()
-    if _prepared.get(client) != known:
-        client.register_plugin(_plugin_class()(None, None, known), name=_NAME)
-        _prepared[client] = known
 
 
 def is_dask_client(executor: Any) -> bool:
     """Whether it is a client of ``distributed``, checked without importing it."""
-    return any(
-        base.__name__ == "Client" and base.__module__.partition(".")[0] == "distributed"
-        for base in type(executor).__mro__
-    )
+    distributed = sys.modules.get("distributed")
+    return distributed is not None and isinstance(executor, distributed.Client)
 
 
 @contextlib.contextmanager
@@ -280,7 +272,7 @@ class DaskRunner(Runner):
             self._client = closing.enter_context(_connect(executor))
             if large:
                 closing.callback(self._forget_job)
-            _register_job(self._client, name, payload if large else None)
+            _prepare(self._client, *([(name, payload)] if large else []))
             self._look()
             if limited:
                 topic = topic_of(self._key(0))

@@ -25,7 +25,7 @@ from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.workers import run_items
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["apply_shards", "call_operator", "per_device", "per_shard", "sample_axes"]
+__all__ = ["apply_shards", "per_device", "per_shard", "sample_axes"]
 
 
 def per_device(function: Callable[..., Any], *arrays: Any, devices: Sequence[Any] | None = None) -> Any:
@@ -58,13 +58,26 @@ def per_device(function: Callable[..., Any], *arrays: Any, devices: Sequence[Any
     >>> hf.distributed.per_device(ends, torch.ones(6, 1), devices=["cpu", "cpu"]).shape
     torch.Size([6, 1])
     """
-    library = _library(arrays)
+    libraries = {library_of(array) for array in arrays}
+    if len(libraries) != 1 or not libraries <= {"torch", "jax", "cupy"}:
+        raise InvalidInputError(
+            f"arrays of {', '.join(sorted(libraries)) or 'no library'}; give arrays of PyTorch, JAX or CuPy, which lie "
+            "on devices"
+        )
+    (library,) = libraries
     rows = {int(array.shape[0]) if array.ndim else -1 for array in arrays}
     if len(rows) != 1 or -1 in rows:
         shapes = ", ".join(str(tuple(array.shape)) for array in arrays)
         raise ShapeError(f"arrays of shapes {shapes}; give arrays with the same number of rows along the first axis")
     (count,) = rows
-    used = list(_visible(library) if devices is None else devices)
+    if devices is None:  # all GPUs of this process, or the host if there are none
+        module = sys.modules[library]
+        if library == "jax":
+            devices = module.local_devices()
+        else:
+            number = module.cuda.device_count() if library == "torch" else module.cuda.runtime.getDeviceCount()
+            devices = [f"cuda:{index}" for index in range(number)] or ["cpu"]
+    used = list(devices)
     if not used:
         raise InvalidInputError("devices is empty; name at least one, or leave it out for all of them")
     if len(used) == 1 or count <= 1:
@@ -79,26 +92,6 @@ def per_device(function: Callable[..., Any], *arrays: Any, devices: Sequence[Any
 
     found = run_items(run, parts, len(parts))
     return _joined(library, found, [end - begin for _, (begin, end) in parts], arrays[0])
-
-
-def _library(arrays: tuple[Any, ...]) -> str:
-    libraries = {library_of(array) for array in arrays}
-    if len(libraries) != 1 or not libraries <= {"torch", "jax", "cupy"}:
-        raise InvalidInputError(
-            f"arrays of {', '.join(sorted(libraries)) or 'no library'}; give arrays of PyTorch, JAX or CuPy, which lie "
-            "on devices"
-        )
-    return libraries.pop()
-
-
-def _visible(library: str) -> Sequence[Any]:
-    """All GPUs of this process, or the host if there are none."""
-    module = sys.modules[library]
-    if library == "jax":
-        return list(module.local_devices())
-    if library == "cupy":
-        return [f"cuda:{number}" for number in range(module.cuda.runtime.getDeviceCount())]
-    return [f"cuda:{number}" for number in range(module.cuda.device_count())] or ["cpu"]
 
 
 def _name(device: Any) -> str:
@@ -249,8 +242,8 @@ def _compiled(operator: Any, points: Any, options: tuple[tuple[str, Any], ...], 
     jax = import_optional("jax")
     known = isinstance(points, tuple) and len(points) == 3 and isinstance(points[0], bytes)
     t = np.frombuffer(points[0], points[1]).reshape(points[2]) if known else points
-    call = functools.partial(call_operator, operator, t, dict(options))
-    return jax.jit(jax.shard_map(call, mesh=mesh, in_specs=spec, out_specs=spec))
+    given = dict(options)
+    return jax.jit(jax.shard_map(lambda block: operator(block, t, **given), mesh=mesh, in_specs=spec, out_specs=spec))
 
 
 def _apply_local(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
@@ -269,19 +262,9 @@ def _apply_local(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
     return type(f).from_local(value, f.device_mesh, f.placements, run_check=False, shape=f.shape, stride=f.stride())
 
 
-def call_operator(operator: Any, t: Any, options: dict[str, Any], block: Any) -> Any:
-    """Apply an operator to the samples of one block or device."""
-    return operator(block, t, **options)
-
-
 def sample_axes(f: Any, axis: Any) -> tuple[int, ...]:
     """Checked, non-negative axes."""
     given = tuple(axis) if isinstance(axis, Sequence) else (axis,)
     if not f.ndim:
         raise ShapeError("the samples are a single number; give an array of them")
-    for each in given:
-        if isinstance(each, bool) or not isinstance(each, int | np.integer) or not -f.ndim <= each < f.ndim:
-            raise ShapeError(
-                f"axis={each!r} is not an axis of samples with {f.ndim} axes; use {-f.ndim} to {f.ndim - 1}"
-            )
-    return tuple(int(each) % f.ndim for each in given)
+    return tuple(_reading.axis(each, f.ndim) for each in given)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import math
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from hpfracc.distributed.outputs import ItemArrays
+from hpfracc.distributed.results import SweepOutcome
+from hpfracc.distributed.stores import SweepStore
 from hpfracc.distributed.tasks import ItemFailure, SweepJob, TaskReport
 from hpfracc.distributed.worker import merge_records
 from hpfracc.errors import BatchItemError, ClusterError
 
-__all__ = ["Runner", "Sink", "SweepDriver", "SweepProgress", "TaskOutcome"]
+__all__ = ["Runner", "SweepDriver", "SweepProgress", "TaskOutcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Runner(ABC):
 
     @abstractmethod
     def submit(self, key: int, *given: Any, alone: bool = False) -> None:
-        """Start ``job.run(*given)``; ``alone`` marks a task that may end its worker."""
+        """Start a call with these arguments; ``alone`` marks a task that may end its worker."""
 
     @abstractmethod
     def next(self) -> TaskOutcome | None:
@@ -95,35 +97,17 @@ class SweepProgress:
     remaining: float
 
 
-#: Receives the report of the items ``begin`` to ``end``.
-Sink = Callable[[int, int, TaskReport], None]
+class _Run(NamedTuple):
+    """Items for one call of a worker; ``alone`` with nothing else running, so that a death of the worker is theirs."""
 
-
-@dataclass(slots=True)
-class _Assembly:
-    """A task of the sweep, possibly split into several runs."""
-
-    begin: int
-    end: int
-    reports: list[TaskReport] = field(default_factory=list)
-    failures: dict[int, ItemFailure] = field(default_factory=dict)
-    #: Number of runs that have not ended.
-    open: int = 0
-    attempts: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """A run of some items of a task. A probe only tests whether an item ends its worker."""
-
-    assembly: _Assembly
     indices: Sequence[int]
-    bad: tuple[int, ...] = ()
-    deaths: int = 0
-    attempts: int = 0
-    probe: bool = False
-    #: Whether nothing else was running, so that it caused the death of its worker.
-    alone: bool = False
+    #: Items of a stack that must not be called.
+    bad: Sequence[int]
+    alone: bool
+
+
+#: Yields what to run next, and is sent its outcome.
+_Task = Generator[_Run, TaskOutcome, None]
 
 
 class SweepDriver:
@@ -141,6 +125,8 @@ class SweepDriver:
         Further attempts for an item whose worker died, or which raised OSError or MemoryError.
     advance : callable
         Called with the progress after each task.
+    before : (int, int)
+        Number of items that ended before, and of those that failed.
     """
 
     def __init__(
@@ -153,116 +139,129 @@ class SweepDriver:
         before: tuple[int, int] = (0, 0),
     ) -> None:
         self._job, self._runner = job, runner
-        self._sinks: Sequence[Sink] = ()
         self._keep, self._retries, self._advance = keep, retries, advance
-        self._runs: dict[int, _Run] = {}
-        self._next_key = 0
-        self._repeated: deque[_Run] = deque()
-        #: Runs that may end their worker; executed one at a time, with nothing else running.
-        self._suspects: deque[_Run] = deque()
-        self._probed: dict[int, list[int]] = {}
+        self._keys = itertools.count()
         self._done, self._failed = before
         self._begun, self._at_start = time.perf_counter(), before[0]
         self.seconds = 0.0
         #: Number of tasks whose results were written.
         self._ended = 0
 
-    def run(self, ranges: Iterable[tuple[int, int]], *sinks: Sink) -> None:
-        """Run the tasks with items ``(begin, end)``; the sinks receive their results."""
-        self._sinks = sinks
-        waiting = iter(ranges)
-        more = True
-        while more or self._runs or self._repeated or self._suspects:
-            more = self._fill(waiting, more)
-            outcome = self._runner.next() if self._runs else None  # others may have done the rest
+    def run(self, ranges: Iterable[tuple[int, int]], whole: SweepOutcome, store: SweepStore | None) -> None:
+        """Run the tasks with items ``(begin, end)``; ``whole`` and the store get their results."""
+        waiting, running = iter(ranges), dict[int, _Task]()
+        #: Runs that can start, and those that may end their worker: one at a time, after all others.
+        ready, suspects = deque[tuple[_Task, _Run]](), deque[tuple[_Task, _Run]]()
+
+        def proceed(task: _Task, outcome: Any) -> None:
+            with contextlib.suppress(StopIteration):  # it has ended
+                run = task.send(outcome)
+                (suspects if run.alone else ready).append((task, run))
+
+        while True:
+            window = self._runner.window(self.seconds / self._ended if self._ended else math.nan)
+            while len(running) < window:
+                if ready:
+                    task, run = ready.popleft()
+                    running[self._submit(run)] = task
+                elif (found := next(waiting, None)) is not None:
+                    proceed(self._task(*found, whole, store), None)
+                else:
+                    break
+            if not running and suspects:
+                task, run = suspects.popleft()
+                running[self._submit(run)] = task
+            if not running:
+                return
+            outcome = self._runner.next()
             if outcome is not None:
-                self._handle(self._runs.pop(outcome.key), outcome)
+                proceed(running.pop(outcome.key), outcome)
+
+    def _submit(self, run: _Run) -> int:
+        key = next(self._keys)
+        self._runner.submit(key, list(run.indices), list(run.bad), alone=run.alone)
+        return key
 
     def measure(self, indices: Sequence[int]) -> tuple[float, TaskReport]:
         """The seconds that a call of these items takes, and its report, which is not kept."""
-        assembly = _Assembly(indices[0], indices[-1] + 1)
-        self._submit(_Run(assembly, indices, probe=True), alone=True)
-        while True:
-            outcome = self._runner.next()
-            if outcome is None:
-                continue
-            self._runs.pop(outcome.key)
-            if outcome.error is not None:
-                raise outcome.error
-            if outcome.report is None:
-                return float("inf"), TaskReport([], {}, [], 0.0, "")
-            return outcome.report.seconds, outcome.report
-
-    def _fill(self, waiting: Iterator[tuple[int, int]], more: bool) -> bool:
-        window = self._runner.window(self.seconds / self._ended if self._ended else float("nan"))
-        while len(self._runs) < window:
-            if self._repeated:
-                self._submit(self._repeated.popleft())
-                continue
-            found = next(waiting, None) if more else None
-            if found is None:
-                more = False
-                break
-            assembly = _Assembly(*found)
-            assembly.open = 1
-            self._submit(_Run(assembly, range(assembly.begin, assembly.end)))
-        if not self._runs and not self._repeated and not more and self._suspects:
-            self._submit(replace(self._suspects.popleft(), alone=True), alone=True)
-        return more
-
-    def _submit(self, run: _Run, *, alone: bool = False) -> None:
-        key, self._next_key = self._next_key, self._next_key + 1
-        self._runs[key] = run
-        self._runner.submit(key, list(run.indices), list(run.bad), alone=alone)
-
-    def _handle(self, run: _Run, outcome: TaskOutcome) -> None:
+        self._submit(_Run(indices, (), alone=True))
+        while (outcome := self._runner.next()) is None:
+            pass
         if outcome.error is not None:
             raise outcome.error
-        if len(outcome.stuck) == 1:
-            self._stuck(run, outcome.stuck[0])
-        elif outcome.report is None:
-            self._died(run, max(1, outcome.deaths))
-        elif run.probe:
-            self._end_probe(run, None)
-        else:
-            self._reported(run, outcome.report)
+        report = outcome.report or TaskReport([], {}, [], math.inf, "")
+        return report.seconds, report
 
-    # Results.
-
-    def _reported(self, run: _Run, report: TaskReport) -> None:
-        assembly = run.assembly
-        temporary = [each for each in report.failures if each.transient]
-        if temporary and run.attempts < self._retries:
-            if self._job.stacked:  # stack it again
-                self._repeated.append(_Run(assembly, run.indices, run.bad, run.deaths, run.attempts + 1))
-                return
-            retried = [each.index for each in temporary]
-            report.failures = [each for each in report.failures if not each.transient]
-            assembly.open += 1
-            self._repeated.append(_Run(assembly, retried, (), run.deaths, run.attempts + 1))
-        assembly.reports.append(report)
-        for failure in report.failures:
-            self._fail(assembly, failure)
-        self._close(assembly)
-
-    def _fail(self, assembly: _Assembly, failure: ItemFailure) -> None:
-        assembly.failures[failure.index] = failure
-        if not self._keep:
-            raise _raised(failure, len(self._job.params))
-
-    def _close(self, assembly: _Assembly) -> None:
-        """Count the end of one run of a task; after the last one its results are written."""
-        assembly.open -= 1
-        if assembly.open:
-            return
-        report = _joined(assembly)
-        for sink in self._sinks:
-            sink(assembly.begin, assembly.end, report)
+    def _task(self, begin: int, end: int, whole: SweepOutcome, store: SweepStore | None) -> _Task:
+        """All runs of a task; then its results are written."""
+        found = SweepOutcome(begin, end)
+        yield from self._runs(found, range(begin, end), False)
+        report = found.report()
+        whole.write(report)  # compares shapes first
+        if store is not None:
+            store.write(begin, end, report)
         self.seconds += report.seconds
         self._ended += 1
-        self._done += assembly.end - assembly.begin
+        self._done += end - begin
         self._failed += len(report.failures)
         self._advance(self.progress())
+
+    def _runs(self, found: SweepOutcome, left: Sequence[int], alone: bool) -> _Task:
+        """Run items until each has a result or a failure, which ``found`` gets."""
+        stacked, attempts, deaths = self._job.stacked, 0, 0
+        while left:
+            outcome = yield _Run(left, tuple(found.failures) if stacked else (), alone)
+            if outcome.error is not None:
+                raise outcome.error
+            if len(outcome.stuck) == 1:  # its worker is replaced
+                text = f"it did not stop within timeout={self._job.timeout:g} s, and its worker was replaced"
+                self._fail(found, self._job.failure(outcome.stuck[0], TimeoutError(text), ""))
+                left = [] if stacked else [each for each in left if each != outcome.stuck[0]]
+            elif outcome.report is not None:
+                report: TaskReport = outcome.report
+                again = [each.index for each in report.failures if each.transient and attempts < self._retries]
+                attempts += 1
+                if again and stacked:
+                    continue
+                report.failures = [each for each in report.failures if each.index not in again]
+                found.write(report)
+                for failure in report.failures:
+                    self._fail(found, failure)
+                left = again
+            # A worker died, perhaps because of another task.
+            elif len(left) > 1 and not deaths:
+                # A stack stays together; running its items alone shows which must be excluded.
+                each_alone = SweepOutcome(found.begin, found.end) if stacked else found
+                for index in left:
+                    yield from self._runs(each_alone, [index], True)
+                found.failures |= each_alone.failures
+                left = left if stacked and len(found.failures) < len(left) else []
+                alone, deaths = True, 1
+            elif not alone:  # it may have run beside the item to blame
+                alone = True
+            else:
+                deaths += max(1, outcome.deaths)
+                if deaths > self._retries:
+                    for index in left:
+                        if index not in found.failures:
+                            self._fail(found, self._dead(index, deaths))
+                    left = []
+
+    def _fail(self, found: SweepOutcome, failure: ItemFailure) -> None:
+        found.failures[failure.index] = failure
+        if not self._keep:
+            given = ", ".join(f"{name}={value!r}" for name, value in failure.parameters.items())
+            raise BatchItemError(
+                f"item {failure.index} of {len(self._job.params)} ({given[:200]}): {failure.error}; on_error='keep' "
+                "goes on",
+                failure.index,
+            ) from (None if failure.exception is None else failure.exception.__cause__)
+
+    def _dead(self, index: int, deaths: int) -> ItemFailure:
+        limit = self._job.timeout
+        reason = "" if limit is None else f", perhaps because the item did not stop within timeout={limit:g} s"
+        error = ClusterError(f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}")
+        return self._job.failure(index, error, "")
 
     def found(self, count: int) -> None:
         """Count items that another process has done."""
@@ -273,89 +272,5 @@ class SweepDriver:
         total = len(self._job.params)
         seconds = time.perf_counter() - self._begun
         fresh = self._done - self._at_start
-        rate = fresh / seconds if fresh and seconds > 0.0 else float("nan")
+        rate = fresh / seconds if fresh and seconds > 0.0 else math.nan
         return SweepProgress(self._done, total, self._failed, seconds, rate, (total - self._done) / rate)
-
-    # Deaths.
-
-    def _died(self, run: _Run, deaths: int) -> None:
-        """A worker died during this run, perhaps because of another task: run its items alone, one by one."""
-        assembly, total = run.assembly, run.deaths + deaths
-        if run.probe:
-            if total > self._retries:
-                self._end_probe(run, self._dead(run.indices[0], total))
-            else:
-                self._suspects.append(_Run(assembly, run.indices, (), total, probe=True))
-        elif len(run.indices) > 1 and not self._job.stacked:
-            assembly.open += len(run.indices) - 1
-            self._suspects.extend(_Run(assembly, [index]) for index in run.indices)
-        elif len(run.indices) > 1 and not run.bad and run.deaths == 0:
-            # A stack stays together; running its items alone shows which must be excluded.
-            self._probed[assembly.begin] = []
-            self._suspects.extend(_Run(assembly, [index], probe=True) for index in run.indices)
-        elif not run.alone:  # it may have run beside the item to blame
-            self._suspects.append(_Run(assembly, run.indices, run.bad, run.deaths))
-        elif total <= self._retries:
-            self._suspects.append(_Run(assembly, run.indices, run.bad, total))
-        else:
-            for index in run.indices:
-                if index not in assembly.failures:
-                    self._fail(assembly, self._dead(index, total))
-            self._close(assembly)
-
-    def _stuck(self, run: _Run, index: int) -> None:
-        """The call of an item did not stop, and its worker is replaced: run the other items of the task again."""
-        text = f"it did not stop within timeout={self._job.timeout:g} s, and its worker was replaced"
-        failure = self._job.failure(index, TimeoutError(text), "")
-        if run.probe:
-            self._end_probe(run, failure)
-            return
-        self._fail(run.assembly, failure)
-        others = [each for each in run.indices if each != index]
-        if others and not self._job.stacked:
-            self._repeated.append(replace(run, indices=others, alone=False))
-        else:
-            self._close(run.assembly)
-
-    def _end_probe(self, run: _Run, failure: ItemFailure | None) -> None:
-        assembly = run.assembly
-        if failure is not None:
-            self._fail(assembly, failure)
-        ended = self._probed[assembly.begin]
-        ended.append(run.indices[0])
-        whole = range(assembly.begin, assembly.end)
-        if len(ended) == len(whole):
-            bad = tuple(index for index in whole if index in assembly.failures)
-            if len(bad) == len(whole):
-                self._close(assembly)
-            else:
-                self._suspects.append(_Run(assembly, whole, bad, deaths=1))
-
-    def _dead(self, index: int, deaths: int) -> ItemFailure:
-        limit = self._job.timeout
-        reason = "" if limit is None else f", perhaps because the item did not stop within timeout={limit:g} s"
-        error = ClusterError(f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}")
-        return self._job.failure(index, error, "")
-
-
-def _raised(failure: ItemFailure, count: int) -> BatchItemError:
-    given = ", ".join(f"{name}={value!r}" for name, value in failure.parameters.items())
-    error = BatchItemError(
-        f"item {failure.index} of {count} ({given[:200]}): {failure.error}; on_error='keep' goes on", failure.index
-    )
-    error.__cause__ = None if failure.exception is None else failure.exception.__cause__
-    return error
-
-
-def _joined(assembly: _Assembly) -> TaskReport:
-    """Merge the reports of all runs of a task, with the items in order."""
-    found = ItemArrays(assembly.begin, assembly.end)
-    for each in assembly.reports:
-        found.add(each.indices, each.arrays)
-    return TaskReport(
-        [assembly.begin + int(place) for place in np.flatnonzero(found.present)],
-        found.rows(),
-        [assembly.failures[index] for index in sorted(assembly.failures)],
-        sum(each.seconds for each in assembly.reports),
-        assembly.reports[-1].worker if assembly.reports else "",
-    )

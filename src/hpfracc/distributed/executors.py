@@ -6,7 +6,6 @@ import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, final
@@ -20,9 +19,7 @@ from hpfracc.engine.execution.batch.items import item_error
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import ClusterError, InvalidInputError
 
-__all__ = [
-    "InProcess", "Mapper", "Pool", "is_cluster", "make_runner", "mapper", "require_executor", "run_pieces",
-]  # fmt: skip
+__all__ = ["InProcess", "Pool", "is_cluster", "make_runner", "mapper", "require_executor", "run_pieces"]
 
 #: Pieces per worker: enough to balance the load.
 _PIECES_A_WORKER = 4
@@ -32,8 +29,8 @@ _PIECES_A_WORKER = 4
 class InProcess(Runner):
     """Runs one task after another in the caller's thread."""
 
-    def __init__(self, job: Any) -> None:
-        self._job = job
+    def __init__(self, caller: Caller, function: Callable[..., Any]) -> None:
+        self._caller, self._function = caller, function
         self._queue: deque[tuple[int, tuple[Any, ...]]] = deque()
 
     def submit(self, key: int, *given: Any, alone: bool = False) -> None:
@@ -44,7 +41,8 @@ class InProcess(Runner):
         """Run the next task."""
         key, given = self._queue.popleft()
         try:
-            return TaskOutcome(key, self._job.run(*given))
+            with self._caller.adopted():
+                return TaskOutcome(key, self._function(*given))
         except Exception as error:  # raised by the sweep
             return TaskOutcome(key, error=error)
 
@@ -105,15 +103,17 @@ def _is_broken(error: BaseException) -> bool:
     return any(base.__name__ == "BrokenExecutor" for base in type(error).__mro__)
 
 
-def make_runner(executor: Any, job: Any, what: str, resources: Any = None) -> Runner:
-    """The runner of a job on a checked executor."""
+def make_runner(
+    executor: Any, caller: Caller, function: Callable[..., Any], what: str, resources: Any = None, limited: bool = False
+) -> Runner:
+    """The runner of calls of a function on a checked executor; ``limited`` if they have a time limit."""
     if executor is None:
-        return InProcess(job)
-    payload = dump(job, f"the function {what!r}")
+        return InProcess(caller, function)
+    payload = dump((caller, function), f"the function {what!r}")
     name = f"{what}-{os.urandom(16).hex()}"
     if not is_cluster(executor):
         return Pool(executor, name, payload)
-    return DaskRunner(executor, name, payload, resources, getattr(job, "timeout", None) is not None)
+    return DaskRunner(executor, name, payload, resources, limited)
 
 
 def is_cluster(executor: Any) -> bool:
@@ -132,7 +132,7 @@ def require_executor(executor: Any) -> None:
         )
 
 
-def mapper(executor: Any) -> Mapper:
+def mapper(executor: Any) -> Callable[[Callable[..., Any], Iterable[Any]], list[Any]]:
     """A function ``map(func, items)`` that runs on a cluster, for ``workers=`` of SciPy's optimisers.
 
     Parameters
@@ -142,7 +142,7 @@ def mapper(executor: Any) -> Mapper:
 
     Returns
     -------
-    Mapper
+    callable
         Called as ``mapped(func, items)``; returns the list of results in the order of the items.
 
     Examples
@@ -160,23 +160,11 @@ def mapper(executor: Any) -> Mapper:
     if executor is None or isinstance(executor, str):
         raise InvalidInputError(f"executor={executor!r}: mapper needs a client or an executor, which stays open")
     require_executor(executor)
-    return Mapper(executor)
 
+    def mapped(func: Callable[..., Any], items: Iterable[Any]) -> list[Any]:
+        return run_pieces(executor, partial(_each, func), list(items), getattr(func, "__name__", "function"))
 
-@final
-class Mapper:
-    """``map`` on an executor; created by :func:`mapper`."""
-
-    def __init__(self, executor: Any) -> None:
-        self._executor = executor
-
-    def __call__(self, func: Callable[..., Any], items: Iterable[Any]) -> list[Any]:
-        """``[func(item) for item in items]``."""
-        given = list(items)
-        return run_pieces(self._executor, partial(_each, func), given, getattr(func, "__name__", "function"))
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a Mapper belongs to the process of its client; make one there with hf.distributed.mapper")
+    return mapped
 
 
 def _each(func: Callable[..., Any], items: Sequence[Any], first: int, count: int) -> list[Any]:
@@ -187,19 +175,6 @@ def _each(func: Callable[..., Any], items: Sequence[Any], first: int, count: int
         except Exception as error:
             raise item_error(first + number, count, error) from error
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _PieceJob:
-    """A function of pieces."""
-
-    call: Callable[..., list[Any]]
-    caller: Caller
-
-    def run(self, items: Sequence[Any], first: int, count: int) -> list[Any]:
-        """Run one piece."""
-        with self.caller.adopted():
-            return self.call(items, first, count)
 
 
 def run_pieces(
@@ -215,7 +190,7 @@ def run_pieces(
     if not len(items):
         return []
     found: dict[int, list[Any]] = {}
-    with make_runner(executor, _PieceJob(run, Caller.here(away=True)), what) as runner:
+    with make_runner(executor, Caller.here(away=True), run, what) as runner:
         size = max(1, math.ceil(len(items) / (_PIECES_A_WORKER * runner.workers)))
         starts = range(0, len(items), size)
         for first in starts:

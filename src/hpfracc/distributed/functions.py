@@ -20,9 +20,9 @@ import pickle
 import sys
 import textwrap
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,13 @@ def digest_of(*values: Any) -> tuple[str, list[str]]:
     return found.hex(), sorted(set(hasher.uncompared))
 
 
+class _Named(NamedTuple):
+    """A value that has a name of its own, for messages."""
+
+    name: str
+    value: Any
+
+
 class _Hasher:
     """Hashes values recursively; equal values have equal hashes, whether or not they are the same object."""
 
@@ -60,108 +67,93 @@ class _Hasher:
 
     def digest(self, value: Any, name: str) -> bytes:
         """The hash of a value; ``name`` says where it was found."""
-        if isinstance(value, _ATOMS) and type(value) in _ATOMS:
-            return _hash(type(value).__name__, repr(value))
+        if isinstance(value, _Named):
+            name, value = value
+        if type(value) in _ATOMS:
+            return _hash(type(value).__name__, value if isinstance(value, bytes) else repr(value))
         if id(value) in self._open:  # a cycle
             return _hash("cycle", len(self._open) - self._open[id(value)])
         if id(value) in self._known:
             return self._known[id(value)][1]
         self._open[id(value)] = len(self._open)
         try:
-            kind, *parts = self._parts(value, name)
-            found = _hash(kind, *parts)
+            found = _hash(*(self.digest(each, name) for each in self._parts(value, name)))
         finally:
             del self._open[id(value)]
         self._known[id(value)] = value, found
         return found
 
     def _parts(self, value: Any, name: str) -> Iterator[Any]:
-        """A word for the kind of a value, then the hashes of its parts."""
+        """A word for the kind of a value, then the values that it consists of."""
         kind = type(value)
         if kind in (list, tuple):
-            yield kind.__name__
-            yield from (self.digest(each, name) for each in value)
+            yield from (kind.__name__, *value)
         elif kind is dict:
             yield "dict"
             for key, each in value.items():
-                yield self.digest(key, name)
-                yield self.digest(each, str(key) if isinstance(key, str) else name)
+                yield from (key, _Named(key if isinstance(key, str) else name, each))
         elif kind in (set, frozenset):
-            yield "set"
-            yield from sorted(self.digest(each, name) for each in value)
+            yield from ("set", *sorted(self.digest(each, name) for each in value))
         elif isinstance(value, types.ModuleType) or (isinstance(value, type) and _is_library(str(value.__module__))):
             yield from ("name", getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__))
         elif isinstance(value, type):
-            yield from self._class(value)
+            yield from ("class", value.__qualname__, *value.__bases__)
+            for attribute, each in sorted(vars(value).items()):
+                special = attribute.startswith("__") or attribute == "_abc_impl"
+                slot = isinstance(each, types.MemberDescriptorType | types.GetSetDescriptorType)
+                if isinstance(each, types.FunctionType) or not (special or slot):
+                    yield from (attribute, _Named(attribute, each))
         elif isinstance(value, types.FunctionType):
-            yield from self._function(value)
+            if _is_library(str(value.__module__)) and "<locals>" not in value.__qualname__:
+                yield from ("name", value.__module__, value.__qualname__)
+                return
+            yield from ("function", _source(value.__code__))
+            for variable, each in _variables(value):
+                yield from (variable, _Named(variable, each))
         elif isinstance(value, types.CodeType):
-            yield from ("code", value.co_code, value.co_names, value.co_varnames)
-            yield from (self.digest(each, name) for each in value.co_consts)
-        elif isinstance(value, property | functools.cached_property):
-            yield "property"
-            accessors = (value.fget, value.fset, value.fdel) if isinstance(value, property) else (value.func,)
-            yield self.digest(accessors, name)
+            yield from ("code", value.co_code, value.co_names, value.co_varnames, *value.co_consts)
+        elif isinstance(value, property):
+            yield from ("property", value.fget, value.fset, value.fdel)
+        elif isinstance(value, functools.cached_property):
+            yield from ("property", value.func)
         elif isinstance(value, types.MethodType):
-            yield from ("method", self.digest(value.__func__, name), self.digest(value.__self__, name))
+            yield from ("method", value.__func__, value.__self__)
         elif isinstance(value, functools.partial):
-            yield from ("partial", self.digest((value.func, value.args, value.keywords), name))
+            yield from ("partial", value.func, value.args, value.keywords)
         elif _is_library(str(kind.__module__)) and callable(getattr(value, "__wrapped__", None)):  # compiled, or cached
-            yield from ("wrapped", kind.__qualname__, self.digest(value.__wrapped__, name))
-            yield self.digest(getattr(value, "targetoptions", None), name)
+            yield from ("wrapped", kind.__qualname__, value.__wrapped__, getattr(value, "targetoptions", None))
         elif _is_plain_array(value):
             array = host_array(name, value)
             yield from ("array", array.dtype.str, array.shape, np.ascontiguousarray(array).tobytes())
         elif str(getattr(value, "dtype", "")) == "torch.bfloat16":  # unknown to NumPy
-            yield from ("bfloat16", self.digest(value.float(), name))
+            yield from ("bfloat16", value.float())
         elif str(kind.__module__).startswith("xarray.") and hasattr(value, "to_dict"):  # to read it changes its state
-            yield from (kind.__name__, self.digest(value.to_dict(data="array"), name))
+            yield from (kind.__name__, value.to_dict(data="array"))
         else:
-            yield from self._object(value, name)
+            yield from ("object", kind, *self._reduced(value, name))
 
-    def _object(self, value: Any, name: str) -> Iterator[Any]:
-        """An object by what pickle would store: a function, its arguments, a state, items."""
+    def _reduced(self, value: Any, name: str) -> Sequence[Any]:
+        """What pickle would store of an object: a function, its arguments, a state, items; or a name."""
         try:
             reduce = copyreg.dispatch_table.get(type(value))
             reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
-            if not isinstance(reduced, str):
-                reduced = [list(each) if place > 2 and each is not None else each for place, each in enumerate(reduced)]
+            if isinstance(reduced, str):
+                return getattr(value, "__module__", ""), reduced
+            return [list(each) if place > 2 and each is not None else each for place, each in enumerate(reduced)]
         except Exception:  # a class may raise anything here
             self.uncompared.append(f"{name or 'the function'} ({type(value).__name__})")
-            reduced = ""
-        yield from ("object", self.digest(type(value), name))
-        if isinstance(reduced, str):
-            yield from (getattr(value, "__module__", ""), reduced)
-            return
-        function, *parts = reduced
-        yield self.digest(function, name)
-        yield from (self.digest(each, name) for each in parts)
+            return ()
 
-    def _function(self, value: types.FunctionType) -> Iterator[Any]:
-        if _is_library(str(value.__module__)) and "<locals>" not in value.__qualname__:
-            yield from ("name", value.__module__, value.__qualname__)
-            return
-        yield from ("function", *self._source(value.__code__))
-        for name, each in _variables(value):
-            yield from (name, self.digest(each, name))
 
-    def _class(self, value: type) -> Iterator[Any]:
-        yield from ("class", value.__qualname__, *(self.digest(base, base.__name__) for base in value.__bases__))
-        for name, each in sorted(vars(value).items()):
-            special = name.startswith("__") or name == "_abc_impl"
-            slot = isinstance(each, types.MemberDescriptorType | types.GetSetDescriptorType)
-            if isinstance(each, types.FunctionType) or not (special or slot):
-                yield from (name, self.digest(each, name))
-
-    def _source(self, code: types.CodeType) -> Iterator[Any]:
-        """The source without comments and layout; the compiled code if there is none, or only a part of a line."""
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
-        except (OSError, TypeError, SyntaxError, ValueError):  # typed at a prompt, or part of an expression
-            tree = None
-        first = None if tree is None else tree.body[0]
-        whole = isinstance(first, ast.FunctionDef | ast.AsyncFunctionDef) and first.name == code.co_name
-        yield ast.unparse(tree) if whole and tree is not None else self.digest(code, code.co_name)
+def _source(code: types.CodeType) -> Any:
+    """The source without comments and layout; the code itself if there is none, or only a part of a line."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, TypeError, SyntaxError, ValueError):  # typed at a prompt, or part of an expression
+        return code
+    first = tree.body[0]
+    whole = isinstance(first, ast.FunctionDef | ast.AsyncFunctionDef) and first.name == code.co_name
+    return ast.unparse(tree) if whole else code
 
 
 def _variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:

@@ -89,32 +89,40 @@ class SweepCost:
 
 
 class SweepOutcome:
-    """What is known of the items of a sweep: which ended, with which results and failures, after how much work.
+    """What is known of some items of a sweep: which ended, with which results and failures, after how much work.
 
     Parameters
     ----------
-    count : int
-        Number of items.
+    begin, end : int
+        The items.
     keep : bool
         Whether results are kept; otherwise they stay in a store.
     """
 
-    def __init__(self, count: int, *, keep: bool) -> None:
-        self.found = ItemArrays(0, count, keep=keep)
+    def __init__(self, begin: int, end: int, *, keep: bool = True) -> None:
+        self.begin, self.end = begin, end
+        self.found = ItemArrays(begin, end, keep=keep)
         self.failures: dict[int, ItemFailure] = {}
         self.workers: set[str] = set()
         self.seconds = 0.0
         #: Items of tasks whose files in the store are damaged.
         self.damaged: list[tuple[int, int]] = []
 
-    def write(self, begin: int, end: int, report: TaskReport) -> None:
+    def write(self, report: TaskReport) -> None:
         """Add the report of a task."""
         self.found.add(report.indices, report.arrays)
         for index in report.indices:
             self.failures.pop(index, None)
-        self.failures |= {each.index: each for each in report.failures if not self.found.present[each.index]}
+        present = self.found.present
+        self.failures |= {each.index: each for each in report.failures if not present[each.index - self.begin]}
         self.workers.add(report.worker)
         self.seconds += report.seconds
+
+    def report(self) -> TaskReport:
+        """All of it as one report, with the items in order."""
+        indices = [self.begin + int(place) for place in np.flatnonzero(self.found.present)]
+        failures = [self.failures[index] for index in sorted(self.failures)]
+        return TaskReport(indices, self.found.rows(), failures, self.seconds, max(self.workers, default=""))
 
     @property
     def ended(self) -> int:
@@ -124,14 +132,14 @@ class SweepOutcome:
     @classmethod
     def of(cls, store: SweepStore, *, keep: bool) -> SweepOutcome:
         """All that is in a store."""
-        outcome = cls(len(store.params), keep=keep)
+        outcome = cls(0, len(store.params), keep=keep)
 
         def read() -> None:
             for begin, end, report in store.reports():
                 if report is None:
                     outcome.damaged.append((begin, end))
                 else:
-                    outcome.write(begin, end, report)
+                    outcome.write(report)
 
         run_shielded(read)
         return outcome

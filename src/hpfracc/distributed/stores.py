@@ -243,7 +243,7 @@ def _write(path: Path, data: bytes, *, new: bool = False) -> None:
         except OSError:  # a file system without links
             os.rename(written, path)
     finally:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # renamed; or the error of the write says more than this one
             os.unlink(written)
 
 

@@ -6,8 +6,6 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from hpfracc import _reading
@@ -194,9 +192,55 @@ def sweep(
         raise InvalidInputError("seed= gives each call rng=, and there is a parameter 'rng'; rename it")
     is_stacked = bool(getattr(func, "hpfracc_stacked", False))
     caller = Caller.here(away=executor is not None)
-    job = SweepJob(func, items, check_output(output), seed, is_stacked, timeout, caller)
+    job = SweepJob(func, items, check_output(output), seed, is_stacked, timeout)
     size = None if batch == "auto" else int(batch)
-    return _Sweep(job, executor, path, on_error, retries, size, resources, progress, version).run()
+    name = str(getattr(func, "__name__", type(func).__name__))
+
+    def run(failed: bool = False) -> SweepResult:
+        """Run the missing items; with ``failed`` also the failed ones."""
+        count, manifest, found = len(items), dict[str, Any](), None
+        outcome = SweepOutcome(0, count, keep=path is None)
+        if path is not None:
+            manifest, found = _manifest(name, job, caller, version, size), SweepStore.find(path)
+        if found is not None:
+            found.require(manifest)
+            outcome = SweepOutcome.of(found, keep=False)
+        before = outcome.ended - (len(outcome.failures) if failed else 0)
+        length = size if found is None else found.batch
+        begin, meter, used = time.perf_counter(), EnergyMeter({}), dict[str, Any]()
+        if before < count:
+            with contextlib.ExitStack() as stack:
+                meter = stack.enter_context(EnergyMeter({} if is_cluster(executor) else None))
+                runner = stack.enter_context(
+                    make_runner(executor, caller, job.run, name, resources, timeout is not None)
+                )
+                advance = stack.enter_context(_shown(progress, count, name))
+                known = before, 0 if failed else len(outcome.failures)
+                driver = SweepDriver(job, runner, on_error == "keep", retries, advance, known)
+                try:
+                    if length is None:
+                        length = choose_batch(job, runner, driver)
+                    if path is not None and found is None:
+                        found = SweepStore.create(path, {**manifest, "batch": length}, items)
+                        found.require(manifest)  # another process may have been first
+                        length = found.batch
+                    driver.run(_tasks(count, length, found, outcome, driver, failed), outcome, found)
+                except (BatchItemError, KeyboardInterrupt) as error:
+                    if found is not None:
+                        error.add_note(f"completed items are in {found.path}; call sweep with this store to continue")
+                    raise
+                used = {"workers": runner.workers, "overhead": runner.overhead}
+                used |= {"work": driver.seconds, "learned": runner.learned}
+        if found is not None and outcome.ended < count:  # another process has done the others
+            outcome = SweepOutcome.of(found, keep=False)
+        told = SweepRun(
+            name, time.perf_counter() - begin, batch=length or 1, ran=count - before, stacked=is_stacked,
+            uncompared=tuple(manifest.get("uncompared", ())), energy=_energy(meter, is_cluster(executor)),
+            rerun=None if found is None else run, **used,
+        )  # fmt: skip
+        return SweepResult(items, outcome, found, told)
+
+    return run()
 
 
 def check_options(
@@ -223,94 +267,27 @@ def check_options(
         random_stream(seed, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sweep:
-    """One call of :func:`sweep`; its result keeps it in order to continue."""
-
-    job: SweepJob
-    executor: Any
-    path: Path | None
-    on_error: str
-    retries: int
-    batch: int | None
-    resources: Any
-    progress: Any
-    version: Any
-
-    @property
-    def name(self) -> str:
-        """The name of the function."""
-        return str(getattr(self.job.func, "__name__", type(self.job.func).__name__))
-
-    def run(self, failed: bool = False) -> SweepResult:
-        """Run the missing items; with ``failed`` also the failed ones."""
-        job, count = self.job, len(self.job.params)
-        manifest, uncompared = ({}, []) if self.path is None else self._manifest()
-        store = None if self.path is None else SweepStore.find(self.path)
-        outcome = SweepOutcome(count, keep=self.path is None)
-        if store is not None:
-            store.require(manifest)
-            outcome = SweepOutcome.of(store, keep=False)
-        before = outcome.ended - (len(outcome.failures) if failed else 0)
-        batch = self.batch if store is None else store.batch
-        begin = time.perf_counter()
-        used: dict[str, Any] = {}
-        meter = EnergyMeter({})
-        if before < count:
-            with contextlib.ExitStack() as stack:
-                meter = stack.enter_context(EnergyMeter({} if is_cluster(self.executor) else None))
-                runner = stack.enter_context(make_runner(self.executor, job, self.name, self.resources))
-                advance = stack.enter_context(_shown(self.progress, count, self.name))
-                known = before, 0 if failed else len(outcome.failures)
-                driver = SweepDriver(job, runner, self.on_error == "keep", self.retries, advance, known)
-                try:
-                    if batch is None:
-                        batch = choose_batch(job, runner, driver)
-                    if self.path is not None and store is None:
-                        store = SweepStore.create(self.path, {**manifest, "batch": batch}, job.params)
-                        store.require(manifest)  # another process may have been first
-                        batch = store.batch
-                    tasks = _tasks(count, batch, store, outcome, driver, failed)
-                    sinks = [outcome.write] if store is None else [outcome.write, store.write]  # compares shapes first
-                    driver.run(tasks, *sinks)
-                except (BatchItemError, KeyboardInterrupt) as error:
-                    if store is not None:
-                        error.add_note(f"completed items are in {store.path}; call sweep with this store to continue")
-                    raise
-                used = {"workers": runner.workers, "overhead": runner.overhead}
-                used |= {"work": driver.seconds, "learned": runner.learned}
-        if store is not None and outcome.ended < count:  # another process has done the others
-            outcome = SweepOutcome.of(store, keep=False)
-        run = SweepRun(
-            self.name, time.perf_counter() - begin, batch=batch or 1, ran=count - before, stacked=job.stacked,
-            uncompared=tuple(uncompared), energy=_energy(meter, is_cluster(self.executor)),
-            rerun=None if store is None else self.run, **used,
-        )  # fmt: skip
-        return SweepResult(job.params, outcome, store, run)
-
-    def _manifest(self) -> tuple[dict[str, Any], list[str]]:
-        """What identifies the sweep, and the captured values that could not be compared."""
-        job, uncompared = self.job, list[str]()
-        function: dict[str, Any] = {"name": self.name}
-        if self.version is not None:
-            function["version"] = self.version
-        else:
-            function["digest"], uncompared = digest_of(job.func, job.output if callable(job.output) else None)
-        manifest = {
-            "name": self.name,
-            "function": function,
-            "uncompared": uncompared,
-            "kind": job.params.kind,
-            "parameters": job.params.digest(),
-            "seed": job.seed,
-            "output": "function" if callable(job.output) else plain(job.output),
-            "settings": plain(dict(job.caller.settings)),
-            "backend": job.caller.backend,
-            "stacked": job.stacked,
-            "batch": self.batch,
-            "versions": versions(),
-        }
-        return manifest, uncompared
+def _manifest(name: str, job: SweepJob, caller: Caller, version: Any, batch: int | None) -> dict[str, Any]:
+    """What identifies the sweep, and the captured values that could not be compared."""
+    function: dict[str, Any] = {"name": name, "version": version}
+    uncompared: list[str] = []
+    if version is None:
+        digest, uncompared = digest_of(job.func, job.output if callable(job.output) else None)
+        function = {"name": name, "digest": digest}
+    return {
+        "name": name,
+        "function": function,
+        "uncompared": uncompared,
+        "kind": job.params.kind,
+        "parameters": job.params.digest(),
+        "seed": job.seed,
+        "output": "function" if callable(job.output) else plain(job.output),
+        "settings": plain(dict(caller.settings)),
+        "backend": caller.backend,
+        "stacked": job.stacked,
+        "batch": batch,
+        "versions": versions(),
+    }
 
 
 def _energy(meter: EnergyMeter, remote: bool) -> tuple[float, str]:

@@ -16,8 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hpfracc._config import Settings, config, current_backend, get_settings, use_backend
-from hpfracc._environment import BackendName
+from hpfracc._config import BackendName, Settings, config, current_backend, get_settings, use_backend
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._shielded import start_thread
 from hpfracc.distributed import worker as workers
@@ -35,7 +34,7 @@ EXIT_STATUS = 73
 _GRACE = 5.0
 _inside: ContextVar[bool] = ContextVar("hpfracc_inside_task", default=False)
 #: Jobs recently unpickled by this process.
-_jobs: dict[str, Any] = {}
+_jobs: dict[str, tuple[Caller, Callable[..., Any]]] = {}
 _MAX_JOBS = 4
 #: Seconds that a worker, which is about to be terminated, has to send its last message.
 _FLUSH_SECONDS = 1.0
@@ -147,7 +146,6 @@ class SweepJob:
     seed: int | None
     stacked: bool
     timeout: float | None
-    caller: Caller
 
     def call(self, index: int) -> dict[str, np.ndarray[Any, Any]]:
         """Call one item; for a stacked function, as a stack of one."""
@@ -185,8 +183,7 @@ class SweepJob:
         keeps its size.
         """
         begin = time.perf_counter()
-        with self.caller.adopted():
-            done, arrays, failures = _stack(self, indices, bad) if self.stacked else _one_by_one(self, indices)
+        done, arrays, failures = _stack(self, indices, bad) if self.stacked else _one_by_one(self, indices)
         return TaskReport(done, arrays, failures, time.perf_counter() - begin, workers.worker_name())
 
     def failure(self, index: int, error: BaseException, worker: str | None = None) -> ItemFailure:
@@ -250,26 +247,21 @@ class TimeLimit:
             raise TimeoutError(f"it took longer than timeout={self._seconds:g} s") from None
 
     def _watch(self) -> None:
-        if self._ended_within(self._seconds):
-            return
+        with contextlib.suppress(Empty):
+            return self._done.get(timeout=self._seconds)
         with self._lock:
             if self._over:
                 return
             self._raised = True
             _raise_in(self._thread, _LimitReached)
-        if not self._ended_within(max(_GRACE, self._seconds)) and multiprocessing.parent_process() is not None:
+        with contextlib.suppress(Empty):
+            return self._done.get(timeout=max(_GRACE, self._seconds))
+        if multiprocessing.parent_process() is not None:
             try:
                 if self._before_exit is not None:
                     self._before_exit()
             finally:
                 os._exit(EXIT_STATUS)
-
-    def _ended_within(self, seconds: float) -> bool:
-        try:
-            self._done.get(timeout=seconds)
-        except Empty:
-            return False
-        return True
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
@@ -305,63 +297,56 @@ _Found = tuple[list[int], dict[str, np.ndarray[Any, Any]], list[ItemFailure]]
 
 
 def _one_by_one(job: SweepJob, indices: Sequence[int]) -> _Found:
-    done: list[int] = []
-    found = ItemArrays(min(indices), max(indices) + 1)
-    failures: list[ItemFailure] = []
+    found, failures = ItemArrays(min(indices), max(indices) + 1), dict[int, ItemFailure]()
     for index in indices:
         try:
             result = job.call(index)
         except BaseException as error:
-            failures.append(job.failure(index, error))
-            continue
-        done.append(index)
-        found.add([index], {name: array[None] for name, array in result.items()})
-    return done, found.rows(), failures
+            failures[index] = job.failure(index, error)
+        else:
+            found.add([index], {name: array[None] for name, array in result.items()})
+    return [index for index in indices if index not in failures], found.rows(), list(failures.values())
 
 
 def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
-    failures: list[ItemFailure] = []
-    if not bad:
+    failures: dict[int, ItemFailure] = {}
+    for known in (bool(bad), True):  # whether the items to exclude are known
+        good = [index for index in indices if index not in bad and index not in failures]
+        if not good:
+            break
         try:
-            return list(indices), job.call_stack(indices), []
+            # Rows of a stack are independent, but its size and the position of a row affect the last digits.
+            arrays = job.call_stack([index if index in good else good[0] for index in indices])
         except BaseException as error:
             if _is_interrupt(error):
                 raise
-            whole = error
-        for index in indices:  # find out which of them failed
-            try:
-                job.call(index)
-            except BaseException as error:
-                failures.append(job.failure(index, error))
-        if not failures:  # each succeeds alone
-            return [], {}, [job.failure(index, whole) for index in indices]
-        bad = [each.index for each in failures]
-    rows = [place for place, index in enumerate(indices) if index not in set(bad)]
-    good = [indices[place] for place in rows]
-    if not good:
-        return [], {}, failures
-    # Rows of a stack are independent, but its size and the position of a row affect the last digits.
-    filled = [index if index in set(good) else good[0] for index in indices]
-    try:
-        arrays = job.call_stack(filled)
-    except BaseException as error:
-        return [], {}, failures + [job.failure(index, error) for index in good]
-    return good, {name: array[rows] for name, array in arrays.items()}, failures
+            for index in good if not known else ():
+                try:
+                    job.call(index)
+                except BaseException as alone:
+                    failures[index] = job.failure(index, alone)
+            if known or not failures:  # each succeeds alone
+                failures |= {index: job.failure(index, error) for index in good}
+        else:
+            rows = [place for place, index in enumerate(indices) if index in good]
+            return good, {name: array[rows] for name, array in arrays.items()}, list(failures.values())
+    return [], {}, list(failures.values())
 
 
 def run_payload(name: str, payload: bytes | None, *given: Any) -> tuple[Any, bytes]:
-    """``job.run(*given)`` for a pickled job, which each process unpickles once; and records of what the engine learned.
+    """The result of a pickled call, which each process unpickles once; and records of what the engine learned.
 
     There are none in the process of the caller.
     """
-    job = job_of(name, payload)
-    away = workers.start_sharing(job.caller.process)
-    report = job.run(*given)
-    return report, workers.take_records() if away else b""
+    caller, function = job_of(name, payload)
+    away = workers.start_sharing(caller.process)
+    with caller.adopted():
+        found = function(*given)
+    return found, workers.take_records() if away else b""
 
 
-def job_of(name: str, payload: bytes | None) -> Any:
-    """The job of that name, unpickled on first use."""
+def job_of(name: str, payload: bytes | None) -> tuple[Caller, Callable[..., Any]]:
+    """The caller and the function of that name, unpickled on first use."""
     known = _jobs.get(name)
     if known is None:
         if payload is None:

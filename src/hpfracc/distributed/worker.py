@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hpfracc.engine.selection.wisdom_records import Record
 
 __all__ = [
-    "GPUClaim", "adopt_limits", "claim_gpu", "claimed", "compare_versions", "dask_worker", "decode_records",
+    "GPUClaim", "adopt_limits", "claim_gpu", "compare_versions", "dask_worker", "decode_records",
     "encode_known", "limit_gpu", "merge_records", "process_id", "start_sharing", "take_records", "use_own_gpu",
     "versions", "worker_name",
 ]  # fmt: skip
@@ -211,11 +211,6 @@ def _lock(folder: Path, gpu: GPU, slot: int) -> int | None:
         os.close(file)
         return None
     return file
-
-
-def claimed() -> GPUClaim | None:
-    """The GPU that this process has claimed."""
-    return _claim
 
 
 def use_own_gpu(worker: Any) -> None:

@@ -36,8 +36,8 @@ _ANY_ORDER = (0.02, 0.99)
 
 def _distances(weights: IntervalWeights) -> Array:
     """The distance at which the states are evaluated in each step."""
-    sigma = order_value(weights.sigma)
-    if math.isnan(sigma):
+    sigma: Any = weights.sigma if weights.each is not None else order_value(weights.sigma)
+    if weights.each is None and math.isnan(sigma):
         sigma = 0.5
     newest = sigma * weights.steps
     if not weights.parabola:
@@ -46,10 +46,13 @@ def _distances(weights: IntervalWeights) -> Array:
 
 
 def _kernel(weights: IntervalWeights, distances: Array, rtol: float) -> tuple[Array, Any]:
-    """Rates, increasing, and weights of the kernel of all terms; the weights in the library of the orders."""
+    """Rates, increasing, and weights of the kernel of all terms, in the library of the orders; nodes for ``each``."""
     xp = weights.xp
     shortest, longest = float(distances.min()), float(weights.mesh[-1] - weights.mesh[0])
     shortest = min(shortest, longest)
+    if weights.each is not None:
+        nodes = exponential_nodes(float(weights.each.min()), float(weights.each.max()), shortest, longest, rtol)
+        return nodes.rates, nodes
     terms = [(c, alpha) for c, alpha in weights.orders if not (isinstance(alpha, int | float) and alpha == 1)]
     if not terms:  # all of order 1, without memory
         return np.zeros(1), xp.zeros((1,), "float64")
@@ -99,6 +102,9 @@ class ExponentialHistory:
             self.rates, self._w = _kernel(weights, self._read[1:], rtol)
         else:
             self.rates, self._w = np.zeros(1), xp.zeros((1,), "float64")
+        self._nodes, self._newest_kernel = None, (-1, np.zeros(0))
+        if weights.each is not None and count > 1:  # the rates serve all orders, so their states do too
+            self._nodes, self._w = self._w, np.ones(len(self.rates))
         needed = np.searchsorted(self.rates, _DEAD / self._read, side="right")
         needed[0] = 0
         # A later, shorter step may need exponentials that this one does not.
@@ -106,8 +112,8 @@ class ExponentialHistory:
         self._shape = tuple(like.shape)
         self._complex = xp.is_complex(like)
         #: The exact weights of the newest increment and of the one before it, for every step.
-        self.newest = self._newest_weights()
-        self._update = update
+        self.newest = self._newest_weights() if weights.each is None else ()
+        self._update = update if weights.each is None else None
         self._last: Any = None
         self._pending: Any = None
         self._table_first = -TABLE_STEPS
@@ -124,22 +130,24 @@ class ExponentialHistory:
             return np.zeros((len(self.rates), size))
         return xp.zeros((len(self.rates), size), "complex128" if self._complex else "float64", self._like)
 
-    def _newest_weights(self) -> tuple[Any, Any]:
-        """The exact weights of the newest increment and of the one before it, for every step."""
+    def _newest_weights(self, part: slice = slice(None)) -> tuple[Any, Any]:
+        """The exact weights of the newest increment and of the one before it, for every step of a part."""
         weights, xp = self._weights, self.xp
-        steps, sigma = weights.steps, weights.sigma
+        steps, sigma, orders = weights.steps, weights.sigma, weights.orders
+        if weights.each is not None:
+            sigma, orders = weights.sigma[part], [(1.0, self._orders_of(part.start))]
         own: Any = 0.0
         before: Any = 0.0
-        tau = xp.array(steps)
-        previous = xp.array(np.concatenate([[1.0], steps[:-1]]))
-        here = xp.array(np.concatenate([[0.0], np.ones(len(steps) - 1)]))
-        ahead = xp.array(np.concatenate([[1.0], weights.following[:-1]]))
-        for coefficient, alpha in weights.orders:
+        tau = xp.array(steps[part])
+        previous = xp.array(np.concatenate([[1.0], steps[:-1]])[part])
+        here = xp.array(np.concatenate([[0.0], np.ones(len(steps) - 1)])[part])
+        ahead = xp.array(np.concatenate([[1.0], weights.following[:-1]])[part])
+        for coefficient, alpha in orders:
             if isinstance(alpha, int | float) and alpha == 1:
                 own = own + coefficient / tau
                 continue
-            a = interval_integrals(xp, alpha, xp.zeros_like(tau), sigma * tau, parabola=False)[0] * sigma
-            own = own + coefficient * a
+            mean = xp.exp(-alpha * xp.log(sigma * tau)) * xp.rgamma(xp.array(2.0 - alpha))
+            own = own + coefficient * sigma * mean
             if weights.parabola:
                 mean, moment = interval_integrals(xp, alpha, sigma * tau, previous, parabola=True)
                 b = moment * (2.0 * previous / (previous + ahead)) * here
@@ -149,15 +157,38 @@ class ExponentialHistory:
 
     def begin(self, n: int) -> tuple[Any, Any]:
         """The weight of the newest increment, and the sum over the earlier ones; None for the first step."""
-        own, before = self.newest
+        if self._weights.each is None:
+            own, before = (one if isinstance(one, float) else one[n - 1] for one in self.newest)
+        else:
+            own, before = (self._spread(one) for one in self._newest_weights(slice(n - 1, n)))
         if n == 1:
-            return own[0], None
+            return own, None
         if self._weights.parabola:
-            total = before[n - 1] * self._last
+            total = before * self._last
             if n > 2:
                 total = total + self._shaped(self._pending)
-            return own[n - 1], total
-        return own[n - 1], self._shaped(self._pending)
+            return own, total
+        return own, self._shaped(self._pending)
+
+    def _orders_of(self, step: int) -> Array:
+        """The orders of a step, counted from 0."""
+        assert self._weights.each is not None
+        return self._weights.each[min(step, len(self._weights.each) - 1)]
+
+    def _spread(self, values: Any) -> Any:
+        """One value for each column in the shape of a state; a number where they are all the same."""
+        return float(np.ravel(values)[0]) if np.size(values) == 1 else np.reshape(values, self._shape)
+
+    def _kernel_of(self, step: int) -> Array:
+        """The weights of the exponentials for the orders of a step, of shape (terms, columns)."""
+        assert self._weights.each is not None
+        row = min(step, len(self._weights.each) - 1)
+        if row != self._newest_kernel[0]:
+            orders = self._orders_of(step)
+            kernel = np.asarray(node_weights(self.xp, orders, self._nodes) * self.xp.rgamma(1.0 - orders))
+            repeated = self._complex and orders.size > 1  # real and imaginary parts are columns of their own
+            self._newest_kernel = row, np.repeat(kernel, 2, axis=1) if repeated else kernel
+        return self._newest_kernel[1]
 
     def remember(self, x: Any) -> None:
         """Append the newest increment: advance the states over one interval and evaluate them for the next step."""
@@ -181,6 +212,8 @@ class ExponentialHistory:
         place = n - self._table_first
         parts: list[Any] = [None if one is None else one[place][:alive] for one in self._table]
         decay, p, q, g = parts
+        if self._nodes is not None:
+            g = g[:, None] * self._kernel_of(n)[:alive]
         if self.xp.library == "numpy":
             x, y = self._flat(x), None if y is None else self._flat(y)
             if self._states.shape[0] > alive + 8:
@@ -262,7 +295,8 @@ class ExponentialHistory:
         mean, about = _means(z)
         reach = weights.steps[ns - 1][:, None] if weights.parabola else 0.0
         if xp.library == "numpy":
-            g = np.exp(-(reach + weights.sigma * weights.steps[ns][:, None]) * rates) * np.asarray(self._w)
+            newest = (weights.sigma * weights.steps)[ns][:, None]
+            g = np.exp(-(reach + newest) * rates) * np.asarray(self._w)
         else:
             distance = weights.sigma * xp.array(weights.steps[ns][:, None]) + xp.array(np.asarray(reach))
             g = xp.exp(-distance * xp.array(rates)) * self._w
@@ -311,5 +345,5 @@ def _update(states: Array, decay: Array, p: Array, q: Array | None, g: Array, x:
         if y is not None:
             assert q is not None
             block += q[:, None] * y[here]
-        found[here] = g @ block
+        found[here] = g @ block if g.ndim == 1 else ((g if g.shape[1] == 1 else g[:, here]) * block).sum(0)
     return found

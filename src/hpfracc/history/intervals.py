@@ -21,8 +21,9 @@ A. A. Alikhanov, J. Comput. Phys. 280 (2015) 424-438; H. Liao, W. McLean, J. Zha
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,8 @@ def interval_integrals(xp: Namespace, alpha: Any, near: Any, length: Any, *, par
     ----------
     xp : Namespace
         The library of all arrays.
-    alpha : float or scalar array
-        Order, below 1.
+    alpha : float or array
+        Order, up to 1 (below 0 for an integral); an array broadcasts against the intervals.
     near : array
         Distance to the near end of each interval, 0 or more.
     length : array
@@ -70,26 +71,25 @@ def interval_integrals(xp: Namespace, alpha: Any, near: Any, length: Any, *, par
     middle = near + 0.5 * length
     q = 0.5 * length / middle
     far = q < _FAR
-    scale = xp.rgamma(xp.array(1.0 - alpha))
-    power = xp.exp(-alpha * xp.log(middle)) * scale
+    power = xp.exp(-alpha * xp.log(middle)) * xp.rgamma(xp.array(1.0 - alpha))
     # The series of (1 + q y)^-alpha, integrated over y in [-1, 1], with and without a factor y.
     coefficients = [1.0]
     for j in range(2 * _TERMS):
         coefficients.append(coefficients[-1] * (alpha + j) / (j + 1.0))
-    if xp.library == "numpy":
+    if xp.library == "numpy" and not np.ndim(alpha):
         mean, moment = _series(coefficients, q, power, _FEW_TERMS, parabola)
         some, close = np.nonzero(far & (q >= _FEW)), np.nonzero(~far)
         for where, found in (
             (some, _series(coefficients, q[some], power[some], _TERMS, parabola)),
-            (close, _closed(xp, alpha, near[close], length[close], scale)),
+            (close, _closed(xp, alpha, near[close], length[close])),
         ):
             mean[where] = found[0]
             if parabola:
                 moment[where] = found[1]
         return mean, moment
-    # Both are computed everywhere, because the condition may be traced.
+    # Both are computed everywhere, because the condition may be traced, or the orders differ.
     mean, moment = _series(coefficients, xp.where(far, q, 0.0), power, _TERMS, parabola)
-    first, second = _closed(xp, alpha, xp.where(far, 0.25, near), xp.where(far, 1.0, length), scale)
+    first, second = _closed(xp, alpha, xp.where(far, 0.25, near), xp.where(far, 1.0, length))
     return xp.where(far, mean, first), xp.where(far, moment, second) if parabola else None
 
 
@@ -113,15 +113,48 @@ def _horner(coefficients: Sequence[Any], first: int, squares: Any, terms: int) -
     return total
 
 
-def _closed(xp: Namespace, alpha: Any, near: Any, length: Any, scale: Any) -> tuple[Any, Any]:
+def _closed(xp: Namespace, alpha: Any, near: Any, length: Any) -> tuple[Any, Any]:
     """Closed form by powers, for intervals that are not distant."""
     touches = near <= 0.0
     inner = xp.log(xp.where(touches, 1.0, near))
     outer = xp.log(near + length)
     one, two = 1.0 - alpha, 2.0 - alpha
-    area = (xp.exp(one * outer) - xp.where(touches, 0.0, xp.exp(one * inner))) / one
-    lever = (xp.exp(two * outer) - xp.where(touches, 0.0, xp.exp(two * inner))) / two
-    return area * scale / length, ((near + 0.5 * length) * area - lever) * scale / length**2
+    # By 1 / Gamma(2 - alpha), which stays finite at order 1.
+    scale = xp.rgamma(xp.array(two))
+    area = (xp.exp(one * outer) - xp.where(touches, 0.0, xp.exp(one * inner))) * scale
+    lever = (xp.exp(two * outer) - xp.where(touches, 0.0, xp.exp(two * inner))) * (scale * one / two)
+    return area / length, ((near + 0.5 * length) * area - lever) / length**2
+
+
+def orders_of_steps(order: Callable[[float], Any], mesh: Array, *, parabola: bool) -> tuple[Array, Array]:
+    r"""The orders of all steps, and the points within them, for an order that is a function of the current time.
+
+    The order of a step is that at the time at which its equation holds, in :math:`(t - s)^{-\alpha(t)}`: its end, or
+    for L2-1sigma the point :math:`\sigma = 1 - \alpha/2`, which depends on the order there.
+
+    Parameters
+    ----------
+    order : callable
+        ``order(t)``: a number, or an array of one dimension; a number for L2-1sigma.
+    mesh : numpy.ndarray
+        Times.
+    parabola : bool
+        True for L2-1sigma.
+
+    Returns
+    -------
+    orders, sigma : numpy.ndarray
+        Of shapes (steps, columns) and (steps,).
+    """
+    found, places = [], []
+    for before, now in itertools.pairwise(mesh.tolist()):
+        value, sigma = np.atleast_1d(order(now)), 1.0
+        for _ in range(4 if parabola else 0):
+            sigma = 1.0 - 0.5 * float(value[0])
+            value = np.atleast_1d(order(before + sigma * (now - before)))
+        found.append(value)
+        places.append(sigma)
+    return np.array(found), np.array(places)
 
 
 class IntervalWeights:
@@ -142,6 +175,9 @@ class IntervalWeights:
     breaks : sequence of int
         Numbers of the mesh points at which u has a kink: no parabola goes through both sides, and the interval before
         it is linear.
+    each : numpy.ndarray, optional, shape (steps or 1, columns)
+        Orders that differ from step to step, or between the columns of a state, in place of ``orders``; ``sigma`` may
+        then have an entry for each step. For sums of exponentials only.
     """
 
     def __init__(
@@ -153,7 +189,9 @@ class IntervalWeights:
         parabola: bool = False,
         xp: Namespace = NUMPY,
         breaks: Sequence[int] = (),
+        each: Array | None = None,
     ) -> None:
+        self.each = each
         self.orders, self.mesh, self.sigma, self.parabola, self.xp = orders, mesh, sigma, parabola, xp
         self.steps = np.diff(mesh)
         self.breaks = tuple(breaks)
@@ -166,7 +204,11 @@ class IntervalWeights:
 
     def place(self, n: int) -> Any:
         """The time at which the derivative of step n (counted from 1) is taken."""
-        return float(self.mesh[n - 1]) + self.sigma * float(self.steps[n - 1])
+        return float(self.mesh[n - 1]) + self.sigma_of(n) * float(self.steps[n - 1])
+
+    def sigma_of(self, n: int) -> Any:
+        """The point within step n, as a share of the step."""
+        return float(self.sigma[n - 1]) if isinstance(self.sigma, np.ndarray) and self.sigma.ndim else self.sigma
 
     def rows(self, first: int, stop: int, begin: int = 0) -> Any:
         """``A[n, k]`` for n from ``first`` to ``stop - 1`` and k from ``begin + 1`` to ``stop - 1``.

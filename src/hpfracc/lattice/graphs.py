@@ -6,6 +6,7 @@ Vertices are numbered by row-major index.
 from __future__ import annotations
 
 import math
+import random
 from functools import reduce
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from hpfracc import _reading
-from hpfracc._optional import import_optional, is_installed
+from hpfracc._optional import import_optional
 from hpfracc.lattice import measures
 from hpfracc.lattice.costs import Costs
 from hpfracc.lattice.geometry import Array, Geometry
@@ -106,7 +107,7 @@ def centrality(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
         return measures.closeness(geometry)
     if costs is None and kind == "eigenvector":
         return _leading_vector(geometry)
-    return (_by_igraph if is_installed("igraph") else _by_networkx)(geometry, costs, kind).reshape(geometry.shape)
+    return _by_igraph(geometry, costs, kind).reshape(geometry.shape)
 
 
 def degrees(geometry: Geometry, costs: Costs | None) -> Array:
@@ -121,19 +122,6 @@ def _leading_vector(geometry: Geometry) -> Array:
     """Eigenvector of the largest adjacency eigenvalue: a product over the axes of half a sine or a constant."""
     along = [np.ones(n) if wraps else np.sin(math.pi * np.arange(1, n + 1) / (n + 1)) for n, wraps in geometry.axes]
     return reduce(np.multiply.outer, [each / np.linalg.norm(each) for each in along])
-
-
-def _by_networkx(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
-    networkx = import_optional("networkx")
-    graph = to_networkx(geometry, costs)
-    weight = "weight" if costs is not None else None
-    if kind == "betweenness":
-        found = networkx.betweenness_centrality(graph, weight=weight)
-    elif kind == "closeness":
-        found = networkx.closeness_centrality(graph.reverse() if graph.is_directed() else graph, distance=weight)
-    else:
-        found = networkx.eigenvector_centrality_numpy(graph.to_undirected())
-    return np.array([found[index] for index in range(geometry.size)])
 
 
 def _by_igraph(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
@@ -156,27 +144,12 @@ def _by_igraph(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
 def communities(geometry: Geometry, costs: Costs | None, method: str, seed: int | None) -> list[list[int]]:
     """Communities of points, largest first. Costs are ignored."""
     _reading.choice("method", method, ("louvain", "label_propagation"))
-    if is_installed("igraph"):
-        groups = _igraph_groups(to_igraph(geometry, costs).as_undirected(), method, seed)
-    else:
-        found_by, graph = import_optional("networkx").community, to_networkx(geometry, costs).to_undirected()
-        if method == "louvain":
-            groups = found_by.louvain_communities(graph, weight=None, seed=seed)
-        else:
-            groups = found_by.asyn_lpa_communities(graph, seed=seed)
-    found = [sorted(int(index) for index in group) for group in groups]
-    return sorted(found, key=lambda group: (-len(group), group))
-
-
-def _igraph_groups(graph: Any, method: str, seed: int | None) -> list[list[int]]:
-    import random
-
-    igraph = import_optional("igraph")
+    igraph, graph = import_optional("igraph"), to_igraph(geometry, costs).as_undirected()
     if seed is not None:
         igraph.set_random_number_generator(random.Random(seed))
     try:
-        found = graph.community_multilevel() if method == "louvain" else graph.community_label_propagation()
+        groups = graph.community_multilevel() if method == "louvain" else graph.community_label_propagation()
     finally:
         if seed is not None:
             igraph.set_random_number_generator(random)
-    return list(found)
+    return sorted((sorted(group) for group in groups), key=lambda group: (-len(group), group))

@@ -309,8 +309,8 @@ class Lattice:
     def calculate_centrality(self, kind: str = "degree") -> Array:
         """Centrality of every point: ``"degree"``, ``"closeness"``, ``"betweenness"`` or ``"eigenvector"``.
 
-        Values follow networkx's definitions. Betweenness, and with costs everything but degree, needs igraph or
-        networkx (the extra ``graph``).
+        Values follow networkx's definitions. Betweenness, and with costs everything but degree, needs igraph
+        (the extra ``graph``).
         """
         self.geometry.check_memory("centrality")
         return graphs.centrality(self.geometry, self._costs, kind)
@@ -318,7 +318,7 @@ class Lattice:
     def find_communities(self, method: str = "louvain", seed: int | None = None) -> list[list[int]]:
         """Communities of points, largest first. ``method`` is ``"louvain"`` or ``"label_propagation"``.
 
-        Needs igraph or networkx (the extra ``graph``).
+        Needs igraph (the extra ``graph``).
         """
         return graphs.communities(self.geometry, self._costs, method, seed)
 

@@ -1,8 +1,7 @@
-"""Shortest paths with costs: single pairs by A* or bidirectional search, whole maps by the engine, all paths lazily."""
+"""Shortest paths with costs: single ones by A*, bidirectional search or SciPy, maps by the engine, all paths lazily."""
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,11 +19,12 @@ from hpfracc.engine.selection.request import never_reason, preference_error, rea
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, NoPathError, ShapeError
 from hpfracc.lattice.costs import Costs, like
 from hpfracc.lattice.geometry import Array, Geometry
+from hpfracc.lattice.graphs import to_csr
 from hpfracc.lattice.paths import distance
 
 #: The name of a search for one path in ``config(pin=..., never=...)``.
 _OPERATION = "shortest_path"
-#: Smallest lattice for the compiled search. Below, Python finishes before Numba is imported. The size alone decides:
+#: Smallest lattice for the compiled search. Below, SciPy finishes before Numba is imported. The size alone decides:
 #: both searches find a cheapest path, but not the same one of several, and a path must not depend on earlier calls.
 _MIN_COMPILED_POINTS = 20_000
 #: Ratio of the minimum to the mean cost from which A* is faster than bidirectional search. With costs between 1 and 2
@@ -116,14 +116,14 @@ def search_path(geometry: Geometry, costs: Costs, a: int, b: int, method: str | 
         found = search() if method in _ready else run_shielded(search)
         _ready.add(method)
     else:
-        found = _python_astar(geometry, costs, a, b)
+        found = _by_dijkstra(geometry, costs, a, b)
     if found is None:
         raise _no_path(geometry, a, b)
     return found
 
 
 def _read_wish() -> str | None:
-    """``"numpy"`` (a search in Python) or ``"numba"`` if settings leave no choice; otherwise None."""
+    """``"numpy"`` (SciPy's search) or ``"numba"`` if settings leave no choice; otherwise None."""
     preference, settings = read_preference(_OPERATION), get_settings()
     if preference is not None and not preference.general and preference.backend not in ("numpy", "numba"):
         raise preference_error(_OPERATION, preference, "a search for one path runs on 'numpy' and 'numba'")
@@ -167,26 +167,16 @@ METHODS = ("astar", "bidirectional")
 _ready: set[str] = set()
 
 
-def _python_astar(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:
-    reached, parents = {a: 0.0}, {a: a}
-    heap = [(0.0, -0.0, a)]  # bound, negative cost so far, point: ties go to the path that is farther along
-    while heap:
-        _, cost, index = heapq.heappop(heap)
-        cost = -cost
-        if index == b:
-            found = [b]
-            while found[-1] != a:
-                found.append(parents[found[-1]])
-            return found[::-1], cost
-        if cost > reached[index]:
-            continue  # a cheaper path to it was found since
-        for there in geometry.neighbours(index):
-            total = cost + step_cost(costs, geometry, index, there)
-            if total < reached.get(there, math.inf):
-                reached[there] = total
-                parents[there] = index
-                heapq.heappush(heap, (total + costs.minimum * distance(geometry, there, b), -total, there))
-    return None
+def _by_dijkstra(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:
+    from scipy.sparse import csgraph
+
+    found, before = csgraph.dijkstra(to_csr(geometry, costs), indices=a, return_predecessors=True)
+    if not math.isfinite(found[b]):
+        return None
+    path = [b]
+    while path[-1] != a:
+        path.append(int(before[path[-1]]))
+    return path[::-1], float(found[b])
 
 
 # Lazy enumeration of all shortest paths, or of all paths up to a length.

@@ -98,10 +98,8 @@ def _xor_bytes(data: bytes, key: Any) -> tuple[bytes, bytes]:
 
 def _random_key(shape: tuple[int, ...], dtype: str) -> Any:
     kind = np.dtype(dtype)
-    count = int(np.prod(shape))
-    if kind.kind == "b":
-        return (np.frombuffer(np.random.default_rng().bytes(count), np.uint8) & 1).astype(bool).reshape(shape)
-    return np.frombuffer(bytearray(np.random.default_rng().bytes(count * kind.itemsize)), kind).reshape(shape)
+    low, high = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    return np.random.default_rng().integers(low, high, shape, kind, endpoint=True)
 
 
 def _fitting(key: Any, dtype: str) -> Any:

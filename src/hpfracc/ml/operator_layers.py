@@ -13,8 +13,8 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import to_host
+from hpfracc._choices import names_options_of
 from hpfracc._config import check_backend
-from hpfracc._signatures import names_options_of
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.config import LayerConfig, LossOptions, read_config, warn_of_infinite_start

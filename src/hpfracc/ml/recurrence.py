@@ -30,8 +30,7 @@ from hpfracc.history.exponentials import Nodes, exponential_nodes
 from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.sequences import binomials
 from hpfracc.operators.core.weights import weights_of
-from hpfracc.solvers.ode.tensors.blocks import Loop
-from hpfracc.solvers.ode.tensors.replay import walk
+from hpfracc.solvers.ode.tensors.blocks import Loop, walk
 from hpfracc.solvers.sde.loops import scan
 
 __all__ = [

@@ -1,33 +1,37 @@
-"""The Riesz derivative, and the fractional Laplacian in one to three dimensions (or more)."""
+"""The Riesz and Riesz-Feller derivatives, and the fractional Laplacian in one to three dimensions (or more)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from abc import ABC
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Unpack, final
 
 import numpy as np
 
 from hpfracc._arrays import is_chunked, library_of, tracks_gradient
 from hpfracc._choices import RuleName
+from hpfracc._reading import number
 from hpfracc._xp import array_namespace, namespace_of, user_scope
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import join_decisions
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators.core.applying import UNIFORM, apply_rule, order_beside, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, MethodOptions, OrderNumber, PeriodOptions
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, read_grid
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.reporting import OperatorResult, Outcome
+from hpfracc.operators.core.reporting import OperatorResult, Outcome, weighted_outcome
 from hpfracc.operators.core.rule import Rule, RuleTable, later
-from hpfracc.operators.core.values import Samples, as_values, check_axis, points_like
+from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, points_like, scalar
 from hpfracc.operators.rules.periodic import RieszWaves, check_period, of_periodic_function, sampled
 from hpfracc.operators.rules.space import Integral, LaplacianRule
 
-__all__ = ["FractionalLaplacian", "Riesz", "fractional_laplacian", "riesz"]
+__all__ = ["FractionalLaplacian", "Riesz", "RieszFeller", "fractional_laplacian", "riesz", "riesz_feller"]
 
 
 @final
@@ -92,6 +96,8 @@ class FractionalLaplacian(FractionalOperator):
         if not isinstance(axis, Sequence) or is_chunked(f):
             along = tuple(axis) if isinstance(axis, Sequence) else axis
             return FractionalOperator._call_plain(self, f, t, step, along, full_output=full_output, **options)
+        if "noise" in options:
+            raise InvalidInputError(f"noise={options['noise']:g}: it is for samples along one axis; omit it")
         return call_over_axes(self, f, t, step, axis, options["backend"], full_output=full_output)
 
     def _chosen(self) -> tuple[LaplacianRule, Order]:
@@ -211,9 +217,36 @@ def _sampled(f: Any, grids: Sequence[Any]) -> Any:
     return values
 
 
+class RieszOperator(FractionalOperator, ABC):
+    """A two-sided derivative of a function on the line, or of a periodic one by ``"spectral"``."""
+
+    __slots__ = ()
+
+    period: Any
+    theta: float = 0.0
+    scales = True
+    grids = ("uniform",)
+    unused = ("origin", "factor")
+    instead = "for the Riesz potential use fractional_laplacian with a negative order"
+
+    def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
+        rule = pick_rule(self, self.method, who, grid)
+        if isinstance(rule, RieszWaves):
+            check_period(grid, self.period, who)
+            return RieszWaves(self.theta) if self.theta else rule
+        if self.period is not None:
+            raise InvalidInputError(f"period={self.period!r} is for method='spectral'; {rule.name!r} is not periodic")
+        return rule
+
+    def _of_function(self, function: Function) -> Outcome:
+        if isinstance(pick_rule(self, self.method, self.who, UNIFORM), RieszWaves):
+            return of_periodic_function(function, RieszWaves(self.theta), self._order(), self.period, self.who)
+        return self._of_samples(sampled(function, self.who))
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class Riesz(FractionalOperator):
+class Riesz(RieszOperator):
     r"""Riesz derivative: symmetric in space, and self-adjoint.
 
     .. math:: \frac{d^\alpha f}{d|x|^\alpha} = -(-\Delta)^{\alpha/2} f, \quad
@@ -250,7 +283,6 @@ class Riesz(FractionalOperator):
 
     definition = "riesz"
     short_names = ("R",)
-    scales = True
     who = "the Riesz derivative"
     rules = RuleTable(
         {
@@ -259,26 +291,9 @@ class Riesz(FractionalOperator):
             "spectral": later("periodic.RieszWaves"),
         }
     )
-    grids = ("uniform",)
-    unused = ("origin", "factor")
-    instead = "for the Riesz potential use fractional_laplacian with a negative order"
-
-    def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
-        rule = pick_rule(self, self.method, who, grid)
-        if isinstance(rule, RieszWaves):
-            check_period(grid, self.period, who)
-        elif self.period is not None:
-            raise InvalidInputError(f"period={self.period!r} is for method='spectral'; {rule.name!r} is not periodic")
-        return rule
-
-    def _of_function(self, function: Function) -> Outcome:
-        rule = pick_rule(self, self.method, self.who, UNIFORM)
-        if isinstance(rule, RieszWaves):
-            return of_periodic_function(function, rule, self._order(), self.period, self.who)
-        return self._of_samples(sampled(function, self.who))
 
 
-@function_of(Riesz, see_also="fractional_laplacian, weyl")
+@function_of(Riesz, see_also="riesz_feller, fractional_laplacian, weyl")
 def riesz(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[PeriodOptions]) -> Any:
     """Riesz derivative of samples or of a callable.
 
@@ -291,4 +306,95 @@ def riesz(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack
     True
     >>> hf.riesz(np.array([0.0, 1.0, 4.0, 1.0, 0.0]), step=1.0, alpha=2.0)  # the second difference
     array([ 1.,  2., -6.,  2.,  1.])
+    """
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RieszFeller(RieszOperator):
+    r"""Riesz-Feller derivative: the Riesz derivative with a skewness, which generates the stable densities.
+
+    .. math:: D^\alpha_\theta f = -\big(c_+ D^\alpha_+ + c_- D^\alpha_-\big) f, \quad
+        c_\pm = \frac{\sin((\alpha\mp\theta)\pi/2)}{\sin(\alpha\pi)}, \quad
+        \text{of waves } -|\kappa|^\alpha e^{-i\,\mathrm{sgn}(\kappa)\,\theta\pi/2} e^{i\kappa x},
+
+    with the one-sided derivatives from minus and from plus infinity. theta = 0 is :class:`Riesz`, and at alpha = 1 it
+    is :math:`\cos(\theta\pi/2)` times that plus :math:`\sin(\theta\pi/2) f'`.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order, above 0 and at most 2; differentiable if it is a tensor or JAX array.
+    theta : float
+        The skewness, at most alpha and at most 2 - alpha in absolute value.
+    method : str
+        ``"centred"`` (order 2; used by ``"auto"``) for a function on the line that is zero outside its samples: the
+        even part by the centred differences of :class:`Riesz`, the odd part by both one-sided derivatives.
+        ``"spectral"`` for a periodic function sampled over one period.
+    period : float, optional
+        For ``"spectral"``: as for :class:`Weyl`.
+
+    Notes
+    -----
+    Densities of stable laws solve :math:`u_t = D^\alpha_\theta u`; the sign of theta is that of Feller and of Mainardi,
+    Luchko and Pagnini, whose Fourier transform has :math:`e^{+i\kappa x}`. Callables are sampled as for :class:`Riesz`.
+
+    References
+    ----------
+    W. Feller, Meddelanden Lunds Univ. Mat. Sem., suppl. M. Riesz (1952) 73-81; F. Mainardi, Y. Luchko, G. Pagnini,
+    Fract. Calc. Appl. Anal. 4 (2001) 153-192.
+    """
+
+    alpha: OrderNumber
+    theta: float = 0.0
+    method: RuleName = "auto"
+    period: Any = None
+
+    definition = "riesz_feller"
+    short_names = ("RF", "feller")
+    who = "the Riesz-Feller derivative"
+    rules = RuleTable({"centred": later("space.Centred"), "spectral": later("periodic.RieszWaves")})
+
+    def _order(self) -> Order:
+        order, skew = FractionalOperator._order(self), abs(number("theta", self.theta))
+        if order.known is not None and not skew <= min(order.known, 2.0 - order.known):
+            raise InvalidInputError(
+                f"theta={self.theta:g} with alpha={order.known:g}: {self.who} has orders up to 2 and a skewness of at "
+                "most alpha and 2 - alpha; give a smaller theta"
+            )
+        return order
+
+    def _of_samples(self, samples: Samples) -> Outcome:
+        even, values = self.applied(samples, self.who), samples.values
+        if not self.theta or even.method == "spectral":
+            return even
+        one_sided = RiemannLiouville(self.alpha)
+        left = one_sided.applied(samples, self.who)
+        right = one_sided.applied(replace(samples, values=flip(values), grid=samples.grid.reflected()), self.who)
+        right = replace(right, value=flip(right.value), error=right.error and partial(_flipped, right.error))
+        order, angle = order_beside(self._order(), values), 0.5 * math.pi * self.theta
+        with order.xp.scope():
+            size = scalar(0.5 * math.sin(angle) / order.xp.sin(order.xp.array(0.5 * math.pi) * order.value), values)
+        total = weighted_outcome([(even, math.cos(angle)), (left, size), (right, -size)], "")
+        return replace(total, method=even.method)
+
+
+def _flipped(error: Callable[[], Any]) -> Any:
+    return flip(error())
+
+
+@function_of(RieszFeller, see_also="riesz, weyl, riemann_liouville")
+def riesz_feller(
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, theta: float = 0.0, **options: Unpack[PeriodOptions]
+) -> Any:
+    """Riesz-Feller derivative of samples or of a callable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> x = np.linspace(0.0, 2.0 * np.pi, 32, endpoint=False)
+    >>> value = hf.riesz_feller(np.cos(x), x, 1.5, 0.5, method="spectral")
+    >>> bool(np.allclose(value, -np.cos(x - np.pi / 4)))
+    True
     """

@@ -2,71 +2,74 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from abc import ABC
+from dataclasses import dataclass
 from typing import Any, Unpack, final
 
 import numpy as np
 
-from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc._choices import RuleName
-from hpfracc._xp import namespace_of
+from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators._psi_caputo import image_grid
+from hpfracc.operators._psi_caputo import ChangedVariable
 from hpfracc.operators._riemann_liouville import RiemannLiouville, RiemannLiouvilleIntegral
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, CeilingOptions, InitialOptions, MethodOptions, OrderNumber
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, rounding_of_points
-from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.values import Samples
+from hpfracc.operators.core.grids import Grid
 
-__all__ = ["CaputoHadamard", "Hadamard", "HadamardIntegral", "caputo_hadamard", "hadamard", "hadamard_integral"]
+__all__ = [
+    "CaputoHadamard",
+    "Hadamard",
+    "HadamardIntegral",
+    "PowerVariable",
+    "caputo_hadamard",
+    "hadamard",
+    "hadamard_integral",
+]
 
 
-class LogarithmicOperator(FractionalOperator, ABC):
-    """An operator in log t: another one after a change of variable."""
+class PowerVariable(ChangedVariable, ABC):
+    """An operator in x = (t^rho - a^rho) / rho, whose limit for rho = 0 is log(t / a)."""
+
+    __slots__ = ()
+
+    rho: Any = 0.0
+
+    def _image(self, points: Any, origin: float) -> tuple[Any, float]:
+        rho, a, xp = self.rho, origin, namespace_of(points)
+        if a < 0.0 or a == rho == 0.0:
+            raise InvalidInputError(
+                f"{self.who} starts at origin={a:g}, but {'t^rho needs t >= 0' if rho else 'log t needs t > 0'} from "
+                f"the first point on; omit the points before, or give origin= {'0 or more' if rho else 'above 0'}"
+            )
+        with xp.scope():
+            if not a:
+                x = xp.array(points) ** rho / rho
+            else:
+                # log1p keeps the digits near a; the derivative of the quotient is that at t.
+                x = np.log1p((points - a) / a) if xp is NUMPY else xp.log(xp.array(points) / a)
+                x = xp.expm1(rho * x) * (a**rho / rho) if rho else x
+        return x, 0.0 if xp is not NUMPY else float(x[-1]) * max(rho, 1.0) + a**rho
+
+    def _original(self, x: np.ndarray[Any, Any], function: Function) -> np.ndarray[Any, Any]:
+        rho, a = self.rho, function.origin
+        if not a:
+            return np.asarray((rho * x) ** (1.0 / rho))
+        return np.asarray(a + a * np.expm1(np.log1p(rho * x / a**rho) / rho if rho else x))
+
+
+class LogarithmicOperator(PowerVariable, ABC):
+    """An operator in log t; a step given without points is a step in it."""
 
     __slots__ = ()
 
     grids = ("uniform in log t", "any")
     usual_origin = 1.0
 
-    @abstractmethod
-    def _inner(self) -> FractionalOperator:
-        """The operator in the new variable."""
-
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
-        """The grid in x = log(t / a); a step given without points is a step in x."""
-        a = self._positive(grid.origin)
-        if grid.points is None:
-            return Grid(grid.n, 0.0, grid.step)
-        x, traced = np.log1p((grid.points - a) / a), None
-        if library_of(t) in ("torch", "jax") and tracks_gradient(t):
-            xp = namespace_of(t)
-            with xp.scope():
-                traced = xp.log(xp.array(t) / a)
-        # A relative rounding error of t is an absolute one of its logarithm.
-        return image_grid(x, rounding_of_points(t) * max(1.0, float(x[-1])), traced)
-
-    def _positive(self, origin: float) -> float:
-        if not origin > 0.0:
-            raise InvalidInputError(
-                f"{self.who} starts at origin={origin:g}, but log t needs t > 0 from the first point on; "
-                "omit the points up to 0, or give origin= above 0"
-            )
-        return origin
-
-    def _of_samples(self, samples: Samples) -> Outcome:
-        return self._inner().applied(samples, self.who)
-
-    def _of_function(self, function: Function) -> Outcome:
-        a = self._positive(function.origin)
-        points = np.log1p((function.points - a) / a)
-        return self._inner()._of_function(
-            replace(function, points=points, origin=0.0, own_to_user=lambda x: a + a * np.expm1(x))
-        )
+        return Grid(grid.n, 0.0, grid.step) if grid.points is None else PowerVariable._own_grid(self, grid, t)
 
 
 @final

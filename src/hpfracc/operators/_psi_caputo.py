@@ -1,7 +1,8 @@
-"""The psi-Caputo derivative, and the grid in a new variable that it shares with the Hadamard operators."""
+"""The psi-Caputo derivative, and the change of variable that it shares with other operators."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Unpack, final
@@ -16,21 +17,59 @@ from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, InitialOptions, OrderNumber
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, rounding_of_points, uniform_step
+from hpfracc.operators.core.grids import Grid, images_of, invert, require_rising, rounding_of_points, uniform_step
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 
-__all__ = ["PsiCaputo", "image_grid", "psi_caputo"]
+__all__ = ["ChangedVariable", "PsiCaputo", "psi_caputo"]
 
 Array = np.ndarray[Any, Any]
 
-#: Bisection steps that reduce any interval below the resolution of float64.
-_HALVINGS = 64
+
+class ChangedVariable(FractionalOperator, ABC):
+    """Another operator in a variable x(t) that increases from 0 at the origin."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _inner(self) -> FractionalOperator:
+        """The operator in x."""
+
+    @abstractmethod
+    def _image(self, points: Any, origin: float) -> tuple[Any, float]:
+        """The new variable at points of any library, and its size, to which its rounding error is relative."""
+
+    @abstractmethod
+    def _original(self, x: Array, function: Function) -> Array:
+        """The points of t at x."""
+
+    def _own_grid(self, grid: Grid, t: Any) -> Grid:
+        if grid.n == 0:
+            return grid  # the method raises the error, with the number of points that it needs
+        moving = _moving_points(grid, t)
+        traced = None if moving is None else self._image(moving, grid.origin)[0]
+        if is_tracer(grid.step):
+            # Neither the values nor their uniformity can be checked.
+            return Grid(grid.n, 0.0, None, None, traced)
+        x, size = self._image(grid.times(), grid.origin)
+        step: Any = uniform_step(x, rounding_of_points(t) * size)
+        if step is None or traced is None:
+            return Grid(grid.n, 0.0, step, x, traced)
+        return Grid(grid.n, 0.0, (traced[-1] - traced[0]) / max(grid.n - 1, 1), x)
+
+    def _of_samples(self, samples: Samples) -> Outcome:
+        return self._inner().applied(samples, self.who)
+
+    def _of_function(self, function: Function) -> Outcome:
+        points, _ = self._image(function.points, function.origin)
+        return self._inner()._of_function(
+            replace(function, points=points, origin=0.0, own_to_user=lambda x: self._original(x, function))
+        )
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class PsiCaputo(FractionalOperator):
+class PsiCaputo(ChangedVariable):
     r"""Caputo derivative with respect to an increasing function psi.
 
     .. math:: D^{\alpha,\psi} f(t) = \frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} \psi'(s)
@@ -38,7 +77,7 @@ class PsiCaputo(FractionalOperator):
         \quad n = \lceil\alpha\rceil.
 
     With :math:`x = \psi(t) - \psi(t_0)` it is the Caputo derivative of f in x: psi = t gives the Caputo derivative, psi
-    = log t Caputo-Hadamard, psi = t^rho Katugampola (in the Caputo sense, up to its factor rho^alpha). It maps
+    = log t Caputo-Hadamard, psi = t^rho / rho Caputo-Katugampola. It maps
     :math:`(\psi-\psi(t_0))^p` to :math:`\Gamma(p+1)/\Gamma(p+1-\alpha)\,(\psi-\psi(t_0))^{p-\alpha}`, and constants to
     zero. The derivative of psi is not needed, because of the change of variable.
 
@@ -83,35 +122,36 @@ class PsiCaputo(FractionalOperator):
         if self.psi is None:
             raise InvalidInputError("psi is not given; use an increasing function such as np.log, or its samples")
 
-    def _own_grid(self, grid: Grid, t: Any) -> Grid:
-        if grid.n == 0:
-            return grid  # the method raises the error, with the number of points that it needs
-        moving = _moving_points(grid, t)
-        images = self._sampled(grid) if not callable(self.psi) else None
-        if images is not None and moving is not None:
-            raise InvalidInputError(
-                f"{self.who} is not differentiable in the step or the points if psi is given by samples; "
-                "give psi as a callable, or detach them"
-            )
-        if is_tracer(grid.step):
-            # Neither the values nor their uniformity can be checked.
-            return Grid(grid.n, 0.0, None, None, self._traced(moving))
-        if images is None:
-            images = self._images(grid.times())
-        _require_rising(images, grid.times())
-        largest = max(abs(float(images[0])), abs(float(images[-1])))
-        traced = None if moving is None else self._traced(moving)
-        return image_grid(images - images[0], rounding_of_points(t) * largest, traced)
+    def _inner(self) -> FractionalOperator:
+        return Caputo(self.alpha, self.method, self.ceiling, initial=self.initial)
 
-    def _sampled(self, grid: Grid) -> np.ndarray[Any, Any]:
+    def _image(self, points: Any, origin: float) -> tuple[Any, float]:
+        if library_of(points) != "numpy":
+            return self._traced(points), 0.0
+        here = points[0] == origin
+        images = self._sampled(len(points)) if here and not callable(self.psi) else self._images(points)
+        require_rising(images, points)
+        start = float(images[0] if here else self._images(np.array([origin]))[0])
+        if not start <= images[0]:
+            raise InvalidInputError(
+                f"psi does not increase: {start:g} at the origin {origin:g} and {images[0]:g} at t={points[0]:g}"
+            )
+        return images - start, max(abs(start), abs(float(images[-1])))
+
+    def _sampled(self, n: int) -> Array:
         refuse_masked(self.psi, "psi", "t")
         images = to_host(self.psi).astype(np.float64)
-        if images.shape != (grid.n,):
-            raise ShapeError(f"psi has shape {images.shape} but f has {grid.n} samples; give psi at each point")
+        if images.shape != (n,):
+            raise ShapeError(f"psi has shape {images.shape} but f has {n} samples; give psi at each point")
         return images
 
     def _traced(self, points: Any) -> Any:
         """Evaluate psi at differentiable points; raises an error if psi does not support them."""
+        if not callable(self.psi):
+            raise InvalidInputError(
+                f"{self.who} is not differentiable in the step or the points if psi is given by samples; "
+                "give psi as a callable, or detach them"
+            )
         try:
             images = self.psi(points)
         except Exception as error:
@@ -126,49 +166,15 @@ class PsiCaputo(FractionalOperator):
             )
         return images - images[0]
 
-    def _images(self, points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        images = np.asarray(to_host(self.psi(points)), dtype=np.float64)
-        if images.shape != points.shape:
-            raise ShapeError(
-                f"psi returned shape {images.shape} for {len(points)} points; it must return one value per point: "
-                "give np.vectorize(psi) if it takes single numbers only"
-            )
-        return images
-
-    def _of_samples(self, samples: Samples) -> Outcome:
-        outcome = Caputo(self.alpha, self.method, self.ceiling, initial=self.initial).applied(samples, self.who)
-        # The cached application would use the step of t, not that of psi.
-        return replace(outcome, reusable=None)
-
-    def _of_function(self, function: Function) -> Outcome:
+    def _images(self, points: Array) -> Array:
         if not callable(self.psi):
             raise InvalidInputError("psi is given by samples, but f is a callable; give psi as a callable too")
-        start = float(self._images(np.array([function.origin]))[0])
-        images = self._images(function.points)
-        _require_rising(images, function.points)
-        if not start <= images[0]:
-            raise InvalidInputError(
-                f"psi does not increase: {start:g} at the origin {function.origin:g} and {images[0]:g} at "
-                f"t={function.points[0]:g}"
-            )
-        inner = Caputo(self.alpha, self.method, self.ceiling)
-        points = images - start
-        return inner._of_function(
-            replace(function, points=points, origin=0.0, own_to_user=lambda x: self._invert(x + start, function))
-        )
+        return images_of(self.psi, points)
 
-    def _invert(self, images: np.ndarray[Any, Any], function: Function) -> np.ndarray[Any, Any]:
+    def _original(self, x: Array, function: Function) -> Array:
         """The points at which psi has these values, between the origin and the last point."""
-        if self.inverse is not None:
-            return np.asarray(to_host(self.inverse(images)), dtype=np.float64)
-        # A single point at the origin gives an empty interval, which is widened as in the fit.
-        length = function.end - function.origin or 1e-3
-        low, high = np.zeros_like(images), np.full_like(images, length)
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            below = self._images(function.origin + middle) < images
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return np.asarray(function.origin + 0.5 * (low + high))
+        images = x + float(self._images(np.array([function.origin]))[0])
+        return invert(self.psi, self.inverse, images, function.origin, function.end)
 
 
 def _moving_points(grid: Grid, t: Any) -> Any:
@@ -183,17 +189,6 @@ def _moving_points(grid: Grid, t: Any) -> Any:
     xp = namespace_of(step)
     with xp.scope():
         return grid.origin + xp.array(np.arange(grid.n, dtype=np.float64)) * xp.array(step)
-
-
-def _require_rising(images: np.ndarray[Any, Any], points: np.ndarray[Any, Any]) -> None:
-    wrong = np.flatnonzero(~(np.diff(images) > 0.0) | ~np.isfinite(images[1:]))
-    if wrong.size or not np.isfinite(images[:1]).all():
-        j = int(wrong[0]) if wrong.size else 0
-        later = min(j + 1, len(images) - 1)
-        raise InvalidInputError(
-            f"psi must be finite and increase, but is {images[j]:g} at t={points[j]:g} and {images[later]:g} at "
-            f"t={points[later]:g}; use an increasing function such as np.log or np.sqrt"
-        )
 
 
 class PsiOptions(InitialOptions, total=False):
@@ -215,11 +210,3 @@ def psi_caputo(
     >>> float(np.round(hf.psi_caputo(lambda t: t**4, 1.0, 0.5, np.square), 10))  # psi^2: 2 / Gamma(2.5)
     1.5045055561
     """
-
-
-def image_grid(points: Array, rounding: float, traced: Any = None) -> Grid:
-    """The grid of ``points`` in the new variable psi(t) - psi(origin); ``traced`` are the same, differentiable."""
-    step: Any = uniform_step(points, rounding)
-    if step is None or traced is None:
-        return Grid(len(points), 0.0, step, points, traced)
-    return Grid(len(points), 0.0, (traced[-1] - traced[0]) / max(len(points) - 1, 1), points)

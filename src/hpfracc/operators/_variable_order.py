@@ -18,10 +18,10 @@ from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.applying import estimated_distance, largest_nearby, no_estimate, pick_rule, unmeasured
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, InitialOptions, OrderOrFunction
-from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.function import Function, remembered
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.reporting import Outcome, combined_outcome
+from hpfracc.operators.core.reporting import Outcome, weighted_outcome
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
@@ -172,12 +172,14 @@ class VariableOrder(FractionalOperator):
     def _of_function(self, function: Function) -> Outcome:
         if choice("at", self.at, _PLACES) == "t-s":
             raise InvalidInputError("at='t-s' takes samples, not a callable; give f(t) on a uniform grid")
-        kept, points = replace(function, f=_remembered(function.f)), function.points
+        kept, points = replace(function, f=remembered(function.f)), function.points
         if self.at == "t":
             alpha = self._orders(lambda: points, len(points), f"{len(points)} points")
             shares = _shares(_beside(alpha, function.at(points[:1])), self._interval(alpha), _NODES_OF_FUNCTIONS)
             found = [(differentiate(kept, order, self.method, initial_terms=False), row) for order, row in shares]
-            return _combined([(one, constant(row, one.value)) for one, row in found])
+            return weighted_outcome(
+                [(one, constant(row, one.value)) for one, row in found], f"at {len(found)} constant orders"
+            )
         if is_array(self.alpha):
             raise InvalidInputError("at='s' of a callable needs the order between the points; give alpha as a callable")
         if function.factor != 0.0:
@@ -189,7 +191,7 @@ class VariableOrder(FractionalOperator):
             there = replace(kept, points=to_host(t).astype(np.float64))
             return differentiate(there, read_order(1.0), "auto", initial_terms=False).value
 
-        slopes, parts = _remembered(slope), []
+        slopes, parts = remembered(slope), []
         for index in range(_NODES_OF_FUNCTIONS):
 
             def part(t: Any, index: int = index) -> Any:
@@ -200,7 +202,7 @@ class VariableOrder(FractionalOperator):
             order = read_order(float(_nodes(1, _NODES_OF_FUNCTIONS)[index]) - 1.0)
             inner = replace(function, f=part, axis=-1)
             parts.append((differentiate(inner, order, self.method, initial_terms=False), 1.0))
-        return _combined(parts)
+        return weighted_outcome(parts, f"at {len(parts)} constant orders")
 
 
 class VariableOptions(InitialOptions, total=False):
@@ -360,27 +362,3 @@ def _make_pieces(xp: Namespace, order: Any, n: int) -> tuple[Any, Any]:
     """Mean of the kernel of a constant order over every interval, and its trapezoidal defect, at step 1."""
     scale = xp.rgamma(2.0 - order)
     return power_differences(xp, 1.0 - order, n) * scale, trapezoid_defects(xp, 1.0 - order, n) * scale
-
-
-def _combined(parts: list[tuple[Outcome, Any]]) -> Outcome:
-    outcomes, (first, share) = [one for one, _ in parts], parts[0]
-
-    def error() -> Any:
-        found = (abs(share) * float(np.max(to_host(one.error()))) for one, share in parts if one.error is not None)
-        return sum(found)
-
-    total = sum((one.value * share for one, share in parts[1:]), first.value * share)
-    return combined_outcome(outcomes, total, error, f"at {len(parts)} constant orders; the first: {first.message}")
-
-
-def _remembered(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function f, called once per array of points: every order needs the same ones."""
-    seen: dict[bytes, Any] = {}
-
-    def call(t: Any) -> Any:
-        key = to_host(t).tobytes()
-        if key not in seen:
-            seen[key] = f(t)
-        return seen[key]
-
-    return call

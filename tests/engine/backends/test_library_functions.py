@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.errors import BackendUnavailableError
 

@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from hpfracc.engine.memory.spans import memory_spans, span
+from hpfracc.engine.memory.host import memory_spans, span
 
 
 def test_spans_know_what_they_left_behind() -> None:
@@ -30,7 +30,7 @@ def test_spans_know_what_they_left_behind() -> None:
 def test_spans_of_tasks_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tasks that take turns in one thread: each span ends with what was in use when it began."""
     used = [100]
-    monkeypatch.setattr("hpfracc.engine.memory.spans.resident_bytes", lambda: (used[0], used[0]))
+    monkeypatch.setattr("hpfracc.engine.memory.host.resident_bytes", lambda: (used[0], used[0]))
     memory_spans.watch(True)
 
     async def work(name: str, grown: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.buffers import BufferPool, pinned_buffers
-from hpfracc.engine.memory.staging import PinnedLedger, StagingRing, _Taker, release_idle, staging_stats
+from hpfracc.engine.memory.staging import PinnedLedger, StagingRing, release_idle, staging_stats
 
 
 class FakeLink:
@@ -148,17 +148,6 @@ def test_a_failure_gives_the_slots_back(way: str):
     ring.download(source, target, 64000)
     assert (target == source).all()
     assert link.pinned_bytes == 2 * 4096
-
-
-def test_a_slot_that_an_interrupt_lost_is_free_again():
-    """One comes between taking a slot and the block that gives it back: the ring still serves, with all its slots."""
-    ring = StagingRing(FakeLink(), slots=1, chunk=4096)
-    taken = ring._take_free(taker := _Taker())
-    assert taken is not None and ring._take_free(_Taker()) is None
-    del taker
-    source, target = random_bytes(64000), np.zeros(64000, np.uint8)
-    ring.download(source, target, 64000)
-    assert (target == source).all()
 
 
 def test_slots_take_turns():

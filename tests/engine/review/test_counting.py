@@ -33,7 +33,7 @@ def test_calls_that_get_attention_together_stand_for_themselves_alone(monkeypatc
     with own_operation(kernel) as op:
         x = numbers()
         op(x)
-        next(iter(op._plans.values())).review_next(True)
+        next(iter(op._plans.values())).review_after(0)
         monkeypatch.setattr(Knowledge, "observe", observe)
         gate.append(threading.Barrier(8))
         threads = [threading.Thread(target=op, args=(x,)) for _ in range(8)]

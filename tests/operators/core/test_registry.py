@@ -84,5 +84,5 @@ def test_every_definition_declares_itself():
 @pytest.mark.parametrize(("kind", "options"), [("derivative", DerivativeOptions), ("integral", IntegralOptions)])
 def test_options_are_those_of_the_operators(kind: str, options: Any):
     """What an editor offers for a factory is what at least one of its operators takes, and nothing is missing."""
-    fields = {field.name for operator in definitions(kind).values() for field in dataclasses.fields(operator)}
-    assert options.__optional_keys__ == fields - {"alpha"}
+    fields = {field.name for operator in definitions(kind).values() for field in dataclasses.fields(operator)[1:]}
+    assert options.__optional_keys__ == fields

@@ -385,7 +385,14 @@ def test_plot_and_table():
         ({"sigma": 0.0}, InvalidInputError, "above 0"),
         ({"t0": 1.0}, InvalidInputError, "lies beyond data"),
         ({"data": np.where(T > 0.3, np.nan, 1.0)}, InvalidInputError, "2 data for 3 unknowns"),
-        ({"delays": [0.1]}, InvalidInputError, "without delays"),
+        ({"delays": [0.1]}, InvalidInputError, "need a history"),
+        ({"derivative": "caputo_hadamard"}, InvalidInputError, "takes Caputo's derivative"),
+        ({"terms": [(1.0, "free")]}, InvalidInputError, "guess={'orders'"),
+        ({"terms": [("some", 0.3)]}, InvalidInputError, "coefficients holds 'some'"),
+        ({"terms": [0.3]}, InvalidInputError, "a term is a pair"),
+        ({"terms": [(1.0, "free")], "guess": {"orders": [0.0]}}, InvalidInputError, "outside its bounds"),
+        ({"dy0": ["free"], "guess": {"dy0": []}}, ShapeError, "one for each derivative"),
+        ({"dy0": [["free", 0.0]]}, ShapeError, "of the shape"),
         ({"parameters": {"rate": np.nan}}, InvalidInputError, "finite guess"),
         ({"jac_parameters": decay}, InvalidInputError, "together with jac"),
         ({"guess": {"y0": [np.inf]}}, InvalidInputError, "finite guess"),
@@ -404,9 +411,80 @@ def test_a_guess_that_cannot_be_solved_is_told():
         hf.fit_fode(lambda t, y, rate: rate * y * np.nan, T, np.ones(26), parameters={"rate": 1.0}, alpha=0.5, y0=[1.0])
 
 
-def test_free_derivatives_and_orders_above_one_say_what_to_do():
+def test_orders_above_one_say_what_to_do():
     t = np.linspace(0.0, 1.0, 8)
-    with pytest.raises(InvalidInputError, match="dy0 holds 'free'"):
-        hf.fit_fode(lambda t, y, k: -k * y, t, np.cos(t), parameters={"k": 1.0}, dy0="free")
     with pytest.raises(InvalidInputError, match=r"dy0=\[...\], the initial derivatives, allows orders above 1"):
         hf.fit_fode(lambda t, y, k: -k * y, t, np.cos(t), parameters={"k": 1.0}, guess={"alpha": 1.5})
+
+
+def _swings(t: Array, rate: float, alpha: float, start: float, slope: float) -> Array:
+    z = -rate * t**alpha
+    return np.asarray(start * hf.mittag_leffler(z, alpha) + slope * t * hf.mittag_leffler(z, alpha, 2.0))
+
+
+def test_free_initial_derivatives():
+    """Rate, order, value and slope of an oscillation, whose errors are those of SciPy's curve_fit."""
+    t = np.linspace(0.0, 6.0, 31)
+    data = noisy(_swings(t, 2.0, 1.7, 1.0, -0.8), 4)
+    fit = hf.fit_fode(
+        decay, t, data, parameters={"rate": 1.5}, guess={"alpha": 1.6}, dy0=["free"], step=0.02, halve=False
+    )
+    values, covariance = optimize.curve_fit(_swings, t, data, [1.5, 1.6, 1.0, 0.0])
+    assert fit.names == ("rate", "alpha", "y0[0]", "dy0[0][0]")
+    np.testing.assert_allclose(fit.estimates, values, rtol=2e-3)
+    np.testing.assert_allclose(fit.standard_errors, np.sqrt(np.diag(covariance)), rtol=2e-2)
+    assert fit.dy0[0] == pytest.approx([fit.estimates[3]])
+
+
+def _bagley(seed: int, **options: Any) -> Any:
+    """Errors of mass, damping, its order and stiffness over their standard errors."""
+    t = np.linspace(0.0, 8.0, 41)
+    exact = hf.solve_fode(
+        lambda t, y: 1.0 - 2.0 * y, (0.0, 8.0), [0.0], 2.0, dy0=[[0.0]], terms=[(0.5, 1.4)], t_eval=t, step=0.05
+    ).y[0]
+    fit = hf.fit_fode(
+        lambda t, y, k: 1.0 - k * y, t, noisy(exact, seed), parameters={"k": 1.5}, alpha=2.0, y0=[0.0], dy0=[[0.0]],
+        terms=[("free", "free")], guess={"coefficients": [0.8], "orders": [1.6]}, step=0.05, halve=False, **options,
+    )  # fmt: skip
+    assert fit.names == ("k", "coefficients[0]", "orders[0]")
+    assert fit.terms == [(fit.estimates[1], fit.estimates[2])]
+    return (fit.estimates - [2.0, 0.5, 1.4]) / fit.standard_errors
+
+
+def test_coefficient_and_order_of_a_further_term():
+    """Bagley and Torvik's plate: stiffness, damping and its order from noisy data."""
+    assert np.abs(_bagley(1)).max() < 3.5
+
+
+@pytest.mark.slow
+def test_errors_of_terms_hold():
+    """Two standard errors hold nine estimates in ten."""
+    errors = np.array([_bagley(seed) for seed in range(40)])
+    assert (np.mean(np.abs(errors) < 2.0, axis=0) > 0.85).all()
+    assert (np.std(errors, axis=0) > 0.7).all() and (np.std(errors, axis=0) < 1.35).all()
+
+
+def test_delays_and_several_sets():
+    """A delayed feedback, from two starts that share the rate and the order."""
+    t = np.linspace(0.0, 4.0, 21)
+    more = {"delays": [0.7], "history": 1.0}
+
+    def feedback(t: float, y: Array, past: Any, rate: float) -> Array:
+        return -rate * past[0]
+
+    exact = [hf.solve_fode(feedback, (0.0, 4.0), [y], 0.8, args=1.3, t_eval=t, step=0.05, **more).y[0] for y in (1, 2)]
+    data = [noisy(each, seed) for seed, each in enumerate(exact)]
+    fit = hf.fit_fode(feedback, [t, t], data, parameters={"rate": 1.0}, step=0.05, halve=False, **more)
+    assert fit.names == ("rate", "alpha", "y0 of set 0[0]", "y0 of set 1[0]")
+    assert np.abs((fit.estimates - [1.3, 0.8, 1.0, 2.0]) / fit.standard_errors).max() < 3.5
+
+
+def test_members_of_a_batch_have_orders_of_terms_of_their_own():
+    """As when each is solved by itself; where their sequence differs, it is an error."""
+    given = {"y0": np.ones((2, 1)), "dy0": [np.zeros((2, 1))], "alpha": np.array([[1.8], [2.0]])}
+    both = hf.solve_fode(lambda t, y: -y, (0.0, 3.0), **given, terms=[(0.5, [[0.5], [0.7]])], step=0.05)
+    for row, (alpha, order) in enumerate([(1.8, 0.5), (2.0, 0.7)]):
+        one = hf.solve_fode(lambda t, y: -y, (0.0, 3.0), [1.0], alpha, dy0=[[0.0]], terms=[(0.5, order)], step=0.05)
+        np.testing.assert_allclose(both.y[row], one.y, atol=1e-10)
+    with pytest.raises(InvalidInputError, match="another sequence"):
+        hf.solve_fode(lambda t, y: -y, (0.0, 3.0), **given, terms=[(0.5, [[0.5], [1.2]])], step=0.05)

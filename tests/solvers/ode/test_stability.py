@@ -18,25 +18,25 @@ from hpfracc.solvers.ode.stiffness import stability_number, stable_radii
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 0.7, 0.9, 1.0, 1.2, 1.5])
 def test_real_eigenvalues(alpha: float):
     """PECE is stable up to ``h^alpha |lambda| = Gamma(alpha + 2)`` for negative eigenvalues, and Heun's method to 2."""
-    assert stable_radii("pece", PECE().scheme, alpha)[-1] == pytest.approx(math.gamma(alpha + 2.0), rel=0.02)
+    assert stable_radii(PECE(), alpha)[-1] == pytest.approx(math.gamma(alpha + 2.0), rel=0.02)
 
 
 def test_euler_and_the_circle():
     """Euler's method of order 1 is stable in the circle about -1, to the growth of 2 % a step that is left out."""
-    radii = stable_radii("explicit_rectangle", ExplicitRectangle().scheme, 1.0)
+    radii = stable_radii(ExplicitRectangle(), 1.0)
     for angle in (0.6, 0.75, 0.9):
         assert radii[int(128 * angle)] == pytest.approx(-2.0 * math.cos(math.pi * angle), rel=0.12)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.7, 1.0])
 def test_the_implicit_trapezoid_is_stable_up_to_order_one(alpha: float):
-    radii = stable_radii("implicit_trapezoid", ImplicitTrapezoid().scheme, alpha)
+    radii = stable_radii(ImplicitTrapezoid(), alpha)
     assert np.isinf(radii[math.ceil(64 * alpha) :]).all()
 
 
 def test_above_order_one_only_bdf2_has_no_limit():
-    trapezoid = stable_radii("implicit_trapezoid", ImplicitTrapezoid().scheme, 1.5)
-    assert trapezoid[-1] < 10.0 and np.isinf(stable_radii("bdf2", BDF2().scheme, 1.5)[math.ceil(64 * 1.5) :]).all()
+    trapezoid = stable_radii(ImplicitTrapezoid(), 1.5)
+    assert trapezoid[-1] < 10.0 and np.isinf(stable_radii(BDF2(), 1.5)[math.ceil(64 * 1.5) :]).all()
     result = hf.solve_fode(lambda t, y: -1e4 * y, (0.0, 10.0), [1.0], 1.5, dy0=[[0.0]], step=0.1)
     assert result.decision.method == "bdf2" and abs(result.y[0, -1]) < 1e-5
     unstable = hf.solve_fode(
@@ -49,7 +49,7 @@ def test_above_order_one_only_bdf2_has_no_limit():
 @pytest.mark.parametrize("alpha", [0.5, 0.9])
 def test_the_limit_separates_growth_from_decay(alpha: float, angle: float):
     """Against the method itself, with a complex eigenvalue just inside and outside."""
-    radii = stable_radii("pece", PECE().scheme, alpha)
+    radii = stable_radii(PECE(), alpha)
     direction = np.exp(1j * math.pi * angle)
     limit = 1.0 / float(stability_number(direction, alpha, radii))
     for factor, stable in ((0.9, True), (1.15, False)):
@@ -61,7 +61,7 @@ def test_the_limit_separates_growth_from_decay(alpha: float, angle: float):
 
 
 def test_growing_modes_have_no_limit():
-    radii = stable_radii("pece", PECE().scheme, 0.8)
+    radii = stable_radii(PECE(), 0.8)
     assert stability_number(50.0, 0.8, radii) == 0.0 and stability_number(50.0j, 0.8, radii) > 1.0
 
 

@@ -34,7 +34,7 @@ from hpfracc.distributed.chunked.planning import (
 from hpfracc.engine.execution.api import causal_convolution, fft
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["apply_operation", "convolve", "convolve_chunked", "convolve_spectra", "spectrum_way"]
+__all__ = ["apply_operation", "convolve", "convolve_spectra", "spectrum_way"]
 
 _WAYS = ("auto", "blockwise", "rechunk", "overlap", "spectrum")
 
@@ -75,27 +75,19 @@ def convolve(weights: Any, signal: Any, *, dim: Any = None, way: str = "auto", b
     [1.0, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5]
     """
     _reading.choice("way", way, _WAYS)
-    if is_chunked(signal) or not has_labels(signal):
-        if dim is not None:
-            raise InvalidInputError(
-                f"dim={dim!r} is for a DataArray of xarray; move the points to the last axis instead"
-            )
-        return convolve_chunked(weights, signal, way=way, backend=backend)
-    array = import_optional("dask.array")
-    opened = open_samples(signal, dim=dim, by_row=True, chunked=True)
-    values = opened.values if is_chunked(opened.values) else array.from_array(np.asarray(opened.values), chunks=-1)
-    found = convolve_chunked(weights, array.moveaxis(values, opened.axis, -1), way=way, backend=backend)
-    return opened.close(array.moveaxis(found, -1, opened.axis))
-
-
-def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: Any = None) -> Any:
-    """Build the graph of a causal convolution; see :func:`convolve`."""
-    array = import_optional("dask.array")
-    if not is_chunked(signal):
-        signal = array.from_array(_reading.array("signal", signal), chunks=-1)
+    array, opened = import_optional("dask.array"), None
     if wraps_chunks(weights):
         weights = weights.data
-    if is_chunked(weights):
+    if not is_chunked(signal) and has_labels(signal):
+        opened = open_samples(signal, dim=dim, by_row=True, chunked=True)
+        values = opened.values if is_chunked(opened.values) else array.from_array(np.asarray(opened.values), chunks=-1)
+        signal = array.moveaxis(values, opened.axis, -1)
+    elif dim is not None:
+        raise InvalidInputError(f"dim={dim!r} is for a DataArray of xarray; move the points to the last axis instead")
+    elif not is_chunked(signal):
+        signal = array.from_array(_reading.array("signal", signal), chunks=-1)
+    lazy = is_chunked(weights)
+    if lazy:
         planning.check_chunks(weights, "weights")
     else:
         weights = _reading.array("weights", weights)
@@ -105,13 +97,15 @@ def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: A
             "weights"
         )
     planning.check_chunks(signal, "signal")
-    resources, along = Resources.known(), (signal.ndim - 1,)
-    lazy, sizes = is_chunked(weights), signal.chunks[-1]
+    resources, along, sizes = Resources.known(), (signal.ndim - 1,), signal.chunks[-1]
     weights = weights[: signal.shape[-1]]
     dtype = np.result_type(result_dtype(signal), result_dtype(weights))
     # Lazy weights are an additional operand of each task.
     given = weights.rechunk(-1).to_delayed().reshape(-1)[0] if lazy else weights
-    call = functools.partial(_convolve_block, backend)
+
+    def call(block: Any, weights: Any) -> Any:
+        return causal_convolution(weights, block, backend=backend)
+
     name = "causal_convolution"
     ways = whole_way(name, call, signal, along, resources, dtype, given, predict=not lazy)
     if len(sizes) > 1:
@@ -121,7 +115,8 @@ def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: A
         depth = int(weights.shape[0]) - 1
         if depth <= min(sizes):
             ways = {_overlap_way(signal): functools.partial(_overlap, given, depth, signal, dtype, backend), **ways}
-    return planning.run_way(name, signal, along, ways, way)
+    found = planning.run_way(name, signal, along, ways, way)
+    return found if opened is None else opened.close(array.moveaxis(found, -1, opened.axis))
 
 
 def apply_operation(operation: Any, arrays: tuple[Any, ...], backend: Any, params: Any) -> Any:
@@ -137,10 +132,6 @@ def apply_operation(operation: Any, arrays: tuple[Any, ...], backend: Any, param
     return convolve(*arrays, dim=params.get("dim"), backend=backend)
 
 
-def _convolve_block(backend: Any, block: Any, weights: Any) -> Any:
-    return causal_convolution(weights, block, backend=backend)
-
-
 # Short weights: each chunk together with the end of the previous one.
 
 
@@ -153,19 +144,17 @@ def _overlap_way(signal: Any) -> ChunkedWay:
 
 
 def _overlap(weights: Any, depth: int, signal: Any, dtype: Any, backend: Any) -> Any:
-    array = import_optional("dask.array")
-    call = functools.partial(_convolve_tail, depth, backend)
-    if depth == 0:
-        return blocks("overlap", call, signal, weights, dtype=dtype)
-    last = signal.ndim - 1
-    before = array.zeros((*signal.shape[:-1], depth), chunks=(*signal.chunks[:-1], depth), dtype=signal.dtype)
-    padded = array.concatenate([before, signal], axis=last)
-    extended = array.overlap.overlap(padded, depth={last: (depth, 0)}, boundary="none")[..., depth:]
-    return blocks("overlap", call, extended, weights, dtype=dtype, chunks=signal.chunks)
+    array, last = import_optional("dask.array"), signal.ndim - 1
 
+    def tail(block: Any, weights: Any) -> Any:
+        return causal_convolution(weights, block, backend=backend)[..., depth:]
 
-def _convolve_tail(depth: int, backend: Any, block: Any, weights: Any) -> Any:
-    return causal_convolution(weights, block, backend=backend)[..., depth:]
+    extended = signal
+    if depth:
+        before = array.zeros((*signal.shape[:-1], depth), chunks=(*signal.chunks[:-1], depth), dtype=signal.dtype)
+        padded = array.concatenate([before, signal], axis=last)
+        extended = array.overlap.overlap(padded, depth={last: (depth, 0)}, boundary="none")[..., depth:]
+    return blocks("overlap", tail, extended, weights, dtype=dtype, chunks=signal.chunks)
 
 
 # One long series: by the spectra of its chunks.
@@ -208,35 +197,47 @@ def _slice_width(count: int, rows: int, itemsize: int, resources: Resources) -> 
 
 def convolve_spectra(weights: Any, signal: Any, dtype: Any, backend: Any, resources: Resources) -> Any:
     """Build the graph of a convolution by the spectra of chunks; the signal has its points along the last axis."""
-    array = import_optional("dask.array")
-    n = signal.shape[-1]
-    count, length = _blocks_of(signal)
+    array, method = import_optional("dask.array"), planning.rechunk_method(resources)
+    n, (count, length) = signal.shape[-1], _blocks_of(signal)
     kind = "fft" if np.dtype(dtype).kind == "c" else "rfft"
     wide = np.result_type(dtype, np.complex64)
-    method = planning.rechunk_method(resources)
     x = _in_blocks(array, signal.astype(dtype), count, length)
     w = weights if is_chunked(weights) else array.from_array(weights, chunks=length)
     w = _in_blocks(array, w.astype(dtype), count, length)
-    own = blocks("own", functools.partial(_own, backend), w[..., :1, :], x, dtype=dtype, ndim=x.ndim)
-    if count == 1:
-        return _joined(own, n, signal)
-    size = 2 * length if kind == "fft" else length + 1
-    spectra = [
-        blocks("spectrum", functools.partial(_transform, kind, 2 * length, backend), each, dtype=wide,
-               chunks=(*each.chunks[:-1], (size,)))
-        for each in (x, w)
-    ]  # fmt: skip
-    width = _slice_width(count, rows_in_block(signal), np.dtype(wide).itemsize, resources)
-    at = x.ndim - 2
-    turned = [each.rechunk({each.ndim - 2: -1, each.ndim - 1: width}, method=method) for each in spectra]
-    # The operand with more axes first: blocks of the weights are repeated over the rows.
-    summed = blocks("chunks", functools.partial(_over_chunks, backend), *turned, dtype=wide, ndim=x.ndim)
-    summed = summed.rechunk({at: 1, at + 1: -1}, method=method)
-    earlier = blocks(
-        "back", functools.partial(_back, kind, length, dtype, backend), summed, dtype=dtype,
-        chunks=(*summed.chunks[:-1], (length,)),
-    )  # fmt: skip
-    return _joined(own + earlier, n, signal)
+
+    def own(weights: Any, block: Any) -> Any:
+        return causal_convolution(weights.reshape(-1), block, backend=backend)
+
+    def transform(block: Any) -> Any:
+        return fft(block, kind=kind, n=2 * length, axis=-1, backend=backend)
+
+    def over_chunks(signal: Any, weights: Any) -> Any:
+        """Causal convolution over the chunk index at each frequency, excluding each chunk's own part."""
+        sign = np.where(np.arange(weights.shape[-1]) % 2, -1.0, 1.0).astype(weights.real.dtype)
+        pairs = weights[:-1] + sign * weights[1:]  # (w_{d-1}, w_d), for d = 1 ..
+        rows = np.ascontiguousarray(np.moveaxis(pairs, -2, -1))
+        given = np.ascontiguousarray(np.moveaxis(signal[..., :-1, :], -2, -1))
+        summed = np.moveaxis(np.asarray(causal_convolution(rows, given, backend=backend)), -1, -2)
+        return np.concatenate([np.zeros_like(signal[..., :1, :]), summed], axis=-2)
+
+    def back(block: Any) -> Any:
+        found = fft(block, kind=f"i{kind}", n=2 * length, axis=-1, backend=backend)[..., length:]
+        return np.asarray(found).astype(dtype, copy=False)
+
+    found = blocks("own", own, w[..., :1, :], x, dtype=dtype, ndim=x.ndim)
+    if count > 1:
+        size = 2 * length if kind == "fft" else length + 1
+        width = _slice_width(count, rows_in_block(signal), np.dtype(wide).itemsize, resources)
+        spectra = [
+            blocks("spectrum", transform, each, dtype=wide, chunks=(*each.chunks[:-1], (size,))) for each in (x, w)
+        ]
+        turned = [each.rechunk({each.ndim - 2: -1, each.ndim - 1: width}, method=method) for each in spectra]
+        # The operand with more axes first: blocks of the weights are repeated over the rows.
+        summed = blocks("chunks", over_chunks, *turned, dtype=wide, ndim=x.ndim)
+        summed = summed.rechunk({x.ndim - 2: 1, x.ndim - 1: -1}, method=method)
+        found = found + blocks("back", back, summed, dtype=dtype, chunks=(*summed.chunks[:-1], (length,)))
+    found = found.reshape((*found.shape[:-2], count * length))[..., :n]
+    return found if found.chunks == signal.chunks else found.rechunk(signal.chunks)
 
 
 def _in_blocks(array: Any, series: Any, count: int, length: int) -> Any:
@@ -249,31 +250,3 @@ def _in_blocks(array: Any, series: Any, count: int, length: int) -> Any:
         series = array.concatenate([series, zeros], axis=-1)
     series = series.rechunk({series.ndim - 1: length})
     return series.reshape((*series.shape[:-1], count, length))
-
-
-def _joined(found: Any, n: int, signal: Any) -> Any:
-    found = found.reshape((*found.shape[:-2], found.shape[-2] * found.shape[-1]))[..., :n]
-    return found if found.chunks == signal.chunks else found.rechunk(signal.chunks)
-
-
-def _own(backend: Any, weights: Any, block: Any) -> Any:
-    return causal_convolution(weights.reshape(-1), block, backend=backend)
-
-
-def _transform(kind: str, size: int, backend: Any, block: Any) -> Any:
-    return fft(block, kind=kind, n=size, axis=-1, backend=backend)
-
-
-def _over_chunks(backend: Any, signal: Any, weights: Any) -> Any:
-    """Causal convolution over the chunk index at each frequency, excluding each chunk's own part."""
-    sign = np.where(np.arange(weights.shape[-1]) % 2, -1.0, 1.0).astype(weights.real.dtype)
-    pairs = weights[:-1] + sign * weights[1:]  # (w_{d-1}, w_d), for d = 1 ..
-    rows = np.ascontiguousarray(np.moveaxis(pairs, -2, -1))
-    given = np.ascontiguousarray(np.moveaxis(signal[..., :-1, :], -2, -1))
-    summed = np.moveaxis(np.asarray(causal_convolution(rows, given, backend=backend)), -1, -2)
-    return np.concatenate([np.zeros_like(signal[..., :1, :]), summed], axis=-2)
-
-
-def _back(kind: str, length: int, dtype: Any, backend: Any, block: Any) -> Any:
-    found = fft(block, kind=f"i{kind}", n=2 * length, axis=-1, backend=backend)[..., length:]
-    return np.asarray(found).astype(dtype, copy=False)

@@ -81,12 +81,11 @@ def history_ways(
     ways = [spectrum_way(turned, resources)]
     with contextlib.suppress(HpfraccError):  # a memory that does not decay
         ways.append(_carry_way(turned, len(_prepared(operator, f.shape[axis])[2].far.rates), resources))
-    return {way: _builder(way.name, operator, turned, axis, step, backend, resources) for way in ways}
 
+    def build(way: str) -> Any:
+        return array.moveaxis(_apply(way, operator, turned, step, backend, resources), -1, axis)
 
-def _builder(way: str, operator: Any, f: Any, axis: int, step: float, backend: Any, resources: Resources) -> Any:
-    array = import_optional("dask.array")
-    return lambda: array.moveaxis(_apply(way, operator, f, step, backend, resources), -1, axis)
+    return {way: functools.partial(build, way.name) for way in ways}
 
 
 def _carry_way(f: Any, terms: int, resources: Resources) -> ChunkedWay:
@@ -111,38 +110,37 @@ def _apply(way: str, operator: Any, f: Any, step: float, backend: Any, resources
     f = f.astype(dtype)
     head = f[..., :WINDOW]
     before = _ends_before(array, f, WINDOW - 1 + plan.lookback)
-    if way == "spectrum":
-        inputs = blocks("inputs", functools.partial(_inputs, operator), f, before, dtype=dtype, where=True)
-        real = np.empty(0, dtype).real.dtype
-        weights = blocks(
-            "weights", functools.partial(_make_weights, operator, real), dtype=real, ndim=1, where=True,
-            chunks=(f.chunks[-1],),
-        )  # fmt: skip
-        found = convolve_spectra(weights, inputs, dtype, backend, resources)
-        finish = functools.partial(_finish, operator, step, dtype, backend)
-        return blocks("finish", finish, found, head, dtype=dtype, where=True)
-    states = _carried(array, operator, f, before, backend, resources)
-    points = functools.partial(_points, operator, f.shape[-1], step, dtype, backend)
-    return blocks("carry", points, f, before, states, head, dtype=dtype, where=True)
+    finish = functools.partial(_finish, operator, step, dtype, backend)
+    if way == "carry":
+        states = _carried(operator, f, before, backend, resources)
+        points = functools.partial(_points, operator, f.shape[-1], finish, backend)
+        return blocks("carry", points, f, before, states, head, dtype=dtype, where=True)
+    real = np.empty(0, dtype).real.dtype
+
+    def inputs(place: Any, block: Any, before: Any) -> Any:
+        return _extended(_prepared(operator, 0)[2], place[-1][0], block, before)[..., WINDOW - 1 :]
+
+    def weights(place: Any) -> Any:
+        return _weights(operator, *place[0]).astype(real)
+
+    given = blocks("inputs", inputs, f, before, dtype=dtype, where=True)
+    made = blocks("weights", weights, dtype=real, ndim=1, where=True, chunks=(f.chunks[-1],))
+    found = convolve_spectra(made, given, dtype, backend, resources)
+    return blocks("finish", finish, found, head, dtype=dtype, where=True)
 
 
 def _ends_before(array: Any, f: Any, length: int) -> Any:
     """The last samples of the previous chunk, for each chunk; zeros for the first."""
-    sizes = (length,) * f.numblocks[-1]
-    ends = blocks("ends", functools.partial(_end, length), f, dtype=f.dtype, chunks=(*f.chunks[:-1], sizes))
+
+    def end(block: Any) -> Any:
+        if block.shape[-1] >= length:
+            return np.ascontiguousarray(block[..., block.shape[-1] - length :])
+        # The last chunk, which may be short, has no successor.
+        return np.zeros((*block.shape[:-1], length), block.dtype)
+
+    ends = blocks("ends", end, f, dtype=f.dtype, chunks=(*f.chunks[:-1], (length,) * f.numblocks[-1]))
     zeros = array.zeros((*f.shape[:-1], length), chunks=(*f.chunks[:-1], length), dtype=f.dtype)
     return array.concatenate([zeros, ends[..., : -length or None]], axis=-1)
-
-
-def _end(length: int, block: Any) -> Any:
-    if block.shape[-1] >= length:
-        return np.ascontiguousarray(block[..., block.shape[-1] - length :])
-    # The last chunk, which may be short, has no successor.
-    return np.zeros((*block.shape[:-1], length), block.dtype)
-
-
-def _make_weights(operator: Any, dtype: Any, place: Any) -> Any:
-    return _weights(operator, *place[0]).astype(dtype)
 
 
 def _extended(plan: StreamPlan, begin: int, block: Any, before: Any) -> Any:
@@ -154,43 +152,45 @@ def _extended(plan: StreamPlan, begin: int, block: Any, before: Any) -> Any:
     return np.concatenate([np.zeros((*block.shape[:-1], WINDOW - 1), inputs.dtype), inputs], axis=-1)
 
 
-def _inputs(operator: Any, place: Any, block: Any, before: Any) -> Any:
-    return _extended(_prepared(operator, 0)[2], place[-1][0], block, before)[..., WINDOW - 1 :]
-
-
 # The numbers carried across boundaries.
 
 
-def _carried(array: Any, operator: Any, f: Any, before: Any, backend: Any, resources: Resources) -> Any:
+def _carried(operator: Any, f: Any, before: Any, backend: Any, resources: Resources) -> Any:
     """The numbers C of each chunk, along the last axis."""
-    points, count = f.shape[-1], f.numblocks[-1]
-    plan = _prepared(operator, points)[2]
+    points, count, rows, sizes = f.shape[-1], f.numblocks[-1], f.chunks[:-1], f.chunks[-1]
+    plan, method = _prepared(operator, points)[2], planning.rechunk_method(resources)
     width = len(plan.far.rates) * (1 if plan.alternating is None else 2)
     wide = np.result_type(f.dtype, np.float64)
-    rows, sizes = f.chunks[:-1], f.chunks[-1]
-    own = blocks(
-        "part", functools.partial(_part, operator, points, backend), f.blocks[..., :-1], before.blocks[..., :-1],
-        dtype=wide, where=True, chunks=(*rows, (width,) * (count - 1)),
-    )  # fmt: skip
-    method = planning.rechunk_method(resources)
+
+    def part(place: Any, block: Any, before: Any) -> Any:
+        """The contribution of a chunk to C, decayed to the start of the next one."""
+        plan = _prepared(operator, points)[2]
+        begin, length = place[-1][0], block.shape[-1]
+        x = _extended(plan, begin, block, before)[..., :length]
+        x = x.astype(np.result_type(x.dtype, np.float64))
+        found = [_decayed_sum(plan.far.rates, x, backend)]
+        if plan.alternating is not None:
+            signs = 1.0 - 2.0 * ((begin - WINDOW + 1 + np.arange(length)) % 2)
+            found.append(_decayed_sum(plan.far.rates, x * signs, backend))
+        return np.concatenate(found, axis=-1)
+
+    def scan(parts: Any) -> Any:
+        """C at the start of each chunk, from the parts of all chunks but the last."""
+        plan = _prepared(operator, points)[2]
+        rates = np.tile(plan.far.rates, 1 if plan.alternating is None else 2)
+        given = parts.reshape(*parts.shape[:-1], count - 1, width)
+        found = np.zeros((*parts.shape[:-1], count, width), parts.dtype)
+        with np.errstate(invalid="ignore"):
+            for number in range(1, count):
+                decay = np.exp(-rates * sizes[number - 1])
+                found[..., number, :] = found[..., number - 1, :] * decay + given[..., number - 1, :]
+        return found.reshape(*parts.shape[:-1], -1)
+
+    earlier, ends = f.blocks[..., :-1], before.blocks[..., :-1]
+    own = blocks("part", part, earlier, ends, dtype=wide, where=True, chunks=(*rows, (width,) * (count - 1)))
     own = own.rechunk({f.ndim - 1: -1}, method=method)
-    summed = blocks(
-        "scan", functools.partial(_scan, operator, points, sizes), own, dtype=wide, chunks=(*rows, (width * count,))
-    )
+    summed = blocks("scan", scan, own, dtype=wide, chunks=(*rows, (width * count,)))
     return summed.rechunk({f.ndim - 1: width}, method=method)
-
-
-def _part(operator: Any, points: int, backend: Any, place: Any, block: Any, before: Any) -> Any:
-    """The contribution of a chunk to C, decayed to the start of the next one."""
-    plan = _prepared(operator, points)[2]
-    begin, length = place[-1][0], block.shape[-1]
-    x = _extended(plan, begin, block, before)[..., :length]
-    x = x.astype(np.result_type(x.dtype, np.float64))
-    found = [_decayed_sum(plan.far.rates, x, backend)]
-    if plan.alternating is not None:
-        signs = 1.0 - 2.0 * ((begin - WINDOW + 1 + np.arange(length)) % 2)
-        found.append(_decayed_sum(plan.far.rates, x * signs, backend))
-    return np.concatenate(found, axis=-1)
 
 
 def _decayed_sum(rates: Array, x: Any, backend: Any) -> Any:
@@ -206,24 +206,9 @@ def _decayed_sum(rates: Array, x: Any, backend: Any) -> Any:
         return (parts.reshape(-1, tiles, len(rates)) * later).sum(axis=1).reshape(*rows, len(rates))
 
 
-def _scan(operator: Any, points: int, sizes: tuple[int, ...], parts: Any) -> Any:
-    """C at the start of each chunk, from the parts of all chunks but the last."""
-    plan = _prepared(operator, points)[2]
-    rates = np.tile(plan.far.rates, 1 if plan.alternating is None else 2)
-    count = len(sizes)
-    given = parts.reshape(*parts.shape[:-1], count - 1, len(rates))
-    found = np.zeros((*parts.shape[:-1], count, len(rates)), parts.dtype)
-    with np.errstate(invalid="ignore"):
-        for number in range(1, count):
-            decay = np.exp(-rates * sizes[number - 1])
-            found[..., number, :] = found[..., number - 1, :] * decay + given[..., number - 1, :]
-    return found.reshape(*parts.shape[:-1], -1)
-
-
 def _points(
-    operator: Any, points: int, step: float, dtype: Any, backend: Any, place: Any, block: Any, before: Any, states: Any,
-    head: Any,
-) -> Any:  # fmt: skip
+    operator: Any, points: int, finish: Any, backend: Any, place: Any, block: Any, before: Any, states: Any, head: Any
+) -> Any:
     """The operator at the points of a chunk, from the carried numbers."""
     plan = _prepared(operator, points)[2]
     begin, length = place[-1][0], block.shape[-1]
@@ -237,7 +222,7 @@ def _points(
             signs = 1.0 - 2.0 * ((begin + np.arange(length)) % 2)
             far = far + signs * _spread(plan.far.rates, plan.alternating, states[..., terms:], length, backend)
         value = value + far
-    return _finish(operator, step, dtype, backend, place, value, head)
+    return finish(place, value, head)
 
 
 def _spread(rates: Array, weights: Array, states: Any, length: int, backend: Any) -> Any:

@@ -17,7 +17,7 @@ from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked import planning
 from hpfracc.distributed.chunked.history import history_ways
 from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks, check_chunks, result_dtype, whole_way
-from hpfracc.distributed.devices import call_operator, sample_axes
+from hpfracc.distributed.devices import sample_axes
 from hpfracc.engine.execution.api import fft
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._fractional_laplacian import FractionalLaplacian
@@ -49,14 +49,20 @@ def apply_operator(
     given = {key: value for key, value in {"axis": axis, **options}.items() if value is not None}
     step, backend = given.get("step"), given.get("backend")
     _check_points(f, t, step, along, several)
-    call = functools.partial(call_operator, operator, t, given)
     check_chunks(f, "f")
-    if not _has_values_at_points(operator, f, along):
+    # A parameter may have one value per point, as a variable order.
+    lengths = {(f.shape[axis],) for axis in along}
+    if not any(np.shape(getattr(operator, each.name)) in lengths for each in fields(operator)):
         few = None if t is None else [each[:_TRIED] for each in t] if several else t[:_TRIED]
         _try_out(operator, f, along, few, **given)
     resources = Resources.known()
-    periodic = isinstance(operator, FractionalLaplacian) and operator.method == "periodic" and _is_plain(operator.alpha)
+    periodic = isinstance(operator, FractionalLaplacian) and operator.method == "periodic"
+    periodic = periodic and type(operator.alpha) in (int, float)
     causal = not periodic and len(along) == 1 and not given.keys() & {"origin", "rtol"}
+
+    def call(block: Any) -> Any:
+        return operator(block, t, **given)
+
     ways = whole_way(name, call, f, along, resources, result_dtype(f), predict=causal)
     if periodic and any(f.numblocks[each] > 1 for each in along):
         grids = t if several and t is not None else [t] * len(along)
@@ -71,12 +77,6 @@ def apply_operator(
         if not math.isnan(space):
             ways |= history_ways(operator, f, along[0], space, backend, resources)
     return planning.run_way(name, f, along, ways, way)
-
-
-def _has_values_at_points(operator: Any, f: Any, along: tuple[int, ...]) -> bool:
-    """Whether a parameter has one value per point, as a variable order may have."""
-    wanted = {(f.shape[axis],) for axis in along}
-    return any(np.shape(getattr(operator, each.name)) in wanted for each in fields(operator))
 
 
 def _try_out(call: Callable[..., Any], f: Any, along: tuple[int, ...], *points: Any, **options: Any) -> None:
@@ -140,10 +140,6 @@ def apply(
     return apply_operator(operator, f, t, step=step, axis=axis, backend=backend, way=way)
 
 
-def _is_plain(alpha: Any) -> bool:
-    return isinstance(alpha, int | float) and not isinstance(alpha, bool)
-
-
 def apply_function(
     name: str, call: Callable[[Any], Any], x: Any, axis: Any, *, dtype: Any = None, points: int | None = None
 ) -> Any:
@@ -194,32 +190,26 @@ def _periodic_slabs(
     """
     dtype = result_dtype(f)
     wide = np.result_type(dtype, np.complex64)
-    x = f.astype(wide)
+
+    def transform(kind: str, axis: int, block: Any) -> Any:
+        return fft(block, kind=kind, axis=axis, backend=backend)
+
+    def times_symbol(place: Any, block: Any) -> Any:
+        squares = np.zeros((1,) * block.ndim)
+        for axis, step in zip(along, steps, strict=True):
+            n = shape[axis]
+            waves = np.round(np.fft.fftfreq(n) * n)[slice(*place[axis])] * (2.0 * math.pi / (n * step))
+            squares = squares + (waves**2).reshape([-1 if each == axis else 1 for each in range(block.ndim)])
+        powers = np.where(squares > 0.0, np.where(squares > 0.0, squares, 1.0) ** (0.5 * alpha), 0.0)
+        return block if alpha == 0.0 else (block * powers).astype(block.dtype, copy=False)
+
+    x, shape = f.astype(wide), f.shape
     for kind in ("fft", "ifft"):
         for axis in along:
             x = x if x.numblocks[axis] == 1 else planning.rechunk(x, (axis,), resources)
-            x = blocks(kind, functools.partial(_transform, kind, axis, backend), x, dtype=wide)
+            x = blocks(kind, functools.partial(transform, kind, axis), x, dtype=wide)
         if kind == "fft":
-            symbol = functools.partial(_times_symbol, tuple(along), f.shape, tuple(steps), alpha)
-            x = blocks("symbol", symbol, x, dtype=wide, where=True)
+            x = blocks("symbol", times_symbol, x, dtype=wide, where=True)
     if dtype.kind == "f":
         x = x.real
     return x.astype(dtype).rechunk(f.chunks, method=planning.rechunk_method(resources))
-
-
-def _transform(kind: str, axis: int, backend: Any, block: Any) -> Any:
-    return fft(block, kind=kind, axis=axis, backend=backend)
-
-
-def _times_symbol(
-    along: tuple[int, ...], shape: tuple[int, ...], steps: tuple[float, ...], alpha: float, place: Any, block: Any
-) -> Any:
-    squares = np.zeros((1,) * block.ndim)
-    for axis, step in zip(along, steps, strict=True):
-        begin, end = place[axis]
-        waves = np.round(np.fft.fftfreq(shape[axis]) * shape[axis])[begin:end] * (2.0 * math.pi / (shape[axis] * step))
-        squares = squares + (waves**2).reshape([-1 if each == axis else 1 for each in range(block.ndim)])
-    if alpha == 0.0:
-        return block
-    powers = np.where(squares > 0.0, np.where(squares > 0.0, squares, 1.0) ** (0.5 * alpha), 0.0)
-    return (block * powers).astype(block.dtype, copy=False)

@@ -323,29 +323,25 @@ def blocks(
     With ``where`` the function gets the position of its block as first argument: the range of each axis of the first
     array, or of the result if there is no array.
     """
-    array = import_optional("dask.array")
+    array, caller = import_optional("dask.array"), Caller.here(away=False)
     prepare_workers()
-    caller = Caller.here(away=False)
-    run: Any = functools.partial(_run_block, caller, call)
-    if where:
-        run = functools.partial(_run_placed, caller, call, bool(arrays))
+
+    def run(*given: Any) -> Any:
+        """Run one task with the caller's settings, within the limits of the worker."""
+        with caller.adopted():
+            found = call(*given)
+        send_records()
+        return found
+
+    def run_there(*given: Any, block_info: Any = None) -> Any:
+        return run(block_info[0 if arrays_given else None]["array-location"], *given)
+
+    arrays_given = bool(arrays)
     ndim = arrays[0].ndim if ndim is None else ndim
     return array.map_blocks(
-        run, *arrays, dtype=dtype, meta=np.empty((0,) * ndim, dtype), name=None, token=f"hpfracc-{name.lower()}",
-        **options,
+        run_there if where else run, *arrays, dtype=dtype, meta=np.empty((0,) * ndim, dtype), name=None,
+        token=f"hpfracc-{name.lower()}", **options,
     )  # fmt: skip
-
-
-def _run_block(caller: Caller, call: Callable[..., Any], *given: Any) -> Any:
-    """Run one task with the caller's settings, within the limits of the worker."""
-    with caller.adopted():
-        found = call(*given)
-    send_records()
-    return found
-
-
-def _run_placed(caller: Caller, call: Callable[..., Any], from_array: bool, *given: Any, block_info: Any = None) -> Any:
-    return _run_block(caller, call, block_info[0 if from_array else None]["array-location"], *given)
 
 
 def apply_elementwise(function: Callable[..., Any], operands: tuple[Any, ...], options: Any) -> Any:
@@ -356,19 +352,15 @@ def apply_elementwise(function: Callable[..., Any], operands: tuple[Any, ...], o
         if is_chunked(each):
             check_chunks(each, f"operand {place + 1}")
     spread = array.broadcast_arrays(*map(array.asarray, varying.values()))
-    fixed = tuple(None if place in varying else each for place, each in enumerate(operands))
-    call = functools.partial(_call_elementwise, function, fixed, tuple(varying), dict(options))
+    fixed = {place: each for place, each in enumerate(operands) if place not in varying}
+
+    def call(*given: Any) -> Any:
+        found = fixed | dict(zip(varying_places, given, strict=True))
+        return function(*(found[place] for place in sorted(found)), **options)
+
+    varying_places = tuple(varying)
     ones = [np.ones(1, each.dtype) for each in spread]
     return blocks(function.__name__, call, *spread, dtype=np.asarray(call(*ones)).dtype)
-
-
-def _call_elementwise(
-    function: Callable[..., Any], fixed: tuple[Any, ...], places: tuple[int, ...], options: dict[str, Any], *given: Any
-) -> Any:
-    operands = list(fixed)
-    for place, each in zip(places, given, strict=True):
-        operands[place] = each
-    return function(*operands, **options)
 
 
 def whole_way(
@@ -407,13 +399,14 @@ def run_rows(run: Callable[..., list[Any]], rows: Any) -> Any:
     like = np.asarray(sample)
     if like.dtype.kind not in "biufc":
         raise InvalidInputError(f"the function returns {type(sample).__name__} for a row; return an array or a number")
+
+    def call(place: Any, block: Any) -> np.ndarray[Any, Any]:
+        return np.stack([np.asarray(each) for each in run(block, place[0][0], count)])
+
+    count = rows.shape[0]
     build = functools.partial(
-        blocks, "batch", functools.partial(_run_chunk, run, rows.shape[0]), rows, dtype=like.dtype, ndim=1 + like.ndim,
+        blocks, "batch", call, rows, dtype=like.dtype, ndim=1 + like.ndim,
         where=True, chunks=(rows.chunks[0], *((length,) for length in like.shape)),
         drop_axis=list(range(1, rows.ndim)), new_axis=list(range(1, 1 + like.ndim)) or None,
     )  # fmt: skip
     return run_way("batch", rows, (0,), {blockwise_way(rows): build})
-
-
-def _run_chunk(run: Callable[..., list[Any]], count: int, place: Any, block: Any) -> np.ndarray[Any, Any]:
-    return np.stack([np.asarray(each) for each in run(block, place[0][0], count)])

@@ -15,8 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from hpfracc import _optional
-from hpfracc._config import check_backend, current_backend, get_settings
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS, check_backend, current_backend, get_settings
 from hpfracc._optional import EXTRAS, ImportDelayedError, count_loaded, is_installed
 from hpfracc._shielded import ShieldedCall
 from hpfracc.engine import hardware

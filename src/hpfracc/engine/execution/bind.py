@@ -31,7 +31,7 @@ from hpfracc.engine.selection.request import Placement
 from hpfracc.profiling.recorder import NullSpan
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["BoundArm", "PendingTimes", "bind", "compilation_span", "log_transfer", "pending_times", "queue_of"]
+__all__ = ["BoundArm", "PendingTimes", "bind", "log_transfer", "pending_times", "queue_of"]
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -61,8 +61,7 @@ class BoundArm:
 
     __slots__ = (
         "_apply_special", "_call", "_converters", "_index", "_kernel", "_no_scope", "_scope", "_tag", "_to_caller",
-        "arm", "asynchronous", "bare", "decision", "expected", "fresh", "moves", "option", "run", "run_prepared",
-        "slowdown",
+        "arm", "asynchronous", "bare", "decision", "expected", "moves", "option", "run", "run_prepared",
     )  # fmt: skip
 
     def __init__(
@@ -93,10 +92,6 @@ class BoundArm:
         self.option: Any = None
         #: Predicted seconds of a call; nan if unknown.
         self.expected = math.nan
-        #: Predicted time relative to the fastest arm that only lacks memory; 0 if there is none.
-        self.slowdown = 0.0
-        #: Whether no earlier plan has compiled what the arm compiles.
-        self.fresh = False
         #: Whether the operands are copied to a device for this call, and the result back.
         self.moves = not arm.on_host and placement.device == "cpu"
         #: Whether work may still be running when the call returns.
@@ -134,12 +129,14 @@ class BoundArm:
         ready = keyed and index == 0 and self._to_caller is None and not any(self._converters[1:])
         self.run_prepared: Callable[..., Any] | None = self._run_prepared if ready else None
 
-    def compile_shielded(self, done: Callable[[], Any]) -> None:
-        """Make the first call, which compiles, shielded from interrupts; ``done`` is called after it."""
+    def compile_at_first(self, shielded: bool, done: Callable[[], Any]) -> None:
+        """Make the next call as the one that compiles: with a span, ``shielded`` from interrupts; then ``done()``."""
         run, bare, run_prepared = self.run, self.bare, self.run_prepared
 
         def first(*arrays: Any, **params: Any) -> Any:
-            result = run_shielded(partial(run, *arrays, **params))
+            call = partial(run, *arrays, **params)
+            with spans.span(f"first call of {self.arm.name}", "compile"):
+                result = run_shielded(call) if shielded else call()
             self.run, self.bare, self.run_prepared = run, bare, run_prepared
             done()
             return result
@@ -265,13 +262,6 @@ def _return_to(owner: Adapter, array: np.ndarray) -> Any:
 def queue_of(arm: Arm) -> str:
     """The profiler's name of the device queue that an arm's kernels go to."""
     return f"{arm.backend}:{arm.device}"
-
-
-def compilation_span(arm: Arm) -> contextlib.AbstractContextManager[Any]:
-    """A span around the first call of a kernel that compiles; no span for one that does not."""
-    if arm.spec.compiles == "never":
-        return contextlib.nullcontext()
-    return spans.span(f"first call of {arm.name}", "compile")
 
 
 #: Maximum number of pending marks. Older ones are dropped unread, which loses one sample each.

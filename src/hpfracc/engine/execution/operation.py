@@ -20,12 +20,12 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._config import check_backend, current_context, state
-from hpfracc.engine.execution.bind import compilation_span, queue_of
+from hpfracc.engine.execution.bind import queue_of
 from hpfracc.engine.execution.decision_log import Mode, current, current_mode, last_recorded, record
 from hpfracc.engine.execution.learn import run_and_learn
-from hpfracc.engine.execution.plan import Plan, hashable_options, learns, make_plan, make_request, plan_key, zeros_for
+from hpfracc.engine.execution.plan import Plan, hashable_options, make_plan, make_request, plan_key, zeros_for
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.memory.spans import memory_spans, span
+from hpfracc.engine.memory.host import memory_spans, span
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
@@ -222,7 +222,7 @@ class Operation(Guarded):
 
 
 def _run_in_chunks(*call: Any, **options: Any) -> Any:
-    from hpfracc.engine.execution.batch.in_memory import run_in_chunks  # loaded with the first such call
+    from hpfracc.engine.execution.batch.chunks import run_in_chunks  # loaded with the first such call
 
     return run_in_chunks(*call, **options)
 
@@ -277,9 +277,6 @@ def _enter_span(around: contextlib.ExitStack, operation: Operation, call: tuple[
         measured.device = spans.device_time(queue_of(bound.arm))
         if measured.device is not None:
             measured.device.begin()
-    # The first call of a plan that learns opens its own span.
-    if bound.fresh and not learns(request) and plan.calls() == 0:
-        around.enter_context(compilation_span(bound.arm))
     return measured
 
 

@@ -101,8 +101,8 @@ class Plan:
         #: The backend that the call requested, for planning its chunks.
         self.backend = backend
         #: Why the call should run in chunks, or None.
-        self.in_chunks = selection.in_chunks
-        #: Runs a call in chunks (:func:`.in_memory.run_in_chunks`); None for a plan of one chunk of a larger call.
+        self.in_chunks = None if in_pieces is None else selection.in_chunks
+        #: Runs a call in chunks (:func:`.chunks.run_in_chunks`); None for a plan of one chunk of a larger call.
         self.in_pieces = in_pieces
         self.seen = self.peeks = self.interval = 0
         self.warm: set[str] = set()
@@ -114,7 +114,6 @@ class Plan:
         bound.decision = selection.decision if decision is None else decision
         bound.option = selection.option
         bound.expected = expected
-        bound.slowdown = selection.slowdown
         self._use(bound, self.bound if selection.decision.explored and bound is not self.bound else None)
 
     def _use(self, bound: BoundArm, incumbent: BoundArm | None) -> None:
@@ -158,7 +157,7 @@ class Plan:
         self.in_chunks = None
 
     def run_in_chunks(self, arrays: tuple[Any, ...], params: dict[str, Any], **options: Any) -> Any:
-        """The result of a call in chunks, with the options of :func:`.in_memory.run_in_chunks`, or None."""
+        """The result of a call in chunks, with the options of :func:`.chunks.run_in_chunks`, or None."""
         if self.in_pieces is None:
             return None
         return self.in_pieces(self.request.primitive, arrays, params, backend=self.backend, **options)
@@ -192,10 +191,6 @@ class Plan:
     def review_after(self, calls: int) -> None:
         """Review the choice after ``calls`` further calls, whatever they take."""
         self.review_at = self.seen + calls
-
-    def review_next(self, wanted: bool) -> None:
-        """Review the choice before the next chunk, or never."""
-        self.review_at = 0 if wanted else math.inf
 
     def warms_up(self, arm: Arm) -> bool:
         """Whether this is the arm's first call in this plan, which is slower; true only once.
@@ -271,10 +266,9 @@ def make_plan(
     knowledge = knowledge_for(request.settings)
     selection, bound = choose_and_bind(request, knowledge, arrays)
     plan = Plan(request, knowledge, selection, bound, backend, in_pieces)
-    bound.fresh = selection.arm.spec.compiles != "never" and _is_new(request.compile_key(selection.arm), _compiled)
     # While there is something to learn, the first call of a kind is timed, because it may be the only one.
     if plan.in_chunks is not None:
-        plan.review_next(True)  # at every call
+        plan.review_after(0)  # at every call
     elif learns(request) and (knowledge.is_first(selection.option) or selection.review_after <= MAX_WARMUP_CALLS):
         plan.review_after(1)
     elif learns(request):
@@ -282,21 +276,15 @@ def make_plan(
     return plan
 
 
-#: Compilations of earlier plans, so that the profiler knows whether the first call of a plan compiles.
+#: What was compiled in this process.
 _compiled: set[Hashable] = set()
-#: Compilations of this process that ran shielded from interrupts.
-_compiled_here: set[Hashable] = set()
 _MAX_COMPILED = 8192
 
 
-def _is_new(key: Hashable, known: set[Hashable]) -> bool:
-    """Whether a key is new in ``known``; adds it."""
-    if key in known:
-        return False
-    if len(known) >= _MAX_COMPILED:
-        known.clear()
-    known.add(key)
-    return True
+def _note_compiled(key: Hashable) -> None:
+    if len(_compiled) >= _MAX_COMPILED:
+        _compiled.clear()
+    _compiled.add(key)
 
 
 def learns(request: Request) -> bool:
@@ -326,8 +314,9 @@ def choose_and_bind(
             knowledge.note_fallback(request.call.operation, selection.arm.name, "another", "cannot be imported", error)
             continue
         key = request.compile_key(selection.arm)
-        if key not in _compiled_here and registry.shields_compilation(request.call.operation, selection.arm):
-            bound.compile_shielded(partial(_is_new, key, _compiled_here))
+        if selection.arm.spec.compiles != "never" and key not in _compiled and not request.placement.traced:
+            shielded = registry.shields_compilation(request.call.operation, selection.arm)
+            bound.compile_at_first(shielded, partial(_note_compiled, key))
         if selection.arm not in registry.arms(request.call.operation):
             # The library, imported only now, has no such device.
             continue

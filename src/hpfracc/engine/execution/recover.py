@@ -13,6 +13,7 @@ from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.bind import BoundArm
 from hpfracc.engine.execution.plan import RECHECK, Plan, choose_and_bind, learns
 from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.selection.call_memory import memory_place, predicted_bytes
 from hpfracc.engine.selection.decide import is_worth_cutting
@@ -72,12 +73,18 @@ def recover(plan: Plan, bound: BoundArm, arrays: tuple[Any, ...], params: dict[s
     ``bound`` is the failed arm, because another thread may have changed the plan since. What cannot be recorded as a
     graph may still run, so it is no failure of its arm.
     """
-    if registry.adapter(bound.arm.backend).is_recording():
+    adapter = registry.adapter(bound.arm.backend)
+    if adapter.is_recording():
         raise error
+    if plan.in_pieces is None and classify(error, adapter) is Failure.MEMORY:
+        # A chunk: a smaller one is tried, on the same arm.
+        drop_frames(error)
+        adapter.release_memory(bound.arm.device)
+        ladder.climb(bound.arm.device, highest="library caches")
+        raise OutOfMemoryError(registry.describe_failure(error)) from None
     try:
         return try_other_arms(plan, bound, arrays, params, error)
     except Exception as final:
-        adapter = registry.adapter(bound.arm.backend)
         if isinstance(final, OutOfMemoryError):
             last = decision_log.last_recorded()
             fallbacks = last.fallbacks if isinstance(last, Decision) else ()
@@ -116,7 +123,7 @@ def try_other_arms(
         failures[arm.name] = error
         kinds.add(kind)
         fallbacks.append(Fallback(arm.name, kind.value, registry.describe_failure(error)))
-        request = replace(request, tried=request.tried | {arm.name})
+        request = replace(request, tried=request.tried | {arm.name}, kernel=None)
         try:
             selection, bound = choose_and_bind(request, knowledge, arrays)
         except (BackendUnavailableError, OutOfMemoryError):

@@ -7,7 +7,7 @@ from hpfracc.engine import hardware, workers
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch.driver import remembered_sizes
-from hpfracc.engine.execution.batch.stacked import remembered_kernels
+from hpfracc.engine.execution.batch.run import remembered_kernels
 from hpfracc.engine.execution.bind import pending_times
 from hpfracc.engine.execution.operation import all_operations
 from hpfracc.engine.execution.plan import LOOK, REVIEW
@@ -16,7 +16,7 @@ from hpfracc.engine.execution.pressure import monitor, pool
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory import budget
 from hpfracc.engine.memory.buffers import host_buffers
-from hpfracc.engine.memory.spans import memory_spans
+from hpfracc.engine.memory.host import memory_spans
 from hpfracc.engine.selection import knowledge, selector, wisdom_files
 from hpfracc.engine.selection.call_memory import forecasts
 from hpfracc.profiling import recorder

@@ -2,25 +2,33 @@
 
 Several limits apply at once (the machine's RAM, the control group of the process and all its ancestors, the process's
 own ``ulimit``), each with its own usage. The memory that can be allocated is the smallest remainder.
+
+While a monitor is active, the growth of memory in named parts of a program is recorded too: the bytes in use when each
+span begins and ends.
 """
 
 from __future__ import annotations
 
-import ctypes
 import re
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from hpfracc.engine.cgroups import Group, find_groups, own_groups_text, read_text
+from hpfracc.engine.locks import Guarded
 
 if sys.platform != "win32":
     import resource
 
-__all__ = ["HostMemory", "HostProbe", "MemoryLimit", "free_heap_bytes", "resident_bytes", "thread_bytes"]
+__all__ = [
+    "HostMemory", "HostProbe", "MemoryLimit", "SpanLedger", "memory_spans", "resident_bytes", "span", "thread_bytes",
+]  # fmt: skip
 
 #: Version 1 of control groups writes "no limit" as the largest whole number of pages that fits 63 bits.
 _UNLIMITED = 1 << 60
@@ -179,31 +187,6 @@ def resident_bytes(root: Path = Path("/")) -> tuple[int, int] | None:
     return None if now is None or most is None else (now, most)
 
 
-class _Heap(ctypes.Structure):
-    """The result of glibc's ``mallinfo2``: ten counts, of which ``fordblks`` is the free bytes of all arenas."""
-
-    _fields_ = (("_before", 8 * ctypes.c_size_t), ("fordblks", ctypes.c_size_t), ("keepcost", ctypes.c_size_t))
-
-
-def free_heap_bytes() -> int:
-    """Free bytes held by the C library's heap; 0 if unknown."""
-    if _mallinfo is None:
-        return 0
-    return int(_mallinfo().fordblks)
-
-
-def _find_mallinfo() -> Callable[[], Any] | None:
-    try:
-        found = ctypes.CDLL(None).mallinfo2
-    except (OSError, AttributeError, TypeError):  # not glibc, or older than 2.33
-        return None
-    found.restype = _Heap
-    return found
-
-
-_mallinfo = _find_mallinfo()
-
-
 def _number(text: str | None) -> int | None:
     """The single number in a file; None for ``max``, a missing file and anything else."""
     return int(text) if text is not None and text.isdigit() else None
@@ -213,3 +196,93 @@ def _field(text: str | None, name: str, unit: int = 1) -> int | None:
     """The number after ``name`` at the start of a line, or None."""
     match = re.search(rf"^{name}\s+(\d+)", text or "", re.MULTILINE)
     return None if match is None else int(match[1]) * unit
+
+
+# Growth in named parts of a program.
+
+#: Number of span ends that are kept.
+_MAX = 8192
+
+
+class SpanLedger(Guarded):
+    """The growth of each span: bytes in use at its end minus those at its start, without nested spans."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Whether a watcher is active; read without the lock before each span.
+        self.active = False
+        self._watchers = 0
+        self._ended: deque[tuple[float, str, int]] = deque(maxlen=_MAX)
+
+    def watch(self, on: bool) -> None:
+        """Start or stop recording spans; several watchers may be active."""
+        with self._lock:
+            self._watchers = max(0, self._watchers + (1 if on else -1))
+            self.active = self._watchers > 0
+
+    def add(self, name: str, grown: int) -> None:
+        """Record the end of a span."""
+        self._ended.append((time.monotonic(), name, grown))
+
+    def growers(self, seconds: float) -> dict[str, float]:
+        """Bytes per second that each span added over the last ``seconds``, fastest first."""
+        begin = time.monotonic() - seconds
+        total: dict[str, int] = {}
+        for ended, name, grown in list(self._ended):
+            if ended >= begin:
+                total[name] = total.get(name, 0) + grown
+        rates = {name: grown / seconds for name, grown in total.items() if grown > 0}
+        return dict(sorted(rates.items(), key=lambda pair: -pair[1]))
+
+    def clear(self) -> None:
+        """Reset everything, including watchers."""
+        with self._lock:
+            self._ended.clear()
+            self._watchers, self.active = 0, False
+
+
+#: The spans of this process.
+memory_spans = SpanLedger()
+
+
+class span:
+    """A named part of a program. While a monitor is sampling, the memory that it leaves behind is recorded.
+
+    Examples
+    --------
+    >>> from hpfracc import memory
+    >>> with memory.span("load"):
+    ...     data = bytearray(1000)
+    """
+
+    __slots__ = ("_began", "_inside", "_outer", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._began: int | None = None
+
+    def __enter__(self) -> span:
+        if memory_spans.active:
+            self._began, self._inside, self._outer = _in_use(), 0, _open.get()
+            _open.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._began is None:
+            return
+        _open.set(self._outer)
+        grown, self._began = _in_use() - self._began, None
+        if self._outer is not None:
+            self._outer._inside += grown
+        memory_spans.add(self.name, grown - self._inside)
+
+
+#: The innermost open span of this thread or task.
+_open: ContextVar[span | None] = ContextVar("hpfracc_memory_span", default=None)
+
+
+def _in_use() -> int:
+    now = resident_bytes()
+    return 0 if now is None else now[0]

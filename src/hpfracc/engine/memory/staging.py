@@ -17,12 +17,11 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
 
-from hpfracc._shielded import POLL_INTERVAL
+from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.buffers import BufferPool, pinned_buffers
 from hpfracc.errors import InvalidInputError
 
@@ -58,16 +57,10 @@ class Link(Protocol):
         """Copy between two host buffers, with a suitable number of threads."""
 
 
-class _Taker:
-    """Owns slots during its lifetime; if an interrupt ends it, they become free."""
-
-    __slots__ = ("__weakref__",)
-
-
 class _Slot:
-    """A slot of the ring; used only by its owner."""
+    """A slot of the ring."""
 
-    __slots__ = ("_memory", "_pool", "buffer", "fills", "given_back", "marker", "taker", "uses")
+    __slots__ = ("_memory", "_pool", "buffer", "fills", "marker", "uses")
 
     def __init__(self, link: Link, pool: BufferPool) -> None:
         self._pool = pool
@@ -75,8 +68,6 @@ class _Slot:
         self.buffer: Any = None
         self.marker = link.marker()
         self.uses = self.fills = 0
-        self.taker: weakref.ref[_Taker] | None = None
-        self.given_back = 0
 
     def ready(self, link: Link, size: int) -> Any:
         """Its buffer, once the previous copy is done; allocated from the pool on first use."""
@@ -113,60 +104,27 @@ class RingStats:
         return RingStats(self.uses + other.uses, self.fills + other.fills, self.held_bytes + other.held_bytes)
 
 
-class StagingRing:
+class StagingRing(Guarded):
     """A fixed number of pinned slots through which arrays of any size pass, in either direction.
 
-    Threads may share one. A slot belongs to the thread that took it until its copy is queued, and the next thread to
-    take it waits for that copy. If an interrupt ends a taker before it returns its slot, the slot becomes free. A
-    thread that waits for a slot holds none, so that there is no deadlock.
+    Threads may share one: they share the link's bandwidth anyway, so one transfer is made after the other. Slots take
+    turns, and a copy that is still in a slot, perhaps of a transfer that an interrupt ended, is waited for.
     """
 
     def __init__(
         self, link: Link, slots: int = SLOTS, chunk: int = CHUNK_BYTES, pool: BufferPool = pinned_buffers
     ) -> None:
+        super().__init__()
         self._link = link
         self._chunk = chunk
         self._slots = tuple(_Slot(link, pool) for _ in range(slots))
-        self._lock = threading.Lock()
-        self._turns = itertools.count(1)
-        #: Wakes a thread that waits for a slot.
-        self._freed: SimpleQueue[None] = SimpleQueue()
+        self._turns = itertools.cycle(self._slots)
         _rings.add(self)
 
-    def _take_free(self, taker: _Taker) -> _Slot | None:
-        """The free slot released first, whose copy is most likely done; it belongs to ``taker`` during its lifetime."""
-        with self._lock:
-            free = [slot for slot in self._slots if slot.taker is None or slot.taker() is None]
-            if not free:
-                return None
-            slot = min(free, key=lambda each: each.given_back)
-            slot.taker = weakref.ref(taker)
-            return slot
-
-    def _wait_for_one(self, taker: _Taker) -> _Slot:
-        while (slot := self._take_free(taker)) is None:
-            with contextlib.suppress(Empty):
-                self._freed.get(timeout=POLL_INTERVAL)
-        return slot
-
-    def _give_back(self, slot: _Slot) -> None:
-        slot.given_back = next(self._turns)
-        slot.taker = None
-        if self._freed.empty():
-            self._freed.put(None)
-
     def release_idle(self) -> int:
-        """Release the buffers of idle slots to the pool; returns their bytes."""
-        released, taker = 0, _Taker()
-        idle: list[_Slot] = []
-        try:
-            while (slot := self._take_free(taker)) is not None:
-                idle.append(slot)
-                released += slot.release(self._link)
-        finally:
-            for slot in idle:
-                self._give_back(slot)
-        return released
+        """Release the buffers of the slots to the pool, between two transfers; returns their bytes."""
+        with self._lock:
+            return sum(slot.release(self._link) for slot in self._slots)
 
     def stats(self) -> RingStats:
         """The statistics so far."""
@@ -182,45 +140,32 @@ class StagingRing:
 
         On return ``source`` may be modified: all of it is in the slots or on the device.
         """
-        link, taker = self._link, _Taker()
-        for part in self._chunks(size):
-            slot = self._wait_for_one(taker)
-            try:
+        link = self._link
+        with self._lock:
+            for part, slot in zip(self._chunks(size), self._turns, strict=False):
                 staged = slot.ready(link, self._chunk)[: part.stop - part.start]
                 link.host_copy(staged, source[part])
                 link.enqueue(target[part], staged, slot.marker)
-            finally:
-                self._give_back(slot)
 
     def download(self, source: Any, target: Any, size: int) -> None:
         """Copy ``size`` bytes from the device buffer ``source`` into the host buffer ``target``; complete on return."""
-        link, taker = self._link, _Taker()
+        link = self._link
         coming: deque[tuple[_Slot, slice]] = deque()
-        try:
-            for part in self._chunks(size):
-                slot = self._take(taker, coming, target)
-                coming.append((slot, part))
+
+        def land() -> None:
+            slot, part = coming.popleft()
+            link.wait(slot.marker)
+            link.host_copy(target[part], slot.buffer[: part.stop - part.start])
+
+        with self._lock:
+            for part, slot in zip(self._chunks(size), self._turns, strict=False):
+                if len(coming) == len(self._slots):
+                    land()
                 buffer = slot.ready(link, self._chunk)  # an upload may still be reading from it
                 link.enqueue(buffer[: part.stop - part.start], source[part], slot.marker)
+                coming.append((slot, part))
             while coming:
-                self._give_back(self._land(coming, target))
-        finally:
-            for slot, _ in coming:
-                self._give_back(slot)
-
-    def _take(self, taker: _Taker, coming: deque[tuple[_Slot, slice]], target: Any) -> _Slot:
-        slot = self._take_free(taker)
-        if slot is not None:
-            return slot
-        return self._land(coming, target) if coming else self._wait_for_one(taker)
-
-    def _land(self, coming: deque[tuple[_Slot, slice]], target: Any) -> _Slot:
-        """Copy the oldest slot to the target; it stays in ``coming`` until that has succeeded."""
-        slot, part = coming[0]
-        self._link.wait(slot.marker)
-        self._link.host_copy(target[part], slot.buffer[: part.stop - part.start])
-        coming.popleft()
-        return slot
+                land()
 
 
 #: All rings of this process.

@@ -20,7 +20,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import HOST, fits, get_budget
-from hpfracc.engine.memory.host import free_heap_bytes, resident_bytes, thread_bytes
+from hpfracc.engine.memory.host import resident_bytes, thread_bytes
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.request import Request
@@ -257,9 +257,9 @@ def _mib(size: int) -> str:
 
 #: Minimum size of measured calls on the host, where all other activity of the process is included.
 _MIN_ON_HOST = 4 * MIN_BYTES
-#: Maximum free heap before a call, as a fraction of the call, because memory from the heap is not measured. Arrays
-#: above the second size are never allocated from glibc's heap (DEFAULT_MMAP_THRESHOLD_MAX).
-_MAX_FREE, _HEAP_ARRAY = 0.1, 2**25
+#: Smaller arrays may come from the heap, which keeps what was freed, so that they raise no mark. Larger ones are never
+#: allocated from glibc's (DEFAULT_MMAP_THRESHOLD_MAX).
+_HEAP_ARRAY = 2**25
 
 
 class Marks(NamedTuple):
@@ -279,7 +279,7 @@ def read_marks(request: Request, arm: Arm, arrays: tuple[Any, ...]) -> Marks | N
     # mapped file become resident while a call reads them, although its operands are not allocated by it.
     if arm.on_host and (
         arm.backend == "jax"
-        or (request.call.output_bytes <= _HEAP_ARRAY and free_heap_bytes() > _MAX_FREE * need)
+        or request.call.output_bytes <= _HEAP_ARRAY
         or any(file_mapping(array) is not None for array in arrays)
     ):
         return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.selection.breaker import CircuitBreaker
@@ -21,7 +21,7 @@ from hpfracc.engine.selection.request import Request, preference_error, refusal_
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, OutOfMemoryError, PinnedBackendError
 from hpfracc.profiling.clocks import energy_counters
 
-__all__ = ["WORTH_CUTTING", "Selection", "decide", "is_worth_cutting", "masked", "refusals"]
+__all__ = ["Selection", "decide", "is_worth_cutting", "masked", "refusals"]
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -33,8 +33,7 @@ Rows = list[Row]
 class Selection(NamedTuple):
     """The chosen arm with its decision, the calls until the next review, and the predicted seconds of one call.
 
-    ``rival`` is the predicted time of the fastest arm that was refused only for lack of memory; inf if there is none.
-    ``in_chunks`` is the reason to run the call in chunks, if that arm is much faster.
+    ``in_chunks`` is the reason to run the call in chunks, if an arm that only lacks memory is much faster.
     """
 
     arm: Arm
@@ -42,19 +41,12 @@ class Selection(NamedTuple):
     decision: Decision
     review_after: int
     expected: float
-    rival: float = math.inf
     in_chunks: str | None = None
-
-    @property
-    def slowdown(self) -> float:
-        """Predicted time over that of the ``rival``; 0 if there is none, or it is unknown."""
-        ratio = self.expected / max(self.rival, 1e-9)
-        return ratio if ratio == ratio else 0.0
 
 
 #: An arm without enough memory is used in chunks if it is faster than the best other one by this factor, and by these
 #: seconds.
-WORTH_CUTTING, _MIN_SAVED = 4.0, 0.05
+_WORTH_CUTTING, _MIN_SAVED = 4.0, 0.05
 
 
 def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> Selection:
@@ -106,8 +98,8 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
     decision = Decision(*taken, *asked, rows=candidates, explored=choice.explored)
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s %s %s: %s: %s", call.operation, call.shape, call.dtype, arm, choice.reason)
-    rival, in_chunks = _quicker_in_pieces(request, knowledge, rows, choice)
-    return Selection(arm, choice.option, decision, choice.review_after, choice.estimate.seconds, rival, in_chunks)
+    in_chunks = _quicker_in_pieces(request, knowledge, rows, choice)
+    return Selection(arm, choice.option, decision, choice.review_after, choice.estimate.seconds, in_chunks)
 
 
 def _with_power(request: Request, knowledge: Knowledge, rows: Rows) -> Rows:
@@ -127,24 +119,23 @@ def _with_power(request: Request, knowledge: Knowledge, rows: Rows) -> Rows:
     return found
 
 
-def _quicker_in_pieces(request: Request, knowledge: Knowledge, rows: Rows, choice: Choice) -> tuple[float, str | None]:
-    """The time of the fastest arm without enough memory, and the reason to work in chunks, or None."""
+def _quicker_in_pieces(request: Request, knowledge: Knowledge, rows: Rows, choice: Choice) -> str | None:
+    """The reason to work in chunks, if an arm without enough memory is much faster."""
     short = {arm.name: (arm, refused) for arm, refused, _ in rows if is_memory_refusal(refused)}
     if not short or request.placement.gradient or request.placement.traced:
-        return math.inf, None
+        return None
     options = [knowledge.option(request, arm) for arm, _ in short.values()]
     scored = knowledge.chooser.score(request.call.bucket, options)
     least, name = min(((row.total, row.option.arm) for row in scored if row.known), default=(math.inf, ""))
     taken = choice.estimate.seconds
     if not is_worth_cutting(taken, least):
-        return least, None
-    ratio = taken / max(least, 1e-9)
-    return least, f"{name} {short[name][1]}, and {choice.option.arm} would take {ratio:,.0f} times as long"
+        return None
+    return f"{name} {short[name][1]}, and {choice.option.arm} would take {taken / max(least, 1e-9):,.0f} times as long"
 
 
 def is_worth_cutting(whole: float, cut: float) -> bool:
     """Whether an arm that takes ``cut`` seconds, but lacks memory, is so much faster that chunks on it pay off."""
-    return whole > WORTH_CUTTING * cut and whole - cut > _MIN_SAVED
+    return whole > _WORTH_CUTTING * cut and whole - cut > _MIN_SAVED
 
 
 def _nothing_left(request: Request, rows: Rows) -> Exception:
@@ -220,8 +211,6 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
     settings, call, placement, spec = request.settings, request.call, request.placement, arm.spec
     if request.preference is not None and arm.backend != request.preference.backend:
         return f"{request.preference.source} asks for {request.preference.backend}"
-    if request.kernel is not None and f"{arm.backend}:{arm.algorithm}" != request.kernel:
-        return f"the rest of this batch runs on {request.kernel}"
     if arm.backend in request.banned:
         return "failed already in the monitored call around this one"
     ruled_out = refusal_reason(call.operation, arm.backend, settings)
@@ -236,6 +225,8 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
             return absent
     if request.short and request.preference is None and arm.on_host and not registry.is_loaded(arm.backend):
         return f"memory is short, and importing {arm.backend} takes some"
+    if request.kernel is not None and request.kernel not in (arm.name, f"{arm.backend}:{arm.algorithm}"):
+        return f"the rest of this batch runs on {request.kernel}"
     free = request.preference is None and not request.needs_gradient
     if spec.own_arrays and free and placement.library != arm.backend:
         return f"its last digits are not those of {placement.library}; backend={arm.backend!r} asks for it"

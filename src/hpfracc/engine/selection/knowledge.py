@@ -36,7 +36,7 @@ from hpfracc.engine.workers import machine_load
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["Knowledge", "Prior", "all_knowledge", "knowledge_for", "load_prior", "reset"]
+__all__ = ["Knowledge", "Prior", "knowledge_for", "load_prior", "reset"]
 
 _DEVICE_NUMBER = re.compile(r"(?<=@)(cuda):\d+")
 _WORKERS = re.compile(r"x\d+$")
@@ -363,11 +363,6 @@ def knowledge_for(settings: Settings) -> Knowledge:
                 _known[place] = Knowledge(Wisdom(place[0], read_only=settings.deterministic))
             found = _by_setting[key] = _known[place]
     return found
-
-
-def all_knowledge() -> list[Knowledge]:
-    """Every knowledge object of this process."""
-    return list(_known.values())
 
 
 def reset() -> None:

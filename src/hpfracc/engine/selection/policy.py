@@ -31,7 +31,7 @@ __all__ = [
 _SETTLED_SAMPLES = 8
 #: Maximum number of calls for which a bucket keeps learning while an alternative might be better.
 _MAX_LEARNING_CALLS = 32
-#: Calls from one review of a settled bucket to the next, at first and at most (selection.md) ...
+#: Calls from one review of a settled bucket to the next, at least and at most (selection.md) ...
 _REVIEW_INTERVAL, MAX_REVIEW_INTERVAL = 16, 256
 #: ... but far enough apart that timing a call, some 50 us, takes less than half a percent of the calls it stands for.
 #: Every call that takes longer than this is timed.
@@ -108,7 +108,6 @@ class Incumbent:
     seconds: float = 0.0
     compiling: float = 0.0
     exploring: float = 0.0
-    interval: int = _REVIEW_INTERVAL
     #: Long review intervals granted since a call was last reported.
     _unreported: int = 0
     _trials: dict[str, _Trials] = field(default_factory=lambda: defaultdict(_Trials))
@@ -121,7 +120,6 @@ class Incumbent:
         if self.arm is not None and self._trials[self.arm].retry is None:
             self._trials[self.arm].retry = self.calls + _RETRY_CALLS
         self.arm = arm
-        self.interval = _REVIEW_INTERVAL
 
     def may_try(self, row: Scored, best: Scored, *, promising: bool) -> bool:
         """Whether to try an alternative: a promising one at growing intervals, any other one rarely."""
@@ -167,10 +165,9 @@ class Incumbent:
         self._unreported += 1
         if self._unreported > _REVIEW_INTERVAL:
             return 0
-        interval = min(self.interval, max(int(LONG_CALL_SECONDS / best.total), _REVIEW_INTERVAL), MAX_REVIEW_INTERVAL)
-        if found.samples >= KEPT:
-            self.interval = 2 * interval
-        return interval - 1
+        if found.samples < KEPT:
+            return _REVIEW_INTERVAL - 1
+        return min(max(int(LONG_CALL_SECONDS / best.total), _REVIEW_INTERVAL), MAX_REVIEW_INTERVAL) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,10 +299,8 @@ class Chooser(Guarded):
                     self._account.buy(option.key, option.compile_key, seconds - run, option.x)
                 incumbent.watched = True
             else:
-                verdict = self.costs.observe(option.key, bucket, option.x, seconds)
-                incumbent.watched = verdict is not Drift.NONE
-                if verdict is Drift.CONFIRMED:
-                    incumbent.interval = _REVIEW_INTERVAL
+                drift = self.costs.observe(option.key, bucket, option.x, seconds)
+                incumbent.watched = drift is not Drift.NONE
             if trial is not None:
                 # Compilation is charged up to the expected price, so that one bad surprise does not end exploration; in
                 # full if nothing was known, so that surprises do not follow one another.

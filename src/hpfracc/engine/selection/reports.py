@@ -7,8 +7,7 @@ from collections import defaultdict, deque
 from dataclasses import replace
 from functools import partial
 
-from hpfracc._config import Settings
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS, Settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES

@@ -197,7 +197,7 @@ class Request:
     limit : int or None
         Maximum bytes of the call, including operands, regardless of free memory.
     kernel : str or None
-        The kernel, such as ``"numpy:fft"``, that the other chunks of the same work use.
+        The kernel, such as ``"numpy:fft"``, or the arm that the other chunks of the same work use.
     ignore_memory : bool
         Whether to choose as if there were enough memory.
     short : bool

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpfracc import _config
-from hpfracc._config import Settings, check_backend, current_context, get_settings, state, use_backend
-from hpfracc._environment import check_fraction
+from hpfracc._config import Settings, check_backend, check_fraction, current_context, get_settings, state, use_backend
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.registry import BackendType

@@ -16,7 +16,7 @@ from typing import Any
 from hpfracc._files import read_plain, write_whole
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection import wisdom_files, wisdom_records
-from hpfracc.engine.selection.wisdom_files import FolderSnapshot, Journal, WisdomLayout, continuing, warn_once
+from hpfracc.engine.selection.wisdom_files import FolderSnapshot, WisdomLayout, append_to_journal, continuing, warn_once
 from hpfracc.engine.selection.wisdom_records import MAX_BYTES, Record, encode_lines, encode_merged, retain, unite
 from hpfracc.errors import WisdomError
 
@@ -139,7 +139,7 @@ class Wisdom(Guarded):
         self._layout = None if path is None else WisdomLayout.of(path)
         self._alone = read_only and path is not None and path == WisdomLayout.of(path).merged
         self._pending: list[Record] = []
-        self._journal: Journal | None = None
+        self._journal: Path | None = None
         self._retry_at: float | None = None  # set while the folder cannot be written
         _every.add(self)
 
@@ -168,13 +168,13 @@ class Wisdom(Guarded):
                 self._trim_memory()
                 return False
             try:
-                self._write(self._layout, encode_lines(self._pending))
+                size = self._write(self._layout, encode_lines(self._pending))
             except OSError as error:
                 self._give_up(error)
                 return False
             self._pending = []
             self._retry_at = None
-            if self._journal is not None and self._journal.size > _LONG_JOURNAL:
+            if size > _LONG_JOURNAL:
                 self.merge()
             return True
 
@@ -264,7 +264,6 @@ class Wisdom(Guarded):
             if self.read_only:
                 raise WisdomError(f"wisdom at {self.path} is open for reading only; clear it without deterministic=")
             self._pending = []
-            self._close_journal()
             try:
                 files = wisdom_files.list_files(self._layout) if self._layout is not None else []
                 for path, _ in files:
@@ -294,12 +293,6 @@ class Wisdom(Guarded):
                 **_describe_files(self._layout),
             }
 
-    def close(self) -> None:
-        """Write pending records and close the journal; the object can still be used."""
-        with self._lock:
-            self.flush()
-            self._close_journal()
-
     def _everything(self) -> tuple[list[Record], FolderSnapshot | None]:
         """The records on disk and in memory, trimmed, and a snapshot of the disk; None if it cannot be read."""
         if self._layout is None:
@@ -316,20 +309,18 @@ class Wisdom(Guarded):
                 self._warn("newer", f"has {source.path.name}, which a later hpfracc wrote: it is not used")
         return retain(unite(snapshot.records.values(), self._pending).values()), snapshot
 
-    def _write(self, layout: WisdomLayout, lines: bytes) -> None:
-        """Append to the journal, or to a new one if it was removed, is idle, or fails."""
-        if self._journal is not None and not self._journal.is_idle:
+    def _write(self, layout: WisdomLayout, lines: bytes) -> int:
+        """Append to this process's journal, or to a new one if that fails; returns its size."""
+        if self._journal is not None:
             with contextlib.suppress(OSError):
-                self._journal.write(lines)
-                return
-        self._close_journal()
-        journal = Journal(layout)
-        journal.write(lines)
+                return append_to_journal(self._journal, lines)
+        self._journal, journal = None, layout.new_journal()
+        size = append_to_journal(journal, lines)
         self._journal = journal
+        return size
 
     def _unite_files(self, layout: WisdomLayout, records: list[Record], snapshot: FolderSnapshot) -> None:
         """Merge the files on disk, then warn about damaged ones."""
-        self._close_journal()  # all of it is in ``records``, so it may be removed too
         try:
             notes = wisdom_files.merge_into_one(layout, records, snapshot)
             self._retry_at = None
@@ -346,7 +337,6 @@ class Wisdom(Guarded):
 
     def _give_up(self, error: OSError) -> None:
         """After a failed write, keep records in memory for a while."""
-        self._close_journal()
         self._retry_at = time.monotonic() + _RETRY
         self._trim_memory()
         self._warn(
@@ -359,17 +349,12 @@ class Wisdom(Guarded):
         if len(self._pending) > _KEPT_IN_MEMORY:
             self._pending = retain(self._pending)[-_KEPT_IN_MEMORY // 2 :]
 
-    def _close_journal(self) -> None:
-        journal, self._journal = self._journal, None
-        if journal is not None:
-            journal.close()
-
     def _warn(self, what: str, words: str) -> None:
         warn_once(what, str(self.path), f"wisdom at {self.path} {words}")
 
     def _forked(self) -> None:
         """Called in a forked child. Records added before the fork are written by the parent."""
-        self._close_journal()
+        self._journal = None
         if self._retry_at is None:
             self._pending = []
 
@@ -387,8 +372,6 @@ def _at_exit() -> None:
         for wisdom in list(_every):
             with continuing(wisdom.path, "what it held is not kept"):
                 wisdom.tidy()
-            with continuing(wisdom.path, "what it held is not kept"):
-                wisdom.close()
 
 
 if hasattr(os, "register_at_fork"):

@@ -5,8 +5,8 @@ a unique name), and ``wisdom.json``, a copy of the newest generation for reading
 is one JSON object with one record per line, so that the rest of a damaged one can be read.
 
 Concurrent merges lose nothing. A process removes a generation only after it has read it and has written a newer one
-that contains it, under a name never used before. It removes a journal only after its writer has ended and all of it is
-in a generation. So each removed file is contained in a newer one, and by induction in one that still exists.
+that contains it, under a name never used before. It removes a journal only while no process writes to it, and if all of
+it is in a generation. So each removed file is contained in a newer one, and by induction in one that still exists.
 ``wisdom.json`` may be overwritten by a slower process with less; no removal relies on it, and the next merge completes
 it.
 """
@@ -42,8 +42,8 @@ if sys.platform != "win32":
     import fcntl
 
 __all__ = [
-    "FileKind", "FolderSnapshot", "Journal", "Source", "WisdomLayout", "continuing", "list_files", "merge_into_one",
-    "read_folder", "remove_if_abandoned", "reset_warnings", "resolve_path", "warn_once",
+    "FileKind", "FolderSnapshot", "Source", "WisdomLayout", "append_to_journal", "continuing", "list_files",
+    "merge_into_one", "read_folder", "remove_journal", "reset_warnings", "resolve_path", "warn_once",
 ]  # fmt: skip
 
 _given: set[tuple[str, str]] = set()
@@ -196,64 +196,40 @@ def _random() -> str:
     return os.urandom(8).hex()
 
 
-#: A journal idle for this long is closed and a new one begun, ...
-IDLE_SECONDS = 3600.0
-#: ... so a journal unchanged for this long has no writer, even if locks cannot show that.
+#: Without locks, or from another machine, a journal unchanged for this long has no writer.
 UNTOUCHED_SECONDS = 86_400.0
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | OPEN_FLAGS
 
 
-class Journal:
-    """A journal open for appending. The lock (``flock``) held while it is open shows that its writer is running."""
+def append_to_journal(path: Path, lines: bytes) -> int:
+    """Append complete lines to a journal, which then survive any end of the process; returns its size.
 
-    def __init__(self, layout: WisdomLayout) -> None:
-        layout.folder.mkdir(parents=True, exist_ok=True)
-        self.size = 0
-        self._last = time.time()  # the monotonic clock stops while a laptop sleeps
-        self._fd = -1
-        while self._fd < 0:
-            self.path = layout.new_journal()
-            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666)
-            if _try_lock(fd) is not False and os.fstat(fd).st_nlink > 0:
-                self._fd = fd
-            else:  # another process locked it first, and may be removing it
-                os.close(fd)
+    The lock (``flock``) shows others that it is being written. A journal that was merged and removed begins anew.
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether it has been idle so long that other processes may soon consider it abandoned."""
-        return abs(time.time() - self._last) > IDLE_SECONDS
-
-    def write(self, lines: bytes) -> None:
-        """Append complete lines, which then survive any end of the process.
-
-        Raises
-        ------
-        OSError
-            If not all lines were written, or the journal was removed; then write them to a new one.
-        """
-        data = lines if self.size else JOURNAL_HEAD + lines
-        written = os.write(self._fd, data)
+    Raises
+    ------
+    OSError
+        If not all lines were written, or the journal was removed meanwhile; then write them to another one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, _APPEND, 0o666)
+    try:
+        if _try_lock(fd) is False:
+            raise BlockingIOError(f"{path} is being removed")
+        size = os.fstat(fd).st_size
+        data = lines if size else JOURNAL_HEAD + lines
+        written = os.write(fd, data)
         if written != len(data):
-            raise OSError(f"{self.path}: {written} of {len(data)} bytes written; is the disk full?")
-        self.size += written
-        self._last = time.time()
-        if os.fstat(self._fd).st_nlink == 0:
-            raise FileNotFoundError(f"{self.path} was removed while in use")
-
-    def close(self) -> None:
-        """Close it; any process may then merge and remove it."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            with contextlib.suppress(OSError):
-                os.close(fd)
-
-    def __del__(self) -> None:
-        if getattr(self, "_fd", -1) >= 0:
-            self.close()
+            raise OSError(f"{path}: {written} of {len(data)} bytes written; is the disk full?")
+        if os.fstat(fd).st_nlink == 0:
+            raise FileNotFoundError(f"{path} was removed while in use")
+        return size + written
+    finally:
+        os.close(fd)
 
 
-def remove_if_abandoned(path: Path, size: int, layout: WisdomLayout, aside: Path | None = None) -> bool:
-    """Remove a journal of ``size`` bytes that was merged, unless it grew or its writer may still be running.
+def remove_journal(path: Path, size: int, layout: WisdomLayout, aside: Path | None = None) -> bool:
+    """Remove a journal of ``size`` bytes that was merged, unless it grew or another process may be writing to it.
 
     With ``aside`` it is renamed to that name instead.
     """
@@ -262,15 +238,11 @@ def remove_if_abandoned(path: Path, size: int, layout: WisdomLayout, aside: Path
     except OSError:
         return False
     try:
-        locked = _try_lock(fd)
-        if locked is False:
-            return False
-        status = os.fstat(fd)
-        if status.st_size != size:
-            return False
+        locked, status = _try_lock(fd), os.fstat(fd)
         # Some file systems have no locks, or do not show those of other machines: there, age decides.
         sure = locked is True and layout.is_from_here(path)
-        if not sure and time.time() - status.st_mtime < UNTOUCHED_SECONDS:
+        old = time.time() - status.st_mtime >= UNTOUCHED_SECONDS
+        if locked is False or status.st_size != size or not (sure or old):
             return False
         if aside is None:
             os.unlink(path)
@@ -409,7 +381,7 @@ def merge_into_one(layout: WisdomLayout, records: Sequence[Record], snapshot: Fo
         write_whole(layout.merged, [data])
     for source in snapshot.of_kind("journal"):
         if source.content.fault is None:
-            remove_if_abandoned(source.path, len(source.data), layout)
+            remove_journal(source.path, len(source.data), layout)
     for path, kind in list_files(layout):
         with contextlib.suppress(OSError):
             if kind == "leftover" and time.time() - path.stat().st_mtime > _ABANDONED:
@@ -421,7 +393,7 @@ def _put_away(source: Source, layout: WisdomLayout) -> str:
     """Rename a damaged file, unless it changed since it was read or is a journal whose writer may still be running."""
     aside, moved = layout.aside(source.path), False
     if source.kind == "journal" and stat.S_ISREG(source.status.st_mode):
-        moved = remove_if_abandoned(source.path, source.status.st_size, layout, aside)
+        moved = remove_journal(source.path, source.status.st_size, layout, aside)
     else:
         with contextlib.suppress(OSError):
             if _identity(os.stat(source.path)) == _identity(source.status):  # otherwise repaired in the meantime

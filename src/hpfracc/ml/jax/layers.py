@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from hpfracc import _reading
-from hpfracc._signatures import names_options_of
+from hpfracc._choices import names_options_of
 from hpfracc._xp import namespace
 from hpfracc.ml import graphs, operator_layers
 from hpfracc.ml.config import (

@@ -18,7 +18,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import is_tracer
-from hpfracc._signatures import names_options_of
+from hpfracc._choices import names_options_of
 from hpfracc._xp import Namespace, namespace, of_variables
 from hpfracc.errors import InvalidInputError
 from hpfracc.ml import recurrence

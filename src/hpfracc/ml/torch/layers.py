@@ -11,7 +11,7 @@ from scipy.sparse import coo_array, issparse
 from torch import Tensor, nn
 
 from hpfracc import _reading
-from hpfracc._signatures import names_options_of
+from hpfracc._choices import names_options_of
 from hpfracc._xp import array_namespace
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.ml import graphs, operator_layers

@@ -8,8 +8,8 @@ from typing import Any, Unpack
 import torch
 from torch import nn
 
+from hpfracc._choices import names_options_of
 from hpfracc._reading import numbers
-from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.ml.config import refuse_foreign
 from hpfracc.ml.neural_equations import NeuralOptions, read_method, solve_states

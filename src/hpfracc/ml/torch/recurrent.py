@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from torch.utils.checkpoint import checkpoint
 
 from hpfracc import _reading
-from hpfracc._signatures import names_options_of
+from hpfracc._choices import names_options_of
 from hpfracc._xp import array_namespace, namespace
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.errors import ShapeError

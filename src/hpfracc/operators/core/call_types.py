@@ -48,6 +48,7 @@ class CallParameters(TypedDict, total=False):
     factor: float | None
     rtol: float | None
     backend: Any
+    noise: float | None
 
 
 class CallOptions(CallParameters, total=False):
@@ -103,6 +104,9 @@ class CaputoOptions(OneSidedOptions, InitialOptions, total=False):
 class _IntegralParameters(TypedDict, total=False):
     side: SideName
     rate: Any
+    rho: float
+    eta: float
+    sigma: float
     normalisation: Any
     period: Any
 
@@ -113,6 +117,11 @@ class DerivativeParameters(_IntegralParameters, total=False):
     ceiling: int | None
     initial: Any
     before: Any
+    beta: float
+    theta: float
+    low: float
+    high: float
+    nodes: int
     psi: Any
     inverse: Callable[[Any], Any] | None
     centred: bool

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, to_host
 from hpfracc._reading import number, whole
 from hpfracc._xp import user_scope
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -129,6 +129,19 @@ class Function:
             # For NumPy a number, not a zero-dimensional array.
             return value[..., 0][()] if library_of(value) == "numpy" else value[..., 0]
         return move_axis(value, -1, self.axis) if value.ndim > 1 else value
+
+
+def remembered(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function f, called once per array of points, for several operators that need the same ones."""
+    seen: dict[bytes, Any] = {}
+
+    def call(t: Any) -> Any:
+        key = to_host(t).tobytes()
+        if key not in seen:
+            seen[key] = f(t)
+        return seen[key]
+
+    return call
 
 
 def read_callable(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -401,3 +402,49 @@ def graded_grid(end: float, n: int, exponent: float, *, origin: float = 0.0) -> 
             "precision; use a smaller exponent, fewer steps, or an origin of 0"
         )
     return np.asarray(points)
+
+
+#: Bisection steps that reduce any interval below the resolution of float64.
+_HALVINGS = 64
+
+
+def images_of(psi: Callable[[Any], Any], points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The values of psi at points."""
+    images = np.asarray(to_host(psi(points)), dtype=np.float64)
+    if images.shape != points.shape:
+        raise ShapeError(
+            f"psi returned shape {images.shape} for {len(points)} points; it must return one value per point: "
+            "give np.vectorize(psi) if it takes single numbers only"
+        )
+    return images
+
+
+def invert(
+    psi: Callable[[Any], Any],
+    inverse: Callable[[Any], Any] | None,
+    images: np.ndarray[Any, Any],
+    origin: float,
+    end: float,
+) -> np.ndarray[Any, Any]:
+    """The points between the origin and the end at which psi has these values; by bisection without an inverse."""
+    if inverse is not None:
+        return np.asarray(to_host(inverse(images)), dtype=np.float64)
+    # A single point at the origin gives an empty interval, which is widened as in the fit.
+    low, high = np.zeros_like(images), np.full_like(images, end - origin or 1e-3)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        below = images_of(psi, origin + middle) < images
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray(origin + 0.5 * (low + high))
+
+
+def require_rising(images: np.ndarray[Any, Any], points: np.ndarray[Any, Any]) -> None:
+    """Raise an error unless the values of psi at these points are finite and increase."""
+    wrong = np.flatnonzero(~(np.diff(images) > 0.0) | ~np.isfinite(images[1:]))
+    if wrong.size or not np.isfinite(images[:1]).all():
+        j = int(wrong[0]) if wrong.size else 0
+        later = min(j + 1, len(images) - 1)
+        raise InvalidInputError(
+            f"psi must be finite and increase, but is {images[j]:g} at t={points[j]:g} and {images[later]:g} at "
+            f"t={points[later]:g}; use an increasing function such as np.log or np.sqrt"
+        )

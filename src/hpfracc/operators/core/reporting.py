@@ -19,7 +19,7 @@ from hpfracc.errors import AccuracyWarning
 from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Samples, largest, real_dtype, scalar
+from hpfracc.operators.core.values import Samples, constant, largest, real_dtype, scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,19 @@ def combined_outcome(parts: Sequence[Outcome], value: Any, error: Callable[[], A
         parts[0].rtol,
         looked=all(part.looked for part in parts),
     )
+
+
+def weighted_outcome(parts: Sequence[tuple[Outcome, Any]], message: str) -> Outcome:
+    """The sum of the outcomes, each times a number or one for each point, and the sum of their errors."""
+
+    def error() -> Any:
+        return sum(abs(share) * one.error() for one, share in parts if one.error is not None)
+
+    outcomes, (first, share) = [one for one, _ in parts], parts[0]
+    with np.errstate(invalid="ignore"):
+        total = sum((one.value * share for one, share in parts[1:]), first.value * share)
+    message = f"{message}; the first: {first.message}" if first.message else message
+    return combined_outcome(outcomes, total, error, message)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,6 +222,8 @@ def relabelled(opened: Opened, result: Any) -> Any:
     return replace(result, value=opened.close(result.value), message=_joined(result.message, opened.note))
 
 
+#: Draws of noise: their standard deviation has a relative error of 1/sqrt(2 draws).
+_DRAWS = 128
 #: Rounding errors above this fraction of the largest value are reported.
 LOST = 1e-3
 
@@ -248,6 +263,17 @@ def rounding_of(rule: Rule, samples: Samples, order: Order) -> Any:
         return 0.0
     eps = float(np.finfo(real_dtype(samples.values)).eps)
     return largest(samples.values) * (eps * size) * scalar(samples.scale(-alpha), samples.values)
+
+
+def propagated_noise(apply: Callable[[Samples], Outcome], samples: Samples, value: Any, sigma: float) -> Any:
+    """The standard deviation of ``value`` if the samples have noise of this one, by draws of it.
+
+    An operator with fitted derivatives at its start depends on the samples, so that it has no fixed weights.
+    """
+    draws = sigma * np.random.default_rng(0).standard_normal((_DRAWS, *(1,) * (samples.values.ndim - 1), samples.n))
+    noisy = replace(samples, values=samples.values + constant(draws, samples.values), recorded=None)
+    with np.errstate(invalid="ignore"):  # inf - inf at the origin
+        return ((abs(apply(noisy).value - value) ** 2).sum(0) / _DRAWS) ** 0.5
 
 
 def rounding_note(rule: Rule, samples: Samples, order: Order, value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import (
     device_of,
     dtype_name,
@@ -301,6 +302,4 @@ def check_axis(axis: Any, ndim: int) -> int:
     """``axis`` counted from the end, as a negative number; the error lists the valid ones."""
     if ndim == 0:
         raise ShapeError("f is a single number; give its samples along an axis, or f as a callable")
-    if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -ndim <= axis < ndim:
-        raise ShapeError(f"axis={axis!r} is not an axis of samples with {ndim} axes; use {-ndim} to {ndim - 1}")
-    return int(axis) if axis < 0 else int(axis) - ndim
+    return _reading.axis(axis, ndim) - ndim

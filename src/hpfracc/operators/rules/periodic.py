@@ -38,8 +38,9 @@ class PeriodicRule(Rule):
     usual_accuracy = math.inf
     needs_step = False
     halves = False
-    #: Whether the phase is shifted, so that the factor is complex.
+    #: Whether the phase is shifted, so that the factor is complex; a skewness, if there is one.
     turns: bool
+    theta: float = 0.0
 
     @abstractmethod
     def phase(self, xp: Namespace, alpha: Any) -> tuple[Any, Any]:
@@ -48,7 +49,7 @@ class PeriodicRule(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One spectral multiplication."""
         real = "complex" not in dtype_name(samples.values)
-        scheme = (self.name, type(self).__name__, real)
+        scheme = (self.name, type(self).__name__, self.theta, real)
 
         def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
             waves = np.arange(n // 2 + 1) if real else np.round(np.fft.fftfreq(n) * n)
@@ -104,14 +105,19 @@ class WeylWaves(PeriodicRule):
 
 @final
 class RieszWaves(PeriodicRule):
-    r"""The Riesz derivative of a periodic function: :math:`-|\kappa|^\alpha`."""
+    r"""The Riesz-Feller derivative of a periodic function; without the skewness theta the Riesz derivative.
+
+    .. math:: -|\kappa|^\alpha e^{-i\,\mathrm{sgn}(\kappa)\,\theta\pi/2}.
+    """
 
     name = "spectral"
-    turns = False
+
+    def __init__(self, theta: float = 0.0) -> None:
+        self.theta, self.turns = theta, theta != 0.0
 
     def phase(self, xp: Namespace, alpha: Any) -> tuple[Any, Any]:
-        """-1."""
-        return -1.0, 0.0
+        """``-exp(-i pi theta / 2)``."""
+        return -math.cos(0.5 * math.pi * self.theta), math.sin(0.5 * math.pi * self.theta)
 
 
 #: Numbers of samples over a period, tried in turn.

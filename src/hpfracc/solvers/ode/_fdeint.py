@@ -8,11 +8,10 @@ from typing import Any, Unpack, cast
 import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked, tracks_gradient
-from hpfracc._choices import MethodName
+from hpfracc._choices import MethodName, names_options_of
 from hpfracc._frames import refuse_dates
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._reading import numbers
-from hpfracc._signatures import names_options_of
 from hpfracc._xp import array_namespace, convert_like
 from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.ode.method import Method

@@ -85,18 +85,20 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
         reason = f"orders below {_SMALL_ORDER}: equal steps are inaccurate at the start, so the mesh is graded"
         return because(graded.solve(problem, even), reason)
     pece = PECE()
-    if problem.library != "numpy":
-        refusal = pece.refuses(problem, options)
-        if refusal is not None:
-            raise InvalidInputError(refusal)
-        from hpfracc.solvers.ode.tensors.stability import solve_checked
-
-        return solve_checked(problem, options, pece, find_method("implicit_trapezoid"))
     grid = make_grid(problem.t0, problem.t1, options.step)
-    guard = StiffnessGuard(problem, grid.step, pece.name, pece.scheme)
+    if problem.library == "numpy":
+        guard = StiffnessGuard(problem, grid.step, pece)
+    else:
+        if (refusal := pece.refuses(problem, options)) is not None:
+            raise InvalidInputError(refusal)
+        from hpfracc.solvers.ode.tensors.stability import TensorGuard, solve_traced
+
+        guard = TensorGuard(problem, grid.step, pece)
+        if (traced := solve_traced(guard, options, pece, find_method("implicit_trapezoid"))) is not None:
+            return traced
     explicit: FODEResult | None = None
     try:
-        guard.look_ahead(problem.t0, problem.y0)
+        guard.look_ahead()
         explicit = pece.solve(problem, options, guard=guard, reason="a step was given, and the equation is not stiff")
         explicit.nfev += guard.evaluations
         overflowed = 0 < explicit.stats["steps"] < min(grid.steps, options.max_steps)
@@ -116,7 +118,7 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
         states = ((float(result.t[n]), np.ascontiguousarray(result.y[..., n])) for n in points)
         if not any(guard.number(t, y) > LIMIT for t, y in states):
             return explicit  # the solution ends there
-    result.nfev += guard.evaluations
+    result.nfev = None if result.nfev is None else result.nfev + guard.evaluations
     return result
 
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpfracc._config import get_settings
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS, get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends.registry import import_cost
 from hpfracc.engine.selection import request
@@ -194,26 +193,10 @@ class CompileSwitch:
         self._price = compile_price(problem.fun) if may else None
         self._kernel = kernel_price(kind, np.dtype(problem.dtype))
         self._tried = options.compile is False
-        #: Seconds of first calls of kernels: before this solve and at the last look; and whether they were cached.
-        self._lesson: tuple[float, float, bool] | None = None
 
     def _kernels_pay(self, ahead: float = 0.0) -> bool:
         """Whether compiled steps that save ``ahead`` seconds pay off. A deterministic run uses them on request only."""
         return not get_settings().deterministic and self._kernel.pays(ahead)
-
-    def _use_kernels(self) -> None:
-        """Note that kernels are used from now on; the first solve that does so learns their price."""
-        if not self._kernel.is_bought:
-            seconds = compiled.first_calls.seconds
-            self._lesson = seconds, seconds, self._kernel.find_copy()
-            self._kernel.buy()
-
-    def _learn(self) -> None:
-        """Record what the first calls of the kernels have taken so far."""
-        if self._lesson is not None and compiled.first_calls.seconds > self._lesson[1]:
-            before, _, copy = self._lesson
-            self._lesson = before, compiled.first_calls.seconds, copy
-            self._kernel.buy(compiled.first_calls.seconds - before, copy=copy)
 
 
 def compile_problem(
@@ -319,7 +302,6 @@ class AdaptiveSwitch(CompileSwitch):
 
     def look(self, stepper: Any) -> None:
         """Called after a step. Every few steps, switches to compiled steps if that pays off."""
-        self._learn()
         self._steps += 1
         if self._steps < _EVERY or not self._fits or (self._kernels and self._tried):
             return
@@ -337,8 +319,8 @@ class AdaptiveSwitch(CompileSwitch):
 
     def _use(self, stepper: Any) -> None:
         if self._kernels:
-            self._use_kernels()
             steps: Any = compiled.load("adaptive")
+            stepper.advance = self._kernel.time_first(stepper.advance)
             stepper.arithmetic = steps.CompiledArithmetic(stepper.corrector.system, self._function, self._abandon)
 
     def _switch(self, stepper: Any, *, must: bool) -> None:

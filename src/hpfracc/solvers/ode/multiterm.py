@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,24 +21,32 @@ from hpfracc.solvers.ode.jacobian import is_sparse
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Orders, Problem, Term, check_jacobian, check_value
 from hpfracc.solvers.ode.result import FODEResult
+from hpfracc.solvers.ode.substitution import Substitution, solve_substituted
 
 __all__ = ["reduce_terms", "solve_reduced"]
 
 Array = np.ndarray[Any, Any]
 
 
-def _check_terms(problem: Problem) -> float:
-    """The leading order; raises an error if the equation cannot be written as a system."""
-    leading = problem.orders.single
-    if leading is None:
+def _read_orders(problem: Problem) -> Array:
+    """The orders of the states and the leading order, ascending, of shape (states + 1, ..., 1): one for each member."""
+    known = problem.orders.known
+    if known is None or np.any(known != (known[..., :1] if known.ndim else known)):
         raise InvalidInputError("terms are for one leading order of all components; give a number as alpha")
     if problem.derivative != "caputo" or problem.library != "numpy":
         given = f"derivative={problem.derivative!r} and y0 of {problem.library}"
         raise InvalidInputError(f"multi-term equations take Caputo's derivative and NumPy arrays, not {given}")
-    highest = max(term.order for term in problem.terms)
-    if highest >= leading:
-        raise InvalidInputError(f"a term has order {highest:g}, and alpha={leading:g}; give the highest order as alpha")
-    return leading
+    leading = known[..., :1] if known.ndim else known.reshape(1)
+    for term in problem.terms:
+        if np.any(term.order >= leading):
+            order, alpha = (float(np.max(each)) for each in (term.order, leading))
+            raise InvalidInputError(f"a term has order {order:g}, and alpha={alpha:g}; give the highest order as alpha")
+    integers = range(math.ceil(float(leading.max())))
+    every = np.broadcast_arrays(leading, *(term.order for term in problem.terms), *integers)
+    rows = np.unique([each.reshape(-1) for each in every], axis=0)  # in ascending order of the first member
+    if np.any(np.diff(rows, axis=0) <= 0.0):
+        raise InvalidInputError("the orders of terms have another sequence in some members; solve these apart")
+    return np.asarray(rows.reshape(-1, *every[0].shape))
 
 
 def _coefficient(term: Term, t: float, shape: tuple[int, ...]) -> Array:
@@ -66,15 +74,15 @@ def _companion(states: int, blocks: list[tuple[int, Any]]) -> Any:
 
 def reduce_terms(problem: Problem) -> Problem:
     """The equivalent system, whose first d components are the solution."""
-    leading = _check_terms(problem)
-    orders = {0.0, *(term.order for term in problem.terms), *map(float, range(math.ceil(leading)))}
-    places = tuple(sorted(orders))
+    orders = _read_orders(problem)
+    places = orders[:-1]
     shape, d = problem.shape, int(problem.shape[-1])
     size = d * len(places)
+    read = [next(k for k, b in enumerate(places) if np.all(b == term.order)) for term in problem.terms]
 
     def terms(t: float) -> list[tuple[int, Array]]:
         """The state that each further term reads, and its coefficient."""
-        return [(places.index(term.order), _coefficient(term, t, shape)) for term in problem.terms]
+        return [(k, _coefficient(term, t, shape)) for k, term in zip(read, problem.terms, strict=True)]
 
     def call(function: Any, t: float, y: Array, more: tuple[Any, ...]) -> Any:
         """A function of the equation, with its own components of the state and of delayed states."""
@@ -111,14 +119,14 @@ def reduce_terms(problem: Problem) -> Problem:
 
     terms(problem.t0)  # which checks the coefficients
     initial = [problem.y0, *problem.dy0]
-    states = [initial[int(b)] if b.is_integer() else np.zeros_like(problem.y0) for b in places]
-    gaps = np.repeat(np.diff([*places, leading]), d)
+    nothing = np.zeros_like(problem.y0)
+    states = [initial[int(b.flat[0])] if np.all(b == b.flat[0] // 1.0) else nothing for b in places]
+    gaps = np.concatenate([np.repeat(gap, d, axis=-1) for gap in np.diff(orders, axis=0)], axis=-1)
     sparsity = problem.jac_sparsity
     if sparsity is not None:
         from scipy.sparse import eye_array
 
-        read = [(places.index(term.order), eye_array(d)) for term in problem.terms]
-        sparsity = _companion(len(places), [(0, sparsity), *read]).astype(bool)
+        sparsity = _companion(len(places), [(0, sparsity), *((k, eye_array(d)) for k in read)]).astype(bool)
     return replace(
         problem,
         fun=fun,
@@ -134,44 +142,27 @@ def reduce_terms(problem: Problem) -> Problem:
 
 def solve_reduced(problem: Problem, options: Options, solve: Callable[[Problem, Options], FODEResult]) -> FODEResult:
     """Solve the system with ``solve``, and return the components of y."""
-    if options.compile is True:
-        raise InvalidInputError("compile=True: multi-term equations are not compiled; omit compile")
-    d, reduced = problem.shape[-1], reduce_terms(problem)
-    if np.ndim(options.atol):
-        one = np.broadcast_to(options.atol, problem.shape)
-        options = replace(options, atol=np.concatenate([one] * (reduced.shape[-1] // d), axis=-1))
-    options = replace(options, events=tuple(_first(event, d) for event in options.events))
-    if callable(options.progress):
-        tell = options.progress
-        options = replace(options, progress=lambda t, y: tell(t, y[..., :d]))
-    result = solve(reduced, options)
-    result.y = result.y[..., :d, :]
-    if "component_errors" in result.stats:  # of y only, without its derivatives
-        errors = result.stats["component_errors"] = result.stats["component_errors"][..., :d]
-        result.error_estimate = float(errors.max())
-    if result.sol is not None:
-        result.sol = _FirstComponents(result.sol, d, len(problem.shape) - 1)
-    if result.y_events is not None:
-        result.y_events = [states[..., :d] for states in result.y_events]
-    return result
+    return solve_substituted(_FirstComponents(problem.shape, reduce_terms(problem)), options, solve)
 
 
-@dataclass(frozen=True, slots=True)
-class _FirstComponents:
-    """``sol(t)`` of the equation from that of the system: its first ``count`` components, along ``axis``."""
+class _FirstComponents(Substitution):
+    """The solution of the equation as the first components of the system."""
 
-    whole: Callable[[Any], Any]
-    count: int
-    axis: int
+    what = "multi-term equations"
 
-    def __call__(self, t: Any) -> Array:
-        return np.take(self.whole(t), range(self.count), axis=self.axis)
+    def __init__(self, shape: tuple[int, ...], problem: Problem) -> None:
+        self.shape, self.problem = shape, problem
 
+    def states(self, x: Array, z: Array) -> Array:
+        return z[..., : self.shape[-1], :]
 
-def _first(event: Callable[..., Any], d: int) -> Callable[..., Any]:
-    def watched(t: float, y: Array, *args: Any) -> Any:
-        return event(t, y[..., :d], *args)
+    def options(self, options: Options) -> Options:
+        if not np.ndim(options.atol):
+            return options
+        one, copies = np.broadcast_to(options.atol, self.shape), self.problem.shape[-1] // self.shape[-1]
+        return replace(options, atol=np.concatenate([one] * copies, axis=-1))
 
-    for name in ("terminal", "direction"):
-        setattr(watched, name, getattr(event, name, 0))
-    return watched
+    def estimate(self, result: FODEResult, y: Array, options: Options) -> None:
+        if "component_errors" in result.stats:  # of y only, without its derivatives
+            errors = result.stats["component_errors"] = result.stats["component_errors"][..., : self.shape[-1]]
+            result.error_estimate = float(errors.max())

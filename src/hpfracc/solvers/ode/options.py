@@ -39,7 +39,11 @@ class CommonOptions(TypedDict, total=False):
     first_step: float | None
     breakpoints: Sequence[float]
     dy0: Any
-    terms: Sequence[tuple[Any, float]]
+    psi: Callable[[Any], Any] | None
+    inverse: Callable[[Any], Any] | None
+    rate: float | None
+    normalisation: float | Callable[[Any], Any] | None
+    terms: Sequence[tuple[Any, Any]]
     delays: Sequence[float]
     history: Any
     backend: Any

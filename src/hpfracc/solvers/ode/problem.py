@@ -99,7 +99,7 @@ class Term(NamedTuple):
     """One further term ``coefficient * D^order y`` on the left-hand side of a multi-term equation."""
 
     coefficient: Any
-    order: float
+    order: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +123,7 @@ class Problem:
     orders : Orders
         The order or orders.
     derivative : str
-        ``"caputo"`` or ``"riemann_liouville"``.
+        Definition of the derivative; methods know ``"caputo"`` and ``"riemann_liouville"``.
     args : tuple
         Further arguments of ``fun`` and ``jac``.
     jac : callable or None
@@ -217,7 +217,7 @@ def read_problem(
     args: Any = (),
     jac: Callable[..., Any] | None = None,
     jac_sparsity: Any = None,
-    terms: Sequence[tuple[Any, float]] = (),
+    terms: Sequence[tuple[Any, Any]] = (),
     delays: Sequence[float] = (),
     history: Any = None,
 ) -> Problem:
@@ -250,7 +250,7 @@ def read_problem(
         raise InvalidInputError("delays need a history: give history=, a function of t before t0 or a constant")
     past = _read_history(history, state)
     args = args if isinstance(args, tuple) else (args,)
-    others = tuple(_read_term(term) for term in listed("terms", terms, "pairs (coefficient, order)"))
+    others = tuple(_read_term(term, state.shape) for term in listed("terms", terms, "pairs (coefficient, order)"))
     return Problem(fun, t0, t1, state, given, orders, derivative, args, jac, others, lags, past, library, sparsity)
 
 
@@ -323,7 +323,7 @@ def _check_count(orders: Orders, given: tuple[Any, ...], derivative: str) -> Non
             raise InvalidInputError(f"dy0[{place}] is not 0 for {where}, which has no such value; give 0 there")
 
 
-def _read_term(term: tuple[Any, float]) -> Term:
+def _read_term(term: tuple[Any, Any], shape: tuple[int, ...]) -> Term:
     try:
         coefficient, order = term
         value = np.asarray(order, dtype=np.float64)
@@ -331,9 +331,11 @@ def _read_term(term: tuple[Any, float]) -> Term:
         raise InvalidInputError(f"terms holds {shown(term)}; a term is a pair (coefficient, order)") from None
     if not callable(coefficient):
         array("the coefficient of a term", coefficient)
-    if value.ndim:
-        raise ShapeError(f"each term takes a single order; got {order!r}")
-    return Term(coefficient, number("the order of a term", order, least=0.0))  # of order 0: a multiple of y
+    if value.ndim and not broadcasts(value.shape, (*shape[:-1], 1)):
+        raise ShapeError(f"each term takes a single order; got {order!r}. Members of a batch have theirs along an axis")
+    for each in value.flat:
+        number("the order of a term", each, least=0.0)  # of order 0: a multiple of y
+    return Term(coefficient, value if value.ndim else float(value))
 
 
 def history_at(problem: Problem, t: float) -> Array:

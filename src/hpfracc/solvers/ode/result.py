@@ -15,7 +15,12 @@ from hpfracc._reading import listed, whole
 from hpfracc._results import LabelledArrays, Result
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["FODEResult", "SolveDecision", "because", "plot_fit"]
+__all__ = ["REACHED", "TOLERATED", "FODEResult", "SolveDecision", "because", "inaccurate", "plot_fit"]
+
+#: The message of a solve that succeeded.
+REACHED = "The end of the interval was reached."
+#: Multiple of the tolerance that counts as reached, because error estimates are rough.
+TOLERATED = 10.0
 
 #: Maximum number of lines with a legend.
 _MAX_NAMED = 12
@@ -153,6 +158,20 @@ def because(result: FODEResult, reason: str) -> FODEResult:
     if result.decision is not None:
         result.decision = replace(result.decision, reason=reason)
     return result
+
+
+def inaccurate(ratio: float, rtol: float, jump: float | None = None) -> str:
+    """The message where the estimated error is ``ratio`` times the tolerance; ``jump`` is the time of a jump."""
+    cause = (
+        f"the equation amplifies errors, or rtol={rtol:g} is too small. Loosen it, shorten the interval, or, for a "
+        "chaotic solution that no method can follow, use method='adaptive_local'."
+    )
+    if jump is not None:
+        cause = (
+            f"the right-hand side jumps near t = {jump:g}, and times close behind it are not resolved by rounding. "
+            f"Give all times of jumps as breakpoints=[...], or loosen rtol={rtol:g}."
+        )
+    return f"The end was reached, but the error may be {ratio:.2g} times the tolerance: {cause}"
 
 
 def _plot_solution(t: Any, y: Any, phase: Sequence[int] | None, ax: Any, style: dict[str, Any]) -> Any:

@@ -54,7 +54,11 @@ def solve_fode(
     breakpoints: Sequence[float] = (),
     dy0: Any = None,
     derivative: DerivativeName = "caputo",
-    terms: Sequence[tuple[Any, float]] = (),
+    psi: Callable[[Any], Any] | None = None,
+    inverse: Callable[[Any], Any] | None = None,
+    rate: float | None = None,
+    normalisation: float | Callable[[Any], Any] | None = None,
+    terms: Sequence[tuple[Any, Any]] = (),
     delays: Sequence[float] = (),
     history: Callable[[float], Any] | Any = None,
     backend: SolverBackendName | Enum = "auto",
@@ -120,11 +124,26 @@ def solve_fode(
         breakpoint itself behind it. Jumps that are not given are found, with more steps.
     dy0 : list of array_like, optional
         The further initial values that an order above 1 needs: y'(t0), y''(t0), ..., each in the shape of ``y0``.
-    derivative : {"caputo", "riemann_liouville"}
-        Definition of the derivative.
+    derivative : str, default "caputo"
+        Definition of the derivative: ``"caputo"``, ``"riemann_liouville"``; ``"caputo_hadamard"``, in log t, for
+        t0 > 0, and ``"psi_caputo"``, in ``psi(t)``, both of whose ``step``, ``max_step``, ``first_step`` and ``dy0``
+        are in units of log t or psi; ``"tempered_caputo"``, :math:`e^{-\lambda t} D^\alpha e^{\lambda t} y` with
+        :math:`\lambda` the ``rate``; ``"caputo_fabrizio"`` and ``"atangana_baleanu"`` (ABC), of orders below 1, for
+        which ``fun(t0, y0)`` must be 0, because these derivatives are 0 at t0. As in :class:`hpfracc.CaputoHadamard`,
+        :class:`hpfracc.PsiCaputo`, :class:`hpfracc.TemperedCaputo`, :class:`hpfracc.CaputoFabrizio` and
+        :class:`hpfracc.AtanganaBaleanu`. All but the first two take NumPy arrays, constant orders and no delays, and
+        the last two no ``terms``.
+    psi, inverse : callables, optional
+        The increasing function of an array of times for ``"psi_caputo"``, and its inverse; by bisection if not given.
+    rate : float, optional
+        The rate :math:`\lambda` for ``"tempered_caputo"``, 0 or more, and at most 300 over the length of ``t_span``.
+    normalisation : float or callable, optional
+        M(alpha) for ``"caputo_fabrizio"`` or B(alpha) for ``"atangana_baleanu"``: a number, or a function of alpha; 1
+        by default.
     terms : sequence of (coefficient, order), optional
         Further terms on the left, :math:`D^\alpha y + \sum_i c_i D^{\alpha_i} y = f(t, y)`, of orders below alpha; a
-        coefficient is a number, an array that broadcasts to the state, or a function of t.
+        coefficient is a number, an array that broadcasts to the state, or a function of t. Orders of terms and alpha
+        may differ between the members of a batch, as arrays of shape (members, 1).
     delays : sequence of float, optional
         Constant delays: ``fun`` is then called as ``fun(t, y, (y(t - delay_1), ...), *args)``. Needs ``history``. With
         a ``step`` the delayed states are interpolated between the steps, and a delay may be shorter than a step.
@@ -199,13 +218,22 @@ def solve_fode(
         options = dataclasses.replace(options, precision="float32" if dtype_name(y0) == "float32" else "float64")
 
     def solve(problem: Problem, options: Options) -> FODEResult:
+        if problem.terms:
+            return solve_reduced(problem, options, solve)
         if is_auto:
             return solve_auto(problem, options)
         return solve_with(find_method(method), problem, options)
 
+    defining = {"psi": psi, "inverse": inverse, "rate": rate, "normalisation": normalisation}
     with interrupt_scope(), watch_steps() as stepped:
         try:
-            return solve_reduced(problem, options, solve) if problem.terms else solve(problem, options)
+            if problem.derivative in ("caputo", "riemann_liouville") and all(
+                each is None for each in defining.values()
+            ):
+                return solve(problem, options)
+            from hpfracc.solvers.ode.definitions import solve_defined
+
+            return solve_defined(problem, options, solve, defining)
         except KeyboardInterrupt:
             raise_if_nested()
             if stepped[0]:

@@ -17,16 +17,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.special import rgamma
 
-from hpfracc.solvers.ode.fixed.scheme import Scheme, cached_weights
+from hpfracc._xp import NUMPY
+from hpfracc.solvers.ode.fixed.scheme import cached_weights
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, jacobian_source
 
-__all__ = ["StabilityLimits", "StiffError", "StiffnessGuard", "stability_number", "stable_radii", "unstable_growth"]
+__all__ = [
+    "StabilityLimits", "StiffError", "StiffnessGuard", "rotation", "stability_number", "stable_radii",
+    "unstable_growth",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -41,6 +46,8 @@ _RATE = 0.02
 _LENGTH = 1024
 #: Intervals of the angle from 0 to pi.
 _INTERVALS = 128
+#: Iterations to find the largest eigenvalue of a large system.
+_ITERATIONS = 12
 #: An eigenvalue whose angle is less than this fraction below ``alpha pi/2`` counts as one that does not grow.
 _MARGIN = 0.03
 
@@ -58,18 +65,18 @@ class StabilityLimits:
         The orders, in the shape of the state.
     step : float
         The step.
-    name, scheme : str, Scheme
+    rule : StepMethod
         The method.
     """
 
-    def __init__(self, orders: Array, step: float, name: str, scheme: Scheme) -> None:
+    def __init__(self, orders: Array, step: float, rule: Any) -> None:
         self.scale = step**orders
         # A member with several orders: eigenvalues count as decaying if they do at the smallest one.
         members = orders.reshape(-1, orders.shape[-1])
         self.least = members.min(axis=1, keepdims=True)
         ends = np.concatenate([self.least, members.max(axis=1, keepdims=True)], axis=1)
         distinct, which = np.unique(ends, return_inverse=True)
-        radii = np.stack([stable_radii(name, scheme, float(each)) for each in distinct])
+        radii = np.stack([stable_radii(rule, float(each)) for each in distinct])
         self.radii = radii[which.reshape(ends.shape)].min(axis=1)
         angles = np.linspace(np.pi / self.radii.shape[1], np.pi, self.radii.shape[1])  # the upper ends
         relevant = angles >= np.minimum(0.5 * np.pi * self.least, np.pi)
@@ -96,69 +103,80 @@ class StiffnessGuard:
         The equation, with known orders.
     step : float
         The step.
-    name, scheme : str, Scheme
+    rule : StepMethod
         The method.
     """
 
-    def __init__(self, problem: Problem, step: float, name: str, scheme: Scheme) -> None:
-        self._fun = RightHandSide(problem)
+    def __init__(self, problem: Problem, step: float, rule: Any) -> None:
+        self.problem, self.step, self.rule = problem, step, rule
+        self._fun: Any = RightHandSide(problem)
         self._slopes = jacobian_source(problem, self._fun)
-        assert problem.orders.known is not None
-        orders = np.broadcast_to(problem.orders.known, problem.shape)
-        self._step = step
-        self._limits = StabilityLimits(orders, step, name, scheme)
-        self._ahead = self._limits.scale * rgamma(orders + 1.0)
+        self._limits = self.limits(problem.orders.known)
+        self._scale: Any = self._limits.scale
+        self._ahead = self._scale * rgamma(np.broadcast_to(np.asarray(problem.orders.known), problem.shape) + 1.0)
+
+    def limits(self, orders: Any) -> StabilityLimits:
+        """For known orders."""
+        whole = np.broadcast_to(np.asarray(orders, dtype=np.float64), self.problem.shape)
+        return StabilityLimits(whole, self.step, self.rule)
 
     @property
     def evaluations(self) -> int:
         """Evaluations of the right-hand side so far."""
-        return self._fun.count
+        return int(self._fun.count)
 
     def number(self, t: float, y: Array, above: float = 0.0) -> float:
         """The largest ``h^alpha |lambda|`` over its stable limit, of eigenvalues whose solutions do not grow; or 0.
 
         Eigenvalues are not computed for members of a batch for which a norm shows that this is at most ``above``.
         """
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return self._limits.number(self.matrices(t, y), above)
+
+    def matrices(self, t: Any, y: Any) -> Any:
+        """``h^alpha`` times the Jacobian of each member, (..., d, d); of large ones the largest eigenvalues only."""
         if y.shape[-1] > DENSE_BELOW:  # all eigenvalues would take too long
-            return self._largest(t, y)
+            return rotation(np, partial(self._fun, t), y, self._scale)
         slopes = self._slopes(t, y, self._fun(t, y)).reshape(*y.shape, y.shape[-1])
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._limits.number(self._limits.scale[..., None] * slopes, above)
+        return self._scale[..., None] * slopes
 
-    def _largest(self, t: float, y: Array) -> float:
-        """The same for the largest eigenvalue, by power iteration on differences of ``fun``, one for each iteration."""
-        value = self._fun(t, y)
-        direction = np.where(value == 0.0, 1.0, value)
-        width, z = 1e-7 * max(float(np.linalg.norm(y)), 1.0), 0.0j
-        for _ in range(12):
-            norm = float(np.linalg.norm(direction))
-            if not (np.isfinite(norm) and norm > 0.0):
-                return 0.0
-            moved = self._limits.scale * (self._fun(t, y + direction * (width / norm)) - value) / width
-            # The angle by which a rotation turns a vector is that of its eigenvalues.
-            along, size = float(np.vdot(direction, moved).real) / norm, float(np.linalg.norm(moved))
-            z, direction = complex(along, max(size**2 - along**2, 0.0) ** 0.5), moved
-        least, radii = self._limits.least, self._limits.radii
-        return float(stability_number(np.full((len(least), 1), z), least, radii).max()) if np.isfinite(z) else 0.0
-
-    def look_ahead(self, t: float, y: Array) -> None:
-        """Check one point and the end of an explicit step from it, where new rates may appear."""
+    def look_ahead(self) -> None:
+        """Check the start and the end of an explicit step from it, where new rates may appear."""
+        t, y = self.problem.t0, self.problem.y0
         self(t, y)
         value = self._fun(t, y)
         if np.isfinite(value).all():
             with np.errstate(over="ignore", invalid="ignore"):
-                self(t + self._step, y + self._ahead * value)
+                self(t + self.step, y + self._ahead * value)
 
     def __call__(self, t: float, y: Array) -> None:
         """Check one point; raises :class:`StiffError` if a step would not be stable."""
         found = self.number(t, y, LIMIT)
         if found > LIMIT:
-            raise StiffError(stiff_at(found, t))
+            raise StiffError(f"h^alpha |lambda| is {found:.3g} times its largest stable value at t = {t:g}")
 
 
-def stiff_at(number: float, t: float) -> str:
-    """In words."""
-    return f"h^alpha |lambda| is {number:.3g} times its largest stable value at t = {t:g}"
+def rotation(xp: Any, fun: Callable[[Any], Any], y: Any, scale: Any) -> Any:
+    """A matrix (..., 2, 2) for each member, with about the largest eigenvalues of ``scale df/dy``.
+
+    By power iteration on differences of ``fun``; the angle by which a vector is turned is that of the eigenvalues.
+    """
+
+    def norm(value: Any) -> Any:
+        return xp.sqrt((abs(value) ** 2).sum(-1))[..., None]
+
+    value = fun(y)
+    reach = xp.maximum(norm(y), norm(scale * value))
+    width = float(xp.finfo(y.dtype).eps) ** (1.0 / 3.0) * xp.where(reach > 0.0, reach, 1.0 + 0.0 * reach)
+    direction = xp.where(value == 0.0, 1.0 + 0.0 * value, value)
+    along = size = norm(0.0 * y)
+    for _ in range(_ITERATIONS):
+        length = norm(direction)
+        unit = direction / xp.where(length > 0.0, length, 1.0 + 0.0 * length)
+        moved = scale * (fun(y + width * unit) - value) / width
+        along, size, direction = (unit.conj() * moved).real.sum(-1)[..., None], norm(moved), moved
+    across = xp.sqrt(xp.maximum(size**2 - along**2, 0.0 * size))
+    return xp.stack([xp.concatenate([along, -across], -1), xp.concatenate([across, along], -1)], -2)
 
 
 def unstable_growth(
@@ -194,25 +212,23 @@ def unstable_growth(
     )
 
 
-def stable_radii(name: str, scheme: Scheme, alpha: float) -> Array:
+def stable_radii(rule: Any, alpha: float) -> Array:
     """Largest stable ``h^alpha |lambda|`` in each of 128 intervals of ``|arg lambda|`` from 0 to pi; inf if unbounded.
 
     Parameters
     ----------
-    name : str
-        Name of the method, under which the result is cached.
-    scheme : Scheme
-        Its weights.
+    rule : StepMethod
+        The method.
     alpha : float
         The order.
     """
 
     def make(alpha: float, n: int) -> tuple[Array]:
-        return (_radii(_boundary(scheme, alpha)),)
+        return (_radii(_boundary(rule, alpha)),)
 
     # A limit that is accurate to a hundredth need not be computed for every order of a fit or an ensemble.
     alpha = max(round(alpha, 2), 0.01)
-    (found,) = cached_weights(("stable radii", name, scheme.corrections), alpha, _INTERVALS, make)
+    (found,) = cached_weights(("stable radii", rule.name, rule.corrections), alpha, _INTERVALS, make)
     return found
 
 
@@ -241,14 +257,14 @@ def stability_number(z: Any, alpha: Any, radii: Array) -> Array:
     return np.where(angle >= (1.0 - _MARGIN) * decays, np.abs(z) / limit, 0.0)
 
 
-def _boundary(scheme: Scheme, alpha: float) -> Array:
+def _boundary(rule: Any, alpha: float) -> Array:
     """The z whose solutions grow at the rate `_RATE`, shape (roots, points along the circle)."""
-    weights = np.stack(scheme.weights(alpha, _LENGTH))
+    weights = np.stack(rule.weights(NUMPY, alpha, _LENGTH)[0])
     symbols = np.fft.rfft(weights * np.exp(-_RATE * np.arange(_LENGTH)))
-    if scheme.kind != "corrected":
+    if not rule.corrections:
         with np.errstate(divide="ignore"):
             return np.asarray(1.0 / symbols[:1])
-    m, now = scheme.corrections, float(weights[1, 0])
+    m, now = rule.corrections, float(weights[1, 0])
     predicted, corrected = symbols[0], symbols[1] - now
     if m == 1:
         root = np.sqrt(0.25 * corrected**2 + now * predicted)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of
 
-__all__ = ["same_surroundings", "surroundings"]
+__all__ = ["captured", "same_surroundings", "surroundings"]
 
 #: Packages whose functions do not change what they capture.
 _SETTLED = frozenset({"builtins", "math", "cmath", "operator", "numpy", "scipy", "jax", "jaxlib", "numba", "torch"})
@@ -53,64 +53,55 @@ class _Value(tuple[Any, ...]):
 
 def _look(value: Any, names: tuple[str, ...], found: list[Any], seen: set[int]) -> None:
     """Add what a value is, and what it refers to; immutable arrays of JAX are compared by identity."""
+    inner: Iterable[Any] = ()
+    what = value
     if isinstance(value, _PLAIN):
-        found.append(_Value((type(value).__name__, repr(value))))
-    elif isinstance(value, np.ndarray):
-        if value.dtype.hasobject:
-            raise _UnknownError
+        what = _Value((type(value).__name__, repr(value)))
+    elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
         digest = hashlib.blake2b(value.tobytes(), digest_size=16).digest()
-        found.append(_Value((value.dtype.str, value.shape, value.strides, digest)))
+        what = _Value((value.dtype.str, value.shape, value.strides, digest))
     elif isinstance(value, tuple):
-        found.append(_Value(("tuple", len(value))))
-        for each in value:
-            _look(each, names, found, seen)
+        what, inner = _Value(("tuple", len(value))), value
     elif isinstance(value, types.ModuleType):
-        found.append(value)
-        for name in () if _root(value.__name__) in _SETTLED else names:
-            if name in value.__dict__:
-                _look(value.__dict__[name], names, found, seen)
+        known = vars(value)
+        inner = () if _root(value.__name__) in _SETTLED else [known[name] for name in names if name in known]
     elif library_of(value) == "jax" and is_tracer(value):  # of one transformation only
         raise _UnknownError
     elif id(value) in seen:
         return
     elif isinstance(value, types.FunctionType):
-        seen.add(id(value))
-        found.append(value.__code__)
-        if _root(value.__module__ or "") not in _SETTLED:
-            _look_around(value, found, seen)
+        what, settled = value.__code__, _root(value.__module__ or "") in _SETTLED
+        names, inner = ((), ()) if settled else captured(value)
     elif isinstance(getattr(value, "py_func", None), types.FunctionType):  # compiled by Numba
-        seen.add(id(value))
-        found.append(value)
-        _look_around(value.py_func, found, seen)
+        names, inner = captured(value.py_func)
     elif isinstance(value, functools.partial):
-        seen.add(id(value))
-        found.append(_Value(("partial", len(value.args), *value.keywords)))
-        for each in (value.func, *value.args, *value.keywords.values()):
-            _look(each, (), found, seen)
-    elif (
+        what = _Value(("partial", len(value.args), *value.keywords))
+        names, inner = (), (value.func, *value.args, *value.keywords.values())
+    elif not (
         isinstance(value, type | types.BuiltinFunctionType | np.ufunc)
         or library_of(value) == "jax"
         or _root(type(value).__module__) in _SETTLED - {"torch", "builtins"}
-    ):
-        seen.add(id(value))
-        found.append(value)
-    else:
+    ) or isinstance(value, np.ndarray):
         raise _UnknownError
+    seen.add(id(value))
+    found.append(what)
+    for each in inner:
+        _look(each, names, found, seen)
 
 
-def _look_around(function: types.FunctionType, found: list[Any], seen: set[int]) -> None:
-    names = _names(function.__code__)
+def captured(function: types.FunctionType) -> tuple[tuple[str, ...], list[Any]]:
+    """The names that a function uses; and what it finds in its closure, its defaults and its globals.
+
+    A variable that is not set yet is given as its cell.
+    """
+    names, space = _names(function.__code__), function.__globals__
+    found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for cell in function.__closure__ or ():
         try:
-            content = cell.cell_contents
-        except ValueError:  # not set yet
-            raise _UnknownError from None
-        _look(content, names, found, seen)
-    for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-        _look(default, names, found, seen)
-    for name in names:
-        if name in function.__globals__:
-            _look(function.__globals__[name], names, found, seen)
+            found.append(cell.cell_contents)
+        except ValueError:
+            found.append(cell)
+    return names, [*found, *(space[name] for name in names if name in space)]
 
 
 def _names(code: types.CodeType) -> tuple[str, ...]:

@@ -64,6 +64,9 @@ class _EvolutionSystem:
         self.size = self.initial[0].size
         self.shape = (self.size,)
         self.groups: list[tuple[float, Any]] = [(float(problem.alpha), slice(None))]
+        if problem.varying is not None:
+            orders = np.broadcast_to(problem.varying.at(problem.t0), self.form_shape).reshape(-1)
+            self.groups = [(float(one), np.flatnonzero(orders == one)) for one in np.unique(orders)]
         self.enter(0)
         self._sizes: list[tuple[Array, float]] = []  # of the newest states, which are asked for several times
 
@@ -174,12 +177,12 @@ class _EvolutionCorrector:
         self.radius = math.inf if symbol is None else float(np.abs(symbol).max())
         #: The eigenvalue of each element, if they are independent.
         self._rates: Array | None = None
-        if system.form.modal:
+        if system.form.modal and len(system.groups) == 1:
             self._rates = np.abs(np.broadcast_to(symbol, system.form_shape)).reshape(-1)
         self._newest, self._time, self._state = 0.0, 0.0, system.initial[0]
         self._weight: Any = 1.0
 
-    def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any, steps: int) -> Solved | None:
+    def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any, steps: int) -> Solved:
         """One linear or nonlinear solve; None if the step is too long for it."""
         system, shift = self.system, self._shift(weight)
         rhs = system.shaped(known) * shift + system.data(tau)
@@ -193,7 +196,7 @@ class _EvolutionCorrector:
             return None
         self.failure = ""
         self._weight, self._time, self._state = weight, tau, system.finite(found, tau)
-        return Solved(self._state, (self._state - known) / weight)
+        return self._state, (self._state - known) / weight
 
     def damped(self, change: Array) -> Array:
         """The effect of a change of ``known`` on the solution, without the reaction."""
@@ -219,7 +222,7 @@ class _EvolutionCorrector:
 
     def accepted(self, weight: Any, scale: Array) -> None:
         """Record how stiff the step was."""
-        self._newest = float(weight)
+        self._newest = float(np.max(weight))
         self.contraction = self._newest * self.radius if self._rates is None else 0.0
 
     def _shift(self, weight: Any) -> Any:
@@ -228,6 +231,7 @@ class _EvolutionCorrector:
 
     def _linear(self, change: Array, weight: Any) -> Array:
         system, shift = self.system, self._shift(weight)
+        system.problem.count("error_solves")
         found = system.form.solve(shift, system.shaped(change) * shift)
         return np.asarray(found, system.dtype).reshape(-1)
 
@@ -275,10 +279,10 @@ class _EvolutionPass:
         corrector = _EvolutionCorrector(system)
         between = options.t_eval is not None or bool(options.events) or options.dense_output
         stepper = self.stepper = Stepper(system, length, options, self.share, between=between, corrector=corrector)
-        alpha = system.groups[0][0]
-        if alpha > 1.0 and math.isfinite(corrector.radius) and corrector.radius > 0.0:
-            stable = (_STABLE * math.gamma(alpha + 2.0) / corrector.radius) ** (1.0 / alpha)
-            stepper.most_step = min(stepper.most_step, stable)
+        for alpha, _ in system.groups:
+            if alpha > 1.0 and math.isfinite(corrector.radius) and corrector.radius > 0.0:
+                stable = (_STABLE * math.gamma(alpha + 2.0) / corrector.radius) ** (1.0 / alpha)
+                stepper.most_step = min(stepper.most_step, stable)
         for number, end in enumerate((*self.breaks, problem.t1)):
             stop = end - problem.t0
             system.enter(number)
@@ -293,10 +297,12 @@ class _EvolutionPass:
                     return
                 stopped = stepper.advance(stop)
                 if stopped is not None:
-                    run.fail(self._blow_up() or stopped.message + corrector.failure)
+                    run.fail(self._blow_up() or stopped + corrector.failure)
                     return
                 self._note()
-                yield end if stepper.tau >= stop else problem.t0 + stepper.tau
+                t = end if stepper.tau >= stop else problem.t0 + stepper.tau
+                if t > self.times[-1]:  # steps behind a jump may be shorter than times can tell
+                    yield t
                 if stepper.ratio > most_ratio and stepper.jumped is None:
                     return
 

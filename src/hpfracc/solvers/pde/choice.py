@@ -84,4 +84,4 @@ def refusal(method: EvolutionMethod, problem: EvolutionProblem, options: Options
         return f"method={method.name!r} is explicit in the reaction, and Diffusion depends on t or u; use 'newton'"
     if library not in method.libraries:
         return f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and not of {library}"
-    return method.refuses(problem)
+    return method.lacks(problem) or method.refuses(problem)

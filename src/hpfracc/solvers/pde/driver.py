@@ -179,7 +179,7 @@ def run_mesh(
     shown = progress is not None and callable(options.progress)
     marks = np.empty(0, int) if sampled is None else sampled
     with run.guarded():
-        for made in method.advance(problem, mesh):
+        for made in method.steps(problem, mesh):
             done, block = run.steps, isinstance(made, FrameBlock)
             count = made.count if block else 1
             here = marks[slice(*np.searchsorted(marks, [done, done + count], side="right"))].tolist()

@@ -31,7 +31,7 @@ __all__ = ["estimate_grid_error", "resample"]
 Array = np.ndarray[Any, Any]
 
 #: What a problem on a coarser grid shares with that of the solve.
-_OF_TIME = ("t0", "t1", "breaks", "start_power", "rtol", "atol", "backend", "compile", "compatible")
+_OF_TIME = ("t0", "t1", "breaks", "start_power", "integrated", "rtol", "atol", "backend", "compile", "compatible")
 #: Fewest points of a coarser axis.
 _FEWEST = 5
 #: Steps in time of the compared solutions, if the solution itself has more than twice as many; and how far the one on
@@ -111,7 +111,7 @@ def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps:
         other = problem.on_grid(grid)
         # All that belongs to time stays that of the solve.
         coarse = dataclasses.replace(other, **{name: getattr(problem, name) for name in _OF_TIME})
-        refusal = method.refuses(coarse)
+        refusal = method.lacks(coarse) or method.refuses(coarse)
         if refusal is not None:
             raise ValueError(refusal)
         last = _last(coarse, method, steps)
@@ -153,7 +153,7 @@ def _last(problem: EvolutionProblem, method: EvolutionMethod, steps: int) -> Any
     """The unknowns at the end, after the given number of steps."""
     mesh = np.array([problem.t0, problem.t1]) if method.exact else method.mesh(problem, steps)
     done, total = 0, len(mesh) - 1
-    for made in method.advance(problem, mesh):
+    for made in method.steps(problem, mesh):
         done += made.count if isinstance(made, FrameBlock) else 1
         if done == total:
             return made.make()[-1] if isinstance(made, FrameBlock) else made
@@ -234,6 +234,8 @@ def _rough(problem: EvolutionProblem, t: float) -> float:
     if problem.source is not None:
         for when in (t, 0.5 * (problem.t0 + t)):
             source = np.broadcast_to(np.asarray(problem.source(when)), problem.state_shape)
+            if problem.integrated is not None:
+                source = source * (t - problem.t0) ** problem.integrated / math.gamma(1.0 + problem.integrated)
             unclear = _unclear(source, problem)
             if unclear is not None:
                 total = max(total, _SHARE * float(np.abs(space.solve(shift, unclear)).max()))

@@ -44,6 +44,7 @@ def can_march(problem: EvolutionProblem, form: StepForm) -> bool:
     return (
         problem.xp.library == "numpy"
         and form.modal
+        and not problem.features
         and isinstance(symbol, np.ndarray)
         and symbol.dtype.kind == "f"
         and plain
@@ -52,7 +53,8 @@ def can_march(problem: EvolutionProblem, form: StepForm) -> bool:
 
 def can_scan(problem: EvolutionProblem, form: StepForm) -> bool:
     """Whether JAX can scan over the steps of each mode: a diagonal equation with real eigenvalues."""
-    return problem.xp.library == "jax" and form.modal and not problem.xp.is_complex(form.symbol)
+    modal = problem.xp.library == "jax" and form.modal and not problem.features
+    return modal and not problem.xp.is_complex(form.symbol)
 
 
 class _Flat:

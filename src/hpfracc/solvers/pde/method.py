@@ -55,6 +55,8 @@ class EvolutionMethod(abc.ABC):
         Whether its mesh has the times ``problem.breaks`` at which the data jump.
     chooses_steps : bool
         Whether it chooses each step by its error, so that it takes no ``step``.
+    takes : frozenset of str
+        The features of a problem (``EvolutionProblem.features``) that it takes.
     """
 
     name: ClassVar[str]
@@ -64,6 +66,12 @@ class EvolutionMethod(abc.ABC):
     compiles_tensors: ClassVar[bool] = False
     meets_breaks: ClassVar[bool] = False
     chooses_steps: ClassVar[bool] = False
+    takes: ClassVar[frozenset[str]] = frozenset()
+
+    def lacks(self, problem: EvolutionProblem) -> str | None:
+        """Why it cannot solve a problem with these features; None if it can."""
+        missing = [one for one in problem.features if one not in self.takes]
+        return f"method={self.name!r} does not take {missing[0]}; use 'l1'" if missing else None
 
     @abc.abstractmethod
     def refuses(self, problem: EvolutionProblem) -> str | None:
@@ -77,6 +85,11 @@ class EvolutionMethod(abc.ABC):
         more steps on demand. Arrays are not modified after they are yielded. A step that fails raises
         :class:`~hpfracc.solvers.pde.problem.StepFailedError`.
         """
+
+    def steps(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
+        """As :meth:`advance`, with a record of the steps for delays."""
+        made = self.advance(problem, mesh)
+        return made if problem.delayed is None else problem.delayed.recorded(made, mesh)
 
     def solution(self, problem: EvolutionProblem) -> Any:
         """For exact methods: an object whose ``frame(t)`` is the solution on the whole grid; None for the others."""

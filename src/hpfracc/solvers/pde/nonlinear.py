@@ -131,7 +131,8 @@ class ReactionSolver:
         assert reaction is not None
         step = 1e-6 * max(self.problem.largest(v), 1e-3)
         value = reaction(t, v)
-        limit = 0.5 * abs(order_value(shift)) if math.isfinite(order_value(shift)) else 0.0
+        least = float(np.min(shift)) if isinstance(shift, np.ndarray) else order_value(shift)
+        limit = 0.5 * abs(least) if math.isfinite(least) else 0.0
         if problem.components is None:
             return min(_number((reaction(t, v + step) - value).mean() / step), limit)
         found = []

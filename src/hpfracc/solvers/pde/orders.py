@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -13,55 +14,74 @@ from hpfracc import _reading
 from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.intervals import order_value
+from hpfracc.operators._distributed_order import DistributedOrder
+from hpfracc.solvers.pde.boundary import is_function
 
-__all__ = ["DistributedOrder", "checked_order", "read_orders"]
+__all__ = ["VaryingOrder", "checked_order", "read_orders", "read_varying"]
 
 
-@final
 @dataclass(frozen=True, slots=True)
-class DistributedOrder:
-    r""":math:`\int_a^b w(\beta)\,D^\beta u\,d\beta` in place of a derivative of one order.
+class VaryingOrder:
+    """An order that differs between components, or varies in space or time.
 
-    Parameters
+    Attributes
     ----------
-    weight : callable or float
-        ``w(beta)``, at least 0.
-    low, high : float
-        a and b, in [0, 2] with b at most 1 or a at least 1.
-    nodes : int
-        Number of Gauss-Legendre nodes in the order; the error falls exponentially if the weight is smooth.
+    at : callable
+        ``at(t)``: a number, or an array that broadcasts to a state on the whole grid.
+    least, most : float
+        The smallest order at the start, and the largest one of all.
+    kind : {"components", "space", "time"}
+        What it depends on; ``"space"`` also for functions of t and x.
     """
 
-    weight: Callable[[float], float] | float = 1.0
-    low: float = 0.0
-    high: float = 1.0
-    nodes: int = 16
+    at: Callable[[float], Any]
+    least: float
+    most: float
+    kind: str
 
-    def __post_init__(self) -> None:
-        low = _reading.number("DistributedOrder: low", self.low, least=0.0, below=2.0)
-        _reading.number("DistributedOrder: high", self.high, above=low, most=2.0)
-        if self.low < 1.0 < self.high:
-            raise InvalidInputError("DistributedOrder: orders on both sides of 1; use one below or above, and terms=")
-        _reading.whole("DistributedOrder: nodes", self.nodes, least=1, most=200)
 
-    def terms(self) -> tuple[tuple[float, float], ...]:
-        """Coefficients and orders of the quadrature rule, largest order first."""
-        x, w = np.polynomial.legendre.leggauss(self.nodes)
-        orders = self.low + 0.5 * (self.high - self.low) * (1.0 + x)
-        scale = 0.5 * (self.high - self.low) * w
-        found = []
-        for order, part in zip(orders, scale, strict=True):
-            value = self.weight(float(order)) if callable(self.weight) else self.weight
-            weight = _reading.number(f"DistributedOrder: weight({order:g})", value, least=0.0)
-            if weight > 0.0:
-                found.append((float(part) * weight, float(order)))
-        if not found:
-            raise InvalidInputError("DistributedOrder: the weight is zero at every node; give a positive one")
-        return tuple(sorted(found, key=lambda pair: -pair[1]))
+#: Times at which an order that is a function of t is looked at before the first step.
+_LOOKS = 65
+
+
+def read_varying(
+    alpha: Any, t_span: tuple[float, float], places: tuple[Any, ...], components: int | None
+) -> VaryingOrder | None:
+    """An order for each component, or a function of t and of the coordinates; None for one order."""
+    if isinstance(alpha, tuple | list) or (is_array(alpha) and len(alpha.shape) == 1 and alpha.shape[0] > 1):
+        each = [float(checked_order(f"alpha[{number}]", one)) for number, one in enumerate(alpha)]
+        if len(each) != components:
+            have = "one equation" if components is None else f"{components} components"
+            raise InvalidInputError(f"alpha has {len(each)} orders, and u0 has {have}; give one for each")
+        orders = np.array(each).reshape(-1, *(1,) * len(np.broadcast_shapes(*(one.shape for one in places))))
+        return VaryingOrder(lambda t: orders, min(each), max(each), "components")
+    if not is_function(alpha):
+        return None
+    names = list(inspect.signature(alpha).parameters)
+    in_time, axes = names[:1] == ["t"], ["x", "y", "z"][: len(places)]
+    if names not in (["t"], axes, ["t", *axes]):
+        raise InvalidInputError(
+            f"alpha takes ({', '.join(names)}); name its arguments t or {', '.join(axes)}, or both, t first"
+        )
+    spread = places if len(names) > in_time else ()
+
+    def at(t: float) -> Any:
+        found = np.asarray(alpha(*([t] if in_time else []), *spread), dtype=float)
+        bad = np.argwhere(~((found > 0.0) & (found <= 1.0)))
+        if len(bad):
+            index = tuple(bad[0])
+            pairs = zip(axes, spread, strict=True) if spread else ()
+            where = [f"t = {t:g}", *(f"{name} = {np.broadcast_to(one, found.shape)[index]:g}" for name, one in pairs)]
+            raise InvalidInputError(f"alpha is {found[index]:g} at {', '.join(where)}; it has to be in (0, 1] to vary")
+        return found if spread else float(found)
+
+    looked = [at(float(t)) for t in np.linspace(*t_span, _LOOKS if in_time else 1)]
+    most = max(float(np.max(one)) for one in looked)
+    return VaryingOrder(at, float(np.min(looked[0])), most, "space" if spread else "time")
 
 
 def read_orders(alpha: Any, terms: Sequence[Any]) -> tuple[tuple[Any, Any], ...]:
-    """The derivatives on the left-hand side as (coefficient, order), largest order first."""
+    """The derivatives on the left-hand side as (coefficient, order), largest order first; integrals below 0."""
     if isinstance(alpha, DistributedOrder):
         found = list(alpha.terms())
         largest = found[0][1]
@@ -71,9 +91,11 @@ def read_orders(alpha: Any, terms: Sequence[Any]) -> tuple[tuple[Any, Any], ...]
     for pair in _reading.listed("terms", terms, "pairs (coefficient, order)"):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InvalidInputError(f"terms holds {pair!r}; give pairs (coefficient, order)")
-        coefficient, order = pair[0], checked_order("an order of terms", pair[1])
+        coefficient = pair[0]
+        integral = isinstance(pair[1], int | float) and -2.0 <= pair[1] < 0.0
+        order = float(pair[1]) if integral else checked_order("an order of terms", pair[1])
         if not is_array(coefficient):
-            _reading.number("terms: a coefficient", coefficient, least=0.0)
+            _reading.number("terms: a coefficient", coefficient, least=None if integral else 0.0)
         if order_value(order) >= largest:
             raise InvalidInputError(
                 f"terms: order {order_value(order):g} is not below the leading one, {largest:g}; put the largest into "

@@ -14,9 +14,17 @@ from hpfracc._arrays import is_array, is_tracer, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.intervals import order_value
+from hpfracc.solvers.pde.delays import DelayedStates
+from hpfracc.solvers.pde.orders import VaryingOrder
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
 __all__ = [
+    "DELAYS",
+    "INTEGRALS",
+    "JUMPING_DELAYS",
+    "OUTSIDE",
+    "SEVERAL",
+    "VARIABLE",
     "EvolutionProblem",
     "FrameBlock",
     "StepFailedError",
@@ -27,6 +35,14 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+
+#: Features of a problem that only some methods take.
+OUTSIDE = "sources and reactions outside the memory (form='fokker_planck')"
+SEVERAL = "an order for each component"
+VARIABLE = "orders that vary in space or time"
+DELAYS = "delays"
+INTEGRALS = "integrals in terms"
+JUMPING_DELAYS = "delays with a history that does not end with u0"
 
 
 class StepFailedError(Exception):
@@ -75,6 +91,12 @@ class EvolutionProblem:
         Times within the interval at which the data jump: steps end there.
     start_power : float or None
         The power of time with which the solution starts, where singular data make it lower than alpha.
+    integrated : float, scalar array or None
+        The order of a fractional integral in time that is applied to source and reaction; None if there is none.
+    varying : VaryingOrder or None
+        Orders that differ between components, or vary; ``orders`` then has the largest one.
+    delayed : DelayedStates or None
+        The delayed states that the reaction looks up, where it has delays.
     on_grid : callable or None
         ``on_grid(grid)``: the same equation with its data on another grid, for error estimates; None if its
         discretisation has a grid of its own.
@@ -104,6 +126,9 @@ class EvolutionProblem:
     periodic: tuple[bool, ...] = ()
     breaks: tuple[float, ...] = ()
     start_power: float | None = None
+    integrated: Any = None
+    varying: VaryingOrder | None = None
+    delayed: DelayedStates | None = None
     on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -148,10 +173,27 @@ class EvolutionProblem:
         """Whether the source or the boundary data change in time."""
         return (self.source is not None and not self.steady_source) or self.space.forcing_varies
 
-    def known(self, t: float) -> Any:
-        """``b(t) + source(t)``; None if there is neither."""
+    @property
+    def integrals(self) -> tuple[tuple[Any, Any], ...]:
+        """Those of the orders that are negative, the fractional integrals."""
+        return tuple((c, order) for c, order in self.orders if order_value(order) < 0.0)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What only some methods take, in words: see ``EvolutionMethod.takes``."""
+        found = [] if self.integrated is None else [OUTSIDE]
+        if self.integrals:
+            found.append(INTEGRALS)
+        if self.varying is not None:
+            found.append(SEVERAL if self.varying.kind == "components" else VARIABLE)
+        if self.delayed is not None:
+            found.append(JUMPING_DELAYS if self.delayed.jumps else DELAYS)
+        return tuple(found)
+
+    def known(self, t: float, *, whole: bool = False) -> Any:
+        """``b(t) + source(t)``; None if there is neither. A source that is integrated only if ``whole``."""
         total = self.space.forcing(t)
-        if self.source is not None:
+        if self.source is not None and (whole or self.integrated is None):
             own = self.source(t)
             total = own if total is None else total + own
         return total
@@ -211,6 +253,17 @@ class StepForm:
         if not self.problem.varies:
             self._constant = found
         return found
+
+    def outside(self, t: Any, u: Any) -> Any:
+        """Source and reaction at values u, for those that are integrated."""
+        problem = self.problem
+        total = self.source(t)
+        return total if problem.reaction is None else total + problem.reaction(t, u)
+
+    def source(self, t: Any) -> Any:
+        """The source alone; zero if there is none."""
+        values = 0.0 if self.problem.source is None else self.problem.source(t)
+        return self.encode(values + self.problem.xp.zeros(self.problem.state_shape, "float64"))
 
     def apply(self, c: Any) -> Any:
         """``A c``."""

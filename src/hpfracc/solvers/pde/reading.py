@@ -16,14 +16,16 @@ from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, re
 from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Periodic, is_function, positional_range, read_boundary
+from hpfracc.solvers.pde.delays import DelayedStates
 from hpfracc.solvers.pde.grid_error import resample
-from hpfracc.solvers.pde.orders import read_orders
+from hpfracc.solvers.pde.orders import read_orders, read_varying
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
 from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points, read_grid
 from hpfracc.solvers.pde.space.components import discretise_components
 from hpfracc.solvers.pde.space.disc import Annulus, Disc
 from hpfracc.solvers.pde.space.region import Region
+from hpfracc.solvers.pde.space.variable import FiniteVolumes
 from hpfracc.solvers.pde.terms import Matrix, SpaceTerm, coefficients_of, read_space
 
 __all__ = ["read_evolution"]
@@ -49,6 +51,9 @@ def read_evolution(
     jac: Callable[..., Any] | None,
     terms: Sequence[Any],
     backend: str,
+    form: str = "caputo",
+    delays: Sequence[float] = (),
+    history: Any = None,
 ) -> EvolutionProblem:
     """Read the whole problem and discretise it in space."""
     given = dict(locals())
@@ -71,7 +76,6 @@ def read_evolution(
         grid = read_grid(x) if domain is None else domain.grid
         places = broadcast_points(NUMPY, grid)
     shape = tuple(axis.size for axis in grid)
-    orders = read_orders(alpha, terms)
     library, device = _library(u0, alpha, space, terms)
     xp = NUMPY if library == "numpy" else namespace(library, device)
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
@@ -85,7 +89,18 @@ def read_evolution(
         outside = domain.outside(periodic) if isinstance(domain, Region) else None
         start = _read_state("u0", u0, places, shape, xp, outside)
         components = None if start.ndim == len(shape) else int(start.shape[0])
+        varying = read_varying(alpha, (t0, t1), places, components)
+        orders = read_orders(alpha if varying is None else varying.most, terms)
+        if library != "numpy" and any(order_value(order) < 0.0 for _, order in orders):
+            raise InvalidInputError("terms: integrals (orders below 0) take NumPy arrays")
         sums = read_space(space, components)
+        if varying is not None:
+            if len(orders) > 1 or form != "caputo" or library != "numpy":
+                raise InvalidInputError(
+                    "an alpha for each component, or one that varies, takes NumPy arrays, form='caputo' and no terms"
+                )
+            if varying.kind == "components" and len(sums) == 1:
+                sums *= components or 1  # each has an operator of its own
         complex_state = xp.is_complex(start) or _is_complex_space(sums)
         if complex_state and not xp.is_complex(start):
             start = xp.complex(start, xp.zeros_like(start))
@@ -93,8 +108,17 @@ def read_evolution(
         moving: QuasilinearDiffusion | None = None
         if any(is_quasilinear(term, len(grid)) for one in sums for term in one):
             moving = QuasilinearDiffusion(settings[0], places, start)
-        discretised = discretise_components(settings) if moving is None else moving.space
+        discretised: Semidiscretisation
+        if varying is not None and varying.kind == "space":
+            why = "it takes one equation" if components else FiniteVolumes.refuses(settings[0])
+            if why is not None or moving is not None:
+                raise InvalidInputError(f"alpha varies in space: {why or 'Diffusion must not depend on t or u'}")
+            discretised = FiniteVolumes(settings[0])  # whose steps may have a shift for each point
+        else:
+            discretised = discretise_components(settings) if moving is None else moving.space
         velocity = _read_velocity(du0, orders, places, start, xp, outside)
+        if varying is not None and velocity is not None and np.any(velocity[varying.at(t0).reshape(-1) <= 1.0]):
+            raise InvalidInputError("du0 is not 0 for a component whose order is at most 1; give 0 there")
         problem = EvolutionProblem(
             discretised,
             orders,
@@ -104,6 +128,8 @@ def read_evolution(
             None if velocity is None else discretised.restrict(velocity),
             components,
             periodic=periodic,
+            varying=varying,
+            start_power=None if varying is None else varying.least,
         )
         problem.notes += discretised.notes
         if components == len(ends[0]) and len(grid) == 1 and isinstance(boundary, list | tuple):
@@ -114,6 +140,10 @@ def read_evolution(
                     "entries of a pair are the two ends, and not the components"
                 )
         _read_source(problem, source, extra)
+        if len(delays) or history is not None:
+            if reaction is None or library != "numpy" or not len(delays):
+                raise InvalidInputError("delays and history= are for a reaction, in NumPy arrays; give all, or none")
+            problem.delayed = DelayedStates(delays, history, discretised, t0, start, problem.u0)
         _read_reaction(problem, reaction, jac, extra, start, tuple(map(xp.array, places)))
         if moving is not None:
             if jac is not None:
@@ -121,6 +151,8 @@ def read_evolution(
             own, added = problem.reaction, moving.reaction
             problem.reaction = added if own is None else lambda t, u: own(t, u) + added(t, u)
             problem.frozen = moving.frozen
+        if _reading.choice("form", form, ("caputo", "fokker_planck")) == "fokker_planck":
+            _read_memory_outside(problem)
         problem.compatible = _check_compatible(discretised, ends, places, start, t0)
     if discretised.coarsens:
         problem.on_grid = functools.partial(_on_grid, problem, given, start, velocity)
@@ -146,6 +178,9 @@ def _on_grid(
             changed[name] = moved(values, problem.space.grid, axes)
     if problem.steady_source:
         changed["source"] = None
+    if problem.delayed is not None:
+        before = problem.delayed.history
+        changed["history"] = lambda t: moved(np.asarray(before(t)), problem.space.grid, axes)
     other = read_evolution(**{**given, **changed})
     if problem.steady_source:
         assert problem.source is not None
@@ -303,7 +338,7 @@ def _fitted(name: str, value: Any, problem: EvolutionProblem) -> Any:
     if xp.is_complex(value) and not xp.is_complex(problem.u0):
         raise UnsupportedDtypeError(f"{name} has complex values for a real u0; give u0 as complex")
     given = tuple(value.shape)
-    if not _reading.broadcasts(given, shape):
+    if given != shape and not _reading.broadcasts(given, shape):
         raise ShapeError(f"{name} has shape {given}, and the unknown points {shape}; give values that broadcast to it")
     return value
 
@@ -344,17 +379,19 @@ def _read_reaction(
         return
     _reading.function("reaction", reaction, "(t, u) or (t, u, x)")
     space, xp, scope = problem.space, problem.xp, user_scope()
-    whole, ndim = tuple(start.shape), len(coordinates)
+    whole, ndim, delayed = tuple(start.shape), len(coordinates), problem.delayed
     bare = tuple(axis.size for axis in space.grid) == space.shape
 
     def called(function: Callable[..., Any], name: str, shape: tuple[int, ...]) -> Callable[[Any, Any], Any]:
-        placed = _takes_coordinates(function, name, ("t", "u"), ndim, args, first=False)
+        lead = ("t", "u") if delayed is None else ("t", "u", "delayed")
+        placed = _takes_coordinates(function, name, lead, ndim, args, first=False)
         places = coordinates if placed else ()
 
         def evaluate(t: Any, u: Any) -> Any:
             values = u if bare else space.embed(u, t)
+            then = () if delayed is None else (delayed(t, u),)
             with scope():
-                found = function(t, values, *places, *args)
+                found = function(t, values, *then, *places, *args)
             if not (is_array(found) and library_of(found) == xp.library):
                 found = xp.array(np.asarray(found)) if not np.iscomplexobj(found) else np.asarray(found)
             if tuple(found.shape) != shape:
@@ -373,6 +410,24 @@ def _read_reaction(
         shape = whole if problem.components is None else (problem.components, *whole)
         problem.jacobian = called(jac, "jac", shape)
         problem.jacobian(problem.t0, problem.u0)
+
+
+def _read_memory_outside(problem: EvolutionProblem) -> None:
+    """Integrate source and reaction of ``u_t = D^(1-alpha) A u + source + reaction`` by ``1 - alpha``."""
+    if len(problem.orders) > 1 or problem.alpha_value > 1.0:
+        given = "terms or a DistributedOrder" if len(problem.orders) > 1 else f"alpha={problem.alpha_value:g}"
+        raise InvalidInputError(f"form='fokker_planck' takes one order in (0, 1], and not {given}")
+    if problem.alpha_value == 1.0 or (problem.source is None and problem.reaction is None):
+        return  # both forms are the same
+    if problem.frozen is not None:
+        raise InvalidInputError(
+            "form='fokker_planck' takes Diffusion of t or u without a source and a reaction; leave them out, or use "
+            "form='caputo'"
+        )
+    source = problem.source if problem.xp.library == "numpy" else None
+    if source is not None and not np.isfinite(source(problem.t0)).all():
+        raise InvalidInputError("form='fokker_planck': the source is not finite at t0; give one that is")
+    problem.integrated = 1.0 - problem.alpha
 
 
 def _check_compatible(

@@ -62,7 +62,9 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
     problem, method, options, *_ = question
     length = problem.t1 - problem.t0
     if data.power < 0.0:
-        problem.start_power = problem.alpha_value + data.power
+        problem.start_power = (problem.start_power or problem.alpha_value) + data.power
+        if problem.integrated is not None:
+            problem.start_power = min(problem.alpha_value, 1.0 + data.power)
     if method.meets_breaks:
         breaks = breaks_of(data, problem, options.breakpoints)
         breaks = breaks if len(breaks) <= MOST_BREAKS else options.breakpoints

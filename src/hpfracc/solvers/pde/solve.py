@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,7 +39,22 @@ __all__ = ["MAX_FPDE_STEPS", "read_question", "solve_fpde"]
 MAX_FPDE_STEPS = 1_000_000
 _BACKENDS = ("auto", "numpy", "numba")
 #: The arguments that make up the equation.
-_EQUATION = ("reaction", "t_span", "u0", "x", "space", "boundary", "alpha", "du0", "source", "jac", "terms")
+_EQUATION = (
+    "reaction",
+    "t_span",
+    "u0",
+    "x",
+    "space",
+    "boundary",
+    "alpha",
+    "du0",
+    "source",
+    "jac",
+    "terms",
+    "form",
+    "delays",
+    "history",
+)
 
 
 @watched
@@ -52,6 +67,7 @@ def solve_fpde(
     space: Any,
     boundary: BoundaryName | BoundaryCondition | tuple[Any, ...] | list[Any] | dict[str, Any] | float | None = None,
     alpha: Any = 1.0,
+    form: Literal["caputo", "fokker_planck"] = "caputo",
     du0: Any = None,
     source: Any = None,
     method: EvolutionMethodName | EvolutionMethod = "auto",
@@ -62,6 +78,8 @@ def solve_fpde(
     args: Any = (),
     jac: Callable[..., Any] | None = None,
     terms: Sequence[tuple[Any, Any]] = (),
+    delays: Sequence[float] = (),
+    history: Any = None,
     events: Any = None,
     dense_output: bool = False,
     save: str | int | Callable[..., Any] = "auto",
@@ -108,8 +126,20 @@ def solve_fpde(
         pair for the two ends, for each axis. In one dimension a pair stands for the two ends. A number or function
         alone is the value of u, and a dict has the ends ``"left"`` and ``"right"`` (``"bottom"``, ``"top"``,
         ``"back"``, ``"front"``). All components of a system share the conditions. Not given with a Matrix.
-    alpha : float, scalar array or DistributedOrder
-        The order in time, in (0, 2].
+    alpha : float, scalar array, sequence, callable or DistributedOrder
+        The order in time, in (0, 2]. A sequence has one for each component of a system, by ``"adaptive"``, or
+        ``"l1"`` up to order 1. ``alpha(t)``, ``alpha(x)`` and ``alpha(t, x)`` (``alpha(x, y)``, ...), recognised by
+        the names of their arguments, vary in (0, 1]: the order at the present time and place, in the kernel
+        :math:`(t-s)^{-\alpha(t,x)}/\Gamma(1-\alpha(t,x))` of u' (type I of Lorenzo and Hartley, as
+        :func:`solve_fode` takes it), by ``"l1"``, and ``"l2_1sigma"`` for ``alpha(t)``. In space such an order takes
+        one equation with local terms. For NumPy arrays.
+    form : {"caputo", "fokker_planck"}
+        Where the memory stands. ``"caputo"``: the equation above. ``"fokker_planck"``, as Metzler and Klafter write it:
+        :math:`u_t = D_t^{1-\alpha} \mathcal{A} u + f + R`, with the Riemann-Liouville derivative of the terms in space
+        and their boundary data, and source and reaction outside the memory. It is solved as
+        :math:`D_t^\alpha u = \mathcal{A} u + I^{1-\alpha} (f + R)`, with Caputo's derivative; without f and R both
+        forms are the same. For a reaction inside the memory use ``"caputo"``. One order in (0, 1]; with f or R by
+        ``"exact_modes"``, ``"l1"`` and ``"l2_1sigma"``.
     du0 : array_like or callable, optional
         The derivative in time at t0, for orders above 1; a number is the same everywhere.
     source : callable or array_like, optional
@@ -142,7 +172,16 @@ def solve_fpde(
         u, or (components, components, ...) for a system; by finite differences if it is not given.
     terms : sequence of (coefficient, order), optional
         Further derivatives on the left-hand side, :math:`D^\alpha u + \sum_i c_i D^{\alpha_i} u`, of orders below
-        alpha.
+        alpha. An order from -2 to below 0 is an integral, :math:`c\,I^\beta u` for ``(c, -beta)``, by
+        ``"convolution_quadrature"`` and ``"l1"``, for NumPy arrays.
+    delays : sequence of float, optional
+        Constant delays: ``reaction`` (and ``jac``) is then called as ``reaction(t, u, (u(t - delay_1), ...), *args)``,
+        with the coordinates, if it takes them, behind the delayed states. Needs ``history``. By ``"l1"``,
+        ``"l2_1sigma"``, and, if the history ends with u0, ``"convolution_quadrature"`` and at order 1 ``"imex_bdf2"``.
+        Delayed states are linear between the steps. Without a ``step``, the mesh of the first two is graded anew
+        behind the first delays. For NumPy arrays.
+    history : callable or array_like, optional
+        ``history(t)``, the solution on the whole grid before t0, for delays; or values that broadcast to ``u0``.
     events : callable or list of callables, optional
         ``event(t, u, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy. Between
         steps, or, for ``"exact_modes"``, of the solution itself at times that the decay of its modes needs.

@@ -65,7 +65,7 @@ class TimeData:
         spacing = (mesh[-1] - mesh[0]) / len(self.looks)
         places = np.searchsorted(mesh, self.looks, side="right") - 1
         bounds = np.concatenate([[0], np.flatnonzero(np.isin(mesh, problem.breaks)), [len(mesh) - 1]])
-        worst = 0.0
+        worst, known = 0.0, dict[float, Any]()
         for k in np.flatnonzero(np.diff(mesh) > spacing):
             low, high = float(mesh[k]), float(mesh[k + 1])
             looks = self.looks[(places == k) & (self.looks > low)]
@@ -74,19 +74,19 @@ class TimeData:
             piece = int(np.searchsorted(bounds, k, side="right"))
             first, last = int(bounds[piece - 1]), int(bounds[piece])
             first = min(max(int(k) + 1 - points // 2, first), max(first, last + 1 - points))
-            times = mesh[first : min(first + points, last + 1)].copy()
-            nodes = times.copy()
-            if times[0] in problem.breaks:  # behind the jump, which steps end before
-                times[0] += 2.0 * (times[0] - just_before(float(times[0]), problem))
-            values = [data(max(float(t), self.first)) for t in times]
+            nodes = mesh[first : min(first + points, last + 1)]
+            times = [max(float(t), self.first) for t in nodes]
+            if nodes[0] in problem.breaks:  # behind the jump, which steps end before
+                times[0] = max(float(nodes[0] + 2.0 * (nodes[0] - just_before(float(nodes[0]), problem))), self.first)
+            known = {t: known[t] if t in known else data(t) for t in times}  # neighbouring steps share most of them
+            apart = (looks[:, None, None] - nodes) / (nodes[:, None] - nodes + np.eye(len(nodes)))
+            factors = np.prod(np.where(np.eye(len(nodes), dtype=bool), 1.0, apart), axis=2)  # Lagrange's polynomials
             gaps = []
-            for look in looks:
-                # Lagrange's polynomials.
-                apart = nodes[:, None] - nodes + np.eye(len(nodes))
-                factors = np.prod(np.where(np.eye(len(nodes), dtype=bool), 1.0, (look - nodes) / apart), axis=1)
-                line = sum(float(factor) * value for factor, value in zip(factors, values, strict=True))
-                gaps.append(_largest(problem, data(float(look)) - line))
-            worst = max(worst, float(np.mean(gaps)) * (high - low) ** alpha / math.gamma(1.0 + alpha))
+            for look, row in zip(looks.tolist(), factors.tolist(), strict=True):
+                line = sum(factor * known[t] for factor, t in zip(row, times, strict=True))
+                gaps.append(_largest(problem, data(look) - line))
+            powers = {alpha, problem.start_power or alpha} | ({1.0} if problem.integrated is not None else set())
+            worst = max(worst, *(float(np.mean(gaps)) * (high - low) ** p / math.gamma(1.0 + p) for p in powers))
         return worst
 
 
@@ -173,6 +173,8 @@ def _find_jump(problem: EvolutionProblem, a: float, b: float, least: float) -> t
 def breaks_of(data: TimeData, problem: EvolutionProblem, given: tuple[float, ...] = ()) -> tuple[float, ...]:
     """The times of jumps: those that are given, and those that were found."""
     near = 1e-12 * (problem.t1 - problem.t0)
+    if problem.delayed is not None:
+        given = tuple({*given, *problem.delayed.kinks(problem.t1)})
     return tuple(sorted([*given, *(t for t in data.jumps if all(abs(t - other) > near for other in given))]))
 
 
@@ -192,7 +194,7 @@ def _data(problem: EvolutionProblem) -> Any:
     """Source and boundary data, and the reaction of the initial state, as a function of time."""
 
     def value(t: float) -> Any:
-        total = problem.known(t) if problem.varies else None
+        total = problem.known(t, whole=True) if problem.varies else None
         if problem.reaction is not None:
             own = problem.reaction(t, problem.u0)
             total = own if total is None else total + own

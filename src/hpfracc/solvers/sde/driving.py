@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,9 +114,6 @@ class Driving:
         xp = source.xp
         count = (high - low) // share
         first = (source.first + low) // share * drawn
-        last = first + count * drawn
-        if source.library == "jax" and last >= 2**31 and not sys.modules["jax"].config.jax_enable_x64:
-            raise InvalidInputError(f"process {last:,} needs 64-bit integers; set jax_enable_x64")
         own = dataclasses.replace(source, first=first)
         found = self.noise._sample(own, read_grid(self.times), count * drawn)
         found = xp.astype(found, source.dtype).reshape(count, drawn, self.times.size)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc.engine.execution.batch.in_memory import convolve_block
-from hpfracc.engine.execution.batch.planning import ChunkPlan, Prediction, block_sizes, choose_size
+from hpfracc.engine.execution.batch.chunks import ChunkPlan, block_sizes, choose_size, convolve_block
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec, Cut
 from tests.helpers.contracts import cases, reference
@@ -95,13 +94,8 @@ def check_blocks(length: int, taps: int, block: int, part: int) -> None:
 
 
 def limited(most: int) -> Any:
-    """Predictions if transforms of up to ``most`` points fit; longer ones use the direct sum, which is slow."""
-
-    def predict(weights: int, samples: int) -> Prediction:
-        fast = weights + samples <= most
-        return Prediction(1e-8 * (weights + samples) if fast else 1e-9 * weights * samples, not fast)
-
-    return predict
+    """Predictions if transforms of up to ``most`` points fit."""
+    return lambda weights, samples: 1e-8 * (weights + samples) if weights + samples <= most else math.inf
 
 
 def blocks_of(length: int, taps: int, predict: Any) -> ChunkPlan:
@@ -110,20 +104,19 @@ def blocks_of(length: int, taps: int, predict: Any) -> ChunkPlan:
     return choose_size(cut, sizes, lambda count, part: predict(part, min(length, count + part - 1)))
 
 
-def test_blocks_are_chosen_by_predicted_time() -> None:
-    """All weights at once where there is room for that; otherwise parts; on a slow arm only where nothing else fits."""
+def test_blocks_are_chosen_by_their_work() -> None:
+    """All weights at once where there is room for that; otherwise parts; nothing if nothing fits."""
     plan = blocks_of(100_000, 100, limited(10_000))
-    assert not plan.slow and plan.part == 100 and 100 + plan.count + 99 <= 10_000
+    assert plan.part == 100 and 100 + plan.count + 99 <= 10_000
     plan = blocks_of(100_000, 100_000, limited(10_000))
-    assert not plan.slow and plan.part < 100_000 and 2 * plan.part + plan.count - 1 <= 10_000
-    assert blocks_of(1000, 10, limited(0)).slow
-    assert blocks_of(10_000, 100, lambda weights, samples: Prediction(math.inf)).seconds == math.inf
+    assert 0 < plan.part < 100_000 and 2 * plan.part + plan.count - 1 <= 10_000
+    assert blocks_of(10_000, 100, limited(0)).seconds == math.inf
 
 
 def test_what_nearly_fits_is_hardly_slower_in_blocks() -> None:
     """Room for nine tenths of the whole transform costs a third more time at most, not a multiple."""
     nearly = blocks_of(1_000_000, 1_000_000, limited(1_800_000))
-    assert not nearly.slow and nearly.seconds < 1.34 * limited(2_000_000)(1_000_000, 1_000_000).seconds
+    assert nearly.seconds < 1.34 * limited(2_000_000)(1_000_000, 1_000_000)
 
 
 def test_few_questions_are_asked() -> None:
@@ -132,7 +125,7 @@ def test_few_questions_are_asked() -> None:
         asked = []
         predict = limited(most)
 
-        def counted(weights: int, samples: int, asked: list[int] = asked, predict: Any = predict) -> Prediction:
+        def counted(weights: int, samples: int, asked: list[int] = asked, predict: Any = predict) -> float:
             asked.append(weights)
             return predict(weights, samples)
 

@@ -15,11 +15,8 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.execution.batch import planning
-from hpfracc.engine.execution.batch.driver import ChunkTooLargeError
-from hpfracc.engine.execution.batch.planning import Job
+from hpfracc.engine.execution.batch import chunks
 from hpfracc.engine.execution.operation import get_operation
-from hpfracc.engine.execution.plan import Plan, make_request
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import OutOfMemoryError
 from tests.helpers.own_operations import own_operation
@@ -176,7 +173,7 @@ def test_a_slow_way_is_logged_and_a_very_slow_one_refused(
     with memory.limit("cpu", "1320KiB"), hf.config(wisdom="off"):
         # Before anything is timed: what is predicted then does not depend on how busy the machine is.
         with monkeypatch.context() as soon:
-            soon.setattr(planning, "REFUSED_SECONDS", 1e-3)
+            soon.setattr(chunks, "REFUSED_SECONDS", 1e-3)
             with pytest.raises(OutOfMemoryError, match=r"take .* m?s; .*fft@cpu.* would take .* needs .*MiB"):
                 hf.toeplitz_apply(w, x)
             with pytest.raises(OutOfMemoryError, match=r"use smaller arrays .*hpfracc\.config\(allow_slow=True\)"):
@@ -186,7 +183,7 @@ def test_a_slow_way_is_logged_and_a_very_slow_one_refused(
         np.testing.assert_allclose(found, 24_000.0)
         assert "toeplitz_apply (24000,): only a slower arm fits into memory" in caplog.text and "MiB" in caplog.text
 
-        monkeypatch.setattr(planning, "REFUSED_SECONDS", 1e-3)
+        monkeypatch.setattr(chunks, "REFUSED_SECONDS", 1e-3)
         with hf.config(allow_slow=True):
             np.testing.assert_allclose(hf.toeplitz_apply(w, x), 24_000.0)
 
@@ -247,23 +244,6 @@ def test_gradients_are_not_cut() -> None:
     x = torch.from_numpy(X).requires_grad_()
     with memory.limit("cpu", "2MiB"), pytest.raises(OutOfMemoryError):
         hf.causal_convolution(torch.from_numpy(W), x)
-
-
-def test_a_slow_chunk_names_the_only_arm_with_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chunk whose arm is much slower than one without memory is refused if the caller can make it smaller."""
-    request = make_request(hf.causal_convolution.primitive, (W, X), {}, backend="numpy")
-    job, make = Job(hf.causal_convolution.primitive, {}, request), Job._plan
-
-    def plan(self: Job, *arguments: Any) -> Plan:
-        found = make(self, *arguments)
-        found.bound.slowdown, found.in_chunks = 1e9, None
-        return found
-
-    monkeypatch.setattr(Job, "_plan", plan)
-    with pytest.raises(ChunkTooLargeError, match=r"^only numpy:\S+ has enough memory$") as refused:
-        job.run((W, X[:2]), quick=True)
-    assert refused.value.slow
-    np.testing.assert_allclose(job.run((W, X[:2])), hf.causal_convolution(W, X[:2]), atol=1e-9)
 
 
 class RunsOut:

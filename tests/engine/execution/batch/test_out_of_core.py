@@ -18,7 +18,7 @@ import torch
 
 import hpfracc as hf
 from hpfracc import batch
-from hpfracc.engine.execution.batch.planning import Job
+from hpfracc.engine.execution.batch.chunks import Job
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.errors import DiskFullError, InvalidInputError, OutOfMemoryError, ShapeError
 from tests.helpers.processes import run_python

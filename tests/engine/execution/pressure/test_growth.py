@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from hpfracc.engine.execution.pressure.growth import find_growth, robust_slope
+from hpfracc.engine.execution.pressure.monitor import find_growth, robust_slope
 
 MB = 1e6
 

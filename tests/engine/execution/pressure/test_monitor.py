@@ -16,7 +16,7 @@ from hpfracc.engine.execution.pressure.monitor import (
     read_memory,
     watched_device,
 )
-from hpfracc.engine.memory.spans import span
+from hpfracc.engine.memory.host import span
 from hpfracc.errors import InvalidInputError
 
 

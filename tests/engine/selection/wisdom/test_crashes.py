@@ -177,5 +177,5 @@ def test_a_writer_at_work_while_others_merge(tmp_path):
 
         with before_each_step(write):
             Wisdom(folder).merge()
-        writer.close()
+        writer.flush()
         assert on_disk(folder) == acknowledged

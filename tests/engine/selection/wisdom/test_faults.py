@@ -40,7 +40,7 @@ def test_a_truncated_merged_file(tmp_path, left):
     (tmp_path / "wisdom.json").write_bytes(broken)
     writer = Wisdom(tmp_path)
     writer.append(new)
-    writer.close()
+    writer.flush()
     with pytest.warns(WisdomWarning, match="set aside") as caught:
         found = Wisdom(tmp_path).load()
     assert len(caught) == 1
@@ -143,7 +143,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     with collected() as messages:
         assert not wisdom.flush()
         assert wisdom.merge() == 2
-        wisdom.close()
+        wisdom.flush()
     assert len(messages) == 1
     assert "HPFRACC_WISDOM" in messages[0]
     assert len(wisdom.load()) == 2
@@ -213,18 +213,6 @@ def test_a_journal_removed_under_its_writer(tmp_path):
     assert ids(Wisdom(tmp_path).load()) == ids(records)
 
 
-def test_an_idle_journal_is_restarted(tmp_path, monkeypatch):
-    """After an hour without a line another one is begun: a day later the old one can safely be called abandoned."""
-    wisdom = Wisdom(tmp_path)
-    wisdom.append(samples(1))
-    wisdom.flush()
-    monkeypatch.setattr(wisdom_files, "IDLE_SECONDS", -1.0)
-    wisdom.append(samples(1))
-    wisdom.flush()
-    assert len(files(tmp_path, "journal")) == 2
-    assert len(Wisdom(tmp_path).load()) == 2
-
-
 @pytest.mark.parametrize(
     ("host", "locks", "age", "removed"),
     [
@@ -255,16 +243,20 @@ def test_when_a_journal_is_abandoned(tmp_path, monkeypatch, host, locks, age, re
     assert ids(Wisdom(tmp_path).load()) == ids(records)
 
 
-def test_a_living_writer_s_journal_is_never_abandoned(tmp_path):
-    """However long ago it was written to: its lock tells that its writer is there."""
+def test_a_journal_that_is_being_written_stays(tmp_path):
+    """However old it is: its lock tells that its writer is at work."""
     wisdom = Wisdom(tmp_path)
     wisdom.append(samples(1))
     wisdom.flush()
     (path,) = files(tmp_path, "journal")
     os.utime(path, (0, 0))
-    Wisdom(tmp_path).merge()
-    assert path.exists()
-    wisdom.close()
+    with open(path, "ab") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        Wisdom(tmp_path).merge()
+        assert path.exists()
+        wisdom.append(samples(1))
+        assert wisdom.flush()  # into another one
+        assert len(files(tmp_path, "journal")) == 2
     Wisdom(tmp_path).merge()
     assert not path.exists()
 
@@ -274,9 +266,9 @@ def test_a_journal_that_grew_after_it_was_read_stays(tmp_path):
     path = WisdomLayout(tmp_path).new_journal()
     data = JOURNAL_HEAD + encode_lines(samples(2))
     path.write_bytes(data)
-    assert not wisdom_files.remove_if_abandoned(path, len(data) - 1, WisdomLayout(tmp_path))
-    assert wisdom_files.remove_if_abandoned(path, len(data), WisdomLayout(tmp_path))
-    assert not wisdom_files.remove_if_abandoned(path, len(data), WisdomLayout(tmp_path))
+    assert not wisdom_files.remove_journal(path, len(data) - 1, WisdomLayout(tmp_path))
+    assert wisdom_files.remove_journal(path, len(data), WisdomLayout(tmp_path))
+    assert not wisdom_files.remove_journal(path, len(data), WisdomLayout(tmp_path))
 
 
 def test_leftovers_of_killed_writers_go_when_they_are_old(tmp_path):
@@ -318,7 +310,7 @@ def test_warnings_made_errors_do_not_lose_records(tmp_path):
     (tmp_path / "wisdom.json").write_bytes(b"broken")
     writer = Wisdom(tmp_path)
     writer.append(samples(2))
-    writer.close()
+    writer.flush()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(WisdomWarning):

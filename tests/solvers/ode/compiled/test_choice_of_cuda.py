@@ -55,14 +55,12 @@ class StandIn:
         self.error: Exception | None = None
         self.of_one: bool = False
 
-    def __call__(
-        self, cuda: Any, problem: Any, options: Any, scheme: Any, chosen: tuple[str, str], watched: list[int]
-    ) -> tuple[FODEResult, Array]:
+    def __call__(self, cuda: Any, problem: Any, options: Any, rule: Any, reason: str) -> FODEResult:
         self.solves += 1
-        name, reason = chosen
         if self.error is not None:
             raise self.error
-        given: dict[str, Any] = {"step": options.step, "method": name, "backend": "numpy", "estimate": False}
+        given: dict[str, Any] = {"step": options.step, "method": rule, "backend": "numpy", "estimate": False}
+        given["t_eval"] = options.t_eval
         if self.of_one:  # as the kernel does: a member alone
             parts = [
                 hf.solve_fode(
@@ -80,9 +78,8 @@ class StandIn:
             if not success:
                 y = np.concatenate([y, np.full((*y.shape[:2], 1 + round(1.0 / options.step) - y.shape[2]), np.nan)], -1)
         stats = {"kernel_seconds": 1e-4, "memory_terms": 32, "steps": len(t) - 1, "chunks": 1, "seconds": 1e-4}
-        decision = SolveDecision(name, reason, "exponentials", True, ("a thread for each trajectory",))
-        found = FODEResult(t, y, success, "reached" if success else "not finite", 1, stats=stats, decision=decision)
-        return found, y[:, :, watched].transpose(2, 1, 0)
+        decision = SolveDecision(rule.name, reason, "exponentials", True, ("a thread for each trajectory",))
+        return FODEResult(t, y, success, "reached" if success else "not finite", 1, stats=stats, decision=decision)
 
 
 @pytest.fixture
@@ -140,6 +137,15 @@ def test_an_ensemble_moves(gpu: StandIn, method: str) -> None:
     assert found.decision is not None and expected.decision is not None
     assert found.decision.method == expected.decision.method and found.decision.reason == expected.decision.reason
     assert found.nfev > 1  # with the first steps
+
+
+def test_an_ensemble_moves_with_its_own_times(gpu: StandIn) -> None:
+    """At steps and between them; the steps that are compared are not returned."""
+    times = np.array([0.0, 0.25, 0.3, 0.75, 1.0])
+    found, expected = solve(t_eval=times, method="auto"), solve(t_eval=times, method="auto", backend="numpy")
+    assert gpu.solves == 1 and "moved to the GPU" in notes(found)
+    np.testing.assert_array_equal(found.t, times)
+    np.testing.assert_allclose(found.y, expected.y, rtol=1e-12)
 
 
 def test_the_explanation_says_it(gpu: StandIn) -> None:
@@ -290,8 +296,9 @@ def test_predictions_grow_with_the_work() -> None:
     def predict(members: int, steps: int, alpha: float = 0.8) -> float:
         orders = SimpleNamespace(known=np.full((1, 1), alpha))
         problem = SimpleNamespace(shape=(members, 2), orders=orders)
-        table: Any = SimpleNamespace(problem=problem, grid=SimpleNamespace(steps=steps))
-        return choice._predict_kernel(table, corrected=False)
+        rule, grid = SimpleNamespace(corrections=0), SimpleNamespace(steps=steps)
+        table: Any = SimpleNamespace(problem=problem, grid=grid, rule=rule)
+        return choice.predict_kernel(table)
 
     # Brusselators on an H200, milliseconds: benchmarks/results/ensemble_kernel-h200.txt
     for steps, measured in ((200, 3.56e-3), (400, 7.47e-3), (800, 17.1e-3), (1600, 46.5e-3)):

@@ -45,7 +45,7 @@ def test_a_norm_saves_eigenvalues_and_changes_none() -> None:
     """The largest number above a bound is the same, whichever members are left out; 0 if none can be above."""
     states = np.random.default_rng(5).normal(size=(40, 2)) * np.geomspace(0.01, 100.0, 40)[:, None]
     problem = read_problem(lambda t, y: -y * np.abs(y[..., ::-1]), (0.0, 1.0), states, 0.8)
-    guard = StiffnessGuard(problem, 0.05, "pece", PECE().scheme)
+    guard = StiffnessGuard(problem, 0.05, PECE())
     assert guard.number(0.0, states) > LIMIT
     assert guard.number(0.0, states, LIMIT) == guard.number(0.0, states)
     assert guard.number(0.0, states, 1e9) == 0.0

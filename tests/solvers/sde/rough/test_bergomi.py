@@ -158,7 +158,7 @@ def test_products_with_a_matrix_are_the_transforms(steps):
 def test_any_grouping_of_paths_gives_the_same_price(monkeypatch):
     """Paths whose prices are evaluated together change no more than the rounding of a price."""
     together = MODEL.price([0.9, 1.1], 0.25, paths=3000, steps=16, rng=3)
-    monkeypatch.setattr("hpfracc.solvers.sde.rough.sampling._TOGETHER", 1)
+    monkeypatch.setattr("hpfracc.solvers.sde.rough.bergomi._TOGETHER", 1)
     monkeypatch.setattr("hpfracc.solvers.sde.noise.source._CHUNK_ON_HOST", 1 << 12)
     apart = MODEL.price([0.9, 1.1], 0.25, paths=3000, steps=16, rng=3)
     np.testing.assert_allclose(apart.value, together.value, rtol=1e-12)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
-    "ChunkSizer", "ChunkTooLargeError", "Progress", "Sizer", "keep_bounded", "largest_that_fits", "progress_of",
+    "ChunkSizer", "ChunkTooLargeError", "Progress", "keep_bounded", "largest_that_fits", "progress_of",
     "remembered_sizes", "round_size", "run_chunks",
 ]  # fmt: skip
 
@@ -31,32 +31,12 @@ Progress = bool | Callable[[int, int], None]
 
 
 class ChunkTooLargeError(Exception):
-    """A chunk did not fit into memory; only used inside the engine.
-
-    ``slow`` says that an arm has room, but that an arm without room would be much faster.
-    """
-
-    def __init__(self, message: str, *, slow: bool = False) -> None:
-        super().__init__(message)
-        self.slow = slow
-
-
-class Sizer(Protocol):
-    """Chooses the size of the next chunk from the outcomes of earlier ones."""
-
-    def next(self, left: int) -> int:
-        """Size of the next chunk, with ``left`` points remaining."""
-
-    def succeeded(self, size: int) -> None:
-        """Report that a chunk of ``size`` succeeded."""
-
-    def failed(self, size: int, short: ChunkTooLargeError) -> bool:
-        """Report that a chunk of ``size`` did not fit; returns False if there is nothing smaller to try."""
+    """A chunk did not fit into memory; only used inside the engine."""
 
 
 def run_chunks(
     length: int,
-    sizer: Sizer,
+    sizer: ChunkSizer,
     source: Callable[[int, int], Any],
     sink: Callable[[int, int, Any], None],
     *,
@@ -69,7 +49,7 @@ def run_chunks(
     ----------
     length : int
         Total number of points.
-    sizer : Sizer
+    sizer : ChunkSizer
         Chooses the size of each chunk.
     source : callable
         ``source(begin, end)`` returns the result of a chunk, or raises :class:`ChunkTooLargeError`.
@@ -93,7 +73,7 @@ def run_chunks(
         try:
             result = source(begin, end)
         except ChunkTooLargeError as short:
-            if sizer.failed(size, short):
+            if sizer.failed(size):
                 continue
             result = stuck(begin, end, short)
         if result is None:
@@ -166,7 +146,7 @@ class ChunkSizer:
         known = None if key is None else remembered_sizes.get(key)
         if known is not None and known[1] is not None:
             self.good, self.bad = known
-        self.size = self._limited(max(1, min(first, self.most)))
+        self.aim_at(max(1, first))
 
     @property
     def settled(self) -> bool:
@@ -177,6 +157,10 @@ class ChunkSizer:
         """Size of the next chunk."""
         return min(self.size, round_size(left) if self._rounds and left != self.most else left)
 
+    def aim_at(self, size: int) -> None:
+        """Set the size of the next chunk, as predicted."""
+        self.size = self._limited(size)
+
     def succeeded(self, size: int) -> None:
         """Report that a chunk of ``size`` succeeded."""
         if self.bad is not None and size >= self.bad:
@@ -185,7 +169,7 @@ class ChunkSizer:
         self.size = self._limited(self.size)
         self._remember()
 
-    def failed(self, size: int, short: ChunkTooLargeError | None = None) -> bool:
+    def failed(self, size: int) -> bool:
         """Report that a chunk of ``size`` ran out of memory; returns False if there is nothing smaller to try."""
         self.bad = size if self.bad is None else min(self.bad, size)
         if self.good >= self.bad:

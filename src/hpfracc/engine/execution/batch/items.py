@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.errors import BatchItemError, InvalidInputError
 
 __all__ = [
-    "STACKED_AXES", "Batch", "Calls", "PieceSeed", "Stacking", "by_name", "calls_of", "item_error", "kind_of",
+    "STACKED_AXES", "Calls", "PieceSeed", "Stacking", "by_name", "calls_of", "item_error", "kind_of",
     "message_of", "random_stream", "stacking_of",
 ]  # fmt: skip
 
@@ -106,19 +106,6 @@ def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
         calls = [(*common, *(item if isinstance(item, tuple) else (item,))) for item in calls]
     regular = bool(calls) and len(set(map(len, calls))) == 1
     return Calls(list(zip(*calls, strict=True)) if regular else [], calls)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A function or operation, the arguments of its calls, and the options of :func:`hpfracc.batch.run`."""
-
-    func: Callable[..., Any]
-    calls: Calls
-    params: dict[str, Any]
-    backend: str | None
-    seed: int | None
-    batch_size: int | None
-    limit: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import file_mapping, library_of
 from hpfracc.engine.execution import decision_log
+from hpfracc.engine.execution.batch.chunks import Job, choose_plan, decision_in_chunks, run_plan
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of
-from hpfracc.engine.execution.batch.in_memory import run_plan
-from hpfracc.engine.execution.batch.planning import Job, choose_plan, decision_in_chunks
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes

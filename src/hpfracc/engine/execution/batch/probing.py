@@ -1,12 +1,13 @@
-"""The memory of a user's function, measured by two small trial calls."""
+"""The memory of a user's function, measured by calls of it."""
 
 from __future__ import annotations
 
 import gc
 import logging
+import math
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from hpfracc._arrays import library_of
 from hpfracc.engine.backends import registry
 from hpfracc.engine.primitives.base import ArraySpec
 
-__all__ = ["LinearFit", "Probe", "fit_line", "measure_peak"]
+__all__ = ["Probe", "measure_peak"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("hpfracc.memory")
 
@@ -26,19 +29,8 @@ _TRIALS = 3
 _MAX_LINES = 256
 
 
-class LinearFit(NamedTuple):
-    """Bytes as ``base + slope * size``."""
-
-    base: float
-    slope: float
-
-    def __call__(self, size: float) -> float:
-        """Bytes for ``size``, at least 0."""
-        return max(0.0, self.base + self.slope * size)
-
-
-def measure_peak(run: Callable[[], Any], device: str = "cpu", library: str = "numpy") -> int | None:
-    """The peak memory allocated by ``run()``, including its result; None if it cannot be measured.
+def measure_peak(run: Callable[[], T], device: str = "cpu", library: str = "numpy") -> tuple[T, int | None]:
+    """The result of ``run()``, and the peak memory it allocated, with its result; None if it cannot be measured.
 
     On the host the allocations of Python and NumPy, without a library's own buffers; on a device the peak of the
     library's pool, whose high-water mark is reset.
@@ -47,13 +39,9 @@ def measure_peak(run: Callable[[], Any], device: str = "cpu", library: str = "nu
         adapter = registry.adapter(library)
         adapter.synchronize(device)
         adapter.reset_peak(device)
-        before = adapter.peak_bytes(device)
-        result = run()
-        after = adapter.peak_bytes(device)
-        del result
-        if before is None or after is None or after[1] <= before[0]:
-            return None
-        return after[1] - before[0]
+        before, result, after = adapter.peak_bytes(device), run(), adapter.peak_bytes(device)
+        known = before is not None and after is not None and after[1] > before[0]
+        return result, after[1] - before[0] if known else None  # type: ignore[index]
     nested = tracemalloc.is_tracing()
     gc.collect()
     if nested:
@@ -63,22 +51,12 @@ def measure_peak(run: Callable[[], Any], device: str = "cpu", library: str = "nu
     try:
         begin = tracemalloc.get_traced_memory()[0]
         result = run()
-        peak = tracemalloc.get_traced_memory()[1] - begin
-        # Another library's allocations are not seen, but its results report their size.
-        if library_of(result) in ("torch", "jax"):
-            return None
-        return max(0, peak)
+        peak = max(0, tracemalloc.get_traced_memory()[1] - begin)
+        # Another library's allocations are not seen.
+        return result, None if library_of(result) in ("torch", "jax") else peak
     finally:
         if not nested:
             tracemalloc.stop()
-
-
-def fit_line(small: float, small_bytes: float, large: float, large_bytes: float) -> LinearFit | None:
-    """The line through two trials; None if it would decrease, i.e. if the trials were disturbed."""
-    if large <= small or large_bytes < small_bytes:
-        return None
-    slope = (large_bytes - small_bytes) / (large - small)
-    return LinearFit(small_bytes - slope * small, slope)
 
 
 class Probe:
@@ -92,7 +70,8 @@ class Probe:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._lines: dict[Any, LinearFit | None] = {}
+        #: Bytes as ``base + slope * size``, by kind of call.
+        self._lines: dict[Any, tuple[float, float] | None] = {}
 
     def bytes_for(self, operands: Sequence[ArraySpec], params: Mapping[str, Any]) -> float | None:
         """Total bytes that a call takes; None if the trials failed or are inconclusive."""
@@ -104,26 +83,28 @@ class Probe:
                 self._lines.clear()
             self._lines[key] = self._try(operands, params)
         line = self._lines[key]
-        return None if line is None else size + line(size)
+        return None if line is None else size + max(0.0, line[0] + line[1] * size)
 
-    def _try(self, operands: Sequence[ArraySpec], params: Mapping[str, Any]) -> LinearFit | None:
+    def _try(self, operands: Sequence[ArraySpec], params: Mapping[str, Any]) -> tuple[float, float] | None:
         try:
-            small, large = (self._measure(operands, params, elements) for elements in (_SMALL, _LARGE))
+            (small, low), (large, high) = (self._measure(operands, params, elements) for elements in (_SMALL, _LARGE))
         except Exception as error:  # ones may be invalid arguments, or related axes were cut differently
             logger.debug("a memory probe failed: %s", registry.describe_failure(error))
             return None
-        return None if small is None or large is None else fit_line(*small, *large)
+        if not (large > small and high >= low):  # disturbed, or nan: not measured
+            return None
+        slope = (high - low) / (large - small)
+        return low - slope * small, slope
 
-    def _measure(
-        self, operands: Sequence[ArraySpec], params: Mapping[str, Any], elements: int
-    ) -> tuple[float, float] | None:
+    def _measure(self, operands: Sequence[ArraySpec], params: Mapping[str, Any], elements: int) -> tuple[float, float]:
+        """Bytes of the operands, and the peak; nan if it cannot be measured."""
         shapes = _cut(operands, elements)
         arrays = [np.ones(shape, operand.dtype) for operand, shape in zip(operands, shapes, strict=True)]
         self._function(*arrays, **params)  # a first call may cache things that are not counted
         # Allocations of other threads are counted too: the smallest of a few calls is closest to this function's.
-        peaks = [measure_peak(lambda: self._function(*arrays, **params)) for _ in range(_TRIALS)]
-        known = [peak for peak in peaks if peak is not None]
-        return (float(sum(array.nbytes for array in arrays)), float(min(known))) if known else None
+        peaks = [measure_peak(lambda: self._function(*arrays, **params))[1] for _ in range(_TRIALS)]
+        size = float(sum(array.nbytes for array in arrays))
+        return size, min((float(peak) for peak in peaks if peak is not None), default=math.nan)
 
 
 def _cut(operands: Sequence[ArraySpec], elements: int) -> list[tuple[int, ...]]:

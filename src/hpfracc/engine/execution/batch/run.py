@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from hpfracc import _reading
-from hpfracc._arrays import is_chunked, wraps_chunks
+from hpfracc._arrays import device_of, dtype_name, is_chunked, library_of, tracks_gradient, wraps_chunks
 from hpfracc._clusters import cluster_support
+from hpfracc._config import current_context, get_settings
 from hpfracc._frames import label_rows
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._optional import import_optional
-from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of, run_chunks
-from hpfracc.engine.execution.batch.items import Batch, PieceSeed, calls_of, item_error, random_stream, stacking_of
-from hpfracc.engine.execution.batch.stacked import StackedFunction, StackedOperation
+from hpfracc.engine.backends import registry
+from hpfracc.engine.execution import decision_log
+from hpfracc.engine.execution.batch import driver
+from hpfracc.engine.execution.batch.chunks import Job, decision_in_chunks, run_in_chunks
+from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, run_chunks
+from hpfracc.engine.execution.batch.items import (
+    Calls,
+    PieceSeed,
+    Stacking,
+    calls_of,
+    item_error,
+    kind_of,
+    random_stream,
+    stacking_of,
+)
+from hpfracc.engine.execution.batch.probing import measure_peak
 from hpfracc.engine.execution.operation import Operation
-from hpfracc.engine.memory.budget import parse_bytes
+from hpfracc.engine.execution.plan import make_request
+from hpfracc.engine.execution.pressure.ladder import ladder
+from hpfracc.engine.execution.pressure.pool import staging_pool
+from hpfracc.engine.execution.recover import Failure, classify, drop_frames
+from hpfracc.engine.memory.budget import get_budget, parse_bytes
+from hpfracc.engine.memory.buffers import BufferPool
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.selection.call_memory import HOST_SHARE
 from hpfracc.engine.selection.request import place
 from hpfracc.engine.workers import available_cores, run_items
 from hpfracc.errors import BatchItemError, HpfraccError, InvalidInputError, OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["run"]
+__all__ = ["remembered_kernels", "run"]
 
-_Stacked = StackedOperation | StackedFunction
+Advance = Callable[[int], None]
 
 
 def run(
@@ -136,7 +161,7 @@ def run(
     limit = None if budget is None else parse_bytes("budget", budget)
     if not isinstance(func, Operation) and not callable(func):
         raise InvalidInputError(f"{func!r} is not callable; give an operation or a function")
-    with interrupt_scope(), progress_of(progress, len(calls), name) as advance:
+    with interrupt_scope(), driver.progress_of(progress, len(calls), name) as advance:
         if executor is not None:
             if workers != 1 or processes:
                 raise InvalidInputError("workers= and processes= are for this machine; leave them out with an executor")
@@ -144,7 +169,7 @@ def run(
             piece = partial(_run_piece, func, () if calls.listed else common, options, seed, params)
             remote: Any = list(calls) if calls.listed else items
             return cluster_support().run_pieces(executor, piece, remote, name, advance)
-        job = _LocalBatch(func, calls, params, backend, seed, batch_size, limit)
+        job = Batch(func, calls, params, backend, seed, batch_size, limit)
         if isinstance(func, Operation) or batched:
             return job.run_grouped(advance)
         return job.run_each(workers, processes, advance)
@@ -170,10 +195,17 @@ def _run_piece(
         raise item_error(first + error.index, count, cause) from error.__cause__
 
 
-class _LocalBatch(Batch):
-    """Runs a batch on this machine."""
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A function or operation, the arguments of its calls, and options of :func:`run`, to be run on this machine."""
 
-    __slots__ = ()
+    func: Callable[..., Any]
+    calls: Calls
+    params: dict[str, Any]
+    backend: str | None
+    seed: int | None
+    batch_size: int | None
+    limit: int | None
 
     def call(self, index: int) -> Any:
         """Call one item alone."""
@@ -190,7 +222,7 @@ class _LocalBatch(Batch):
         except Exception as error:
             raise item_error(index, len(self.calls), error) from error
 
-    def run_grouped(self, advance: Callable[[int], None]) -> list[Any]:
+    def run_grouped(self, advance: Advance) -> list[Any]:
         """Run the groups one after another, each in chunks."""
         results: list[Any] = [None] * len(self.calls)
         for indices in self.calls.groups():
@@ -202,26 +234,21 @@ class _LocalBatch(Batch):
                 self._run_group(stacked, indices, results, advance)
         return results
 
-    def _run_group(
-        self, stacked: _Stacked, indices: Sequence[int], results: list[Any], advance: Callable[[int], None]
-    ) -> None:
+    def _run_group(self, stacked: Stacked, indices: Sequence[int], results: list[Any], advance: Advance) -> None:
         """Run items that can be stacked."""
 
-        def source(begin: int, end: int) -> list[Any]:
-            return self._chunk(stacked, indices[begin:end], stacked.run)
+        def run(begin: int, end: int, short: ChunkTooLargeError | None = None) -> list[Any]:
+            return self._chunk(stacked, indices[begin:end], short)
 
         def sink(begin: int, end: int, found: list[Any]) -> None:
             for index, result in zip(indices[begin:end], found, strict=True):
                 results[index] = result
             advance(end - begin)
 
-        def stuck(begin: int, end: int, short: ChunkTooLargeError) -> list[Any]:
-            return self._chunk(stacked, indices[begin:end], partial(stacked.run_smaller, short=short))
-
-        run_chunks(len(indices), stacked.sizer, source, sink, stuck=stuck)
+        run_chunks(len(indices), stacked.sizer, run, sink, stuck=run)
         stacked.finish()
 
-    def _stacked(self, indices: Sequence[int]) -> _Stacked | None:
+    def _stacked(self, indices: Sequence[int]) -> Stacked | None:
         first = self.calls[indices[0]]
         if not isinstance(self.func, Operation):
             return StackedFunction(self, indices)
@@ -233,10 +260,10 @@ class _LocalBatch(Batch):
         how = stacking_of(self.func.primitive, [shape_of(value) for value in first], self.params)
         return None if how is None or self.seed is not None else StackedOperation(self, self.func, indices, how)
 
-    def _chunk(self, stacked: _Stacked, part: Sequence[int], run: Callable[[Sequence[int]], list[Any]]) -> list[Any]:
+    def _chunk(self, stacked: Stacked, part: Sequence[int], short: ChunkTooLargeError | None) -> list[Any]:
         try:
             with spans.span(getattr(self.func, "__name__", "batch"), "batch", metadata={"items": len(part)}):
-                return run(part)
+                return stacked.run(part, short)
         except (OutOfMemoryError, ChunkTooLargeError):
             raise
         except Exception as error:
@@ -247,7 +274,7 @@ class _LocalBatch(Batch):
                     raise item_error(index, len(self.calls), alone) from alone
             raise item_error(part[0], len(self.calls), error) from error
 
-    def run_each(self, workers: int, processes: bool, advance: Callable[[int], None]) -> list[Any]:
+    def run_each(self, workers: int, processes: bool, advance: Advance) -> list[Any]:
         """Call item by item, on several threads or processes.
 
         A call that runs out of memory beside others is repeated alone after them.
@@ -303,3 +330,208 @@ class _ItemFailedError(Exception):
         super().__init__(index, error)
         self.index = index
         self.error = error
+
+
+# Groups of items of one kind, which run in chunks.
+
+#: The kernel of each kind of batch, in this process.
+remembered_kernels: dict[Hashable, str] = {}
+#: Items of the first chunk of a function, whose memory is measured, and of later ones if it cannot be.
+_MEASURED, _BEGIN_WITH = 4, 64
+
+
+def rows_of(stacked: Any, count: int) -> list[Any]:
+    """The results of single items, as views of the stacked ones."""
+    library, rows = library_of(stacked), []
+    if library == "python" or (stacked.shape and stacked.shape[0] == count):
+        if library == "torch" and not tracks_gradient(stacked):
+            # All views in one call; autograd would forbid writing to them, so with gradients each is made separately.
+            rows = list(stacked.unbind(0))
+        else:
+            rows = list(stacked) if library in ("python", "numpy") else [stacked[index] for index in range(count)]
+    if len(rows) != count:
+        raise InvalidInputError(
+            f"a batched function returned a result of shape {shape_of(stacked)} for {count} items; "
+            "the first axis of its result is that of the items"
+        )
+    return rows
+
+
+def _sizer(batch: Batch, total: int, most: int, *key: Hashable) -> driver.ChunkSizer:
+    """Chunks of at most ``most`` of ``total`` items, in few sizes."""
+    cap = total if batch.batch_size is None else min(batch.batch_size, total)
+    first = total if most >= total else driver.round_size(max(1, most))
+    return driver.ChunkSizer(min(first, cap), cap, (*key, batch.limit), rounds=True)
+
+
+class StackedOperation:
+    """A group of calls of an engine operation: the source of its chunks, all of which run on one kernel."""
+
+    def __init__(self, batch: Batch, operation: Operation, indices: Sequence[int], how: Stacking) -> None:
+        self._calls = calls = batch.calls
+        self._how = how
+        first, total = calls[indices[0]], len(indices)
+        #: Whether each operand is the same object in every item, and so passed once.
+        self._shared = calls.shared(indices)
+        if all(self._shared):
+            self._shared = (*(True,) * (len(first) - 1), False)
+        params = dict(how.params)
+        request = make_request(operation.primitive, self._specs(first, total), params, backend=batch.backend)
+        self._job = Job(operation.primitive, params, replace(request, placement=place(first)), batch.limit)
+        self._job.kernel = self._kernel(first, total)
+        most = driver.largest_that_fits(lambda count: self._fits(first, count, total), total)
+        self.sizer = _sizer(batch, total, most, operation.name, kind_of(first), self._job.kernel)
+
+    def _specs(self, first: tuple[Any, ...], count: int) -> tuple[ArraySpec, ...]:
+        return tuple(
+            ArraySpec(shape if shared else (count, *shape), dtype_of(value))
+            for value, shape, shared in zip(first, self._how.shapes, self._shared, strict=True)
+        )
+
+    def _fits(self, first: tuple[Any, ...], count: int, total: int) -> bool:
+        """Whether ``count`` items fit together, beside all results and, on the host, the buffer for stacking."""
+        specs = self._specs(first, count)
+        whole = self._job.request.call.output_bytes
+        reserved = whole - whole * count // max(1, total)
+        if self._job.request.placement.library == "numpy" and self._calls.listed:
+            reserved += sum(
+                spec.size * np.dtype(spec.dtype).itemsize
+                for spec, shared in zip(specs, self._shared, strict=True)
+                if not shared
+            )
+        return self._job.predict(specs, reserved) < math.inf
+
+    def _kernel(self, first: tuple[Any, ...], count: int) -> str | None:
+        """The kernel for the whole group: the same for chunks of any size, so that the size changes no result."""
+        request = self._job.request
+        call = (request.call.operation, request.placement, request.shapes, request.preference, kind_of(first), count)
+        # Remembered, so that what is learned in the meantime does not change the result of the same batch.
+        key = (*call, request.settings.version, current_context())
+        if key not in remembered_kernels:
+            selection = self._job.select(self._specs(first, count), ignore_memory=True)
+            if selection is None:
+                return None
+            driver.keep_bounded(remembered_kernels, key, f"{selection.arm.backend}:{selection.arm.algorithm}")
+        return remembered_kernels[key]
+
+    def run(self, part: Sequence[int], short: ChunkTooLargeError | None = None) -> list[Any]:
+        """The results of these items; after a shortage, of a single one that does not fit as a whole."""
+        pool = staging_pool()
+        held: list[Any] = []
+        operands = []
+        for number, (shape, shared) in enumerate(zip(self._how.shapes, self._shared, strict=True)):
+            values = self._calls.operand(number, part[:1] if shared else part)
+            if shared:
+                value = values[0] if library_of(values[0]) != "python" else np.asarray(values[0])
+                operands.append(value.reshape(shape))
+            else:
+                stacked = _laid_out(values, pool, held) if isinstance(values, list | tuple) else values
+                operands.append(stacked.reshape((len(part), *shape)))
+        try:
+            stacked = self._job.run(tuple(operands)) if short is None else self._in_chunks(tuple(operands), short)
+        finally:
+            operands.clear()
+            while held:
+                pool.release(held.pop())
+        for axis in self._how.drops:
+            stacked = stacked[(..., 0, *(slice(None),) * (-axis - 1))]
+        return rows_of(stacked, len(part))
+
+    def _in_chunks(self, operands: tuple[Any, ...], short: ChunkTooLargeError) -> Any:
+        job = self._job
+        found = run_in_chunks(job.primitive, operands, job.params, backend=job.backend, why=str(short))
+        if found is None:
+            raise OutOfMemoryError(str(short)) from None
+        return found
+
+    def finish(self) -> None:
+        """Record the decision."""
+        if self._job.decision is not None:
+            decision_log.record(
+                decision_in_chunks(self._job, f"{self._job.chunks} chunks of at most {self.sizer.size} items")
+            )
+
+
+def _laid_out(values: Sequence[Any], pool: BufferPool, held: list[Any]) -> Any:
+    """Stack the values of one operand; on the host into a buffer, because fresh memory costs page faults."""
+    library, first = library_of(values[0]), values[0]
+    on_host = library in ("numpy", "python")
+    name = str(np.asarray(first).dtype) if on_host else dtype_name(first)
+    if not on_host and (
+        library != "torch" or device_of(first) != "cpu" or tracks_gradient(first) or name not in INEXACT | INTEGERS
+    ):
+        return registry.adapter(library).stack(values)
+    buffer = pool.allocate((len(values), *shape_of(first)), np.asarray(first).dtype if on_host else name, clear=False)
+    held.append(buffer)
+    if not on_host:
+        return registry.adapter(library).stack_on(values, buffer)
+    if not shape_of(first):
+        buffer[...] = [np.asarray(value) for value in values]
+    else:
+        # Concatenation is stacking here: one call, regardless of leading axes of length one.
+        np.concatenate(values, axis=0, out=buffer.reshape((len(values) * buffer.shape[1], *buffer.shape[2:])))
+    return buffer
+
+
+class StackedFunction:
+    """A group of calls of a function that takes stacks: the source of its chunks. The first measures its memory."""
+
+    def __init__(self, batch: Batch, indices: Sequence[int]) -> None:
+        self._batch = batch
+        first, total = batch.calls[indices[0]], len(indices)
+        self._library = next((library_of(value) for value in first if library_of(value) != "python"), "numpy")
+        self._device = next((device for value in first if (device := device_of(value)) != "cpu"), "cpu")
+        self.sizer = _sizer(batch, total, _MEASURED, batch.func, kind_of(first))
+        #: Whether the memory of an item is still to be measured.
+        self._unknown = total > _MEASURED and self.sizer.bad is None
+
+    def _predicted(self, peak: int | None, count: int) -> int:
+        """The number of items that fit, if ``count`` of them took ``peak`` bytes."""
+        share = HOST_SHARE if self._device == "cpu" else get_settings().gpu_memory_limit
+        allowed = get_budget().allowed(self._device, share, None if self._device == "cpu" else self._library)
+        limit = self._batch.limit
+        allowed = limit if allowed is None else allowed if limit is None else min(limit, allowed)
+        return _BEGIN_WITH if not peak or allowed is None else max(1, allowed * count // peak)
+
+    def _call(self, part: Sequence[int]) -> Any:
+        calls, seed = self._batch.calls, self._batch.seed
+        operands = [_stack(calls.operand(number, part)) for number in range(len(calls[part[0]]))]
+        own = {} if seed is None else {"rng": [random_stream(seed, index) for index in part]}
+        return self._batch.func(*operands, **self._batch.params, **own)
+
+    def run(self, part: Sequence[int], short: ChunkTooLargeError | None = None) -> list[Any]:
+        """The results of these items; a single one cannot be made smaller after a shortage."""
+        if short is not None:
+            why = f"one item alone runs out of memory ({short}); use smaller items"
+            raise OutOfMemoryError(why) from short.__cause__
+        try:
+            if self._unknown:
+                self._unknown = False
+                stacked, peak = measure_peak(lambda: self._call(part), self._device, self._library)
+                self.sizer.aim_at(driver.round_size(self._predicted(peak, len(part))))
+            else:
+                stacked = self._call(part)
+        except Exception as error:
+            adapter = registry.adapter(self._library)
+            if classify(error, adapter) is not Failure.MEMORY:
+                raise
+            drop_frames(error)
+            ladder.climb(self._device, highest="library caches")
+            raise ChunkTooLargeError(registry.describe_failure(error)) from error
+        return rows_of(stacked, len(part))
+
+    def finish(self) -> None:
+        """The engine made no decision here."""
+
+
+def _stack(values: Any) -> Any:
+    if not isinstance(values, list | tuple):
+        return values  # rows of an array
+    library = library_of(values[0])
+    if library not in ("numpy", "python"):
+        return registry.adapter(library).stack(values)
+    # np.stack would drop the masks.
+    return np.ma.stack(values) if isinstance(values[0], np.ma.MaskedArray) else np.stack(values)
+
+
+Stacked = StackedOperation | StackedFunction

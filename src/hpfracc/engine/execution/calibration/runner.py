@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -11,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._config import check_backend, get_settings
-from hpfracc._environment import BACKENDS
+from hpfracc._config import BACKENDS, check_backend, get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.calibration import trial as trials
@@ -36,8 +36,6 @@ _HOPELESS = 20.0
 _SLOWER, _COSTLY = 3.0, 0.03
 #: Arms within this factor of the best are measured twice if there is time.
 _CLOSE = 1.5
-#: So are arms that took less than this fraction of the time for more work.
-_ODD = 0.8
 #: Fraction of the limit for repeating the quick calls of the first round; the rest is for slow calls and later rounds.
 _FIRST_ROUND = 0.4
 _MIN_EFFORT, _MAX_EFFORT = 0.5e-3, 50e-3
@@ -305,33 +303,22 @@ class _Runner:
         return timing
 
     def _recheck(self) -> None:
-        """Time doubtful arms again, and keep the shorter time, because the machine may have been busy."""
+        """Time arms close to the best again, and keep the shorter time, because the machine may have been busy."""
         for series in self.series:
             for exponent in range(series.most + 1):
                 row = self.report.timings.get(series, {}).get(series.shape(exponent), {})
-                doubtful = self._in_doubt(series, row)
-                if not doubtful or self.box.left < 3.0 * sum(row[name].seconds for name in doubtful) + self.effort:
+                bar = _CLOSE * min((timing.seconds for timing in row.values()), default=0.0)
+                close = {name: timing.seconds for name, timing in row.items() if timing.seconds <= bar}
+                if not close or self.box.left < 3.0 * sum(close.values()) + self.effort:
                     continue
                 trial = self._trial(series, exponent)
                 for arm, refused in () if trial is None else list(trial.arms()):
-                    known = row.get(arm.name) if refused is None and arm.name in doubtful else None
-                    if trial is not None and known and self.box.left > 3.0 * known.seconds + self.effort:
+                    known = close.get(arm.name, math.inf) if refused is None else math.inf
+                    if trial is not None and self.box.left > 3.0 * known + self.effort:
                         timing = trial.time(arm, self.box, effort=self.effort, learn=False)
-                        if timing.seconds < known.seconds:
+                        if timing.seconds < known:
                             self.report.add(series, series.shape(exponent), timing)
                             trial.learn(arm, timing.seconds)
-
-    def _in_doubt(self, series: Series, row: dict[str, Timing]) -> set[str]:
-        """Arms close to the best at one size, and those that took longer than for more work."""
-        bar = _CLOSE * min((timing.seconds for timing in row.values()), default=0.0)
-        close = {name for name, timing in row.items() if timing.seconds <= bar}
-        odd = {
-            name
-            for name, timing in row.items()
-            for other in self.report.timings[series].values()
-            if name in other and other[name].x > timing.x and other[name].seconds < _ODD * timing.seconds
-        }
-        return odd | (close if len(close) > 1 else set())
 
     def _trial(self, series: Series, exponent: int) -> ArmTrial | None:
         """The call of that size; None if its operands cannot be created within the remaining time."""

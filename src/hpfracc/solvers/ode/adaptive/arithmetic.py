@@ -138,18 +138,20 @@ class NumpyArithmetic:
         solved = corrector.solve(end, known, rule[0], guess, norm, stepper.accepted + stepper.rejected)
         if solved is None:
             return None
-        values = np.concatenate([solved.f[np.newaxis], past])
+        y, f = solved
+        values = np.concatenate([f[np.newaxis], past])
         terms = weights @ values if weights.ndim == 2 else np.einsum("rpn,pn->rn", weights, values)
-        scale = stepper.scale(solved.y)
+        scale = stepper.scale(y)
         if limits is not None:  # where a degree is limited, its omitted term stands for all higher ones
             terms = np.take_along_axis(terms, np.minimum(np.arange(count + 1)[:, np.newaxis], limits + 1), 0)
         felt = terms
-        if corrector.stiff:  # only the terms that degrees near this one are judged by
+        if corrector.stiff:  # only the terms that this degree and stable ones near it are judged by
             felt = terms.copy()
-            felt[degree : degree + 3] = [corrector.damped(term) for term in terms[degree : degree + 3]]
+            judged = slice(min(max(degree, 2), count), min(degree + 1, max(stepper.highest_degree(), degree)) + 2)
+            felt[judged] = [corrector.damped(term) for term in terms[judged]]
         factor = stepper.distance_factor(step, end)
         errors = [factor * error for error in system.norm(scale).rows(felt)]
-        return Trial(solved.y, values, stencil, weights, terms, errors, scale, inherited, each)
+        return Trial(y, values, stencil, weights, terms, errors, scale, inherited, each)
 
     def take(
         self, stepper: Any, trial: Trial, step: float, end: float, degree: int

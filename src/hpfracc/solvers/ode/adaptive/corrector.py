@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.newton import KEPT_ITERATIONS, Newton, Norm
 
-__all__ = ["FAR", "LINEAR_ITERATIONS", "MAX_ITERATIONS", "MAX_NEWTON", "MIN_RATE", "PART", "Corrector", "Solved"]
+__all__ = ["FAR", "LINEAR_ITERATIONS", "MAX_ITERATIONS", "MAX_NEWTON", "MIN_RATE", "PART", "Corrector"]
 
 Array = np.ndarray[Any, Any]
+#: State and right-hand side at the end of a step; None if the step is too long.
+Solved = tuple[Array, Array] | None
 
 #: The equation of a step is solved to this fraction of the tolerance.
 PART = 0.02
@@ -32,13 +34,6 @@ _FAILURES = 2
 _STRETCH = 25
 _GENTLE_STEPS = 25
 _GENTLE = 0.15
-
-
-class Solved(NamedTuple):
-    """State and right-hand side at the end of a step."""
-
-    y: Array
-    f: Array
 
 
 class Corrector:
@@ -61,11 +56,11 @@ class Corrector:
         """The inverse matrix that a stiff step was solved with."""
         return self.newton.inverse if self.stiff else None
 
-    def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any, steps: int) -> Solved | None:
+    def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any, steps: int) -> Solved:
         """The solution of ``y = known + weight f(tau, y)`` to a part of the tolerance; None if the step is too long."""
         if self.stiff:
             return self._newton(tau, known, weight, guess, norm)
-        found: Solved | None
+        found: Solved
         if self.loops is not None:
             found = self.loops.solve(tau, known, weight, guess, norm, None)
         else:
@@ -76,7 +71,7 @@ class Corrector:
                 self._switch(True)
         return found
 
-    def _iterate(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any) -> Solved | None:
+    def _iterate(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any) -> Solved:
         y, last = guess, np.inf
         for count in range(MAX_ITERATIONS):
             f = self.system(tau, y)
@@ -84,7 +79,7 @@ class Corrector:
             change = norm(moved - y)
             y = moved
             if change <= PART:
-                return Solved(y, f)
+                return y, f
             if count and change > 0.6 * last:
                 break
             last = change
@@ -148,7 +143,7 @@ class Corrector:
         self._gentle = 0
         self.newton.forget()
 
-    def _newton(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
+    def _newton(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved:
         """Newton's method with the stored Jacobian, then with a new one; None if the step is too long."""
         newton = self.newton
         for fresh in (False, True):
@@ -157,11 +152,11 @@ class Corrector:
                 self._age, fresh = 0, True
             else:
                 regular = newton.fits(weight) or newton.refactor(weight)
-            found: Any = None
+            found: Solved = None
             if regular and self.loops is not None and newton.inverse is not None:
                 found = self.loops.solve(tau, known, weight, guess, norm, newton.inverse)
             elif regular:
                 found = newton.keep(tau, known, weight, guess, norm, PART, least_rate=MIN_RATE)
             if found is not None or fresh:
-                return None if found is None else Solved(*found)
+                return found
         return None

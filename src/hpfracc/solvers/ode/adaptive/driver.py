@@ -18,7 +18,7 @@ from hpfracc.solvers.ode.fixed.grid import initial_part
 from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.progress import EventWatch, Report, note_steps, progress_report
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.result import REACHED, TOLERATED, FODEResult, SolveDecision, inaccurate
 from hpfracc.solvers.ode.singular import GrowthError, read_growth, source_start
 
 __all__ = ["beginning", "solve_adaptive"]
@@ -31,15 +31,11 @@ _MAX_PASSES = 6
 _HOPELESS = 4.0
 #: An estimate below this fraction of what a step may err is a cancellation of terms that are not known so well.
 _RESOLVED = 0.05
-#: Multiple of the tolerance that counts as reached, because the estimate is rough.
-_TOLERATED = 10.0
 #: Number of breaking points of a delay at which a step ends. The solution gains alpha in smoothness at each.
 _MAX_BREAKS = 64
 #: Attempted steps between two checks of progress, and the most steps that the rest may take if max_steps is default.
 _CRAWL_WINDOW = 2048
 _MAX_AHEAD = 1_000_000
-
-REACHED = "The end of the interval was reached."
 
 
 class _CrawlWatch:
@@ -159,9 +155,8 @@ class _Pass:
                         f"max_steps={options.max_steps} steps reach t = {self.system.time(stepper.tau):g} of "
                         f"{problem.t1:g}: raise max_steps, or loosen rtol={options.rtol:g}."
                     )
-                stopped = stepper.advance(min(stop, stepper.tau + longest))
-                if stopped is not None:
-                    return stopped.message
+                if (stopped := stepper.advance(min(stop, stepper.tau + longest))) is not None:
+                    return stopped
                 speed.look(stepper)
                 if not self._note(report):
                     return None
@@ -171,7 +166,6 @@ class _Pass:
             if is_break:
                 self.system.break_ahead = math.inf
                 self.system.segment = self._segment(math.nextafter(stop, math.inf))
-                stepper.broken = stepper.tau
                 stepper.restart()
         return None
 
@@ -224,9 +218,12 @@ class _Pass:
             self._errors.append(stepper.error)
         if self.solution is not None:
             self.solution.add(stepper.pieces[-1], stepper.snapshots[-1])
-        end = self._watch() if self.options.events else None
+        moved = stepper.pieces[-1].right > stepper.pieces[-1].left  # behind a jump, times may not tell steps apart
+        end = self._watch() if self.options.events and moved else None
         limit = stepper.tau if end is None else end
-        if self.wanted is None:
+        if self.wanted is None and not moved:
+            self.states[-1] = stepper.y
+        elif self.wanted is None:
             self.times.append(limit)
             self.states.append(stepper.y if end is None else stepper.continuation()(np.array([limit]))[0])
         else:
@@ -349,18 +346,8 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
                 break
             notes.append(f"pass {number}: the global error was {current.ratio:.2g} times the tolerance")
             share *= min(max(0.5 / current.ratio, 0.02), 0.7)
-    if current.success and control == "global" and current.ratio > _TOLERATED:
-        current.success = False
-        cause = (
-            f"the equation amplifies errors, or rtol={options.rtol:g} is too small. Loosen it, shorten the interval, "
-            "or, for a chaotic solution that no method can follow, use method='adaptive_local'."
-        )
-        if current.jump is not None:
-            cause = (
-                f"the right-hand side jumps near t = {current.jump:g}, and times close behind it are not resolved by "
-                f"rounding. Give all times of jumps as breakpoints=[...], or loosen rtol={options.rtol:g}."
-            )
-        current.message = f"The end was reached, but the error may be {current.ratio:.2g} times the tolerance: {cause}"
+    if current.success and control == "global" and current.ratio > TOLERATED:
+        current.success, current.message = False, inaccurate(current.ratio, options.rtol, current.jump)
     stats = {"passes": number, "seconds": time.perf_counter() - started, "compile_seconds": speed.compile_seconds}
     result = current.result(stats, [*notes, *speed.notes], (name, reason, "exponentials", speed.compiled))
     result.nfev, result.njev = nfev, njev

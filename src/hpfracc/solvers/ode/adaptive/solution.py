@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import Snapshot
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
-from hpfracc.solvers.ode.fixed.grid import initial_part
+from hpfracc.solvers.ode.fixed.grid import initial_part, times_within
 
 __all__ = ["AdaptiveSolution", "Continuation", "Piece", "PieceStore", "piece_integral"]
 
@@ -170,15 +169,8 @@ class AdaptiveSolution(PieceStore):
 
     def __call__(self, t: Any) -> Array:
         """The solution at ``t``."""
-        times = np.asarray(t, dtype=np.float64)
-        tau = times.reshape(-1) - self.t_min
-        slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
-        if tau.size and not (tau.min() >= -slack and self.t_min + tau.max() <= self.t_max + slack):
-            raise InvalidInputError(
-                f"the solution is known from {self.t_min:g} to {self.t_max:g}, not at {float(times.min()):g} to "
-                f"{float(times.max()):g}; give times in that range"
-            )
-        flat = self.flat(np.clip(tau, 0.0, None))
+        times = times_within(t, self.t_min, self.t_max)
+        flat = self.flat(np.clip(times.reshape(-1) - self.t_min, 0.0, None))
         return flat.T.reshape(*self._system.shape, *times.shape)
 
     def flat(self, elapsed: Array) -> Array:

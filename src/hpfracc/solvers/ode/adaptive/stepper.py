@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from hpfracc.solvers.ode.adaptive.solution import Continuation, Piece
 from hpfracc.solvers.ode.adaptive.system import NotFiniteError
 from hpfracc.solvers.ode.options import Options
 
-__all__ = ["Stepper", "Stopped", "stable_degrees"]
+__all__ = ["Stepper", "stable_degrees"]
 
 Array = np.ndarray[Any, Any]
 
@@ -29,14 +29,6 @@ _JUMP = 4.0
 _JUMP_ORDERS = 4
 #: Jumps are passed without a word if they can add at most this share of the tolerance.
 _NEGLIGIBLE = 0.01
-#: Behind a jump, up to this multiple of the shortest step, a step may be longer than the tolerance allows.
-_NEAR_JUMP = 1e6
-
-
-class Stopped(NamedTuple):
-    """Reason why no further step can be taken, and a remedy."""
-
-    message: str
 
 
 class Stepper:
@@ -72,7 +64,9 @@ class Stepper:
             for alpha, which in system.groups
         ]
         self.corrector = Corrector(system) if corrector is None else corrector
-        self.tau = 0.0
+        #: The newest time, and what it is the sum of: the last time at which the right-hand side was not smooth, and
+        #: the time since then, which resolves far shorter steps.
+        self.tau = self.origin = self.since = 0.0
         self.y = system.start(0.0).astype(system.dtype)
         self.values = system.first(self.y)[np.newaxis]  # of the right-hand side, the newest first, shape (count, n)
         self.states = [self.y]
@@ -90,16 +84,15 @@ class Stepper:
         first = min(options.first_step or self._first_step(), self._longest())
         self.controller = Controller(first, self.least)
         self.jumped: float | None = None  # where a jump was passed
-        self.broken = -math.inf  # the last known time at which the right-hand side is not smooth
 
     # -- interface ----------------------------------------------------------------------------------------------------
 
-    def advance(self, stop: float) -> Stopped | None:
-        """Take one step, not beyond ``stop``; returns None, or the reason why it failed."""
+    def advance(self, stop: float) -> str | None:
+        """Take one step, not beyond ``stop``; returns None, or the reason why it failed, with a remedy."""
         spoiled: NotFiniteError | None = None
         for tries in range(1, _MAX_TRIES + 1):
             step, end = self._propose(stop)
-            if step < 8.0 * np.finfo(float).eps * self.tau or step < _SHORTEST:
+            if step < 8.0 * np.finfo(float).eps * self.since or step < _SHORTEST:
                 if self._pass_jump():
                     return None
                 break
@@ -113,43 +106,35 @@ class Stepper:
             if tries >= 3:
                 self.degree = 1
         if spoiled is not None:
-            return Stopped(f"{spoiled}, and shorter steps did not help: check the right-hand side there.")
-        return Stopped(
+            return f"{spoiled}, and shorter steps did not help: check the right-hand side there."
+        return (
             f"The tolerance cannot be reached beyond t = {self.system.time(self.tau):.6g}: steps of {step:.1e} "
             f"would be needed there. Loosen rtol={self.rtol:g} or atol, or check whether the solution ends there."
         )
 
     def restart(self) -> None:
         """Restart the polynomials where the right-hand side is not smooth. The history is kept."""
+        self.origin, self.since = self.tau, 0.0
         self.values = self.system(self.tau, self.y)[np.newaxis]
         self.states, self.steps, self.degree, self.errors = [self.y], [], 1, []
         self.controller.restart()
-        resolved = 16.0 * float(np.finfo(float).eps) * self.tau
+        resolved = 32.0 * float(np.finfo(float).eps) * self.tau
         if self.controller.step < resolved:
-            self.controller.start_with(2.0 * resolved)
+            self.controller.start_with(resolved)
 
     def _pass_jump(self) -> bool:
-        """Step over a jump of the right-hand side that is closer than steps can be, and restart behind it.
-
-        Behind a jump, and behind a known break, the solution bends as after t0, but times near t cannot be closer than
-        their rounding. So the first steps are as long as that requires; the error that they make is one of a few times
-        of rounding.
-        """
+        """Step over a jump of the right-hand side that is closer than times can be, and restart behind it."""
         step = 32.0 * float(np.finfo(float).eps) * max(abs(self.tau), abs(self.system.time(self.tau)))
-        last = self.broken if self.jumped is None else max(self.jumped, self.broken)
-        if self.tau - last < _NEAR_JUMP * step:
-            step = max(step, 0.5 * (self.tau - last))
+        before = self.system(max(self.tau - step, 0.0), self.y)
+        for _ in range(12):
+            behind, later = (self.system(self.tau + k * step, self.y) for k in (1.0, 2.0))
+            change = np.abs(behind - before)
+            if np.any((change > 10.0 * np.abs(later - behind)) & (change > 1e-6 * np.abs(behind))):
+                break
+            step *= 2.0
         else:
-            before = self.system(max(self.tau - step, 0.0), self.y)
-            for _ in range(12):
-                behind, later = (self.system(self.tau + k * step, self.y) for k in (1.0, 2.0))
-                change = np.abs(behind - before)
-                if np.any((change > 10.0 * np.abs(later - behind)) & (change > 1e-6 * np.abs(behind))):
-                    break
-                step *= 2.0
-            else:
-                return False
-            self.jumped = self.tau
+            return False
+        self.jumped = self.tau
         end = self.tau + step
         trial = self.arithmetic.attempt(self, step, end, 1) if end < self.length else None
         if trial is None:
@@ -158,18 +143,17 @@ class Stepper:
         trial.terms[min(2, len(trial.terms) - 1)] = self._jump_bound(np.abs(trial.values[0] - trial.values[1]), step)
         self._take(trial, step, end, 1, None)
         self.restart()
-        self.controller.start_with(step)
         return True
 
     def _propose(self, stop: float) -> tuple[float, float]:
         """Length of the next step, and its end."""
         self.controller.limit(self._longest())
-        step, left = self.controller.step, stop - self.tau
+        step, left = self.controller.step, (stop - self.origin) - self.since
         if step >= left * (1.0 - 1e-12):
             return left, stop
         if step > 0.5 * left:  # two equal steps instead of a long and a tiny one
-            return 0.5 * left, self.tau + 0.5 * left
-        return step, self.tau + step
+            step = 0.5 * left
+        return step, self.origin + (self.since + step)
 
     def _longest(self) -> float:
         """The longest step allowed: by the options, and after an infinite start by the elapsed time."""
@@ -303,6 +287,7 @@ class Stepper:
         self.pieces = [*self.pieces[-1:], Piece(self.tau, step, end, coefficients, through)]
         self.ratio = max(self.ratio, ratio)
         self.tau, self.y, self.errors = end, trial.y, trial.errors
+        self.since += step
         self.values = trial.values[: HIGHEST + 2]
         self.steps = [step, *self.steps[: HIGHEST + 1]]
         self.accepted += 1
@@ -325,7 +310,7 @@ class Stepper:
     def _choose_degree(self, errors: list[float], degree: int, most: float) -> None:
         """The next degree and step; ``most`` bounds its growth."""
         ahead = int(self.corrector.stiff)
-        highest = min(self._highest(), len(errors) - 1)
+        highest = min(self.highest_degree(), len(errors) - 1)
 
         def growth(candidate: int) -> float:
             return self.controller.growth(errors[min(candidate + ahead, len(errors) - 1)], candidate + ahead)
@@ -339,7 +324,7 @@ class Stepper:
         self.degree = best
         self.controller.accept(errors[min(best + ahead, len(errors) - 1)], best + ahead, most)
 
-    def _highest(self) -> int:
+    def highest_degree(self) -> int:
         """The highest degree that is stable."""
         contraction = self.corrector.contraction if self.corrector.stiff else 0.0
         return int(stable_degrees(np.array(contraction), self.most))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.fixed.grid import initial_part
+from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups
 from hpfracc.solvers.ode.jacobian import JacobianSource
 from hpfracc.solvers.ode.newton import Norm
 from hpfracc.solvers.ode.problem import NotFiniteError, Problem, check_jacobian, check_value, history_at
@@ -45,14 +45,7 @@ class FlatSystem:
         self.components = self.shape[-1]
         self.initial = [np.asarray(value).reshape(-1) for value in (problem.y0, *problem.dy0)]
         self.nfev = self.njev = 0
-        known = problem.orders.known
-        assert known is not None  # methods raise an error for traced orders
-        orders = np.broadcast_to(known, self.shape).reshape(-1)
-        self.groups: list[tuple[float, Any]] = [
-            (float(order), np.flatnonzero(orders == order)) for order in np.unique(orders)
-        ]
-        if len(self.groups) == 1:
-            self.groups = [(self.groups[0][0], slice(None))]
+        self.groups = order_groups(problem)
         #: For delays: the solution and its estimated error so far, and the break that steps approach from the left.
         self.past: Callable[[float], Array] = self.start
         self.past_error: Callable[[float], Array] = self._no_error

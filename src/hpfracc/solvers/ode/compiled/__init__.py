@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import importlib
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
 from hpfracc._optional import import_optional, is_installed
 from hpfracc._shielded import run_shielded
 
-__all__ = ["NotCompiledError", "call_kernel", "first_calls", "first_line", "is_jitted", "load", "require"]
+__all__ = ["NotCompiledError", "call_kernel", "is_jitted", "load", "require"]
 
 Result = TypeVar("Result")
 
 _loaded: set[str] = set()
 _compiled: set[tuple[Any, str]] = set()
-
-
-@dataclass(slots=True)
-class FirstCalls:
-    """Seconds that first calls of kernels took in this process, which is the time to compile or load them."""
-
-    seconds: float = 0.0
-
-
-first_calls = FirstCalls()
 
 
 class NotCompiledError(Exception):
@@ -64,14 +52,6 @@ def call_kernel(kernel: Callable[..., Result], kind: str, *arguments: Any) -> Re
     """``kernel(*arguments)``; Numba compiles it at the first call with arrays of this dtype kind."""
     if (kernel, kind) in _compiled:
         return kernel(*arguments)
-    started = time.perf_counter()
     found = run_shielded(lambda: kernel(*arguments))
-    first_calls.seconds += time.perf_counter() - started
     _compiled.add((kernel, kind))
     return found
-
-
-def first_line(error: Any) -> str:
-    """The first line of an error's message, or its type."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:200] if lines else type(error).__name__

@@ -323,15 +323,16 @@ class CompiledArithmetic:
         if solved is None:
             return None
         inverse = self._nothing if corrector.inverse is None else corrector.inverse
-        values = (past, solved.f, solved.y, stepper.y, stepper.atol, inverse)
+        y, f = solved
+        values = (past, f, y, stepper.y, stepper.atol, inverse)
         call_kernel(finish, self._kind, reals, sizes, *values, rules, table, found)
         self._rules, self._table = rules, table
         stencil = Stencil(rules[0], rules[1])
-        return Trial(solved.y, table[0], stencil, rules[2], table[1], found[n:].tolist(), scale, vectors[1])
+        return Trial(y, table[0], stencil, rules[2], table[1], found[n:].tolist(), scale, vectors[1])
 
     def solve(
         self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, inverse: Array | None
-    ) -> correction.Solved | None:
+    ) -> correction.Solved:
         """Run the corrector's loop, with a matrix if the equation is stiff."""
         out = np.empty((2, guess.size), guess.dtype)
         matrix = self._nothing if inverse is None else inverse
@@ -341,7 +342,7 @@ class CompiledArithmetic:
             self.system(tau, self._scratch[0].copy())
             self._leave(f"compiled, it failed where Python could evaluate it, at t = {self.system.time(tau):g}")
             return self.solve(tau, known, weight, guess, norm, inverse)
-        return None if status else correction.Solved(out[0], out[1])
+        return None if status else (out[0], out[1])
 
     def _run(self, steps: Any, run: Any, tau: float, arguments: tuple[Any, ...], point: Array) -> int:
         """Run a kernel with the right-hand side at ``point[0]`` in ``point[1]``, from here or compiled; its outcome."""

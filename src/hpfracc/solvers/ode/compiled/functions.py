@@ -16,7 +16,8 @@ from numba import types
 from numba.extending import is_jitted
 
 from hpfracc._shielded import run_shielded
-from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel, first_line
+from hpfracc.engine.backends.registry import describe_failure
+from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel
 from hpfracc.solvers.ode.compiled.kernels import FunctionReference, call, refer
 from hpfracc.solvers.ode.compiled.reading import BoundSource
 from hpfracc.solvers.ode.compiled.vocabulary import MATH
@@ -175,7 +176,7 @@ def _numba_compile(lines: list[str], scope: dict[str, Any], kind: str, **options
     try:
         return run_shielded(lambda: refer(numba.cfunc(_signature(kind), **options)(scope["call"])))
     except Exception as error:  # anything that Numba or its parts may raise
-        raise NotCompiledError(f"{type(error).__name__}: {first_line(error)}") from error
+        raise NotCompiledError(describe_failure(error)) from error
 
 
 def compare(fun: CompiledFunction, expected: Array, t: float, y: Array) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc.solvers.ode.compiled import call_kernel, kernels
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
-from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
+from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.fixed.stepping import NumpyStepper
 from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.problem import RightHandSide, check_value
@@ -27,31 +27,27 @@ class CompiledStepper:
 
     Parameters
     ----------
-    tableau, scheme, block
+    tableau, block
         As for :class:`NumpyStepper`.
-    evaluate : RightHandSide or CompiledFunction
-        The right-hand side.
+    fun : RightHandSide
+        The right-hand side, which counts the evaluations.
     newton : Newton or None
-        For an implicit scheme: its Jacobian and counters.
-    jacobian : CompiledFunction or None
-        A compiled Jacobian.
+        For an implicit method: its Jacobian and counters.
+    functions : pair of CompiledFunction or None
+        The compiled right-hand side and Jacobian; none if they stay in Python.
     """
 
     def __init__(
         self,
         tableau: Tableau,
-        scheme: Scheme,
         block: int,
-        evaluate: RightHandSide | CompiledFunction,
+        fun: RightHandSide,
         newton: Newton | None,
-        jacobian: CompiledFunction | None = None,
+        functions: tuple[CompiledFunction, CompiledFunction | None] | None = None,
     ) -> None:
         self.tableau = tableau
-        self.scheme = scheme
-        self.newton = newton
-        self.evaluations = 0
-        self._evaluate, self._jacobian = evaluate, jacobian
-        self._corrections = scheme.corrections if scheme.kind == "corrected" else 0
+        self.fun, self.newton, self.functions = fun, newton, functions
+        self._corrections = tableau.rule.corrections
         weights, rows = tableau.weights, len(tableau.y)
         reach = min(block, weights.shape[2] - 1)
         past = np.zeros((*weights.shape[:2], block))  # newest last
@@ -66,15 +62,9 @@ class CompiledStepper:
         self._matrices = (self._derivative, np.zeros((d, d), dtype), np.zeros(4, np.int64), np.full(1, np.inf))
         self.block = block
 
-    @property
-    def compiled(self) -> bool:
-        """Whether the right-hand side is compiled."""
-        return isinstance(self._evaluate, CompiledFunction)
-
     def unchanged(self) -> bool:
         """Whether compiled functions still match the given ones."""
-        functions = (self._evaluate, self._jacobian)
-        return all(each.unchanged() for each in functions if isinstance(each, CompiledFunction))
+        return all(each is None or each.unchanged() for each in self.functions or ())
 
     def run(self, begin: int, first: int, stop: int) -> int:
         """Make steps ``first .. stop-1`` of the block that starts at ``begin``; returns the number of known points."""
@@ -88,8 +78,7 @@ class CompiledStepper:
 
     def _solve_damped(self, begin: int, first: int) -> int:
         """Make one step by :class:`Newton`, after the compiled iteration has failed."""
-        fun = self._evaluate if isinstance(self._evaluate, RightHandSide) else RightHandSide(self.tableau.problem)
-        return NumpyStepper(self.tableau, self.scheme, self.block, fun, self.newton).run(begin, first, first + 1)
+        return NumpyStepper(self.tableau, self.block, self.fun, self.newton).run(begin, first, first + 1)
 
     def _run(self, begin: int, first: int, stop: int) -> int:
         table, state, newton = self.tableau, self._state, self.newton
@@ -102,31 +91,33 @@ class CompiledStepper:
             atol = np.array(np.broadcast_to(newton.atol, len(self._value)), dtype=float)
             rules = (self._matrices, (float(newton.rtol), atol, newton.part, int(newton.price)))
         try:
-            if isinstance(self._evaluate, CompiledFunction):
-                self._run_compiled(self._evaluate, common, rules)
+            if self.functions is not None:
+                self._run_compiled(*self.functions, common, rules)
             else:
-                self._run_python(self._evaluate, common, rules)
+                self._run_python(common, rules)
         finally:
             table.known = int(state[kernels.KNOWN])
             if newton is None:
-                self.evaluations += (table.known - first) * (1 + self._corrections)
+                self.fun.count += (table.known - first) * (1 + self._corrections)
             else:
-                self.evaluations += int(state[kernels.EVALUATIONS])
+                self.fun.count += int(state[kernels.EVALUATIONS])
                 newton.iterations += int(state[kernels.ITERATIONS])
                 newton.jacobians += int(state[kernels.JACOBIANS])
         return table.known
 
-    def _run_compiled(self, fun: CompiledFunction, common: tuple[Any, ...], rules: tuple[Any, ...]) -> None:
+    def _run_compiled(
+        self, fun: CompiledFunction, jacobian: CompiledFunction | None, common: tuple[Any, ...], rules: tuple[Any, ...]
+    ) -> None:
         functions: tuple[Any, ...] = (fun.reference, fun.parameters)
         arguments, kind = (*common, self._points, self._value, self._state), self._value.dtype.kind
         if self.newton is None:
             call_kernel(kernels.run_corrected, kind, *functions, *arguments, *rules)
         else:
-            jac = fun if self._jacobian is None else self._jacobian
+            jac = fun if jacobian is None else jacobian
             functions += (jac.reference, jac.parameters)
-            call_kernel(kernels.run_implicit, kind, *functions, *arguments, self._jacobian is not None, *rules)
+            call_kernel(kernels.run_implicit, kind, *functions, *arguments, jacobian is not None, *rules)
 
-    def _run_python(self, evaluate: RightHandSide, common: tuple[Any, ...], rules: tuple[Any, ...]) -> None:
+    def _run_python(self, common: tuple[Any, ...], rules: tuple[Any, ...]) -> None:
         """Every evaluation gets its own row for the state, because the function may keep or change it."""
         _, first, stop = common[1]
         shape, dtype, state = self.tableau.problem.shape, self._value.dtype, self._state
@@ -141,7 +132,7 @@ class CompiledStepper:
             points = (copy() for _ in itertools.count())
             given = (*common, self._points, self._value, state, jacobian is not None, *rules)
             steps = call_kernel(kernels.implicit, dtype.kind, *given)
-        fun, value = evaluate.bare, self._value.reshape(shape)
+        fun, value = self.fun.bare, self._value.reshape(shape)
         # For real numbers along one axis, a memoryview stores an array and compares its shape and dtype fastest.
         store: Any = value.data if value.ndim == 1 and dtype.kind == "f" else None
         for t, point in zip(steps, points, strict=False):

@@ -10,9 +10,8 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import library_of
-from hpfracc._choices import LossName, MethodName
-from hpfracc._reading import choice, instance, listed, whole
-from hpfracc._signatures import names_options_of
+from hpfracc._choices import LossName, MethodName, names_options_of
+from hpfracc._reading import choice, instance, whole
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode.fitting import unknowns as arguments
 from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel, UnsolvedError
@@ -32,10 +31,7 @@ _REFUSED = {
     "t_eval": "the times are those of the data",
     "events": "a fit compares at the times of the data",
     "dense_output": "the fit keeps a fine curve",
-    "delays": "a fit takes equations without delays",
-    "history": "a fit takes equations without delays",
-    "terms": "a fit takes equations with one derivative",
-    "derivative": "a fit takes Caputo's derivative",
+    **dict.fromkeys(("derivative", "psi", "inverse", "rate", "normalisation"), "a fit takes Caputo's derivative"),
     "jac_sparsity": "a fit solves small systems",
     "compile": "the parameters and their neighbours are solved as one batch, in Python",
     "backend": "the library is that of the data and the guesses",
@@ -53,12 +49,10 @@ class FitOptions(TypedDict, total=False):
     max_step: float | None
     first_step: float | None
     breakpoints: Sequence[float]
-    dy0: Any
 
 
 #: Number of times at which the fitted curve is stored.
 _CURVE = 200
-_DERIVATIVES = "the initial derivatives, as in dy0=[[0.0]]"
 
 
 @names_options_of(solve_fode, leave_out=_REFUSED)
@@ -70,6 +64,10 @@ def fit_fode(
     parameters: Mapping[str, Any],
     alpha: Any = "free",
     y0: Any = "free",
+    dy0: Any = None,
+    terms: Sequence[tuple[Any, Any]] = (),
+    delays: Sequence[float] = (),
+    history: Any = None,
     guess: Mapping[str, Any] | None = None,
     bounds: Mapping[str, Any] | None = None,
     loss: LossName = "linear",
@@ -86,7 +84,7 @@ def fit_fode(
     max_evaluations: int = 100,
     **options: Unpack[FitOptions],
 ) -> FODEFit:
-    r"""Estimate parameters, order and initial values of :math:`D^\alpha y = f(t, y; p)` from data.
+    r"""Estimate parameters, orders and initial values of :math:`D^\alpha y = f(t, y; p)` from data.
 
     Minimises :math:`\frac12 \sum_i \rho\big((d_i - o(t_i, y(t_i)))^2/\sigma_i^2\big)` by a trust-region Gauss-Newton
     method (``scipy.optimize.least_squares``). y is the solution of :func:`solve_fode`.
@@ -107,11 +105,19 @@ def fit_fode(
     y0 : "free", array_like, or list
         Initial value at ``t0``; a list may mix ``"free"`` and numbers. With several data sets, a list with one such
         value for each, or one value for all of them.
+    dy0 : list, optional
+        Initial derivatives for orders above 1: for each ``"free"``, an array, or a list of numbers and ``"free"``. With
+        several data sets, each has its own unknowns.
+    terms : sequence of (coefficient, order), optional
+        Further terms on the left, as in :func:`solve_fode`; coefficients and orders may be ``"free"``. NumPy only.
+    delays, history
+        As in :func:`solve_fode`: ``fun(t, y, (y(t - delay_1), ...), *parameters)``.
     guess : mapping, optional
-        Starting values for ``"alpha"`` (0.8 by default) and ``"y0"`` (the first datum of each component, if all
-        components are observed).
+        Starting values for ``"alpha"`` (0.8 by default), ``"y0"`` (the first datum of each component, if all
+        components are observed), ``"dy0"`` (a list; 0), ``"coefficients"`` of terms (1) and their ``"orders"``.
     bounds : mapping of str to (lower, upper), optional
-        Bounds of parameters, ``"alpha"`` and ``"y0"``. Orders stay within (0.01, 1), or above 1 if ``dy0`` is given.
+        Bounds of parameters and of the names of ``guess``. Orders stay within (0.01, 1), or above 1 if ``dy0`` is
+        given, and those of terms between two integers.
     loss : {"linear", "soft_l1", "huber", "cauchy", "arctan"}
         SciPy's loss functions; all but the first are robust to outliers.
     f_scale : float
@@ -131,7 +137,7 @@ def fit_fode(
         of finite differences.
     method, step, **options
         As in :func:`solve_fode`: ``rtol``, ``atol``, ``max_steps``, ``max_step``, ``first_step``,
-        ``breakpoints``, ``dy0``.
+        ``breakpoints``.
     halve : bool
         Whether a fit with a ``step`` is repeated with half the step (``halved`` of the result), because an estimated
         order easily absorbs the discretisation error.
@@ -141,8 +147,8 @@ def fit_fode(
     Returns
     -------
     FODEFit
-        ``.estimates .standard_errors .correlation .confidence_intervals() .parameters .alpha .y0 .message .plot()
-        .predict(t)``; it prints as a table.
+        ``.estimates .standard_errors .correlation .confidence_intervals() .parameters .alpha .y0 .dy0 .terms .message
+        .plot() .predict(t)``; it prints as a table.
 
     Warns
     -----
@@ -188,24 +194,21 @@ def fit_fode(
     guess, bounds = _read_table("guess", guess), _read_table("bounds", bounds)
     chosen = arguments.read_observe(observe)
     states = arguments.read_states(y0, guess, sets, chosen, several)
-    given = options.get("dy0")
-    slopes = [] if given is None else [given] if isinstance(given, str) else listed("dy0", given, _DERIVATIVES)
-    if arguments.any_free(slopes):
-        raise InvalidInputError(
-            "dy0 holds 'free': a fit takes initial derivatives as given; make them a parameter by writing the equation "
-            "for y - dy0 t, or fix them, as in dy0=[[0.0]]"
-        )
-    unknowns = arguments.read_unknowns(parameters, alpha, states, guess, bounds, len(slopes))
+    slopes = arguments.read_slopes(dy0, guess, states)
+    coefficients, factors, orders = arguments.read_terms(terms, guess)
+    unknowns = arguments.read_unknowns(parameters, alpha, states, slopes, factors, orders, guess, bounds)
     count = sum(int(np.isfinite(each.data).sum()) for each in sets)
     if count < len(unknowns.names):
         raise InvalidInputError(
             f"{count} data for {len(unknowns.names)} unknowns ({', '.join(unknowns.names)}): fix some, or observe more"
         )
     like = arguments.tensor_among([data, y0, *parameters.values(), *guess.values()])
+    if like is not None and coefficients:
+        raise InvalidInputError(f"terms are for NumPy arrays, and there are arrays of {library_of(like)}; convert them")
 
     def minimise(start: Array, step: float | None) -> tuple[_LeastSquares, Any]:
-        solving = {**options, "estimate": False, "method": method, "step": step}
-        equation = Equation(fun, jac, jac_parameters, chosen, first, unknowns, solving)
+        solving = {**options, "delays": delays, "history": history, "estimate": False, "method": method, "step": step}
+        equation = Equation(fun, jac, jac_parameters, chosen, first, unknowns, coefficients, solving)
         model = PlainModel(equation) if like is None else TensorModel(equation, like, library_of(like))
         problem = _LeastSquares(model, sets)
         return problem, problem.minimise(start, unknowns, loss=loss, f_scale=f_scale, max_nfev=max_evaluations)
@@ -240,6 +243,8 @@ def fit_fode(
     for complaint in complaints:
         warnings.warn(complaint, AccuracyWarning, stacklevel=2)
     starts = tuple(each.at(x) for each in unknowns.y0)
+    steep = tuple([each.at(x) for each in rows] for rows in unknowns.dy0)
+    found_terms = zip(coefficients, unknowns.coefficients.at(x).tolist(), unknowns.orders.at(x).tolist(), strict=True)
     ended = found.message if found.success else f"{found.message} Raise max_evaluations={max_evaluations}."
     return FODEFit(
         names=unknowns.names,
@@ -250,6 +255,8 @@ def fit_fode(
         parameters={each.name: each.plain(x) for each in unknowns.parameters},
         alpha=unknowns.alpha.plain(x),
         y0=starts if several else starts[0],
+        dy0=steep if several else steep[0],
+        terms=[(value if isinstance(given, str) else given, order) for given, value, order in found_terms],
         spread=sure.spread,
         degrees_of_freedom=count - int((~near).sum()),
         halved=halved,

@@ -43,6 +43,8 @@ class Equation:
         Start of the derivative.
     unknowns : Unknowns
         The unknowns.
+    coefficients : list
+        Those of further terms as given, "free" for unknowns.
     options : dict
         Options of ``solve_fode``.
     """
@@ -53,6 +55,7 @@ class Equation:
     observe: Any
     t0: float
     unknowns: Unknowns
+    coefficients: list[Any]
     options: dict[str, Any]
 
     def solve(self, fun: Any, t: Array, start: Any, order: Any, **options: Any) -> Any:
@@ -102,9 +105,12 @@ class PlainModel(FitModel):
     def __call__(self, x: Array, number: int, t: Array) -> tuple[Array, Array]:
         """Prediction (m, N) and derivatives (m, N, p) for a data set."""
         unknowns = self.equation.unknowns
-        others = {k for each in (*unknowns.parameters, unknowns.y0[number]) for k in each.free}
-        exact = sorted(others) if self.equation.jac_parameters is not None else []
-        moved = sorted({*unknowns.alpha.free, *others}.difference(exact))
+        states = [unknowns.y0[number], *unknowns.dy0[number]]
+        others = {k for each in (*unknowns.parameters, *states) for k in each.free}
+        delays = self.equation.options.get("delays")
+        exact = sorted(others) if self.equation.jac_parameters is not None and not delays else []
+        orders = (unknowns.alpha, unknowns.coefficients, unknowns.orders)
+        moved = sorted({*(k for each in orders for k in each.free), *others}.difference(exact))
         sizes = np.maximum(np.abs(x), np.abs(unknowns.start))
         delta = _DELTA * np.where(sizes > 0.0, sizes, 1.0)
         high, low = np.minimum(x + delta, unknowns.upper), np.maximum(x - delta, unknowns.lower)
@@ -121,38 +127,51 @@ class PlainModel(FitModel):
     def _batch(self, rows: Array, number: int, t: Array, exact: list[int]) -> tuple[list[Array], list[Array]]:
         """Observations of each row of unknowns, and the derivatives in the unknowns ``exact`` at the first row."""
         equation, unknowns = self.equation, self.equation.unknowns
-        start = unknowns.y0[number].at(rows)
-        members, d = start.shape
+        members, d = len(rows), unknowns.y0[number].base.size
         parameters = [[each.plain(row) for each in unknowns.parameters] for row in rows]
         direction = np.eye(rows.shape[1])[exact]
-        start = np.concatenate([start, direction @ unknowns.y0[number].select.T])
-        alpha = unknowns.alpha.at(rows).reshape(members, -1)
-        order: Any = np.concatenate([alpha, np.repeat(alpha[:1], len(exact), axis=0)])
-        if np.all(alpha == alpha[:1]):
-            order = float(alpha[0, 0]) if alpha.shape[1] == 1 else alpha[0]
+        start, *slopes = (
+            np.concatenate([each.at(rows), direction @ each.select.T])
+            for each in (unknowns.y0[number], *unknowns.dy0[number])
+        )
+
+        def shared(values: Array) -> Any:
+            """Values of the members, and of the directions; one for all if they are equal."""
+            if np.all(values == values[:1]):
+                return float(values[0, 0]) if values.shape[1] == 1 else values[0]
+            return np.concatenate([values, np.repeat(values[:1], len(exact), axis=0)])
+
+        order = shared(unknowns.alpha.at(rows).reshape(members, -1))
         into = np.hstack([np.zeros((len(exact), 0)), *(direction @ each.select.T for each in unknowns.parameters)])
 
-        def fun(time: float, states: Array) -> Array:
+        def fun(time: float, states: Array, *past: Any) -> Array:
             out = np.empty_like(states)
             for i in range(members):
-                out[i] = check_value(equation.fun(time, states[i].copy(), *parameters[i]), (d,), np.float64, "fun")
+                more = [tuple(each[i] for each in states) for states in past]
+                value = equation.fun(time, states[i].copy(), *more, *parameters[i])
+                out[i] = check_value(value, (d,), np.float64, "fun")
             if exact:
                 forcing = self._parameter_matrix(time, states[0], parameters[0], into.shape[1])
                 out[members:] = states[members:] @ self._matrix(time, states[0], parameters[0]).T + into @ forcing.T
             return out
 
-        def jac(time: float, states: Array) -> Array:
-            found = [self._matrix(time, states[i], parameters[i]) for i in range(members)]
+        def jac(time: float, states: Array, *past: Any) -> Array:
+            more = [[tuple(each[i] for each in states) for states in past] for i in range(members)]
+            found = [self._matrix(time, states[i], [*more[i], *parameters[i]]) for i in range(members)]
             return np.stack(found + [found[0]] * len(exact))
 
         options: dict[str, Any] = {} if equation.jac is None else {"jac": jac}
-        if equation.options.get("dy0") is not None:
-            given = [np.broadcast_to(np.asarray(each, np.float64), (members, d)) for each in equation.options["dy0"]]
-            options["dy0"] = [np.concatenate([each, np.zeros((len(exact), d))]) for each in given]
+        if slopes:
+            options["dy0"] = slopes
+        pairs = zip(unknowns.coefficients.at(rows).T, unknowns.orders.at(rows).T, equation.coefficients, strict=True)
+        options["terms"] = [
+            (shared(factor[:, None]) if isinstance(given, str) else given, shared(power[:, None]))
+            for factor, power, given in pairs
+        ]
         y = equation.solve(fun, t, start, order, **options)
         seen = [np.asarray(equation.seen(t, y[i], parameters[i]), np.float64) for i in range(members)]
-        pairs = zip(y[members:], direction, strict=True)
-        return seen, [self._observed_slope(t, y[0], tangent, rows[0], along) for tangent, along in pairs]
+        tangents = zip(y[members:], direction, strict=True)
+        return seen, [self._observed_slope(t, y[0], tangent, rows[0], along) for tangent, along in tangents]
 
     def _observed_slope(self, t: Array, y: Array, tangent: Array, x: Array, direction: Array) -> Array:
         """The derivative of the observation along a change of state and unknowns."""
@@ -220,8 +239,8 @@ class TensorModel(FitModel):
         alpha = self._value(unknowns.alpha, x) if unknowns.alpha.free else unknowns.alpha.plain(unknowns.start)
         start = self._value(unknowns.y0[number], x)
         options: dict[str, Any] = {} if equation.jac is None else {"jac": equation.jac}
-        if equation.options.get("dy0") is not None:
-            options["dy0"] = [self._tensor(np.broadcast_to(each, start.shape)) for each in equation.options["dy0"]]
+        if unknowns.dy0[number]:
+            options["dy0"] = [self._value(each, x) for each in unknowns.dy0[number]]
         y = equation.solve(equation.fun, t, start, alpha, args=parameters, **options)
         return equation.seen(self._tensor(t), y, parameters)
 

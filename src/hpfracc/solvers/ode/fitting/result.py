@@ -91,6 +91,10 @@ class FODEFit(Estimates, Result):
         The order, estimated or given.
     y0 : array, or tuple of arrays
         The initial state, of each data set if there are several.
+    dy0 : list of arrays, or tuple of lists
+        The initial derivatives, of each data set if there are several.
+    terms : list of (coefficient, order)
+        The further terms.
     spread : float
         Standard deviation of the residuals, in units of ``sigma`` if that is given.
     degrees_of_freedom : int
@@ -118,6 +122,8 @@ class FODEFit(Estimates, Result):
     parameters: dict[str, Any]
     alpha: Any
     y0: Any
+    dy0: Any
+    terms: list[tuple[Any, float]]
     spread: float
     degrees_of_freedom: int
     halved: dict[str, float] | None

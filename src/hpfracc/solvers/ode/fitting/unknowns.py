@@ -11,12 +11,12 @@ import numpy as np
 
 from hpfracc._arrays import library_of, refuse_chunked, refuse_masked
 from hpfracc._frames import refuse_dates
-from hpfracc._reading import array, numbers, shown
+from hpfracc._reading import array, listed, numbers, shown
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 
 __all__ = [
-    "DataSet", "Quantity", "Unknowns", "any_free", "on_host", "read_observe", "read_sets", "read_states", "read_times",
-    "read_unknowns", "tensor_among",
+    "DataSet", "FreeValues", "Quantity", "Unknowns", "any_free", "on_host", "read_observe", "read_sets", "read_slopes",
+    "read_states", "read_terms", "read_times", "read_unknowns", "tensor_among",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -109,6 +109,10 @@ def tensor_among(values: list[Any]) -> Any:
     return found[0] if found else None
 
 
+#: Values, and which of them are free.
+FreeValues = tuple[Array, Array]
+
+
 # -- initial values ---------------------------------------------------------------------------------------------------
 
 
@@ -119,7 +123,7 @@ def any_free(value: Any) -> bool:
 
 def read_states(
     y0: Any, guess: Mapping[str, Any], sets: list[DataSet], observe: Any, several: bool
-) -> list[tuple[Array, Array]]:
+) -> list[FreeValues]:
     """Initial values, and which of them are free, for each set."""
     own = several and isinstance(y0, list | tuple) and len(y0) == len(sets) and not _is_flat(y0)
     found = []
@@ -135,6 +139,37 @@ def read_states(
             raise InvalidInputError(f"observe={observe.tolist()} names a missing component; y0 has {values.size}")
         found.append((values, free))
     return found
+
+
+def read_slopes(dy0: Any, guess: Mapping[str, Any], states: list[FreeValues]) -> list[list[FreeValues]]:
+    """Initial derivatives of each set, and which of them are free: one list for all sets, as in ``solve_fode``."""
+    given = [] if dy0 is None else [dy0] if isinstance(dy0, str) else listed("dy0", dy0, "dy0=[[0.0]]")
+    starts = guess.get("dy0", [0.0] * len(given))
+    if len(starts) != len(given):
+        raise ShapeError(f"guess['dy0'] has {len(starts)} entries and dy0 {len(given)}; give one for each derivative")
+    found = []
+    for values, _ in states:
+        rows = [_read_free("dy0", each, start) for each, start in zip(given, starts, strict=True)]
+        try:
+            found.append([(np.broadcast_to(a, values.shape), np.broadcast_to(b, values.shape)) for a, b in rows])
+        except ValueError:
+            raise ShapeError(f"dy0={shown(dy0)}: give a list of arrays of the shape {values.shape} of y0") from None
+    return found
+
+
+def read_terms(terms: Any, guess: Mapping[str, Any]) -> tuple[list[Any], FreeValues, FreeValues]:
+    """Coefficients as given, and numbers and orders of further terms, with which of them are free."""
+    rows = []
+    for each in listed("terms", terms, "pairs (coefficient, order)"):
+        if isinstance(each, str) or np.ndim(each) > 1 or not hasattr(each, "__len__") or len(each) != 2:
+            raise InvalidInputError(f"terms holds {shown(each)}; a term is a pair (coefficient, order)")
+        rows.append(tuple(each))
+    given = [coefficient for coefficient, _ in rows]
+    plain = [each if isinstance(each, str) else 0.0 for each in given]
+    if "free" in [order for _, order in rows] and "orders" not in guess:
+        raise InvalidInputError("the order of a term is free: give guess={'orders': [...]}, one for each term")
+    orders = _read_free("orders", [order for _, order in rows], guess.get("orders", 0.0))
+    return given, _read_free("coefficients", plain, guess.get("coefficients", 1.0)), orders
 
 
 def _is_flat(y0: Any) -> bool:
@@ -212,8 +247,12 @@ class Unknowns(NamedTuple):
         The parameters in the order of the arguments of ``fun``.
     alpha : Quantity
         The order or orders.
+    coefficients, orders : Quantity
+        Those of further terms.
     y0 : list of Quantity
         The initial state of each data set.
+    dy0 : list of list of Quantity
+        The initial derivatives of each data set.
     """
 
     names: tuple[str, ...]
@@ -222,26 +261,32 @@ class Unknowns(NamedTuple):
     upper: Array
     parameters: list[Quantity]
     alpha: Quantity
+    coefficients: Quantity
+    orders: Quantity
     y0: list[Quantity]
+    dy0: list[list[Quantity]]
 
 
 def read_unknowns(
     parameters: Mapping[str, Any],
     alpha: Any,
-    y0: list[tuple[Array, Array]],
+    y0: list[FreeValues],
+    dy0: list[list[FreeValues]],
+    coefficients: FreeValues,
+    term_orders: FreeValues,
     guess: Mapping[str, Any],
     bounds: Mapping[str, Any],
-    derivatives: int,
 ) -> Unknowns:
-    """Read the arguments; ``y0`` has, for each data set, its values and which of them are free."""
+    """Read the arguments; ``y0`` and ``dy0`` have an entry for each data set."""
     if not isinstance(parameters, Mapping):
         raise InvalidInputError(
             f"parameters={parameters!r} has to name each parameter with its guess, such as {{'k': 1.0}}"
         )
-    taken = {"alpha", "y0"} & parameters.keys()
+    own = {"alpha", "y0", "dy0", "coefficients", "orders"}
+    taken = own & parameters.keys()
     if taken:
         raise InvalidInputError(f"a parameter is called {taken.pop()!r}, which is a name of fit_fode; rename it")
-    known = {*parameters, "alpha", "y0"}
+    known, derivatives = {*parameters, *own}, len(dy0[0])
     for what, given in (("bounds", bounds), ("guess", guess)):
         if not given.keys() <= known:
             raise InvalidInputError(
@@ -256,9 +301,15 @@ def read_unknowns(
     if "alpha" in bounds and "alpha" not in guess:  # a default guess is moved into the bounds
         orders = np.where(free, np.clip(orders, low, high), orders)
     entries.append(("alpha", "alpha", orders, free, low, high))
-    for number, (start, free) in enumerate(y0):
-        label = f"y0 of set {number}" if len(y0) > 1 else "y0"
-        entries.append(("y0", label, start, free, *_read_bounds("y0", bounds, start.shape, _ANY)))
+    below = np.floor(term_orders[0])  # an order stays between two integers
+    between = (below + _ABOVE, below + 1.0 - _ABOVE)
+    for name, pair, limits in (("coefficients", coefficients, _ANY), ("orders", term_orders, between)):
+        entries.append((name, name, *pair, *_read_bounds(name, bounds, pair[0].shape, limits)))
+    for number, (state, slopes) in enumerate(zip(y0, dy0, strict=True)):
+        which = f" of set {number}" if len(y0) > 1 else ""
+        named = [("y0", f"y0{which}", state), *(("dy0", f"dy0[{k}]{which}", row) for k, row in enumerate(slopes))]
+        for name, label, (start, free) in named:
+            entries.append((name, label, start, free, *_read_bounds(name, bounds, start.shape, _ANY)))
     labels = [
         f"{label}[{', '.join(map(str, index))}]" if index else label
         for _, label, start, *_ in entries
@@ -273,8 +324,10 @@ def read_unknowns(
     parts = np.split(np.where(free, 0.0, values), cuts), np.split(np.eye(free.size)[:, free], cuts)
     quantities = [Quantity(each[0], each[2].shape, *part) for each, *part in zip(entries, *parts, strict=True)]
     names = tuple(label for label, unknown in zip(labels, free, strict=True) if unknown)
-    own, order, *states = quantities[: len(parameters)], *quantities[len(parameters) :]
-    return Unknowns(names, values[free], lower[free], upper[free], own, order, states)
+    mine, (order, factors, powers, *states) = quantities[: len(parameters)], quantities[len(parameters) :]
+    groups = [states[k : k + derivatives + 1] for k in range(0, len(states), derivatives + 1)]
+    firsts, others = [each[0] for each in groups], [each[1:] for each in groups]
+    return Unknowns(names, values[free], lower[free], upper[free], mine, order, factors, powers, firsts, others)
 
 
 def _check_guess(entry: str, value: float, low: float, high: float, bounds: Mapping[str, Any]) -> None:
@@ -287,7 +340,7 @@ def _check_guess(entry: str, value: float, low: float, high: float, bounds: Mapp
 
 
 def _read_bounds(
-    name: str, bounds: Mapping[str, Any], shape: tuple[int, ...], limits: tuple[float, float]
+    name: str, bounds: Mapping[str, Any], shape: tuple[int, ...], limits: tuple[Any, Any]
 ) -> tuple[Array, Array]:
     given = bounds.get(name, limits)
     try:

@@ -13,7 +13,7 @@ from scipy.special import gamma, rgamma
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.compilation import refuse_compiled
-from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups, row_orders
+from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups, row_orders, times_within
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, history_at
 from hpfracc.solvers.ode.singular import starting_powers
@@ -60,15 +60,10 @@ class FixedSolution:
 
     def __call__(self, t: Any) -> Array:
         """The solution at ``t``, of shape (..., d) + t.shape."""
-        times = np.asarray(t, dtype=np.float64)
-        flat = times.reshape(-1)
-        slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
-        if flat.size and not (flat.min() >= self.t_min - slack and flat.max() <= self.t_max + slack):
-            asked = f"{float(flat.min()):g} to {float(flat.max()):g}"
-            raise InvalidInputError(f"the solution is known from {self.t_min:g} to {self.t_max:g}, not at {asked}")
-        tau = np.clip(flat - self.t_min, 0.0, None)
+        times = times_within(t, self.t_min, self.t_max)
+        tau = np.clip(times.reshape(-1) - self.t_min, 0.0, None)
         place = self.grid.place(tau)
-        found = np.empty((self.y.shape[0], flat.size), self.y.dtype)
+        found = np.empty((self.y.shape[0], tau.size), self.y.dtype)
         near = (place < self._near) & (self.y.shape[1] > 1)
         if near.any():
             with np.errstate(divide="ignore", invalid="ignore"):  # the origin of a Riemann-Liouville problem

@@ -14,7 +14,10 @@ from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode.problem import Problem
 
-__all__ = ["UniformGrid", "check_room", "initial_part", "least_bytes", "make_grid", "order_groups", "row_orders"]
+__all__ = [
+    "UniformGrid", "check_room", "initial_part", "least_bytes", "make_grid", "order_groups", "row_orders",
+    "times_within",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -101,6 +104,16 @@ def check_room(problem: Problem, count: int, orders: int, *, arrays: int = _FULL
         what = f"solve_fode: {count:,} points of {math.prod(problem.shape):,} components"
         sizes = f"need at least {need / 2**20:,.1f} MiB, and {free / 2**20:,.1f} MiB are free"
         raise OutOfMemoryError(f"{what} {sizes}; {REMEDY}")
+
+
+def times_within(t: Any, t_min: float, t_max: float) -> Array:
+    """The times at which a solution from ``t_min`` to ``t_max`` is asked for; raises an error if they are outside."""
+    times = np.asarray(t, dtype=np.float64)
+    slack = 1e-12 * max(abs(t_min), abs(t_max))
+    if times.size and not (times.min() >= t_min - slack and times.max() <= t_max + slack):
+        asked = f"{float(times.min()):g} to {float(times.max()):g}"
+        raise InvalidInputError(f"the solution is known from {t_min:g} to {t_max:g}, not at {asked}; give other times")
+    return times
 
 
 def row_orders(problem: Problem) -> Array:

@@ -1,4 +1,4 @@
-"""The common form of fixed-step methods: weights, tableau, and the first value."""
+"""Equal steps as sums over the past: weights, the arrays of a solve, and the first value."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, initial_part
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.singular import Powers
 
-__all__ = ["Scheme", "StepError", "Tableau", "cached_weights", "evaluate_first", "infinite_start", "make_tableau"]
+__all__ = ["Evaluate", "StepError", "Tableau", "cached_weights", "evaluate_first", "infinite_start", "make_tableau"]
 
 Array = np.ndarray[Any, Any]
+Evaluate = Callable[[float, Array], Array]
 
 
 class StepError(Exception):
@@ -39,10 +40,13 @@ class Tableau:
         Solution and right-hand side at the steps; where that is not kept, the solution twice.
     sums : array, shape (K, rows, N + 1)
         The history sums so far, including the initial data.
+    rule : StepMethod or None
+        The method, if its steps are sums over the past.
     known : int
         Number of points filled so far, including the initial one.
     powers : int
-        See :class:`Scheme`.
+        Maximum number of initial powers of the solution that may be fitted to the first steps. Small if these steps are
+        inaccurate, because the fit amplifies their errors.
     begins : Powers or None
         The powers of the starting weights, if there are any.
     beginning : callable or None
@@ -58,6 +62,7 @@ class Tableau:
     y: Array
     f: Array
     sums: Array
+    rule: Any = None
     known: int = 1
     powers: int = 3
     begins: Powers | None = None
@@ -72,48 +77,21 @@ class Tableau:
         return first + int(np.argmin((y & f).all(axis=0)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scheme:
-    """Description of a fixed-step method.
-
-    Attributes
-    ----------
-    kind : str
-        ``"explicit"``: ``y_n = S_0[n]``. ``"corrected"``: that, then ``y_n = S_1[n] + w_1[0] f(t_n, y_n)``,
-        ``corrections`` times. ``"implicit"``: ``y_n = S_0[n] + w_0[0] f(t_n, y_n)``, solved by Newton's method.
-    weights : callable
-        ``weights(alpha, n)``: for step 1, the K sequences ``w_k[0..n-1]``.
-    starts : callable
-        ``starts(tableau, evaluate)``: fill in the first points.
-    corrections : int
-        See ``kind``.
-    powers : int
-        Maximum number of initial powers of a solution that may be fitted to the first steps. Small if these steps are
-        inaccurate, because the fit amplifies their errors.
-    """
-
-    kind: str
-    weights: Callable[[float, int], tuple[Array, ...]]
-    starts: Callable[[Tableau, Callable[[float, Array], Array]], None]
-    corrections: int = 1
-    powers: int = 3
-
-
-def make_tableau(problem: Problem, grid: UniformGrid, scheme: Scheme) -> Tableau:
+def make_tableau(problem: Problem, grid: UniformGrid, rule: Any) -> Tableau:
     """The arrays of a solve, with the contribution of the initial data in every sum."""
     groups = order_groups(problem)
     check_room(problem, grid.count, len(groups))
     start = initial_part(problem, grid.elapsed())
-    made = [[grid.step**alpha * each for each in scheme.weights(alpha, grid.count)] for alpha, _ in groups]
+    made = [[grid.step**alpha * each for each in rule.weights(NUMPY, alpha, grid.count)[0]] for alpha, _ in groups]
     weights = np.array(list(zip(*made, strict=True)))
     which = None if len(groups) == 1 else np.unique(row_orders(problem), return_inverse=True)[1].reshape(-1)
     sums = np.array([start] * len(weights))
     y = np.empty_like(start)
     y[:, 0] = start[:, 0]
-    return Tableau(problem, grid, weights, which, y, np.zeros_like(start), sums, powers=scheme.powers)
+    return Tableau(problem, grid, weights, which, y, np.zeros_like(start), sums, rule)
 
 
-def evaluate_first(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
+def evaluate_first(table: Tableau, evaluate: Evaluate) -> None:
     """Fill in ``f_0``."""
     t0 = table.grid.t0
     table.f[:, 0] = evaluate(t0, np.array(table.problem.y0)).reshape(-1)

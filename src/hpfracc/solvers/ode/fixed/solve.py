@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import dataclasses
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -16,11 +15,11 @@ from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.blocks import BLOCK, DIRECT_BELOW
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import on_cuda
-from hpfracc.solvers.ode.compiled.on_cuda.choice import MovedError, make_offer
+from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError, may_move
 from hpfracc.solvers.ode.fixed.dense import DelayedStates, without_delays
 from hpfracc.solvers.ode.fixed.error_estimate import estimate_errors
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups, row_orders
-from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, evaluate_first, make_tableau
+from hpfracc.solvers.ode.fixed.scheme import Evaluate, Tableau, evaluate_first, make_tableau
 from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
 from hpfracc.solvers.ode.fixed.walk import Guard, Walk
 from hpfracc.solvers.ode.method import Method
@@ -89,31 +88,26 @@ class StepMethod(Method):
         return Method.refuses(self, problem, options)
 
     def solve(
-        self, problem: Problem, options: Options, *, guard: Guard | None = None, reason: str = "asked for"
+        self,
+        problem: Problem,
+        options: Options,
+        *,
+        guard: Guard | None = None,
+        reason: str = "asked for",
     ) -> FODEResult:
         """One history sum for each sequence and step; implicit equations by Newton's method."""
         if problem.library == "numpy":
-            return solve_fixed(problem, options, self.scheme_for(problem, options), self.name, reason, guard=guard)
+            return solve_fixed(problem, options, self, reason, guard=guard)
         if self.implicit:
             from hpfracc.solvers.ode.tensors.solve import solve_tensors
 
-            return solve_tensors(problem, options, self)
+            return solve_tensors(problem, options, self, reason)
         from hpfracc.solvers.ode.tensors.stability import solve_explicit
 
-        return solve_explicit(problem, options, self, self.scheme)
+        return solve_explicit(problem, options, self, reason, guard)
 
-    def scheme_for(self, problem: Problem, options: Options) -> Scheme:
-        """The weights for NumPy, with what the first steps of this problem need."""
-        return self.scheme
-
-    @property
-    def scheme(self) -> Scheme:
-        """The weights for NumPy."""
-        kind = "implicit" if self.implicit else "corrected" if self.corrections else "explicit"
-        return Scheme(kind, lambda alpha, n: self.weights(NUMPY, alpha, n)[0], self._start, self.corrections)
-
-    def _start(self, table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
-        """Evaluate ``f_0``, and add its additional weights."""
+    def start(self, table: Tableau, evaluate: Evaluate, options: Options) -> None:
+        """For NumPy: fill in the first points. Here ``f_0``, with its additional weights."""
         if self.starts_blind:
             return
         evaluate_first(table, evaluate)
@@ -124,9 +118,9 @@ class StepMethod(Method):
 
 
 def solve_fixed(
-    problem: Problem, options: Options, scheme: Scheme, name: str, reason: str, *, guard: Guard | None = None
+    problem: Problem, options: Options, rule: StepMethod, reason: str, *, guard: Guard | None = None
 ) -> FODEResult:
-    """Solve ``problem`` with ``scheme`` and the step of ``options``.
+    """Solve ``problem`` by ``rule`` with the step of ``options``.
 
     ``guard(t, y)`` is called from time to time, and may raise ``StiffError`` to end the solve.
     """
@@ -137,35 +131,36 @@ def solve_fixed(
         compiled.load("on_cuda.solve")
         from hpfracc.solvers.ode.compiled.on_cuda.solve import solve_members
 
-        return solve_members(cuda, problem, options, scheme, (name, reason))[0]
+        return solve_members(cuda, problem, options, rule, reason)
     started = time.perf_counter()
     assert options.step is not None
     grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
     delayed: DelayedStates | None = None
     if problem.delays:
-        problem, delayed = without_delays(problem, options, name)
+        problem, delayed = without_delays(problem, options, rule.name)
         options = dataclasses.replace(options, compile=False, backend="numpy")
-    table = make_tableau(problem, grid, scheme)
+    table = make_tableau(problem, grid, rule)
     if delayed is not None:
         table.stepwise, delayed.table = True, table
     history = "fft" if grid.count - 1 > DIRECT_BELOW else "direct"
     block = BLOCK if history == "fft" else grid.count
-    offer = make_offer(table, options, scheme, (name, reason), guard)
-    stepper = SwitchingStepper(table, scheme, block, options, RightHandSide(problem), offer)
+    movable = grid.steps <= options.max_steps and may_move(problem, options, rule.name)
+    offer = GPUOffer(table, options, reason, guard) if movable else None
+    stepper = SwitchingStepper(table, block, options, RightHandSide(problem), offer)
     try:
-        result = Walk(table, options, stepper, block, guard).result(name, reason, history, started)
+        result = Walk(table, options, stepper, block, guard).result(rule.name, reason, history, started)
     except MovedError as moved:
         note_steps()
         moved.result.stats["seconds"] = time.perf_counter() - started
         return moved.result
     if result.success:
-        _check_growth(result, table, scheme, name)
+        _check_growth(result, table)
     if result.success and options.estimate is not False and not starts_infinite(problem):
         _judge(result, table, options, delayed)
     return result
 
 
-def _check_growth(result: FODEResult, table: Tableau, scheme: Scheme, name: str) -> None:
+def _check_growth(result: FODEResult, table: Tableau) -> None:
     r"""Fail if the solution has grown where the equation does not let it: the steps are not stable.
 
     Up to order 1, :math:`\tfrac12 D^\alpha |y|^2 \le \mathrm{Re}(\bar y f)` (A. Alikhanov, Differ. Equ. 46 (2010)
@@ -182,12 +177,12 @@ def _check_growth(result: FODEResult, table: Tableau, scheme: Scheme, name: str)
         turned = (highest & (np.real(np.conj(y) * f) < 0.0)).sum(axis=1)
     count = highest.sum(axis=1)
     many = bool(np.any((count > 2) & (turned > 0.5 * count)))
-    guard = StiffnessGuard(problem, table.grid.step, name, scheme)
+    guard = StiffnessGuard(problem, table.grid.step, table.rule)
 
     def number(n: int) -> float:
         return guard.number(table.grid.time(n), np.array(y[:, n]).reshape(problem.shape))
 
-    message = unstable_growth(sizes.max(axis=0), table.grid.time, number, name, turned=many)
+    message = unstable_growth(sizes.max(axis=0), table.grid.time, number, table.rule.name, turned=many)
     result.nfev += guard.evaluations
     if message is not None:
         result.success, result.message = False, message

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,18 +11,16 @@ from scipy.special import gamma, rgamma, zetac
 
 from hpfracc._xp import NUMPY
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups
-from hpfracc.solvers.ode.fixed.scheme import Scheme, StepError, Tableau, cached_weights, evaluate_first
-from hpfracc.solvers.ode.fixed.solve import StepMethod
+from hpfracc.solvers.ode.fixed.scheme import Evaluate, StepError, Tableau, cached_weights, evaluate_first
 from hpfracc.solvers.ode.jacobian import Factors, factorise, is_sparse
 from hpfracc.solvers.ode.newton import Norm, solve_damped, step_scale
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, jacobian_source, starts_infinite
 from hpfracc.solvers.ode.singular import GrowthError, Powers, starting_powers
 
-__all__ = ["MAX_POWERS", "multistep_scheme", "refuse_start", "starting_weights"]
+__all__ = ["MAX_POWERS", "refuse_start", "start_together", "starting_weights"]
 
 Array = np.ndarray[Any, Any]
-Evaluate = Callable[[float, Array], Array]
 #: The rows of an order, and its starting weights.
 Starts = list[tuple[Any, Array]]
 
@@ -134,31 +131,25 @@ def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1
     return None
 
 
-def multistep_scheme(method: StepMethod, problem: Problem, options: Options, bound: float = 1.0) -> Scheme:
-    """One history sum and one system of equations per step. The first steps are solved together."""
-    powers = starting_powers(problem, bound)
-
-    def weights(alpha: float, n: int) -> tuple[Array, ...]:
-        return cached_weights(method.name, alpha, n, lambda alpha, n: method.weights(NUMPY, alpha, n)[0])
+def start_together(rule: Any, table: Tableau, evaluate: Evaluate, options: Options, bound: float = 1.0) -> None:
+    """Solve the first steps together, and add their starting weights to all later sums."""
+    problem, grid = table.problem, table.grid
+    table.begins = powers = starting_powers(problem, bound)
+    table.powers = MAX_POWERS
 
     def starts(alpha: float, n: int) -> tuple[Array]:
-        return (starting_weights(method, alpha, weights(alpha, n)[0], powers),)
+        return (starting_weights(rule, alpha, rule.weights(NUMPY, alpha, n)[0][0], powers),)
 
-    def start(table: Tableau, evaluate: Evaluate) -> None:
-        """Compute the first values, and add their starting weights to all later sums."""
-        table.begins, grid = powers, table.grid
-        if powers.first == 0:
-            evaluate_first(table, evaluate)
-        scaled = [
-            (mine, cached_weights(("starts", method.name, powers), alpha, grid.count, starts)[0] * grid.step**alpha)
-            for alpha, mine in order_groups(problem)
-        ]
-        _solve_first(table, evaluate, options, powers, scaled)
-        for mine, each in scaled:
-            table.sums[0, mine] += table.f[mine, powers.first : powers.last + 1] @ each
-        table.known = powers.last + 1
-
-    return Scheme("implicit", weights, start, powers=MAX_POWERS)
+    if powers.first == 0:
+        evaluate_first(table, evaluate)
+    scaled = [
+        (mine, cached_weights(("starts", rule.name, powers), alpha, grid.count, starts)[0] * grid.step**alpha)
+        for alpha, mine in order_groups(problem)
+    ]
+    _solve_first(table, evaluate, options, powers, scaled)
+    for mine, each in scaled:
+        table.sums[0, mine] += table.f[mine, powers.first : powers.last + 1] @ each
+    table.known = powers.last + 1
 
 
 def _first_weights(table: Tableau, powers: Powers, starts: Starts) -> tuple[Array, Array]:

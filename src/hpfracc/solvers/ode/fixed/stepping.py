@@ -14,7 +14,7 @@ from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compilation import CompileSwitch, compile_problem, solve_preference
 from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError
 from hpfracc.solvers.ode.fixed.grid import row_orders
-from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
+from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.newton import Newton, extrapolate, make_newton, step_part
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import RightHandSide
@@ -39,18 +39,16 @@ class NumpyStepper:
     ----------
     tableau : Tableau
         The arrays to fill.
-    scheme : Scheme
-        The method.
     block : int
         Length of the longest block.
     fun : RightHandSide
-        The right-hand side; implicit schemes evaluate it through ``newton``.
+        The right-hand side; implicit methods evaluate it through ``newton``.
     newton : Newton or None
-        Newton's method, for an implicit scheme.
+        Newton's method, for an implicit one.
     """
 
-    def __init__(self, tableau: Tableau, scheme: Scheme, block: int, fun: RightHandSide, newton: Newton | None) -> None:
-        self.tableau, self.scheme, self.block, self.fun, self.newton = tableau, scheme, block, fun, newton
+    def __init__(self, tableau: Tableau, block: int, fun: RightHandSide, newton: Newton | None) -> None:
+        self.tableau, self.block, self.fun, self.newton = tableau, block, fun, newton
         weights = tableau.weights if tableau.which is None else tableau.weights[:, tableau.which]
         #: ``(K, block, rows or 1)``, newest last: the slice for m past values is contiguous.
         near = np.zeros((*weights.shape[:2], block + 1))
@@ -68,7 +66,7 @@ class NumpyStepper:
         table = self.tableau
         f, y = self._open_block(begin, first)
         sums = np.ascontiguousarray(table.sums[:, :, first:stop].transpose(2, 0, 1))
-        steps = self._implicit if self.scheme.kind == "implicit" else self._explicit
+        steps = self._implicit if self.newton is not None else self._explicit
         reached = first
         try:
             for reached in steps(begin, first, stop, sums, y, f):  # noqa: B007 - read after the loop
@@ -102,7 +100,7 @@ class NumpyStepper:
             past += np.einsum("kmr,mr->kr", self._past[:, self.block - m :], f[:m])
 
     def _explicit(self, begin: int, first: int, stop: int, sums: Array, y: Array, f: Array) -> Iterator[int]:
-        """Predict, and correct if the scheme does; yields the number of known points after each step.
+        """Predict, and correct if the method does; yields the number of known points after each step.
 
         ``sums`` begins at ``first``, ``y`` and ``f`` begin at ``begin``.
 
@@ -111,7 +109,7 @@ class NumpyStepper:
         """
         shape, dtype = self.tableau.problem.shape, self.tableau.problem.dtype
         fun, read, evaluations = self.fun.bare, self.fun.read, 0
-        corrections = self.scheme.corrections if self.scheme.kind == "corrected" else 0
+        corrections = self.tableau.rule.corrections
         weight = self._now[-1] if self._shared else self._now[-1].reshape(shape)
         shaped = sums.reshape(len(sums), -1, *shape)
         points, values = y.reshape(-1, *shape), f.reshape(-1, *shape)
@@ -162,11 +160,11 @@ class SwitchingStepper(CompileSwitch):
     """Computes blocks, and switches to compiled steps, or leaves the rest to a GPU, as soon as that pays off."""
 
     def __init__(
-        self, tableau: Tableau, scheme: Scheme, block: int, options: Options, fun: RightHandSide, offer: GPUOffer | None
+        self, tableau: Tableau, block: int, options: Options, fun: RightHandSide, offer: GPUOffer | None
     ) -> None:
-        problem, implicit = tableau.problem, scheme.kind == "implicit"
-        super().__init__(problem, options, scheme.kind)
-        self.tableau, self.scheme, self.block, self.fun = tableau, scheme, block, fun
+        problem, implicit = tableau.problem, tableau.rule.implicit
+        super().__init__(problem, options, "implicit" if implicit else "corrected")
+        self.tableau, self.block, self.fun = tableau, block, fun
         engine = solve_preference(options) is None
         self.history = History(tableau.weights, tableau.which, tableau.f, tableau.sums, block, engine=engine)
         self.newton: Newton | None = None
@@ -184,24 +182,13 @@ class SwitchingStepper(CompileSwitch):
         self._offer = offer if self._backend == "auto" else None
         #: Seconds of a step in the latest block, and whether that was compiled.
         self._rate, self._was_compiled = 0.0, False
-        self._repairs = self._counted = 0
-        #: Seconds and number of the steps that were not compiled.
-        self._spent, self._done = 0.0, 0
+        self._repairs = 0
         self._stepper: Any = None
 
     @property
     def compiled(self) -> bool:
         """Whether the right-hand side runs compiled."""
-        return bool(getattr(self._stepper, "compiled", False))
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of the right-hand side, in Python and compiled."""
-        return self.fun.count + self._counted + getattr(self._stepper, "evaluations", 0)
-
-    def start(self) -> None:
-        """Compute the first points of the scheme."""
-        self.scheme.starts(self.tableau, self.fun)
+        return getattr(self._stepper, "functions", None) is not None
 
     def run(self, begin: int, first: int, stop: int, last: int) -> int:
         """Compute one block of a solve that ends at point ``last``; raises :class:`MovedError` if a GPU solved it."""
@@ -213,7 +200,6 @@ class SwitchingStepper(CompileSwitch):
             self._return_to_python(last - first, "a captured value changed during the solve")
         started = time.perf_counter()
         reached: int = self._stepper.run(begin, first, stop)
-        self._learn()
         if self.compiled:
             reached = self._repaired(begin, reached, stop, last)
             # The first block includes the compilation of the steps.
@@ -222,7 +208,6 @@ class SwitchingStepper(CompileSwitch):
             return reached
         seconds = time.perf_counter() - started
         self._rate = seconds / max(1, reached - first)
-        self._spent, self._done = self._spent + seconds, self._done + reached - first
         for price in (self._price, getattr(self._offer, "price", None)):
             if price is not None:
                 price.credit(seconds)
@@ -235,7 +220,7 @@ class SwitchingStepper(CompileSwitch):
             return
         found = self._offer.solve(ahead, self.notes)
         if found is not None:
-            found.nfev += self.evaluations
+            found.nfev += self.fun.count
             raise MovedError(found)
 
     def _repaired(self, begin: int, reached: int, stop: int, last: int) -> int:
@@ -255,17 +240,18 @@ class SwitchingStepper(CompileSwitch):
 
     def _return_to_python(self, left: int, why: str) -> None:
         self.notes.append(f"the right-hand side returned to Python: {why}")
-        self._counted += self._stepper.evaluations
         self._stepper = self._uncompiled(left)
 
     def _choose(self, left: int) -> None:
         """Compile the right-hand side if requested or if that pays off, and select how steps are computed."""
         if self._stepper is None and self.options.compile is True:
             self._switch(must=True)
-        elif self._price is not None and not self._tried:
-            rate = self._spent / self._done if self._done else 0.0
-            if self._price.pays(rate * left) or (self._backend == "numba" and self._done):
-                self._switch(must=False)
+        elif (
+            self._price is not None
+            and not self._tried
+            and (self._price.pays(self._rate * left) or (self._backend == "numba" and self._rate))
+        ):
+            self._switch(must=False)
         if self._stepper is None:
             self._stepper = self._uncompiled(left)
 
@@ -277,19 +263,19 @@ class SwitchingStepper(CompileSwitch):
         self._tried, implicit = True, self.newton is not None
         found, self.compile_seconds = compile_problem(table.problem, points, self.notes, must=must, jacobian=implicit)
         if found is not None:
-            self._counted += getattr(self._stepper, "evaluations", 0)
-            self._stepper = self._make_compiled(*found)
+            self._stepper = self._make_compiled(found)
 
     def _in_numpy(self) -> NumpyStepper:
-        return NumpyStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
+        return NumpyStepper(self.tableau, self.block, self.fun, self.newton)
 
     def _uncompiled(self, left: int) -> Any:
         """Steps around a function in Python, compiled if requested or if that pays off."""
         few = self.tableau.y.shape[0] <= _MAX_COMPONENTS  # larger states are left to NumPy's loops
         may = self._backend == "auto" and few and self._fits and self._kernels_pay(left * _NUMPY_STEP)
-        return self._make_compiled(self.fun, None) if may or self._backend == "numba" else self._in_numpy()
+        return self._make_compiled(None) if may or self._backend == "numba" else self._in_numpy()
 
-    def _make_compiled(self, fun: Any, jacobian: Any) -> Any:
+    def _make_compiled(self, functions: Any) -> Any:
         steps: Any = compiled.load("stepper")
-        self._use_kernels()
-        return steps.CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)
+        made = steps.CompiledStepper(self.tableau, self.block, self.fun, self.newton, functions)
+        made.run = self._kernel.time_first(made.run)
+        return made

@@ -18,13 +18,12 @@ from hpfracc.solvers.ode.newton import Newton, make_newton
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide
 from hpfracc.solvers.ode.progress import EventWatch, Report, note_steps, progress_report
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
 
 __all__ = ["Guard", "Walk", "solve_on_mesh"]
 
 Array = np.ndarray[Any, Any]
 
-REACHED = "The end of the interval was reached."
 #: Approximate number of calls of a guard in a solve.
 _GUARDED = 32
 #: Steps between two checks for events, progress and non-finite values: initial number, maximum, and growth factor.
@@ -48,16 +47,9 @@ class _MeshStepper:
 
     def __init__(self, table: Tableau, options: Options, steps: MeshSteps, notes: list[str]) -> None:
         self.table, self.notes = table, notes
-        self._fun = RightHandSide(table.problem)
-        self.newton = make_newton(table.problem, options, self._fun)
+        self.fun = RightHandSide(table.problem)
+        self.newton = make_newton(table.problem, options, self.fun)
         self._states = steps(self.newton, table.grid.elapsed())
-
-    @property
-    def evaluations(self) -> int:
-        return self._fun.count
-
-    def start(self) -> None:
-        """The first point is the initial value."""
 
     def run(self, begin: int, first: int, stop: int, last: int) -> int:
         for n in range(first, stop):
@@ -93,7 +85,8 @@ class Walk:
         last = min(self.grid.steps, options.max_steps) + 1
         with progress_report(options.progress, self.grid.t0, self.grid.t1, title) as report:
             try:
-                self.stepper.start()
+                if table.rule is not None:
+                    table.rule.start(table, self.stepper.fun, options)
                 if not self._look(table.known, report):
                     return
                 while table.known < last:
@@ -200,7 +193,7 @@ class Walk:
             "interrupted": self.interrupted,
         } | ({} if newton is None else {"newton_iterations": newton.iterations})
         decision = SolveDecision(name, reason, history, stepper.compiled, tuple(stepper.notes))
-        found = FODEResult(t, y, self.success, self.message, stepper.evaluations, stats=stats, decision=decision)
+        found = FODEResult(t, y, self.success, self.message, stepper.fun.count, stats=stats, decision=decision)
         found.njev = 0 if newton is None else newton.jacobians
         found.sol = solution if options.dense_output else None
         found.t_events, found.y_events = self.events.collected(problem.shape, problem.dtype)

@@ -33,14 +33,16 @@ class _AdaptiveMethod(Method):
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Requires constant orders, and an integrable right-hand side if the solution is infinite at t0."""
         name = self.name
-        if problem.library != "numpy":
-            from hpfracc.solvers.ode.tensors.mesh import refuse_adaptive_tensors
-
-            return refuse_adaptive_tensors(problem, options, name)
         if problem.orders.function is not None:
             return f"method={name!r} takes constant orders; use method='variable_order'"
         if options.step is not None:
             return f"method={name!r} chooses its steps, and step={options.step:g} was given; omit step"
+        if np.any(np.asarray(options.atol) <= 0.0):
+            return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
+        if problem.library != "numpy":
+            from hpfracc.solvers.ode.tensors.mesh import refuse_adaptive_tensors
+
+            return refuse_adaptive_tensors(problem, options, name)
         shortest, length = min(problem.delays, default=math.inf), problem.t1 - problem.t0
         if length > _MAX_DELAYS * shortest:
             needs = f"needs {length / shortest:.2g} steps, none longer than the shortest delay, {shortest:g}"
@@ -58,8 +60,6 @@ class _AdaptiveMethod(Method):
                     return f"method={name!r} {start}; loosen rtol={options.rtol:g}"
             except GrowthError as error:
                 return f"method={name!r}: {error}"
-        if np.any(np.asarray(options.atol) <= 0.0):
-            return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
         return refuse_numba(problem, options, name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:

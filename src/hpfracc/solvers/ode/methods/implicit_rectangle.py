@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hpfracc._xp import Namespace
-from hpfracc.solvers.ode.fixed.scheme import Scheme, rectangle_weights
+from hpfracc.solvers.ode.fixed.scheme import Evaluate, Tableau, rectangle_weights
 from hpfracc.solvers.ode.fixed.solve import StepMethod
-from hpfracc.solvers.ode.fixed.starting import multistep_scheme, refuse_start
+from hpfracc.solvers.ode.fixed.starting import refuse_start, start_together
 from hpfracc.solvers.ode.method import register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
@@ -62,9 +62,10 @@ class ImplicitRectangle(StepMethod):
             return refuse_start(self.name, problem, options, _BOUND)
         return refusal
 
-    def scheme_for(self, problem: Problem, options: Options) -> Scheme:
+    def start(self, table: Tableau, evaluate: Evaluate, options: Options) -> None:
         """With starting weights if the solution is infinite at t0."""
-        return multistep_scheme(self, problem, options, _BOUND) if starts_infinite(problem) else self.scheme
+        if starts_infinite(table.problem):
+            start_together(self, table, evaluate, options, _BOUND)
 
     def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
         """The product rectangle, from the newest value on."""

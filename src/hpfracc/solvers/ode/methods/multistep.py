@@ -12,9 +12,9 @@ import numpy as np
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.operators.core.sequences import binomial_coefficients, binomials
 from hpfracc.operators.rules.quadrature import multistep_weights
-from hpfracc.solvers.ode.fixed.scheme import Scheme
+from hpfracc.solvers.ode.fixed.scheme import Evaluate, Tableau, cached_weights
 from hpfracc.solvers.ode.fixed.solve import StepMethod
-from hpfracc.solvers.ode.fixed.starting import multistep_scheme, refuse_start
+from hpfracc.solvers.ode.fixed.starting import refuse_start, start_together
 from hpfracc.solvers.ode.method import register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
@@ -50,9 +50,17 @@ class MultistepMethod(StepMethod):
         needs = f"needs orders of {_MIN_ORDER} or more for its starting weights, and the lowest is {lowest:g}"
         return f"method={self.name!r} {needs}; use method='implicit_trapezoid'"
 
-    def scheme_for(self, problem: Problem, options: Options) -> Scheme:
-        """The first steps are solved together."""
-        return multistep_scheme(self, problem, options)
+    def start(self, table: Tableau, evaluate: Evaluate, options: Options) -> None:
+        """Solve the first steps together."""
+        start_together(self, table, evaluate, options)
+
+    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
+        """Coefficients of the generating function, cached."""
+        return cached_weights(self.name, alpha, n, self.coefficients), None
+
+    @abc.abstractmethod
+    def coefficients(self, alpha: float, n: int) -> tuple[Array]:
+        """Coefficients of the generating function."""
 
     @abc.abstractmethod
     def factor(self, alpha: float) -> tuple[float, float]:
@@ -91,9 +99,9 @@ class BDF2(MultistepMethod):
     aliases: ClassVar[tuple[str, ...]] = ("flmm_bdf2", "fbdf2")
     order: ClassVar[str] = "2"
 
-    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
-        """Coefficients of the generating function."""
-        return (multistep_weights(xp, -alpha, n, 2),), None
+    def coefficients(self, alpha: float, n: int) -> tuple[Array]:
+        """Of the square of a backward difference."""
+        return (multistep_weights(NUMPY, -alpha, n, 2),)
 
     def factor(self, alpha: float) -> tuple[float, float]:
         """Of ``(u + u^2/2)^-alpha``."""
@@ -130,9 +138,9 @@ class NewtonGregory(MultistepMethod):
             return f"method={self.name!r} needs orders below 2, and the highest is {highest:g}; use method='bdf2'"
         return MultistepMethod.refuses(self, problem, options)
 
-    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
-        """Coefficients of the generating function."""
-        return (binomials(xp, -alpha, n) - 0.5 * alpha * binomials(xp, 1.0 - alpha, n),), None
+    def coefficients(self, alpha: float, n: int) -> tuple[Array]:
+        """Binomial coefficients."""
+        return (binomials(NUMPY, -alpha, n) - 0.5 * alpha * binomials(NUMPY, 1.0 - alpha, n),)
 
     def factor(self, alpha: float) -> tuple[float, float]:
         """Of ``u^-alpha (1 - alpha u / 2)``."""
@@ -161,7 +169,7 @@ class MultistepTrapezoid(MultistepMethod):
     aliases: ClassVar[tuple[str, ...]] = ("flmm_trapezoid", "tustin")
     order: ClassVar[str] = "2"
 
-    def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
+    def coefficients(self, alpha: float, n: int) -> tuple[Array]:
         """By ``(1 - z^2) a' = 2 alpha a``; for large indices by the expansions at both singularities."""
         twice = 2.0 * alpha
         head = [1.0, twice]
@@ -169,13 +177,13 @@ class MultistepTrapezoid(MultistepMethod):
             head.append((twice * head[k] + (k - 1.0) * head[k - 1]) / (k + 1.0))
         found: Array = np.array(head[:n]) * 0.5**alpha
         if n <= _RECURRED:
-            return (found,), None
+            return (found,)
         far = np.arange(_RECURRED, n, dtype=np.float64)
         smooth = _expansion(-alpha, alpha, far, binomials(NUMPY, -alpha, n)[_RECURRED:])
         bent = _expansion(alpha, -alpha, far, binomials(NUMPY, alpha, n)[_RECURRED:])
         # (1+z)^alpha / (2^alpha (1-z)^alpha): near z = 1 in powers of (1-z)/2, near z = -1 in powers of (1+z)/2.
         found = np.concatenate([found, smooth + 0.25**alpha * np.where(far % 2 == 0, 1.0, -1.0) * bent])
-        return (found,), None
+        return (found,)
 
     def factor(self, alpha: float) -> tuple[float, float]:
         """Of ``((1 - u/2) / u)^alpha``."""

@@ -13,7 +13,7 @@ from scipy.special import rgamma
 
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
-from hpfracc.history.intervals import IntervalWeights
+from hpfracc.history.intervals import IntervalWeights, orders_of_steps
 from hpfracc.operators.core.sequences import power_differences
 from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
 from hpfracc.solvers.ode.method import Method, register_method
@@ -112,11 +112,9 @@ def _steps(problem: Problem, parabola: bool, newton: Newton, mesh: Array) -> Ite
     y, slope = np.array(problem.y0).reshape(-1), 0.0 * np.array(problem.y0).reshape(-1)
     increments = np.zeros((len(mesh) - 1, y.size), y.dtype)
     weights = IntervalWeights([], mesh, parabola=True)
+    each, places = orders_of_steps(lambda t: _orders(problem, problem.t0 + t), mesh, parabola=parabola)
     for n, (before, now) in enumerate(pairwise(mesh)):
-        orders, sigma = _orders(problem, problem.t0 + now), 1.0
-        for _ in range(4 if parabola else 0):  # the point depends on the order there
-            sigma = 1.0 - 0.5 * float(orders[0])
-            orders = _orders(problem, problem.t0 + before + sigma * (now - before))
+        orders, sigma = each[n], float(places[n])
         past, own = np.zeros_like(y), np.empty(y.size)
         for order in set(orders.tolist()):
             mine = orders == order

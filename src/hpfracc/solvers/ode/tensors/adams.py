@@ -8,21 +8,26 @@ a step and ``torch`` for the state.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.states import Memory, combined, moments, product, remember, remembered
+from hpfracc.solvers.ode.tensors.blocks import Loop, initial_polynomial, walk
 
 __all__ = [
-    "CORRECTIONS", "HIGHEST", "NODES", "Past", "StepArrays", "correct", "initial_polynomial", "inside", "judge",
-    "make_rule", "propagate", "push", "shortest_step", "sizes", "terms_of", "weigh",
+    "NODES", "AdaptiveEquation", "Mesh", "Past", "StepArrays", "correct", "first_past", "inside", "judge", "make_rule",
+    "propagate", "push", "repeat_steps", "sizes", "terms_of", "weigh",
 ]  # fmt: skip
 
 #: Highest degree of the polynomials, and number of points of a step: its end and those before.
 HIGHEST = 5
 NODES = HIGHEST + 2
 #: Number of evaluations to solve the equation of a step.
-CORRECTIONS = 2
+_CORRECTIONS = 2
 #: A step is rejected if the last evaluation changes it by more than this fraction of the tolerance.
 _SETTLED = 0.1
 _SAFETY, _MAX_GROWTH, _MIN = 0.85, 2.0, 0.1
@@ -74,6 +79,88 @@ class StepArrays(NamedTuple):
     integrals: Any
     defect: Any
     row: Any
+
+
+class AdaptiveEquation(NamedTuple):
+    """What is solved.
+
+    Attributes
+    ----------
+    xp : Namespace
+        Of the state.
+    fun : callable
+        ``fun(tau, y)``, the right-hand side at a time after t0.
+    initial : sequence of arrays
+        The initial values.
+    order, rgamma : array
+        The order and ``1/Gamma`` of it: NumPy's for tensors.
+    memory : Memory
+        The kernel.
+    """
+
+    xp: Namespace
+    fun: Callable[[Any, Any], Any]
+    initial: Any
+    order: Any
+    rgamma: Any
+    memory: Memory
+
+    @property
+    def small(self) -> Namespace:
+        """The namespace of the few numbers of a step."""
+        return self.xp if self.xp.library == "jax" else NUMPY
+
+    def large(self, array: Any) -> Any:
+        """Small arrays beside the state."""
+        if self.xp.library == "jax":
+            return array
+        rates = self.memory.rates
+        return self.xp.module.as_tensor(array, dtype=rates.dtype, device=rates.device)
+
+
+class Mesh(NamedTuple):
+    """A pass over the interval, also while it is under way.
+
+    Attributes
+    ----------
+    lengths, degrees, taus : arrays of a fixed size
+        The length and degree of each step, and the time after each; the first ``count`` steps are valid.
+    count, rejected, unsettled : int
+        Steps, rejected steps, and those whose equation was not solved.
+    ratio, error : number
+        The largest estimated global error, relative to the tolerance and absolute.
+    seen : number
+        ``ratio`` as known on the host.
+    tau, step : float
+        The time reached, and the length to try next.
+    stop, out : int
+        How many of the times at which steps end, and how many of the outputs were reached.
+    answers : array, shape (M, ...)
+        The solution at the outputs.
+    """
+
+    lengths: Any
+    degrees: Any
+    taus: Any
+    count: Any
+    rejected: Any
+    unsettled: Any
+    ratio: Any
+    error: Any
+    seen: Any
+    tau: Any
+    step: Any
+    stop: Any
+    out: Any
+    answers: Any
+
+
+def first_past(equation: AdaptiveEquation, f0: Any) -> Past:
+    """At the start."""
+    xp, y0, count = equation.xp, equation.initial[0], equation.memory.rates.shape[0]
+    states = xp.zeros((len(equation.initial), count, *y0.shape), f0.dtype, like=f0)
+    values = xp.concatenate([f0[None], xp.zeros((NODES - 2, *y0.shape), f0.dtype, like=f0)])
+    return Past(xp.astype(y0, f0.dtype), values, states)
 
 
 def make_rule(xp: Any, order: Any, rgamma: Any, lengths: Any, step: Any, count: Any, degree: Any) -> StepArrays:
@@ -149,7 +236,7 @@ def correct(
     known = start + remembered(xp, memory, past.states, step) + combined(xp, rule.weights[1:], past.values)
     y = known + rule.weights[0] * combined(xp, rule.ahead, past.values)
     before = y
-    for _ in range(CORRECTIONS):
+    for _ in range(_CORRECTIONS):
         f, before = fun(end, y), y
         y = known + rule.weights[0] * f
     return y, f, y - before
@@ -237,17 +324,128 @@ def judge(xp: Any, errors: Any, change: Any, degree: Any, count: Any, previous: 
     return accept, factor, degree, xp.where(accept, xp.maximum(error, 1e-4), previous)
 
 
-def initial_polynomial(tau: Any, initial: Any) -> Any:
-    """The polynomial of the initial values at a time after t0."""
-    total = initial[0]
-    for number, value in enumerate(initial[1:], start=1):
-        total = total + value * (tau**number / math.factorial(number))
-    return total
+# -- the steps of a given mesh, with derivatives ----------------------------------------------------------------------
 
 
-def shortest_step(length: float, rtol: float, order: float | None, wide: bool) -> float:
-    """The shortest step of an adaptive solve. For the first one ``step^(2 alpha)`` is about the tolerance."""
-    least = 1e-80 if wide else 1e-24
-    if order is None:  # traced
-        return length * max(1e-30, least)
-    return length * max(min(math.exp(0.5 / order * math.log(1e-3 * rtol)), 1e-9), least)
+class _ReplayRows(NamedTuple):
+    """Steps and outputs in the order of time: an output comes after the step that it lies in.
+
+    Attributes
+    ----------
+    output, active : flags
+        Whether it is an output, and whether it is a step or an output at all.
+    end, length : numbers
+        The time, and its distance from the beginning of the step.
+    weights, ahead, coefficients : arrays
+        As in :class:`StepArrays`; the first weight of an output is 0.
+    """
+
+    output: Any
+    active: Any
+    end: Any
+    length: Any
+    weights: Any
+    ahead: Any
+    coefficients: Any
+
+
+def repeat_steps(
+    equation: AdaptiveEquation, weights_of: Callable[..., Any], mesh: Mesh, outputs: Any, moving: Any, loop: Loop
+) -> tuple[Any, Any]:
+    """The states (N + 1, ...) after each valid step, and those (M, ...) at the outputs, with derivatives.
+
+    Parameters
+    ----------
+    weights_of : callable
+        ``weights_of(coefficients, lengths)``, as :func:`weigh`, differentiable in the order.
+    moving : array or None
+        The outputs with their gradient.
+    """
+    xp, np_, traced = equation.xp, equation.small.module, equation.xp.library == "jax"
+    steps, count = mesh.lengths.shape[0], outputs.shape[0]
+    total = steps + count
+    known = np_.arange(steps) < mesh.count  # later times and lengths are 0
+    within = np_.searchsorted(np_.where(known, mesh.taus[1 : steps + 1], math.inf), outputs)
+    within = np_.clip(within, 0, steps - 1)
+    valid = np_.arange(count) < mesh.out
+    place = np_.where(valid, within + 1 + np_.arange(count), total)
+    is_output = np_.isin(np_.arange(total), place)
+    before = np_.cumsum(is_output) - is_output
+    number = np_.clip(np_.arange(total) - before, 0, max(steps - 1, 0))
+    active = is_output | (np_.arange(total) - before < mesh.count)
+    pick = np_.where(is_output, steps + np_.clip(before, 0, max(count - 1, 0)), number)
+    times = outputs if moving is None else moving
+    own = np_ if moving is None or traced else xp.module
+
+    def as_own(array: Any) -> Any:
+        return array if own is np_ else own.as_tensor(array, dtype=times.dtype, device=times.device)
+
+    # Steps that are not valid must have finite weights, or their zero gradients would be NaN.
+    lengths = np_.where(known, mesh.lengths, 1.0)
+    ahead, coefficients = _rules(equation, mesh.degrees, lengths)
+    distances = times - as_own(mesh.taus[:steps][within])
+    inner = inside(own, as_own(coefficients[within]), distances / as_own(lengths[within]))
+    weights = weights_of(coefficients, lengths)
+    if count:
+        at_outputs = weights_of(inner, distances)
+        at_outputs = xp.concatenate([0.0 * at_outputs[:, :1], at_outputs[:, :-1]], 1)
+        weights = xp.concatenate([weights, at_outputs])
+    ends = own.concatenate([as_own(mesh.taus[1 : steps + 1]), times])[pick]
+    spans = own.concatenate([as_own(lengths), distances])[pick]
+    weights = weights[xp.asarray(pick, like=weights)]
+    small = [each.tolist() if isinstance(each, np.ndarray) else each for each in (is_output, active, ends, spans)]
+    rows = _ReplayRows._make([*small, weights, equation.large(ahead[number]), equation.large(coefficients[number])])
+
+    def advance(held: Any) -> Any:
+        (past, _), row = held
+        rule = StepArrays(row.weights, row.ahead, row.coefficients, None, None, None, None)
+        fun = equation.fun
+        if traced:
+            # Under vmap both branches are evaluated: where there is no step, f is evaluated at an existing state.
+            live = row.active & ~row.output
+
+            def fun(tau: Any, y: Any) -> Any:
+                return equation.fun(np_.where(live, tau, 0.0), np_.where(live, y, past.y))
+
+        start = initial_polynomial(row.end, equation.initial)
+        y, f, _ = correct(xp.module, fun, equation.memory, past, rule, row.length, row.end, start)
+        return (push(xp.module, equation.memory, past, rule, row.length, y, f), past.states), y
+
+    def emit(held: Any) -> Any:
+        (past, states), row = held
+        y = initial_polynomial(row.end, equation.initial)
+        y = y + remembered(xp.module, equation.memory, states, row.length)
+        return (past, states), y + combined(xp.module, row.weights[1:], past.values)
+
+    def step(carry: Any, row: _ReplayRows) -> Any:
+        def go(held: Any) -> Any:
+            return xp.branch(row.output, emit, advance, held)
+
+        return xp.branch(row.active, go, lambda held: (held[0], held[0][0].y), (carry, row))
+
+    past = first_past(equation, equation.fun(0.0, equation.initial[0]))
+    _, found = walk(xp, step, (past, past.states), rows, loop)
+    positions = np_.arange(steps) + np_.searchsorted(within, np_.arange(steps)) if count else np_.arange(steps)
+    states = xp.concatenate([past.y[None], found[xp.asarray(positions, like=found)]])
+    answers = found[xp.asarray(np_.minimum(place, total - 1), like=found)]
+    if traced:
+        answers = np_.where(valid.reshape(-1, *(1,) * past.y.ndim), answers, math.nan)
+    return states, answers
+
+
+def _rules(equation: AdaptiveEquation, degrees: Any, lengths: Any) -> Any:
+    """The extrapolations and the coefficients of all steps."""
+    np_, steps = equation.small.module, lengths.shape[0]
+    padded = np_.concatenate([np_.zeros(NODES - 2, lengths.dtype), lengths])
+    windows = np_.stack([padded[NODES - 3 - k : NODES - 3 - k + steps] for k in range(NODES - 2)], 1)
+    known = np_.minimum(np_.arange(steps) + 1, NODES - 1)
+
+    def one(window: Any, length: Any, count: Any, degree: Any) -> tuple[Any, Any]:
+        degree = np_.minimum(degree, count)
+        rule = make_rule(np_, equation.order, equation.rgamma, window, length, count, degree)
+        return rule.ahead, rule.coefficients
+
+    given = (windows, lengths, known, degrees)
+    if equation.xp.library == "jax":
+        return sys.modules["jax"].vmap(one)(*given)
+    return [np_.stack(each) for each in zip(*map(one, *given), strict=True)]

@@ -6,6 +6,7 @@ many as the largest power of two that divides the number of finished ones, is su
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,13 +14,14 @@ from typing import Any, NamedTuple
 
 from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import Namespace, array_namespace
-from hpfracc.solvers.ode.tensors.adams import initial_polynomial
+from hpfracc.history.states import Memory
+from hpfracc.solvers.ode.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.tensors.newton import solve_step
 from hpfracc.solvers.ode.tensors.sums import HistoryWeights, Sums, Window, earlier_rows, segment_sums
 
 __all__ = [
-    "PLAIN", "Loop", "StepGrid", "System", "TensorFunctions", "Trajectory", "march_blocks", "run_plainly",
-    "solve_forward",
+    "PLAIN", "Loop", "StepGrid", "System", "TensorFunctions", "Trajectory", "initial_polynomial", "march_blocks",
+    "march_differences", "run_plainly", "solve_forward", "walk",
 ]  # fmt: skip
 
 #: Steps of a block of a loop in Python.
@@ -28,8 +30,13 @@ BLOCK = 64
 #: backward pass stores the values once per group.
 _GROUP, _FEWEST, _MAX_BLOCKS = 16, 64, 16
 
+#: Number of steps with a state that are recomputed together in the backward pass.
+_REPEATED = 16
+
 #: ``step(index, sums, carry)`` gives the carry, the V values to be summed, and what is kept of a step.
 HistoryStep = Callable[[Any, Any, Any], tuple[Any, tuple[Any, ...], tuple[Any, ...]]]
+#: ``step(carry, row)`` gives the carry and what is kept.
+Step = Callable[[Any, Any], tuple[Any, Any]]
 #: ``record(function, arrays)`` gives ``function(arrays)``, and decides what its derivative keeps.
 Record = Callable[[Callable[[Any], Any], Any], Any]
 #: ``f(t, y)`` and its derivative in y, or None.
@@ -220,6 +227,14 @@ def _scan_block(
     return carry, values, kept
 
 
+def initial_polynomial(tau: Any, initial: Any) -> Any:
+    """The polynomial of the initial values at a time after t0."""
+    total = initial[0]
+    for number, value in enumerate(initial[1:], start=1):
+        total = total + value * (tau**number / math.factorial(number))
+    return total
+
+
 class System(NamedTuple):
     """What is solved: the rule of the steps, the grid, the initial values and the weights."""
 
@@ -291,3 +306,68 @@ def _plus_product(xp: Namespace, known: Any, weight: Any, value: Any) -> Any:
     if xp.library == "torch":
         return xp.module.addcmul(known, weight.to(value.dtype), value)
     return known + weight * value
+
+
+# -- steps over a given mesh, whose history is a state ----------------------------------------------------------------
+
+
+def walk(xp: Namespace, step: Step, carry: Any, rows: Any, loop: Loop, group: int = _REPEATED) -> tuple[Any, Any]:
+    """The last carry, and what is kept of all steps, (count, ...), or fewer after an interrupt.
+
+    Groups of steps are recorded together. ``rows`` is a tuple of arrays, lists of numbers, and None.
+    """
+    count = next(len(each) for each in rows if each is not None)
+    if xp.library == "jax":
+        jax, whole = sys.modules["jax"], count - count % group
+        first = jax.tree.map(lambda each: each[:whole].reshape(whole // group, group, *each.shape[1:]), rows)
+        several = jax.checkpoint(partial(jax.lax.scan, step))
+        carry, found = jax.lax.scan(several, carry, first)
+        carry, last = several(carry, jax.tree.map(lambda each: each[whole:], rows))
+        return carry, xp.concatenate([found.reshape(whole, *found.shape[2:]), last])
+    # Unbound at once: the backward pass of indexing one row creates an array of all rows at every step.
+    columns = [[None] * count if each is None else list(each) for each in rows]
+    single = [getattr(type(rows), "_make", tuple)(each) for each in zip(*columns, strict=True)]
+
+    def run(begin: int, carry: Any) -> Any:
+        kept = []
+        for row in single[begin : begin + group]:
+            carry, found = step(carry, row)
+            kept.append(found)
+        return carry, xp.stack(kept)
+
+    parts: list[Any] = []
+    for begin in range(0, count, group):
+        try:
+            carry, found = loop.record(partial(run, begin), carry)
+        except KeyboardInterrupt:
+            raise_if_nested()
+            break
+        parts.append(found)
+        loop.report(min(begin + group, count), (found,))
+    return carry, xp.concatenate(parts) if parts else None
+
+
+def march_differences(
+    xp: Namespace,
+    name: str,
+    functions: TensorFunctions,
+    start: Any,
+    memory: Memory,
+    tables: DifferenceTables,
+    loop: Loop,
+) -> Any:
+    """All states of L1 or L2-1sigma, shape (N + 1, ..., d); ``tables.at`` holds times, as numbers if they are known."""
+    fun, jacobian = functions
+    one = step_l1 if name == "l1" else step_l2_sigma
+
+    def solve(t: Any, known: Any, weight: Any, guess: Any) -> Any:
+        slopes = None if jacobian is None else partial(jacobian, t)
+        return solve_step(partial(fun, t), slopes, known, weight, guess, loop.graph, loop.wrapped)
+
+    def step(carry: Any, row: DifferenceTables) -> Any:
+        carry = one(xp.module, memory, solve, carry, row)
+        return carry, carry[0]
+
+    states = xp.zeros((1, memory.rates.shape[0], *start.shape), start.dtype, like=start)
+    _, found = walk(xp, step, (start, xp.zeros_like(start), states), tables, loop)
+    return start[None] if found is None else xp.concatenate([start[None], found])

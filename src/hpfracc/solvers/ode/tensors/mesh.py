@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 import time
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,9 @@ from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import progress_report
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.result import REACHED, TOLERATED, FODEResult, SolveDecision, inaccurate
 from hpfracc.solvers.ode.tensors import adams, solve
-from hpfracc.solvers.ode.tensors.search import Mesh, Tolerance
+from hpfracc.solvers.ode.tensors.search import Tolerance
 
 __all__ = ["refuse_adaptive_tensors", "solve_adaptive_tensors", "solve_graded_tensors"]
 
@@ -37,49 +37,24 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
     If ``grading`` is None and the order is traced, r is 4.
     """
     assert options.step is not None
-    steps, length = make_grid(problem.t0, problem.t1, options.step).steps, problem.t1 - problem.t0
+    grid = make_grid(problem.t0, problem.t1, options.step)
     wide, order = solve.is_wide(problem.y0), solve.order_of(problem)
     notes = [] if grading is not None else ["the order is traced: the mesh is graded by 4; give grading= for another"]
     r = _TRACED_GRADING if grading is None else grading
     # The first step must not underflow in single precision.
-    r = r if wide else min(r, 28.0 / max(math.log10(steps), 1.0))
-    notes.insert(0, f"steps grow like those of t_j = T (j/{steps})^{r:.4g}")
+    r = r if wide else min(r, 28.0 / max(math.log10(grid.steps), 1.0))
+    grid = dataclasses.replace(grid, grading=r)
+    notes.insert(0, f"steps grow like those of t_j = T (j/{grid.steps})^{r:.4g}")
     decision = SolveDecision(name, "asked for", "exponentials", problem.library == "jax", tuple(notes))
 
-    def elapsed() -> Array:
-        return length * (np.arange(steps + 1) / steps) ** r
-
-    def times() -> Array:
-        return np.append(problem.t0 + elapsed()[:-1], problem.t1)
-
     def run(calls: list[int], told: solve.Told) -> Any:
-        mesh = elapsed()
+        mesh = grid.elapsed()
         shortest, eps, count = float(np.diff(mesh).min()), 1e-14 if wide else 1e-8, 1 if name == "l1" else 2
-        memory = make_memory(1.0 - order, 0, shortest, length, eps, problem.y0, count)
+        memory = make_memory(1.0 - order, 0, shortest, grid.t1 - grid.t0, eps, problem.y0, count)
         tables = make_difference_tables(name, order, mesh, problem.y0)
         return solve.library_solves(problem).solve_differences(problem, name, memory, tables, calls, told)
 
-    return solve.solve_tensor_mesh(
-        problem, options, decision, steps, times, run, partial(_between, problem, options, steps, r)
-    )
-
-
-def _between(
-    problem: Problem, options: Options, steps: int, grading: float, times: Array, states: Any
-) -> tuple[Array, Any]:
-    """The times that were reached, and the cubic in the index of the step there."""
-    length = problem.t1 - problem.t0
-    place = steps * ((times - problem.t0) / length) ** (1.0 / grading)
-    times = times[place <= states.shape[0] - 1 + 1e-9]
-    place = place[: times.size]
-    there: Any = place
-    if options.moving is not None:
-        xp, part = array_namespace(options.moving), (options.moving[: times.size] - problem.t0) / length
-        safe = xp.where(part > 0.0, part, 1.0 + 0.0 * part)
-        there = xp.where(part > 0.0, steps * xp.exp(xp.log(safe) / grading), 0.0 * part)
-    width = min(4, states.shape[0])
-    first = np.clip(np.floor(place).astype(np.int64) - 1, 0, states.shape[0] - width)
-    return times, solve.interpolated(there, first, width, 1.0, states, np.asarray(1.0), ())
+    return solve.solve_tensor_mesh(problem, options, decision, grid, run)
 
 
 def refuse_adaptive_tensors(problem: Problem, options: Options, name: str) -> str | None:
@@ -87,10 +62,6 @@ def refuse_adaptive_tensors(problem: Problem, options: Options, name: str) -> st
     refusal = solve.refuse_tensors(problem, options, name)
     if refusal is not None:
         return refusal
-    if options.step is not None:
-        return f"method={name!r} chooses its steps, and step={options.step:g} was given; omit step"
-    if np.any(np.asarray(options.atol) <= 0.0):
-        return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
     if options.breakpoints:
         return f"method={name!r} takes no breakpoints for arrays of {problem.library}; leave them out"
     if problem.jac is not None:
@@ -110,8 +81,10 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         return _of_no_member(problem, options, name, reason)
     rounding = 2.3e-16 if solve.is_wide(y0) else 1.2e-7
     rtol = max(options.rtol, 32.0 * rounding)
-    known = problem.orders.known
-    shortest = adams.shortest_step(length, rtol, None if known is None else float(known.min()), solve.is_wide(y0))
+    # For the first step, step^(2 alpha) is about the tolerance; unless the order is traced.
+    known, least = problem.orders.known, 1e-80 if solve.is_wide(y0) else 1e-24
+    first = 1e-30 if known is None else math.exp(0.5 / float(known.min()) * math.log(1e-3 * rtol))
+    shortest = length * max(min(first, 1e-9), least)
     longest = min(options.max_step, length)
     tolerance = Tolerance(rtol, options.atol, options.first_step, longest, shortest, rounding, globally)
     order, power = solve.order_of(problem), problem.orders.ceiling - 1
@@ -132,7 +105,7 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         found = adapt(problem, options, tolerance, order, memory, stops, outputs, moving, report)
     mesh, states, calls, passes, interrupted = found
     stats: dict[str, Any] = {"exponentials": int(memory.rates.shape[0]), "interrupted": interrupted}
-    message, reached, ratio, error = solve.REACHED, len(outputs), 0.0, mesh.error
+    message, reached, ratio, error = REACHED, len(outputs), 0.0, mesh.error
     success = True
     if not is_tracer(mesh.count):
         count, reached, ratio, error = int(mesh.count), int(mesh.out), float(mesh.ratio), float(error)
@@ -152,13 +125,9 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         times = which if options.t_eval is None else options.t_eval[: len(which)]
         xp = array_namespace(states)
         states = xp.concatenate([xp.astype(y0, states.dtype)[None], states])[xp.asarray(which, like=states)]
-    if success and globally and ratio > solve.TOLERATED:
+    if success and globally and ratio > TOLERATED:
         success = False
-        message = (
-            f"The end was reached, but the error may be {ratio:.2g} times the tolerance: the equation amplifies "
-            f"errors, or rtol={options.rtol:g} is too small. Loosen it, shorten the interval, or, for a chaotic "
-            "solution that no method can follow, use method='adaptive_local'."
-        )
+        message = inaccurate(ratio, options.rtol)
     notes = [] if rtol == options.rtol else [f"rtol={options.rtol:g} is below single precision: {rtol:.2g} was used"]
     return FODEResult(
         t=times,
@@ -172,7 +141,7 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
     )
 
 
-def _why_stopped(problem: Problem, options: Options, rtol: float, stops: Any, mesh: Mesh) -> str | None:
+def _why_stopped(problem: Problem, options: Options, rtol: float, stops: Any, mesh: adams.Mesh) -> str | None:
     """Why the end was not reached."""
     count, rejected, unsettled = int(mesh.count), int(mesh.rejected), int(mesh.unsettled)
     t, most = problem.t0 + float(mesh.tau), options.max_steps
@@ -194,4 +163,4 @@ def _of_no_member(problem: Problem, options: Options, name: str, reason: str) ->
     times = np.array([problem.t0, problem.t1]) if options.t_eval is None else options.t_eval
     states = array_namespace(problem.y0).stack([problem.y0] * len(times))
     decision = SolveDecision(name, reason, "exponentials", problem.library == "jax", ("the batch has no members",))
-    return FODEResult(times, solve.time_last(states), True, solve.REACHED, 0, stats={"steps": 0}, decision=decision)
+    return FODEResult(times, solve.time_last(states), True, REACHED, 0, stats={"steps": 0}, decision=decision)

@@ -1,4 +1,4 @@
-"""The equation of an implicit step, all members of a batch at once, with its derivatives; for PyTorch and JAX."""
+"""The equation of an implicit step, all members of a batch at once, with its derivatives in PyTorch and JAX."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ def solve_step(
     iterate = partial(_iterate, xp, residual, slopes, weight, wrapped)
     if xp.library == "jax":
         return sys.modules["jax"].lax.custom_root(residual, guess, lambda _, start: iterate(start), _solve_linear)
+    if xp.library == "numpy":
+        return iterate(guess)
     with xp.module.no_grad():
         y = iterate(guess.detach()).detach()
     if not tracked:
@@ -93,7 +95,9 @@ def _matrix(xp: Namespace, weight: Any, slopes: Any) -> Any:
 
 def _solve_each(xp: Namespace, matrix: Any, right: Any) -> Any:
     """The solution for each member; NaN if the matrix is not finite or is singular."""
-    if xp.library == "jax":
+    if matrix.shape[-1] == 1:
+        return right / matrix[..., 0]
+    if xp.library != "torch":
         return xp.module.linalg.solve(matrix, right[..., None])[..., 0]
     torch: Any = xp.module
     bad = ~torch.isfinite(matrix).all(-1).all(-1)  # LAPACK does not accept non-finite matrices

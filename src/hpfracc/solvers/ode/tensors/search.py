@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._interrupts import raise_if_nested
-from hpfracc._xp import NUMPY, Namespace
-from hpfracc.history.states import Memory, combined, moments, remembered
+from hpfracc.history.states import combined, moments, remembered
 from hpfracc.solvers.ode.tensors import adams
+from hpfracc.solvers.ode.tensors.adams import AdaptiveEquation, Mesh, first_past
+from hpfracc.solvers.ode.tensors.blocks import initial_polynomial
 
-__all__ = ["AdaptiveEquation", "Mesh", "Tolerance", "choose_mesh", "first_past"]
+__all__ = ["Tolerance", "choose_mesh"]
 
 #: Maximum number of passes to bring the global error below the tolerance.
 _MAX_PASSES = 6
@@ -35,80 +36,6 @@ class Tolerance(NamedTuple):
     globally: bool
 
 
-class AdaptiveEquation(NamedTuple):
-    """What is solved.
-
-    Attributes
-    ----------
-    xp : Namespace
-        Of the state.
-    fun : callable
-        ``fun(tau, y)``, the right-hand side at a time after t0.
-    initial : sequence of arrays
-        The initial values.
-    order, rgamma : array
-        The order and ``1/Gamma`` of it: NumPy's for tensors.
-    memory : Memory
-        The kernel.
-    """
-
-    xp: Namespace
-    fun: Callable[[Any, Any], Any]
-    initial: Any
-    order: Any
-    rgamma: Any
-    memory: Memory
-
-    @property
-    def small(self) -> Namespace:
-        """The namespace of the few numbers of a step."""
-        return self.xp if self.xp.library == "jax" else NUMPY
-
-    def large(self, array: Any) -> Any:
-        """Small arrays beside the state."""
-        if self.xp.library == "jax":
-            return array
-        rates = self.memory.rates
-        return self.xp.module.as_tensor(array, dtype=rates.dtype, device=rates.device)
-
-
-class Mesh(NamedTuple):
-    """A pass over the interval, also while it is under way.
-
-    Attributes
-    ----------
-    lengths, degrees, taus : arrays of a fixed size
-        The length and degree of each step, and the time after each; the first ``count`` steps are valid.
-    count, rejected, unsettled : int
-        Steps, rejected steps, and those whose equation was not solved.
-    ratio, error : number
-        The largest estimated global error, relative to the tolerance and absolute.
-    seen : number
-        ``ratio`` as known on the host.
-    tau, step : float
-        The time reached, and the length to try next.
-    stop, out : int
-        How many of the times at which steps end, and how many of the outputs were reached.
-    answers : array, shape (M, ...)
-        The solution at the outputs.
-    """
-
-    lengths: Any
-    degrees: Any
-    taus: Any
-    count: Any
-    rejected: Any
-    unsettled: Any
-    ratio: Any
-    error: Any
-    seen: Any
-    tau: Any
-    step: Any
-    stop: Any
-    out: Any
-    answers: Any
-
-
 class _Search(NamedTuple):
     """The mesh so far, what a step needs, and the last step: its states before, coefficients and length."""
 
@@ -122,14 +49,6 @@ class _Search(NamedTuple):
     failed: Any
     before: Any
     coefficients: Any
-
-
-def first_past(equation: AdaptiveEquation, f0: Any) -> adams.Past:
-    """At the start."""
-    xp, y0, count = equation.xp, equation.initial[0], equation.memory.rates.shape[0]
-    states = xp.zeros((len(equation.initial), count, *y0.shape), f0.dtype, like=f0)
-    values = xp.concatenate([f0[None], xp.zeros((adams.NODES - 2, *y0.shape), f0.dtype, like=f0)])
-    return adams.Past(xp.astype(y0, f0.dtype), values, states)
 
 
 def choose_mesh(
@@ -257,7 +176,7 @@ class _SearchPass:
         def better(carried: Any) -> Any:
             step, _, count = carried
             rise = equation.large(np_.exp(order * np_.log(step)) * equation.rgamma / order)
-            end = adams.initial_polynomial(self.number(step), equation.initial) + f0 * rise
+            end = initial_polynomial(self.number(step), equation.initial) + f0 * rise
             change = size(equation.fun(self.number(step), end) - f0)
             error = change * step**least / np_.exp(equation.small.lgamma(least + 2.0))
             done = ((error >= 0.05) & (error <= 1.0)) | ((error < 0.05) & (step >= longest))
@@ -276,7 +195,7 @@ class _SearchPass:
         coefficients = adams.inside(np_, search.coefficients, (distance / step)[None])
         weights = adams.weigh(np_, coefficients, distance[None], equation.order, equation.rgamma)[0]
         known = remembered(self.m, equation.memory, search.before, self.number(distance))
-        y = adams.initial_polynomial(self.number(tau), equation.initial) + known
+        y = initial_polynomial(self.number(tau), equation.initial) + known
         y = y + combined(self.m, equation.large(weights[:-1]), search.past.values)
         return search._replace(mesh=mesh._replace(answers=equation.xp.put(mesh.answers, mesh.out, y), out=mesh.out + 1))
 
@@ -295,7 +214,7 @@ class _SearchPass:
         degree = np_.minimum(search.degree, known)
         rule = adams.make_rule(np_, equation.order, equation.rgamma, search.window, taken, known, degree)
         small = adams.StepArrays._make([*map(equation.large, rule[:-1]), rule.row])
-        start = adams.initial_polynomial(number(end), equation.initial)
+        start = initial_polynomial(number(end), equation.initial)
         h, t = number(taken), number(end)
         y, f, change = adams.correct(m, equation.fun, memory, past, small, h, t, start)
         differences, terms = adams.terms_of(m, small, past, f)

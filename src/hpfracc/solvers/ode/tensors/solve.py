@@ -22,13 +22,12 @@ from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import progress_report
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
-from hpfracc.solvers.ode.tensors.adams import initial_polynomial
-from hpfracc.solvers.ode.tensors.blocks import StepGrid, System
+from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
+from hpfracc.solvers.ode.tensors.blocks import StepGrid, System, initial_polynomial
 from hpfracc.solvers.ode.tensors.sums import make_sums
 
 __all__ = [
-    "REACHED", "TOLERATED", "Told", "bad_start", "first_bad", "interpolated", "is_wide", "library_solves", "order_of",
+    "Told", "bad_start", "first_bad", "is_wide", "library_solves", "order_of",
     "refuse_tensors", "solve_tensor_mesh", "solve_tensors", "time_last", "torch_functions",
 ]  # fmt: skip
 
@@ -41,9 +40,6 @@ Told = Callable[[int, Any], None]
 
 #: Times closer to a step than this, in steps, count as that step.
 _ON_STEP = 1e-6
-REACHED = "The end of the interval was reached."
-#: Multiple of the tolerance that counts as success, because error estimates are rough.
-TOLERATED = 10.0
 #: For a given step: what an error estimate would need is not computed along with a gradient.
 NO_ESTIMATE = " No error is estimated for tensors with a given step: compare with half the step, or leave step out."
 
@@ -83,10 +79,8 @@ def solve_tensor_mesh(
     problem: Problem,
     options: Options,
     decision: SolveDecision,
-    steps: int,
-    times: Callable[[], Array],
+    grid: UniformGrid,
     run: Callable[[list[int], Told], Any],
-    between: Callable[[Array, Any], tuple[Array, Any]],
     judge: Judge | None = None,
     rule: Any = None,
 ) -> FODEResult:
@@ -94,25 +88,21 @@ def solve_tensor_mesh(
 
     Parameters
     ----------
-    times : callable
-        Gives the times of the mesh, shape (steps + 1,); not called where there are too many.
     run : callable
         ``run(calls, told)`` gives the states, shape (steps + 1, ...), or fewer after an interrupt. It counts the
         evaluations in ``calls`` if it can, and calls ``told(done, kept)``.
-    between : callable
-        ``between(times, states)`` gives the requested times that were reached, and the states there.
     judge : callable, optional
         Whether the states are stable.
     rule : StepMethod, optional
         The rule, if the steps are of one size.
     """
-    started = time.perf_counter()
+    started, steps = time.perf_counter(), grid.steps
     if steps > options.max_steps:
         message = f"{steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
         first = problem.y0[..., None]
-        stats = {"steps": 0, "step": options.step}
+        stats = {"steps": 0, "step": options.step, "interrupted": False}
         return FODEResult(np.array([problem.t0]), first, False, message, 0, stats=stats, decision=decision)
-    mesh, calls = times(), [0]
+    mesh, calls = grid.times(), [0]
     with progress_report(options.progress, problem.t0, problem.t1, decision.method) as report:
 
         def told(done: int, kept: Any) -> None:
@@ -141,75 +131,64 @@ def solve_tensor_mesh(
         )
     reached = mesh[: known + 1]
     if options.t_eval is not None:
-        reached, states = between(options.t_eval, states)
+        reached, states = states_at(problem, options, grid, states)
     evaluations = calls[0] or (None if rule is None or rule.implicit else 1 + (1 + rule.corrections) * known)
-    step = float(np.diff(mesh).max()) if rule is None else (problem.t1 - problem.t0) / steps
     seconds = time.perf_counter() - started
-    stats = {"steps": known, "step": step, "seconds": seconds, "interrupted": known < steps}
+    stats = {"steps": known, "step": grid.longest, "seconds": seconds, "interrupted": known < steps}
     return FODEResult(reached, time_last(states), success, message, nfev=evaluations, stats=stats, decision=decision)
 
 
-def solve_tensors(problem: Problem, options: Options, rule: Any, judge: Any = None) -> FODEResult:
+def solve_tensors(problem: Problem, options: Options, rule: Any, reason: str, judge: Any = None) -> FODEResult:
     """Solve with the step of ``options``; ``judge(grid, states)`` says whether the states are stable."""
     assert options.step is not None
     grid = make_grid(problem.t0, problem.t1, options.step)
-    decision = SolveDecision(rule.name, f"y0 is an array of {problem.library}", "blocks", problem.library == "jax")
-    order = order_of(problem)
+    decision = SolveDecision(rule.name, reason, "blocks", problem.library == "jax")
 
     def run(calls: list[int], told: Told) -> Any:
-        sums = make_sums(rule, order, grid.steps, grid.step, problem.y0)
+        sums = make_sums(rule, order_of(problem), grid.steps, grid.step, problem.y0)
         steps = StepGrid(grid.t0, grid.step, grid.steps)
         system = System(array_namespace(problem.y0), rule, steps, (problem.y0, *problem.dy0), sums)
         return library_solves(problem).solve_fixed(problem, system, calls, told)
 
-    def between(times: Array, states: Any) -> tuple[Array, Any]:
-        return _states_at(times, grid, states, order, problem.dy0, options.moving)
-
     judged = None if judge is None else partial(judge, grid)
-    return solve_tensor_mesh(problem, options, decision, grid.steps, grid.times, run, between, judged, rule)
+    return solve_tensor_mesh(problem, options, decision, grid, run, judged, rule)
 
 
-def _states_at(
-    times: Array, grid: UniformGrid, states: Any, alpha: Any, further: tuple[Any, ...], moving: Any = None
-) -> tuple[Array, Any]:
-    r"""The times that were reached, and the states there, shape (len(times), ..., d).
+def states_at(problem: Problem, options: Options, grid: UniformGrid, states: Any) -> tuple[Array, Any]:
+    r"""The output times that were reached, and the states there, shape (len(times), ..., d).
 
     A solution starts with powers of :math:`\tau^\alpha`, which a polynomial in :math:`\tau = t - t_0` interpolates
-    badly in the first steps. Therefore the polynomial of the ``further`` initial values is subtracted, and the rest is
-    interpolated by the cubic in :math:`\tau^\alpha` through the four nearest steps. Far from the start this is as
-    accurate as a cubic in :math:`\tau`. The order may be traced, because no list of powers is needed. ``moving`` are
-    the times with their gradient: that of the interpolation.
+    badly in the first steps. Therefore, with equal steps, the polynomial of the further initial values is subtracted,
+    and the rest is interpolated by the cubic in :math:`\tau^\alpha` through the four nearest steps. Far from the start
+    this is as accurate as a cubic in :math:`\tau`. The order may be traced, because no list of powers is needed. On a
+    graded mesh the cubic is in the index of the step. Where the times have a gradient, it is that of the interpolation.
     """
-    known = states.shape[0]
-    place = (times - grid.t0) / grid.step
-    times = times[place <= known - 1 + _ON_STEP]
+    assert options.t_eval is not None
+    known, moving, equal = states.shape[0], options.moving, grid.grading == 1.0
+    place: Any = grid.place(options.t_eval - grid.t0)
+    times = options.t_eval[place <= known - 1 + _ON_STEP]
     place = place[: times.size]
     nearest = np.rint(place)
     if moving is None and np.all(np.abs(place - nearest) <= _ON_STEP):
         return times, states[nearest.astype(np.int64)]
     width = min(4, known)
-    first = np.clip(np.floor(place).astype(np.int64) - (width - 2) // 2, 0, known - width)
-    there = place if moving is None else (moving[: times.size] - grid.t0) / grid.step
-    return times, interpolated(there, first, width, grid.step, states, alpha, further)
+    first = np.clip(np.floor(place).astype(np.int64) - 1, 0, known - width)
+    if moving is not None:
+        xp, part = array_namespace(moving), (moving[: times.size] - grid.t0) / (grid.t1 - grid.t0)
+        safe = xp.where(part > 0.0, part, 1.0 + 0.0 * part)
+        place = grid.steps * (part if equal else xp.where(part > 0.0, xp.exp(xp.log(safe) / grid.grading), 0.0 * part))
+    step, alpha, further = (grid.step, order_of(problem), problem.dy0) if equal else (1.0, np.asarray(1.0), ())
 
-
-def interpolated(
-    place: Any, first: Array, width: int, step: float, states: Any, alpha: Any, further: tuple[Any, ...]
-) -> Any:
-    """The polynomial in powers of the order through ``width`` states from ``first`` on, at each ``place``.
-
-    Places are in units of ``step`` and count from t0.
-    """
-
-    def given(tau: Any) -> Any:
+    def given(place: Any) -> Any:
         """The polynomial of the further initial values."""
-        return initial_polynomial(convert_like(tau, states).reshape(-1, *(1,) * (states.ndim - 1)), (0.0, *further))
+        tau = convert_like(place * step, states).reshape(-1, *(1,) * (states.ndim - 1))
+        return initial_polynomial(tau, (0.0, *further))
 
     nodes = [first + float(j) for j in range(width)]
-    total: Any = given(place * step)
+    total: Any = given(place)
     for j, factor in enumerate(_factors(place, nodes, alpha, states)):
-        total = total + (states[first + j] - given(nodes[j] * step)) * factor
-    return total
+        total = total + (states[first + j] - given(nodes[j])) * factor
+    return times, total
 
 
 def _factors(place: Any, nodes: list[Any], alpha: Any, like: Any) -> list[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.differences import DiffusionL1, DiffusionL2Sigma
-from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.problem import SEVERAL, EvolutionProblem
 
 __all__ = ["AdaptiveSteps"]
 
@@ -40,6 +40,7 @@ class AdaptiveSteps(EvolutionMethod):
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
     meets_breaks: ClassVar[bool] = True
     chooses_steps: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({SEVERAL})
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Needs one order, and above 1 a discretisation with known eigenvalues."""
@@ -58,6 +59,8 @@ class AdaptiveSteps(EvolutionMethod):
 
     def stand_in(self, problem: EvolutionProblem) -> EvolutionMethod:
         """The method for a given mesh, with which solutions on several grids are compared."""
+        if problem.varying is not None:
+            return DiffusionL1()
         if problem.alpha_value >= 1.0:
             return CorrectedQuadrature(2)
         return DiffusionL2Sigma() if problem.compatible else DiffusionL1()

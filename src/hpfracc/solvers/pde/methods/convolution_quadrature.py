@@ -17,7 +17,7 @@ from hpfracc.history.direct import DirectHistory
 from hpfracc.operators.rules.quadrature import multistep_weights
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm, in_blocks
+from hpfracc.solvers.pde.problem import DELAYS, INTEGRALS, EvolutionProblem, StepForm, in_blocks
 from hpfracc.solvers.pde.time_data import behind_start
 
 __all__ = ["CorrectedQuadrature"]
@@ -70,6 +70,7 @@ class CorrectedQuadrature(EvolutionMethod):
 
     name: ClassVar[str] = "convolution_quadrature"
     order: ClassVar[str] = "k, for t > t0, on uniform steps"
+    takes: ClassVar[frozenset[str]] = frozenset({DELAYS, INTEGRALS})
 
     def __post_init__(self) -> None:
         _reading.whole("CorrectedQuadrature: k", self.k, least=min(CORRECTIONS), most=max(CORRECTIONS))
@@ -89,6 +90,8 @@ class CorrectedQuadrature(EvolutionMethod):
         alpha, order = problem.alpha_value, float(self.k)
         if problem.start_power is not None:
             order = min(order, 1.0 + problem.start_power - alpha)
+        if problem.integrals and problem.du0 is not None:
+            order = min(order, 2.0 - max(each for _, each in problem.integrals))
         return order if problem.linear or math.isnan(alpha) else min(order, 1.0 + 2.0 * alpha)
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
@@ -127,6 +130,10 @@ class CorrectedQuadrature(EvolutionMethod):
         else:
             past = DirectHistory(_toeplitz_rows(xp, weights), steps, start, xp)
         solver = None if problem.linear else ReactionSolver(problem)
+        # Integrals of u0 by the same weights, of ones that are corrected as in the terms of A u0.
+        ones = np.append(0.0, np.ones(steps))
+        ones[1 : self.k] += [float(one) for one in CORRECTIONS[self.k][0][:steps]]
+        of_start = np.convolve(_weights(xp, problem.integrals, self.k, tau, steps), ones) if problem.integrals else None
         lead = form.apply(start)
         drift = None if velocity is None else form.apply(velocity)
         u, before = start, None
@@ -140,6 +147,10 @@ class CorrectedQuadrature(EvolutionMethod):
             for extra in (form.known(t), corrections.get(n)):
                 if extra is not None:
                     rhs = rhs + extra
+            if of_start is not None:
+                rhs = rhs - of_start[n] * start
+                for c, order in problem.integrals if velocity is not None else ():
+                    rhs = rhs - c * gone ** (1.0 - order) / math.gamma(2.0 - order) * velocity
             if solver is None:
                 w = form.solve(own, image + rhs, u - base)
                 u = w + base

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import importlib
 import itertools
 import math
@@ -22,11 +23,23 @@ from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.direct import DirectHistory
 from hpfracc.history.interval_states import ExponentialHistory, count_exponentials
-from hpfracc.history.intervals import IntervalWeights
+from hpfracc.history.intervals import IntervalWeights, orders_of_steps
 from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm, in_blocks, order_value
+from hpfracc.solvers.pde.problem import (
+    DELAYS,
+    INTEGRALS,
+    JUMPING_DELAYS,
+    OUTSIDE,
+    SEVERAL,
+    VARIABLE,
+    EvolutionProblem,
+    StepForm,
+    in_blocks,
+    order_value,
+)
+from hpfracc.solvers.pde.time_data import behind_start
 
 __all__ = ["DifferenceMethod", "DiffusionL1", "DiffusionL2Sigma"]
 
@@ -66,6 +79,7 @@ class DifferenceMethod(EvolutionMethod):
     stabilisation: float = 0.0
 
     meets_breaks: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({DELAYS, INTEGRALS, JUMPING_DELAYS, OUTSIDE, SEVERAL, VARIABLE})
     #: Whether u is interpolated by a parabola on each step but the last; otherwise linearly.
     parabola: ClassVar[bool]
 
@@ -115,6 +129,10 @@ class DifferenceMethod(EvolutionMethod):
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
         """Direct sums for few steps; exponentials for many, and for the scan of JAX over the steps."""
+        if problem.varying is not None:  # whose rates serve all orders
+            return "exponentials"
+        if problem.integrals:  # whose kernels grow
+            return "direct"
         if self.memory != "auto":
             return self.memory
         scans = can_scan(problem, StepForm(problem))
@@ -135,10 +153,13 @@ class DifferenceMethod(EvolutionMethod):
             own = DirectHistory.forecast(steps, size, 12)
         else:
             orders = tuple((1.0, _plain(alpha)) for _, alpha in problem.orders)
+            if problem.varying is not None:
+                orders += ((1.0, problem.varying.least),)
             times = self.mesh(problem, steps) - problem.t0
             weights = IntervalWeights(orders, times, self.place(orders[0][1]), parabola=self.parabola)
             own = ExponentialHistory.forecast(count_exponentials(weights, KERNEL_RTOL), size)
             own += 2 * together * size if marches else 0
+        own += 0 if problem.integrated is None else DirectHistory.forecast(steps, size, 12)
         return own + block + 8 * size + problem.space.step_bytes()
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
@@ -215,9 +236,11 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     form = StepForm(problem)
     steps = len(mesh) - 1
     breaks = np.flatnonzero(np.isin(mesh, problem.breaks)).tolist()
-    place = method.place(problem.alpha)
+    place, each = method.place(problem.alpha), None
+    if problem.varying is not None:
+        each, place = orders_of_steps(_order_of_columns(problem, form), mesh, parabola=method.parabola)
     weights = IntervalWeights(
-        problem.orders, mesh - mesh[0], place, parabola=method.parabola, xp=problem.xp, breaks=breaks
+        problem.orders, mesh - mesh[0], place, parabola=method.parabola, xp=problem.xp, breaks=breaks, each=each
     )
     memory = method.history(problem, steps)
     marches = can_march(problem, form)
@@ -239,24 +262,40 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     yield from in_blocks(form, _states(method, problem, form, weights, mesh), steps)
 
 
+def _order_of_columns(problem: EvolutionProblem, form: StepForm) -> Callable[[float], Any]:
+    """The order at a time: a number, or one for each unknown."""
+    varying, shape = problem.varying, form.encode(problem.u0).shape
+    assert varying is not None
+    if varying.kind == "time":
+        return varying.at
+    if varying.kind == "components":
+        orders = np.broadcast_to(varying.at(0.0), shape).reshape(-1)
+        return lambda t: orders
+    whole = tuple(axis.size for axis in problem.space.grid)
+    return lambda t: problem.space.restrict(np.broadcast_to(varying.at(t), whole)).reshape(-1)
+
+
 def _states(
     method: DifferenceMethod, problem: EvolutionProblem, form: StepForm, weights: IntervalWeights, mesh: Array
 ) -> Iterator[Any]:
     """The states after all steps, one by one."""
-    xp, steps, sigma = problem.xp, len(mesh) - 1, weights.sigma
+    xp, steps = problem.xp, len(mesh) - 1
     times, memory = weights.mesh, method.history(problem, steps)
-    u = form.encode(problem.u0)
+    u = start = form.encode(problem.u0)
     past: DirectHistory | ExponentialHistory
     if memory == "direct":
         past = DirectHistory(weights.rows, steps, u, xp)
     else:
         past = ExponentialHistory(weights, u, KERNEL_RTOL, _compiled_update(problem, steps))
         problem.stats["exponentials"] = len(past.rates)
-    react = problem.reaction
-    solver = None if react is None else ReactionSolver(problem)
+    outside = None if problem.integrated is None else _IntegratedData(problem, form, weights, float(mesh[0]))
+    stepped = problem if outside is None else outside.step_problem
+    react = stepped.reaction
+    solver = None if react is None else ReactionSolver(stepped)
     before: Any = None
-    whole = weights.parabola or not (isinstance(sigma, float) and sigma == 1.0)
+    whole = weights.parabola
     for n in range(1, steps + 1):
+        sigma = weights.sigma_of(n)
         own, history = past.begin(n)
         t = mesh[0] + weights.place(n)
         shift = own / sigma if whole else own
@@ -264,6 +303,10 @@ def _states(
         known = form.known(t)
         if known is not None:
             rhs = rhs + known
+        for coefficient, order in problem.integrals:  # of u0, that of the increments is in the history
+            rhs = rhs - coefficient * float(weights.place(n)) ** -order / math.gamma(1.0 - order) * start
+        if outside is not None:
+            rhs = rhs + outside.begin(n, t)
         if solver is None or react is None:
             star = form.solve(shift, rhs, u)
         else:
@@ -281,7 +324,54 @@ def _states(
         change = (star - u) / sigma if whole else star - u
         u = u + change
         past.remember(change)
+        if outside is not None:
+            outside.end(float(mesh[n]), u)
         yield u
+
+
+class _IntegratedData:
+    r""":math:`I^\beta G` at the points of the steps, for source and reaction G that are interpolated as u is.
+
+    Of order :math:`-\beta`, the weights of the derivative are those of an integral: with G' piecewise,
+    :math:`I^\beta G = G(t_0)\,t^\beta/\Gamma(1+\beta) + \sum_k A_{n,k} \Delta G_k`. The newest increment is
+    :math:`(G^* - G_{n-1})/\sigma` with the value at the point within the step, so that the reaction is implicit.
+    """
+
+    def __init__(self, problem: EvolutionProblem, form: StepForm, weights: IntervalWeights, t0: float) -> None:
+        self.problem, self.form, self.sigma, self.t0 = problem, form, weights.sigma, t0
+        own = IntervalWeights(
+            [(1.0, -problem.integrated)],
+            weights.mesh,
+            weights.sigma,
+            parabola=weights.parabola,
+            xp=weights.xp,
+            breaks=weights.breaks,
+        )
+        begin = behind_start(problem, t0 + float(weights.mesh[1]))
+        self.start = self.newest = form.outside(begin, problem.u0)
+        self.past = DirectHistory(own.rows, len(weights.steps), self.start, weights.xp)
+        self.weight: Any = 0.0
+        reaction, jacobian = problem.reaction, problem.jacobian
+        #: The equation whose reaction has the weight of the newest increment.
+        self.step_problem = dataclasses.replace(
+            problem,
+            reaction=None if reaction is None else lambda t, u: self.weight * reaction(t, u),
+            jacobian=None if jacobian is None else lambda t, u: self.weight * jacobian(t, u),
+        )
+
+    def begin(self, n: int, t: float) -> Any:
+        """The integral in step n at its time t, without the reaction there."""
+        problem, (own, history) = self.problem, self.past.begin(n)
+        self.weight, power = own / self.sigma, problem.integrated
+        spread = (t - self.t0) ** power * problem.xp.rgamma(problem.xp.array(1.0 + power))
+        total = spread * self.start + self.weight * (self.form.source(t) - self.newest)
+        return total if history is None else total + history
+
+    def end(self, t: float, u: Any) -> None:
+        """Append the value at the end of the step."""
+        value = self.form.outside(t, u)
+        self.past.remember(value - self.newest)
+        self.newest = value
 
 
 @final
@@ -357,6 +447,8 @@ class DiffusionL2Sigma(DifferenceMethod):
         """Needs a single order below 1."""
         if len(problem.orders) > 1:
             return "method='l2_1sigma' takes one derivative in time; use 'l1' or 'convolution_quadrature' for several"
+        if problem.varying is not None and problem.varying.kind != "time":
+            return "method='l2_1sigma' takes one order for all unknowns, because its points depend on it; use 'l1'"
         if problem.alpha_value >= 1.0:
             return f"method='l2_1sigma' takes orders below 1, and alpha={problem.alpha_value:g}"
         return None

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpfracc._arrays import to_host
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
-from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, StepForm
+from hpfracc.solvers.pde.problem import OUTSIDE, EvolutionProblem, FrameBlock, StepForm
 from hpfracc.special import mittag_leffler
 
 __all__ = ["ExactModes", "ModeSolution"]
@@ -36,12 +36,13 @@ class ExactModes(EvolutionMethod):
 
     with the eigenvalues :math:`\lambda \le 0` of the terms in space (or complex ones), for orders in (0, 2]. The mesh
     only sets where values are computed. Needs constant coefficients on a box, and sources and boundary data that are
-    constant in time.
+    constant in time. A source outside the memory (``form="fokker_planck"``) has the factor :math:`t E_{\alpha,2}`.
     """
 
     name: ClassVar[str] = "exact_modes"
     order: ClassVar[str] = "exact in time"
     exact: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({OUTSIDE})
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Needs a single derivative, a linear equation, steady data and a diagonalised operator."""
@@ -81,7 +82,7 @@ class ExactModes(EvolutionMethod):
         at = self.solution(problem)
         alpha, length = problem.alpha_value, problem.t1 - problem.t0
         symbol = np.asarray(to_host(problem.xp.stop_gradient(problem.space.symbol)), dtype=complex)
-        parts = [at.start, at.velocity, at.known]
+        parts = [at.start, at.velocity if at.outside is None else at.outside, at.known]
         hosts = [0.0 if part is None else np.abs(np.asarray(to_host(problem.xp.stop_gradient(part)))) for part in parts]
         # In units of u: velocities act for the time of a mode, and steady data give their equilibrium.
         scales = np.minimum(length, np.maximum(np.abs(symbol), 1e-300) ** (-1.0 / alpha))
@@ -135,6 +136,7 @@ class ModeSolution:
         self.start = form.encode(problem.u0)
         self.velocity = None if problem.du0 is None else form.encode(problem.du0)
         self.known = form.known(problem.t0)
+        self.outside = None if problem.integrated is None else form.source(problem.t0)
         # Without the user's functions, which may not be picklable.
         self.problem = dataclasses.replace(problem, source=None, on_grid=None, stats={}, notes=[])
 
@@ -142,7 +144,7 @@ class ModeSolution:
         """Values at the times, of shape (times, *state)."""
         problem = self.problem
         gone = problem.xp.array(np.asarray(times) - problem.t0)
-        return problem.space.backward(_modes(problem, gone, self.start, self.velocity, self.known))
+        return problem.space.backward(_modes(problem, gone, self.start, self.velocity, self.known, self.outside))
 
     def frame(self, t: float) -> Any:
         """The solution on the whole grid."""
@@ -151,8 +153,8 @@ class ModeSolution:
             return space.embed(self(np.array([t]))[0] if t > self.problem.t0 else self.problem.u0, t)
 
 
-def _modes(problem: EvolutionProblem, times: Any, start: Any, velocity: Any, known: Any) -> Any:
-    """Coefficients at the times, of shape (times, *state)."""
+def _modes(problem: EvolutionProblem, times: Any, start: Any, velocity: Any, known: Any, outside: Any) -> Any:
+    """Coefficients at the times, of shape (times, *state); ``outside`` is a source outside the memory."""
     xp, alpha, symbol = problem.xp, problem.alpha, problem.space.symbol
     axes = symbol.ndim
     t = times.reshape(-1, *(1,) * axes)
@@ -167,8 +169,9 @@ def _modes(problem: EvolutionProblem, times: Any, start: Any, velocity: Any, kno
     plain = isinstance(alpha, int | float) and alpha == 1
     first = xp.exp(z) if plain else mittag_leffler(z, alpha)
     total = spread(first) * start
-    if velocity is not None:
-        total = total + spread(t * mittag_leffler(z, alpha, 2.0)) * velocity
+    for rising in (velocity, outside):
+        if rising is not None:
+            total = total + spread(t * mittag_leffler(z, alpha, 2.0)) * rising
     if known is not None:
         total = total + spread(power * mittag_leffler(z, alpha, alpha + 1.0)) * known
     return total

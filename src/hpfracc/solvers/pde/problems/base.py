@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class EvolutionOptions(TypedDict, total=False):
     space: Any
     boundary: Any
     alpha: Any
+    form: Literal["caputo", "fokker_planck"]
     du0: Any
     source: Any
     method: str | EvolutionMethod
@@ -45,6 +46,8 @@ class EvolutionOptions(TypedDict, total=False):
     args: Any
     jac: Callable[..., Any] | None
     terms: Sequence[tuple[Any, Any]]
+    delays: Sequence[float]
+    history: Any
     events: Any
     dense_output: bool
     save: str | int | Callable[..., Any]

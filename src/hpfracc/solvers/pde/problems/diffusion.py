@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.operators._distributed_order import DistributedOrder
 from hpfracc.solvers.pde.boundary import Dirichlet
-from hpfracc.solvers.pde.orders import DistributedOrder
 from hpfracc.solvers.pde.problems.base import ModelEquation, model_equation
 from hpfracc.solvers.pde.terms import Advection, Diffusion, OneSided
 from hpfracc.special import mittag_leffler

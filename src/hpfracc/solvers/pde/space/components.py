@@ -99,12 +99,16 @@ class ComponentSpaces(Semidiscretisation):
         return self._joined([space.apply(part) for space, part in zip(self.spaces, self._each(u), strict=True)])
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """Solves each component's system."""
+        """Solves each component's system; the shift may be one for each component, with the axes of a state."""
+        shifts = [shift] * len(self.spaces)
+        if getattr(shift, "ndim", 0):
+            shift = shift[(slice(None), *(slice(0, 1),) * len(self.shape))]
+            shifts = shift.reshape(-1)
         if self._shared:
             return super().solve(shift, rhs)
         guesses = [None] * len(self.spaces) if guess is None else self._each(guess)
-        parts = zip(self.spaces, self._each(rhs), guesses, strict=True)
-        return self._joined([space.solve(shift, part, start) for space, part, start in parts])
+        parts = zip(self.spaces, shifts, self._each(rhs), guesses, strict=True)
+        return self._joined([space.solve(own, part, start) for space, own, part, start in parts])
 
     def forcing(self, t: float) -> Any:
         """The forcing of each component; zero where a component has none."""

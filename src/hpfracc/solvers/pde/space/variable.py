@@ -312,7 +312,7 @@ class FiniteVolumes(GridSpace):
         It is scaled from both sides with the root of the local coefficients over their means, evaluated at the mean of
         the eigenvalues (Concus and Golub 1973, with the shift).
         """
-        total = local = mean = shift
+        total = local = mean = shift.mean() if getattr(shift, "ndim", 0) == len(self.shape) else shift
         for one, (_, squares) in zip(self.axes, self._bases, strict=True):
             middle = float(to_host(squares).mean())
             average = one.values.mean() if is_array(one.values) else one.values

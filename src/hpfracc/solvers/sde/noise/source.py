@@ -75,6 +75,8 @@ class RandomSource:
         if self.library == "torch":
             paths = self.xp.module.arange(low, high, device=self.device)
         elif self.library == "jax":
+            if high >= 2**31 and not sys.modules["jax"].config.jax_enable_x64:
+                raise InvalidInputError(f"path {high:,} needs 64-bit integers; set jax_enable_x64")
             paths = self.xp.module.arange(low, high)
         else:
             with self.xp.module.cuda.Device(int(self.device.rpartition(":")[2])):
@@ -180,8 +182,6 @@ def make_source(rng: Any, key: Any, *like: Any, dtype: Any = None, first_path: i
         raise InvalidInputError("both rng= and key= were given; use key= for JAX and rng= for everything else")
     library, device, inherited = _placement(rng, key, like)
     first = _reading.whole("first_path", first_path, least=0, most=2**63 - 1 - count)
-    if library == "jax" and first + count >= 2**31 and not sys.modules["jax"].config.jax_enable_x64:
-        raise InvalidInputError(f"path {first + count:,} needs 64-bit integers; set jax_enable_x64")
     return RandomSource(library, device, _read_dtype(dtype, inherited, library), _read_key(rng, key), first)
 
 

@@ -79,8 +79,11 @@ class StableLevy(LevyNoise):
         xp, steps = source.xp.module, source.array(steps)
         uniform = source.numbers(0, count, 2 * steps.shape[-1], kind="uniform", stream=stream)
         angle, wait = uniform[:, ::2], -xp.log(uniform[:, 1::2])
+        return self.from_uniforms(xp, self.scale * steps ** (1.0 / self.alpha), angle, wait)
+
+    def from_uniforms(self, xp: Any, sizes: Any, angle: Any, wait: Any) -> Any:
+        """Increments of the given scales, from uniform and exponential numbers."""
         standard = standard_stable(xp, self.alpha, self.beta, angle, wait)
-        sizes = self.scale * steps ** (1.0 / self.alpha)
         if self.alpha != 1.0 or self.beta == 0.0:
             return sizes * standard
         safe = xp.where(sizes > 0, sizes, xp.ones_like(sizes))

@@ -17,8 +17,6 @@ from hpfracc.solvers.sde.rough.black import black_price, intrinsic
 _FEWEST_PATHS, _MAX_ERRORS = 30.0, 6.0
 #: Rounding of an integrated variance, relative to its mean.
 _ROUNDING = 1e-10
-#: Paths whose prices are evaluated together; with only a hundred, call overhead would dominate.
-_TOGETHER = 2048
 
 
 class Terminal(NamedTuple):
@@ -55,32 +53,18 @@ class ConditionalEstimate:
             float(_black(1.0, strike / forward, rho**2 * level, kind))
             for strike, kind in zip(strikes, self._kinds, strict=True)
         ]
-        # Sums of (1, payoff, controls) times their transpose, for each strike, the number of paths in them, and pending
-        # paths. The controls have mean 0. One tuple, so that an interrupt leaves complete chunks.
-        self._state: tuple[np.ndarray, int, tuple[Terminal, ...]] = np.zeros((strikes.size, 5, 5)), 0, ()
+        # Sums of (1, payoff, controls) times their transpose, for each strike, and the number of paths in them. The
+        # controls have mean 0. One tuple, so that an interrupt leaves complete chunks.
+        self._state: tuple[np.ndarray, int] = np.zeros((strikes.size, 5, 5)), 0
 
     @property
     def paths(self) -> int:
         """Number of paths added."""
-        return self._state[1] + self._waiting()
+        return self._state[1]
 
-    def _waiting(self) -> int:
-        return sum(part.spot.size for part in self._state[2])
-
-    def add(self, found: Terminal) -> None:
+    def add(self, at: Terminal) -> None:
         """Add paths."""
-        sums, paths, parts = self._state
-        self._state = sums, paths, (*parts, found)
-        if self._waiting() >= _TOGETHER:
-            self._settle()
-
-    def _settle(self) -> None:
-        """Evaluate the pending paths."""
-        sums, paths, parts = self._state
-        if not parts:
-            return
-        rho = self._rho
-        at = parts[0] if len(parts) == 1 else Terminal(*map(np.concatenate, zip(*parts, strict=True)))
+        (sums, paths), rho = self._state, self._rho
         columns = np.ones((at.spot.size, 5))
         columns[:, 2] = at.spot - 1.0
         columns[:, 3] = at.variance / self._mean_variance - 1.0
@@ -91,13 +75,11 @@ class ConditionalEstimate:
             timer = _black(at.stopped_spot, strike, rho**2 * (self._level - at.stopped_variance), kind)
             columns[:, 4] = timer - mean_timer
             product[...] = columns.T @ columns
-        self._state = sums + products, paths + at.spot.size, ()
+        self._state = sums + products, paths + at.spot.size
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
         """Undiscounted prices out of the money and their standard errors."""
-        self._settle()
-        sums, paths, _ = self._state
-        K = self._K
+        (sums, paths), K = self._state, self._K
         value, error = np.empty(K.size), np.empty(K.size)
         for number, moments in enumerate(sums):
             mean = moments[0, 1:] / paths
@@ -113,8 +95,7 @@ class ConditionalEstimate:
 
         The second control is that variance divided by its mean, minus 1.
         """
-        self._settle()
-        sums, paths, _ = self._state
+        sums, paths = self._state
         moments = sums[0]
         off, square = moments[0, 3], moments[3, 3]
         total, squares = paths + off, square + 2.0 * off + paths  # sums of the ratio itself, and of its square

@@ -13,7 +13,7 @@ from scipy import special
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.process import read_fields
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable import TemperedStable, one_sided, standard_stable
+from hpfracc.solvers.sde.noise.stable import StableLevy, TemperedStable, one_sided
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +221,7 @@ class StableWaiting(WaitingTimes):
         with np.errstate(over="ignore"):
             return np.asarray(self.scale * one_sided(self.alpha, angle, -np.log(wait)))
 
-    @property
-    def infinite_mean(self) -> bool:
-        """Always."""
-        return True
+    infinite_mean = True
 
 
 #: Distance to the stream of the normal numbers of a stable jump in several dimensions.
@@ -295,10 +292,13 @@ class StableJumps(Jumps):
     beta: float = 0.0
     scale: float = 1.0
 
-    _limits: ClassVar[dict[str, dict[str, Any]]] = {
-        "alpha": {"most": 2},
-        "beta": {"above": None, "least": -1, "most": 1},
-    }
+    def __post_init__(self) -> None:
+        for name, value in vars(self._law).items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def _law(self) -> StableLevy:
+        return StableLevy(self.alpha, self.beta, self.scale)
 
     def _draw(self, draw: Draw, components: tuple[int, ...] = ()) -> np.ndarray:
         if self.alpha == 2.0:
@@ -313,10 +313,7 @@ class StableJumps(Jumps):
             normals = draw.normals(components, _APART)
             return np.asarray(self.scale * np.sqrt(variance)[..., None] * normals)
         with np.errstate(over="ignore"):
-            jumps = standard_stable(np, self.alpha, self.beta, angle, -np.log(wait))
-        if self.alpha == 1.0 and self.beta:
-            jumps = jumps + (2.0 / math.pi) * self.beta * math.log(self.scale)
-        return np.asarray(self.scale * jumps)
+            return np.asarray(self._law.from_uniforms(np, np.asarray(self.scale), angle, -np.log(wait)))
 
     @property
     def variance(self) -> float:
@@ -356,8 +353,8 @@ class TemperedJumps(Jumps):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        TemperedStable(self.alpha, self.rate, self.scale)
+        for name, value in vars(self._law).items():
+            object.__setattr__(self, name, value)
 
     @property
     def _law(self) -> TemperedStable:
@@ -379,7 +376,4 @@ class TemperedJumps(Jumps):
         """``alpha scale^alpha rate^(alpha - 1)`` for an index below 1, 0 above."""
         return self._law._moments()[0]
 
-    @property
-    def symmetric(self) -> bool:
-        """Never."""
-        return False
+    symmetric = False

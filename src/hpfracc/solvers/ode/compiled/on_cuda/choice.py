@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,12 +23,12 @@ from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compilation import FunctionPrice, numpy_raises, read_backend
 from hpfracc.solvers.ode.compiled.on_cuda import refuse
-from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
+from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 
-__all__ = ["GPUOffer", "MovedError", "has_gpu", "make_offer", "may_move"]
+__all__ = ["GPUOffer", "MovedError", "has_gpu", "may_move", "predict_kernel"]
 
 Array = np.ndarray[Any, Any]
 
@@ -55,8 +54,6 @@ _WORTH_A_LOOK = 0.5
 _LONGEST_KERNEL = 10.0
 #: Maximum difference of both solutions at the host's newest step, relative to a member's largest value so far.
 _AGREES = 1e-9
-#: Maximum number of right-hand sides that are remembered to stay on the host.
-_MAX_DECLINED = 256
 #: Number of points at which a guard checks a solution.
 _GUARDED = 32
 
@@ -89,7 +86,7 @@ class _Known:
 
     slowdown: float = _UNKNOWN_SLOWDOWN
     refusal: str = ""
-    declined: dict[tuple[str, Any] | None, str] = field(default_factory=dict)
+    declined: dict[Any, str] = field(default_factory=dict)
 
 
 _known = _Known()
@@ -107,59 +104,33 @@ def may_move(problem: Problem, options: Options, method: str) -> bool:
     )
 
 
-def make_offer(
-    table: Tableau,
-    options: Options,
-    scheme: Scheme,
-    decision: tuple[str, str],
-    guard: Callable[[float, Array], None] | None,
-) -> GPUOffer | None:
-    """The offer to solve this problem on a GPU; None if that is impossible or not allowed."""
-    if table.grid.steps > options.max_steps or not may_move(table.problem, options, decision[0]):
-        return None
-    return GPUOffer(table, options, scheme, decision, guard)
-
-
-@dataclass(eq=False)
 class GPUOffer:
     """A solve that may move to the GPU.
 
-    Attributes
+    Parameters
     ----------
     table : Tableau
         The solution on the host so far.
-    options, scheme
+    options : Options
         Of the solve.
-    decision : pair of str
-        The method and why it is used.
+    reason : str
+        Why its method is used.
     guard : callable or None
         ``guard(t, y)`` raises an error if the method should not be used.
     """
 
-    table: Tableau
-    options: Options
-    scheme: Scheme
-    decision: tuple[str, str]
-    guard: Callable[[float, Array], None] | None
-
-    def __post_init__(self) -> None:
+    def __init__(self, table: Tableau, options: Options, reason: str, guard: Any) -> None:
+        self.table, self.options, self.reason, self.guard = table, options, reason, guard
         self._open = True
-        self.price = FunctionPrice(self.table.problem.fun, (_KERNELS, _FIRST_KERNEL), (_START, _FIRST_START))
-        self._kernel = _predict_kernel(self.table, corrected=self.scheme.kind == "corrected")
-
-    def predict(self) -> float:
-        """Seconds on the GPU, without compilation."""
-        members, d = self.table.problem.shape
-        times = self.options.t_eval
-        kept = self.table.grid.steps + 1 if times is None else len(times)
-        kept += 0 if self.guard is None else _GUARDED
-        return _LAUNCH + _known.slowdown * self._kernel + kept * members * d * 8 / _BYTES_PER_SECOND
+        self.price = FunctionPrice(table.problem.fun, (_KERNELS, _FIRST_KERNEL), (_START, _FIRST_START))
 
     def pays(self, ahead: float) -> bool:
         """Whether to move now; ``ahead`` is the time that the rest of this solve would take on the host."""
         if not self._open or _known.refusal or (ahead < _WORTH_A_LOOK and not self.price.started):
             return False
-        predicted = self.predict()
+        kept = self.table.grid.steps + 1 if self.options.t_eval is None else len(self.options.t_eval)
+        back = 8 * kept * self.table.y.shape[0] / _BYTES_PER_SECOND
+        predicted = _LAUNCH + _known.slowdown * predict_kernel(self.table) + back
         if predicted > _LONGEST_KERNEL or ahead <= predicted or not self.price.pays(ahead - predicted):
             return False
         # Checked last: querying the hardware takes as long as many steps.
@@ -173,40 +144,34 @@ class GPUOffer:
         self._open = False
         started = time.perf_counter()
         try:
-            found, states = self._run()
-            self._compare(found, states[0])
+            found, watched, states = self._run()
+            self._compare(found, states[..., 0])
         except (_DeclinedError, OutOfMemoryError) as error:
             reason = str(error)
         except InvalidInputError as error:  # of this function, also in later solves
             reason = str(error)
             if self.price.item is not None:
-                _known.declined[self.price.item] = reason
-                while len(_known.declined) > _MAX_DECLINED:
-                    del _known.declined[next(iter(_known.declined))]
+                from hpfracc.engine.execution.batch.driver import keep_bounded
+
+                keep_bounded(_known.declined, self.price.item, reason)
         except Exception as error:  # whatever it is, the host continues
             _known.refusal = reason = f"{type(error).__name__}: {error}"
         else:
             self._learn(float(found.stats["kernel_seconds"]))
             if self.guard is not None:
-                for step, state in zip(self._watched()[1:], states[1:], strict=True):
-                    self.guard(self.table.grid.time(step), np.ascontiguousarray(state.T))
+                for n, step in enumerate(watched[1:], start=1):
+                    self.guard(self.table.grid.time(step), np.ascontiguousarray(states[..., n]))
             return self._explain(found, ahead, time.perf_counter() - started, notes)
         notes.append(f"the ensemble stays on the host: {reason}")
         _log.info("ensemble not moved to the GPU: %s", reason)
         return None
 
-    def _watched(self) -> list[int]:
-        """The newest step of the host, and those that the guard will check."""
-        newest, steps = self.table.known - 1, self.table.grid.steps
-        stride = max(1, steps // _GUARDED)
-        return [newest, *(() if self.guard is None else range(newest + stride, steps + 1, stride))]
-
-    def _run(self) -> tuple[FODEResult, Array]:
-        """The solution, and the states at the watched steps."""
+    def _run(self) -> tuple[FODEResult, list[int], Array]:
+        """The solution; the newest step of the host and those that the guard checks, and the states there."""
         from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
         from hpfracc.solvers.ode.compiled.reading import read_member
 
-        problem = self.table.problem
+        problem, grid, newest, wanted = self.table.problem, self.table.grid, self.table.known - 1, self.options.t_eval
         if numpy_raises():
             raise _DeclinedError("np.errstate requests errors, which a kernel does not raise")
         if self.price.item in _known.declined:
@@ -219,16 +184,26 @@ class GPUOffer:
         compiled.load("on_cuda.solve")
         from hpfracc.solvers.ode.compiled.on_cuda.solve import solve_members
 
-        return solve_members(cuda, problem, self.options, self.scheme, self.decision, self._watched())
-
-    def _compare(self, found: FODEResult, there: Array) -> None:
-        """Decline a solution that failed, or that differs from the host's at its newest step."""
+        stride = max(1, grid.steps // _GUARDED)
+        watched = [newest, *(() if self.guard is None else range(newest + stride, grid.steps + 1, stride))]
+        at, options = grid.times()[watched], self.options
+        if wanted is not None:  # these steps too, unless they are among the wanted times
+            apart = np.abs(np.subtract.outer(at, wanted)).min(axis=1, initial=np.inf) > 1e-9 * grid.step
+            options = replace(options, t_eval=np.sort(np.concatenate([wanted, at[apart]])))
+        found = solve_members(cuda, problem, options, self.table.rule, self.reason)
         if not found.success:
             raise _DeclinedError(found.message)
+        states = found.y[..., np.abs(np.subtract.outer(at, found.t)).argmin(axis=1)]
+        if wanted is not None:
+            found.t, found.y = wanted, found.y[..., np.searchsorted(found.t, wanted)]
+        return found, watched, states
+
+    def _compare(self, found: FODEResult, there: Array) -> None:
+        """Decline a solution that differs from the host's at its newest step."""
         table, shape = self.table, self.table.problem.shape
         here = table.y[:, : table.known]
         sizes = np.abs(here).max(axis=1).reshape(shape).max(axis=1)
-        differences = np.abs(there.T - here[:, -1].reshape(shape)).max(axis=1)
+        differences = np.abs(there - here[:, -1].reshape(shape)).max(axis=1)
         if not np.all(differences <= _AGREES * sizes):
             member = int(np.argmax(differences - _AGREES * sizes))
             raise InvalidInputError(
@@ -251,18 +226,18 @@ class GPUOffer:
     def _learn(self, kernel: float) -> None:
         """Record the cost of compilation, and the speed of this GPU. The first launch of a kernel compiles it."""
         if compile_account.is_bought(self.price.item):
-            _known.slowdown = min(max(kernel / self._kernel, _MIN_SLOWDOWN), _MAX_SLOWDOWN)
+            _known.slowdown = min(max(kernel / predict_kernel(self.table), _MIN_SLOWDOWN), _MAX_SLOWDOWN)
         else:
             self.price.buy(kernel)
 
 
-def _predict_kernel(table: Tableau, *, corrected: bool) -> float:
+def predict_kernel(table: Tableau) -> float:
     """Seconds of the kernel on an H200."""
     problem, steps = table.problem, table.grid.steps
     members, d = problem.shape
     orders = problem.orders.known
     short = steps <= _MANY_STEPS or orders is None or float(orders.max()) > 1.0
-    numbers = d * (steps / 2 if short else _TERMS) * (2 if corrected else 1)
+    numbers = d * (steps / 2 if short else _TERMS) * (2 if table.rule.corrections else 1)
     return steps * numbers * max(members * _FULL, _ALONE)
 
 

@@ -18,14 +18,13 @@ import numpy as np
 from hpfracc._config import get_settings
 from hpfracc._optional import package_version
 from hpfracc._shielded import run_shielded
+from hpfracc.engine.backends.registry import describe_failure
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.budget import allowed, get_budget
 from hpfracc.engine.selection.request import Preference, preference_error, refusal_reason
 from hpfracc.errors import BackendUnavailableError, HpfraccError, OutOfMemoryError
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compilation import OPERATION
-from hpfracc.solvers.ode.compiled import first_line
-from hpfracc.solvers.ode.compiled.on_cuda import NAME
 
 __all__ = [
     "MemoryLayout", "Workspace", "allowed_bytes", "borrow_workspace", "device_name", "is_out_of_memory", "load_cuda",
@@ -55,7 +54,7 @@ def load_cuda() -> Any:
     """
     ruled_out = refusal_reason(OPERATION, "numba", get_settings())
     if ruled_out is not None:
-        raise preference_error(OPERATION, Preference(NAME, "the backend= argument"), ruled_out)
+        raise preference_error(OPERATION, Preference("numba-cuda", "the backend= argument"), ruled_out)
     if _kept:
         return _kept[0]
     compiled.require()
@@ -64,11 +63,11 @@ def load_cuda() -> Any:
         there, why = bool(cuda.is_available()), cuda.cuda_error()
     except Exception as error:  # incompatible versions of NumPy, CUDA or the driver may raise anything
         raise BackendUnavailableError(
-            f"backend='numba-cuda': Numba's CUDA target does not start ({_versions()}: {first_line(error)}); "
+            f"backend='numba-cuda': Numba's CUDA target does not start ({_versions()}: {describe_failure(error)}); "
             f"{_INSTALL}, which brings versions that fit each other"
         ) from error
     if not there:
-        reason = f" ({first_line(why)})" if why else ""
+        reason = f" ({describe_failure(why)})" if why else ""
         raise BackendUnavailableError(
             f"backend='numba-cuda': numba.cuda finds no GPU{reason}; on a machine with one {_INSTALL}. Here leave the "
             "backend out"
@@ -109,11 +108,11 @@ def run_on_device(work: Any) -> Any:
     except Exception as error:
         if is_out_of_memory(error):
             raise OutOfMemoryError(
-                f"solve_fode: the GPU is out of memory ({first_line(error)}); free memory there, or lower "
+                f"solve_fode: the GPU is out of memory ({describe_failure(error)}); free memory there, or lower "
                 "gpu_memory_limit in hf.config"
             ) from error
         raise BackendUnavailableError(
-            f"backend='numba-cuda' failed ({_versions()}: {type(error).__name__}: {first_line(error)}); {_INSTALL}, "
+            f"backend='numba-cuda' failed ({_versions()}: {describe_failure(error)}); {_INSTALL}, "
             "which brings versions that fit each other, or leave the backend out"
         ) from error
 

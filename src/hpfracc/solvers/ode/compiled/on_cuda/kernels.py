@@ -33,10 +33,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import factorial, rgamma
 
+from hpfracc._xp import NUMPY
 from hpfracc.history.exponentials import MIN_TOLERANCE, exponential_sum
 from hpfracc.solvers.ode.compiled.functions import MATHEMATICS, function_lines
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
-from hpfracc.solvers.ode.fixed.scheme import Scheme, trapezoid_weights
 
 __all__ = ["THREADS", "StepTables", "build_kernel", "make_tables"]
 
@@ -222,7 +222,7 @@ class StepTables(NamedTuple):
     powers : array, shape (C, N + 1)
         ``(t - t0)^k / k!``, for the initial data.
     weights : array, shape (K, d, N + 1), or (K, d, 2) for exponentials
-        Weights of the scheme, that of the newest value last.
+        Weights of the method, that of the newest value last.
     first : array, shape (d, N + 1)
         Additional weight of the value at t0 in the corrector; of shape (1, 1) without one.
     decays, gains : array, shapes (d, Q) and (K, d, Q)
@@ -247,13 +247,12 @@ class StepTables(NamedTuple):
         return self.terms or len(self.times)
 
 
-def make_tables(orders: Array, grid: UniformGrid, scheme: Scheme, ceiling: int, dtype: str) -> StepTables:
+def make_tables(orders: Array, grid: UniformGrid, rule: Any, ceiling: int, dtype: str) -> StepTables:
     """The tables for components of these orders, computed in double precision."""
     scale = grid.step ** orders[:, None]
-    weights = np.array([scheme.weights(float(alpha), grid.count) for alpha in orders]).transpose(1, 0, 2) * scale
-    first = np.zeros((1, 1))
-    if scheme.kind == "corrected":
-        first = np.array([trapezoid_weights(float(alpha), grid.count)[1] for alpha in orders]) * scale
+    made = [rule.weights(NUMPY, float(alpha), grid.count) for alpha in orders]
+    weights = np.array([each for each, _ in made]).transpose(1, 0, 2) * scale
+    first = np.array([each for _, each in made]) * scale if rule.corrections else np.zeros((1, 1))
     k = np.arange(ceiling)[:, None]
     powers = grid.elapsed() ** k / factorial(k)
     decays, gains = np.zeros((len(orders), 0)), np.zeros((*weights.shape[:2], 0))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Hashable
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy.special import rgamma
@@ -20,11 +20,11 @@ from hpfracc.solvers.ode.compiled.on_cuda.kernels import THREADS, build_kernel, 
 from hpfracc.solvers.ode.compiled.reading import MemberFunction, read_member, some_members
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, make_grid
-from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
+from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import note_steps
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
 
 __all__ = ["solve_members"]
 
@@ -49,45 +49,11 @@ _PLENTY = 1 << 62
 #: Functions and shapes that were found to agree.
 _compared: dict[Hashable, None] = {}
 
-REACHED = "The end of the interval was reached."
 
-
-class _OutputPoints(NamedTuple):
-    """Which points are returned.
-
-    Attributes
-    ----------
-    times : array
-        Times of the result.
-    places : array of int, shape (N + 1,)
-        Row in which the kernel stores each step, or -1.
-    between : bool
-        Whether some times are between steps; then all steps are stored, and interpolated on the host.
-    rows : int
-        Number of stored steps that belong to the result; watched steps follow them.
-    watched : array of int
-        Rows of the watched steps.
-    """
-
-    times: Array
-    places: Array
-    between: bool
-    rows: int
-    watched: Array
-
-
-def solve_members(
-    cuda: Any,
-    problem: Problem,
-    options: Options,
-    scheme: Scheme,
-    decision: tuple[str, str],
-    watched: Sequence[int] = (),
-) -> tuple[FODEResult, Array]:
+def solve_members(cuda: Any, problem: Problem, options: Options, rule: Any, reason: str) -> FODEResult:
     """Solve a problem that :func:`~hpfracc.solvers.ode.compiled.on_cuda.check` accepted, with ``numba.cuda``.
 
-    ``decision`` is the method and why it is used. Also returns the states at the steps ``watched``, of shape
-    (steps, d, members).
+    ``reason`` is why the method is used.
     """
     started = time.perf_counter()
     assert options.step is not None
@@ -100,16 +66,14 @@ def solve_members(
             "of shape (members, d) in NumPy's elementwise functions, with parameters as floats or arrays in args; or "
             "leave the backend out"
         )
-    chosen = SolveDecision(*decision, "direct", True)
+    chosen = SolveDecision(rule.name, reason, "direct", True)
     stats: dict[str, Any] = {"steps": 0, "step": grid.step, "interrupted": False, "terminated": False}
     if grid.steps > options.max_steps:
         message = f"{grid.steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
         start = np.array([problem.t0]), np.array(problem.y0)[..., None]
-        failed = FODEResult(*start, False, message, 1, stats=stats, decision=chosen)
-        return failed, np.empty((0, d, members))
-    kept = _read_times(options.t_eval, grid, np.array(watched, np.int64))
-    check_room(problem, len(kept.times), 1, arrays=1)
-    work = _EnsembleSolve(cuda, problem, found, kept, grid, scheme, options.precision)
+        return FODEResult(*start, False, message, 1, stats=stats, decision=chosen)
+    work = _EnsembleSolve(cuda, problem, options, found, grid, rule)
+    check_room(problem, len(work.times), 1, arrays=1)
     device.run_on_device(work.run)
     note_steps()
     work.compare()
@@ -125,23 +89,25 @@ def solve_members(
     }
     chosen = dataclasses.replace(chosen, history="exponentials" if terms else "direct", notes=notes)
     nfev, y = 1 + grid.steps * (1 + work.corrections), work.y.transpose(2, 1, 0)
-    return FODEResult(kept.times, y, success, message, nfev, stats=stats, decision=chosen), work.watched
+    return FODEResult(work.times, y, success, message, nfev, stats=stats, decision=chosen)
 
 
-def _read_times(t_eval: Array | None, grid: UniformGrid, watched: Array) -> _OutputPoints:
-    """Which steps to store for the requested times."""
+def _read_times(t_eval: Array | None, grid: UniformGrid) -> tuple[Array, Array, bool]:
+    """The times of the result; the row in which the kernel stores each step, or -1; and whether some are between steps.
+
+    Then all steps are stored, and interpolated on the host.
+    """
     steps = grid.times()
-    every = np.arange(len(steps))
+    places = np.arange(len(steps), dtype=np.int32)
     if t_eval is None:
-        return _OutputPoints(steps, every, False, len(steps), watched)
+        return steps, places, False
     nearest = np.clip(np.rint((t_eval - grid.t0) / grid.step).astype(np.int64), 0, grid.steps)
     slack = 4.0 * np.spacing(max(abs(grid.t0), abs(grid.t1)))
     if not len(t_eval) or np.any(np.abs(steps[nearest] - t_eval) > slack) or np.any(np.diff(nearest) <= 0):
-        return _OutputPoints(t_eval, every, True, len(steps), watched)
-    stored = np.concatenate([nearest, np.setdiff1d(watched, nearest)])
-    places = np.full(len(steps), -1)
-    places[stored] = np.arange(len(stored))
-    return _OutputPoints(t_eval, places, False, len(t_eval), places[watched])
+        return t_eval, places, True
+    places[:] = -1
+    places[nearest] = np.arange(len(nearest))
+    return t_eval, places, False
 
 
 def _judge(bad: Array, grid: UniformGrid) -> tuple[bool, str]:
@@ -171,19 +137,19 @@ class _EnsembleSolve:
         self,
         cuda: Any,
         problem: Problem,
+        options: Options,
         function: MemberFunction,
-        kept: _OutputPoints,
         grid: UniformGrid,
-        scheme: Scheme,
-        precision: str,
+        rule: Any,
     ) -> None:
-        self.cuda, self.problem, self.function = cuda, problem, function
-        self.kept, self.grid, self.precision = kept, grid, precision
+        self.cuda, self.problem, self.function, self.grid = cuda, problem, function, grid
+        self.precision = precision = options.precision
+        self.times, self.places, self.between = _read_times(options.t_eval, grid)
         members, d = problem.shape
         #: The order of each component.
         self.orders = np.broadcast_to(np.asarray(problem.orders.known), problem.shape)[0]
-        self.corrections = scheme.corrections if scheme.kind == "corrected" else 0
-        self.tables = tables = make_tables(self.orders, grid, scheme, problem.orders.ceiling, precision)
+        self.corrections = rule.corrections
+        self.tables = tables = make_tables(self.orders, grid, rule, problem.orders.ceiling, precision)
         self.kernel = build_kernel(cuda, function.source, d, self.corrections, tables.terms > 0, precision)
         #: Initial data, (C, M, d).
         self.initial = np.stack([problem.y0, *problem.dy0]) if problem.dy0 else problem.y0[None]
@@ -198,13 +164,11 @@ class _EnsembleSolve:
             tables.decays if tables.terms else np.zeros((1, 1)),
             tables.gains if tables.terms else np.zeros((1, 1, 1)),
         )
-        self.places = kept.places.astype(np.int32)
-        self.stored = int(kept.places.max()) + 1
-        self.heads = min(_HEAD, grid.steps + 1) if kept.between else 1
+        self.stored = int(self.places.max()) + 1
+        self.heads = min(_HEAD, grid.steps + 1) if self.between else 1
         self.first = np.empty((0, d))
         self.bad = np.empty(members, np.int32)
         self.y = np.empty((0, d, members), precision)
-        self.watched = np.empty((len(kept.watched), d, members), precision)
         self.chunks = 0
         self.kernel_seconds = 0.0
 
@@ -239,7 +203,7 @@ class _EnsembleSolve:
         count = min(left, (budget - slots * a_slot) // a_member)
         if slots < _MIN_BLOCKS * THREADS:
             count = min(count, slots)  # threads beyond these slots have no memory, and so no member
-        if self.kept.between:
+        if self.between:
             count = min(count, max(THREADS, _BETWEEN_BYTES // (item * d * self.stored)))
         if slots < 1 or count < 1:
             raise OutOfMemoryError(
@@ -254,7 +218,7 @@ class _EnsembleSolve:
         d = self.problem.shape[1]
         own = (self.function.own_count, count) if self.function.own else (1, 1)
         inputs = [*(array.shape for array in self.shared), (self.initial.shape[0], count, d), own]
-        outputs = [(self.stored, d, count), (self.heads, d, count if self.kept.between else min(count, _COMPARED))]
+        outputs = [(self.stored, d, count), (self.heads, d, count if self.between else min(count, _COMPARED))]
         floats = MemoryLayout(inputs, outputs, [(d, self.tables.depth, slots)])
         return floats, MemoryLayout([self.places.shape, (count,)])
 
@@ -277,10 +241,7 @@ class _EnsembleSolve:
         _, (states, values) = MemoryLayout([kept.shape, head.shape]).cut(outputs.copy_to_host())[0]
         if begin == 0:
             self.first = values[0].T
-        self.watched[:, :, begin:end] = states[self.kept.watched]
-        if self.kept.between:
-            return self._between(states, values, begin, end)
-        return np.array(states[: self.kept.rows]) if self.kept.rows < len(states) else np.asarray(states)
+        return self._interpolate(states, values, begin, end) if self.between else np.asarray(states)
 
     def _store(self, begin: int, end: int, states: Array) -> None:
         """Store the states of a chunk."""
@@ -304,7 +265,7 @@ class _EnsembleSolve:
             own[row : row + len(part)] = part
             row += len(part)
 
-    def _between(self, states: Array, values: Array, begin: int, end: int) -> Array:
+    def _interpolate(self, states: Array, values: Array, begin: int, end: int) -> Array:
         """Interpolate between the steps, as after a solve on the host."""
         problem = self.problem
         part = dataclasses.replace(
@@ -315,7 +276,7 @@ class _EnsembleSolve:
         )
         y, f = (np.ascontiguousarray(each.transpose(2, 1, 0)).reshape(-1, len(each)) for each in (states, values))
         table = Tableau(part, self.grid, np.zeros((0, 1, 1)), None, y, f, np.zeros((0, 1, 1)), known=len(states))
-        found = FixedSolution(table, len(states))(self.kept.times)
+        found = FixedSolution(table, len(states))(self.times)
         return np.asarray(found.transpose(2, 1, 0))
 
     def compare(self) -> None:

@@ -19,12 +19,13 @@ from hpfracc.solvers.ode.differences import DifferenceTables
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import Report
+from hpfracc.solvers.ode.result import TOLERATED
 from hpfracc.solvers.ode.tensors import adams, blocks
-from hpfracc.solvers.ode.tensors.blocks import Loop, StepGrid, System, TensorFunctions, Trajectory
+from hpfracc.solvers.ode.tensors.adams import AdaptiveEquation, Mesh
+from hpfracc.solvers.ode.tensors.blocks import Loop, StepGrid, System, TensorFunctions, Trajectory, march_differences
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
-from hpfracc.solvers.ode.tensors.replay import march_differences, repeat_steps
-from hpfracc.solvers.ode.tensors.search import AdaptiveEquation, Mesh, Tolerance, choose_mesh
-from hpfracc.solvers.ode.tensors.solve import TOLERATED, Told
+from hpfracc.solvers.ode.tensors.search import Tolerance, choose_mesh
+from hpfracc.solvers.ode.tensors.solve import Told
 from hpfracc.solvers.ode.tensors.sums import Sums
 from hpfracc.solvers.ode.tensors.transpose import transpose
 
@@ -205,4 +206,4 @@ def _repeat(functions: tuple[Function, None], core: tuple[Any, ...], mesh: Mesh,
         return adams.weigh(jnp, coefficients, lengths, equation.order, equation.rgamma)
 
     known = jax.lax.stop_gradient(outputs)
-    return repeat_steps(equation, weights_of, jax.lax.stop_gradient(mesh), known, outputs, blocks.PLAIN)
+    return adams.repeat_steps(equation, weights_of, jax.lax.stop_gradient(mesh), known, outputs, blocks.PLAIN)

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from hpfracc.solvers.ode.surroundings import captured
+
 __all__ = ["Buffers", "UnchangedBuffers", "warn_of_captured"]
 
 #: Larger buffers, in bytes, are copied only where their module has changed one of its buffers in place.
@@ -135,25 +137,12 @@ def _referred(value: Any) -> list[Any]:
     if isinstance(value, types.MethodType):
         return [value.__self__, value.__func__]
     if isinstance(value, types.FunctionType):
-        return _of_function(value)
+        own_code = (value.__module__ or "").partition(".")[0] != "torch"
+        return [getattr(value, "__wrapped__", None), *captured(value)[1]] if own_code else []
     own = getattr(value, "__dict__", None)
     if isinstance(value, torch.Tensor | types.ModuleType | type) or not isinstance(own, dict):
         return []
     return [each for each in own.values() if isinstance(each, nn.Module)]
-
-
-def _of_function(function: types.FunctionType) -> list[Any]:
-    if function.__module__ is not None and function.__module__.partition(".")[0] == "torch":
-        return []
-    names, found = function.__globals__, [getattr(function, "__wrapped__", None)]
-    found += [names[each] for each in function.__code__.co_names if each in names]
-    found += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    for cell in function.__closure__ or ():
-        try:
-            found.append(cell.cell_contents)
-        except ValueError:  # not assigned yet
-            continue
-    return found
 
 
 def warn_of_captured(owner: nn.Module, **functions: Any) -> None:

@@ -21,12 +21,12 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, System, run_plainly, solve_forward
+from hpfracc.solvers.ode.tensors.adams import AdaptiveEquation, Mesh
+from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, System, march_differences, run_plainly, solve_forward
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
+from hpfracc.solvers.ode.tensors.on_torch.gradients import Leaves, solve_stored, tensors_in, with_tensors
 from hpfracc.solvers.ode.tensors.on_torch.once import check_members
-from hpfracc.solvers.ode.tensors.on_torch.stored import Leaves, solve_stored, tensors_in, with_tensors
-from hpfracc.solvers.ode.tensors.replay import march_differences, repeat_steps
-from hpfracc.solvers.ode.tensors.search import AdaptiveEquation, Mesh, Tolerance, choose_mesh
+from hpfracc.solvers.ode.tensors.search import Tolerance, choose_mesh
 from hpfracc.solvers.ode.tensors.solve import Told, torch_functions
 
 __all__ = ["adapt", "solve_differences", "solve_fixed"]
@@ -168,5 +168,5 @@ def adapt(
         loop = _loop(seen, buffers, PLAIN.report)
         equation = equation._replace(initial=initial, memory=memory)
         moving = None if moving is None else moving[:reached]
-        states, answers = repeat_steps(equation, weights_of, mesh, outputs[:reached], moving, loop)
+        states, answers = adams.repeat_steps(equation, weights_of, mesh, outputs[:reached], moving, loop)
     return mesh, states if options.t_eval is None else answers, calls[0], passes, interrupted

@@ -13,9 +13,9 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.batch import planning
+from hpfracc.engine.execution.batch import chunks
+from hpfracc.engine.execution.batch.chunks import Job
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError
-from hpfracc.engine.execution.batch.planning import Job
 from hpfracc.engine.execution.operation import Operation, get_operation
 from hpfracc.engine.execution.plan import Plan, make_request
 from hpfracc.engine.primitives.base import ArraySpec
@@ -35,13 +35,13 @@ def job_of(operation: Operation, *arrays: Any, backend: str | None = None, **par
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The plans that are created for chunks."""
     found: list[Plan] = []
-    make = planning.make_plan
+    make = chunks.make_plan
 
     def watched(*args: Any, **options: Any) -> Plan:
         found.append(make(*args, **options))
         return found[-1]
 
-    monkeypatch.setattr(planning, "make_plan", watched)
+    monkeypatch.setattr(chunks, "make_plan", watched)
     return found
 
 
@@ -131,7 +131,7 @@ def test_every_chunk_is_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == [True, False, False, False]
 
 
-def test_the_arm_is_chosen_again_before_the_next_chunk(made: list[Plan]) -> None:
+def test_the_arm_is_chosen_again_after_a_chunk(made: list[Plan]) -> None:
     """What was learned counts for the rest of the job, with the same plan."""
     with own_operation(double, batchable=True) as op, hf.config(exploration_budget=0.0):
         op.kernel("torch")(lambda x: x * 2)
@@ -148,6 +148,7 @@ def test_the_arm_is_chosen_again_before_the_next_chunk(made: list[Plan]) -> None
             for _ in range(8):
                 seconds = 0.5 if arm.backend == before else 1e-6
                 knowledge.observe(plan.request, knowledge.option(plan.request, arm), seconds, first=False, calls=1)
+        job.run((x,))  # its end is the next review
         job.run((x,))
         assert job.decision.backend != before
     assert made == [plan]
