@@ -25,6 +25,7 @@ from hpfracc.pde import (
     FractionalDiffusion,
     Neumann,
     OneSided,
+    Region,
     Robin,
     jacobi_grid,
 )
@@ -464,6 +465,33 @@ def waves(rng: np.random.Generator) -> Outcome:
     return _outcome(problem, found, (c * decay) @ np.sin(w[:, None] * x), 2e-4 if hat else 1e-7)
 
 
+def regions(rng: np.random.Generator) -> Outcome:
+    """A sine or cosine of two to five unit squares of a block of six, a mode of each; truth: closed form."""
+    alpha, t1, per = _order(rng), float(10.0 ** rng.uniform(-3.0, -0.5)), 2 * int(rng.integers(3, 7))
+    squares = np.zeros(6, bool)
+    squares[rng.permutation(6)[: int(rng.integers(2, 6))]] = True
+    squares = squares.reshape(2, 3)
+    axes = np.linspace(0.0, 2.0, 2 * per + 1), np.linspace(0.0, 3.0, 3 * per + 1)
+    m, k, power = int(rng.integers(1, 3)), int(rng.integers(1, 3)), float(rng.choice([1.0, rng.uniform(0.3, 0.9)]))
+    kind = str(rng.choice(["dirichlet", "neumann"]))
+    wave = np.sin if kind == "dirichlet" else np.cos
+    decay = float(np.real(hf.mittag_leffler(-((math.pi**2 * (m * m + k * k)) ** power) * t1**alpha, alpha)))
+    shape = Region(axes, lambda x, y: squares[x.astype(int), y.astype(int)])
+    found = _solve(
+        None,
+        t1,
+        lambda x, y: wave(m * math.pi * x) * wave(k * math.pi * y),
+        shape,
+        space=Diffusion(1.0) if power == 1.0 else FractionalDiffusion(2.0 * power, "spectral"),
+        boundary=kind,
+        alpha=alpha,
+    )
+    exact = decay * wave(m * math.pi * axes[0][:, None]) * wave(k * math.pi * axes[1])
+    found.u = np.where(np.isnan(found.u), exact, found.u)
+    problem = f"{kind} {squares.astype(int).tolist()} m={m} k={k} p={power:.3f} alpha={alpha:.3f} t={t1:.3g} n={per}"
+    return _outcome(problem, found, exact)
+
+
 FAMILIES: dict[str, Trial] = {
     "pde space: diffusion, series": diffusion_series,
     "pde space: boundary data": boundary_data,
@@ -479,6 +507,7 @@ FAMILIES: dict[str, Trial] = {
     "pde space: incompatible data": incompatible,
     "pde space: periodic": periodic,
     "pde space: two dimensions": two_dimensions,
+    "pde space: regions": regions,
     "pde space: reactions": reactions,
     "pde space: diffusion-wave": waves,
 }

@@ -107,6 +107,7 @@ CHECKS: dict[str, Callable[[Names], None]] = {
     "gray_scott": patterns("fields", (2.0, 1.6)),
     "spiral_waves": patterns("voltage", (2.0, 1.8)),
     "wave_packet": below(1e-12),
+    "membrane": below(0.01),
     "fbm": below(1.5),
     "levy_flight": levy_flight,
     "first_passage": below(4.0),
@@ -127,7 +128,7 @@ CHECKS: dict[str, Callable[[Names], None]] = {
 #: These take two seconds and more.
 SLOW = {
     "bagley_torvik", "subdiffusion", "gray_scott", "spiral_waves", "learned_order", "neural_equation", "sweep",
-    "breakthrough", "creep_fit", "double_well", "rough_smile",
+    "breakthrough", "creep_fit", "double_well", "membrane", "rough_smile",
 }  # fmt: skip
 
 

@@ -197,6 +197,10 @@ def test_bad_discs_and_annuli():
         solve(space=Diffusion(lambda x, y: 3.0 + x))
     with pytest.raises(InvalidInputError, match="positive everywhere"):
         solve(space=Diffusion(lambda x, y: 1.5 - np.hypot(x, y)))
+    with pytest.raises(InvalidInputError, match="not 'periodic'"):
+        solve(boundary="periodic")
+    with pytest.raises(InvalidInputError, match="a coefficient of -1"):
+        solve(space=FractionalDiffusion(1.0, "spectral", -1.0))
     with pytest.raises(InvalidInputError, match="a real state"):
         solve(space=Diffusion(1.0j))
     with pytest.raises(InvalidInputError, match="a disc has one circle"):

@@ -304,6 +304,8 @@ def test_bad_regions():
         solve(np.eye(8, dtype=bool), boundary=0.0)
     with pytest.raises(InvalidInputError, match="positive everywhere"):
         solve(corner, space=Diffusion(lambda x, y: x))
+    with pytest.raises(InvalidInputError, match="a coefficient of -1"):
+        solve(corner, space=FractionalDiffusion(1.0, "spectral", -1.0))
     refusals = {
         "not OneSided": OneSided(1.5),
         "alone": FractionalDiffusion(1.0, "integral"),

@@ -85,7 +85,10 @@ def estimate_grid_error(
         problem.stats.clear()
         problem.stats.update(stats)
     if found is None:
-        return cheap, f"a coarser grid needs {_FEWEST} points along each axis, and there are too few"
+        return (
+            cheap,
+            f"a coarser grid needs {_FEWEST} points along each axis (an odd number in a region), and there are too few",
+        )
     if not math.isfinite(found):
         return math.nan, "the solution on a coarser grid is not finite"
     return found, ""
@@ -100,7 +103,7 @@ def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps:
     found = [_values(problem, u)]
     grids, gaps, ratios = [problem.space.grid], [], []
     for _ in range(2):
-        axes = [_every_second(x, p) for x, p in zip(grids[-1], problem.periodic, strict=True)]
+        axes = [_every_second(x, p, problem.space.scattered) for x, p in zip(grids[-1], problem.periodic, strict=True)]
         if any(axis is None for axis in axes):
             break
         grid = tuple(axis for axis in axes if axis is not None)
@@ -161,8 +164,13 @@ def _values(problem: EvolutionProblem, u: Any) -> Array:
     return np.asarray(to_host(problem.xp.stop_gradient(problem.space.embed(u, problem.t1))))
 
 
-def _every_second(x: Array, periodic: bool) -> Array | None:
-    """A grid of half as many points, which are among those of ``x`` if its number of points allows that."""
+def _every_second(x: Array, periodic: bool, nested: bool) -> Array | None:
+    """A grid of half as many points, which are among those of ``x`` if its number of points allows that.
+
+    None if there are too few, or if that is wanted (``nested``) and not so.
+    """
+    if nested and (x.size % 2 == 0) != periodic:
+        return None
     if periodic:
         if x.size // 2 < _FEWEST:
             return None
@@ -278,4 +286,4 @@ def _distance(values: Array, axis: int, apart: int, wraps: bool) -> Array | None
     found = np.abs(found)
     if not wraps:
         found = np.concatenate([np.zeros((*found.shape[:-1], reach)), found, np.zeros((*found.shape[:-1], reach))], -1)
-    return np.moveaxis(np.nan_to_num(found, posinf=np.inf), -1, axis)
+    return np.asarray(np.moveaxis(np.nan_to_num(found, posinf=np.inf), -1, axis))

@@ -17,6 +17,7 @@ from hpfracc.solvers.pde.boundary import (
     Dirichlet,
     Ends,
     Exterior,
+    Periodic,
     Robin,
     boundary_value,
     is_function,
@@ -405,6 +406,7 @@ class PolarModes(PolarSpace):
         self._forward, self._backward = (xp.array(np.stack([one[part] for one in pairs])) for part in (1, 2))
         scale, self._power = 1.0, 1.0
         if isinstance(term, FractionalDiffusion):
+            check_positive(term.coefficient)
             scale, self._power = float(term.coefficient), 0.5 * order_value(term.order)
         self.symbol = xp.array(-scale * self.eigenvalues**self._power)
         self._lowering = xp.array(scale * np.where(self.eigenvalues, self.eigenvalues, 1.0) ** (self._power - 1.0))
@@ -424,6 +426,8 @@ class PolarModes(PolarSpace):
             return "a disc or annulus takes one Diffusion(k), or one FractionalDiffusion(order, 'spectral')"
         if setting.complex_state:
             return "a disc or annulus takes a real state"
+        if isinstance(setting.boundary[0][0], Periodic):
+            return "a circle takes Dirichlet, Neumann or Robin conditions, not 'periodic'"
         return refuse_complex(term) or refuse_conditions(setting, spectral)
 
     def _coefficient(self, term: Any) -> Array:

@@ -12,7 +12,7 @@ from hpfracc._arrays import is_array, is_tracer, to_host, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Periodic, Robin, is_function, is_homogeneous
-from hpfracc.solvers.pde.space.axes import MAX_DENSE, AxisBasis, make_axis
+from hpfracc.solvers.pde.space.axes import MAX_DENSE, make_axis
 from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_conditions, refuse_grid
 from hpfracc.solvers.pde.terms import (
     Advection,
@@ -83,7 +83,9 @@ class BoxModes(GridSpace):
             if isinstance(term, Diffusion) and is_tensor(term.coefficient):
                 tensor = np.array(term.coefficient)
                 parts += [-float(tensor[axis, axis]) * one for axis, one in enumerate(self._squares)]
-                slopes = [xp.array(_waves(one).reshape(_along(axis, count))) for axis, one in enumerate(self._axes)]
+                slopes = [
+                    xp.array(np.asarray(one.waves).reshape(_along(axis, count))) for axis, one in enumerate(self._axes)
+                ]
                 for one, other in itertools.combinations(range(count), 2):
                     parts.append(-2.0 * float(tensor[one, other]) * slopes[one] * slopes[other])
             elif isinstance(term, Diffusion):
@@ -198,11 +200,6 @@ class BoxModes(GridSpace):
             high |= waves.reshape(_along(axis, len(self._axes))) > (2.0 / 3.0) * float(waves.max())
         c = np.abs(to_host(self.forward(u)))
         return largest * float((c * high).sum()) / float(c.sum())
-
-
-def _waves(basis: AxisBasis) -> Array:
-    assert basis.waves is not None
-    return basis.waves
 
 
 def _along(axis: int, count: int) -> tuple[int, ...]:

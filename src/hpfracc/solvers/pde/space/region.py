@@ -122,8 +122,8 @@ class Region:
     def on_grid(self, axes: tuple[Array, ...], periodic: tuple[bool, ...]) -> Region:
         """The same region on some of its points."""
         places = [np.searchsorted(x, y) for x, y in zip(self.grid, axes, strict=True)]
-        if not all(np.array_equal(x[at], y) for x, y, at in zip(self.grid, axes, places, strict=False)):
-            raise InvalidInputError("a coarser region needs an odd number of points along each axis")
+        if not all(np.isin(y, x).all() for x, y in zip(self.grid, axes, strict=True)):
+            raise InvalidInputError("Region: a coarser grid has to consist of points of the grid")
         if is_function(self.inside):
             return Region(axes, self.inside)
         every = some = self.cells(periodic)
@@ -169,6 +169,7 @@ class RegionSpace(SparseSpace):
                 speeds = carried if term.conservative else plain
                 speeds += mesh.along(term.velocity)
             elif isinstance(term, FractionalDiffusion):
+                check_positive(term.coefficient)
                 power, scale = 0.5 * order_value(term.order), float(term.coefficient)
                 along += 1.0
         along += across.diagonal(0, 1, 2)[:, None]
@@ -280,9 +281,7 @@ class RegionSpace(SparseSpace):
         """The box, with given values on the boundary and nan outside."""
         xp, lead = self.xp, tuple(u.shape[:-1])
         blank = xp.zeros_like(u[..., :1])
-        data = xp.zeros((self._lift.shape[0],), "float64")
-        if self.forced:
-            data = self._data(t)
+        data = self._data(t) if self.forced else xp.zeros((self._lift.shape[0],), "float64")
         values = xp.concatenate([u, blank + data if self._faces else u[..., :0], blank + math.nan], -1)
         return values[..., self._sources].reshape((*lead, *(x.size for x in self.grid)))
 
