@@ -116,3 +116,10 @@ def test_harmonic_well():
 def test_refusals(change, words):
     with pytest.raises(InvalidInputError, match=words), np.errstate(all="ignore"):
         hf.solve_fpde(None, (0.0, 1.0), np.sin(X), **{**FORM, "source": lambda t, x: t * np.sin(x), **change})
+
+
+def test_quasilinear_diffusion_without_a_source_is_the_same():
+    given = {**FORM, "space": Diffusion(lambda x, u: 1.0 + u**2), "rtol": 1e-3, "save": "last"}
+    one = hf.solve_fpde(None, (0.0, 0.5), np.sin(X), **given)
+    other = hf.solve_fpde(None, (0.0, 0.5), np.sin(X), **{**given, "form": "caputo"})
+    assert np.array_equal(one.u, other.u)

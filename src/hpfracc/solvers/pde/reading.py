@@ -157,14 +157,14 @@ def read_evolution(
                 raise InvalidInputError("delays and history= are for a reaction, in NumPy arrays; give all, or none")
             problem.delayed = DelayedStates(delays, history, discretised, t0, start, problem.u0)
         _read_reaction(problem, reaction, jac, extra, start, tuple(map(xp.array, places)))
+        if _reading.choice("form", form, ("caputo", "fokker_planck")) == "fokker_planck":
+            _read_memory_outside(problem, moving is not None)
         if moving is not None:
             if jac is not None:
                 raise InvalidInputError("jac is given, and Diffusion depends on t or u; leave it out")
             own, added = problem.reaction, moving.reaction
             problem.reaction = added if own is None else lambda t, u: own(t, u) + added(t, u)
             problem.frozen = moving.frozen
-        if _reading.choice("form", form, ("caputo", "fokker_planck")) == "fokker_planck":
-            _read_memory_outside(problem)
         problem.compatible = _check_compatible(discretised, ends, start, t0)
     if discretised.coarsens:
         problem.on_grid = functools.partial(_on_grid, problem, given, start, velocity)
@@ -410,20 +410,20 @@ def _read_reaction(
         problem.jacobian(problem.t0, problem.u0)
 
 
-def _read_memory_outside(problem: EvolutionProblem) -> None:
+def _read_memory_outside(problem: EvolutionProblem, quasilinear: bool) -> None:
     """Integrate source and reaction of ``u_t = D^(1-alpha) A u + source + reaction`` by ``1 - alpha``."""
     if len(problem.orders) > 1 or problem.alpha_value > 1.0:
         given = "terms or a DistributedOrder" if len(problem.orders) > 1 else f"alpha={problem.alpha_value:g}"
         raise InvalidInputError(f"form='fokker_planck' takes one order in (0, 1], and not {given}")
     if problem.alpha_value == 1.0 or (problem.source is None and problem.reaction is None):
         return  # both forms are the same
-    if problem.frozen is not None:
-        raise InvalidInputError(
-            "form='fokker_planck' takes Diffusion of t or u without a source and a reaction; leave them out, or use "
-            "form='caputo'"
-        )
-    source = problem.source if problem.xp.library == "numpy" else None
-    if source is not None and not np.isfinite(source(problem.t0)).all():
+    if quasilinear:
+        raise InvalidInputError("form='fokker_planck' takes Diffusion of t or u without source and reaction alone")
+    if (
+        problem.xp.library == "numpy"
+        and problem.source is not None
+        and not np.isfinite(problem.source(problem.t0)).all()
+    ):
         raise InvalidInputError("form='fokker_planck': the source is not finite at t0; give one that is")
     problem.integrated = 1.0 - problem.alpha
 
