@@ -15,7 +15,7 @@ from hpfracc._arrays import is_array, is_tracer, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.intervals import order_value
-from hpfracc.solvers.pde.delays import DelayedStates
+from hpfracc.solvers.pde.delays import DelayedFrames
 from hpfracc.solvers.pde.orders import VaryingOrder
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
@@ -94,7 +94,7 @@ class EvolutionProblem:
         The order of a fractional integral in time that is applied to source and reaction; None if there is none.
     varying : VaryingOrder or None
         Orders that differ between components, or vary; ``orders`` then has the largest one.
-    delayed : DelayedStates or None
+    delayed : DelayedFrames or None
         The delayed states that the reaction looks up, where it has delays.
     on_grid : callable or None
         ``on_grid(grid)``: the same equation with its data on another grid, for error estimates; None if its
@@ -127,7 +127,7 @@ class EvolutionProblem:
     start_power: float | None = None
     integrated: Any = None
     varying: VaryingOrder | None = None
-    delayed: DelayedStates | None = None
+    delayed: DelayedFrames | None = None
     on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

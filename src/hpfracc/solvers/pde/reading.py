@@ -16,7 +16,7 @@ from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, re
 from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Periodic, is_function, positional_range, read_boundary
-from hpfracc.solvers.pde.delays import DelayedStates
+from hpfracc.solvers.pde.delays import DelayedFrames
 from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders, read_varying
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
@@ -155,7 +155,7 @@ def read_evolution(
         if len(delays) or history is not None:
             if reaction is None or library != "numpy" or not len(delays):
                 raise InvalidInputError("delays and history= are for a reaction, in NumPy arrays; give all, or none")
-            problem.delayed = DelayedStates(delays, history, discretised, t0, start, problem.u0)
+            problem.delayed = DelayedFrames(delays, history, discretised, t0, start, problem.u0)
         _read_reaction(problem, reaction, jac, extra, start, tuple(map(xp.array, places)))
         if _reading.choice("form", form, ("caputo", "fokker_planck")) == "fokker_planck":
             _read_memory_outside(problem, moving is not None)
