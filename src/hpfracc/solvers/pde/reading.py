@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import numbers
@@ -125,7 +126,9 @@ def read_evolution(
             why = "it takes one equation" if components else FiniteVolumes.refuses(settings[0])
             if why is not None or moving is not None:
                 raise InvalidInputError(f"alpha varies in space: {why or 'Diffusion must not depend on t or u'}")
-            discretised = FiniteVolumes(settings[0])  # whose steps may have a shift for each point
+            discretised = local = FiniteVolumes(settings[0])  # whose steps may have a shift for each point
+            at = varying.at
+            varying = dataclasses.replace(varying, at=lambda t: local.restrict(np.broadcast_to(at(t), shape)))
         else:
             discretised = discretise_components(settings) if moving is None else moving.space
         velocity = _read_velocity(du0, orders, places, start, xp)

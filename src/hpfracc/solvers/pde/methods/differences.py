@@ -228,7 +228,10 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     breaks = np.flatnonzero(np.isin(mesh, problem.breaks)).tolist()
     place, each = method.place(problem.alpha), None
     if problem.varying is not None:
-        each, place = orders_of_steps(_order_of_columns(problem, form), mesh, parabola=method.parabola)
+        at, shape = problem.varying.at, form.encode(problem.u0).shape
+        # A number for each unknown, unless the order is one of time alone.
+        spread = at if problem.varying.kind == "time" else lambda t: np.broadcast_to(at(t), shape).reshape(-1)
+        each, place = orders_of_steps(spread, mesh, parabola=method.parabola)
     weights = IntervalWeights(
         problem.orders, mesh - mesh[0], place, parabola=method.parabola, xp=problem.xp, breaks=breaks, each=each
     )
@@ -250,19 +253,6 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     if marches and _read_wish(problem) is None:
         MARCHING.credit(_predict(problem, steps))
     yield from in_blocks(form, _states(method, problem, form, weights, mesh), steps)
-
-
-def _order_of_columns(problem: EvolutionProblem, form: StepForm) -> Callable[[float], Any]:
-    """The order at a time: a number, or one for each unknown."""
-    varying, shape = problem.varying, form.encode(problem.u0).shape
-    assert varying is not None
-    if varying.kind == "time":
-        return varying.at
-    if varying.kind == "components":
-        orders = np.broadcast_to(varying.at(0.0), shape).reshape(-1)
-        return lambda t: orders
-    whole = tuple(axis.size for axis in problem.space.grid)
-    return lambda t: problem.space.restrict(np.broadcast_to(varying.at(t), whole)).reshape(-1)
 
 
 def _states(
