@@ -1,8 +1,7 @@
 r"""A double well: particles that wait relax slowly.
 
-$$ \frac{\partial p}{\partial t} = \frac{\partial^{1-\alpha}}{\partial t^{1-\alpha}} \left[
-   \frac{\partial}{\partial x} \big( V'(x)\, p \big) + T\, \frac{\partial^2 p}{\partial x^2} \right],
-   \quad V = (x^2 - 1)^2 $$
+$$ \frac{\partial p}{\partial t} = D_t^{1-\alpha} \left[ \frac{\partial}{\partial x} (V'(x)\, p)
+   + T\, \frac{\partial^2 p}{\partial x^2} \right], \quad V = (x^2 - 1)^2 $$
 
 A density that starts in the left well of $V$, in units of its barrier. Both the memory and its absence end in
 Boltzmann's equilibrium (dashed), but with $\alpha = 0.7$ the way there follows a power of time: the population of the

@@ -102,7 +102,8 @@ class ExponentialHistory:
             self.rates, self._w = _kernel(weights, self._read[1:], rtol)
         else:
             self.rates, self._w = np.zeros(1), xp.zeros((1,), "float64")
-        self._nodes, self._newest_kernel = None, (-1, np.zeros(0))
+        self._nodes: Any = None
+        self._newest_kernel = (np.zeros(0), np.zeros(0))
         if weights.each is not None and count > 1:  # the rates serve all orders, so their states do too
             self._nodes, self._w = self._w, np.ones(len(self.rates))
         needed = np.searchsorted(self.rates, _DEAD / self._read, side="right")
@@ -112,7 +113,7 @@ class ExponentialHistory:
         self._shape = tuple(like.shape)
         self._complex = xp.is_complex(like)
         #: The exact weights of the newest increment and of the one before it, for every step.
-        self.newest = self._newest_weights() if weights.each is None else ()
+        self.newest: tuple[Any, Any] = self._newest_weights() if weights.each is None else (None, None)
         self._update = update if weights.each is None else None
         self._last: Any = None
         self._pending: Any = None
@@ -170,7 +171,7 @@ class ExponentialHistory:
             return own, total
         return own, self._shaped(self._pending)
 
-    def _orders_of(self, step: int) -> Array:
+    def _orders_of(self, step: int) -> Any:
         """The orders of a step, counted from 0."""
         assert self._weights.each is not None
         return self._weights.each[min(step, len(self._weights.each) - 1)]
@@ -181,13 +182,11 @@ class ExponentialHistory:
 
     def _kernel_of(self, step: int) -> Array:
         """The weights of the exponentials for the orders of a step, of shape (terms, columns)."""
-        assert self._weights.each is not None
-        row = min(step, len(self._weights.each) - 1)
-        if row != self._newest_kernel[0]:
-            orders = self._orders_of(step)
+        orders = self._orders_of(step)
+        if not np.array_equal(orders, self._newest_kernel[0]):
             kernel = np.asarray(node_weights(self.xp, orders, self._nodes) * self.xp.rgamma(1.0 - orders))
-            repeated = self._complex and orders.size > 1  # real and imaginary parts are columns of their own
-            self._newest_kernel = row, np.repeat(kernel, 2, axis=1) if repeated else kernel
+            # Real and imaginary parts are columns of their own.
+            self._newest_kernel = orders, np.repeat(kernel, 1 + (self._complex and orders.size > 1), axis=1)
         return self._newest_kernel[1]
 
     def remember(self, x: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
-from hpfracc.pde import Advection, Diffusion
+from hpfracc.pde import Advection, Diffusion, DiffusionL2Sigma
 from hpfracc.special import mittag_leffler as ml
 
 X = np.linspace(0.0, math.pi, 9)
@@ -116,3 +116,26 @@ def test_harmonic_well():
 def test_refusals(change, words):
     with pytest.raises(InvalidInputError, match=words), np.errstate(all="ignore"):
         hf.solve_fpde(None, (0.0, 1.0), np.sin(X), **{**FORM, "source": lambda t, x: t * np.sin(x), **change})
+
+
+def test_quasilinear_diffusion_without_a_source_is_the_same():
+    given = {**FORM, "space": Diffusion(lambda x, u: 1.0 + u**2), "rtol": 1e-3, "save": "last"}
+    one = hf.solve_fpde(None, (0.0, 0.5), np.sin(X), **given)
+    other = hf.solve_fpde(None, (0.0, 0.5), np.sin(X), **{**given, "form": "caputo"})
+    assert np.array_equal(one.u, other.u)
+
+
+def test_gradient_of_the_order():
+    """Tensors give the same values, and the derivative by the order that differences give on the same mesh."""
+    torch = pytest.importorskip("torch")
+    given = {**FORM, "method": DiffusionL2Sigma(grading=3.0), "step": 0.1, "save": "last", "source": np.ones(9)}
+
+    def solved(u0, alpha):
+        return hf.solve_fpde(lambda t, u: -(u**3), (0.0, 1.0), u0, **{**given, "alpha": alpha, "rtol": 1e-10}).u[-1, 4]
+
+    alpha = torch.tensor(0.6, dtype=torch.float64, requires_grad=True)
+    value = solved(torch.tensor(np.sin(X)), alpha)
+    value.backward()
+    assert float(value.detach()) == pytest.approx(solved(np.sin(X), 0.6), rel=1e-9)
+    slope = (solved(np.sin(X), 0.6 + 1e-4) - solved(np.sin(X), 0.6 - 1e-4)) / 2e-4
+    assert float(alpha.grad) == pytest.approx(slope, rel=1e-5)

@@ -12,7 +12,7 @@ from hpfracc import _reading
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
-__all__ = ["DelayedStates"]
+__all__ = ["DelayedFrames"]
 
 Array = np.ndarray[Any, Any]
 
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 _KINKS = 4
 
 
-class DelayedStates:
+class DelayedFrames:
     """``(u(t - delay_1), ...)`` on the whole grid: of the history before t0, linear between the steps behind it.
 
     Parameters

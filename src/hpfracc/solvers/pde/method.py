@@ -16,7 +16,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde import methods
-from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
+from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, order_value
 
 __all__ = [
     "EvolutionMethod",
@@ -55,8 +55,8 @@ class EvolutionMethod(abc.ABC):
         Whether its mesh has the times ``problem.breaks`` at which the data jump.
     chooses_steps : bool
         Whether it chooses each step by its error, so that it takes no ``step``.
-    takes : frozenset of str
-        The features of a problem (``EvolutionProblem.features``) that it takes.
+    takes : frozenset of Feature
+        The features of a problem that it takes.
     """
 
     name: ClassVar[str]
@@ -66,7 +66,7 @@ class EvolutionMethod(abc.ABC):
     compiles_tensors: ClassVar[bool] = False
     meets_breaks: ClassVar[bool] = False
     chooses_steps: ClassVar[bool] = False
-    takes: ClassVar[frozenset[str]] = frozenset()
+    takes: ClassVar[frozenset[Feature]] = frozenset()
 
     def lacks(self, problem: EvolutionProblem) -> str | None:
         """Why it cannot solve a problem with these features; None if it can."""

@@ -27,7 +27,8 @@ class VaryingOrder:
     Attributes
     ----------
     at : callable
-        ``at(t)``: a number, or an array that broadcasts to a state on the whole grid.
+        ``at(t)``: a number, or an array that broadcasts to a state: on the whole grid as it is read, at the unknown
+        points in an equation.
     least, most : float
         The smallest order at the start, and the largest one of all.
     kind : {"components", "space", "time"}

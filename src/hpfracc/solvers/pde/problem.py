@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,13 @@ from hpfracc._arrays import is_array, is_tracer, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.intervals import order_value
-from hpfracc.solvers.pde.delays import DelayedStates
+from hpfracc.solvers.pde.delays import DelayedFrames
 from hpfracc.solvers.pde.orders import VaryingOrder
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
 __all__ = [
-    "DELAYS",
-    "INTEGRALS",
-    "JUMPING_DELAYS",
-    "OUTSIDE",
-    "SEVERAL",
-    "VARIABLE",
     "EvolutionProblem",
+    "Feature",
     "FrameBlock",
     "StepFailedError",
     "StepForm",
@@ -36,13 +32,16 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-#: Features of a problem that only some methods take.
-OUTSIDE = "sources and reactions outside the memory (form='fokker_planck')"
-SEVERAL = "an order for each component"
-VARIABLE = "orders that vary in space or time"
-DELAYS = "delays"
-INTEGRALS = "integrals in terms"
-JUMPING_DELAYS = "delays with a history that does not end with u0"
+
+class Feature(StrEnum):
+    """What only some methods take, in words."""
+
+    OUTSIDE = "sources and reactions outside the memory (form='fokker_planck')"
+    SEVERAL = "an order for each component"
+    VARIABLE = "orders that vary in space or time"
+    INTEGRALS = "integrals in terms"
+    DELAYS = "delays"
+    JUMPING_DELAYS = "delays with a history that does not end with u0"
 
 
 class StepFailedError(Exception):
@@ -95,7 +94,7 @@ class EvolutionProblem:
         The order of a fractional integral in time that is applied to source and reaction; None if there is none.
     varying : VaryingOrder or None
         Orders that differ between components, or vary; ``orders`` then has the largest one.
-    delayed : DelayedStates or None
+    delayed : DelayedFrames or None
         The delayed states that the reaction looks up, where it has delays.
     on_grid : callable or None
         ``on_grid(grid)``: the same equation with its data on another grid, for error estimates; None if its
@@ -128,7 +127,7 @@ class EvolutionProblem:
     start_power: float | None = None
     integrated: Any = None
     varying: VaryingOrder | None = None
-    delayed: DelayedStates | None = None
+    delayed: DelayedFrames | None = None
     on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -179,16 +178,18 @@ class EvolutionProblem:
         return tuple((c, order) for c, order in self.orders if order_value(order) < 0.0)
 
     @property
-    def features(self) -> tuple[str, ...]:
-        """What only some methods take, in words: see ``EvolutionMethod.takes``."""
-        found = [] if self.integrated is None else [OUTSIDE]
-        if self.integrals:
-            found.append(INTEGRALS)
-        if self.varying is not None:
-            found.append(SEVERAL if self.varying.kind == "components" else VARIABLE)
-        if self.delayed is not None:
-            found.append(JUMPING_DELAYS if self.delayed.jumps else DELAYS)
-        return tuple(found)
+    def features(self) -> tuple[Feature, ...]:
+        """What only some methods take."""
+        several = self.varying is not None and self.varying.kind == "components"
+        present = {
+            Feature.OUTSIDE: self.integrated is not None,
+            Feature.INTEGRALS: self.integrals,
+            Feature.SEVERAL: several,
+            Feature.VARIABLE: self.varying is not None and not several,
+            Feature.DELAYS: self.delayed is not None,
+            Feature.JUMPING_DELAYS: self.delayed is not None and self.delayed.jumps,
+        }
+        return tuple(feature for feature, there in present.items() if there)
 
     def known(self, t: float, *, whole: bool = False) -> Any:
         """``b(t) + source(t)``; None if there is neither. A source that is integrated only if ``whole``."""

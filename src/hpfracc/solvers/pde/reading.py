@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import numbers
@@ -16,7 +17,7 @@ from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, re
 from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Periodic, is_function, positional_range, read_boundary
-from hpfracc.solvers.pde.delays import DelayedStates
+from hpfracc.solvers.pde.delays import DelayedFrames
 from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders, read_varying
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
@@ -113,7 +114,9 @@ def read_evolution(
             why = "it takes one equation" if components else FiniteVolumes.refuses(settings[0])
             if why is not None or moving is not None:
                 raise InvalidInputError(f"alpha varies in space: {why or 'Diffusion must not depend on t or u'}")
-            discretised = FiniteVolumes(settings[0])  # whose steps may have a shift for each point
+            discretised = local = FiniteVolumes(settings[0])  # whose steps may have a shift for each point
+            at = varying.at
+            varying = dataclasses.replace(varying, at=lambda t: local.restrict(np.broadcast_to(at(t), shape)))
         else:
             discretised = discretise_components(settings) if moving is None else moving.space
         velocity = _read_velocity(du0, orders, places, start, xp, outside)
@@ -143,16 +146,16 @@ def read_evolution(
         if len(delays) or history is not None:
             if reaction is None or library != "numpy" or not len(delays):
                 raise InvalidInputError("delays and history= are for a reaction, in NumPy arrays; give all, or none")
-            problem.delayed = DelayedStates(delays, history, discretised, t0, start, problem.u0)
+            problem.delayed = DelayedFrames(delays, history, discretised, t0, start, problem.u0)
         _read_reaction(problem, reaction, jac, extra, start, tuple(map(xp.array, places)))
+        if _reading.choice("form", form, ("caputo", "fokker_planck")) == "fokker_planck":
+            _read_memory_outside(problem, moving is not None)
         if moving is not None:
             if jac is not None:
                 raise InvalidInputError("jac is given, and Diffusion depends on t or u; leave it out")
             own, added = problem.reaction, moving.reaction
             problem.reaction = added if own is None else lambda t, u: own(t, u) + added(t, u)
             problem.frozen = moving.frozen
-        if _reading.choice("form", form, ("caputo", "fokker_planck")) == "fokker_planck":
-            _read_memory_outside(problem)
         problem.compatible = _check_compatible(discretised, ends, places, start, t0)
     if discretised.coarsens:
         problem.on_grid = functools.partial(_on_grid, problem, given, start, velocity)
@@ -412,20 +415,20 @@ def _read_reaction(
         problem.jacobian(problem.t0, problem.u0)
 
 
-def _read_memory_outside(problem: EvolutionProblem) -> None:
+def _read_memory_outside(problem: EvolutionProblem, quasilinear: bool) -> None:
     """Integrate source and reaction of ``u_t = D^(1-alpha) A u + source + reaction`` by ``1 - alpha``."""
     if len(problem.orders) > 1 or problem.alpha_value > 1.0:
         given = "terms or a DistributedOrder" if len(problem.orders) > 1 else f"alpha={problem.alpha_value:g}"
         raise InvalidInputError(f"form='fokker_planck' takes one order in (0, 1], and not {given}")
     if problem.alpha_value == 1.0 or (problem.source is None and problem.reaction is None):
         return  # both forms are the same
-    if problem.frozen is not None:
-        raise InvalidInputError(
-            "form='fokker_planck' takes Diffusion of t or u without a source and a reaction; leave them out, or use "
-            "form='caputo'"
-        )
-    source = problem.source if problem.xp.library == "numpy" else None
-    if source is not None and not np.isfinite(source(problem.t0)).all():
+    if quasilinear:
+        raise InvalidInputError("form='fokker_planck' takes Diffusion of t or u without source and reaction alone")
+    if (
+        problem.xp.library == "numpy"
+        and problem.source is not None
+        and not np.isfinite(problem.source(problem.t0)).all()
+    ):
         raise InvalidInputError("form='fokker_planck': the source is not finite at t0; give one that is")
     problem.integrated = 1.0 - problem.alpha
 

@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.differences import DiffusionL1, DiffusionL2Sigma
-from hpfracc.solvers.pde.problem import SEVERAL, EvolutionProblem
+from hpfracc.solvers.pde.problem import EvolutionProblem, Feature
 
 __all__ = ["AdaptiveSteps"]
 
@@ -40,7 +40,7 @@ class AdaptiveSteps(EvolutionMethod):
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
     meets_breaks: ClassVar[bool] = True
     chooses_steps: ClassVar[bool] = True
-    takes: ClassVar[frozenset[str]] = frozenset({SEVERAL})
+    takes: ClassVar[frozenset[Feature]] = frozenset({Feature.SEVERAL})
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Needs one order, and above 1 a discretisation with known eigenvalues."""

@@ -17,7 +17,7 @@ from hpfracc.history.direct import DirectHistory
 from hpfracc.operators.rules.quadrature import multistep_weights
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import DELAYS, INTEGRALS, EvolutionProblem, StepForm, in_blocks
+from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, StepForm, in_blocks
 from hpfracc.solvers.pde.time_data import behind_start
 
 __all__ = ["CorrectedQuadrature"]
@@ -70,7 +70,7 @@ class CorrectedQuadrature(EvolutionMethod):
 
     name: ClassVar[str] = "convolution_quadrature"
     order: ClassVar[str] = "k, for t > t0, on uniform steps"
-    takes: ClassVar[frozenset[str]] = frozenset({DELAYS, INTEGRALS})
+    takes: ClassVar[frozenset[Feature]] = frozenset({Feature.DELAYS, Feature.INTEGRALS})
 
     def __post_init__(self) -> None:
         _reading.whole("CorrectedQuadrature: k", self.k, least=min(CORRECTIONS), most=max(CORRECTIONS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
 import importlib
 import itertools
@@ -27,18 +28,7 @@ from hpfracc.history.intervals import IntervalWeights, orders_of_steps
 from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import (
-    DELAYS,
-    INTEGRALS,
-    JUMPING_DELAYS,
-    OUTSIDE,
-    SEVERAL,
-    VARIABLE,
-    EvolutionProblem,
-    StepForm,
-    in_blocks,
-    order_value,
-)
+from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, StepForm, in_blocks, order_value
 from hpfracc.solvers.pde.time_data import behind_start
 
 __all__ = ["DifferenceMethod", "DiffusionL1", "DiffusionL2Sigma"]
@@ -79,7 +69,7 @@ class DifferenceMethod(EvolutionMethod):
     stabilisation: float = 0.0
 
     meets_breaks: ClassVar[bool] = True
-    takes: ClassVar[frozenset[str]] = frozenset({DELAYS, INTEGRALS, JUMPING_DELAYS, OUTSIDE, SEVERAL, VARIABLE})
+    takes: ClassVar[frozenset[Feature]] = frozenset(Feature)
     #: Whether u is interpolated by a parabola on each step but the last; otherwise linearly.
     parabola: ClassVar[bool]
 
@@ -238,7 +228,10 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     breaks = np.flatnonzero(np.isin(mesh, problem.breaks)).tolist()
     place, each = method.place(problem.alpha), None
     if problem.varying is not None:
-        each, place = orders_of_steps(_order_of_columns(problem, form), mesh, parabola=method.parabola)
+        at, shape = problem.varying.at, form.encode(problem.u0).shape
+        # A number for each unknown, unless the order is one of time alone.
+        spread = at if problem.varying.kind == "time" else lambda t: np.broadcast_to(at(t), shape).reshape(-1)
+        each, place = orders_of_steps(spread, mesh, parabola=method.parabola)
     weights = IntervalWeights(
         problem.orders, mesh - mesh[0], place, parabola=method.parabola, xp=problem.xp, breaks=breaks, each=each
     )
@@ -262,19 +255,6 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     yield from in_blocks(form, _states(method, problem, form, weights, mesh), steps)
 
 
-def _order_of_columns(problem: EvolutionProblem, form: StepForm) -> Callable[[float], Any]:
-    """The order at a time: a number, or one for each unknown."""
-    varying, shape = problem.varying, form.encode(problem.u0).shape
-    assert varying is not None
-    if varying.kind == "time":
-        return varying.at
-    if varying.kind == "components":
-        orders = np.broadcast_to(varying.at(0.0), shape).reshape(-1)
-        return lambda t: orders
-    whole = tuple(axis.size for axis in problem.space.grid)
-    return lambda t: problem.space.restrict(np.broadcast_to(varying.at(t), whole)).reshape(-1)
-
-
 def _states(
     method: DifferenceMethod, problem: EvolutionProblem, form: StepForm, weights: IntervalWeights, mesh: Array
 ) -> Iterator[Any]:
@@ -290,7 +270,7 @@ def _states(
         problem.stats["exponentials"] = len(past.rates)
     outside = None if problem.integrated is None else _IntegratedData(problem, form, weights, float(mesh[0]))
     stepped = problem if outside is None else outside.step_problem
-    react = stepped.reaction
+    react, integrals = stepped.reaction, problem.integrals
     solver = None if react is None else ReactionSolver(stepped)
     before: Any = None
     whole = weights.parabola
@@ -303,7 +283,7 @@ def _states(
         known = form.known(t)
         if known is not None:
             rhs = rhs + known
-        for coefficient, order in problem.integrals:  # of u0, that of the increments is in the history
+        for coefficient, order in integrals:  # of u0, that of the increments is in the history
             rhs = rhs - coefficient * float(weights.place(n)) ** -order / math.gamma(1.0 - order) * start
         if outside is not None:
             rhs = rhs + outside.begin(n, t)
@@ -339,14 +319,8 @@ class _IntegratedData:
 
     def __init__(self, problem: EvolutionProblem, form: StepForm, weights: IntervalWeights, t0: float) -> None:
         self.problem, self.form, self.sigma, self.t0 = problem, form, weights.sigma, t0
-        own = IntervalWeights(
-            [(1.0, -problem.integrated)],
-            weights.mesh,
-            weights.sigma,
-            parabola=weights.parabola,
-            xp=weights.xp,
-            breaks=weights.breaks,
-        )
+        own = copy.copy(weights)
+        own.orders = [(1.0, -problem.integrated)]
         begin = behind_start(problem, t0 + float(weights.mesh[1]))
         self.start = self.newest = form.outside(begin, problem.u0)
         self.past = DirectHistory(own.rows, len(weights.steps), self.start, weights.xp)

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpfracc._arrays import to_host
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
-from hpfracc.solvers.pde.problem import OUTSIDE, EvolutionProblem, FrameBlock, StepForm
+from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, FrameBlock, StepForm
 from hpfracc.special import mittag_leffler
 
 __all__ = ["ExactModes", "ModeSolution"]
@@ -42,7 +42,7 @@ class ExactModes(EvolutionMethod):
     name: ClassVar[str] = "exact_modes"
     order: ClassVar[str] = "exact in time"
     exact: ClassVar[bool] = True
-    takes: ClassVar[frozenset[str]] = frozenset({OUTSIDE})
+    takes: ClassVar[frozenset[Feature]] = frozenset({Feature.OUTSIDE})
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Needs a single derivative, a linear equation, steady data and a diagonalised operator."""

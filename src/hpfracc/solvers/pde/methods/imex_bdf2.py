@@ -11,7 +11,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc.solvers.pde.method import EvolutionMethod, needs_order_one, register_evolution_method, time_steps
-from hpfracc.solvers.pde.problem import DELAYS, EvolutionProblem, StepFailedError
+from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, StepFailedError
 
 __all__ = ["ImexBDF2"]
 
@@ -52,7 +52,7 @@ class ImexBDF2(EvolutionMethod):
 
     name: ClassVar[str] = "imex_bdf2"
     order: ClassVar[str] = "2"
-    takes: ClassVar[frozenset[str]] = frozenset({DELAYS})
+    takes: ClassVar[frozenset[Feature]] = frozenset({Feature.DELAYS})
 
     def __post_init__(self) -> None:
         if isinstance(self.stabilisation, str):
