@@ -34,7 +34,12 @@ _POINTS, _CHECK = 14, 18
 #: Poles with a smaller argument are taken out: the hyperbola opens at 157 degrees.
 _ANGLE = 3.0
 #: Most times at which the integral itself is computed; nodes of the polynomials for more, and times at once.
-_DIRECT, _NODES, _BLOCK = 512, 16, 16384
+_DIRECT, _BLOCK = 512, 16384
+_ANGLES = math.pi * (np.arange(16) + 0.5) / 16
+#: From values at the cosines of these angles to Chebyshev's coefficients, and on to those of powers.
+_CHEBYSHEV = np.cos(np.outer(np.arange(16), _ANGLES)) / 8.0
+_CHEBYSHEV[0] *= 0.5
+_POWERS = np.stack([np.pad(chebyshev.cheb2poly(row), (0, 15 - k)) for k, row in enumerate(np.eye(16))], axis=1)
 #: Points of a circle about a pole, the largest relative distance of poles in a group, and the relative radius.
 _CIRCLE, _GROUP = 64, 1e-3
 #: Terms of the Fourier series of de Hoog's method, doubled until two results agree, and at most.
@@ -202,13 +207,12 @@ def _by_panels(function: Callable[[Array], Array], t: Array) -> Array:
     """A sum of decaying exponentials at many times, by polynomials over half octaves."""
     order = None if np.all(t[1:] >= t[:-1]) else np.argsort(t)
     times = t if order is None else t[order]
-    nodes = np.cos(math.pi * (np.arange(_NODES) + 0.5) / _NODES)
     found = np.empty(t.shape, function(t[:1]).dtype)
     low, begin = float(times[0]), 0
     while begin < t.size:
         high = math.sqrt(2.0) * low
         centre, half, end = 0.5 * (low + high), 0.5 * (high - low), int(np.searchsorted(times, high))
-        row = chebyshev.cheb2poly(chebyshev.chebfit(nodes, function(centre + half * nodes), _NODES - 1))
+        row = _POWERS @ (_CHEBYSHEV @ function(centre + half * np.cos(_ANGLES)))
         for first in range(begin, end, _BLOCK):  # in the cache
             block = slice(first, min(first + _BLOCK, end))
             x = (times[block] - centre) / half

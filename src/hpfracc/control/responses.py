@@ -331,13 +331,13 @@ def _hats(
         first[far] += inverse(t[far], lambda s: (step * s + np.expm1(-step * s)) / (step * s**2))[0]
 
     def passed(u: Array) -> Array:
-        total = np.zeros(u.shape, complex)
+        total = np.zeros(u.shape if direct else 1, hats.dtype)
         for lag, gain in direct.items():
             whole, share = divmod(lag / step + 1e-9, 1.0)
             for k, weight in ((int(whole), 1.0 - share), (int(whole) + 1, share)):
                 if weight > 2e-9 and k < u.shape[-1]:
-                    total[..., k:] += gain * weight * u[..., : u.shape[-1] - k]
-        return total.real if system.is_real else total
+                    total[..., k:] += (gain.real if system.is_real else gain) * weight * u[..., : u.shape[-1] - k]
+        return total
 
     apart = np.abs(np.cumsum(hats)[some - 1] + first[some] - unit)
     return hats, first, passed, float(apart.max()) + error, method
