@@ -165,13 +165,12 @@ def lsim(systems: Any, u: Any, t: Any) -> Response:
     errors, methods = [], set()
     for place in np.ndindex(systems.shape):
         hats, first, direct, error, method = _hats(systems[place], times.size, step)
-        late = np.array(inputs)
-        late[..., 0] = 0.0
         parts = [hats] if hats.dtype.kind == "f" else [hats.real.copy(), hats.imag.copy()]
-        rows = [np.asarray(causal_convolution(part, late)) for part in parts]
+        rows = [np.asarray(causal_convolution(part, inputs)) for part in parts]
         y[place] = rows[0] if len(rows) == 1 else rows[0] + 1j * rows[1]
-        y[place] += inputs[..., :1] * first + direct(inputs)
-        errors.append(error * float(np.abs(np.diff(inputs, prepend=0.0)).sum(axis=-1).max(initial=0.0)))
+        y[place] += inputs[..., :1] * (first - hats) + direct(inputs)
+        jumps = np.abs(np.diff(inputs)).sum(axis=-1) + np.abs(inputs[..., 0])
+        errors.append(error * float(jumps.max(initial=0.0)))
         methods.add(method)
     return Response(times, y, max(errors, default=0.0), " and ".join(sorted(methods)))
 

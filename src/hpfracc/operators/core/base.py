@@ -189,7 +189,7 @@ class FractionalOperator(ABC):
         miss, i.e. one narrower than about 1/200 of the distance from the origin to the last point of ``t``, is not
         detected; give points of ``t`` up to it and beyond, or samples.
         """
-        usual = full_output is False and not spans.on and origin is rtol is factor is dim is time_unit is noise is None
+        usual = full_output is False and not spans.on and origin is rtol is factor is noise is dim is time_unit is None
         if usual and (axis is None or (type(axis) is int and axis == -1)):
             found = self._repeated(f, t, step, backend)
             if found is not None:
@@ -277,7 +277,7 @@ class FractionalOperator(ABC):
             checked = isinstance(problem, Function) and outcome.looked
             if (full_output or checked) and outcome.error is not None:
                 estimate = outcome.error()
-                if noise:
+                if noise and isinstance(problem, Samples):
                     estimate = estimate + propagated_noise(self._of_samples, problem, outcome.value, noise)
         value = outcome.value
         if right:
