@@ -150,8 +150,7 @@ class FractionalOperator(ABC):
             ``"min"``, ``"h"``, ``"D"``, ``"W"``. A derivative of order alpha is per unit to the power alpha.
         origin : float, optional
             Where the operator starts: ``t[0]`` for samples, 0 for callables. With ``side="right"`` the end b of the
-            interval:
-            by default the last point of ``t``.
+            interval: by default the last point of ``t``.
         factor : float, optional
             For a callable: the function is ``(t - origin)**factor`` times a smooth function; the factor is treated
             exactly.
@@ -200,8 +199,7 @@ class FractionalOperator(ABC):
             options["noise"] = number("noise", noise, least=0.0)
             if not full_output or callable(f) or is_chunked(f) or is_sharded(f):
                 raise InvalidInputError(
-                    f"noise={noise}: it belongs to the error estimate of samples in one piece; give full_output=True, "
-                    "and neither a callable nor a distributed array"
+                    f"noise={noise}: it is for samples in one piece, with full_output=True; omit it"
                 )
         with spans.span(type(self).__name__) if spans.on else nullcontext():
             labelled = dim is not None or time_unit is not None
