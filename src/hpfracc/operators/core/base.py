@@ -160,8 +160,7 @@ class FractionalOperator(ABC):
         backend : str, optional
             Backend of the engine.
         noise : float, optional
-            For samples, with ``full_output``: the standard deviation of their noise, independent from sample to sample.
-            The standard deviation that it causes, found to about 6 %, is added to the error estimate.
+            For samples: standard deviation of independent noise; what it causes is added to the error estimate.
         full_output : bool
             Return an :class:`OperatorResult` instead of the value alone.
 
