@@ -115,6 +115,7 @@ CHECKS: dict[str, Callable[[Names], None]] = {
     "half_derivative": below(1e-5),
     "definitions": below(1e-4),
     "chirp": below(0.011),
+    "noisy_derivative": below(0.15),
     "fopid": below(1e-10),
     "battery_spectrum": below(0.03),
     "rheology": below(1e-9),

@@ -26,6 +26,9 @@ from hpfracc.errors import InvalidInputError
 
 Array = np.ndarray[Any, Any]
 
+#: Most crossings of the negative axis that are located.
+_MOST_CROSSINGS = 50
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrequencyResponse(Result):
@@ -239,11 +242,12 @@ def nichols(systems: Any, w: Any = None) -> FrequencyResponse:
     return _of(systems, w, "nichols")
 
 
-def _crossings(fun: Callable[[Array], Array], grid: Array) -> list[float]:
-    """Frequencies at which a function changes its sign between two points of the grid."""
+def _crossings(fun: Callable[[Array], Array], grid: Array, rank: Array | None = None) -> list[float]:
+    """Frequencies at which a function changes its sign between two points of the grid; those of the lowest ranks."""
     values = fun(grid)
     found = []
-    for k in np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0):
+    places = np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0)
+    for k in places if rank is None else places[np.argsort(rank[places])[:_MOST_CROSSINGS]]:
         low, high = float(grid[k]), float(grid[k + 1])
         if _at(fun, low) * _at(fun, high) < 0.0:  # rounding may depend on the number of points
             low = float(optimize.brentq(partial(_at, fun), low, high, xtol=1e-15 * high))
@@ -273,7 +277,9 @@ def margins(system: Any) -> Margins:
     system = single(system)
     grid = _grid(system)
     # Where the curve crosses the negative axis, and the unit circle.
-    turns = [w for w in _crossings(lambda w: system(1j * w).imag, grid) if system(1j * w).real < 0.0]
+    # A delay turns it very often; the margin is where the gain is near 1.
+    rank = np.abs(np.log(np.abs(system(1j * grid))))
+    turns = [w for w in _crossings(lambda w: system(1j * w).imag, grid, rank) if system(1j * w).real < 0.0]
     gains = [(1.0 / abs(complex(system(1j * w))), w) for w in turns]
     gain, w_phase = min((each for each in gains if each[0] > 1.0 + 1e-12), default=(math.inf, math.nan))
     ones = _crossings(lambda w: np.log(np.abs(system(1j * w))), grid)

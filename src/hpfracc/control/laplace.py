@@ -33,8 +33,13 @@ _PHI, _H, _MU = 1.1721, 1.0818, 4.4921
 _POINTS, _CHECK = 14, 18
 #: Poles with a smaller argument are taken out: the hyperbola opens at 157 degrees.
 _ANGLE = 3.0
-#: Most times at which the integral itself is computed, and the nodes of the polynomials of an octave for more.
-_DIRECT, _NODES = 512, 24
+#: Most times at which the integral itself is computed; nodes of the polynomials for more, and times at once.
+_DIRECT, _BLOCK = 512, 16384
+_ANGLES = math.pi * (np.arange(16) + 0.5) / 16
+#: From values at the cosines of these angles to Chebyshev's coefficients, and on to those of powers.
+_CHEBYSHEV = np.cos(np.outer(np.arange(16), _ANGLES)) / 8.0
+_CHEBYSHEV[0] *= 0.5
+_POWERS = np.stack([np.pad(chebyshev.cheb2poly(row), (0, 15 - k)) for k, row in enumerate(np.eye(16))], axis=1)
 #: Points of a circle about a pole, the largest relative distance of poles in a group, and the relative radius.
 _CIRCLE, _GROUP = 64, 1e-3
 #: Terms of the Fourier series of de Hoog's method, doubled until two results agree, and at most.
@@ -95,31 +100,33 @@ def inverse_laplace(
 
 
 def fourier_inverse(transform: Callable[[Array], Any], t: Array, abscissa: float, terms: int, stretch: float) -> Array:
-    """De Hoog's method for times of similar size, with a line for the period ``stretch * t.max()``."""
-    period = stretch * float(t.max())
+    """De Hoog's method for times of similar size, shape (..., n), with a line for each row's largest time."""
+    period = stretch * t.max(axis=-1, keepdims=True)
     gamma = abscissa + 13.8 / period
     points = gamma + 1j * math.pi / period * np.arange(2 * terms + 1)
     values = np.asarray(transform(points), complex)
     if values.shape != points.shape:
-        raise ShapeError(f"transform(s) has shape {values.shape} for {points.size} points; give one value for each")
+        raise ShapeError(
+            f"transform(s) has shape {values.shape} for points of shape {points.shape}; give one value for each"
+        )
     values = np.array(values)
-    values[0] *= 0.5
+    values[..., 0] *= 0.5
     with np.errstate(all="ignore"):
         # The quotient-difference algorithm for the coefficients of the continued fraction.
-        e, q = np.zeros(2 * terms + 1, complex), values[1:] / values[:-1]
-        d = np.empty(2 * terms + 1, complex)
-        d[0], d[1] = values[0], -q[0]
+        e, q = np.zeros_like(values), values[..., 1:] / values[..., :-1]
+        d: list[Array] = [values[..., :1], -q[..., :1]]
         for r in range(1, terms + 1):
-            e = q[1:] - q[:-1] + e[1 : q.size]
-            d[2 * r] = -e[0]
+            e = q[..., 1:] - q[..., :-1] + e[..., 1 : q.shape[-1]]
+            d.append(-e[..., :1])
             if r < terms:
-                q = q[1:-1] * e[1:] / e[:-1]
-                d[2 * r + 1] = -q[0]
+                q = q[..., 1:-1] * e[..., 1:] / e[..., :-1]
+                d.append(-q[..., :1])
         z = np.exp(1j * math.pi / period * t)
-        above, below = [np.zeros_like(z), np.full_like(z, d[0])], [np.ones_like(z), np.ones_like(z)]
+        above, below = [np.zeros_like(z), d[0] * np.ones_like(z)], [np.ones_like(z), np.ones_like(z)]
         for n in range(1, 2 * terms):
-            above = [above[1], above[1] + d[n] * z * above[0]]
-            below = [below[1], below[1] + d[n] * z * below[0]]
+            factor = d[n] * z
+            above = [above[1], above[1] + factor * above[0]]
+            below = [below[1], below[1] + factor * below[0]]
         # The tail as a root of a quadratic.
         half = 0.5 * (1.0 + z * (d[2 * terms - 1] - d[2 * terms]))
         tail = -half * (1.0 - np.sqrt(1.0 + z * d[2 * terms] / half**2))
@@ -168,7 +175,7 @@ class PartialInverse:
             values = self._transform(centre + circle, np.log(centre + circle), factor)
             poles.append((centre, [(values * circle ** (m + 1)).mean() for m in range(count)]))
         rest = partial(self._rest, factor, poles)
-        total = rest(t, _POINTS) if t.size <= _DIRECT else _by_octaves(partial(rest, points=_POINTS), t)
+        total = rest(t, _POINTS) if t.size <= _DIRECT else _by_panels(partial(rest, points=_POINTS), t)
         some = np.unique(np.linspace(0, max(t.size - 1, 0), min(t.size, 64)).astype(int))
         error = float(np.abs(total[some] - rest(t[some], _CHECK)).max(initial=0.0))
         for centre, parts in poles:
@@ -196,14 +203,25 @@ class PartialInverse:
         return np.asarray(2.0 * sums.real if self._is_real else sums)
 
 
-def _by_octaves(function: Callable[[Array], Array], t: Array) -> Array:
-    """A sum of decaying exponentials at many times, by a polynomial of log t over each octave."""
-    nodes = np.cos(math.pi * (np.arange(_NODES) + 0.5) / _NODES)
-    logs = np.log2(t)
-    octaves = np.floor(logs)
+def _by_panels(function: Callable[[Array], Array], t: Array) -> Array:
+    """A sum of decaying exponentials at many times, by polynomials over half octaves."""
+    order = None if np.all(t[1:] >= t[:-1]) else np.argsort(t)
+    times = t if order is None else t[order]
     found = np.empty(t.shape, function(t[:1]).dtype)
-    for each in np.unique(octaves):
-        mine = octaves == each
-        row = chebyshev.chebfit(nodes, function(2.0 ** (each + 0.5 * (1.0 + nodes))), _NODES - 1)
-        found[mine] = chebyshev.chebval(2.0 * (logs[mine] - each) - 1.0, row)
+    low, begin = float(times[0]), 0
+    while begin < t.size:
+        high = math.sqrt(2.0) * low
+        centre, half, end = 0.5 * (low + high), 0.5 * (high - low), int(np.searchsorted(times, high))
+        row = _POWERS @ (_CHEBYSHEV @ function(centre + half * np.cos(_ANGLES)))
+        for first in range(begin, end, _BLOCK):  # in the cache
+            block = slice(first, min(first + _BLOCK, end))
+            x = (times[block] - centre) / half
+            total = np.full(x.shape, row[-1])
+            for coefficient in row[-2::-1]:
+                total *= x
+                total += coefficient
+            found[block] = total
+        begin, low = end, max(high, float(times[min(end, t.size - 1)]))
+    if order is not None:
+        found[order] = found.copy()
     return found

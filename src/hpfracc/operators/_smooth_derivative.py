@@ -421,10 +421,6 @@ class _Curves:
         # The integral of the square of their sum.
         wide = np.append(self._gaps, 0.0) + np.insert(self._gaps, 0, 0.0)
         factor = linalg.cholesky_banded(np.array([np.insert(self._gaps, 0, 0.0) / 6.0, wide / 3.0]))
-        total[:, self.degree + 1 :] = linalg.solve_banded((1, 0), _lower(factor), hats.T).T
+        lower = np.array([factor[1], np.append(factor[0, 1:], 0.0)])
+        total[:, self.degree + 1 :] = linalg.solve_banded((1, 0), lower, hats.T).T
         return total
-
-
-def _lower(factor: Array) -> Array:
-    """The transpose of a banded upper triangle."""
-    return np.array([factor[1], np.append(factor[0, 1:], 0.0)])

@@ -136,7 +136,7 @@ class WienerFilter:
         system[:, :count, :states], system[:, :count, -1] = self._rows[..., :-1], self._rows[..., -1]
         system[:, count:-1, :states], system[:, count:-1, states:-1] = -whiten @ made.advance, whiten
         system[:, -1:, states:] = observed
-        system = np.linalg.qr(system, mode="r")
+        system = np.asarray(np.linalg.qr(system, mode="r"))
         gone = Elimination(system[:, :states, :states], system[:, :states, states:-1], system[:, :states, -1:])
         parts = np.linalg.solve(gone.square.mT, (made.moved(self._open) + made.old).mT).mT
         self._means = made.moved(self._means) + parts @ gone.constant

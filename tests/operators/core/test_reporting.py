@@ -59,9 +59,9 @@ def test_noise_of_weights():
 @pytest.mark.parametrize(
     ("f", "options", "words"),
     [
-        (T, {"noise": 0.1}, "noise=0.1: it belongs to the error estimate.*full_output=True"),
+        (T, {"noise": 0.1}, "noise=0.1: it is for samples in one piece, with full_output=True"),
         (T, {"noise": -0.1, "full_output": True}, "noise=-0.1"),
-        (np.sin, {"noise": 0.1, "full_output": True}, "neither a callable"),
+        (np.sin, {"noise": 0.1, "full_output": True}, "samples in one piece"),
     ],
 )
 def test_bad_noise(f: Any, options: dict[str, Any], words: str):

@@ -150,8 +150,7 @@ class FractionalOperator(ABC):
             ``"min"``, ``"h"``, ``"D"``, ``"W"``. A derivative of order alpha is per unit to the power alpha.
         origin : float, optional
             Where the operator starts: ``t[0]`` for samples, 0 for callables. With ``side="right"`` the end b of the
-            interval:
-            by default the last point of ``t``.
+            interval: by default the last point of ``t``.
         factor : float, optional
             For a callable: the function is ``(t - origin)**factor`` times a smooth function; the factor is treated
             exactly.
@@ -161,8 +160,7 @@ class FractionalOperator(ABC):
         backend : str, optional
             Backend of the engine.
         noise : float, optional
-            For samples, with ``full_output``: the standard deviation of their noise, independent from sample to sample.
-            The standard deviation that it causes, found to about 6 %, is added to the error estimate.
+            For samples: standard deviation of independent noise; what it causes is added to the error estimate.
         full_output : bool
             Return an :class:`OperatorResult` instead of the value alone.
 
@@ -189,7 +187,7 @@ class FractionalOperator(ABC):
         miss, i.e. one narrower than about 1/200 of the distance from the origin to the last point of ``t``, is not
         detected; give points of ``t`` up to it and beyond, or samples.
         """
-        usual = full_output is False and not spans.on and origin is rtol is factor is dim is time_unit is noise is None
+        usual = full_output is False and not spans.on and origin is rtol is factor is noise is dim is time_unit is None
         if usual and (axis is None or (type(axis) is int and axis == -1)):
             found = self._repeated(f, t, step, backend)
             if found is not None:
@@ -200,8 +198,7 @@ class FractionalOperator(ABC):
             options["noise"] = number("noise", noise, least=0.0)
             if not full_output or callable(f) or is_chunked(f) or is_sharded(f):
                 raise InvalidInputError(
-                    f"noise={noise}: it belongs to the error estimate of samples in one piece; give full_output=True, "
-                    "and neither a callable nor a distributed array"
+                    f"noise={noise}: it is for samples in one piece, with full_output=True; omit it"
                 )
         with spans.span(type(self).__name__) if spans.on else nullcontext():
             labelled = dim is not None or time_unit is not None
@@ -277,7 +274,7 @@ class FractionalOperator(ABC):
             checked = isinstance(problem, Function) and outcome.looked
             if (full_output or checked) and outcome.error is not None:
                 estimate = outcome.error()
-                if noise:
+                if noise and isinstance(problem, Samples):
                     estimate = estimate + propagated_noise(self._of_samples, problem, outcome.value, noise)
         value = outcome.value
         if right:
