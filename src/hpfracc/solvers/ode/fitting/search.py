@@ -55,11 +55,11 @@ class LeastSquares:
         self.calls, self.message = 0, ""
 
     def _inner(self, x: Array) -> Array:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(self.logarithmic, np.log(x), x)
+        with np.errstate(divide="ignore"):  # the bound 0
+            return np.where(self.logarithmic, np.log(np.where(self.logarithmic, x, 1.0)), x)
 
     def _outer(self, u: Array) -> Array:
-        return np.where(self.logarithmic, np.exp(np.clip(u, -700.0, np.where(self.logarithmic, 700.0, np.inf))), u)
+        return np.where(self.logarithmic, np.exp(np.clip(np.where(self.logarithmic, u, 0.0), -700.0, 700.0)), u)
 
     def residuals(self, x: Array) -> Array:
         """Prediction minus data; nan where the prediction fails."""
