@@ -85,15 +85,15 @@ class FPDEFit(Fit):
         Data and prediction over time, a row for each point.
     """
 
-    def solve(self, t: Any = None, **options: Any) -> FPDEResult:
-        """The solution of the fitted equation, at times ``t`` or at the steps, with options of :func:`solve_fpde`.
+    def solve(self, t: Any = None, **options: Unpack[EvolutionFitOptions]) -> FPDEResult:
+        """The solution of the fitted equation, at times ``t`` or at the steps.
 
         Parameters
         ----------
         t : array_like, shape (N,), optional
             Increasing times from the start of the equation on, beyond the data too.
         **options
-            Options of :func:`solve_fpde`, beside those of the fit.
+            Options that :func:`fit_fpde` takes for the solver; by default those of the fit.
 
         Returns
         -------
