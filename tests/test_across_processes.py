@@ -108,6 +108,16 @@ def fitted() -> hf.FODEFit:
     return hf.fit_fode(lambda t, y, k: -k * y, GRID, data, parameters={"k": 0.9}, alpha=1.0, step=0.1, halve=False)
 
 
+def fitted_evolution() -> hf.FPDEFit:
+    """Of an equation that is a lambda, which cannot be pickled."""
+    x = np.linspace(0.0, np.pi, 9)
+    options = {"u0": np.sin(x), "x": x, "boundary": "dirichlet"}
+    data = np.exp(-GRID[1:])[:, None] * np.sin(x)
+    return hf.fit_fpde(
+        lambda k: {**options, "space": pde.Diffusion(k)}, GRID[1:], data, sigma=1e-3, parameters={"k": 0.9}
+    )
+
+
 def spread() -> hf.FPDEResult:
     """A solution of a partial equation with a lambda, which cannot be pickled."""
     options: dict[str, Any] = {"x": GRID, "space": pde.Diffusion(0.1), "boundary": "neumann", "alpha": 0.7}
@@ -173,6 +183,7 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     pde.TermSum: (lambda: pde.Diffusion(2.0) + pde.Advection(1.0), repr),
     hf.FODEFit: (fitted, lambda found: (found.estimates, found.sets[0].curve, str(found))),
+    hf.FPDEFit: (fitted_evolution, lambda found: (found.estimates, found.sets[0].curve, str(found))),
     hf.engine.Explanation: (lambda: hf.explain("fft", shape=(8,)), str),
     hf.Operation: (lambda: hf.fft, lambda found: found is hf.fft),
     hf.OperatorResult: (

@@ -326,7 +326,7 @@ def test_a_sweep_gives_a_frame_and_a_picture(tmp_path: Path):
 
 def test_no_result_is_left_out():
     """Every public dataclass called a result, response or fit has the shared methods."""
-    names = ["FODEResult", "FPDEResult", "FSDEResult", "FODEFit", "OperatorResult"]
+    names = ["FODEResult", "FPDEResult", "FSDEResult", "FODEFit", "FPDEFit", "OperatorResult"]
     assert all(issubclass(getattr(hf, name), Result) for name in names)
     assert all(issubclass(each, Result) for each in (control.Response, control.FrequencyResponse, control.SystemFit))
 

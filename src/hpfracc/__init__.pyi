@@ -123,6 +123,8 @@ from hpfracc.solvers.ode.fitting.fit import fit_fode as fit_fode
 from hpfracc.solvers.ode.fitting.result import FODEFit as FODEFit
 from hpfracc.solvers.ode.result import FODEResult as FODEResult
 from hpfracc.solvers.ode.solve import solve_fode as solve_fode
+from hpfracc.solvers.pde.fit import FPDEFit as FPDEFit
+from hpfracc.solvers.pde.fit import fit_fpde as fit_fpde
 from hpfracc.solvers.pde.result import FPDEResult as FPDEResult
 from hpfracc.solvers.pde.solve import solve_fpde as solve_fpde
 from hpfracc.solvers.pde.steady import SteadyState as SteadyState

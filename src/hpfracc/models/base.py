@@ -18,13 +18,12 @@ from importlib import resources
 from typing import Any, Self
 
 import numpy as np
-from scipy import optimize
 
 from hpfracc._optional import import_optional
 from hpfracc._reading import choice, flag, instance, listed, number, numbers, text
-from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, SolveError
+from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
 from hpfracc.solvers.ode.fitting.result import Estimates
-from hpfracc.solvers.ode.fitting.statistics import certainty
+from hpfracc.solvers.ode.fitting.search import LeastSquares, differences
 
 __all__ = ["Model", "ModelFit", "Parameter", "described", "increasing_times", "new_axes"]
 
@@ -34,8 +33,6 @@ Array = np.ndarray[Any, Any]
 _INSIDE = 0.01
 #: Number of starts that are searched from: the values of the model, and the best of the random ones.
 _SEARCHES = 3
-#: Distance from a bound within which an estimate counts as lying on it.
-_AT_BOUND = 1e-9
 #: Step of central differences and tolerance of the search: of closed forms, and of solutions.
 _EXACT, _SOLVED = (1e-5, 1e-13), (1e-3, 1e-8)
 
@@ -87,9 +84,9 @@ class Parameter:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Bounds of what a fit varies."""
+        """Bounds of a fit."""
         if self.is_scale:
-            return -math.inf, math.inf
+            return 0.0, math.inf
         inside = 0.0 if self.closed or self.high == math.inf else _INSIDE * (self.high - self.low)
         return min(self.low + inside, self.value), self.high
 
@@ -268,7 +265,7 @@ class Model:
         chosen = [self.parameters[k] for k in places]
         lower, upper = (np.array([each.bounds[k] for each in chosen]) for k in (0, 1))
         scales = np.array([each.is_scale for each in chosen], bool)
-        start = np.array([math.log(each.value) if each.is_scale else each.value for each in chosen])
+        start = np.array([each.value for each in chosen])
         weight, keep = 1.0 / _read_sigma(sigma, data), np.isfinite(data)
 
         def flat(values: Array) -> Array:
@@ -282,80 +279,38 @@ class Model:
                 "name at least one in free"
             )
 
-        def values(unknowns: Array) -> list[float]:
-            found = [each.value for each in self.parameters]
-            for place, value, scale in zip(places, unknowns.tolist(), scales, strict=True):
-                found[place] = math.exp(min(max(value, -700.0), 700.0)) if scale else value
-            return found
-
-        def residuals(unknowns: Array) -> Array:
-            try:
-                with np.errstate(all="ignore"):
-                    apart = flat(np.asarray(predict(*values(unknowns)))) - observed
-            except SolveError:
-                apart = np.full(observed.shape, np.nan)
-            return np.asarray(np.nan_to_num(apart, nan=1e6, posinf=1e6, neginf=-1e6))
+        def predicted(x: Array) -> Any:
+            values = [each.value for each in self.parameters]
+            for place, value in zip(places, x.tolist(), strict=True):
+                values[place] = value
+            with np.errstate(all="ignore"):
+                return np.asarray(predict(*values))
 
         step, end = _SOLVED if solved else _EXACT
 
-        def jacobian(unknowns: Array) -> Array:
-            # SciPy's own steps are relative to the unknown, which may be the logarithm of 1.
-            shifts = np.diag(step * np.maximum(1.0, np.abs(unknowns)))
-            sides = [np.clip(unknowns + sign * shifts, lower, upper) for sign in (1.0, -1.0)]
-            return np.stack(
-                [(residuals(a) - residuals(b)) / np.sum(a - b) for a, b in zip(*sides, strict=True)], axis=1
-            )
+        def slopes(x: Array) -> Array:
+            delta = step * np.where(scales, x, np.maximum(1.0, np.abs(x)))
+            return differences(lambda x: flat(predicted(x)), x, delta, lower, upper)
 
-        def cost(unknowns: Array) -> float:
-            return float(np.linalg.norm(residuals(unknowns)))
-
+        fitted = tuple(names[k] for k in places)
+        problem = LeastSquares(fitted, lambda x: flat(predicted(x)), slopes, observed, lower, upper, scales)
         rng, others = np.random.default_rng(7), []
         anywhere = scales | np.isinf(lower) | np.isinf(upper)
         for _ in range(candidates):
-            moved = start + rng.normal(0.0, 2.0, start.size)
+            far = rng.normal(0.0, 2.0, start.size)
+            moved = np.where(scales, start * np.exp(far), start + far)
             inside = rng.uniform(np.where(anywhere, 0.0, lower), np.where(anywhere, 1.0, upper))
-            others.append(np.clip(np.where(anywhere, moved, inside), lower, upper))
-        options = {"x_scale": "jac", "xtol": end, "ftol": end, "gtol": end}
-        found = min(
-            (
-                optimize.least_squares(residuals, each, jacobian, bounds=(lower, upper), **options)
-                for each in (start, *sorted(others, key=cost)[: _SEARCHES - 1])
-            ),
-            key=lambda each: float(each.cost),
-        )
-        estimates = np.array([values(found.x)[k] for k in places])
-        near = (found.active_mask != 0) | (found.x - lower < _AT_BOUND) | (upper - found.x < _AT_BOUND)
-        fitted = tuple(names[k] for k in places)
-        sure = certainty(
-            fitted,
-            found.jac / np.where(scales, estimates, 1.0),
-            found.fun,
-            found.fun + observed,
-            np.where(estimates == 0.0, 1.0, np.abs(estimates)),
-            near,
-            "linear",
-            1.0,
-            flag("absolute_sigma", absolute_sigma),
-        )
-        for complaint in sure.complaints:
+            trial = np.clip(np.where(anywhere, moved, inside), lower, upper)
+            cost = float(np.linalg.norm(problem.residuals(trial)))
+            if math.isfinite(cost):
+                others.append((cost, trial.tolist()))
+        starts = [start, *(np.array(trial) for _, trial in sorted(others)[: _SEARCHES - 1])]
+        found = min((problem.minimise(each, (end, end, end)) for each in starts), key=lambda each: float(each.cost))
+        report = problem.report(found, start, "linear", 1.0, flag("absolute_sigma", absolute_sigma))
+        for complaint in report["warnings"]:
             warnings.warn(complaint, AccuracyWarning, stacklevel=3)
-        return ModelFit(
-            model=self.replace(**dict(zip(fitted, estimates.tolist(), strict=True))),
-            names=fitted,
-            estimates=estimates,
-            standard_errors=np.sqrt(np.diagonal(sure.covariance)),
-            covariance=sure.covariance,
-            correlation=sure.correlation,
-            spread=sure.spread,
-            degrees_of_freedom=observed.size - int((~near).sum()),
-            success=bool(found.success),
-            message=". ".join([str(found.message).rstrip("."), *sure.complaints]) + ".",
-            warnings=sure.complaints,
-            x=x,
-            data=data,
-            fitted=np.asarray(predict(*values(found.x))),
-            quantity=quantity,
-        )
+        model = self.replace(**dict(zip(fitted, found.x.tolist(), strict=True)))
+        return ModelFit(model=model, x=x, data=data, fitted=predicted(found.x), quantity=quantity, **report)
 
 
 def new_axes(ax: Any) -> Any:

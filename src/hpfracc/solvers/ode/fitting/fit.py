@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
@@ -11,13 +10,14 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._choices import LossName, MethodName, names_options_of
-from hpfracc._reading import choice, instance, whole
-from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, SolveError
+from hpfracc._reading import choice, whole
+from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode.fitting import unknowns as arguments
-from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel, UnsolvedError
+from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel
 from hpfracc.solvers.ode.fitting.result import FittedSet, FODEFit
-from hpfracc.solvers.ode.fitting.statistics import LOSSES, certainty
-from hpfracc.solvers.ode.fitting.unknowns import DataSet, Unknowns
+from hpfracc.solvers.ode.fitting.search import LeastSquares, add_complaints
+from hpfracc.solvers.ode.fitting.statistics import LOSSES
+from hpfracc.solvers.ode.fitting.unknowns import DataSet
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.solve import solve_fode
 
@@ -191,7 +191,7 @@ def fit_fode(
     first = min(float(each.t[0]) for each in sets) if t0 is None else _reading.number("t0", t0)
     if any(each.t[0] < first or each.t[-1] <= first for each in sets):
         raise InvalidInputError(f"t0={first:g} lies beyond data: every set needs times from t0 on, and one after it")
-    guess, bounds = _read_table("guess", guess), _read_table("bounds", bounds)
+    guess, bounds = arguments.read_table("guess", guess), arguments.read_table("bounds", bounds)
     chosen = arguments.read_observe(observe)
     states = arguments.read_states(y0, guess, sets, chosen, several)
     slopes = arguments.read_slopes(dy0, guess, states)
@@ -206,96 +206,65 @@ def fit_fode(
     if like is not None and coefficients:
         raise InvalidInputError(f"terms are for NumPy arrays, and there are arrays of {library_of(like)}; convert them")
 
-    def minimise(start: Array, step: float | None) -> tuple[_LeastSquares, Any]:
+    def search(start: Array, step: float | None) -> tuple[_Predictions, LeastSquares, Any]:
         solving = {**options, "delays": delays, "history": history, "estimate": False, "method": method, "step": step}
         equation = Equation(fun, jac, jac_parameters, chosen, first, unknowns, coefficients, solving)
-        model = PlainModel(equation) if like is None else TensorModel(equation, like, library_of(like))
-        problem = _LeastSquares(model, sets)
-        return problem, problem.minimise(start, unknowns, loss=loss, f_scale=f_scale, max_nfev=max_evaluations)
+        made = _Predictions(
+            PlainModel(equation) if like is None else TensorModel(equation, like, library_of(like)), sets
+        )
+        problem = LeastSquares(
+            unknowns.names, lambda x: made.at(x)[0], lambda x: made.at(x)[1], made.observed, unknowns.lower,
+            unknowns.upper,
+        )  # fmt: skip
+        return made, problem, problem.minimise(start, loss=loss, f_scale=f_scale, max_nfev=max_evaluations)
 
-    problem, found = minimise(unknowns.start, step)
+    made, problem, found = search(unknowns.start, step)
     x = found.x
-    residuals, jacobian = problem.at(x)
-    near = _at_bounds(found, unknowns)
-    sizes = np.maximum(np.abs(x), np.abs(unknowns.start))
-    sure = certainty(
-        unknowns.names,
-        jacobian,
-        residuals,
-        residuals + problem.observed,
-        np.where(sizes > 0.0, sizes, 1.0),
-        near,
-        loss,
-        f_scale,
-        bool(absolute_sigma),
-    )
-    errors = np.sqrt(np.diagonal(sure.covariance))
-    halved, complaints = None, list(sure.complaints)
+    report = problem.report(found, unknowns.start, loss, f_scale, bool(absolute_sigma))
+    halved, complaints = None, []
     if step is not None and halve:
-        finer = minimise(x, 0.5 * step)[1].x
+        finer = search(x, 0.5 * step)[2].x
         halved = dict(zip(unknowns.names, finer.tolist(), strict=True))
         complaints += [
             f"{name} goes from {old:.6g} to {new:.6g} with half the step, more than its standard error {error:.2g}: "
             "take a smaller step"
-            for name, old, new, error in zip(unknowns.names, x, finer, errors, strict=True)
+            for name, old, new, error in zip(unknowns.names, x, finer, report["standard_errors"], strict=True)
             if abs(new - old) > error
         ]
-    for complaint in complaints:
-        warnings.warn(complaint, AccuracyWarning, stacklevel=2)
+    add_complaints(report, complaints, max_evaluations)
     starts = tuple(each.at(x) for each in unknowns.y0)
     steep = tuple([each.at(x) for each in rows] for rows in unknowns.dy0)
     found_terms = zip(coefficients, unknowns.coefficients.at(x).tolist(), unknowns.orders.at(x).tolist(), strict=True)
-    ended = found.message if found.success else f"{found.message} Raise max_evaluations={max_evaluations}."
     return FODEFit(
-        names=unknowns.names,
-        estimates=x,
-        standard_errors=errors,
-        covariance=sure.covariance,
-        correlation=sure.correlation,
+        **report,
         parameters={each.name: each.plain(x) for each in unknowns.parameters},
         alpha=unknowns.alpha.plain(x),
         y0=starts if several else starts[0],
         dy0=steep if several else steep[0],
         terms=[(value if isinstance(given, str) else given, order) for given, value, order in found_terms],
-        spread=sure.spread,
-        degrees_of_freedom=count - int((~near).sum()),
         halved=halved,
-        success=bool(found.success),
-        message=". ".join([ended.rstrip("."), *complaints]) + ".",
-        warnings=tuple(complaints),
-        evaluations=problem.calls,
-        sets=tuple(problem.fitted(x, first)),
-        _model=problem.model,
+        evaluations=made.calls,
+        sets=tuple(made.fitted(x, first)),
+        _model=made.model,
     )
 
 
-def _read_table(name: str, value: Any) -> dict[str, Any]:
-    """A dict by the names of unknowns; empty for None."""
-    return dict(instance(name, {} if value is None else value, Mapping, f"{name}={{'alpha': ...}}"))
-
-
-class _LeastSquares:
-    """Residuals and their derivatives, one evaluation for both."""
+class _Predictions:
+    """Predictions and their derivatives in units of ``sigma``, one evaluation for both."""
 
     def __init__(self, model: PlainModel | TensorModel, sets: list[DataSet]) -> None:
         self.model, self.sets = model, sets
         self.calls = 0
         #: The data divided by ``sigma``, shape (n,), in the order of the residuals.
         self.observed = np.concatenate([(each.data / each.sigma)[np.isfinite(each.data)] for each in sets])
-        self.message = ""
         self._newest: tuple[Array, Array, Array] | None = None
 
     def at(self, x: Array) -> tuple[Array, Array]:
-        """Residuals (n,) divided by ``sigma`` and their derivatives (n, p); nan if the solve fails."""
+        """Predictions (n,) and their derivatives (n, p)."""
         if self._newest is None or not np.array_equal(x, self._newest[0]):
             self.calls += 1
-            try:
-                rows, columns = zip(*(self._part(x, n, each) for n, each in enumerate(self.sets)), strict=True)
-                found = np.concatenate(rows) - self.observed, np.concatenate(columns)
-            except UnsolvedError as error:
-                self.message = str(error)
-                found = np.full(self.observed.size, np.nan), np.full((self.observed.size, x.size), np.nan)
-            self._newest = x.copy(), *found
+            rows, columns = zip(*(self._part(x, n, each) for n, each in enumerate(self.sets)), strict=True)
+            self._newest = x.copy(), np.concatenate(rows), np.concatenate(columns)
         return self._newest[1:]
 
     def _part(self, x: Array, number: int, given: DataSet) -> tuple[Array, Array]:
@@ -309,16 +278,6 @@ class _LeastSquares:
         keep = np.isfinite(given.data)
         return (value / given.sigma)[keep], (slope / given.sigma[..., None])[keep]
 
-    def minimise(self, start: Array, unknowns: Unknowns, **options: Any) -> Any:
-        from scipy.optimize import least_squares
-
-        if not np.isfinite(self.at(start)[0]).all():
-            shown = ", ".join(f"{n} = {v:g}" for n, v in zip(unknowns.names, start, strict=True))
-            raise SolveError(f"the equation cannot be solved at the guess ({shown}): {self.message}")
-        options |= {"bounds": (unknowns.lower, unknowns.upper), "x_scale": "jac"}
-        options |= {"ftol": 1e-9, "xtol": 1e-9, "gtol": 1e-12}
-        return least_squares(lambda x: self.at(x)[0], start, jac=lambda x: self.at(x)[1], **options)
-
     def fitted(self, x: Array, first: float) -> list[FittedSet]:
         """The data sets with their predictions."""
         found = []
@@ -327,14 +286,7 @@ class _LeastSquares:
             try:
                 value = self.model.predict(x, number, t)
                 curve = self.model.predict(x, number, fine)
-            except UnsolvedError as error:
+            except SolveError as error:
                 raise SolveError(f"the equation cannot be solved at the estimate: {error}") from error
             found.append(FittedSet(t, data, value, data - value, fine, curve))
         return found
-
-
-def _at_bounds(found: Any, unknowns: Unknowns) -> Array:
-    width = unknowns.upper - unknowns.lower
-    slack = 1e-8 * np.where(np.isfinite(width), width, np.abs(found.x))
-    close = np.minimum(found.x - unknowns.lower, unknowns.upper - found.x) < slack
-    return np.asarray(close | (found.active_mask != 0))

@@ -11,22 +11,18 @@ import numpy as np
 
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._xp import namespace
-from hpfracc.errors import ShapeError
+from hpfracc.errors import ShapeError, SolveError
 from hpfracc.solvers.ode.fitting.unknowns import Quantity, Unknowns, on_host
 from hpfracc.solvers.ode.problem import check_jacobian, check_value
 from hpfracc.solvers.ode.solve import solve_fode
 
-__all__ = ["Equation", "PlainModel", "TensorModel", "UnsolvedError"]
+__all__ = ["Equation", "FitModel", "PlainModel", "TensorModel"]
 
 Array = np.ndarray[Any, Any]
 
 #: Relative steps of finite differences. All members of a batch share their time steps, so errors of the solver cancel,
 #: except for that of the sum of exponentials, about 1e-10 for each order.
 _DELTA = 1e-4
-
-
-class UnsolvedError(Exception):
-    """The equation cannot be solved with these unknowns; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +59,7 @@ class Equation:
         with interrupt_scope():
             result = solve_fode(fun, (self.t0, float(t[-1])), start, order, t_eval=t, **{**self.options, **options})
         if not result.success:
-            raise UnsolvedError(result.message)
+            raise SolveError(result.message)
         return result.y
 
     def seen(self, t: Any, y: Any, parameters: Any) -> Any:
@@ -259,5 +255,5 @@ def _finite(value: Any) -> Array:
     """The value on the host."""
     found = np.asarray(on_host(value), np.float64)
     if not np.isfinite(found).all():
-        raise UnsolvedError("the solution or its derivative is not finite")
+        raise SolveError("the solution or its derivative is not finite")
     return found

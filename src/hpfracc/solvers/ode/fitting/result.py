@@ -13,10 +13,9 @@ from scipy import special
 from hpfracc import _reading
 from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.errors import InvalidInputError, SolveError
-from hpfracc.solvers.ode.fitting.models import PlainModel, TensorModel, UnsolvedError
 from hpfracc.solvers.ode.fitting.unknowns import read_times
 
-__all__ = ["Estimates", "FODEFit", "FittedSet"]
+__all__ = ["Estimates", "FODEFit", "Fit", "FittedSet"]
 
 Array = np.ndarray[Any, Any]
 
@@ -72,8 +71,87 @@ class Estimates:
         return lines
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FODEFit(Estimates, Result):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Fit(Estimates, Result):
+    """What all fits to data sets share; their own docstrings have the attributes."""
+
+    names: tuple[str, ...]
+    estimates: Array
+    standard_errors: Array
+    covariance: Array
+    correlation: Array
+    parameters: dict[str, Any]
+    spread: float
+    degrees_of_freedom: int
+    success: bool
+    message: str
+    warnings: tuple[str, ...]
+    evaluations: int
+    sets: tuple[FittedSet, ...] = field(repr=False)
+    _model: Any = field(repr=False)
+
+    _parts: ClassVar[tuple[type, ...]] = (FittedSet,)
+
+    def _state(self) -> dict[str, Any]:
+        return Result._state(self) | {"_model": None}
+
+    def _labelled(self) -> LabelledArrays:
+        rows = ("unknown",)
+        low, high = np.array(list(self.confidence_intervals().values())).T
+        found = {"estimate": self.estimates, "standard_error": self.standard_errors, "low": low, "high": high}
+        variables: dict[str, tuple[tuple[str, ...], Any]] = {name: (rows, each) for name, each in found.items()}
+        variables["covariance"] = (("unknown", "other_unknown"), self.covariance)
+        variables["correlation"] = (("unknown", "other_unknown"), self.correlation)
+        names = np.array(self.names)
+        return LabelledArrays(variables, {"unknown": names, "other_unknown": names}, "unknown", tuple(found))
+
+    def _facts(self) -> dict[str, Any]:
+        facts = {"spread": float(self.spread), "degrees_of_freedom": int(self.degrees_of_freedom)}
+        return {**facts, "success": bool(self.success), "message": self.message}
+
+    def _curves(self) -> list[SmallCurve]:
+        """The fitted curves and the data."""
+        lines = [SmallCurve(each.curve_t, row) for each in self.sets for row in each.curve]
+        points = [SmallCurve(each.t, row, as_points=True) for each in self.sets for row in each.data]
+        return [each for both in zip(lines, points, strict=True) for each in both]
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Estimates and standard errors as plain data."""
+        return {
+            "estimates": dict(zip(self.names, self.estimates.tolist(), strict=True)),
+            "standard_errors": dict(zip(self.names, self.standard_errors.tolist(), strict=True)),
+            "spread": self.spread,
+            "success": self.success,
+            "message": self.message,
+        }
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Plot data and fit above, residuals below.
+
+        Parameters
+        ----------
+        ax : two matplotlib axes, optional
+            Axes for the fit and for the residuals; a new figure by default.
+
+        Returns
+        -------
+        tuple of two matplotlib axes
+        """
+        from hpfracc.solvers.ode.result import plot_fit
+
+        return plot_fit(self.sets, ax)
+
+    def __repr__(self) -> str:
+        pairs = zip(self.names, self.estimates, self.standard_errors, strict=True)
+        told = ", ".join(f"{name}={value:.6g} ± {error:.2g}" for name, value, error in pairs)
+        return f"{type(self).__name__}({'success' if self.success else 'stopped'}: {told})"
+
+    def __str__(self) -> str:
+        return "\n".join([*self.table(), self.message])
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FODEFit(Fit):
     """Estimates of a fractional equation's parameters, with their uncertainty.
 
     Attributes
@@ -114,50 +192,11 @@ class FODEFit(Estimates, Result):
         Data and prediction.
     """
 
-    names: tuple[str, ...]
-    estimates: Array
-    standard_errors: Array
-    covariance: Array
-    correlation: Array
-    parameters: dict[str, Any]
     alpha: Any
     y0: Any
     dy0: Any
     terms: list[tuple[Any, float]]
-    spread: float
-    degrees_of_freedom: int
     halved: dict[str, float] | None
-    success: bool
-    message: str
-    warnings: tuple[str, ...]
-    evaluations: int
-    sets: tuple[FittedSet, ...] = field(repr=False)
-    _model: PlainModel | TensorModel | None = field(repr=False)
-
-    _parts: ClassVar[tuple[type, ...]] = (FittedSet,)
-
-    def _state(self) -> dict[str, Any]:
-        return Result._state(self) | {"_model": None}
-
-    def _labelled(self) -> LabelledArrays:
-        rows = ("unknown",)
-        low, high = np.array(list(self.confidence_intervals().values())).T
-        found = {"estimate": self.estimates, "standard_error": self.standard_errors, "low": low, "high": high}
-        variables: dict[str, tuple[tuple[str, ...], Any]] = {name: (rows, each) for name, each in found.items()}
-        variables["covariance"] = (("unknown", "other_unknown"), self.covariance)
-        variables["correlation"] = (("unknown", "other_unknown"), self.correlation)
-        names = np.array(self.names)
-        return LabelledArrays(variables, {"unknown": names, "other_unknown": names}, "unknown", tuple(found))
-
-    def _facts(self) -> dict[str, Any]:
-        facts = {"spread": float(self.spread), "degrees_of_freedom": int(self.degrees_of_freedom)}
-        return {**facts, "success": bool(self.success), "message": self.message}
-
-    def _curves(self) -> list[SmallCurve]:
-        """The fitted curves and the data."""
-        lines = [SmallCurve(each.curve_t, row) for each in self.sets for row in each.curve]
-        points = [SmallCurve(each.t, row, as_points=True) for each in self.sets for row in each.data]
-        return [each for both in zip(lines, points, strict=True) for each in both]
 
     def predict(self, t: Any, *, number: int = 0, return_std: bool = False) -> Any:
         r"""The fitted solution at any times from the start on, beyond the data too, as it would be observed.
@@ -201,7 +240,7 @@ class FODEFit(Estimates, Result):
             if not return_std:
                 return self._model.predict(self.estimates, place, times)
             value, slopes = self._model(self.estimates, place, times)
-        except UnsolvedError as error:
+        except SolveError as error:
             raise SolveError(f"the equation cannot be solved up to t={times[-1]:g}: {error}") from error
         return value, self._spread_of(slopes)
 
@@ -216,35 +255,7 @@ class FODEFit(Estimates, Result):
 
     def to_dict(self) -> Mapping[str, Any]:
         """Estimates and standard errors as plain data."""
-        return {
-            "estimates": dict(zip(self.names, self.estimates.tolist(), strict=True)),
-            "standard_errors": dict(zip(self.names, self.standard_errors.tolist(), strict=True)),
-            "spread": self.spread,
-            "halved": self.halved,
-            "success": self.success,
-            "message": self.message,
-        }
-
-    def plot(self, *, ax: Any = None) -> Any:
-        """Plot data and fit above, residuals below.
-
-        Parameters
-        ----------
-        ax : two matplotlib axes, optional
-            Axes for the fit and for the residuals; a new figure by default.
-
-        Returns
-        -------
-        tuple of two matplotlib axes
-        """
-        from hpfracc.solvers.ode.result import plot_fit
-
-        return plot_fit(self.sets, ax)
-
-    def __repr__(self) -> str:
-        pairs = zip(self.names, self.estimates, self.standard_errors, strict=True)
-        told = ", ".join(f"{name}={value:.6g} ± {error:.2g}" for name, value, error in pairs)
-        return f"FODEFit({'success' if self.success else 'stopped'}: {told})"
+        return {**Fit.to_dict(self), "halved": self.halved}
 
     def __str__(self) -> str:
         lines = self.table()

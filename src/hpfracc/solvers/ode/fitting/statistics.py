@@ -8,7 +8,7 @@ import numpy as np
 
 from hpfracc._choices import LossName
 
-__all__ = ["LOSSES", "Certainty", "certainty"]
+__all__ = ["LOSSES", "Certainty", "certainty", "unfelt"]
 
 Array = np.ndarray[Any, Any]
 
@@ -91,9 +91,8 @@ def certainty(
     if not inside.size:
         return Certainty(covariance, correlation, spread, tuple(complaints))
     columns = jacobian[:, inside]
-    lengths = np.sqrt(np.sum(columns**2, axis=0))
-    blind = lengths * sizes[inside] <= max(_FELT * float(np.linalg.norm(predicted)), np.finfo(np.float64).tiny)
-    lengths = np.where(blind, 0.0, lengths)
+    blind = unfelt(columns, sizes[inside], predicted)
+    lengths = np.where(blind, 0.0, np.sqrt(np.sum(columns**2, axis=0)))
     _, values, rows = np.linalg.svd(np.where(blind, 0.0, columns) / (lengths + blind), full_matrices=False)
     rows = rows[: min(n, inside.size)]
     good = values > _RANK * max(float(values[0]), np.finfo(np.float64).tiny)
@@ -126,6 +125,12 @@ def certainty(
     if free <= 0:
         complaints.append(f"{n} data for {inside.size} unknowns leave no degree of freedom: no standard errors")
     return Certainty(covariance, correlation, spread, tuple(complaints))
+
+
+def unfelt(columns: Array, sizes: Array, predicted: Array) -> Array:
+    """Unknowns without an effect beyond rounding."""
+    effect = np.sqrt(np.sum(columns**2, axis=0)) * sizes
+    return np.asarray(effect <= max(_FELT * float(np.linalg.norm(predicted)), np.finfo(np.float64).tiny))
 
 
 def _influence(residuals: Array, loss: str, scale: float) -> tuple[Array, Array]:

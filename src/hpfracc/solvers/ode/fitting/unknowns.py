@@ -11,12 +11,13 @@ import numpy as np
 
 from hpfracc._arrays import library_of, refuse_chunked, refuse_masked
 from hpfracc._frames import refuse_dates
-from hpfracc._reading import array, listed, numbers, shown
+from hpfracc._reading import array, instance, listed, numbers, shown
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 
 __all__ = [
-    "DataSet", "FreeValues", "Quantity", "Unknowns", "any_free", "on_host", "read_observe", "read_sets", "read_slopes",
-    "read_states", "read_terms", "read_times", "read_unknowns", "tensor_among",
+    "DataSet", "FreeValues", "Quantity", "Search", "Unknowns", "any_free", "collect", "on_host", "read_observe",
+    "read_parameters", "read_sets", "read_slopes", "read_states", "read_table", "read_terms", "read_times",
+    "read_unknowns", "tensor_among",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -267,6 +268,71 @@ class Unknowns(NamedTuple):
     dy0: list[list[Quantity]]
 
 
+def read_table(name: str, value: Any) -> dict[str, Any]:
+    """A dict by the names of unknowns; empty for None."""
+    return dict(instance(name, {} if value is None else value, Mapping, f"{name}={{'alpha': ...}}"))
+
+
+#: Name, label, values, which of them are free, and bounds, of a quantity.
+Entry = tuple[str, str, Array, Array, Array, Array]
+
+
+def read_parameters(
+    parameters: Mapping[str, Any], bounds: Mapping[str, Any], others: Mapping[str, Any], own: set[str]
+) -> list[Entry]:
+    """The parameters of a fit that has names of its ``own``; ``others`` is a further table by these names."""
+    if not isinstance(parameters, Mapping):
+        raise InvalidInputError(
+            f"parameters={parameters!r} has to name each parameter with its guess, such as {{'k': 1.0}}"
+        )
+    taken = own & parameters.keys()
+    if taken:
+        raise InvalidInputError(f"a parameter is called {taken.pop()!r}, which is a name of the fit; rename it")
+    known = {*parameters, *own}
+    for what, given in (("bounds", bounds), ("guess", others)):
+        if not given.keys() <= known:
+            raise InvalidInputError(
+                f"{what} names {sorted(given.keys() - known)}; the names are {', '.join(sorted(known))}"
+            )
+    entries = []
+    for name, value in parameters.items():
+        start = _numbers(name, value)
+        entries.append((name, name, start, np.ones(start.shape, bool), *_read_bounds(name, bounds, start.shape, _ANY)))
+    return entries
+
+
+class Search(NamedTuple):
+    """Names, guess and bounds of the unknowns, and the quantities that are made of them."""
+
+    names: tuple[str, ...]
+    start: Array
+    lower: Array
+    upper: Array
+    quantities: list[Quantity]
+
+
+def collect(entries: list[Entry], bounds: Mapping[str, Any]) -> Search:
+    """The unknowns among all values."""
+    nothing = "nothing is free: name parameters (in fit_fode also alpha='free', y0='free')"
+    if not entries:
+        raise InvalidInputError(nothing)
+    labels = [
+        f"{label}[{', '.join(map(str, index))}]" if index else label
+        for _, label, start, *_ in entries
+        for index in np.ndindex(start.shape)
+    ]
+    values, free, lower, upper = (np.concatenate([np.ravel(each[k]) for each in entries]) for k in range(2, 6))
+    for k in np.flatnonzero(free):
+        _check_guess(labels[k], values[k], lower[k], upper[k], bounds)
+    if not free.any():
+        raise InvalidInputError(nothing)
+    cuts = np.cumsum([each[2].size for each in entries])[:-1]
+    parts = np.split(np.where(free, 0.0, values), cuts), np.split(np.eye(free.size)[:, free], cuts)
+    quantities = [Quantity(each[0], each[2].shape, *part) for each, *part in zip(entries, *parts, strict=True)]
+    names = tuple(label for label, unknown in zip(labels, free, strict=True) if unknown)
+    return Search(names, values[free], lower[free], upper[free], quantities)
+
+
 def read_unknowns(
     parameters: Mapping[str, Any],
     alpha: Any,
@@ -278,24 +344,8 @@ def read_unknowns(
     bounds: Mapping[str, Any],
 ) -> Unknowns:
     """Read the arguments; ``y0`` and ``dy0`` have an entry for each data set."""
-    if not isinstance(parameters, Mapping):
-        raise InvalidInputError(
-            f"parameters={parameters!r} has to name each parameter with its guess, such as {{'k': 1.0}}"
-        )
-    own = {"alpha", "y0", "dy0", "coefficients", "orders"}
-    taken = own & parameters.keys()
-    if taken:
-        raise InvalidInputError(f"a parameter is called {taken.pop()!r}, which is a name of fit_fode; rename it")
-    known, derivatives = {*parameters, *own}, len(dy0[0])
-    for what, given in (("bounds", bounds), ("guess", guess)):
-        if not given.keys() <= known:
-            raise InvalidInputError(
-                f"{what} names {sorted(given.keys() - known)}; the names are {', '.join(sorted(known))}"
-            )
-    entries = []  # name, label, values, which of them are free, and bounds, of each quantity
-    for name, value in parameters.items():
-        start = _numbers(name, value)
-        entries.append((name, name, start, np.ones(start.shape, bool), *_read_bounds(name, bounds, start.shape, _ANY)))
+    entries = read_parameters(parameters, bounds, guess, {"alpha", "y0", "dy0", "coefficients", "orders"})
+    derivatives = len(dy0[0])
     orders, free = _read_free("alpha", alpha, guess.get("alpha", derivatives + _FIRST_ORDER))
     low, high = _read_bounds("alpha", bounds, orders.shape, (derivatives + _ABOVE, derivatives + 1.0))
     if "alpha" in bounds and "alpha" not in guess:  # a default guess is moved into the bounds
@@ -310,24 +360,11 @@ def read_unknowns(
         named = [("y0", f"y0{which}", state), *(("dy0", f"dy0[{k}]{which}", row) for k, row in enumerate(slopes))]
         for name, label, (start, free) in named:
             entries.append((name, label, start, free, *_read_bounds(name, bounds, start.shape, _ANY)))
-    labels = [
-        f"{label}[{', '.join(map(str, index))}]" if index else label
-        for _, label, start, *_ in entries
-        for index in np.ndindex(start.shape)
-    ]
-    values, free, lower, upper = (np.concatenate([np.ravel(each[k]) for each in entries]) for k in range(2, 6))
-    for k in np.flatnonzero(free):
-        _check_guess(labels[k], values[k], lower[k], upper[k], bounds)
-    if not free.any():
-        raise InvalidInputError("nothing is free: name parameters, or give alpha='free' or y0='free'")
-    cuts = np.cumsum([each[2].size for each in entries])[:-1]
-    parts = np.split(np.where(free, 0.0, values), cuts), np.split(np.eye(free.size)[:, free], cuts)
-    quantities = [Quantity(each[0], each[2].shape, *part) for each, *part in zip(entries, *parts, strict=True)]
-    names = tuple(label for label, unknown in zip(labels, free, strict=True) if unknown)
+    names, first, lower, upper, quantities = collect(entries, bounds)
     mine, (order, factors, powers, *states) = quantities[: len(parameters)], quantities[len(parameters) :]
     groups = [states[k : k + derivatives + 1] for k in range(0, len(states), derivatives + 1)]
     firsts, others = [each[0] for each in groups], [each[1:] for each in groups]
-    return Unknowns(names, values[free], lower[free], upper[free], mine, order, factors, powers, firsts, others)
+    return Unknowns(names, first, lower, upper, mine, order, factors, powers, firsts, others)
 
 
 def _check_guess(entry: str, value: float, low: float, high: float, bounds: Mapping[str, Any]) -> None:
