@@ -43,6 +43,8 @@ def _make(kind: type[FractionalOperator], alpha: float, method: str = "auto") ->
     needs = _NEEDS.get(kind.definition, {})
     if kind.definition == "distributed_order":  # all orders up to alpha
         return kind(1.0, max(math.ceil(alpha) - 1.0, 0.0), alpha, method=method)  # type: ignore[call-arg]
+    if kind.definition == "sonine":  # Caputo's kernel with an exponential decay
+        return kind(lambda u: u**-alpha * np.exp(-u) / math.gamma(1.0 - alpha), method=method)  # type: ignore[call-arg]
     return kind(alpha, method=method, **needs)  # type: ignore[call-arg]
 
 
@@ -69,7 +71,7 @@ def _curves(kind: type[FractionalOperator]) -> Iterator[tuple[str, np.ndarray[An
     for alpha in _ORDERS:
         try:
             value = np.asarray(_make(kind, alpha)(f, t))
-        except hpfracc.errors.HpfraccError:
+        except (hpfracc.errors.HpfraccError, ValueError):
             continue  # not supported by this definition
         yield f"{alpha:g}", value
 

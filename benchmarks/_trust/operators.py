@@ -225,6 +225,37 @@ def erdelyi_kober(make: Callable[[float, float, float], Any], sign: float, calla
     return trial
 
 
+def prabhakar(make: Callable[..., Any], sign: float) -> Trial:
+    """Samples of powers, whose results are Mittag-Leffler functions of three parameters."""
+
+    def trial(rng: np.random.Generator) -> Outcome:
+        alpha, rho, t = order_of(rng, 1.0), rng.uniform(0.5, 1.0), grid_of(rng, "uniform", 40, 100)
+        shape, omega, p = float(rng.choice([0.5, 1.0, 2.0])), rng.uniform(-2.0, 0.0), rng.uniform(1.0, 3.0)
+        size, order = gamma(p + 1.0) * rng.normal(), sign * alpha
+        bent = np.asarray(hf.mittag_leffler(omega * t**rho, rho, p + 1.0 - order, -sign * shape))
+        truth = size * np.where(t > 0.0, t, 1.0) ** (p - order) * bent * (t > 0.0)
+        words = f"alpha={alpha:.4g}, rho={rho:.4g}, gamma={shape:.4g}, omega={omega:.4g}, p={p:.3g}, n={t.size}"
+        return outcome(words, full(make(alpha, rho, shape, omega), size / gamma(p + 1.0) * t**p, t), truth)
+
+    return trial
+
+
+def sonine(rng: np.random.Generator) -> Outcome:
+    """Samples of powers with a sum of two power laws as kernel, and the integral with its associated kernel."""
+    (a, b), t = np.sort(rng.uniform(0.1, 0.9, 2)), grid_of(rng, "uniform", 40, 200)
+    p, size = rng.uniform(1.0, 3.0), rng.uniform(0.2, 3.0)
+
+    def kernel(u: Array) -> Array:
+        return np.asarray(u**-b * rgamma(1.0 - b) + size * u**-a * rgamma(1.0 - a))
+
+    words = f"{a:.4g}, {b:.4g}, size={size:.3g}, p={p:.3g}, n={t.size}, end={t[-1]:.3g}"
+    if rng.random() < 0.5:
+        truth = sum(c * gamma(p + 1.0) * rgamma(p + 1.0 - q) * t ** (p - q) for c, q in ((1.0, b), (size, a)))
+        return outcome(words, full(hf.SonineDerivative(kernel), t**p, t), np.asarray(truth))
+    bent = np.asarray(hf.mittag_leffler(-size * t ** (b - a), b - a, p + 1.0 + b))
+    return outcome(words, full(hf.SonineIntegral(kernel), t**p, t), gamma(p + 1.0) * t ** (p + b) * bent)
+
+
 def hilfer(rng: np.random.Generator) -> Outcome:
     """A callable that starts with the power that is mapped to 0, or with a higher one."""
     alpha, beta, end = order_of(rng, 1.0), float(rng.choice([0.0, rng.uniform(0.0, 1.0)])), rng.uniform(0.3, 4.0)
@@ -448,6 +479,9 @@ FAMILIES: dict[str, Trial] = {
         for name, make, sign in (("", hf.ErdelyiKober, 1.0), ("_integral", hf.ErdelyiKoberIntegral, -1.0))
         for what in ("samples", "callable")
     },
+    "prabhakar, samples": prabhakar(hf.Prabhakar, 1.0),
+    "prabhakar_integral, samples": prabhakar(hf.PrabhakarIntegral, -1.0),
+    "sonine, samples": sonine,
     "hilfer, callable": hilfer,
     "riesz_feller, samples": riesz_feller,
     "distributed_order, samples": distributed,

@@ -21,9 +21,9 @@ Equations
 Operators on samples or functions, at points ``t``, of order ``alpha``
     caputo, riemann_liouville, grunwald_letnikov, riemann_liouville_integral, caputo_fabrizio, atangana_baleanu,
     hadamard, caputo_hadamard, katugampola, caputo_katugampola, erdelyi_kober, hilfer, marchaud, psi_caputo,
-    tempered, tempered_caputo, variable_order, distributed_order, their integrals, weyl, riesz, riesz_feller,
-    fractional_laplacian, fractional_difference, smooth_derivative, create_fractional_derivative,
-    create_fractional_integral;
+    tempered, tempered_caputo, variable_order, distributed_order, prabhakar, their integrals,
+    sonine_derivative and sonine_integral with your own kernel, weyl, riesz, riesz_feller, fractional_laplacian,
+    fractional_difference, smooth_derivative, create_fractional_derivative, create_fractional_integral;
     each has a class of the same name (``Caputo(0.5)``), which can be stored, applied and streamed
 Transforms and grids
     frft, fractional_fft, graded_grid

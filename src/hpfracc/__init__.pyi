@@ -91,6 +91,10 @@ from hpfracc.operators._katugampola import katugampola as katugampola
 from hpfracc.operators._katugampola import katugampola_integral as katugampola_integral
 from hpfracc.operators._marchaud import Marchaud as Marchaud
 from hpfracc.operators._marchaud import marchaud as marchaud
+from hpfracc.operators._prabhakar import Prabhakar as Prabhakar
+from hpfracc.operators._prabhakar import PrabhakarIntegral as PrabhakarIntegral
+from hpfracc.operators._prabhakar import prabhakar as prabhakar
+from hpfracc.operators._prabhakar import prabhakar_integral as prabhakar_integral
 from hpfracc.operators._psi_caputo import PsiCaputo as PsiCaputo
 from hpfracc.operators._psi_caputo import psi_caputo as psi_caputo
 from hpfracc.operators._riemann_liouville import RiemannLiouville as RiemannLiouville
@@ -100,6 +104,11 @@ from hpfracc.operators._riemann_liouville import riemann_liouville_integral as r
 from hpfracc.operators._smooth_derivative import SmoothDerivative as SmoothDerivative
 from hpfracc.operators._smooth_derivative import SmoothDerivativeStream as SmoothDerivativeStream
 from hpfracc.operators._smooth_derivative import smooth_derivative as smooth_derivative
+from hpfracc.operators._sonine import AssociatedKernel as AssociatedKernel
+from hpfracc.operators._sonine import SonineDerivative as SonineDerivative
+from hpfracc.operators._sonine import SonineIntegral as SonineIntegral
+from hpfracc.operators._sonine import sonine_derivative as sonine_derivative
+from hpfracc.operators._sonine import sonine_integral as sonine_integral
 from hpfracc.operators._stream import OperatorStream as OperatorStream
 from hpfracc.operators._tempered import TemperedCaputo as TemperedCaputo
 from hpfracc.operators._tempered import TemperedIntegral as TemperedIntegral

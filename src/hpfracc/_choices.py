@@ -51,8 +51,9 @@ DefinitionName = Literal[
     "AB", "ABC", "ABR", "atangana_baleanu", "atangana_baleanu_riemann", "C", "caputo", "caputo_fabrizio",
     "caputo_hadamard", "caputo_katugampola", "CF", "CH", "CK", "coimbra", "distributed_order", "DO", "EK",
     "erdelyi_kober", "feller", "FL", "fractional_laplacian", "GL", "grunwald_letnikov", "hadamard", "hilfer",
-    "katugampola", "laplacian", "marchaud", "psi_caputo", "R", "RF", "riemann_liouville", "riesz", "riesz_feller", "RL",
-    "TC", "tempered", "tempered_caputo", "tempered_riemann_liouville", "TRL", "variable_order", "VO", "W", "weyl",
+    "katugampola", "laplacian", "marchaud", "P", "prabhakar", "psi_caputo", "R", "RF", "riemann_liouville", "riesz",
+    "riesz_feller", "RL", "sonine", "TC", "tempered", "tempered_caputo", "tempered_riemann_liouville", "TRL",
+    "variable_order", "VO", "W", "weyl",
 ]  # fmt: skip
 
 #: Sides from which an operator starts.

@@ -25,6 +25,7 @@ from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import RuleTable, later
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype, scalar
+from hpfracc.operators.rules.bounded_kernel import double_exponential
 from hpfracc.operators.rules.differences import Differences
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "MemoryKernel",
     "caputo_fabrizio",
     "caputo_fabrizio_integral",
+    "convolve_function",
 ]
 
 
@@ -145,8 +147,6 @@ def integrate_function(
     initial_term : bool
         Whether to add :math:`K(t-t_0) f(t_0)`, the additional term of the derivative of the integral.
     """
-    if method not in ("auto", "quadrature"):
-        raise InvalidInputError(f"method={method!r} is for samples; a callable takes 'auto' or 'quadrature'")
     if function.factor < 0.0:
         raise InvalidInputError(f"factor={function.factor:g}: f is infinite at the origin, where f(t0) is needed")
     here, first = function.at(function.points), function.at(np.array([function.origin]))
@@ -155,20 +155,37 @@ def integrate_function(
     at_origin = constant(np.where(lag > 0.0, 0.0, 1.0), here)
     end = constant(kernel.value(np.where(lag > 0.0, lag, 1.0)), here) * (1.0 - at_origin) + at_origin
     outside = end * (here if initial_term else here - first)
-    change, converged, value = math.inf, False, _quadrature(function, kernel, here, lag, _COUNTS[0])
+    found = convolve_function(function, kernel.fall, method, here, outside)
+    factor = scalar(1.0 / (1.0 - order.value), found.value)
+    return found.changed(found.value * factor, abs(factor))
+
+
+def convolve_function(
+    function: Function,
+    fall: Callable[[Array], Any],
+    method: str,
+    here: Any = None,
+    outside: Any = 0.0,
+    width: float = _WIDTH,
+) -> Outcome:
+    """``outside`` plus the integral of ``fall(u)`` times f(t - u), or times f(t) - f(t - u) with ``here`` = f(t)."""
+    if method not in ("auto", "quadrature"):
+        raise InvalidInputError(f"method={method!r} is for samples; a callable takes 'auto' or 'quadrature'")
+    change, converged, value = math.inf, False, _quadrature(function, fall, here, width, _COUNTS[0])
     looked = known_values(value) is not None
     if not looked:
-        value = _quadrature(function, kernel, here, lag, _BLIND)
+        value = _quadrature(function, fall, here, width, _BLIND)
         message = f"{_BLIND} points of quadrature; f is traced, so that its values are unknown"
     # Differences of f are formed, each with a rounding error of f.
-    rounding = float(np.finfo(real_dtype(here)).eps) * _largest(here) if looked else math.nan
+    size = value if here is None else here
+    rounding = float(np.finfo(real_dtype(size)).eps) * _largest(size) if looked else math.nan
     for count in _COUNTS[1:] if looked else ():
-        finer = _quadrature(function, kernel, here, lag, count)
+        finer = _quadrature(function, fall, here, width, count)
         change, allowed = _largest(finer - value), max(function.rtol * _largest(finer + outside), 10.0 * rounding)
         value = finer
         if change <= allowed:
             # Repeat at the points between: features that all earlier points missed, such as a narrow pulse, show there.
-            between = _quadrature(function, kernel, here, lag, count - 1, shifted=True)
+            between = _quadrature(function, fall, here, width, count - 1, shifted=True)
             change, value = _largest(between - value), 0.5 * (value + between)
             converged = change <= allowed
         message = f"{2 * count - 1} points of quadrature"
@@ -176,9 +193,7 @@ def integrate_function(
             break
         message = f"{count} points of quadrature, which were not enough: f may be noisy or discontinuous; give samples"
     error = (lambda: change + 2.0 * rounding) if looked else None
-    found = Outcome(outside + value, "quadrature", error, converged, message, function.rtol, looked=looked)
-    factor = scalar(1.0 / (1.0 - order.value), found.value)
-    return found.changed(found.value * factor, abs(factor))
+    return Outcome(outside + value, "quadrature", error, converged, message, function.rtol, looked=looked)
 
 
 def _largest(values: Any) -> float:
@@ -186,15 +201,11 @@ def _largest(values: Any) -> float:
 
 
 def _quadrature(
-    function: Function, kernel: MemoryKernel, here: Any, lag: Array, count: int, shifted: bool = False
+    function: Function, fall: Callable[[Array], Any], here: Any, width: float, count: int, shifted: bool = False
 ) -> Any:
-    """Quadrature with ``count`` points from end to end or, with ``shifted``, at the midpoints between one more."""
-    step = 2.0 * _WIDTH / (count if shifted else count - 1)
-    place = -_WIDTH + step * (np.arange(count) + (0.5 if shifted else 0.0))
-    turn = np.pi * np.sinh(place)
-    left, right = 1.0 / (1.0 + np.exp(-turn)), 1.0 / (1.0 + np.exp(turn))
-    weight = left * right * np.pi * np.cosh(place) * step
-    parts = []
+    """The integral in :func:`convolve_function` with ``count`` points, or with those between them if ``shifted``."""
+    left, right, weight = double_exponential(count, width, shifted=shifted)
+    lag, parts = function.points - function.origin, []
     size = max(1, _CHUNK // count)
     for start in range(0, len(lag), size):
         length = lag[start : start + size, None]
@@ -202,11 +213,11 @@ def _quadrature(
         # Computed from the nearer end, so that both ends keep their digits.
         points = np.where(left < 0.5, function.points[start : start + size, None] - u, function.origin + length * right)
         safe = np.where(u > 0.0, u, 1.0)
-        fall = kernel.fall(safe.reshape(-1)).reshape(*u.shape)
+        rate = fall(safe.reshape(-1)).reshape(*u.shape)
         before = function.at(points.reshape(-1))
         before = before.reshape(*before.shape[:-1], *u.shape)
-        change = here[..., start : start + size, None] - before
-        parts.append((change * constant(fall, here) * constant(length * weight, here)).sum(-1))
+        change = before if here is None else here[..., start : start + size, None] - before
+        parts.append((change * constant(rate, before) * constant(length * weight, before)).sum(-1))
     return parts[0] if len(parts) == 1 else join(parts)
 
 

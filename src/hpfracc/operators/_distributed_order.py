@@ -70,7 +70,7 @@ class DistributedOrder(FractionalOperator):
         _reading.whole("DistributedOrder: nodes", self.nodes, least=1, most=200)
 
     @property
-    def alpha(self) -> float:  # type: ignore[override]
+    def alpha(self) -> float:
         """The highest order."""
         return self.high
 

@@ -241,7 +241,7 @@ class ErdelyiKoberOperator(PowerVariable, ABC):
         number("sigma", self.sigma, above=0.0)
 
     @property
-    def rho(self) -> float:  # type: ignore[override]
+    def rho(self) -> float:
         """The exponent; x without the factor 1 / sigma gives the same."""
         return self.sigma
 

@@ -54,6 +54,7 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
         value, bound = _series(points, alpha, beta, gamma)
         if alpha <= 1:
             inside = np.abs(np.angle(points)) >= math.pi * alpha * (1 - 4 * _EPS)
+            inside &= ~(bound <= 16 * _EPS * np.abs(value))
             for terms in (0, 1, 2, 4, 8, 16):
                 other, other_bound = _contour(points[inside], alpha, beta, gamma, terms)
                 better = other_bound < bound[inside]

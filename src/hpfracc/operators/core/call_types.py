@@ -107,6 +107,8 @@ class _IntegralParameters(TypedDict, total=False):
     rho: float
     eta: float
     sigma: float
+    gamma: float
+    omega: float
     normalisation: Any
     period: Any
 

@@ -1,4 +1,4 @@
-"""Rules for bounded kernels: moments of a kernel, a base class for two degrees, and that for an exponential kernel.
+"""Rules for a given kernel: its moments, a base class for two degrees, and those for any and for exponential kernels.
 
 On interval l of a uniform grid a kernel K enters through its mean and its tilt,
 
@@ -11,20 +11,23 @@ points is accurate to rounding. So a million weights take about 350 evaluations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
-from numpy.polynomial import chebyshev
+from numpy.polynomial import chebyshev, legendre
 
-from hpfracc._arrays import library_of
-from hpfracc._xp import Namespace, namespace_of
-from hpfracc.engine.execution.api import exponential_recurrence
-from hpfracc.operators.core.grids import Grid
+from hpfracc._arrays import library_of, tracks_gradient
+from hpfracc._xp import NUMPY, Namespace, namespace_of
+from hpfracc.engine.execution.api import exponential_recurrence, unlogged
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
+from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.increments import increments
 
 #: Moments up to here are evaluated one by one.
@@ -33,6 +36,9 @@ FIRST = 8
 _POINTS = 20
 #: Blocks with more points than this use Clenshaw's scheme, which needs no table.
 _TABLE = 4096
+#: Half the interval of the double exponential rule for kernels with a power at 0: its first point is 1e-270; and its
+#: number of points.
+DEEP, DEEP_COUNT = 6.0, 320
 #: Terms of the series of the tilt: enough below z = 2.
 _TERMS = 9
 
@@ -88,6 +94,38 @@ def _polynomial(xp: Namespace, coefficients: Any, at: Array) -> Any:
     return coefficients[0] + x * last - before
 
 
+@lru_cache(maxsize=4)
+def _points_of_interval(count: int) -> tuple[Array, Array]:
+    """Points and weights on (0, 1): Gauss's, or for 0 those of a double exponential rule for a power at 0."""
+    if count:
+        nodes, weights = legendre.leggauss(count)
+        return 0.5 * (1.0 + nodes), 0.5 * weights
+    left, _, weights = double_exponential(DEEP_COUNT, DEEP)
+    return left, weights
+
+
+def double_exponential(count: int, width: float, *, shifted: bool = False) -> tuple[Array, Array, Array]:
+    """Points on (0, 1), their distances from 1, and weights; at the midpoints between one more if ``shifted``."""
+    step = 2.0 * width / (count if shifted else count - 1)
+    place = -width + step * (np.arange(count) + (0.5 if shifted else 0.0))
+    turn = np.pi * np.sinh(place)
+    left, right = 1.0 / (1.0 + np.exp(-turn)), 1.0 / (1.0 + np.exp(turn))
+    return left, right, left * right * np.pi * np.cosh(place) * step
+
+
+def kernel_moments(kernel: Callable[[Array], Array], step: float, at: Array) -> tuple[Array, ...]:
+    """Mean, tilt and ``int_0^1 K((l+v) h) (v^2 - v)/2 dv`` at places l: 0, then whole numbers, then from 8 on.
+
+    The kernel may have an integrable power at 0.
+    """
+    parts = []
+    for some, count in ((at[at < 1.0], 0), (at[(at >= 1.0) & (at < FIRST)], 20), (at[at >= FIRST], 6)):
+        v, weights = _points_of_interval(count)
+        inside = np.asarray(kernel(((some[:, None] + v) * step).reshape(-1))).reshape(-1, len(v)) * weights
+        parts.append(np.stack([inside.sum(axis=1), inside @ (0.5 - v), inside @ (0.5 * v * (v - 1.0))]))
+    return tuple(np.concatenate(parts, axis=1))
+
+
 def exponential_mean(xp: Namespace, z: Any) -> Any:
     """``int_0^1 exp(-z v) dv`` for z > 0."""
     return -xp.expm1(-z) / z
@@ -134,6 +172,100 @@ class LineOrParabola(Rule):
     def measured_from(self, order: Order) -> int:
         """Two, the end of the first parabola."""
         return 2
+
+
+class ConvolutionMemory(LineOrParabola):
+    """A rule that is one causal convolution of the increments."""
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """Rows of starting weights belong to the first sample, and to the first increment, which is that of a line."""
+        (weights, *rows), key = self.weights(samples, order)
+        if not rows:
+            return samples.convolve(weights, samples.values, key, differences=True)
+        starts = constant(rows[0], samples.values, None if key is None else (key, "starts"))
+        first = 1 - (len(starts) - self.quadratic)
+        return samples.convolve(weights, samples.values, key, starts, starts_from=first, differences=True)
+
+    @abstractmethod
+    def weights(self, samples: Samples, order: Order) -> tuple[tuple[Any, ...], Hashable]:
+        """The weights of the increments and the rows of starting weights, if any; and their cache key."""
+
+
+@final
+class KernelMemory(ConvolutionMemory):
+    r"""The integral of f' or of f against a kernel with an integrable power :math:`t^{-a}` at 0, on a uniform grid.
+
+    .. math:: \int_{t_0}^{t_k} K(t_k-s) f'(s)\,ds \approx \sum_{j=1}^{k} m_{k-j}\,\delta_j
+        + \sum_{j=2}^{k} b_{k-j}\,(\delta_j - \delta_{j-1}), \quad \delta_j = f_j - f_{j-1},
+
+    with the kernel's means m and tilts b. Without the second sum f is interpolated linearly (order 2 - a,
+    ``"linear"``), with it quadratically (order 3 - a, ``"quadratic"``). The integral of f is that of f' against the
+    integral of the kernel, plus that integral times the first sample, with orders 2 and 3.
+
+    References
+    ----------
+    Product integration: P. Linz, *Analytical and Numerical Methods for Volterra Equations*, 1985, chapter 8.
+    """
+
+    kernel: Callable[[Array], Array]
+    key: Hashable
+    smooth: bool
+
+    def __init__(self, *, quadratic: bool, integral: bool = False) -> None:
+        super().__init__(quadratic=quadratic)
+        self.integral = integral
+
+    def of(self, kernel: Callable[[Array], Array], key: Hashable, *, smooth: bool) -> KernelMemory:
+        """The same for this kernel, whose weights are cached under ``key`` and, if it is ``smooth``, tabulated."""
+        found = KernelMemory(quadratic=self.quadratic, integral=self.integral)
+        found.kernel, found.key, found.smooth = kernel, key, smooth
+        return found
+
+    @property
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """The linear rule, for the quadratic one."""
+        linear = KernelMemory(quadratic=False, integral=self.integral)
+        return (
+            linear.of(self.kernel, self.key, smooth=self.smooth) if self.quadratic and hasattr(self, "kernel") else None
+        )
+
+    def accuracy(self, alpha: float) -> float:
+        """2 or 3, less alpha for a derivative."""
+        return 2.0 + self.quadratic - (0.0 if self.integral else alpha)
+
+    def weights(self, samples: Samples, order: Order) -> tuple[tuple[Any, ...], Hashable]:
+        """By the moments of the kernel."""
+        step = known_values(samples.grid.step)
+        if step is None or tracks_gradient(samples.grid.step):
+            raise InvalidInputError("an operator with a kernel is not differentiable in the step; detach it")
+        own, name = float(step), ("kernel", self.key, float(step))
+        moments = weights_of(name, lambda xp, alpha, n: self._moments(own, n), order, samples.n)
+        scheme = (*name, self.quadratic, self.integral)
+        made = weights_of(scheme, lambda xp, alpha, n: self._put(own, *moments), order, samples.n)
+        return made, weights_key(scheme, order, samples.n)
+
+    def _moments(self, step: float, n: int) -> tuple[Array, ...]:
+        with unlogged():
+            if self.smooth:
+                found: tuple[Array, ...] = tabulate(NUMPY, lambda at: kernel_moments(self.kernel, step, at), n)
+                return found
+            return kernel_moments(self.kernel, step, np.arange(float(n)))
+
+    def _put(self, step: float, means: Array, tilts: Array, bends: Array) -> tuple[Array, ...]:
+        rows = []
+        if self.integral:
+            # Those of the integral of the kernel.
+            total = step * np.concatenate([[0.0], np.cumsum(means[:-1])])
+            means, tilts, rows = total + step * (0.5 * means + tilts), step * bends, [total]
+        if self.quadratic:
+            before = np.concatenate([[0.0], tilts[:-1]])
+            means, rows = means + tilts - before, [*rows, -before]
+        return (means, np.stack(rows)) if rows else (means.copy(),)
+
+
+def integral_of(rule: KernelMemory) -> KernelMemory:
+    """The rule for the integral of f."""
+    return KernelMemory(quadratic=rule.quadratic, integral=True)
 
 
 def on_step(order: Order, step: Any) -> Order:

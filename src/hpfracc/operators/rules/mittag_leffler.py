@@ -7,7 +7,6 @@ from collections.abc import Hashable
 from typing import Any, final
 
 import numpy as np
-from numpy.polynomial import legendre
 
 from hpfracc._arrays import library_of, to_host
 from hpfracc._xp import NUMPY, Namespace, of_variables
@@ -19,17 +18,16 @@ from hpfracc.operators.core.sequences import power_differences, trapezoid_defect
 from hpfracc.operators.core.values import Samples, constant
 from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.bounded_kernel import (
-    FIRST,
-    LineOrParabola,
+    ConvolutionMemory,
+    double_exponential,
     exponential_mean,
     exponential_tilt,
+    kernel_moments,
     on_step,
     tabulate,
 )
 from hpfracc.special import mittag_leffler
 
-#: Gauss points of one interval: for l >= 8 their error is below rounding.
-_GAUSS = 6
 #: The interval of the double exponential rule, outside which the integrand is negligible, and its number of points.
 #: With 2048 points the measured error is below 1e-13 for alpha >= 0.05; below, their number must grow like 1/alpha.
 _WIDTH, _MIN_POINTS, _POINTS = 3.6, 512, 110.0
@@ -44,7 +42,7 @@ MIN_TRACED = 0.05
 
 
 @final
-class MittagLefflerMemory(LineOrParabola):
+class MittagLefflerMemory(ConvolutionMemory):
     r"""The integral of f' against :math:`E_\alpha(-c\,(t-s)^\alpha)/(1-\alpha)`, :math:`c = \alpha/(1-\alpha)`.
 
     .. math::
@@ -70,14 +68,9 @@ class MittagLefflerMemory(LineOrParabola):
     Fractional Calculus in Continuum Mechanics*, 1997.
     """
 
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution of the increments."""
-        (weights, *starts), key = _weights(samples, order, self.name)
-        if not starts:
-            return samples.convolve(weights, samples.values, key, differences=True)
-        # Interpolation is linear on the first interval, so its increment has separate weights.
-        first = constant(starts[0], samples.values, None if key is None else (key, "starts"))
-        return samples.convolve(weights, samples.values, key, first, starts_from=1, differences=True)
+    def weights(self, samples: Samples, order: Order) -> tuple[tuple[Any, ...], Hashable]:
+        """By the function itself, or by the integral."""
+        return _weights(samples, order, self.name)
 
 
 def kernel_at_points(samples: Samples, order: Order) -> Any:
@@ -194,37 +187,17 @@ def _of_powers(xp: Namespace, terms: list[tuple[Any, Any]], n: int) -> tuple[Any
 
 
 def _by_function(alpha: float, step: float, n: int) -> tuple[Any, ...]:
-    c = alpha / (1.0 - alpha)
-    nodes, gauss = legendre.leggauss(_GAUSS)
-    v = 0.5 * (1.0 + nodes)
-
-    def function(beta: float, at: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return np.asarray(mittag_leffler(-c * (at * step) ** alpha, alpha, beta, backend="numpy"))
-
-    def evaluate(at: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
-        near, far = at[at < FIRST], at[at >= FIRST]
-        edges = np.arange(len(near) + 1, dtype=np.float64)
-        first, second = edges * function(2.0, edges), edges**2 * function(3.0, edges)
-        mean = np.diff(first)
-        tilt = np.diff(second) - 0.5 * (first[1:] + first[:-1])
-        inside = function(1.0, (far[:, None] + v).reshape(-1)).reshape(-1, _GAUSS) * (0.5 * gauss)
-        return (
-            np.concatenate([mean, inside.sum(axis=1)]),
-            np.concatenate([tilt, inside @ (0.5 - v)]),
-            function(1.0, at),
-        )
+    def kernel(t: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.asarray(mittag_leffler(-alpha / (1.0 - alpha) * t**alpha, alpha, backend="numpy"))
 
     with unlogged():
-        return tabulate(NUMPY, evaluate, n)
+        return tabulate(NUMPY, lambda at: (*kernel_moments(kernel, step, at)[:2], kernel(at * step)), n)
 
 
 def _by_integral(xp: Namespace, alpha: Any, step: Any, at: np.ndarray[Any, Any], points: int) -> tuple[Any, ...]:
     """The same by the integral over decay rates r, each with an exponential kernel."""
-    spacing = 2.0 * _WIDTH / (points - 1)
-    place = _WIDTH * np.linspace(-1.0, 1.0, points)
-    turn = np.pi * np.sinh(place)
-    left, right = 1.0 / (1.0 + np.exp(-turn)), 1.0 / (1.0 + np.exp(turn))
-    weight = xp.array((left * right * np.pi * np.cosh(place) * spacing).reshape(-1, 1))
+    left, right, weights = double_exponential(points, _WIDTH)
+    weight = xp.array(weights.reshape(-1, 1))
     angle = math.pi * alpha
     rates = (
         xp.log(alpha / (1.0 - alpha)) + xp.log(xp.sin(angle * xp.array(left))) - xp.log(xp.sin(angle * xp.array(right)))

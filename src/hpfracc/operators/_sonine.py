@@ -1,0 +1,279 @@
+"""Derivatives and integrals with the user's own kernel, and the kernel that is associated with it."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Unpack, final
+
+import numpy as np
+from numpy.polynomial import legendre
+
+from hpfracc._arrays import to_host
+from hpfracc._choices import RuleName
+from hpfracc._reading import number
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators._prabhakar import Array, Kernel, KernelOperator
+from hpfracc.operators.core.base import function_of
+from hpfracc.operators.core.call_types import MethodOptions
+from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.order import Order, read_order
+from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.values import Samples, largest
+from hpfracc.operators.rules.bounded_kernel import DEEP, double_exponential
+
+__all__ = ["AssociatedKernel", "SonineDerivative", "SonineIntegral", "sonine_derivative", "sonine_integral"]
+
+#: The associated kernel is a polynomial in log t with this number of coefficients on each of these panels, the first of
+#: which starts at this fraction of the end.
+_POINTS, _PANELS, _FIRST = 12, 16, 1e-18
+#: Points of the convolution with it, and for its check.
+_COUNT, _CHECK_COUNT = 800, 1100
+#: Smallest and largest power of 1/t at 0 of a kernel that has an associated one.
+_LEAST, _MOST = 0.01, 0.99
+#: Largest accepted distance of the convolution from 1.
+_LARGEST_RESIDUAL = 1e-4
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AssociatedKernel:
+    r"""The kernel :math:`\kappa` with :math:`\int_0^t k(t-s)\,\kappa(s)\,ds = 1`, found numerically; it can be called.
+
+    Attributes
+    ----------
+    end : float
+        The last lag at which it is known.
+    power : float
+        It starts like ``t**(power - 1)``.
+    residual : float
+        Largest measured distance of the convolution from 1.
+    """
+
+    end: float
+    power: float
+    residual: float
+    _values: Array = field(repr=False)
+
+    def __call__(self, t: Any) -> Array:
+        """The kernel at lags above 0 and up to ``end``."""
+        t = np.asarray(t, dtype=np.float64)
+        table = _interpolation(t.reshape(-1) / self.end) @ self._values
+        return np.asarray(table.reshape(t.shape) * t ** (self.power - 1.0))
+
+
+def _interpolation(places: Array) -> Array:
+    """The matrix from coefficients on all panels to values at places in (0, 1]; constant before the first panel."""
+    x = _PANELS * np.clip(1.0 - np.log(places) / np.log(_FIRST), 0.0, 1.0)
+    panel = np.minimum(x.astype(int), _PANELS - 1)
+    table = np.zeros((len(places), _PANELS, _POINTS))
+    table[np.arange(len(places)), panel] = legendre.legvander(2.0 * (x - panel) - 1.0, _POINTS - 1)
+    return table.reshape(len(places), -1)
+
+
+@lru_cache(maxsize=16)
+def find_associated(kernel: Kernel, end: float) -> AssociatedKernel:
+    """Collocation of the Volterra equation of the first kind, at lags from 1e-18 of the end to the end."""
+    power = _checked_power(kernel, end)
+
+    def convolution(x: Array, count: int) -> Array:
+        """At the places x of every panel, from the coefficients."""
+        t = end * _FIRST ** (1.0 - (np.arange(_PANELS)[:, None] + 0.5 + 0.5 * x).reshape(-1) / _PANELS)
+        left, right, weights = double_exponential(count, DEEP)
+        rows = []
+        for each in t:
+            past = each * left
+            factors = np.asarray(kernel(each * right)) * past ** (power - 1.0) * (each * weights)
+            rows.append(factors @ _interpolation(past / end))
+        return np.array(rows)
+
+    # Radau's points, with the end of each panel: those of Gauss are unstable for kernels that are nearly bounded.
+    nodes = np.sort(legendre.legroots([*np.zeros(_POINTS - 1), -1.0, 1.0]).real)
+    table = convolution(nodes, _COUNT)
+    values = np.linalg.solve(table, np.ones(len(table)))
+    check = convolution(np.array([-0.93, -0.4, 0.1, 0.7, 1.0]), _CHECK_COUNT) @ values
+    residual = float(np.abs(check - 1.0).max())
+    if not residual <= _LARGEST_RESIDUAL:
+        raise InvalidInputError(
+            f"no associated kernel was found up to t={end:g}: the convolution with the best one differs from 1 by "
+            f"{residual:.2g}; a Sonine kernel is smooth for t > 0, decreases, and starts like a power of t"
+        )
+    return AssociatedKernel(end, power, residual, values)
+
+
+def _checked_power(kernel: Kernel, end: float) -> float:
+    """The power of 1/t with which a kernel starts; raises an error if it has no associated one."""
+    t = end * np.geomspace(_FIRST, 1.0, 400)
+    values = np.asarray(kernel(t), dtype=np.float64)
+    if values.shape != t.shape or not (np.isfinite(values) & (values >= 0.0)).all() or values[-1] == values[0]:
+        raise InvalidInputError(
+            f"kernel gives {values[:1]} at t={t[0]:.3g} and {values[-1:]} at t={t[-1]:.3g}; it must give a finite and "
+            "positive number for each lag of an array, and decrease"
+        )
+    rise = np.flatnonzero(np.diff(values) > 1e-12 * values[:-1])
+    if rise.size:
+        j = int(rise[0])
+        raise InvalidInputError(
+            f"kernel increases from {values[j]:.6g} at t={t[j]:.3g} to {values[j + 1]:.6g} at t={t[j + 1]:.3g}: such a "
+            "kernel has no associated one; give one that decreases"
+        )
+    power = -float(np.log(values[1] / values[0]) / np.log(t[1] / t[0]))
+    if not _LEAST <= power <= _MOST:
+        what = "it is bounded, or nearly so," if power < _LEAST else "it is not integrable"
+        raise InvalidInputError(
+            f"kernel starts like t^-{power:.4g} (measured at t={t[0]:.3g}): {what} and has no associated kernel; give "
+            "one that starts like a power between 0 and -1, such as t**-0.5"
+        )
+    return power
+
+
+class SonineOperator(KernelOperator, ABC):
+    """An operator of the user's own kernel."""
+
+    __slots__ = ()
+
+    kernel: Any
+
+    @property
+    def alpha(self) -> float:
+        """1: it has no order of its own, and derivatives are of order below 1."""
+        return 1.0
+
+    def __post_init__(self) -> None:
+        if not callable(self.kernel):
+            raise InvalidInputError(f"kernel={self.kernel!r} is not a function; give k(t), as in lambda t: t**-0.5")
+
+    def associated(self, end: float) -> AssociatedKernel:
+        r"""The kernel :math:`\kappa` whose convolution with this one is 1, up to the lag ``end``.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is none: the kernel is bounded, increases or is not integrable, or the convolution is not 1.
+        """
+        return find_associated(self.kernel, number("end", end, above=0.0))
+
+    def _order(self) -> Order:
+        return read_order(self.alpha)
+
+    def _key(self) -> Hashable:
+        return type(self), self.kernel
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SonineDerivative(SonineOperator):
+    r"""General fractional derivative: the user's own kernel, of which Caputo's power law is one.
+
+    .. math:: D_k f(t) = \frac{d}{dt} \int_{t_0}^{t} k(t-s)\,[f(s) - f(t_0)]\,ds
+        = \int_{t_0}^{t} k(t-s)\,f'(s)\,ds.
+
+    Zero on constants. k = :math:`t^{-\alpha}/\Gamma(1-\alpha)` gives the Caputo derivative. It has an inverse,
+    :class:`SonineIntegral`, if k has an associated kernel :math:`\kappa` with :math:`k * \kappa = 1` (Sonine's
+    condition); ``associated(end)`` finds it, with the measured residual. A kernel without one is refused.
+
+    Parameters
+    ----------
+    kernel : callable
+        k(t) of a NumPy array of lags t > 0: positive and decreasing, and like a power between 0 and -1 at 0.
+    method : str
+        For samples on a uniform grid ``"quadratic"`` (order 3 - a for a kernel like :math:`t^{-a}`; used by ``"auto"``)
+        or ``"linear"`` (2 - a); for callables ``"quadrature"``.
+
+    References
+    ----------
+    A. N. Kochubei, Integral Equations Operator Theory 71 (2011) 583-600; Y. Luchko, Mathematics 9 (2021) 594; N.
+    Sonine, Acta Math. 4 (1884) 171-176.
+    """
+
+    kernel: Any = None
+    method: RuleName = "auto"
+
+    definition = "sonine"
+    who = "the Sonine derivative"
+
+    def _kernel(self, end: float) -> Kernel:
+        self.associated(end)
+        kernel: Kernel = self.kernel
+        return kernel
+
+
+@function_of(SonineDerivative, see_also="sonine_integral, caputo, prabhakar, tempered_caputo")
+def sonine_derivative(f: Any, t: Any = None, kernel: Any = None, **options: Unpack[MethodOptions]) -> Any:
+    """General fractional derivative, with the kernel that is given, of samples or of a callable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 101)
+    >>> value = hf.sonine_derivative(t, t, lambda u: (u**-0.5 + u**-0.2) / 2)  # of t: t^0.5 + t^0.8 / 1.6
+    >>> bool(np.allclose(value, t**0.5 + t**0.8 / 1.6))
+    True
+    >>> hf.SonineDerivative(lambda u: (u**-0.5 + u**-0.2) / 2).associated(1.0).residual < 1e-8
+    True
+    """
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SonineIntegral(SonineOperator):
+    r"""General fractional integral: the inverse of the derivative with the user's own kernel.
+
+    .. math:: I_\kappa f(t) = \int_{t_0}^{t} \kappa(t-s)\,f(s)\,ds, \quad \int_0^t k(t-s)\,\kappa(s)\,ds = 1.
+
+    The kernel is that of the derivative; the associated kernel :math:`\kappa` is found numerically, so that
+    :math:`D_k I_\kappa f = f` and :math:`I_\kappa D_k f = f - f(t_0)` up to its residual and the error of the rule.
+
+    Parameters
+    ----------
+    kernel : callable
+        k(t), as for :class:`SonineDerivative`.
+    method : str
+        For samples on a uniform grid ``"quadratic"`` (order 3; used by ``"auto"``) or ``"linear"`` (order 2); for
+        callables ``"quadrature"``.
+
+    References
+    ----------
+    Y. Luchko, Mathematics 9 (2021) 594; S. G. Samko, R. P. Cardoso, Int. J. Math. Math. Sci. 2003, 3609-3632.
+    """
+
+    kernel: Any = None
+    method: RuleName = "auto"
+
+    definition = "sonine"
+    who = "the Sonine integral"
+    kind = "integral"
+    rules = KernelOperator.rules.wrapped("bounded_kernel.integral_of")
+
+    def _kernel(self, end: float) -> Kernel:
+        return self.associated(end)
+
+    def _of_samples(self, samples: Samples) -> Outcome:
+        outcome = KernelOperator._of_samples(self, samples)
+        return self._with_residual(outcome, samples.n * float(to_host(samples.grid.step)))
+
+    def _of_function(self, function: Function) -> Outcome:
+        return self._with_residual(KernelOperator._of_function(self, function), function.end - function.origin or 1.0)
+
+    def _with_residual(self, outcome: Outcome, end: float) -> Outcome:
+        """The errors of the associated kernel are up to ten times its residual, relative to its size."""
+        error, share = outcome.error, 10.0 * self.associated(end).residual
+        return replace(outcome, error=error and (lambda: error() + share * largest(outcome.value)), reusable=None)
+
+
+@function_of(SonineIntegral, see_also="sonine_derivative, riemann_liouville_integral")
+def sonine_integral(f: Any, t: Any = None, kernel: Any = None, **options: Unpack[MethodOptions]) -> Any:
+    """General fractional integral, the inverse of the derivative with the kernel that is given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 101)
+    >>> value = hf.sonine_integral(np.ones(101), t, lambda u: (np.pi * u) ** -0.5)  # the half integral
+    >>> bool(np.allclose(value, 2 * np.sqrt(t / np.pi)))
+    True
+    """
