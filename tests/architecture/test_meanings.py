@@ -24,8 +24,10 @@ CLASSES = {
 IMPORTED = {
     "Array": "an array: the annotation of NumPy's, and the class of arrays in a function that is being compiled",
     "causal_convolution": "public: the operation, and hpfracc.batch.causal_convolution for files",
+    "distributed_order": "public: hpfracc.distributed_order, the operator, and the model equation of pde.problems",
     "elementwise": "public: the operation, and hpfracc.batch.elementwise for files",
     "make_kernels": "the kernels of one primitive, made for each library; a file per primitive",
+    "prabhakar": "public: hpfracc.prabhakar, the operator, and hpfracc.special.prabhakar, the function in its kernel",
     "read_grid": "the checked points of a problem: of samples, of noise, of a box in space",
     "read_orders": "the checked orders of an equation: ordinary, partial",
     "read_problem": "the checked arguments of a call: of an operator, of each kind of equation",

@@ -15,7 +15,7 @@ from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.applying import largest_nearby
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MethodOptions
-from hpfracc.operators.core.function import Function, remembered
+from hpfracc.operators.core.function import Function, called_once
 from hpfracc.operators.core.reporting import Outcome, weighted_outcome
 from hpfracc.operators.core.values import Samples
 
@@ -93,7 +93,7 @@ class DistributedOrder(FractionalOperator):
         return self._sum(lambda order: Caputo(order, self.method).applied(samples, self.who))
 
     def _of_function(self, function: Function) -> Outcome:
-        kept = replace(function, f=remembered(function.f))
+        kept = replace(function, f=called_once(function.f))
         return self._sum(lambda order: Caputo(order, self.method)._of_function(kept))
 
     def _sum(self, part: Callable[[float], Outcome]) -> Outcome:

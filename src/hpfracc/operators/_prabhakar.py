@@ -18,7 +18,7 @@ from hpfracc.operators._caputo_fabrizio import convolve_function
 from hpfracc.operators.core.applying import pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, MethodOptions, OrderNumber
-from hpfracc.operators.core.function import Function, remembered
+from hpfracc.operators.core.function import Function, called_once
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
@@ -31,7 +31,7 @@ from hpfracc.special import mittag_leffler
 __all__ = ["KernelOperator", "Prabhakar", "PrabhakarIntegral", "prabhakar", "prabhakar_integral"]
 
 Array = np.ndarray[Any, Any]
-Kernel = Callable[[Array], Array]
+KernelFunction = Callable[[Array], Array]
 
 
 class KernelOperator(FractionalOperator, ABC):
@@ -47,7 +47,7 @@ class KernelOperator(FractionalOperator, ABC):
     )
 
     @abstractmethod
-    def _kernel(self, end: float) -> Kernel:
+    def _kernel(self, end: float) -> KernelFunction:
         """The kernel at lags up to ``end``."""
 
     def _key(self) -> Hashable:
@@ -69,7 +69,7 @@ class KernelOperator(FractionalOperator, ABC):
         kernel, errors = self._kernel(length), []
         inner = replace(function, points=function.points[function.points > function.origin])
         if derivative:
-            kept, plain = replace(function, f=remembered(function.f)), read_order(1.0)
+            kept, plain = replace(function, f=called_once(function.f)), read_order(1.0)
 
             def slope(t: Any) -> Any:
                 points = to_host(t).astype(np.float64)
@@ -119,7 +119,7 @@ class PrabhakarOperator(KernelOperator, ABC):
             )
         return order
 
-    def _kernel(self, end: float) -> Kernel:
+    def _kernel(self, end: float) -> KernelFunction:
         alpha, rho, gamma, omega = self._order().value, self.rho, self.gamma, self.omega
         if self.kind == "derivative":
             alpha, gamma = 1.0 - alpha, -gamma

@@ -15,7 +15,7 @@ from hpfracc._arrays import to_host
 from hpfracc._choices import RuleName
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._prabhakar import Array, Kernel, KernelOperator
+from hpfracc.operators._prabhakar import Array, KernelFunction, KernelOperator
 from hpfracc.operators.core.base import function_of
 from hpfracc.operators.core.call_types import MethodOptions
 from hpfracc.operators.core.function import Function
@@ -74,7 +74,7 @@ def _interpolation(places: Array) -> Array:
 
 
 @lru_cache(maxsize=16)
-def find_associated(kernel: Kernel, end: float) -> AssociatedKernel:
+def find_associated(kernel: KernelFunction, end: float) -> AssociatedKernel:
     """Collocation of the Volterra equation of the first kind, at lags from 1e-18 of the end to the end."""
     power = _checked_power(kernel, end)
 
@@ -103,7 +103,7 @@ def find_associated(kernel: Kernel, end: float) -> AssociatedKernel:
     return AssociatedKernel(end, power, residual, values)
 
 
-def _checked_power(kernel: Kernel, end: float) -> float:
+def _checked_power(kernel: KernelFunction, end: float) -> float:
     """The power of 1/t with which a kernel starts; raises an error if it has no associated one."""
     t = end * np.geomspace(_FIRST, 1.0, 400)
     values = np.asarray(kernel(t), dtype=np.float64)
@@ -194,9 +194,9 @@ class SonineDerivative(SonineOperator):
     definition = "sonine"
     who = "the Sonine derivative"
 
-    def _kernel(self, end: float) -> Kernel:
+    def _kernel(self, end: float) -> KernelFunction:
         self.associated(end)
-        kernel: Kernel = self.kernel
+        kernel: KernelFunction = self.kernel
         return kernel
 
 
@@ -248,7 +248,7 @@ class SonineIntegral(SonineOperator):
     kind = "integral"
     rules = KernelOperator.rules.wrapped("bounded_kernel.integral_of")
 
-    def _kernel(self, end: float) -> Kernel:
+    def _kernel(self, end: float) -> KernelFunction:
         return self.associated(end)
 
     def _of_samples(self, samples: Samples) -> Outcome:

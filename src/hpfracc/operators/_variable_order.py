@@ -18,7 +18,7 @@ from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.applying import estimated_distance, largest_nearby, no_estimate, pick_rule, unmeasured
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, InitialOptions, OrderOrFunction
-from hpfracc.operators.core.function import Function, remembered
+from hpfracc.operators.core.function import Function, called_once
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome, weighted_outcome
@@ -172,7 +172,7 @@ class VariableOrder(FractionalOperator):
     def _of_function(self, function: Function) -> Outcome:
         if choice("at", self.at, _PLACES) == "t-s":
             raise InvalidInputError("at='t-s' takes samples, not a callable; give f(t) on a uniform grid")
-        kept, points = replace(function, f=remembered(function.f)), function.points
+        kept, points = replace(function, f=called_once(function.f)), function.points
         if self.at == "t":
             alpha = self._orders(lambda: points, len(points), f"{len(points)} points")
             shares = _shares(_beside(alpha, function.at(points[:1])), self._interval(alpha), _NODES_OF_FUNCTIONS)
@@ -191,7 +191,7 @@ class VariableOrder(FractionalOperator):
             there = replace(kept, points=to_host(t).astype(np.float64))
             return differentiate(there, read_order(1.0), "auto", initial_terms=False).value
 
-        slopes, parts = remembered(slope), []
+        slopes, parts = called_once(slope), []
         for index in range(_NODES_OF_FUNCTIONS):
 
             def part(t: Any, index: int = index) -> Any:

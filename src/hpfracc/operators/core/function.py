@@ -131,7 +131,7 @@ class Function:
         return move_axis(value, -1, self.axis) if value.ndim > 1 else value
 
 
-def remembered(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def called_once(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The function f, called once per array of points, for several operators that need the same ones."""
     seen: dict[bytes, Any] = {}
 
