@@ -174,6 +174,8 @@ GRAPH = functools.partial(lattice.Lattice, (4, 5), periodic=True)
 
 #: How to make one of a class, and what of it has to be the same afterwards.
 EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    hf.SonineDerivative: (lambda: hf.SonineDerivative(np.reciprocal), repr),
+    hf.SonineIntegral: (lambda: hf.SonineIntegral(np.reciprocal), repr),
     hf.FODEResult: (lambda: solved(step=0.05), told),
     hf.FPDEResult: (spread, lambda found: (found.u, found.mass, found.sol(0.5), found.decision, found.message)),
     pde.SpaceTimeError: (lambda: pde.SpaceTimeError(1e-6, 1e-9), tuple),

@@ -104,6 +104,7 @@ CHECKS: dict[str, Callable[[Names], None]] = {
     "subdiffusion": below(2e-3),
     "breakthrough": below(2e-3),
     "double_well": double_well,
+    "plume_fit": below(3.0),
     "gray_scott": patterns("fields", (2.0, 1.6)),
     "spiral_waves": patterns("voltage", (2.0, 1.8)),
     "wave_packet": below(1e-12),
@@ -129,7 +130,7 @@ CHECKS: dict[str, Callable[[Names], None]] = {
 #: These take two seconds and more.
 SLOW = {
     "bagley_torvik", "subdiffusion", "gray_scott", "spiral_waves", "learned_order", "neural_equation", "sweep",
-    "breakthrough", "creep_fit", "double_well", "membrane", "rough_smile",
+    "breakthrough", "creep_fit", "double_well", "membrane", "plume_fit", "rough_smile",
 }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 #: Derivatives that are infinite at the first sample unless that is 0.
-INFINITE_AT_START = frozenset({"riemann_liouville", "hadamard", "marchaud", "tempered"})
+INFINITE_AT_START = frozenset({"riemann_liouville", "hadamard", "hilfer", "katugampola", "marchaud", "tempered"})
 
 
 @final

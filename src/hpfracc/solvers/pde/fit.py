@@ -33,7 +33,10 @@ _DELTA = 1e-3
 #: Errors of the solution below this share of it are not told, whatever the noise.
 _NEGLIGIBLE = 1e-6
 #: What the user's function returns: the arguments of ``solve_fpde`` that make up the equation.
-_EQUATION = ("reaction", "u0", "x", "space", "boundary", "alpha", "du0", "source", "jac", "terms", "args")
+_EQUATION = (
+    "reaction", "u0", "x", "space", "boundary", "alpha", "form", "du0", "source", "jac", "terms", "delays", "history",
+    "args",
+)  # fmt: skip
 #: Options of ``solve_fpde`` that a fit does not accept.
 _REFUSED = (*_EQUATION, "t_eval", "events", "dense_output", "save", "progress", "estimate")
 
