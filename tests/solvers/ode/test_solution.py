@@ -262,3 +262,12 @@ def test_a_solution_that_begins_at_infinity_is_known_near_it(method: str):
     exact = -(t[1:] ** -0.2) * mittag_leffler(-(t[1:] ** 0.8), 0.8, 0.8)
     assert values[0] == -np.inf
     np.testing.assert_allclose(values[1:], exact, rtol=0.03)
+
+
+@pytest.mark.parametrize("derivative", ["caputo", "caputo_hadamard", "tempered_caputo"])
+def test_times_rise_from_any_start(derivative: str):
+    """The first steps are shorter than times next to t0 = 1.4 can tell; y0 is the only value there."""
+    more = {"rate": 1.0} if derivative == "tempered_caputo" else {}
+    found = hf.solve_fode(lambda t, y: -3.0 * y, (1.4, 3.0), [1.0], 0.3, derivative=derivative, rtol=1e-8, **more)
+    assert found.success and found.t[0] == 1.4 and found.t[-1] == 3.0
+    assert np.all(np.diff(found.t) > 0.0) and found.y.shape == (1, found.t.size) and found.y[0, 0] == 1.0

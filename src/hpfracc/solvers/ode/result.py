@@ -15,7 +15,7 @@ from hpfracc._reading import listed, whole
 from hpfracc._results import LabelledArrays, Result
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["REACHED", "TOLERATED", "FODEResult", "SolveDecision", "because", "inaccurate", "plot_fit"]
+__all__ = ["REACHED", "TOLERATED", "FODEResult", "SolveDecision", "because", "inaccurate", "later_times", "plot_fit"]
 
 #: The message of a solve that succeeded.
 REACHED = "The end of the interval was reached."
@@ -158,6 +158,11 @@ def because(result: FODEResult, reason: str) -> FODEResult:
     if result.decision is not None:
         result.decision = replace(result.decision, reason=reason)
     return result
+
+
+def later_times(t: NDArray[Any]) -> NDArray[Any]:
+    """Which of rising times are later than all before: steps may be shorter than times can tell, as next to t0 = 1."""
+    return np.concatenate([np.ones(min(t.size, 1), bool), np.diff(np.maximum.accumulate(t)) > 0.0])
 
 
 def inaccurate(ratio: float, rtol: float, jump: float | None = None) -> str:

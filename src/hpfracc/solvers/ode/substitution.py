@@ -11,7 +11,7 @@ import numpy as np
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.result import FODEResult
+from hpfracc.solvers.ode.result import FODEResult, later_times
 
 __all__ = ["Substitution", "solve_substituted"]
 
@@ -97,7 +97,12 @@ def solve_substituted(
     )
     result = solve(change.problem, change.options(inner))
     x, z = result.t, result.y
-    result.t = change.outside(x) if times is None else times[: x.size]
+    if times is None:
+        result.t = change.outside(x)
+        kept = later_times(result.t)
+        result.t, x, z = result.t[kept], x[kept], z[..., kept]
+    else:
+        result.t = times[: x.size]
     result.y = change.states(x, z)
     if result.y_events is not None and result.t_events is not None:
         moved = [np.moveaxis(each, 0, -1) for each in result.y_events]

@@ -18,7 +18,7 @@ from hpfracc.solvers.ode.fixed.grid import initial_part
 from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.progress import EventWatch, Report, note_steps, progress_report
-from hpfracc.solvers.ode.result import REACHED, TOLERATED, FODEResult, SolveDecision, inaccurate
+from hpfracc.solvers.ode.result import REACHED, TOLERATED, FODEResult, SolveDecision, inaccurate, later_times
 from hpfracc.solvers.ode.singular import GrowthError, read_growth, source_start
 
 __all__ = ["beginning", "solve_adaptive"]
@@ -285,6 +285,9 @@ class _Pass:
             times = options.t_eval[: times.size]
         elif stepper is not None and known and self.times[known - 1] == stepper.length:
             times[-1] = problem.t1  # exactly, which t0 + (t1 - t0) may not be
+        if options.t_eval is None:
+            kept = later_times(times)
+            times, states = times[kept], states[kept]
         y, chosen = states.T.reshape(*problem.shape, -1), SolveDecision(*decision, tuple(notes))
         found = FODEResult(times, y, self.success, self.message, 0, stats=stats, decision=chosen)
         found.error_estimate = float(self.largest_error.max(initial=0.0))
