@@ -50,6 +50,19 @@ class AssociatedKernel:
         It starts like ``t**(power - 1)``.
     residual : float
         Largest measured distance of the convolution from 1.
+
+    See Also
+    --------
+    SonineDerivative, SonineIntegral
+
+    Examples
+    --------
+    Of a power :math:`t^{-1/2}` it is :math:`t^{-1/2}/\pi`:
+
+    >>> import hpfracc as hf
+    >>> kernel = hf.SonineDerivative(lambda t: t**-0.5).associated(1.0)
+    >>> round(float(kernel(0.25)), 6)
+    0.63662
     """
 
     end: float

@@ -154,11 +154,13 @@ def test_mass_energy_systems_and_reactions():
 
 
 @pytest.mark.parametrize("library", ["torch", "jax"])
-def test_tensors(library):
+def test_tensors(library, request):
     """On discs and on regions: the same solution, and the gradient of PyTorch through both."""
     module = pytest.importorskip(library if library == "torch" else "jax.numpy")
     if library == "jax":
-        pytest.importorskip("jax").config.update("jax_enable_x64", True)
+        config = pytest.importorskip("jax").config
+        request.addfinalizer(lambda before=config.jax_enable_x64: config.update("jax_enable_x64", before))
+        config.update("jax_enable_x64", True)
     x = np.linspace(-1.0, 1.0, 9)
     shape = Region((x, x), lambda x, y: (x < 0) | (y < 0))
     start = np.random.default_rng(0).random((9, 9))
