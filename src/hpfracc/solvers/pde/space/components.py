@@ -162,7 +162,9 @@ class CrossSpace(ComponentSpaces):
         if setting.components != len(matrix):
             have = "one equation" if setting.components is None else f"{setting.components} components"
             raise InvalidInputError(f"CrossDiffusion of {len(matrix)} components, and u0 has {have}")
-        rates, vectors = (np.real_if_close(each, tol=0) for each in np.linalg.eig(matrix))
+        rates, vectors = np.linalg.eig(matrix)
+        if not np.any(rates.imag):  # of complex type also for real eigenvalues, from NumPy 2.5 on
+            rates, vectors = rates.real, vectors.real
         self._complex = setting.complex_state
         mixed = bool(np.iscomplexobj(rates)) or setting.complex_state
         base = discretise(dataclasses.replace(setting, terms=(Diffusion(1.0),), complex_state=mixed))
