@@ -136,8 +136,8 @@ def _checked_power(kernel: KernelFunction, end: float) -> float:
     if not _LEAST <= power <= _MOST:
         what = "it is bounded, or nearly so," if power < _LEAST else "it is not integrable"
         raise InvalidInputError(
-            f"kernel starts like t^-{power:.4g} (measured at t={t[0]:.3g}): {what} and has no associated kernel; give "
-            "one that starts like a power between 0 and -1, such as t**-0.5"
+            f"kernel starts like t**{0.0 - power:.4g} (measured at t={t[0]:.3g}): {what} and has no associated kernel; "
+            "give one that starts like a power between 0 and -1, such as t**-0.5"
         )
     return power
 

@@ -30,7 +30,7 @@ _ZERO, _RESIDUAL = 1e-9, 1e-8
 _LONG = 1e9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SteadyState:
     """The solution of :func:`steady_state`.
 
@@ -59,6 +59,10 @@ class SteadyState:
     mass: Any
     stats: dict[str, Any]
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        shape, error = np.shape(self.u), self.error_estimate
+        return f"SteadyState(u of shape {shape}, residual={self.residual:.2g}, error_estimate={error:.2g})"
 
 
 def steady_state(
