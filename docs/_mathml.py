@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Commands that the converter lacks, and equivalent ones.
+#: Commands that the converter lacks, and equivalent ones; and fractions of two digits, which it reads as one number.
 _REPLACED = (
+    (re.compile(r"\\([td]?frac)\s*(\d)\s*(\d)"), r"\\\1{\2}{\3}"),
     (re.compile(r"\\(bigg?|Bigg?)\s*([(\[])"), r"\\\1l\2"),
     (re.compile(r"\\(bigg?|Bigg?)\s*([)\]])"), r"\\\1r\2"),
     (re.compile(r"\\dots(?![A-Za-z])"), r"\\ldots"),

@@ -24,14 +24,18 @@ def page(name: str) -> str:
     return (DOCS / f"{name}.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def generate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "_generate.py")
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"docs{name}", DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    return load("_generate")
 
 
 def test_every_part_that_a_page_asks_for_exists(generate: ModuleType):
@@ -209,3 +213,13 @@ def test_the_measured_promise_counts_every_family(generate: ModuleType):
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in generate.trust().splitlines()[2:]]
     assert sum(int(row[1]) for row in rows) == len(re.findall(r" 200 +\S+% ", results))
     assert all(float(row[2].removesuffix(" %")) >= 99.0 for row in rows)
+
+
+def test_fractions_of_two_digits_are_halves():
+    r"""``\tfrac12 e`` is one half times e: the converter of docutils reads it as 12 over e."""
+    nodes = pytest.importorskip("docutils.nodes")
+    pytest.importorskip("sphinx")
+    formulas = load("_mathml")
+    for source in (r"\tfrac12 e", r"\frac{1}{H+\frac12}", r"\dfrac1 2"):
+        found = formulas._converted(nodes.math(source, source), block=False)
+        assert "<mn>12</mn>" not in found and "<mn>2</mn>" in found
