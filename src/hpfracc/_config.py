@@ -26,13 +26,6 @@ from hpfracc import _reading
 from hpfracc._optional import EXTRAS, is_installed
 from hpfracc.errors import ConfigurationError, InvalidInputError
 
-__all__ = [
-    "BACKENDS", "BackendName", "Context", "Settings", "adopt", "check_fraction", "config",
-    "current_backend", "current_context", "get_settings", "read_environment", "refresh_environment", "reset", "state",
-    "use_backend",
-]  # fmt: skip
-
-
 #: All backends, in the order in which ties are broken.
 BACKENDS: tuple[str, ...] = ("numpy", "numba", "torch", "jax", "cupy")
 #: Their names as arguments, for type checkers.

@@ -12,6 +12,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import is_chunked
 from hpfracc._clusters import cluster_support
+from hpfracc._lazy import homes
 from hpfracc.engine.execution import api
 from hpfracc.engine.execution.operation import all_operations
 from hpfracc.engine.selection.decision import Explanation
@@ -26,8 +27,6 @@ from hpfracc.solvers.ode.solve import explain_solve
 from hpfracc.solvers.pde.explain import explain_evolution
 from hpfracc.solvers.pde.solve import solve_fpde
 from hpfracc.solvers.sde.solve import explain_simulation, solve_fsde
-
-__all__ = ["explain", "named_operators"]
 
 #: Functions that take samples and an order, and no grid.
 _WITHOUT_GRID: dict[str, Callable[..., Any]] = {
@@ -110,10 +109,11 @@ def _is_lazy(value: Any) -> bool:
 def named_operators() -> dict[str, Callable[..., Any]]:
     """Functions that apply an operator to samples, by name."""
     found = dict(_WITHOUT_GRID)
-    for operator in all_operators():
-        home = importlib.import_module(operator.__module__)
-        functions = {name: getattr(home, name) for name in home.__all__ if name.islower()}
-        found |= {name: each for name, each in functions.items() if "f" in inspect.signature(each).parameters}
+    modules = {operator.__module__ for operator in all_operators()}
+    for name, home in homes("hpfracc").items():
+        if home in modules and name.islower():
+            function = getattr(importlib.import_module(home), name)
+            found |= {name: function} if "f" in inspect.signature(function).parameters else {}
     return dict(sorted(found.items()))
 
 

@@ -29,8 +29,6 @@ from hpfracc.distributed.driver import Runner, TaskOutcome
 from hpfracc.distributed.tasks import job_of, run_payload, topic_of
 from hpfracc.errors import ClusterError, HpfraccError
 
-__all__ = ["DaskRunner", "current_client", "is_dask_client", "prepare_workers", "scheduler_cost", "send_records"]
-
 logger = logging.getLogger("hpfracc.distributed")
 
 #: Seconds to wait for a scheduler to answer.

@@ -25,8 +25,6 @@ from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.workers import run_items
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["apply_shards", "per_device", "per_shard", "sample_axes"]
-
 
 def per_device(function: Callable[..., Any], *arrays: Any, devices: Sequence[Any] | None = None) -> Any:
     """Call a function of rows on several devices at once, each with its own part of the rows.

@@ -18,8 +18,6 @@ from hpfracc.distributed.tasks import ItemFailure, SweepJob, TaskReport
 from hpfracc.distributed.worker import merge_records
 from hpfracc.errors import BatchItemError, ClusterError
 
-__all__ = ["Runner", "SweepDriver", "SweepProgress", "TaskOutcome"]
-
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:

@@ -19,8 +19,6 @@ from hpfracc.engine.execution.batch.items import item_error
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import ClusterError, InvalidInputError
 
-__all__ = ["InProcess", "Pool", "is_cluster", "make_runner", "mapper", "require_executor", "run_pieces"]
-
 #: Pieces per worker: enough to balance the load.
 _PIECES_A_WORKER = 4
 

@@ -32,8 +32,6 @@ from hpfracc.distributed.outputs import host_array
 from hpfracc.engine.execution.batch.items import message_of
 from hpfracc.errors import ClusterError, InvalidInputError
 
-__all__ = ["digest_of", "dump", "load", "portable"]
-
 _ATOMS = (type(None), type(...), type(NotImplemented), bool, int, float, complex, str, bytes, bytearray, range, slice)
 _DTYPES = {each.__name__ for each in np.sctypeDict.values()} - {"object_", "void", "str_", "bytes_", "bfloat16"}
 

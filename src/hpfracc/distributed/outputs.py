@@ -10,8 +10,6 @@ import numpy as np
 from hpfracc._arrays import to_host
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError, UnsupportedDtypeError
 
-__all__ = ["VALUE", "ItemArrays", "Output", "check_output", "host_array", "read_outputs"]
-
 #: The name of a single result.
 VALUE = "value"
 

@@ -15,10 +15,6 @@ from hpfracc import _reading
 from hpfracc.distributed.outputs import host_array
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
-__all__ = [
-    "ParameterGrid", "ParameterPoints", "SweepParameters", "grid", "points", "read_parameters",
-]  # fmt: skip
-
 
 class SweepParameters(ABC, Sequence[dict[str, Any]]):
     """Named parameters of many calls. ``parameters[i]`` contains the keyword arguments of call i.

@@ -20,8 +20,6 @@ from hpfracc.distributed.sweeps import check_options
 from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.ode import FODEResult, problems, solve_fode
 
-__all__ = ["EquationCall", "SweepProblem", "parse_problem"]
-
 _TABLES = ("function", "grid", "points", "sweep")
 _FUNCTION = ("equation", "call", "options")
 _SWEEP = ("output", "seed", "on_error", "retries", "timeout", "batch", "version")

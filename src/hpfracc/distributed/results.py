@@ -20,8 +20,6 @@ from hpfracc.distributed.stores import SweepStore
 from hpfracc.distributed.tasks import ItemFailure, TaskReport
 from hpfracc.errors import InvalidInputError, StoreError
 
-__all__ = ["SweepCost", "SweepOutcome", "SweepResult", "SweepRun", "open_sweep"]
-
 #: Fraction of the scheduler's time above which a cluster spends more on scheduling than on work.
 _BUSY = 0.5
 #: Seconds of a sweep below which it gets no advice about its scheduler, and of work from which about its function.

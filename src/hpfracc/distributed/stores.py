@@ -33,8 +33,6 @@ from hpfracc.distributed.parameters import ParameterGrid, ParameterPoints, Sweep
 from hpfracc.distributed.tasks import ItemFailure, TaskReport
 from hpfracc.errors import DiskFullError, StoreError
 
-__all__ = ["PROBLEM_FILE", "SweepStore", "plain"]
-
 logger = logging.getLogger("hpfracc.distributed")
 
 #: The problem file of the command line, with which a sweep is resumed.

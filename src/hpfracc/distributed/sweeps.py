@@ -24,8 +24,6 @@ from hpfracc.engine.execution.batch.items import random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError
 from hpfracc.profiling.clocks import EnergyMeter, energy_counters
 
-__all__ = ["check_options", "stacked", "sweep"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Shortest duration of a task in seconds, so that a millisecond of scheduling and a journal line stay below one per

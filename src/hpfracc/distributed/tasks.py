@@ -26,8 +26,6 @@ from hpfracc.distributed.parameters import SweepParameters
 from hpfracc.engine.execution.batch.items import item_error, message_of, random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
 
-__all__ = ["Caller", "ItemFailure", "SweepJob", "TaskReport", "TimeLimit", "refuse_nesting", "run_payload", "topic_of"]
-
 #: Exit status of a worker process terminated because a call did not stop.
 EXIT_STATUS = 73
 #: Shortest time in seconds between the exception and the end of the process.

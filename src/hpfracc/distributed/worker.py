@@ -39,12 +39,6 @@ from hpfracc.profiling.clocks import all_clocks
 if TYPE_CHECKING:
     from hpfracc.engine.selection.wisdom_records import Record
 
-__all__ = [
-    "GPUClaim", "adopt_limits", "claim_gpu", "compare_versions", "dask_worker", "decode_records",
-    "encode_known", "limit_gpu", "merge_records", "process_id", "start_sharing", "take_records", "use_own_gpu",
-    "versions", "worker_name",
-]  # fmt: skip
-
 logger = logging.getLogger("hpfracc.distributed")
 
 #: Libraries whose numerical results and pickles depend on their version.

@@ -8,8 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Group", "find_groups", "own_groups_text", "read_text"]
-
 
 class Group(NamedTuple):
     """A control group: its folder, and the version of the interface (1 or 2)."""

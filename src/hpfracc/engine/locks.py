@@ -21,8 +21,6 @@ import threading
 import weakref
 from typing import Any
 
-__all__ = ["Guarded"]
-
 _guarded: weakref.WeakSet[Guarded] = weakref.WeakSet()
 
 

@@ -24,10 +24,6 @@ from typing import Any, Generic, TypeVar
 
 from hpfracc._shielded import POLL_INTERVAL, start_thread
 
-__all__ = [
-    "available_cores", "even_blocks", "limit_cores", "machine_load", "run_blocks", "run_items", "started_workers",
-]  # fmt: skip
-
 T = TypeVar("T")
 B = TypeVar("B")
 

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["OPERATION_PRIMITIVES", "OTHER", "Bucket", "WorkloadCharacteristics", "bucket_of", "named_for"]
-
 T = TypeVar("T")
 
 #: (log2 of the batch, log2 of the length), both rounded: workloads in one bucket cost about the same.

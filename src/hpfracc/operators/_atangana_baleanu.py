@@ -22,15 +22,6 @@ from hpfracc.operators.rules.increments import infinite_at_origin
 from hpfracc.operators.rules.mittag_leffler import kernel_at_points
 from hpfracc.special import mittag_leffler
 
-__all__ = [
-    "AtanganaBaleanu",
-    "AtanganaBaleanuIntegral",
-    "AtanganaBaleanuRiemann",
-    "atangana_baleanu",
-    "atangana_baleanu_integral",
-    "atangana_baleanu_riemann",
-]
-
 
 class MittagLefflerDerivative(BoundedKernelDerivative):
     """The derivatives with the kernel of Mittag-Leffler."""

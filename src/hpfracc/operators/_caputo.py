@@ -14,8 +14,6 @@ from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule, RuleTable, later
 
-__all__ = ["Caputo", "caputo"]
-
 
 @final
 @dataclass(frozen=True, slots=True)

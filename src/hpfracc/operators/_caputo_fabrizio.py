@@ -28,18 +28,6 @@ from hpfracc.operators.core.values import Samples, constant, join, real_dtype, s
 from hpfracc.operators.rules.bounded_kernel import double_exponential
 from hpfracc.operators.rules.differences import Differences
 
-__all__ = [
-    "BoundedKernelDerivative",
-    "CaputoFabrizio",
-    "CaputoFabrizioIntegral",
-    "MeanIntegral",
-    "MemoryKernel",
-    "caputo_fabrizio",
-    "caputo_fabrizio_integral",
-    "convolve_function",
-]
-
-
 #: Numbers of points of the double exponential rule, tried in turn.
 _COUNTS = (48, 96, 192, 384, 768, 1536)
 #: Number of points if the values are traced and unknown; the result says so.

@@ -19,8 +19,6 @@ from hpfracc.operators.core.function import Function, called_once
 from hpfracc.operators.core.reporting import Outcome, weighted_outcome
 from hpfracc.operators.core.values import Samples
 
-__all__ = ["DistributedOrder", "distributed_order"]
-
 
 @final
 @dataclass(frozen=True, slots=True)

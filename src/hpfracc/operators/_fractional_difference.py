@@ -21,8 +21,6 @@ from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.quadrature import Grunwald
 from hpfracc.profiling.recorder import watched
 
-__all__ = ["fractional_difference"]
-
 _WHOLE_MEMORY = Grunwald()
 #: Largest coefficient of an inverse. Above d = 1 the weights within a window sum to less than zero, and the inverse
 #: grows exponentially.

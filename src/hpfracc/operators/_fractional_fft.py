@@ -16,8 +16,6 @@ from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.values import apply_over_points
 from hpfracc.profiling.recorder import watched
 
-__all__ = ["chirp_transform", "fractional_fft"]
-
 
 @watched
 def fractional_fft(

@@ -31,8 +31,6 @@ from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, 
 from hpfracc.operators.rules.periodic import RieszWaves, check_period, of_periodic_function, sampled
 from hpfracc.operators.rules.space import Integral, LaplacianRule
 
-__all__ = ["FractionalLaplacian", "Riesz", "RieszFeller", "fractional_laplacian", "riesz", "riesz_feller"]
-
 
 @final
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.values import apply_over_points, constant, flip, join, scalar, zeros
 from hpfracc.profiling.recorder import watched
 
-__all__ = ["MAX_POINTS", "HermiteGauss", "frft", "hermite_gauss", "kept_vectors"]
-
 
 @watched
 def frft(

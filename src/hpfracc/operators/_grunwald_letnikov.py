@@ -10,8 +10,6 @@ from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, OneSidedOptions, OrderNumber
 from hpfracc.operators.core.rule import RuleTable, later
 
-__all__ = ["GrunwaldLetnikov", "grunwald_letnikov"]
-
 
 @final
 @dataclass(frozen=True, slots=True)

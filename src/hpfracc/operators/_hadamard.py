@@ -19,16 +19,6 @@ from hpfracc.operators.core.call_types import MISSING, CeilingOptions, InitialOp
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 
-__all__ = [
-    "CaputoHadamard",
-    "Hadamard",
-    "HadamardIntegral",
-    "PowerVariable",
-    "caputo_hadamard",
-    "hadamard",
-    "hadamard_integral",
-]
-
 
 class PowerVariable(ChangedVariable, ABC):
     """An operator in x = (t^rho - a^rho) / rho, whose limit for rho = 0 is log(t / a)."""

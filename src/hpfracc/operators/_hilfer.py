@@ -27,8 +27,6 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import constant, real_dtype
 
-__all__ = ["Hilfer", "hilfer"]
-
 #: A power counts as the one that the derivative maps to 0 up to this distance.
 _SAME = 1e-12
 #: Distances from the origin, relative to the interval, from which the coefficient of that power is extrapolated.

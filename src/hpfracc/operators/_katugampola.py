@@ -26,19 +26,6 @@ from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, scalar
 
-__all__ = [
-    "CaputoKatugampola",
-    "ErdelyiKober",
-    "ErdelyiKoberIntegral",
-    "Katugampola",
-    "KatugampolaIntegral",
-    "caputo_katugampola",
-    "erdelyi_kober",
-    "erdelyi_kober_integral",
-    "katugampola",
-    "katugampola_integral",
-]
-
 
 class KatugampolaOperator(PowerVariable, ABC):
     """An operator in t^rho / rho."""

@@ -18,8 +18,6 @@ from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 
-__all__ = ["Marchaud", "marchaud"]
-
 
 @final
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,6 @@ from hpfracc.operators.core.values import join
 from hpfracc.operators.rules.bounded_kernel import DEEP, DEEP_COUNT, double_exponential
 from hpfracc.special import mittag_leffler
 
-__all__ = ["KernelOperator", "Prabhakar", "PrabhakarIntegral", "prabhakar", "prabhakar_integral"]
-
 Array = np.ndarray[Any, Any]
 KernelFunction = Callable[[Array], Array]
 

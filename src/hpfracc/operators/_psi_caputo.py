@@ -21,8 +21,6 @@ from hpfracc.operators.core.grids import Grid, images_of, invert, require_rising
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 
-__all__ = ["ChangedVariable", "PsiCaputo", "psi_caputo"]
-
 Array = np.ndarray[Any, Any]
 
 

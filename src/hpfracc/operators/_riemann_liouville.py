@@ -17,15 +17,6 @@ from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import QUADRATURES, Rule, RuleTable, later
 from hpfracc.operators.core.values import Samples
 
-__all__ = [
-    "OneSidedDerivative",
-    "RepeatedIntegral",
-    "RiemannLiouville",
-    "RiemannLiouvilleIntegral",
-    "riemann_liouville",
-    "riemann_liouville_integral",
-]
-
 
 class OneSidedDerivative(FractionalOperator, ABC):
     """Derivatives with a power-law kernel: those of negative order are integrals, those of integer order ordinary."""

@@ -15,8 +15,6 @@ from hpfracc.operators._wiener_filter import WienerFilter, mixed
 from hpfracc.operators.core.grids import require_increasing
 from hpfracc.profiling.recorder import watched
 
-__all__ = ["SmoothDerivative", "SmoothDerivativeStream", "smooth_derivative"]
-
 Array = np.ndarray[Any, Any]
 
 #: Rows that are compressed at once, and the usual number of nodes.

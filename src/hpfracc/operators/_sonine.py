@@ -24,8 +24,6 @@ from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, largest
 from hpfracc.operators.rules.bounded_kernel import DEEP, double_exponential
 
-__all__ = ["AssociatedKernel", "SonineDerivative", "SonineIntegral", "sonine_derivative", "sonine_integral"]
-
 #: The associated kernel is a polynomial in log t with this number of coefficients on each of these panels, the first of
 #: which starts at this fraction of the end.
 _POINTS, _PANELS, _FIRST = 12, 16, 1e-18

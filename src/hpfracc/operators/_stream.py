@@ -19,8 +19,6 @@ from hpfracc.operators.core.stream_plans import WINDOW, StreamPlan, plan_stream
 from hpfracc.operators.core.values import Samples, as_values, check_axis, constant, join, move_axis, zeros
 from hpfracc.profiling.recorder import watched
 
-__all__ = ["OperatorStream"]
-
 #: The weights of old samples are this much more accurate than ``rtol``, because their errors accumulate.
 _MARGIN = 1e-3
 

@@ -28,15 +28,6 @@ from hpfracc.operators.core.values import Samples, constant, join, namespace_amo
 from hpfracc.operators.rules.differences import Differences
 from hpfracc.operators.rules.start import FittedStart, read_initial
 
-__all__ = [
-    "TemperedCaputo",
-    "TemperedIntegral",
-    "TemperedRiemannLiouville",
-    "tempered",
-    "tempered_caputo",
-    "tempered_integral",
-]
-
 
 class TemperedOperator(FractionalOperator, ABC):
     """An operator with a rate of decay."""

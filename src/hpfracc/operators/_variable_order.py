@@ -30,8 +30,6 @@ from hpfracc.operators.rules.increments import increments
 from hpfracc.operators.rules.l1 import L1Rule
 from hpfracc.operators.rules.start import FittedStart, read_initial
 
-__all__ = ["VariableOrder", "variable_order"]
-
 #: What the order may depend on.
 _PLACES = ("t", "s", "t-s")
 #: Number of Chebyshev orders for a callable, whose values span as many decades as its points.

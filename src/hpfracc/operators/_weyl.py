@@ -18,8 +18,6 @@ from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.periodic import WeylWaves, check_period, of_periodic_function
 
-__all__ = ["Weyl", "WeylIntegral", "weyl", "weyl_integral"]
-
 
 @final
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,6 @@ from hpfracc.distributed.chunked.planning import (
 from hpfracc.engine.execution.api import causal_convolution, fft
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["apply_operation", "convolve", "convolve_spectra", "spectrum_way"]
-
 _WAYS = ("auto", "blockwise", "rechunk", "overlap", "spectrum")
 
 

@@ -38,8 +38,6 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.stream_plans import WINDOW, StreamPlan, plan_stream
 from hpfracc.operators.core.values import Samples
 
-__all__ = ["history_ways"]
-
 Array = np.ndarray[Any, Any]
 
 #: Number of points whose decays form one matrix product.

@@ -24,8 +24,6 @@ from hpfracc.operators._fractional_laplacian import FractionalLaplacian
 from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.grids import read_grid
 
-__all__ = ["apply", "apply_function", "apply_operator"]
-
 #: Number of points with which an operator is tested before its graph is built.
 _TRIED = 32
 

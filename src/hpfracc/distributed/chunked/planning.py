@@ -25,11 +25,6 @@ from hpfracc.engine.workers import available_cores
 from hpfracc.errors import HpfraccError, InvalidInputError, OutOfMemoryError, ShapeError
 from hpfracc.profiling.formats import format_bytes
 
-__all__ = [
-    "ChunkedExplanation", "ChunkedPlan", "ChunkedWay", "Resources", "apply_elementwise", "blocks",
-    "check_chunks", "explain_chunked", "run_rows", "run_way", "whole_way",
-]  # fmt: skip
-
 #: Builds the graph of a way.
 Build = Callable[[], Any]
 

@@ -22,12 +22,6 @@ from hpfracc.engine.primitives.base import Call, several_axes
 from hpfracc.errors import MissingDependencyError
 from hpfracc.profiling.clocks import DeviceClock
 
-__all__ = [
-    "IN_PLACE", "MAX_MATRIX_ELEMENTS", "Adapter", "Arm", "Declaration", "DeviceTimer", "HostAdapter", "Kernel",
-    "KernelSpec", "MemoryModel", "too_long_for_causal_matrix", "too_long_for_matrix", "too_long_or_wide_for_matrix",
-    "too_many_taps",
-]  # fmt: skip
-
 #: When a kernel compiles: never, once per dtypes and ranks, or once per shape.
 Compiles = Literal["never", "signature", "shape"]
 

@@ -13,8 +13,6 @@ import numpy as np
 from hpfracc.engine.memory.host import HostProbe
 from hpfracc.engine.memory.staging import PinnedLedger
 
-__all__ = ["CudaClock", "device_index", "keep_pinned", "pinned_ledger"]
-
 #: Maximum number of idle events per device.
 _MAX_IDLE = 16_384
 #: Maximum pinned memory that callers may hold as results: eight arrays of 1e7 doubles, as PyTorch rounds them, and at

@@ -12,8 +12,6 @@ import math
 from hpfracc.engine.numerics.lengths import largest_factor, power_of_two
 from hpfracc.engine.primitives.base import Transform
 
-__all__ = ["work_bytes"]
-
 #: Points of the longest row that cuFFT mostly transforms in one pass, and of the largest block of several axes.
 _ONE_PASS, _ONE_BLOCK = 4096, 2**20
 #: The largest prime with special passes.

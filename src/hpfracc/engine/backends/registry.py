@@ -27,13 +27,6 @@ from hpfracc.errors import BackendUnavailableError
 from hpfracc.profiling.clocks import DeviceClock
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = [
-    "BackendManager", "BackendType", "adapter", "arms", "declaration", "describe_failure", "device_clocks",
-    "fingerprint", "get_backend", "import_cost", "kernel", "library_functions", "load_kernels", "mark_broken",
-    "plug_in_selection", "register_kernel", "reset", "source_hash", "unavailable",
-]  # fmt: skip
-
-
 #: Backends whose library holds device memory and threads.
 _OWN_MEMORY = ("torch", "jax", "cupy")
 

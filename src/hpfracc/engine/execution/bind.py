@@ -31,8 +31,6 @@ from hpfracc.engine.selection.request import Placement
 from hpfracc.profiling.recorder import NullSpan
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["BoundArm", "PendingTimes", "bind", "log_transfer", "pending_times", "queue_of"]
-
 logger = logging.getLogger("hpfracc.engine")
 
 Converter = Callable[[Any], Any]

@@ -20,8 +20,6 @@ from hpfracc.engine.primitives.operands import read_dtype
 from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["OwnOperation", "operation"]
-
 Model = Callable[..., float]
 
 #: What a library compiles for by default.

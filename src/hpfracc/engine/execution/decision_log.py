@@ -11,11 +11,6 @@ from typing import Any
 
 from hpfracc.engine.selection.decision import Decision, join_decisions
 
-__all__ = [
-    "Mode", "composite", "current", "current_mode", "dry_run", "forget_last", "last_decision", "last_recorded",
-    "record", "unlogged",
-]  # fmt: skip
-
 
 @dataclass(slots=True)
 class Mode:

@@ -13,8 +13,6 @@ from hpfracc.engine.execution.bind import pending_times
 from hpfracc.engine.execution.plan import LOOK, MAX_CALLS_BETWEEN_LOOKS, RECHECK, REVIEW, Plan, choose_and_bind, learns
 from hpfracc.engine.selection.call_memory import read_marks, record_peak
 
-__all__ = ["run_and_learn"]
-
 logger = logging.getLogger("hpfracc.engine")
 
 

@@ -34,8 +34,6 @@ from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, UnknownOperationError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["Operation", "all_operations", "get_operation", "register", "unregister"]
-
 #: Maximum number of plans per operation. Above it the table is cleared; creating a plan takes about 50 us, and keeping
 #: one some 6 KiB.
 _MAX_PLANS = 512

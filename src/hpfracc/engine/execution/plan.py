@@ -31,11 +31,6 @@ from hpfracc.engine.selection.policy import LONG_CALL_SECONDS, MAX_WARMUP_CALLS
 from hpfracc.engine.selection.request import Placement, Request, find_preference, place
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = [
-    "LOOK", "MAX_CALLS_BETWEEN_LOOKS", "RECHECK", "REVIEW", "Plan", "Price", "as_array", "choose_and_bind",
-    "hashable_options", "learns", "make_plan", "make_request", "plan_key", "zeros_for",
-]  # fmt: skip
-
 #: Maximum fraction of the time of calls that timing a settled plan may take, and likewise for reviewing it.
 _SHARE = 0.01
 #: Calls after which a plan that learns nothing is chosen again, once one of its arms has failed.

@@ -15,8 +15,6 @@ from hpfracc._torch_transforms import is_tracing
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.host import HostProbe
 
-__all__ = ["PreparedOperands", "prepared_operands"]
-
 #: Minimum capacity in bytes: sixteen transforms of 1e6 points, or one of 1e7, in float64.
 CAPACITY = 256 * 2**20
 #: Maximum capacity, and the fraction of memory up to which it is used. A Riemann-Liouville derivative of 1e7 points in

@@ -22,8 +22,6 @@ from hpfracc.engine.selection.request import Request
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, HpfraccError, OutOfMemoryError
 from hpfracc.profiling.formats import format_bytes
 
-__all__ = ["Failure", "classify", "drop_frames", "recover", "try_other_arms"]
-
 
 class Failure(enum.Enum):
     """The classes of failure. Each is handled in its own way."""

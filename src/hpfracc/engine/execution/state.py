@@ -21,8 +21,6 @@ from hpfracc.engine.selection import knowledge, selector, wisdom_files
 from hpfracc.engine.selection.call_memory import forecasts
 from hpfracc.profiling import recorder
 
-__all__ = ["reset"]
-
 
 def reset() -> None:
     """Discard settings, plans, knowledge and failures; files and users' operations are kept."""

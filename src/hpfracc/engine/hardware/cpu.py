@@ -11,8 +11,6 @@ from typing import Any
 
 from hpfracc.engine.cgroups import find_groups, read_text
 
-__all__ = ["CPU", "read_cpu"]
-
 
 @dataclass(frozen=True, slots=True)
 class CPU:

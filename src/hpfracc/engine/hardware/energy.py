@@ -11,8 +11,6 @@ from hpfracc.engine.cgroups import read_text
 from hpfracc.engine.hardware import machine
 from hpfracc.engine.hardware.gpu import start_nvml
 
-__all__ = ["read_energy_counters"]
-
 
 class _Rapl:
     """The sum over the packages of a processor. Each file counts microjoules and wraps around at its range."""

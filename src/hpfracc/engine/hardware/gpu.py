@@ -15,8 +15,6 @@ from typing import Any
 
 from hpfracc.engine.cgroups import read_text
 
-__all__ = ["GPU", "DriverMemory", "read_driver_memory", "read_gpus", "start_nvml"]
-
 logger = logging.getLogger("hpfracc.engine")
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"

@@ -19,8 +19,6 @@ from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.host import HostProbe
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["HOST", "Budget", "FreeBytes", "MemoryGuard", "allowed", "fits", "get_budget", "parse_bytes"]
-
 #: Maps a device's name to the bytes that one library could allocate there now; None if unknown.
 FreeBytes = Callable[[str], int | None]
 

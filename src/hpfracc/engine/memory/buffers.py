@@ -22,8 +22,6 @@ from hpfracc import _reading
 from hpfracc.engine.locks import Guarded
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["BufferPool", "Maker", "PoolStats", "host_buffers", "pinned_buffers"]
-
 #: Largest number of idle bytes that are kept.
 CAPACITY = 256 * 2**20
 #: The smallest buffer, and the base-2 logarithm of the steps per doubling: buffers are found by their rounded size.

@@ -37,11 +37,6 @@ from hpfracc.engine.locks import Guarded
 if sys.platform != "win32":
     import resource
 
-__all__ = [
-    "SLOWEST", "WINDOW", "Growth", "HostMemory", "HostProbe", "MemoryLimit", "SpanLedger", "find_growth",
-    "memory_spans", "resident_bytes", "robust_slope", "span", "thread_bytes",
-]  # fmt: skip
-
 #: Version 1 of control groups writes "no limit" as the largest whole number of pages that fits 63 bits.
 _UNLIMITED = 1 << 60
 #: The stack of a thread if ``ulimit -s`` sets none, and the first arena of its heap.

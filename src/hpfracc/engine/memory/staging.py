@@ -25,8 +25,6 @@ from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.buffers import BufferPool, pinned_buffers
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["SMALL_BYTES", "Link", "PinnedLedger", "RingStats", "StagingRing", "release_idle", "staging_stats"]
-
 #: Smaller arrays are copied directly: filling a pipeline costs more than it saves; see `benchmarks/transfers.py`.
 SMALL_BYTES = 2**20
 #: Number of slots and their size: the best of `benchmarks/transfers.py --chunk-mib 2 4 8 --slots 3 4` on an H200, 1e7

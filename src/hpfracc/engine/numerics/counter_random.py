@@ -18,11 +18,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = [
-    "ATANH", "COSINE", "LN2_HIGH", "LN2_LOW", "MASK32", "MULTIPLIERS", "ROOT_HALF", "ROUNDS", "SINE", "TURN", "WEYL",
-    "join_key", "next_key", "normal_pairs", "philox", "philox_round", "uniforms",
-]  # fmt: skip
-
 ROUNDS: Final = 10
 MULTIPLIERS: Final = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 WEYL: Final = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)

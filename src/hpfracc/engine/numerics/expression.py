@@ -20,8 +20,6 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 
-__all__ = ["CONSTANTS", "FUNCTIONS", "Expression", "Node", "parse_expression"]
-
 #: Functions that a formula may call, and their numbers of arguments, as in NumPy.
 FUNCTIONS: dict[str, int] = {
     **dict.fromkeys(("sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh"), 1),

@@ -18,8 +18,6 @@ from scipy import special
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MAX_DERIVATIVES", "beta_value", "gamma_value", "reciprocal_gammas"]
-
 #: Gamma(5/2 + t) for -1/2 <= t < 1/2, by interpolation at Chebyshev points in 60 digits; the error is 2e-17.
 _NEAR = (
     1.329340388179137, 0.9347345216260855, 0.6545585779813368, 0.2538712468411429, 0.10967323400215907,

@@ -31,8 +31,6 @@ import numpy as np
 
 from hpfracc._xp import NUMPY, Namespace
 
-__all__ = ["KINDS", "LEAF", "NODES", "HistoryTree", "block_of_weights", "distances", "mean_power", "output_blocks"]
-
 Array = np.ndarray[Any, Any]
 
 #: The kernels, with the parameters that follow times and signal.

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = [
-    "MIN_BLOCK", "block_length", "fast_length", "largest_factor", "power_of_two", "row_scratch", "transformed_shape",
-]  # fmt: skip
-
 #: Shortest transform of a block: 2,048 doubles stay in a first-level cache.
 MIN_BLOCK = 2048
 

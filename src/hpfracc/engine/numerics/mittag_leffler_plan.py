@@ -30,10 +30,6 @@ import numpy as np
 from hpfracc.engine.numerics.gamma import reciprocal_gammas
 from hpfracc.errors import InvalidInputError
 
-__all__ = [
-    "OFFSETS", "Band", "ContourPlan", "Pole", "check_parameters", "choose_parabola", "make_contour_plan", "parabola",
-]  # fmt: skip
-
 #: Shifts of the nodes of the trapezoid rule, in steps. Real z needs only the first two.
 OFFSETS = (0.0, 0.5, 0.25, 0.75)
 _EPS = 2.0**-53

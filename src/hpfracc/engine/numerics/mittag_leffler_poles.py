@@ -15,8 +15,6 @@ from typing import Any
 from hpfracc._xp import Namespace
 from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, ContourPlan
 
-__all__ = ["Poles", "Strip", "add_residues", "choose_offset", "find_poles", "is_close", "whole_power"]
-
 #: Larger exponents are factored out before exp and restored at the end, to avoid inf - inf.
 _LARGE = 600.0
 _HUGE = 1e300

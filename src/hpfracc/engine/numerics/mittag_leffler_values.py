@@ -27,11 +27,6 @@ from hpfracc.engine.numerics.mittag_leffler_poles import (
     whole_power,
 )
 
-__all__ = [
-    "band_value", "evaluate", "leibniz", "mirrored", "pairs_of", "taylor_value", "values_on_bands",
-    "values_together",
-]  # fmt: skip
-
 #: Values of z that are sorted into bands at once: thousands per band, and a few megabytes in total.
 CHUNK = 1 << 17
 #: Values of z per block: with about 50 nodes each, the fractions of a block stay within a megabyte.

@@ -17,8 +17,6 @@ import numpy as np
 
 from hpfracc._xp import Namespace
 
-__all__ = ["MAX_DEGREE", "arrival", "own_steps", "taint", "uniform_steps"]
-
 #: Steps of a segment if the step is uniform: the matrix of a segment then costs as much as about a hundred terms.
 _STRETCH = 128
 #: Maximum number of segments whose states are propagated one by one.

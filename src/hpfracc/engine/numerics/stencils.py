@@ -6,8 +6,6 @@ import itertools
 import math
 from functools import lru_cache
 
-__all__ = ["NEIGHBOURHOODS", "bucket_ring", "forward_offsets"]
-
 NEIGHBOURHOODS = ("von_neumann", "moore")
 
 #: Width of a bucket as a fraction of the mean cost: narrow enough that few steps are shorter, wide enough that few

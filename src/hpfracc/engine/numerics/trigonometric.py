@@ -13,8 +13,6 @@ from typing import Any
 
 from hpfracc._xp import Namespace
 
-__all__ = ["TRIGONOMETRIC", "backward", "forward"]
-
 #: Cosine and sine transforms, by their names in ``kinds``.
 TRIGONOMETRIC = ("dct1", "dct2", "dst1", "dst2")
 

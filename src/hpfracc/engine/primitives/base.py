@@ -19,11 +19,6 @@ from hpfracc._arrays import dtype_name
 from hpfracc.engine.workload import Bucket, as_shape, bucket_of
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
-__all__ = [
-    "FLOATS", "INEXACT", "INTEGERS", "NUMBERS", "REALS", "ArraySpec", "Call", "Cut", "Primitive", "Transform",
-    "dtype_of", "fills_one_block", "itemsize", "outer_cuts", "own_axis", "several_axes",
-]  # fmt: skip
-
 FLOATS: frozenset[str] = frozenset({"float32", "float64"})
 INEXACT: frozenset[str] = FLOATS | {"complex64", "complex128"}
 INTEGERS: frozenset[str] = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})

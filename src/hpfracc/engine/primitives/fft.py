@@ -11,8 +11,6 @@ from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform
 from hpfracc.engine.primitives.operands import complex_of, inexact, normal_axis, read_dtype, read_shape, real_of
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
-__all__ = ["KINDS", "NORMS", "FourierTransform"]
-
 KINDS = ("fft", "ifft", "rfft", "irfft")
 NORMS = ("backward", "ortho", "forward")
 

@@ -9,10 +9,8 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters
-from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive
-from hpfracc.engine.primitives.operands import inexact, read_dtype, shape_of
-
-__all__ = ["MittagLefflerFunction"]
+from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, shape_of
+from hpfracc.engine.primitives.operands import inexact, read_dtype
 
 
 @final

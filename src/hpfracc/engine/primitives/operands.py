@@ -16,11 +16,6 @@ from hpfracc import _reading
 from hpfracc.engine.primitives.base import INEXACT, NUMBERS, dtype_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
-__all__ = [
-    "broadcast", "complex_of", "inexact", "normal_axes", "normal_axis", "promoted", "read_dtype", "read_shape",
-    "real_of", "shape_of", "signal_dtype",
-]  # fmt: skip
-
 #: Cached names of dtypes, because formatting one takes a microsecond.
 _NAMES: dict[Any, str] = {}
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}

@@ -9,11 +9,9 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.engine.primitives.base import FLOATS, INTEGERS, ArraySpec, Call, Cut, Primitive, itemsize
-from hpfracc.engine.primitives.operands import read_dtype, shape_of
+from hpfracc.engine.primitives.base import FLOATS, INTEGERS, ArraySpec, Call, Cut, Primitive, itemsize, shape_of
+from hpfracc.engine.primitives.operands import read_dtype
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
-
-__all__ = ["KINDS", "Random"]
 
 KINDS = ("normal", "uniform")
 

@@ -9,11 +9,9 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.engine.primitives.base import INTEGERS, ArraySpec, Call, Cut, Primitive
-from hpfracc.engine.primitives.operands import normal_axes, read_dtype, real_of, shape_of
+from hpfracc.engine.primitives.base import INTEGERS, ArraySpec, Call, Cut, Primitive, shape_of
+from hpfracc.engine.primitives.operands import normal_axes, read_dtype, real_of
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
-
-__all__ = ["KINDS", "Reduction", "reduced_axes"]
 
 KINDS = ("sum", "mean", "prod", "max", "min", "norm")
 #: Kinds that add up; integers do so in 64 bits, as in NumPy on all supported systems.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import row_scratch
 from hpfracc.engine.numerics.trigonometric import TRIGONOMETRIC
-from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform, itemsize
+from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform, itemsize, shape_of
 from hpfracc.engine.primitives.operands import (
     broadcast,
     complex_of,
@@ -17,11 +17,8 @@ from hpfracc.engine.primitives.operands import (
     read_dtype,
     read_shape,
     real_of,
-    shape_of,
 )
 from hpfracc.errors import InvalidInputError, ShapeError
-
-__all__ = ["KINDS", "SpectralAxes", "SpectralMultiply", "is_half", "plan_axes"]
 
 KINDS = ("fft", *TRIGONOMETRIC)
 

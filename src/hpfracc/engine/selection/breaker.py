@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from hpfracc.engine.locks import Guarded
 
-__all__ = ["CircuitBreaker"]
-
 #: Seconds for which an arm is not used after its first failure; doubled by each further one, up to the longest.
 _FIRST_REST, _LONGEST_REST = 1.0, 600.0
 #: Seconds in which the byte ceiling of an out-of-memory error doubles, because free memory changes.

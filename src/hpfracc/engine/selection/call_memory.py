@@ -27,12 +27,6 @@ from hpfracc.engine.selection.request import Request
 from hpfracc.engine.workers import started_workers
 from hpfracc.engine.workload import Bucket
 
-__all__ = [
-    "HOST_SHARE", "MIN_BYTES", "NEGLIGIBLE_BYTES", "ForecastRow", "Forecasts", "Marks", "forecasts", "fresh_bytes",
-    "is_memory_refusal", "memory_place", "memory_refusal", "memory_share", "modelled_bytes", "predicted_bytes",
-    "read_marks", "record_peak",
-]  # fmt: skip
-
 #: Calls below this are not measured: other allocations of the process are as large.
 MIN_BYTES = 16 * 2**20
 #: Number of ratios kept for each kind and size of call.

@@ -14,8 +14,6 @@ from hpfracc.engine.selection import times
 from hpfracc.engine.selection.rent_or_buy import RentOrBuy
 from hpfracc.engine.selection.times import Curve, Drift, TimeSamples, check_seconds, log_seconds, log_work
 
-__all__ = ["CostEstimate", "CostModel", "Option", "Scored", "TransferModel"]
-
 Source = Literal["samples", "knots", "prior", "none"]
 
 #: The weight of the curve, in samples: a calibrated knot was measured on this machine, a packaged prior was not.

@@ -21,8 +21,6 @@ from hpfracc.engine.selection.request import Request, preference_error, refusal_
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, OutOfMemoryError, PinnedBackendError
 from hpfracc.profiling.clocks import energy_counters
 
-__all__ = ["Selection", "decide", "is_worth_cutting", "masked", "refusals"]
-
 logger = logging.getLogger("hpfracc.engine")
 
 #: An arm, why it is refused, and the bytes it would need.

@@ -15,8 +15,6 @@ from typing import Any
 from hpfracc.engine.workload import Bucket
 from hpfracc.profiling.formats import format_bytes, format_seconds, make_table
 
-__all__ = ["Candidate", "Decision", "Explanation", "Fallback", "as_text", "join_decisions", "plain_values"]
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:

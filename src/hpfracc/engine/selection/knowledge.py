@@ -36,8 +36,6 @@ from hpfracc.engine.workers import machine_load
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = ["Knowledge", "Prior", "knowledge_for", "load_prior", "reset"]
-
 _DEVICE_NUMBER = re.compile(r"(?<=@)(cuda):\d+")
 _WORKERS = re.compile(r"x\d+$")
 #: Suffix of an operation with a cached transform, in the keys of costs.

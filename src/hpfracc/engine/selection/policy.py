@@ -22,10 +22,6 @@ from hpfracc.engine.selection.times import KEPT, Drift
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_seconds
 
-__all__ = [
-    "LONG_CALL_SECONDS", "MAX_REVIEW_INTERVAL", "MAX_WARMUP_CALLS", "Choice", "Chooser", "Incumbent", "warmup_calls",
-]  # fmt: skip
-
 #: Samples of the incumbent until its bucket counts as settled. With 4 the settled regret on ``timings-h200.json`` grows
 #: by half, 16 gain nothing (benchmarks/selection.py).
 _SETTLED_SAMPLES = 8

@@ -11,8 +11,6 @@ from hpfracc.engine.selection.decision import as_text, plain_values
 from hpfracc.engine.selection.policy import Chooser, Incumbent
 from hpfracc.profiling.formats import format_seconds, make_table
 
-__all__ = ["OperationRegret", "RegretReport", "regret_report"]
-
 #: A call counts as slow if its arm is slower than the best by more than this.
 _SLOW = 1.1
 #: What ran in one slot and bucket, and the typical time, or energy, of each of its arms.

@@ -24,8 +24,6 @@ from hpfracc.engine.backends.registry import import_cost
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.times import check_seconds, log_work
 
-__all__ = ["KernelPrice", "RentOrBuy", "compile_account"]
-
 T = TypeVar("T")
 
 #: The price of a new purchase is the median of this number of purchases at the nearest sizes. The first one includes

@@ -19,8 +19,6 @@ from hpfracc.engine.selection.request import HOST_PLACEMENT, Preference, Request
 from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, WorkloadCharacteristics, bucket_of
 from hpfracc.errors import BackendUnavailableError
 
-__all__ = ["BackendTimes", "backend_times", "operation_name", "route"]
-
 #: Number of reports per operation, backend and bucket, as for samples of an arm.
 _KEPT_TIMES = 32
 

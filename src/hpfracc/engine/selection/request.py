@@ -15,11 +15,6 @@ from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.workload import named_for
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 
-__all__ = [
-    "HOST_PLACEMENT", "CostKey", "Placement", "Preference", "Request", "disabled_reason", "find_preference",
-    "never_reason", "place", "preference_error", "read_preference", "refusal_reason",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Placement:

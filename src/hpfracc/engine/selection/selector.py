@@ -27,11 +27,6 @@ from hpfracc.engine.workload import WorkloadCharacteristics, as_count, as_shape
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
 
-__all__ = [
-    "IntelligentBackendSelector", "PerformanceRecord", "calculate_gpu_threshold", "get_shared_selector",
-    "select_optimal_backend",
-]  # fmt: skip
-
 #: Fraction of the time since an answer that recomputing it may take, because new knowledge may change it.
 _REVIEW_SHARE = 0.01
 _MAX_ANSWERS = 4096

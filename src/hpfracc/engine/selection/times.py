@@ -14,10 +14,6 @@ from enum import IntEnum
 
 from hpfracc.errors import InvalidInputError
 
-__all__ = [
-    "KEPT", "Curve", "Drift", "TimeSamples", "check_seconds", "extended", "log_seconds", "log_work", "lower_quartile",
-]  # fmt: skip
-
 #: Limits of the slope beyond the outermost knots: time does not decrease with work, and hardly grows faster than work.
 #: Below the first knot a steep slope would predict times that no call can reach.
 _MAX_RIGHT_SLOPE, _MAX_LEFT_SLOPE = 1.5, 1.0

@@ -20,8 +20,6 @@ from hpfracc.engine.selection.wisdom_files import FolderSnapshot, WisdomLayout, 
 from hpfracc.engine.selection.wisdom_records import MAX_BYTES, Record, encode_lines, encode_merged, retain, unite
 from hpfracc.errors import WisdomError
 
-__all__ = ["Wisdom", "share_records", "shares_records", "take_shared"]
-
 
 def _describe_records(records: Sequence[Record]) -> dict[str, Any]:
     """Counts by kind, and a row for each fingerprint, backend and operation, the most recent first."""

@@ -41,11 +41,6 @@ from hpfracc.errors import ConfigurationError, WisdomWarning
 if sys.platform != "win32":
     import fcntl
 
-__all__ = [
-    "FileKind", "FolderSnapshot", "Source", "WisdomLayout", "append_to_journal", "continuing", "list_files",
-    "merge_into_one", "read_folder", "remove_journal", "reset_warnings", "resolve_path", "warn_once",
-]  # fmt: skip
-
 _given: set[tuple[str, str]] = set()
 
 

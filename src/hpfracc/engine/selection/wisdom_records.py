@@ -20,11 +20,6 @@ from hpfracc._files import parse_json
 from hpfracc.engine.workload import Bucket
 from hpfracc.errors import InvalidInputError
 
-__all__ = [
-    "JOURNAL_HEAD", "KINDS", "MAX_BYTES", "MAX_DEPTH", "SCHEMA", "Content", "Kind", "Record", "encode_lines",
-    "encode_merged", "new_id", "parse_record", "read_journal", "read_merged", "retain", "unite",
-]  # fmt: skip
-
 #: What was measured: a calibrated knot, a run time, a compile time, a copy, or the power of an arm.
 Kind = Literal["knot", "sample", "compile", "transfer", "power"]
 KINDS: tuple[str, ...] = get_args(Kind)

@@ -19,8 +19,6 @@ from hpfracc.solvers.ode.options import TRACED_TIMES, SolveOptions, known_times
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.solve import solve_fode
 
-__all__ = ["fdeint"]
-
 #: Options of ``solve_fode`` that do not apply if the result is an array at given times.
 _ABSENT = ("t_eval", "events", "dense_output")
 

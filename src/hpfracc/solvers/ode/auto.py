@@ -17,8 +17,6 @@ from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
 from hpfracc.solvers.ode.progress import EventWatch
 from hpfracc.solvers.ode.result import FODEResult, because
 
-__all__ = ["solve_auto", "solve_with"]
-
 Array = np.ndarray[Any, Any]
 
 #: Differences of two solutions below this share of them say nothing: Jacobians by differences have such errors.

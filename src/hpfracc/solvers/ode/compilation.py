@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hpfracc.solvers.ode.compiled.functions import CompiledFunction
     from hpfracc.solvers.ode.problem import Problem
 
-__all__ = ["AdaptiveSwitch", "CompileSwitch", "FunctionPrice", "compile_price", "compile_problem", "kernel_price"]
-
 Array = np.ndarray[Any, Any]
 Points = Iterable[tuple[float, Array]]
 

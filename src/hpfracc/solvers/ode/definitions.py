@@ -27,8 +27,6 @@ from hpfracc.solvers.ode.problem import Orders, Problem, RightHandSide, Term
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.substitution import Substitution, solve_substituted
 
-__all__ = ["solve_defined"]
-
 Array = np.ndarray[Any, Any]
 
 #: Points at which psi is checked.

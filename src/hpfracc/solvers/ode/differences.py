@@ -11,8 +11,6 @@ from hpfracc._xp import convert_like, namespace_of
 from hpfracc.history.intervals import interval_integrals
 from hpfracc.history.states import Memory, moments, remember, remembered
 
-__all__ = ["DifferenceTables", "make_difference_tables", "step_l1", "step_l2_sigma"]
-
 Array = np.ndarray[Any, Any]
 
 #: ``solve(t, known, weight, guess)`` returns y with ``y = known + weight f(t, y)``.

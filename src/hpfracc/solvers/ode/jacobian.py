@@ -11,8 +11,6 @@ import numpy as np
 from hpfracc._reading import shown
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["Factors", "JacobianSource", "factorise", "is_sparse", "read_sparsity"]
-
 Array = np.ndarray[Any, Any]
 #: A function of t and y.
 Function = Callable[[float, Array], Any]

@@ -23,9 +23,6 @@ from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult, because
 
-__all__ = ["Method", "all_methods", "find_method", "noting", "register_method"]
-
-
 #: Replaces every method's ``solve`` while a solve is only explained.
 noting: ContextVar[Callable[[Any, Problem, Options], FODEResult] | None] = ContextVar("hpfracc_noting", default=None)
 

@@ -23,8 +23,6 @@ from hpfracc.solvers.ode.problem import Orders, Problem, Term, check_jacobian, c
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.substitution import Substitution, solve_substituted
 
-__all__ = ["reduce_terms", "solve_reduced"]
-
 Array = np.ndarray[Any, Any]
 
 

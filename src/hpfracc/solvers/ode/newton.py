@@ -20,8 +20,6 @@ from hpfracc.solvers.ode.jacobian import Factors, factorise
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, jacobian_source
 
-__all__ = ["Newton", "Norm", "extrapolate", "make_newton", "solve_damped", "step_part", "step_scale"]
-
 Array = np.ndarray[Any, Any]
 #: The residual of a flat vector, not finite where it is not defined; factors of its derivative, None if it is singular.
 Residual = Callable[[Array], Array]

@@ -16,8 +16,6 @@ from hpfracc._frames import refuse_dates
 from hpfracc._reading import broadcasts, flag, function, listed, number, numbers, shown, whole
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["MAX_STEPS", "CommonOptions", "Options", "SolveOptions", "known_times", "read_options"]
-
 Array = np.ndarray[Any, Any]
 
 #: Default limit of steps of a solve.

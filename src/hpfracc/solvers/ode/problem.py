@@ -15,8 +15,6 @@ from hpfracc._reading import array, broadcasts, choice, function, listed, number
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW, JacobianSource, is_sparse, read_sparsity
 
-__all__ = ["NotFiniteError", "Orders", "Problem", "RightHandSide", "jacobian_source", "read_problem", "starts_infinite"]
-
 Array = np.ndarray[Any, Any]
 
 _DERIVATIVES: tuple[str, ...] = get_args(DerivativeName)

@@ -21,8 +21,6 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
 
-__all__ = ["EventWatch", "Report", "note_steps", "only_the_start", "progress_report", "watch_steps"]
-
 Array = np.ndarray[Any, Any]
 
 #: ``report(t, y)`` with the newest point, or ``report(t, y, share)`` with the completed share of the work; ``y`` is a

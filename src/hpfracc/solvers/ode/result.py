@@ -15,8 +15,6 @@ from hpfracc._reading import listed, whole
 from hpfracc._results import LabelledArrays, Result
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["REACHED", "TOLERATED", "FODEResult", "SolveDecision", "because", "inaccurate", "later_times", "plot_fit"]
-
 #: The message of a solve that succeeded.
 REACHED = "The end of the interval was reached."
 #: Multiple of the tolerance that counts as reached, because error estimates are rough.

@@ -14,8 +14,6 @@ from hpfracc.solvers.ode.fixed.grid import initial_part, row_orders
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 
-__all__ = ["GrowthError", "PowerLaw", "Powers", "read_growth", "source_start", "starting_powers"]
-
 Array = np.ndarray[Any, Any]
 
 #: Distances from t0, in powers of ten of the interval, at which the right-hand side is sampled: as close as possible,

@@ -28,8 +28,6 @@ from hpfracc.solvers.ode.problem import Problem, read_problem
 from hpfracc.solvers.ode.progress import only_the_start, watch_steps
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
-__all__ = ["SolveExplanation", "explain_solve", "solve_fode"]
-
 
 @watched
 def solve_fode(

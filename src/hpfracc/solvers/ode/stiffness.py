@@ -28,11 +28,6 @@ from hpfracc.solvers.ode.fixed.scheme import cached_weights
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, jacobian_source
 
-__all__ = [
-    "StabilityLimits", "StiffError", "StiffnessGuard", "rotation", "stability_number", "stable_radii",
-    "unstable_growth",
-]  # fmt: skip
-
 Array = np.ndarray[Any, Any]
 
 #: Implicit steps are used above this fraction of the largest stable ``h^alpha |lambda|``.

@@ -13,8 +13,6 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult, later_times
 
-__all__ = ["Substitution", "solve_substituted"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of
 
-__all__ = ["captured", "same_surroundings", "surroundings"]
-
 #: Packages whose functions do not change what they capture.
 _SETTLED = frozenset({"builtins", "math", "cmath", "operator", "numpy", "scipy", "jax", "jaxlib", "numba", "torch"})
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic, types.NoneType, types.EllipsisType, slice, range)

@@ -19,15 +19,13 @@ import numpy as np
 from hpfracc.solvers.ode.adaptive.corrector import Solved
 from hpfracc.solvers.ode.adaptive.solution import PieceStore
 from hpfracc.solvers.ode.adaptive.stepper import Stepper, stable_degrees
-from hpfracc.solvers.ode.adaptive.system import NotFiniteError
+from hpfracc.solvers.ode.problem import NotFiniteError
 from hpfracc.solvers.pde.driver import StepProgress
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, StepForm
 from hpfracc.solvers.pde.recording import Run
 from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before, note_jumps
-
-__all__ = ["can_step", "run_steps"]
 
 Array = np.ndarray[Any, Any]
 

@@ -15,24 +15,6 @@ from hpfracc import _reading
 from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = [
-    "BoundaryCondition",
-    "Dirichlet",
-    "Ends",
-    "Exterior",
-    "Neumann",
-    "NoFlux",
-    "Periodic",
-    "Robin",
-    "boundary_value",
-    "check_data",
-    "is_function",
-    "is_homogeneous",
-    "positional_range",
-    "read_boundary",
-    "varies_in_time",
-]
-
 #: A number, ``f(t)``, or ``f(t, x)`` (``f(t, x, y)``) with the coordinates of the points at that end.
 BoundaryData = Any
 

@@ -12,8 +12,6 @@ from hpfracc.solvers.pde.methods.exact_modes import ExactModes
 from hpfracc.solvers.pde.methods.splitting import Yoshida4, conserves_norm
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["ASKED", "choose_time_method", "refusal"]
-
 #: The reason of a method that the user chose.
 ASKED = "it was asked for"
 #: Methods for first order in time, in the order in which they are tried.

@@ -12,8 +12,6 @@ from hpfracc import _reading
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
-__all__ = ["DelayedFrames"]
-
 Array = np.ndarray[Any, Any]
 
 #: Sums of delays at which a mesh is graded anew.

@@ -19,21 +19,6 @@ from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock
 from hpfracc.solvers.pde.recording import Run, frames_kept
 from hpfracc.solvers.pde.time_data import scan_data
 
-__all__ = [
-    "FIRST_STEPS",
-    "MIN_ORDER",
-    "StepProgress",
-    "check_memory",
-    "exact_mesh",
-    "forecast_memory",
-    "given_steps",
-    "last_frame",
-    "run_estimated",
-    "run_mesh",
-    "sample_steps",
-    "seen_order",
-]
-
 Array = np.ndarray[Any, Any]
 
 #: Steps of the first solution; solutions are compared at its times.

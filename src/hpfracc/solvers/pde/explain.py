@@ -13,9 +13,6 @@ from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.refinement import GRID_SHARE
 from hpfracc.solvers.pde.solve import read_question, solve_fpde
 
-__all__ = ["EvolutionExplanation", "explain_evolution"]
-
-
 #: Relative error in time of the first mesh, from which the number of steps for a tolerance is guessed: methods of order
 #: 2 took 4,096 steps at rtol = 1e-6 for smooth sources and reactions.
 _FIRST_ERROR = 1.6e-2

@@ -24,8 +24,6 @@ from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.result import FPDEResult
 from hpfracc.solvers.pde.solve import solve_fpde
 
-__all__ = ["FPDEFit", "fit_fpde"]
-
 Array = np.ndarray[Any, Any]
 
 #: Relative steps of finite differences: solutions differ by errors of the solver, up to ``rtol``.

@@ -26,8 +26,6 @@ from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock
 from hpfracc.solvers.pde.space.base import is_uniform
 
-__all__ = ["estimate_grid_error", "resample"]
-
 Array = np.ndarray[Any, Any]
 
 #: What a problem on a coarser grid shares with that of the solve.

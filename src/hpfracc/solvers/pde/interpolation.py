@@ -11,8 +11,6 @@ from hpfracc._arrays import to_host
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["FrameCubic", "FrameSolution", "between_frames"]
-
 Array = np.ndarray[Any, Any]
 
 #: Frames through which a cubic is put.

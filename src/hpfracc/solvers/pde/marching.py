@@ -21,8 +21,6 @@ from hpfracc.history.interval_states import ExponentialHistory
 from hpfracc.history.intervals import IntervalWeights
 from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, StepForm
 
-__all__ = ["MARCHING", "can_march", "can_scan", "march", "march_jax"]
-
 Array = np.ndarray[Any, Any]
 
 #: The price of the compiled loop. Its seconds, without and with a copy in Numba's cache, are used until the first

@@ -14,21 +14,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hpfracc import _reading
+from hpfracc.history.intervals import order_value
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde import methods
-from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, order_value
-
-__all__ = [
-    "EvolutionMethod",
-    "ExplicitPart",
-    "Question",
-    "Save",
-    "all_evolution_methods",
-    "find_evolution_method",
-    "needs_order_one",
-    "register_evolution_method",
-    "time_steps",
-]
+from hpfracc.solvers.pde.problem import EvolutionProblem, Feature
 
 Array = np.ndarray[Any, Any]
 Save = str | int | Callable[..., Any]

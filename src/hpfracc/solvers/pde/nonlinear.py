@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc.errors import SolveError
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, order_value
+from hpfracc.history.intervals import order_value
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 from hpfracc.solvers.pde.space.krylov import gmres
-
-__all__ = ["ReactionSolver"]
 
 #: Fraction of the tolerance to which the equation of a step is solved.
 _SHARE = 1e-2

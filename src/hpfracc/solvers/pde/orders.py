@@ -17,8 +17,6 @@ from hpfracc.history.intervals import order_value
 from hpfracc.operators._distributed_order import DistributedOrder
 from hpfracc.solvers.pde.boundary import is_function
 
-__all__ = ["VaryingOrder", "checked_order", "read_orders", "read_varying"]
-
 
 @dataclass(frozen=True, slots=True)
 class VaryingOrder:

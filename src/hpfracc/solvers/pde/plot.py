@@ -10,8 +10,6 @@ from hpfracc import _reading
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["plot_evolution"]
-
 Array = np.ndarray[Any, Any]
 
 KINDS = ("auto", "kymograph", "profiles", "frames")

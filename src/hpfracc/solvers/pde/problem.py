@@ -19,17 +19,6 @@ from hpfracc.solvers.pde.delays import DelayedFrames
 from hpfracc.solvers.pde.orders import VaryingOrder
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
-__all__ = [
-    "EvolutionProblem",
-    "Feature",
-    "FrameBlock",
-    "StepFailedError",
-    "StepForm",
-    "in_blocks",
-    "order_value",
-    "plain_order",
-]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -21,8 +21,6 @@ from hpfracc.solvers.pde.space.base import SpaceSetting, axis_part
 from hpfracc.solvers.pde.space.variable import CellAxis, FiniteVolumes
 from hpfracc.solvers.pde.terms import Diffusion, coefficients_of
 
-__all__ = ["QuasilinearDiffusion", "is_quasilinear"]
-
 Array = np.ndarray[Any, Any]
 
 #: Negative coefficients up to this share of the largest are zero: iterations reach below fronts, where u is zero.

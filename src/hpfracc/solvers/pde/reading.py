@@ -16,11 +16,12 @@ from hpfracc import _reading
 from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, refuse_masked, to_host
 from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.history.intervals import order_value
 from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Periodic, is_function, positional_range, read_boundary
 from hpfracc.solvers.pde.delays import DelayedFrames
 from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders, read_varying
-from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
+from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points, read_grid
 from hpfracc.solvers.pde.space.components import discretise_components
@@ -28,8 +29,6 @@ from hpfracc.solvers.pde.space.disc import Annulus, Disc
 from hpfracc.solvers.pde.space.region import Region
 from hpfracc.solvers.pde.space.variable import FiniteVolumes
 from hpfracc.solvers.pde.terms import Matrix, SpaceTerm, coefficients_of, read_space
-
-__all__ = ["read_evolution"]
 
 Array = np.ndarray[Any, Any]
 

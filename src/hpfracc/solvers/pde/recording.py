@@ -20,8 +20,6 @@ from hpfracc.solvers.pde.interpolation import between_frames
 from hpfracc.solvers.pde.method import Question, Save
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 
-__all__ = ["MAX_FRAMES", "Run", "frames_kept", "read_save", "smooth_power"]
-
 Array = np.ndarray[Any, Any]
 
 #: The most frames that are kept by default.

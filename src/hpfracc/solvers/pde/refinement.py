@@ -24,8 +24,6 @@ from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.recording import Run, frames_kept
 from hpfracc.solvers.pde.time_data import MOST_BREAKS, TimeData, breaks_of, just_before, note_jumps
 
-__all__ = ["GRID_SHARE", "run_refined"]
-
 Array = np.ndarray[Any, Any]
 
 #: Largest number of doublings from one mesh to the next.

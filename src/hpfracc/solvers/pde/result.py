@@ -12,8 +12,6 @@ from hpfracc._arrays import to_host
 from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["EvolutionDecision", "FPDEResult", "SpaceTimeError"]
-
 Array = np.ndarray[Any, Any]
 
 #: Quadrature points for the potential of a reaction; exact for polynomials of degree 31.

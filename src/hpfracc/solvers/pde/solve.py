@@ -33,8 +33,6 @@ from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, SpaceTimeError
 from hpfracc.solvers.pde.time_data import scan_data
 
-__all__ = ["MAX_FPDE_STEPS", "read_question", "solve_fpde"]
-
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
 _BACKENDS = ("auto", "numpy", "numba")

@@ -18,8 +18,6 @@ from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 from hpfracc.solvers.pde.reading import read_evolution
 
-__all__ = ["SteadyState", "steady_state"]
-
 Array = np.ndarray[Any, Any]
 
 #: Shift of a singular operator, in units of its norm, and the largest number of iterations with it.

@@ -15,23 +15,6 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.pde.boundary import check_data
 from hpfracc.solvers.pde.orders import checked_order
 
-__all__ = [
-    "Advection",
-    "CrossDiffusion",
-    "Diffusion",
-    "FractionalDiffusion",
-    "Matrix",
-    "OneSided",
-    "SpaceTerm",
-    "TermSum",
-    "check_definite",
-    "coefficients_of",
-    "is_tensor",
-    "per_axis",
-    "read_space",
-    "tensor_at",
-]
-
 #: A number (a tensor or JAX scalar carries its gradient), or a function of the coordinates.
 Coefficient = Any
 

@@ -11,8 +11,6 @@ import numpy as np
 from hpfracc._arrays import is_tracer
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["MOST_BREAKS", "TimeData", "behind_start", "breaks_of", "just_before", "note_jumps", "scan_data"]
-
 Array = np.ndarray[Any, Any]
 
 #: Times at which data are looked at: for small grids, at least, and the bytes that all values together may have.

@@ -14,8 +14,6 @@ from hpfracc.engine.backends.cuda import device_index
 from hpfracc.engine.backends.cupy import BACKEND
 from hpfracc.profiling.clocks import DeviceClock
 
-__all__ = ["ADAPTER", "CupyAdapter"]
-
 #: Out-of-memory messages of the underlying libraries.
 _OUT_OF_MEMORY = ("ALLOC_FAILED", "cudaErrorMemoryAllocation")
 

@@ -8,8 +8,6 @@ import cupy
 
 from hpfracc.engine.backends.cuda import CudaClock, device_index
 
-__all__ = ["CLOCK", "CupyClock"]
-
 
 class CupyClock(CudaClock):
     """CuPy's devices."""

@@ -6,6 +6,4 @@ import cupyx.scipy.fft  # noqa: F401
 
 from hpfracc.engine.backends.generic.library import Library
 
-__all__ = ["LIBRARY"]
-
 LIBRARY = Library("cupy")

@@ -15,8 +15,6 @@ from hpfracc.engine.numerics.counter_random import (
     WEYL,
 )
 
-__all__ = ["THREADS", "random_source"]
-
 THREADS = 256
 
 _SOURCE = r"""

@@ -21,8 +21,6 @@ import numpy as np
 
 from hpfracc.engine.numerics.stencils import forward_offsets
 
-__all__ = ["THREADS", "TilePlan", "plan_tiles", "relax_by_tiles", "tile_source"]
-
 THREADS = 256
 #: Sides of a tile, by the number of axes; the last one is contiguous in memory.
 _SIDES = {1: (1024,), 2: (32, 32), 3: (8, 8, 16)}

@@ -16,8 +16,6 @@ from hpfracc.engine.backends.cuda import keep_pinned, pinned_ledger
 from hpfracc.engine.memory.staging import SMALL_BYTES, StagingRing
 from hpfracc.engine.workers import available_cores, even_blocks, run_blocks
 
-__all__ = ["download", "upload"]
-
 #: Chunks are larger than PyTorch's, because waking the engine's threads takes longer than an OpenMP team; few threads
 #: saturate the link.
 _CHUNK_BYTES = 16 * 2**20

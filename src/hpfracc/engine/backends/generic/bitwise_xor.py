@@ -5,8 +5,6 @@ from __future__ import annotations
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.library import Library
 
-__all__ = ["make_kernels"]
-
 
 def make_kernels(library: Library) -> dict[str, Kernel]:
     """``a ^ b`` over broadcast arrays of one dtype."""

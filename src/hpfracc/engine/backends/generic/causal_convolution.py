@@ -25,8 +25,6 @@ from hpfracc.engine.numerics.lengths import block_length, fast_length
 from hpfracc.engine.primitives.base import INEXACT, Call
 from hpfracc.engine.primitives.operands import complex_of
 
-__all__ = ["Layout", "PreparedWeights", "add_starts", "differences", "make_kernels", "reach", "sums_nothing"]
-
 
 class Layout(NamedTuple):
     """The points of a row, the weights used, the dtype of the result, and the form of the prepared weights.

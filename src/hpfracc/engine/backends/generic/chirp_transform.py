@@ -23,8 +23,6 @@ from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.chirp_transform import transform_length
 
-__all__ = ["chirps", "make_kernels", "turns"]
-
 _BITS = 26
 _ROOM = 1 << _BITS
 

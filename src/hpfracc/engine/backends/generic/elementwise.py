@@ -10,8 +10,6 @@ from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.numerics.expression import FUNCTIONS, parse_expression
 
-__all__ = ["make_kernels"]
-
 
 def make_kernels(library: Library) -> dict[str, Kernel]:
     """The formula over broadcast arrays."""

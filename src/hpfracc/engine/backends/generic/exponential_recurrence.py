@@ -19,8 +19,6 @@ from hpfracc.engine.numerics.recurrence import own_steps, taint, uniform_steps
 from hpfracc.engine.primitives.base import INEXACT
 from hpfracc.engine.primitives.operands import complex_of
 
-__all__ = ["make_kernels"]
-
 
 def make_kernels(library: Library) -> dict[str, Kernel]:
     """One kernel, for uniform steps and for others."""

@@ -10,8 +10,6 @@ from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.numerics.lengths import transformed_shape
 from hpfracc.engine.primitives.operands import complex_of, real_of
 
-__all__ = ["make_kernels"]
-
 
 def make_kernels(library: Library) -> dict[str, Kernel]:
     """One transform along ``axis``, truncated or zero-padded to ``n`` points."""

@@ -18,8 +18,6 @@ from hpfracc.engine.numerics.history_sums import block_of_weights, output_blocks
 from hpfracc.engine.primitives.base import INEXACT
 from hpfracc.engine.workers import run_blocks
 
-__all__ = ["make_kernels", "sum_causally"]
-
 #: ``sum_of(times, x, options)``: the values from operands in double precision.
 SumOf = Callable[[Any, Any, tuple[Any, ...]], Any]
 

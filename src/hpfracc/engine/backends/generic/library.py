@@ -10,8 +10,6 @@ import numpy as np
 
 from hpfracc._xp import namespace
 
-__all__ = ["Library", "scan_in_turn"]
-
 Function = Callable[..., Any]
 
 

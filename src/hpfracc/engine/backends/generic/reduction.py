@@ -10,8 +10,6 @@ from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.primitives.reduction import reduced_axes
 
-__all__ = ["make_kernels"]
-
 
 def make_kernels(library: Library) -> dict[str, Kernel]:
     """Reduce along ``axis``: an axis, several, or all of them."""

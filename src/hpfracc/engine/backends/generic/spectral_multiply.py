@@ -18,8 +18,6 @@ from hpfracc.engine.numerics.trigonometric import backward, forward
 from hpfracc.engine.primitives.base import INEXACT, ArraySpec, Call
 from hpfracc.engine.primitives.spectral_multiply import SpectralAxes, SpectralMultiply, is_half, plan_axes
 
-__all__ = ["make_kernels"]
-
 _CONTRACT = SpectralMultiply()
 
 

@@ -10,8 +10,6 @@ from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.numerics.stencils import forward_offsets
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
-__all__ = ["make_kernels"]
-
 
 def make_kernels(library: Library) -> dict[str, Kernel]:
     """All points at once; in JAX one compiled loop."""

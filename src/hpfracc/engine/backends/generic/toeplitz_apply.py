@@ -19,8 +19,6 @@ from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes
 
-__all__ = ["Prepared", "affected", "make_kernels"]
-
 _CONTRACT = ToeplitzApply()
 
 

@@ -13,8 +13,6 @@ import numpy as np
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.library import Library
 
-__all__ = ["make_kernels"]
-
 
 def make_kernels(library: Library) -> dict[str, Kernel]:
     """Reduction along the last axis."""

@@ -20,8 +20,6 @@ from hpfracc.engine.primitives.base import Call
 from hpfracc.errors import BackendUnavailableError
 from hpfracc.profiling.clocks import DeviceClock
 
-__all__ = ["ADAPTER", "JaxAdapter"]
-
 #: Below this size the overhead of a copy dominates.
 _SMALL_BYTES = 2**16
 

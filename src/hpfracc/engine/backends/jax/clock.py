@@ -6,8 +6,6 @@ from typing import Any
 
 import jax
 
-__all__ = ["CLOCK", "JaxClock"]
-
 
 class JaxClock:
     """JAX's devices, including the host, where calls are asynchronous too."""

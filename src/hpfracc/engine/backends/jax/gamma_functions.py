@@ -12,8 +12,6 @@ from hpfracc._xp import namespace
 from hpfracc.engine.numerics.gamma import beta_value, gamma_value
 from hpfracc.errors import UnsupportedDtypeError
 
-__all__ = ["beta", "digamma", "gamma", "incomplete_beta"]
-
 
 def _operands(name: str, *values: Any) -> tuple[jax.Array, ...]:
     arrays = tuple(jnp.asarray(value) for value in values)

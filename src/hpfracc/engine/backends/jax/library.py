@@ -13,8 +13,6 @@ from jax import lax
 from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.backends.jax.wide import call_wide
 
-__all__ = ["LIBRARY"]
-
 #: Steps of a part of which the states are recomputed in the backward pass.
 _PART = 1 << 14
 

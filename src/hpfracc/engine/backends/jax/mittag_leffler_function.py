@@ -21,8 +21,6 @@ from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters, make_c
 from hpfracc.engine.numerics.mittag_leffler_values import evaluate, pairs_of
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["of_parameters"]
-
 
 def of_parameters(z: Any, alpha: Any, beta: Any) -> jax.Array:
     """E_{alpha,beta}(z), with broadcasting; traced parameters outside the domain give nan."""

@@ -16,8 +16,6 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-__all__ = ["call_wide"]
-
 
 def call_wide(function: Callable[..., Any], arrays: Sequence[Any], options: tuple[Hashable, ...]) -> Any:
     """``function(*arrays, *options)``, one array, run with x64 on: now, and in every derivative of it.

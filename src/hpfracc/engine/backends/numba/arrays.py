@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Array", "behaved", "flat", "spread"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from numba import njit
 
-__all__ = ["push", "sink"]
-
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
 
 

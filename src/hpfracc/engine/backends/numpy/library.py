@@ -12,8 +12,6 @@ import numpy as np
 from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.generic.library import Library
 
-__all__ = ["LIBRARY", "all_finite"]
-
 Array = np.ndarray[Any, Any]
 
 

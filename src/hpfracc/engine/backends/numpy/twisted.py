@@ -17,8 +17,6 @@ import numpy as np
 
 from hpfracc._xp import NUMPY
 
-__all__ = ["Spectrum", "convolve_rows", "transform_padded", "twist"]
-
 Array = np.ndarray[Any, Any]
 
 

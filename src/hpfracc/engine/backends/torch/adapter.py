@@ -14,8 +14,6 @@ from hpfracc.engine.backends.base import Adapter
 from hpfracc.engine.backends.torch import BACKEND
 from hpfracc.profiling.clocks import DeviceClock
 
-__all__ = ["ADAPTER", "TorchAdapter"]
-
 logger = logging.getLogger("hpfracc.engine")
 
 #: Out-of-memory messages of parts of PyTorch that raise a plain RuntimeError.

@@ -25,8 +25,6 @@ from hpfracc.engine.backends.torch import fused
 from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded
 from hpfracc.engine.numerics.lengths import fast_length
 
-__all__ = ["convolve_prepared", "convolve_tracked", "fits_prepared", "fits_tracked"]
-
 #: ``composed(weights, signal, *starts)``: the same sum by PyTorch operations.
 Composition = Callable[..., Tensor]
 

@@ -8,8 +8,6 @@ import torch
 
 from hpfracc.engine.backends.cuda import CudaClock
 
-__all__ = ["CLOCK", "TorchClock"]
-
 
 class TorchClock(CudaClock):
     """PyTorch's CUDA devices."""

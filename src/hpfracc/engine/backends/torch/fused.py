@@ -22,11 +22,6 @@ from torch.nn import functional
 from hpfracc._xp import namespace
 from hpfracc.engine.backends.generic.causal_convolution import differences as differences_of
 
-__all__ = [
-    "OrderTable", "affected", "cut_and_taint", "fill_random", "is_available", "pad_and_clean", "scaled_normals",
-    "sums_into", "table_slope", "table_weights",
-]  # fmt: skip
-
 #: Number of records that are read together.
 _CHUNK = 1024
 #: Weights of a table per program, and the factor for long blocks. Their product divides the longer blocks.

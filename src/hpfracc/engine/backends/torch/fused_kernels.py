@@ -6,8 +6,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["cut", "pad"]
-
 
 @triton.jit
 def _first_bad(bad, row, blocks, upto, points, CHUNK: tl.constexpr):

@@ -12,8 +12,6 @@ from hpfracc._xp import namespace
 from hpfracc.engine.numerics.gamma import beta_value, gamma_value
 from hpfracc.errors import UnsupportedDtypeError
 
-__all__ = ["beta", "digamma", "gamma", "incomplete_beta"]
-
 
 def _operands(name: str, *values: Any) -> list[Tensor]:
     first = next(value for value in values if isinstance(value, Tensor))

@@ -16,8 +16,6 @@ from hpfracc._torch_transforms import is_wrapped
 from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.backends.torch.tracking import is_eager, is_readable, multiply_over, untracked
 
-__all__ = ["LIBRARY"]
-
 #: Steps of a part, of which autograd stores only the ends.
 _PART = 1 << 14
 

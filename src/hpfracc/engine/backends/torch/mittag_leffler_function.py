@@ -17,8 +17,6 @@ from hpfracc._xp import namespace
 from hpfracc.engine.numerics.mittag_leffler_plan import ContourPlan, check_parameters, make_contour_plan
 from hpfracc.engine.numerics.mittag_leffler_values import evaluate, pairs_of
 
-__all__ = ["of_parameters", "of_z"]
-
 
 class _MittagLeffler(torch.autograd.Function):
     """Differentiable in z, alpha and beta: ``order`` times in z so far, ``logs`` times in beta.

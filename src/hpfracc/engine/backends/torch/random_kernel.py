@@ -19,8 +19,6 @@ from hpfracc.engine.numerics.counter_random import (
     WEYL,
 )
 
-__all__ = ["fill", "fill_scaled", "sum_rows"]
-
 _M0, _M1 = (tl.constexpr(value) for value in MULTIPLIERS)
 _W0, _W1 = (tl.constexpr(value) for value in WEYL)
 _ROUNDS = tl.constexpr(ROUNDS)

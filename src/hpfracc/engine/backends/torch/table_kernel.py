@@ -10,8 +10,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["table"]
-
 
 @triton.jit
 def _evaluate(place, inside, total, order, scale, series, fall, zeros, SLOPE: tl.constexpr, COEFFICIENTS: tl.constexpr):

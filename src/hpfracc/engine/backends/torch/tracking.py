@@ -16,8 +16,6 @@ from torch.nn import functional
 
 from hpfracc._torch_transforms import find_probes, is_dual, is_symbolic, outside_transforms
 
-__all__ = ["interleaved", "is_eager", "is_only_recorded", "is_readable", "multiply_over", "untracked"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -19,8 +19,6 @@ from hpfracc.engine.backends.cuda import keep_pinned, pinned_ledger
 from hpfracc.engine.memory.staging import SMALL_BYTES, PinnedLedger, StagingRing
 from hpfracc.engine.numerics.lengths import power_of_two
 
-__all__ = ["CudaLink", "Lane", "as_tensor", "download", "lane", "upload"]
-
 
 def as_tensor(array: np.ndarray, *, shared: bool = True) -> Tensor:
     """A CPU tensor on the array's memory, or on a copy if PyTorch cannot share it.

@@ -24,13 +24,10 @@ from hpfracc.engine.execution.plan import as_array, make_request
 from hpfracc.engine.execution.recover import Failure, classify
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.numerics.lengths import fast_length
-from hpfracc.engine.primitives.base import Primitive
-from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.primitives.base import Primitive, shape_of
 from hpfracc.engine.selection.decision import Fallback
 from hpfracc.engine.selection.request import Request
 from hpfracc.errors import OutOfMemoryError
-
-__all__ = ["convolve_block", "run_in_chunks", "run_plan"]
 
 logger = logging.getLogger("hpfracc.engine")
 

@@ -14,11 +14,6 @@ from typing import Any, TypeVar
 
 from hpfracc.errors import InvalidInputError
 
-__all__ = [
-    "ChunkSizer", "ChunkTooLargeError", "Progress", "keep_bounded", "progress_of", "remembered_sizes",
-    "round_size", "run_chunks", "sizes_below",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 #: The search ends within this factor of a size that fails; then this fraction of the size that fits is used.

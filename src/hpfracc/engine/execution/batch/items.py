@@ -12,14 +12,8 @@ from hpfracc import _reading
 from hpfracc._arrays import all_alike, device_of, dtype_name, library_of, tracks_gradient
 from hpfracc.engine.backends import registry
 from hpfracc.engine.memory.buffers import BufferPool
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Primitive
-from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Primitive, shape_of
 from hpfracc.errors import BatchItemError, InvalidInputError
-
-__all__ = [
-    "STACKED_AXES", "Calls", "PieceSeed", "Stacking", "by_name", "calls_of", "item_error", "kind_of", "lay_out",
-    "message_of", "random_stream", "rows_of", "stack", "stacking_of",
-]  # fmt: skip
 
 Shape = tuple[int, ...]
 

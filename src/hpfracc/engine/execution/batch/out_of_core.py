@@ -20,10 +20,8 @@ from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.primitives.base import shape_of
 from hpfracc.errors import DiskFullError, InvalidInputError, OutOfMemoryError, ShapeError
-
-__all__ = ["convolve_blocks", "evaluate_blocks"]
 
 Array = np.ndarray[Any, Any]
 

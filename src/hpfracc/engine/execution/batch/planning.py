@@ -18,8 +18,7 @@ from hpfracc.engine.execution.learn import run_and_learn
 from hpfracc.engine.execution.plan import Plan, make_plan, make_request, plan_key
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.budget import HOST, get_budget
-from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, dtype_of
-from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, dtype_of, shape_of
 from hpfracc.engine.selection.call_memory import HOST_SHARE, memory_refusal, predicted_bytes
 from hpfracc.engine.selection.decide import Selection, decide
 from hpfracc.engine.selection.decision import Candidate, Decision, Fallback
@@ -28,10 +27,6 @@ from hpfracc.engine.selection.request import Request
 from hpfracc.errors import BackendUnavailableError, OutOfMemoryError
 from hpfracc.profiling.formats import format_bytes, format_seconds
 from hpfracc.profiling.recorder import shared as spans
-
-__all__ = [
-    "ChunkPlan", "Job", "block_sizes", "choose_plan", "choose_size", "decision_in_chunks", "is_time",
-]  # fmt: skip
 
 logger = logging.getLogger("hpfracc.engine")
 

@@ -15,8 +15,6 @@ from hpfracc._arrays import library_of
 from hpfracc.engine.backends import registry
 from hpfracc.engine.primitives.base import ArraySpec
 
-__all__ = ["Probe", "measure_peak"]
-
 T = TypeVar("T")
 
 logger = logging.getLogger("hpfracc.memory")

@@ -44,15 +44,12 @@ from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.pressure.pool import staging_pool
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames
 from hpfracc.engine.memory.budget import get_budget, parse_bytes
-from hpfracc.engine.primitives.base import ArraySpec, dtype_of
-from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.primitives.base import ArraySpec, dtype_of, shape_of
 from hpfracc.engine.selection.call_memory import HOST_SHARE
 from hpfracc.engine.selection.request import place
 from hpfracc.engine.workers import available_cores, run_items
 from hpfracc.errors import BatchItemError, HpfraccError, InvalidInputError, OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
-
-__all__ = ["remembered_kernels", "run"]
 
 Advance = Callable[[int], None]
 

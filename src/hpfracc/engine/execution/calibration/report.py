@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 from hpfracc.engine.execution.calibration.trial import ArmPower, Series, Timing
 from hpfracc.profiling.formats import format_bytes, format_seconds, make_table
 
-__all__ = ["CalibrationReport", "Crossover", "Skipped", "show_shape"]
-
 #: The fastest arm at a smaller size counts as fastest unless another one is faster by this fraction.
 _THRESHOLD = 0.1
 #: First calls below this are not shown.

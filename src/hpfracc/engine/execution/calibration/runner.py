@@ -26,8 +26,6 @@ from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.errors import BackendUnavailableError, ConfigurationError
 from hpfracc.profiling.clocks import Counters, energy_counters
 
-__all__ = ["Step", "calibrate"]
-
 #: Time limit in seconds, by default and of a thorough calibration.
 BUDGET, THOROUGH_BUDGET = 10.0, 120.0
 #: An arm predicted to be slower than the best by this factor is not measured.

@@ -25,11 +25,6 @@ from hpfracc.engine.selection.request import HOST_PLACEMENT, Placement
 from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.profiling.clocks import Counters
 
-__all__ = [
-    "DEFAULT_OPERATIONS", "POWER_SECONDS", "ArmPower", "ArmTrial", "Series", "TimeBox", "TimeGrowth", "Timing", "clock",
-    "make_operands", "make_series", "repeat", "rounds", "typical_operands",
-]  # fmt: skip
-
 #: Operations that are calibrated by default.
 DEFAULT_OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "reduction", "bitwise_xor")
 

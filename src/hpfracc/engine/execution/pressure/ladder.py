@@ -30,8 +30,6 @@ from hpfracc.engine.memory.buffers import host_buffers, pinned_buffers
 from hpfracc.engine.memory.staging import release_idle
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["RUNGS", "CleanupReport", "Ladder", "RungReport", "Spillable", "ladder"]
-
 logger = logging.getLogger("hpfracc.memory")
 
 _spillable: weakref.WeakSet[Spillable] = weakref.WeakSet()

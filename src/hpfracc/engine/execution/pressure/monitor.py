@@ -35,8 +35,6 @@ from hpfracc.engine.memory.host import (
 )
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MemoryMonitor", "MemorySnapshot", "MemoryStats", "Pressure", "get_memory_monitor", "reset"]
-
 logger = logging.getLogger("hpfracc.memory")
 
 #: Maximum number of snapshots: an hour at one per second.

@@ -18,8 +18,6 @@ from hpfracc.engine.memory.budget import parse_bytes
 from hpfracc.engine.memory.buffers import CAPACITY, BufferPool, PoolStats, host_buffers, pinned_buffers
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MemoryPool", "get_memory_pool", "reset", "staging_pool"]
-
 
 def _pinned(size: int) -> Any:
     """Page-locked memory of a library that is loaded and has a GPU."""

@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc.solvers.ode.adaptive.system import NotFiniteError
-
-__all__ = ["NumpyArithmetic", "Stencil", "Trial", "contributions", "divided_differences", "interpolate_states"]
+from hpfracc.solvers.ode.problem import NotFiniteError
 
 Array = np.ndarray[Any, Any]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["Controller"]
-
 #: Step sizes form a geometric sequence with this number per factor of 2, so that their tables can be cached.
 LEVELS_PER_OCTAVE = 4
 _SAFETY = 0.85

@@ -10,8 +10,6 @@ import numpy as np
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.newton import KEPT_ITERATIONS, Newton, Norm
 
-__all__ = ["FAR", "LINEAR_ITERATIONS", "MAX_ITERATIONS", "MAX_NEWTON", "MIN_RATE", "PART", "Corrector"]
-
 Array = np.ndarray[Any, Any]
 #: State and right-hand side at the end of a step; None if the step is too long.
 Solved = tuple[Array, Array] | None

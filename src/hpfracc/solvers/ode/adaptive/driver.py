@@ -12,16 +12,14 @@ import numpy as np
 from hpfracc._interrupts import raise_if_nested
 from hpfracc.solvers.ode.adaptive.solution import AdaptiveSolution
 from hpfracc.solvers.ode.adaptive.stepper import Stepper
-from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
+from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.compilation import AdaptiveSwitch
 from hpfracc.solvers.ode.fixed.grid import initial_part
 from hpfracc.solvers.ode.options import MAX_STEPS, Options
-from hpfracc.solvers.ode.problem import Problem, starts_infinite
+from hpfracc.solvers.ode.problem import NotFiniteError, Problem, starts_infinite
 from hpfracc.solvers.ode.progress import EventWatch, Report, note_steps, progress_report
 from hpfracc.solvers.ode.result import REACHED, TOLERATED, FODEResult, SolveDecision, inaccurate, later_times
 from hpfracc.solvers.ode.singular import GrowthError, read_growth, source_start
-
-__all__ = ["beginning", "solve_adaptive"]
 
 Array = np.ndarray[Any, Any]
 

@@ -14,8 +14,6 @@ from hpfracc.history.states import Snapshot
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.fixed.grid import initial_part, times_within
 
-__all__ = ["AdaptiveSolution", "Continuation", "Piece", "PieceStore", "piece_integral"]
-
 Array = np.ndarray[Any, Any]
 
 #: The states are stored before every n-th step; between these the stored polynomials are integrated.

@@ -12,10 +12,8 @@ from hpfracc.solvers.ode.adaptive.arithmetic import NumpyArithmetic, Trial, inte
 from hpfracc.solvers.ode.adaptive.controller import Controller
 from hpfracc.solvers.ode.adaptive.corrector import Corrector
 from hpfracc.solvers.ode.adaptive.solution import Continuation, Piece
-from hpfracc.solvers.ode.adaptive.system import NotFiniteError
 from hpfracc.solvers.ode.options import Options
-
-__all__ = ["Stepper", "stable_degrees"]
+from hpfracc.solvers.ode.problem import NotFiniteError
 
 Array = np.ndarray[Any, Any]
 

@@ -14,8 +14,6 @@ from hpfracc.solvers.ode.jacobian import JacobianSource
 from hpfracc.solvers.ode.newton import Norm
 from hpfracc.solvers.ode.problem import NotFiniteError, Problem, check_jacobian, check_value, history_at
 
-__all__ = ["FlatSystem", "NotFiniteError"]
-
 Array = np.ndarray[Any, Any]
 
 #: Largest state that is checked one number at a time.

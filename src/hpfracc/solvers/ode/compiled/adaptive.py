@@ -39,13 +39,12 @@ import numpy as np
 
 from hpfracc.solvers.ode.adaptive import corrector as correction
 from hpfracc.solvers.ode.adaptive.arithmetic import Stencil, Trial, contributions, divided_differences
-from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
+from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.compiled import call_kernel
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 from hpfracc.solvers.ode.compiled.kernels import call, multiply, with_functions
 from hpfracc.solvers.ode.newton import Norm
-
-__all__ = ["CompiledArithmetic"]
+from hpfracc.solvers.ode.problem import NotFiniteError
 
 Array = np.ndarray[Any, Any]
 

@@ -23,8 +23,6 @@ from hpfracc.solvers.ode.compiled.reading import BoundSource
 from hpfracc.solvers.ode.compiled.vocabulary import MATH
 from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 
-__all__ = ["MATHEMATICS", "CompiledFunction", "compare", "compile_as_given", "compile_bound", "function_lines"]
-
 Array = np.ndarray[Any, Any]
 
 #: Largest deviation of a compiled function, relative to its largest component, due to another order of operations.

@@ -24,12 +24,6 @@ from numba.experimental import structref
 
 from hpfracc.solvers.ode.newton import DIGITS, KEPT_ITERATIONS, MIN_RATE, REMEASURE, SMALL_CHANGE
 
-__all__ = [
-    "EVALUATIONS", "ITERATIONS", "JACOBIAN", "JACOBIANS", "KNOWN", "REQUEST", "STATE_SIZE", "STUCK",
-    "FunctionReference", "call", "corrected", "implicit", "multiply", "refer", "run_corrected", "run_implicit",
-    "with_functions",
-]  # fmt: skip
-
 #: Indices in ``state``: number of known points, the generator's request (0 for the right-hand side, or one of the next
 #: two), and counters.
 KNOWN, REQUEST, EVALUATIONS, ITERATIONS, JACOBIANS = range(5)

@@ -33,8 +33,6 @@ from hpfracc.engine.execution.batch.driver import keep_bounded
 from hpfracc.solvers.ode.compiled.tracing import Array, ForkError, RefusedError, Scalar, Tracer, items
 from hpfracc.solvers.ode.compiled.vocabulary import REPLACEMENTS
 
-__all__ = ["BoundSource", "MemberFunction", "read_function", "read_member", "some_members"]
-
 #: Limits: components of a state, each of which is written out, and lines of all paths together.
 _MAX_COMPONENTS, _MAX_LINES = 128, 6000
 #: Largest number of argument values per member, each of which is written out.

@@ -14,8 +14,6 @@ from hpfracc.solvers.ode.fixed.stepping import NumpyStepper
 from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.problem import RightHandSide, check_value
 
-__all__ = ["CompiledStepper"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-__all__ = ["UFUNCS", "Array", "ForkError", "RefusedError", "Scalar", "Tracer", "Truth", "floats", "items", "wrap"]
-
 Items = np.ndarray[Any, Any]  # of objects: Scalar, Truth, numbers, and None where nothing was written yet
 
 #: Limits of reading: lines of one path, and forks on it.

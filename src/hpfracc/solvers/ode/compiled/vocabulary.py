@@ -16,8 +16,6 @@ import numpy as np
 
 from hpfracc.solvers.ode.compiled.tracing import UFUNCS, Array, RefusedError, Scalar, Truth, floats, is_numpy, items
 
-__all__ = ["MATH", "REPLACEMENTS"]
-
 #: Functions of ``math``.
 MATH = (
     "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp",

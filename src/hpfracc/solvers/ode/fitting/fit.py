@@ -21,8 +21,6 @@ from hpfracc.solvers.ode.fitting.unknowns import DataSet
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.solve import solve_fode
 
-__all__ = ["fit_fode"]
-
 Array = np.ndarray[Any, Any]
 
 #: Options of ``solve_fode`` that a fit does not accept, and why.

@@ -16,8 +16,6 @@ from hpfracc.solvers.ode.fitting.unknowns import Quantity, Unknowns, on_host
 from hpfracc.solvers.ode.problem import check_jacobian, check_value
 from hpfracc.solvers.ode.solve import solve_fode
 
-__all__ = ["Equation", "FitModel", "PlainModel", "TensorModel"]
-
 Array = np.ndarray[Any, Any]
 
 #: Relative steps of finite differences. All members of a batch share their time steps, so errors of the solver cancel,

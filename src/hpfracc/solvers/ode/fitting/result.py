@@ -15,8 +15,6 @@ from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.ode.fitting.unknowns import read_times
 
-__all__ = ["Estimates", "FODEFit", "Fit", "FittedSet"]
-
 Array = np.ndarray[Any, Any]
 
 

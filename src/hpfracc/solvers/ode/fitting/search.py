@@ -11,8 +11,6 @@ import numpy as np
 from hpfracc.errors import AccuracyWarning, SolveError
 from hpfracc.solvers.ode.fitting.statistics import certainty, unfelt
 
-__all__ = ["LeastSquares", "add_complaints", "differences"]
-
 Array = np.ndarray[Any, Any]
 
 #: Changes of the cost and of the unknowns, and gradient, below which a search over solutions ends.

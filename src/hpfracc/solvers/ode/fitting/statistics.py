@@ -8,8 +8,6 @@ import numpy as np
 
 from hpfracc._choices import LossName
 
-__all__ = ["LOSSES", "Certainty", "certainty", "unfelt"]
-
 Array = np.ndarray[Any, Any]
 
 #: Losses of ``scipy.optimize.least_squares``.

@@ -14,12 +14,6 @@ from hpfracc._frames import refuse_dates
 from hpfracc._reading import array, instance, listed, numbers, shown
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 
-__all__ = [
-    "DataSet", "FreeValues", "Quantity", "Search", "Unknowns", "any_free", "collect", "on_host", "read_observe",
-    "read_parameters", "read_sets", "read_slopes", "read_states", "read_table", "read_terms", "read_times",
-    "read_unknowns", "tensor_among",
-]  # fmt: skip
-
 Array = np.ndarray[Any, Any]
 
 #: Minimum distance of an order from the integer below it.

@@ -19,8 +19,6 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, history_at
 from hpfracc.solvers.ode.singular import starting_powers
 
-__all__ = ["DelayedStates", "FixedSolution", "without_delays"]
-
 Array = np.ndarray[Any, Any]
 
 #: Number of steps after which ``t^alpha`` is smooth over four points: the relative error of the cubic is about

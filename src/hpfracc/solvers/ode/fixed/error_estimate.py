@@ -32,8 +32,6 @@ from hpfracc.solvers.ode.fixed.scheme import Tableau, rectangle_weights, trapezo
 from hpfracc.solvers.ode.newton import Newton, Norm
 from hpfracc.solvers.ode.problem import RightHandSide, jacobian_source
 
-__all__ = ["estimate_errors", "find_jumps"]
-
 Array = np.ndarray[Any, Any]
 Defects = Callable[[], Array]
 

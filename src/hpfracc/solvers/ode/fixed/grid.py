@@ -14,11 +14,6 @@ from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode.problem import Problem
 
-__all__ = [
-    "UniformGrid", "check_room", "initial_part", "least_bytes", "make_grid", "order_groups", "row_orders",
-    "times_within",
-]  # fmt: skip
-
 Array = np.ndarray[Any, Any]
 
 #: A step that divides the interval up to this relative error is used as given.

@@ -16,8 +16,6 @@ from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, initial_part
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.singular import Powers
 
-__all__ = ["Evaluate", "StepError", "Tableau", "cached_weights", "evaluate_first", "infinite_start", "make_tableau"]
-
 Array = np.ndarray[Any, Any]
 Evaluate = Callable[[float, Array], Array]
 

@@ -29,8 +29,6 @@ from hpfracc.solvers.ode.progress import note_steps
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, StiffnessGuard, unstable_growth
 
-__all__ = ["StepMethod", "solve_fixed"]
-
 Array = np.ndarray[Any, Any]
 
 #: Estimated errors above this fraction of a component's maximum are reported in the message.

@@ -18,8 +18,6 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, jacobian_source, starts_infinite
 from hpfracc.solvers.ode.singular import GrowthError, Powers, starting_powers
 
-__all__ = ["MAX_POWERS", "refuse_start", "start_together", "starting_weights"]
-
 Array = np.ndarray[Any, Any]
 #: The rows of an order, and its starting weights.
 Starts = list[tuple[Any, Array]]

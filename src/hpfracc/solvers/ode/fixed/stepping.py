@@ -19,8 +19,6 @@ from hpfracc.solvers.ode.newton import Newton, extrapolate, make_newton, step_pa
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import RightHandSide
 
-__all__ = ["NumpyStepper", "SwitchingStepper"]
-
 Array = np.ndarray[Any, Any]
 
 #: Seconds of a NumPy step without its right-hand side (benchmarks/ode.py).

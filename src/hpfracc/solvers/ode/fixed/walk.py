@@ -20,8 +20,6 @@ from hpfracc.solvers.ode.problem import Problem, RightHandSide
 from hpfracc.solvers.ode.progress import EventWatch, Report, note_steps, progress_report
 from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
 
-__all__ = ["Guard", "Walk", "solve_on_mesh"]
-
 Array = np.ndarray[Any, Any]
 
 #: Approximate number of calls of a guard in a solve.

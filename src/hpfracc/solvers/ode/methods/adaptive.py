@@ -16,8 +16,6 @@ from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.singular import EARLIEST, GrowthError
 
-__all__ = ["Adaptive", "AdaptiveLocal"]
-
 #: Maximum number of shortest delays in the interval. Steps are no longer than that delay; more would take minutes.
 _MAX_DELAYS = 1e5
 

@@ -10,8 +10,6 @@ from hpfracc.solvers.ode.fixed.scheme import delayed, rectangle_weights
 from hpfracc.solvers.ode.fixed.solve import StepMethod
 from hpfracc.solvers.ode.method import register_method
 
-__all__ = ["ExplicitRectangle"]
-
 
 @register_method
 @final

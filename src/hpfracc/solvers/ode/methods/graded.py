@@ -20,8 +20,6 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 
-__all__ = ["L1", "GradedMethod", "L2Sigma"]
-
 Array = np.ndarray[Any, Any]
 
 #: Relative error of the kernel.

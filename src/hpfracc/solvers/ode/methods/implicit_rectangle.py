@@ -13,8 +13,6 @@ from hpfracc.solvers.ode.method import register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 
-__all__ = ["ImplicitRectangle"]
-
 #: From this power on the rule has order 1 without starting weights.
 _BOUND = 0.0
 

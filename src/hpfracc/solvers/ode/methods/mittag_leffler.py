@@ -22,8 +22,6 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.special import mittag_leffler, mittag_leffler_matrix
 
-__all__ = ["MittagLeffler"]
-
 Array = np.ndarray[Any, Any]
 
 #: Change of the state, relative to it, by which the Jacobian is found.

@@ -19,8 +19,6 @@ from hpfracc.solvers.ode.method import register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 
-__all__ = ["BDF2", "MultistepMethod", "MultistepTrapezoid", "NewtonGregory"]
-
 Array = np.ndarray[Any, Any]
 
 #: The lowest order for which the starting weights can be computed in double precision.

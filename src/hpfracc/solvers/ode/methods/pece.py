@@ -11,8 +11,6 @@ from hpfracc.solvers.ode.fixed.scheme import delayed, rectangle_weights, trapezo
 from hpfracc.solvers.ode.fixed.solve import StepMethod
 from hpfracc.solvers.ode.method import register_method
 
-__all__ = ["PECE"]
-
 
 @register_method
 @final

@@ -23,8 +23,6 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 
-__all__ = ["VariableOrder", "VariableOrderGraded"]
-
 Array = np.ndarray[Any, Any]
 
 

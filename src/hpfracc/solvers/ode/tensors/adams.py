@@ -18,11 +18,6 @@ from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.states import Memory, combined, moments, product, remember, remembered
 from hpfracc.solvers.ode.tensors.blocks import Loop, initial_polynomial, walk
 
-__all__ = [
-    "NODES", "AdaptiveEquation", "Mesh", "Past", "StepArrays", "correct", "first_past", "inside", "judge", "make_rule",
-    "propagate", "push", "repeat_steps", "sizes", "terms_of", "weigh",
-]  # fmt: skip
-
 #: Highest degree of the polynomials, and number of points of a step: its end and those before.
 HIGHEST = 5
 NODES = HIGHEST + 2

@@ -19,11 +19,6 @@ from hpfracc.solvers.ode.differences import DifferenceTables, step_l1, step_l2_s
 from hpfracc.solvers.ode.tensors.newton import solve_step
 from hpfracc.solvers.ode.tensors.sums import HistoryWeights, Sums, Window, earlier_rows, segment_sums
 
-__all__ = [
-    "PLAIN", "Loop", "StepGrid", "System", "TensorFunctions", "Trajectory", "initial_polynomial", "march_blocks",
-    "march_differences", "run_plainly", "solve_forward", "walk",
-]  # fmt: skip
-
 #: Steps of a block of a loop in Python.
 BLOCK = 64
 #: A loop of JAX has blocks of groups of steps, each a scan; every block takes time to compile. Within a block the

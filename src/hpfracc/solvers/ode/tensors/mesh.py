@@ -22,8 +22,6 @@ from hpfracc.solvers.ode.result import REACHED, TOLERATED, FODEResult, SolveDeci
 from hpfracc.solvers.ode.tensors import adams, solve
 from hpfracc.solvers.ode.tensors.search import Tolerance
 
-__all__ = ["refuse_adaptive_tensors", "solve_adaptive_tensors", "solve_graded_tensors"]
-
 Array = np.ndarray[Any, Any]
 
 #: The grading of a mesh whose order is traced.

@@ -9,8 +9,6 @@ from typing import Any
 
 from hpfracc._xp import Namespace, array_namespace
 
-__all__ = ["slopes_of", "solve_step", "solve_transposed"]
-
 #: Maximum number of iterations; members that have not converged become NaN.
 MAX = 25
 

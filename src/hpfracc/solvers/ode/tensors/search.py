@@ -18,8 +18,6 @@ from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.adams import AdaptiveEquation, Mesh, first_past
 from hpfracc.solvers.ode.tensors.blocks import initial_polynomial
 
-__all__ = ["Tolerance", "choose_mesh"]
-
 #: Maximum number of passes to bring the global error below the tolerance.
 _MAX_PASSES = 6
 

@@ -26,11 +26,6 @@ from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors.blocks import StepGrid, System, initial_polynomial
 from hpfracc.solvers.ode.tensors.sums import make_sums
 
-__all__ = [
-    "Told", "bad_start", "first_bad", "is_wide", "library_solves", "order_of",
-    "refuse_tensors", "solve_tensor_mesh", "solve_tensors", "time_last", "torch_functions",
-]  # fmt: skip
-
 Array = np.ndarray[Any, Any]
 
 #: ``judge(states)`` returns the states, and a message if they are not stable.

@@ -29,8 +29,6 @@ from hpfracc.solvers.ode.tensors.blocks import TensorFunctions
 from hpfracc.solvers.ode.tensors.newton import slopes_of
 from hpfracc.solvers.ode.tensors.solve import order_of, solve_tensors, torch_functions
 
-__all__ = ["TensorGuard", "solve_explicit", "solve_traced"]
-
 Array = np.ndarray[Any, Any]
 
 #: Points of an explicit solution at which ``method="auto"`` checks the stability of its steps.

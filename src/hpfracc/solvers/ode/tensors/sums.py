@@ -13,11 +13,6 @@ import numpy as np
 
 from hpfracc._xp import Namespace, convert_like, namespace_of
 
-__all__ = [
-    "HistoryWeights", "Sums", "Window", "correlations", "earlier_rows", "make_sums", "segment_sums", "sum_to",
-    "turned", "weighted",
-]  # fmt: skip
-
 #: ``weights[s][v]`` of shape (N + 1, ...), followed by the shape of the order.
 HistoryWeights = tuple[tuple[Any, ...], ...]
 

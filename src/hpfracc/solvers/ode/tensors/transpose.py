@@ -21,9 +21,6 @@ from hpfracc.solvers.ode.tensors.blocks import HistoryStep, System, TensorFuncti
 from hpfracc.solvers.ode.tensors.newton import solve_transposed
 from hpfracc.solvers.ode.tensors.sums import Sums, correlations, sum_to, turned, weighted
 
-__all__ = ["Prepare", "Pull", "transpose"]
-
-
 #: ``pull(kind, n, t, y, bar, totals)`` gives f at a point, ``f_y^T bar``, and ``totals`` with the gradients of all else
 #: that f depends on. Point 0 of step n is its state, and the others are those of its corrections.
 Pull = Callable[[int, Any, Any, Any, Any, Any], tuple[Any, Any, Any]]

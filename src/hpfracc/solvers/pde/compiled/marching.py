@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-__all__ = ["march_block", "update"]
-
 Array = np.ndarray[Any, Any]
 
 #: Modes processed together: their rows for all steps of a block fit the nearer caches.

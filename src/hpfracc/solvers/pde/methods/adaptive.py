@@ -14,8 +14,6 @@ from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadratu
 from hpfracc.solvers.pde.methods.differences import DiffusionL1, DiffusionL2Sigma
 from hpfracc.solvers.pde.problem import EvolutionProblem, Feature
 
-__all__ = ["AdaptiveSteps"]
-
 Array = np.ndarray[Any, Any]
 
 #: Decay rates of the exponentials of a typical run, for forecasts of memory.

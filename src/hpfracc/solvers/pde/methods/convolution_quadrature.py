@@ -20,8 +20,6 @@ from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, StepForm, in_blocks
 from hpfracc.solvers.pde.time_data import behind_start
 
-__all__ = ["CorrectedQuadrature"]
-
 Array = np.ndarray[Any, Any]
 
 #: For each order k: ``CORRECTIONS[k][l][n-1]`` times ``tau^l F^(l)(0)`` is added at step n.

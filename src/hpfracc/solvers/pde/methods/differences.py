@@ -24,14 +24,12 @@ from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.direct import DirectHistory
 from hpfracc.history.interval_states import ExponentialHistory, count_exponentials
-from hpfracc.history.intervals import IntervalWeights, orders_of_steps
+from hpfracc.history.intervals import IntervalWeights, order_value, orders_of_steps
 from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, StepForm, in_blocks, order_value
+from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, StepForm, in_blocks
 from hpfracc.solvers.pde.time_data import behind_start
-
-__all__ = ["DifferenceMethod", "DiffusionL1", "DiffusionL2Sigma"]
 
 Array = np.ndarray[Any, Any]
 

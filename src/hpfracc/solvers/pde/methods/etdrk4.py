@@ -23,8 +23,6 @@ from hpfracc.solvers.pde.method import (
 )
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["ETDRK4", "phi_functions"]
-
 Array = np.ndarray[Any, Any]
 
 #: Number of terms in the series of phi_3, and the largest argument for which it is used: the next term is 1e-17 there.

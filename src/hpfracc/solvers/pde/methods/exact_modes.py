@@ -15,8 +15,6 @@ from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_metho
 from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, FrameBlock, StepForm
 from hpfracc.special import mittag_leffler
 
-__all__ = ["ExactModes", "ModeSolution"]
-
 Array = np.ndarray[Any, Any]
 
 #: Values of the Mittag-Leffler function computed together: some 8 MiB.

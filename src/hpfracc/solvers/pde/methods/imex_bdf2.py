@@ -13,8 +13,6 @@ from hpfracc import _reading
 from hpfracc.solvers.pde.method import EvolutionMethod, needs_order_one, register_evolution_method, time_steps
 from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, StepFailedError
 
-__all__ = ["ImexBDF2"]
-
 Array = np.ndarray[Any, Any]
 
 #: Steps between updates of the reaction's slope.

@@ -19,8 +19,6 @@ from hpfracc.solvers.pde.method import (
 )
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["Strang", "Yoshida4", "conserves_norm"]
-
 Array = np.ndarray[Any, Any]
 
 #: Maps (length, u at t, t) to u at t + length under the reaction alone.

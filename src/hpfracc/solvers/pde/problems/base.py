@@ -14,8 +14,6 @@ import numpy as np
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.result import FPDEResult
 
-__all__ = ["EvolutionOptions", "ModelEquation", "model_equation"]
-
 Array = np.ndarray[Any, Any]
 
 

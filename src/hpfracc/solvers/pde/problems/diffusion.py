@@ -16,8 +16,6 @@ from hpfracc.solvers.pde.problems.base import ModelEquation, model_equation
 from hpfracc.solvers.pde.terms import Advection, Diffusion, OneSided
 from hpfracc.special import mittag_leffler
 
-__all__ = ["breakthrough", "column", "diffusion_wave", "distributed_order", "plume", "subdiffusion"]
-
 Array = np.ndarray[Any, Any]
 
 

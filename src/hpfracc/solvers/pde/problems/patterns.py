@@ -13,8 +13,6 @@ from hpfracc.solvers.pde.problems.base import ModelEquation, model_equation
 from hpfracc.solvers.pde.space.jacobi import jacobi_grid
 from hpfracc.solvers.pde.terms import FractionalDiffusion
 
-__all__ = ["allen_cahn", "fitzhugh_nagumo", "gray_scott", "peierls_nabarro"]
-
 Array = np.ndarray[Any, Any]
 
 

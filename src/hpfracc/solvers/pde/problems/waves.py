@@ -12,8 +12,6 @@ from hpfracc._xp import namespace_of
 from hpfracc.solvers.pde.problems.base import ModelEquation, model_equation
 from hpfracc.solvers.pde.terms import FractionalDiffusion
 
-__all__ = ["burgers", "burgers_flux", "plane_wave", "schroedinger"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -22,8 +22,6 @@ from hpfracc.solvers.pde.boundary import (
     is_homogeneous,
 )
 
-__all__ = ["MAX_DENSE", "AxisBasis", "diagonalise", "make_axis", "matrix_product"]
-
 Array = np.ndarray[Any, Any]
 
 #: Largest number of points of an axis with Robin conditions, whose transform is a dense matrix product.

@@ -26,20 +26,6 @@ from hpfracc.solvers.pde.boundary import (
 )
 from hpfracc.solvers.pde.terms import Diffusion, SpaceTerm, coefficients_of, is_tensor
 
-__all__ = [
-    "GridSpace",
-    "Semidiscretisation",
-    "SpaceSetting",
-    "axis_part",
-    "broadcast_points",
-    "is_uniform",
-    "read_grid",
-    "refuse_complex",
-    "refuse_conditions",
-    "refuse_grid",
-    "trapezoid",
-]
-
 Array = np.ndarray[Any, Any]
 
 #: Largest relative deviation of the spacings of a uniform grid, to allow for rounded decimals.

@@ -14,8 +14,6 @@ from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
 from hpfracc.solvers.pde.space.modes import BoxModes
 from hpfracc.solvers.pde.terms import Advection, CrossDiffusion, Diffusion, FractionalDiffusion, Matrix, OneSided
 
-__all__ = ["ComponentSpaces", "discretise", "discretise_components"]
-
 #: For each domain in the order in which they are tried, faster and more accurate ones first. ``module:class`` below
 #: this package.
 _CANDIDATES = {

@@ -35,8 +35,6 @@ from hpfracc.solvers.pde.space.jacobi import outside_rule, refuse_integral
 from hpfracc.solvers.pde.space.variable import check_positive
 from hpfracc.solvers.pde.terms import Diffusion, FractionalDiffusion, coefficients_of
 
-__all__ = ["Annulus", "Disc", "JacobiDisc", "PolarModes"]
-
 Array = np.ndarray[Any, Any]
 
 #: Eigenvalues below this, relative to the largest, are zero.

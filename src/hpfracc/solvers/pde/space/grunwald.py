@@ -11,6 +11,7 @@ import numpy as np
 
 from hpfracc._arrays import is_array, is_tracer, library_of, to_host
 from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.history.intervals import order_value
 from hpfracc.solvers.pde.boundary import (
     Dirichlet,
     Exterior,
@@ -19,15 +20,13 @@ from hpfracc.solvers.pde.boundary import (
     is_homogeneous,
     varies_in_time,
 )
-from hpfracc.solvers.pde.problem import order_value, plain_order
+from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.axes import AxisBasis, diagonalise
 from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_grid
 from hpfracc.solvers.pde.space.krylov import ShiftedFactors, conjugate_gradients, gmres
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
 from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct, merge_parts, toeplitz_parts
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, coefficients_of
-
-__all__ = ["ShiftedGrunwald", "ToeplitzSpace"]
 
 Array = np.ndarray[Any, Any]
 

@@ -16,15 +16,6 @@ from hpfracc.solvers.pde.space.axes import diagonalise, matrix_product
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, refuse_grid, trapezoid
 from hpfracc.solvers.pde.terms import FractionalDiffusion
 
-__all__ = [
-    "JacobiInterval",
-    "harmonic_extension",
-    "interval_eigenvalues",
-    "jacobi_grid",
-    "outside_rule",
-    "refuse_integral",
-]
-
 Array = np.ndarray[Any, Any]
 
 #: Largest number of functions; their matrices have the square of this number of elements.

@@ -19,8 +19,6 @@ import numpy as np
 from hpfracc._arrays import is_tracer, library_of, tracks_gradient
 from hpfracc.errors import InvalidInputError, SolveError
 
-__all__ = ["ShiftedFactors", "conjugate_gradients", "gmres"]
-
 #: Residual at which iterations stop, relative to the right-hand side: below the error of any time step.
 RTOL = 1e-12
 MAX_ITERATIONS = 400

@@ -15,8 +15,6 @@ from hpfracc.solvers.pde.space.axes import matrix_product
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
 from hpfracc.solvers.pde.terms import Matrix
 
-__all__ = ["MatrixSpace", "SparseSpace"]
-
 Array = np.ndarray[Any, Any]
 
 #: Number of nodes up to which the matrix is diagonalised.

@@ -24,8 +24,6 @@ from hpfracc.solvers.pde.terms import (
     per_axis,
 )
 
-__all__ = ["BoxModes"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -24,8 +24,6 @@ from hpfracc._arrays import is_array, is_tracer, library_of
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import spectral_multiply
 
-__all__ = ["ToeplitzPart", "ToeplitzPreconditioner"]
-
 Array = np.ndarray[Any, Any]
 
 #: Change of a coefficient's logarithm between adjacent interpolated inverses, and their largest number: 9 to 10

@@ -16,8 +16,6 @@ from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart
 from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct, constant_coefficient, toeplitz_parts
 from hpfracc.solvers.pde.terms import Advection, Diffusion, OneSided, SpaceTerm, coefficients_of
 
-__all__ = ["ReflectingGrunwald"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -29,8 +29,6 @@ from hpfracc.solvers.pde.space.matrix import SparseSpace
 from hpfracc.solvers.pde.space.variable import GAUSS, check_positive, peclet_notes
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, coefficients_of, per_axis, tensor_at
 
-__all__ = ["Region", "RegionSpace"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -24,21 +24,14 @@ from hpfracc._arrays import is_array, is_tracer, library_of
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.engine.execution.api import spectral_multiply, toeplitz_apply
 from hpfracc.errors import InvalidInputError
+from hpfracc.history.intervals import order_value
 from hpfracc.operators.core.sequences import binomials, centred_binomials
 from hpfracc.operators.rules.lattice_power import lattice_power_weights
 from hpfracc.solvers.pde.boundary import is_function
-from hpfracc.solvers.pde.problem import order_value, plain_order
+from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart
 from hpfracc.solvers.pde.terms import Diffusion, FractionalDiffusion, OneSided, SpaceTerm, coefficients_of
-
-__all__ = [
-    "ToeplitzProduct",
-    "constant_coefficient",
-    "merge_parts",
-    "shifted_grunwald",
-    "toeplitz_parts",
-]
 
 Array = np.ndarray[Any, Any]
 

@@ -20,8 +20,6 @@ from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, axis_part, b
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
 from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm, coefficients_of
 
-__all__ = ["GAUSS", "FiniteVolumes", "check_positive", "peclet_notes"]
-
 Array = np.ndarray[Any, Any]
 
 _tridiagonal_solve = get_operation("tridiagonal_solve")

@@ -16,8 +16,6 @@ from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.cupy.library import LIBRARY
 from hpfracc.engine.backends.generic.causal_convolution import PreparedWeights, make_kernels
 
-__all__ = ["KERNELS"]
-
 _PAD_CLEAN = cupy.ElementwiseKernel(
     "raw T signal, int64 points, int64 size, int64 differences",
     "T padded, raw int64 first",

@@ -11,8 +11,6 @@ import cupy
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.numerics.expression import FUNCTIONS, Node, parse_expression
 
-__all__ = ["KERNELS"]
-
 
 def _sign(x: Any) -> Any:
     """The sign, nan for nan as in NumPy."""

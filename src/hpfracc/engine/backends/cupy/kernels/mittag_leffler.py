@@ -9,8 +9,6 @@ from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.numerics.mittag_leffler_plan import make_contour_plan
 from hpfracc.engine.numerics.mittag_leffler_values import evaluate
 
-__all__ = ["KERNELS"]
-
 
 def mittag_leffler_contour(z: Any, *, alpha: float, beta: float = 1.0, order: int = 0) -> Any:
     """The ``order``-th derivative of E_{alpha,beta} at ``z``, in the dtype of ``z``."""

@@ -11,8 +11,6 @@ import numpy as np
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.cupy.random_source import THREADS, random_source
 
-__all__ = ["KERNELS"]
-
 #: Blocks of threads along a grid's first axis.
 _MAX_BLOCKS = 2**31 - 1
 

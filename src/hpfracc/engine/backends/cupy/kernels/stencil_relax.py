@@ -18,8 +18,6 @@ from hpfracc.engine.backends.cupy.tiles import THREADS, plan_tiles, relax_by_til
 from hpfracc.engine.backends.generic.stencil_relax import make_kernels
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
-__all__ = ["KERNELS"]
-
 #: Blocks for each processor of the GPU; more tiles are processed in strides.
 _BLOCKS = 8
 

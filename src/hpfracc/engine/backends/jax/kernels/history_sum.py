@@ -13,8 +13,6 @@ from hpfracc.engine.backends.generic.history_sum import sum_causally
 from hpfracc.engine.backends.jax.library import LIBRARY
 from hpfracc.engine.numerics.history_sums import block_of_weights
 
-__all__ = ["KERNELS"]
-
 _XP = LIBRARY.xp
 #: Weights of a block (also in the declaration): 8 MiB.
 _HISTORY_BLOCK = 1 << 20

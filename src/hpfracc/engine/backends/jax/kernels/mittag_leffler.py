@@ -20,8 +20,6 @@ from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Band, ContourPl
 from hpfracc.engine.numerics.mittag_leffler_poles import Poles, Strip, add_residues, choose_offset, find_poles, is_close
 from hpfracc.engine.numerics.mittag_leffler_values import leibniz, mirrored, taylor_value
 
-__all__ = ["KERNELS", "mittag_leffler_contour"]
-
 _XP = namespace("jax")
 
 

@@ -20,8 +20,6 @@ from hpfracc.engine.numerics.counter_random import (
     uniforms,
 )
 
-__all__ = ["KERNELS"]
-
 
 def _to_float(words: jax.Array) -> jax.Array:
     return words.astype(jnp.float64)

@@ -15,8 +15,6 @@ from hpfracc.engine.backends.generic.causal_convolution import differences as di
 from hpfracc.engine.backends.numba.arrays import Array, behaved, flat, spread
 from hpfracc.engine.workers import even_blocks, run_blocks
 
-__all__ = ["KERNELS"]
-
 #: Outputs of a tile: with its two rows of scratch it fills half of a first-level cache.
 _TILE = 1024
 #: Taps that are summed plainly; these sums are added with compensation for rounding. With 20,000 equal weights, the

@@ -18,8 +18,6 @@ from hpfracc.engine.backends.numba.arrays import Array, spread
 from hpfracc.engine.numerics.expression import FUNCTIONS, parse_expression
 from hpfracc.engine.workers import even_blocks, run_blocks
 
-__all__ = ["KERNELS"]
-
 
 @njit(inline="always")
 def _choose(condition, yes, no):  # type: ignore[no-untyped-def]

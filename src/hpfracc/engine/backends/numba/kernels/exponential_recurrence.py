@@ -14,8 +14,6 @@ from hpfracc.engine.backends.numba.arrays import Array, behaved, spread
 from hpfracc.engine.numerics.recurrence import arrival
 from hpfracc.engine.workers import even_blocks, run_blocks
 
-__all__ = ["KERNELS", "recur_direct"]
-
 # "reassoc" lets the terms be summed in any order, "contract" fuses multiply and add; neither assumes finite numbers.
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract", "reassoc"}}
 

@@ -18,8 +18,6 @@ from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Pole, make_cont
 from hpfracc.engine.workers import even_blocks, run_blocks
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["KERNELS", "mittag_leffler_contour"]
-
 _LARGE = 600.0
 _HUGE = 1e300
 #: Minimum number of values per thread: about 50 microseconds of work.

@@ -27,8 +27,6 @@ from hpfracc.engine.numerics.counter_random import (
 )
 from hpfracc.engine.workers import even_blocks, run_blocks
 
-__all__ = ["KERNELS"]
-
 #: Words that are generated before they are transformed, so that the transform is one vectorised loop.
 _TOGETHER = 512
 #: Dtype objects: comparing with a class or reading a name takes half a microsecond.

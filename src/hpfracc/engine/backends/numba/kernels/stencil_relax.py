@@ -19,8 +19,6 @@ from hpfracc.engine.numerics.stencils import bucket_ring, forward_offsets
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 from hpfracc.engine.workers import even_blocks, run_blocks
 
-__all__ = ["KERNELS"]
-
 #: Value of a ghost of a periodic axis instead of a cost.
 _WRAPS = -1.0
 #: Marks an empty bucket.

@@ -11,8 +11,6 @@ from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numba.arrays import Array, behaved, spread
 from hpfracc.engine.workers import even_blocks, run_blocks
 
-__all__ = ["KERNELS", "solve_thomas"]
-
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 def _factor(lower, diagonal, upper, ratios, scales):  # type: ignore[no-untyped-def]

@@ -22,8 +22,6 @@ from hpfracc.engine.numerics.lengths import block_length, fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.workers import run_blocks
 
-__all__ = ["KERNELS"]
-
 #: Points of all rows or blocks that are transformed together (also in the declaration): their buffers stay in cache.
 _TOGETHER = 1 << 14
 Array = np.ndarray[Any, Any]

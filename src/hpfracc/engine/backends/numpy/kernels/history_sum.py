@@ -11,8 +11,6 @@ from hpfracc.engine.backends.generic.history_sum import make_kernels, sum_causal
 from hpfracc.engine.backends.numpy.library import LIBRARY
 from hpfracc.engine.numerics.history_sums import HistoryTree
 
-__all__ = ["KERNELS"]
-
 Array = np.ndarray[Any, Any]
 _DIRECT = make_kernels(LIBRARY)
 

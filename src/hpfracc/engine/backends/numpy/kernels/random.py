@@ -9,8 +9,6 @@ import numpy as np
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.numerics.counter_random import MASK32, join_key, normal_pairs, uniforms
 
-__all__ = ["KERNELS"]
-
 Array = np.ndarray[Any, Any]
 
 #: Words that are transformed together: with their results they stay in the cache.

@@ -10,8 +10,6 @@ import numpy as np
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.primitives.reduction import reduced_axes
 
-__all__ = ["KERNELS"]
-
 Array = np.ndarray[Any, Any]
 
 #: Rows that are summed one after the other before block sums are combined: the sum of 300,000 times 0.1 in float32 then

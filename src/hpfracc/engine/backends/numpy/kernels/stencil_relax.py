@@ -12,8 +12,6 @@ from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.numerics.stencils import forward_offsets
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
-__all__ = ["KERNELS"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -11,8 +11,6 @@ from hpfracc.engine.backends.generic.toeplitz_apply import make_kernels
 from hpfracc.engine.backends.numpy.library import LIBRARY
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply
 
-__all__ = ["KERNELS"]
-
 Array = np.ndarray[Any, Any]
 
 _CONTRACT = ToeplitzApply()

@@ -11,8 +11,6 @@ from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.tridiagonal_solve import make_kernels
 from hpfracc.engine.backends.numpy.library import LIBRARY
 
-__all__ = ["KERNELS"]
-
 Array = np.ndarray[Any, Any]
 
 

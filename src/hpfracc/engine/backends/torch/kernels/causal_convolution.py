@@ -13,8 +13,6 @@ from hpfracc.engine.backends.generic.causal_convolution import PreparedWeights, 
 from hpfracc.engine.backends.torch.causal_sum import convolve_prepared, convolve_tracked, fits_prepared, fits_tracked
 from hpfracc.engine.backends.torch.library import LIBRARY
 
-__all__ = ["KERNELS"]
-
 KERNELS: dict[str, Kernel] = make_kernels(LIBRARY)
 _GENERIC = KERNELS["fft"]
 

@@ -7,8 +7,6 @@ from torch import Tensor
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.mittag_leffler_function import of_z
 
-__all__ = ["KERNELS", "mittag_leffler_contour"]
-
 
 def mittag_leffler_contour(z: Tensor, *, alpha: float, beta: float = 1.0, order: int = 0) -> Tensor:
     """The ``order``-th derivative of E_{alpha,beta} at ``z``, in the dtype and on the device of ``z``."""

@@ -9,8 +9,6 @@ from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch import fused
 from hpfracc.engine.numerics.counter_random import MASK32, join_key, normal_pairs, philox, uniforms
 
-__all__ = ["KERNELS"]
-
 #: Numbers that are drawn together: few enough for the cache of the host, enough to fill a GPU.
 _TOGETHER, _TOGETHER_ON_GPU = 1 << 15, 1 << 20
 

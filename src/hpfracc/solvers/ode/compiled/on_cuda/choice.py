@@ -28,8 +28,6 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 
-__all__ = ["GPUOffer", "MovedError", "has_gpu", "may_move", "predict_kernel"]
-
 Array = np.ndarray[Any, Any]
 
 _log = logging.getLogger("hpfracc")

@@ -26,11 +26,6 @@ from hpfracc.errors import BackendUnavailableError, HpfraccError, OutOfMemoryErr
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compilation import OPERATION
 
-__all__ = [
-    "MemoryLayout", "Workspace", "allowed_bytes", "borrow_workspace", "device_name", "is_out_of_memory", "load_cuda",
-    "release_workspaces", "run_on_device",
-]  # fmt: skip
-
 #: Alignment of arrays in elements: one or two cache lines of 128 bytes, so that threads read whole lines.
 _ALIGNMENT = 32
 #: Maximum bytes of a workspace that is kept.

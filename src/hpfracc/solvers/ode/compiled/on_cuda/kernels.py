@@ -38,8 +38,6 @@ from hpfracc.history.exponentials import MIN_TOLERANCE, exponential_sum
 from hpfracc.solvers.ode.compiled.functions import MATHEMATICS, function_lines
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
 
-__all__ = ["THREADS", "StepTables", "build_kernel", "make_tables"]
-
 Array = np.ndarray[Any, Any]
 
 #: Threads of a block; not tuned.

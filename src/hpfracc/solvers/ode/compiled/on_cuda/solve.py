@@ -26,8 +26,6 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import note_steps
 from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
 
-__all__ = ["solve_members"]
-
 Array = np.ndarray[Any, Any]
 
 #: Maximum number of threads: about as many as the largest GPUs run at once (132 multiprocessors of 2048 threads on an

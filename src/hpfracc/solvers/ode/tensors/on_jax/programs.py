@@ -16,8 +16,6 @@ from hpfracc._arrays import is_tracer
 from hpfracc.errors import RecompilationWarning
 from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 
-__all__ = ["program_of", "run_program"]
-
 #: Maximum number of cached programs, in total and for one piece of code with different captured values.
 MAX_PROGRAMS = 64
 MAX_ALIKE = 4

@@ -29,8 +29,6 @@ from hpfracc.solvers.ode.tensors.solve import Told
 from hpfracc.solvers.ode.tensors.sums import Sums
 from hpfracc.solvers.ode.tensors.transpose import transpose
 
-__all__ = ["adapt", "solve_differences", "solve_fixed"]
-
 Function = Callable[..., Any]
 
 #: Capacity of a traced program in steps, in addition to two for each requested time.

@@ -17,8 +17,6 @@ from torch import nn
 
 from hpfracc.solvers.ode.surroundings import captured
 
-__all__ = ["Buffers", "UnchangedBuffers", "warn_of_captured"]
-
 #: Larger buffers, in bytes, are copied only where their module has changed one of its buffers in place.
 _ALWAYS_COPIED = 1 << 16
 #: Functions that call functions, and containers of them, are followed down to this depth.

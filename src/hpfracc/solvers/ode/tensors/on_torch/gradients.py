@@ -25,8 +25,6 @@ from hpfracc.solvers.ode.tensors.blocks import BLOCK, PLAIN, Loop, StepGrid, Sys
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.transpose import transpose
 
-__all__ = ["Leaves", "TensorPulls", "fit_matrices", "solve_stored", "tensors_in", "with_tensors"]
-
 Function = Callable[[Any, torch.Tensor], torch.Tensor]
 #: ``bind(tensors)`` gives the function and its Jacobian with other tensors in place of those of ``args``.
 Bind = Callable[[list[torch.Tensor]], tuple[Function, Function | None]]

@@ -13,8 +13,6 @@ import torch
 
 from hpfracc.errors import InvalidInputError, SolveError
 
-__all__ = ["check_members", "differentiable_once", "of_the_equation"]
-
 Gradients = Sequence[torch.Tensor | None]
 #: ``solve(matrix, right)`` for each member of a batch.
 Solve = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

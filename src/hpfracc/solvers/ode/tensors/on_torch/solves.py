@@ -29,8 +29,6 @@ from hpfracc.solvers.ode.tensors.on_torch.once import check_members
 from hpfracc.solvers.ode.tensors.search import Tolerance, choose_mesh
 from hpfracc.solvers.ode.tensors.solve import Told, torch_functions
 
-__all__ = ["adapt", "solve_differences", "solve_fixed"]
-
 
 def _checkpointed(buffers: Buffers, function: Callable[[Any], Any], arrays: Any) -> Any:
     """``function(arrays)``, run again in the backward pass by PyTorch, with the nodes of its graph kept."""
