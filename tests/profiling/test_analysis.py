@@ -16,10 +16,12 @@ from hpfracc.profiling.analysis import Analysis, break_down, length, summarise, 
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.exports import bottleneck_table, summary_table
 from hpfracc.profiling.recorder import Recorder
+from hpfracc.profiling.session import ThreadLane
 from hpfracc.profiling.spans import Span
 from tests.helpers.simulated_device import Time
 
 MS = 1_000_000
+LANE = ThreadLane("main")
 
 
 class Written:
@@ -33,7 +35,7 @@ class Written:
         span = Span(self.recorder, name, kind)
         span.id, span.parent = len(self.spans) + 1, parent
         span.start, span.end = round(start * MS), round(end * MS)
-        span.lane = more.pop("lane", 0)
+        span.lane = more.pop("lane", LANE)
         device = more.pop("device", None)
         if device is not None:
             span.device = part = DeviceTime("cuda:0", None, None)
@@ -43,8 +45,8 @@ class Written:
         self.spans.append(span)
         return span.id
 
-    def analysis(self, lanes: int = 3) -> Analysis:
-        return Analysis(self.spans, range(lanes))
+    def analysis(self) -> Analysis:
+        return Analysis(self.spans)
 
     def advice(self, decisions: list[dict[str, Any]] | None = None, decided: dict[int, int] | None = None) -> Any:
         analysis = self.analysis()
@@ -64,7 +66,7 @@ def test_self_time_is_what_children_on_the_same_thread_leave():
     parent = written.add("parent", 0, 100)
     written.add("one", 10, 30, parent)
     written.add("two", 20, 50, parent)
-    written.add("elsewhere", 0, 90, parent, lane=1)
+    written.add("elsewhere", 0, 90, parent, lane=ThreadLane("other"))
     written.add("late", 90, 150, parent)
     assert written.analysis().own[0] == (100 - 40 - 10) * MS
 

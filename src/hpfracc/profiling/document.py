@@ -24,48 +24,42 @@ from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.session import ThreadLane
 from hpfracc.profiling.spans import Span, SpanDecision
 
+#: Number of threads up to which each has a row of its own.
+_DISTINCT = 64
 
-def pack_lanes(spans: Sequence[Span], known: Sequence[ThreadLane]) -> tuple[list[dict[str, object]], list[int]]:
-    """The lanes to show, and for each recorded lane the index of the lane that shows it.
 
-    Lanes of one thread's tasks that do not overlap in time are merged, because a server may create a task per request.
+def pack_lanes(spans: Sequence[Span]) -> tuple[list[dict[str, object]], dict[ThreadLane, int]]:
+    """The lanes to show, and the index of the one that shows each recorded lane.
+
+    Tasks of one thread that do not overlap in time share one, because a server may create a task per request; so do
+    threads, once there are many.
     """
-    extents: dict[int, tuple[int, int]] = {}
+    extents: dict[ThreadLane, tuple[int, int]] = {}
     for span in spans:
         begin, end = extents.get(span.lane, (span.start, span.end))
         extents[span.lane] = min(begin, span.start), max(end, span.end)
-    shown: list[dict[str, object]] = []
-    users: list[int] = []
-    goes_to = [0] * len(known)
-    for place, lane in enumerate(known):
-        if lane.thread is None and place in extents:
-            goes_to[place] = len(shown)
-            shown.append({"id": len(shown), "thread": _named(lane.name, lane.users, "threads"), "task": None})
-            users.append(lane.users)
-    free: dict[int, list[tuple[int, int]]] = {}
-    tasks = [place for place in extents if known[place].thread is not None]
-    for place in sorted(tasks, key=lambda place: extents[place]):
-        lane = known[place]
-        assert lane.thread is not None
-        rows = free.setdefault(lane.thread, [])
-        begin, end = extents[place]
-        if rows and rows[0][0] <= begin:
-            row = heapq.heapreplace(rows, (end, rows[0][1]))[1]
-            users[row] += lane.users
+    users: list[list[ThreadLane]] = []
+    goes_to: dict[ThreadLane, int] = {}
+    #: When each shared lane is free again, by the thread of its tasks, or None for threads.
+    free: dict[ThreadLane | None, list[tuple[int, int]]] = {}
+    for lane in sorted(extents, key=lambda lane: (lane.thread is not None, extents[lane])):
+        begin, end = extents[lane]
+        waiting = free.setdefault(lane.thread, [])
+        if waiting and waiting[0][0] <= begin and (lane.thread or len(waiting) >= _DISTINCT):
+            row = heapq.heapreplace(waiting, (end, waiting[0][1]))[1]
+            users[row].append(lane)
         else:
-            row = len(shown)
-            shown.append({"id": row, "thread": known[lane.thread].name, "task": lane.name})
-            users.append(lane.users)
-            heapq.heappush(rows, (end, row))
-        goes_to[place] = row
-    for row, count in enumerate(users):
-        if shown[row]["task"] is not None:
-            shown[row]["task"] = _named(str(shown[row]["task"]), count, "tasks")
+            row = len(users)
+            users.append([lane])
+            heapq.heappush(waiting, (end, row))
+        goes_to[lane] = row
+    shown: list[dict[str, object]] = []
+    for row, lanes in enumerate(users):
+        thread = lanes[0].thread
+        what = "threads" if thread is None else "tasks"
+        name = lanes[0].name if len(lanes) == 1 else f"{len(lanes):,} {what}"
+        shown.append({"id": row, "thread": name if thread is None else thread.name, "task": name if thread else None})
     return shown, goes_to
-
-
-def _named(name: str, users: int, many: str) -> str:
-    return name if users == 1 else f"{users:,} {many}"
 
 
 FORMAT = "hpfracc-profile"
@@ -96,15 +90,13 @@ class Document:
         session = recorder.session
         session.settle()
         kept, self.dropped, self.open = session.snapshot()
-        lanes = list(session.lanes)
-        thread_of = [place if lane.thread is None else lane.thread for place, lane in enumerate(lanes)]
         self._session = session
         self._capacity = recorder.capacity
         self._energy = recorder.energy
-        self.analysis = Analysis(kept, thread_of)
+        self.analysis = Analysis(kept)
         self.breakdown = break_down(self.analysis)
         self.summary = summarise(self.analysis)
-        self.lanes, self._goes_to = pack_lanes(kept, lanes)
+        self.lanes, self._goes_to = pack_lanes(kept)
         self.decisions, self.decided = _decisions(self.analysis.spans)
         self.advice = advise(self.analysis, self.breakdown, self.decisions, self.decided)
 
