@@ -12,22 +12,20 @@ import logging
 import math
 import sys
 import time
-import zlib
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any, final
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
-from hpfracc._config import Settings, get_settings
 from hpfracc._optional import import_optional
 from hpfracc._shielded import POLL_INTERVAL
 from hpfracc.distributed import worker as workers
 from hpfracc.distributed.driver import Runner, TaskOutcome
 from hpfracc.distributed.tasks import job_of, run_payload, topic_of
-from hpfracc.errors import ClusterError, HpfraccError
+from hpfracc.errors import ClusterError
 
 logger = logging.getLogger("hpfracc.distributed")
 
@@ -62,12 +60,6 @@ _TASK_COST, _COST_A_WORKER = 0.95e-3, 2.0e-6
 _NAME = "hpfracc"
 #: The records with which the workers of a client were prepared.
 _prepared: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()
-#: The settings with which a client adds the records of tasks that it did not submit one by one.
-_listening: WeakKeyDictionary[Any, Settings] = WeakKeyDictionary()
-#: Topic of the cluster events that carry records.
-_TOPIC = "hpfracc-learned"
-#: Whether this worker sends its records.
-_sends = False
 
 
 @functools.cache
@@ -91,12 +83,10 @@ def _plugin_class() -> type:
 
 def _set_up(plugin: Any, worker: Any) -> None:
     """The set-up of a worker, here because the class is sent by value, with globals of its own."""
-    global _sends
     workers.compare_versions(plugin.versions, str(worker.address))
-    workers.use_own_gpu(worker)
+    workers.use_own_gpu()
     workers.adopt_limits(worker)
-    _sends = workers.start_sharing(plugin.process)
-    if plugin.known and _sends:
+    if plugin.known and workers.start_sharing(plugin.process):
         workers.merge_records(plugin.known)
     if plugin.payload is not None:
         job_of(plugin.job, plugin.payload)
@@ -131,7 +121,7 @@ def prepare_workers() -> None:
 
 
 def _prepare(client: Any, *jobs: tuple[str, bytes], renew: bool = True) -> None:
-    """Prepare all workers, present and future, also with a large job; and receive the records of their engines.
+    """Prepare all workers, present and future, also with a large job.
 
     With ``renew``, workers that were prepared before get what is known by now, unless they have it already.
     """
@@ -149,10 +139,6 @@ def _prepare(client: Any, *jobs: tuple[str, bytes], renew: bool = True) -> None:
             f"the workers could not be prepared ({type(error).__name__}: {error}); install the same versions of "
             "hpfracc and of your own modules on all of them"
         ) from error
-    known = client in _listening
-    _listening[client] = get_settings()
-    if not known and not client.asynchronous:
-        client.subscribe_topic(_TOPIC, functools.partial(_take, ref(client)))
 
 
 def _tell_workers(client: Any) -> None:
@@ -160,23 +146,6 @@ def _tell_workers(client: Any) -> None:
     if _prepared.get(client) != known:
         client.register_plugin(_plugin_class()(None, None, known), name=_NAME)
         _prepared[client] = known
-
-
-def _take(client: Any, event: Any) -> None:
-    """Handle an event, i.e. its time and its message. Called in the thread of the client's event loop."""
-    settings = _listening.get(client())
-    try:
-        if settings is not None:
-            workers.merge_records(bytes(event[1]), settings)
-    except (HpfraccError, OSError, ValueError, TypeError, zlib.error) as error:
-        logger.info("what workers learned could not be added (%s: %s)", type(error).__name__, error)
-
-
-def send_records() -> None:
-    """In a task of a Dask array: send the records of the engine to the clients of the cluster."""
-    worker = workers.dask_worker() if _sends else None
-    if worker is not None and (message := workers.take_records()):
-        worker.log_event(_TOPIC, message)
 
 
 def is_dask_client(executor: Any) -> bool:
