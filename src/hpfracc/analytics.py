@@ -224,7 +224,7 @@ def _read(path: Path) -> dict[str, dict[str, float]]:
             f"usage file {str(path)!r} cannot be read ({error.strerror or error}); name another file"
         ) from None
     try:
-        found = parse_json(data, 8)
+        found = parse_json(data)
         if found["format"] != _FORMAT or found["version"] != 1:
             raise ValueError("another format")
         return {str(name): {key: float(row[key]) for key in _TOTALS} for name, row in found["totals"].items()}

@@ -108,7 +108,7 @@ class SweepStore:
         """The store in a folder."""
         folder = _reading.path("store", path)
         try:
-            manifest = parse_json(_read(folder / "manifest.json"), 20)
+            manifest = parse_json(_read(folder / "manifest.json"))
             found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
             if found != FORMAT:
                 raise StoreError(
@@ -199,7 +199,7 @@ class SweepStore:
         with np.load(io.BytesIO(_read(self._file(begin, end))), allow_pickle=False) as found:
             if any(each.compress_type for each in found.zip.infolist()):  # its size could be anything
                 raise ValueError("it is compressed")
-            document = parse_json(found["arr_0"].tobytes(), 20)
+            document = parse_json(found["arr_0"].tobytes())
             arrays = {str(name): found[f"arr_{place}"] for place, name in enumerate(document["names"], 1)}
         if document["sweep"] != self.manifest["id"]:
             raise ValueError("it belongs to another store")

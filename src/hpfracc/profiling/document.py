@@ -68,9 +68,8 @@ VERSION = 1
 #: Number of bottlenecks in a document.
 _TOP = 10
 
-#: Maximum size and nesting depth of a profile file.
+#: Maximum size of a profile file.
 _MAX_BYTES = 1 << 30
-_MAX_DEPTH = 32
 #: Required fields of a span. Integers have at most 63 bits.
 _INTEGERS = ("id", "lane", "start_ns", "duration_ns", "self_ns")
 _READINGS = ("of", "before", "after", "peak")
@@ -231,10 +230,10 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = _reading.path("path", path)
     try:
-        found = parse_json(read_plain(path, _MAX_BYTES).data, _MAX_DEPTH)
+        found = parse_json(read_plain(path, _MAX_BYTES).data)
     except OSError as error:
         raise InvalidInputError(f"profile {str(path)!r} cannot be read ({error.strerror or error})") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InvalidInputError(f"{str(path)!r} is not JSON ({error}); name a file of profiler.export_json") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("spans"), list):
         raise InvalidInputError(f"{str(path)!r} is JSON but not a profile; name a file of profiler.export_json")
