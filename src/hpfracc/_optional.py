@@ -16,7 +16,7 @@ import threading
 from functools import cache, partial
 from types import ModuleType
 
-from hpfracc._shielded import ShieldedCall
+from hpfracc._interrupts import ShieldedCall
 from hpfracc.errors import MissingDependencyError
 
 #: The extra of hpfracc that installs each library.

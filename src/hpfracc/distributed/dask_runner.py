@@ -20,8 +20,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, final
 from weakref import WeakKeyDictionary
 
+from hpfracc._interrupts import POLL_INTERVAL
 from hpfracc._optional import import_optional
-from hpfracc._shielded import POLL_INTERVAL
 from hpfracc.distributed import worker as workers
 from hpfracc.distributed.driver import Runner, TaskOutcome
 from hpfracc.distributed.tasks import job_of, run_payload, topic_of

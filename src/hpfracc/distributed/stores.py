@@ -28,7 +28,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._files import parse_json, read_plain, temporary
-from hpfracc._shielded import run_shielded
+from hpfracc._interrupts import run_shielded
 from hpfracc.distributed.parameters import ParameterGrid, ParameterPoints, SweepParameters
 from hpfracc.distributed.tasks import ItemFailure, TaskReport
 from hpfracc.errors import DiskFullError, StoreError

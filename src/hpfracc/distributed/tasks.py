@@ -17,8 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from hpfracc._config import BackendName, Settings, config, current_backend, get_settings, use_backend
-from hpfracc._interrupts import interrupt_scope
-from hpfracc._shielded import start_thread
+from hpfracc._interrupts import interrupt_scope, start_thread
 from hpfracc.distributed import worker as workers
 from hpfracc.distributed.functions import load, portable
 from hpfracc.distributed.outputs import ItemArrays, Output, read_outputs

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from hpfracc._shielded import start_thread
+from hpfracc._interrupts import start_thread
 
 #: Names of the host as a device.
 HOST_NAMES = frozenset({"cpu", "host"})
