@@ -12,7 +12,8 @@ import pytest
 
 from hpfracc import _xp
 from hpfracc._arrays import dtype_name, library_of, to_host
-from hpfracc._xp import NUMPY, CuPyNamespace, Namespace, array_namespace, namespace, namespace_of
+from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace, namespace_of
+from hpfracc._xp.base import CuPyNamespace
 
 X = np.array([[1.0, -2.0, 3.0, 0.5], [0.0, 4.0, -1.0, 2.0]])
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_tracer
-from hpfracc._xp import Namespace
+from hpfracc._xp.base import Namespace
 
 #: Axes that XLA transforms together.
 _TOGETHER = 3

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc._torch_transforms import is_inside
-from hpfracc._xp import Namespace
+from hpfracc._xp.base import Namespace
 
 
 class TorchNamespace(Namespace):

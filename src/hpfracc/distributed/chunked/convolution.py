@@ -52,8 +52,8 @@ def convolve(weights: Any, signal: Any, *, dim: Any = None, way: str = "auto", b
         data twice, and needs a whole row in a worker. ``"overlap"``: at most as many weights as the shortest chunk has
         points; each chunk needs the end of the previous one. ``"spectrum"``: transforms of chunks, transposed to
         frequencies and back; moves the data four times for any number of chunks, accurate to a few eps of ``sum|w|
-        max|x|``. ``"auto"`` takes the first that is possible, and the spectrum instead of rechunking for a few rows of
-        at least a million points; ``hf.explain`` shows tasks, bytes and memory.
+        max|x|``. ``"auto"`` takes the first that is possible, and the spectrum instead of rechunking for rows of at
+        least 2^20 points on four workers each; ``hf.explain`` shows tasks, bytes and memory.
     backend : str, optional
         Backend of the engine for each task.
 

@@ -115,8 +115,8 @@ def apply(
         more than some 200 points: ``"spectrum"``, which moves the data four times, and ``"carry"``, which moves some
         800 numbers per chunk and row, for slow networks. Both agree with a single call to a few eps of the sum of the
         absolute weights times the largest input. ``"slabs"``: a periodic Laplacian by transforms along one axis after
-        another. ``"auto"`` rechunks if possible, and carries series of at least a million points; ``hf.explain`` shows
-        tasks, bytes and memory.
+        another. ``"auto"`` rechunks if possible, and carries rows of at least 2^20 points on two workers each;
+        ``hf.explain`` shows tasks, bytes and memory.
     backend : str, optional
         Backend of the engine for each task.
 
