@@ -18,8 +18,9 @@ import pytest
 import hpfracc
 from hpfracc import cli
 from hpfracc.cli import info, main
-from hpfracc.cli.answer import Answer, make_console, plain
+from hpfracc.cli.answer import Answer, plain
 from hpfracc.errors import InvalidInputError, WisdomWarning
+from hpfracc.profiling.formats import make_console
 from tests.helpers.source import SOURCE
 
 COMMANDS = [
