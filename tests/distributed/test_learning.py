@@ -1,4 +1,4 @@
-"""What workers learn comes back, and reaches workers that start later; each worker has its own GPU."""
+"""What workers learn comes back, and reaches other workers; each worker has its own GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import hpfracc as hf
 from hpfracc._config import get_settings
 from hpfracc.distributed import worker
-from hpfracc.distributed.worker import encode_known, merge_records, process_id, start_sharing, take_records
+from hpfracc.distributed.worker import known_records, merge_records, process_id, start_sharing, take_records
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.hardware import GPU
@@ -53,7 +53,7 @@ def test_records_travel_once():
     knowledge = knowledge_for(get_settings())
     knowledge.wisdom.append([record])
     message = take_records()
-    assert message and take_records() == b""
+    assert message and take_records() == []
     with hf.config(wisdom=str(Path(knowledge.wisdom.path or "").parent / "other")):
         signal = np.ones(4096)
         before = hf.explain(hf.causal_convolution, signal, signal).decisions[0]
@@ -61,7 +61,7 @@ def test_records_travel_once():
         after = hf.explain(hf.causal_convolution, signal, signal).decisions[0]
         known = knowledge_for(get_settings())
         assert [each.id for each in known.wisdom.load()] == [record.id]
-        assert take_records() == b""  # not its own
+        assert take_records() == []  # not its own
 
     def seconds(decision: Any) -> float:
         return next(row.total for row in decision.candidates if row.arm == "numpy:fft@cpu")
@@ -77,7 +77,7 @@ def test_nothing_is_learned_where_decisions_are_fixed():
     message = take_records()
     for options in ({"deterministic": True}, {"enable_learning": False}):
         with hf.config(**options):
-            assert merge_records(message) == 0 and encode_known() == b""
+            assert merge_records(message) == 0 and known_records() == []
 
 
 def test_workers_send_and_get_what_is_known(client: Any):

@@ -11,7 +11,6 @@ whose function does not use it starts sooner.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import multiprocessing
@@ -19,19 +18,17 @@ import os
 import platform
 import sys
 import tempfile
-import zlib
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
-from hpfracc._config import Settings, get_settings
+from hpfracc._config import get_settings
 from hpfracc.engine import hardware
 from hpfracc.engine.hardware import GPU
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.workers import limit_cores
-from hpfracc.errors import ClusterError, InvalidInputError
+from hpfracc.errors import ClusterError
 
 if TYPE_CHECKING:
     from hpfracc.engine.selection.wisdom_records import Record
@@ -189,12 +186,8 @@ def _cuda_is_used() -> bool:
     return "cupy" in sys.modules or "jax" in sys.modules
 
 
-#: Largest number of records that a worker is prepared with, newest first: some 60 KB when compressed.
+#: Largest number of records that a worker is prepared with, newest first.
 _MAX_SENT = 2000
-#: Largest size of a message of records that is read, in bytes.
-_MAX_BYTES = 1 << 22
-#: The last message for each knowledge object and its number of records: encoding a large one takes 0.2 s.
-_encoded: WeakKeyDictionary[Any, tuple[int, bytes]] = WeakKeyDictionary()
 
 
 def process_id() -> tuple[str, int]:
@@ -212,55 +205,30 @@ def start_sharing(caller: tuple[str, int] | None) -> bool:
     return away
 
 
-def take_records() -> bytes:
-    """The records learned since the last call, as a message."""
+def take_records() -> list[Record]:
+    """The records learned since the last call."""
     from hpfracc.engine.selection.wisdom import take_shared
 
-    return _encode(take_shared())
+    return take_shared()
 
 
-def encode_known() -> bytes:
-    """All records of this process as a message for workers."""
+def known_records() -> list[Record]:
+    """The records of this process for workers."""
     settings = get_settings()
     if settings.deterministic or not settings.enable_learning:
-        return b""
+        return []
     from hpfracc.engine.selection.knowledge import knowledge_for
 
-    knowledge = knowledge_for(settings)
-    known, message = _encoded.get(knowledge, (-1, b""))
-    if known != knowledge.taken:
-        # Samples are dropped first: calibrations are few, and most valuable.
-        found = sorted(knowledge.records(), key=lambda record: (record.kind in ("knot", "power"), record.time))
-        message = _encode(found[-_MAX_SENT:])
-        _encoded[knowledge] = knowledge.taken, message
-    return message
+    # Samples are dropped first: calibrations are few, and most valuable.
+    found = knowledge_for(settings).records()
+    return sorted(found, key=lambda record: (record.kind in ("knot", "power"), record.time))[-_MAX_SENT:]
 
 
-def merge_records(message: bytes, settings: Settings | None = None) -> int:
-    """Add the records of a message to this process's knowledge; returns the number of new ones."""
-    settings = get_settings() if settings is None else settings
-    if not message or settings.deterministic or not settings.enable_learning:
+def merge_records(records: Sequence[Record]) -> int:
+    """Add records of another process to this one's knowledge; returns the number of new ones."""
+    settings = get_settings()
+    if not records or settings.deterministic or not settings.enable_learning:
         return 0
     from hpfracc.engine.selection.knowledge import knowledge_for
 
-    return knowledge_for(settings).learn_from(decode_records(message))
-
-
-def _encode(records: list[Record]) -> bytes:
-    if not records:
-        return b""
-    from hpfracc.engine.selection.wisdom_records import encode_lines
-
-    return zlib.compress(encode_lines(records), 1)
-
-
-def decode_records(message: bytes) -> list[Record]:
-    """The records of a message; invalid lines are skipped."""
-    from hpfracc.engine.selection.wisdom_records import parse_record
-
-    unpacked = zlib.decompressobj().decompress(message, _MAX_BYTES)
-    found: list[Record] = []
-    for line in unpacked.splitlines():
-        with contextlib.suppress(InvalidInputError):  # the last line of a truncated message
-            found.append(parse_record(line))
-    return found
+    return knowledge_for(settings).learn_from(list(records))
