@@ -48,9 +48,9 @@ class Written:
     def analysis(self) -> Analysis:
         return Analysis(self.spans)
 
-    def advice(self, decisions: list[dict[str, Any]] | None = None, decided: dict[int, int] | None = None) -> Any:
+    def advice(self) -> Any:
         analysis = self.analysis()
-        return advise(analysis, break_down(analysis), decisions or [], decided or {})
+        return advise(analysis, break_down(analysis)["wall_ns"])
 
 
 def test_union_and_length():
@@ -160,27 +160,6 @@ def test_advice_is_drawn_from_the_data(write: Callable[[Written], None], kind: s
     (remark,) = [remark for remark in written.advice() if remark["kind"] == kind]
     assert words in remark["text"]
     assert (about in remark["names"]) if about else remark["names"] == []
-
-
-def test_a_fixed_backend_that_would_not_have_been_taken():
-    """Only where a wish fixed it, and another backend is predicted to be clearly faster."""
-    written = Written()
-    for number in range(3):
-        written.add("matmul", number, number + 1, kind="call")
-
-    def decision(wish: str | None, other: float | None) -> dict[str, Any]:
-        rows = [{"arm": "numpy:default@cpu", "backend": "numpy", "refused": None, "total": 2e-3}]
-        rows.append({"arm": "torch:default@cpu", "backend": "torch", "refused": None, "total": other})
-        return {"wish": wish, "backend": "numpy", "arm": "numpy:default@cpu", "candidates": rows}
-
-    decided = {0: 0, 1: 0, 2: 0}
-    (remark,) = written.advice([decision("backend=", 5e-4)], decided)
-    assert "backend= fixes numpy, predicted at 2 ms" in remark["text"]
-    assert "torch:default@cpu, predicted at 500 us" in remark["text"]
-    assert remark["seconds"] == pytest.approx(3 * 1.5e-3)
-    assert written.advice([decision(None, 5e-4)], decided) == []
-    assert written.advice([decision("backend=", 1.95e-3)], decided) == []
-    assert written.advice([decision("backend=", None)], decided) == []
 
 
 def test_nothing_to_advise_is_said_by_silence():

@@ -129,6 +129,18 @@ def test_long_runs_are_placed_by_a_chain_of_anchors(plug: Plug, time: Time, monk
         assert span.device.start == pytest.approx(span.start, abs=2e3)
 
 
+def test_clocks_that_drift_apart_are_brought_together(plug: Plug, time: Time):
+    """A device whose clock runs a thousandth fast: places follow the host's clock, lengths stay the device's own."""
+    clock, profiler = plug(rate=1.001), Profiler()
+    for _ in range(10):
+        with profiler.profile("x", device="gpu"):
+            clock.work(0.1)
+        time.sleep(1.0)
+    for span in profiler.get_entries():
+        assert span.device.start == pytest.approx(span.start, abs=1e5)  # without it the last would be 10 ms late
+        assert span.device.duration == pytest.approx(0.1001e9, rel=1e-5)
+
+
 def test_memory_of_the_device(plug: Plug):
     """Before, after, and a peak where the span set a new record; the allocator's own peak is left alone."""
     clock, profiler = plug(), Profiler(memory="device")

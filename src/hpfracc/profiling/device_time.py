@@ -35,6 +35,7 @@ class Timeline:
         self.clock = clock
         self.device = device
         self._lock = threading.Lock()
+        self._rate = 1.0
         clock.synchronize(device)
         mark = clock.mark(device)
         self._zero = perf_counter_ns()
@@ -58,7 +59,7 @@ class Timeline:
         if base is None or not self.clock.has_passed(mark):
             return None
         seconds = base if mark is anchor.mark else base + self.clock.seconds(anchor.mark, mark)
-        return self._zero + round(seconds * 1e9)
+        return self._zero + round(seconds * self._rate * 1e9)
 
     def _base(self, anchor: Anchor) -> float | None:
         """The time of the anchor. Iterative, because a chain of anchors grows by one per second."""
@@ -75,6 +76,20 @@ class Timeline:
             base += self.clock.seconds(link.before.mark, link.mark)
             link.base, link.before = base, None
         return base
+
+    def correct_drift(self) -> None:
+        """Compare the two clocks again, on an idle device: over minutes they drift apart by milliseconds."""
+        mark = self.clock.mark(self.device)
+        self.clock.synchronize(self.device)
+        now = perf_counter_ns()
+        latest = self._latest
+        base = self._base(latest)
+        if base is not None and mark is not None:
+            device = base + self.clock.seconds(latest.mark, mark)
+            # The wait takes microseconds, so the ratio of the clocks is accurate only over seconds.
+            if device > 2.0:
+                self._rate = (now - self._zero) / 1e9 / device
+            self.clock.release(self.device, mark)
 
 
 class DeviceTime:

@@ -97,7 +97,7 @@ class Document:
         self.summary = summarise(self.analysis)
         self.lanes, self._goes_to = pack_lanes(kept)
         self.decisions, self.decided = _decisions(self.analysis.spans)
-        self.advice = advise(self.analysis, self.breakdown, self.decisions, self.decided)
+        self.advice = advise(self.analysis, self.breakdown["wall_ns"])
 
     def bottlenecks(self, top: int = _TOP) -> list[dict[str, Any]]:
         """The names with the largest self time."""

@@ -145,6 +145,7 @@ class Session:
         waiting = list(self.pending)
         for timeline in self.timelines.values() if waiting else ():
             timeline.clock.synchronize(timeline.device)
+            timeline.correct_drift()
         self.pending.clear()
         self.pending.extend(part for part in waiting if not part.settle())
 
