@@ -13,7 +13,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -93,6 +93,21 @@ def parse_json(data: bytes) -> Any:
         return _DECODER.decode(data.removeprefix(codecs.BOM_UTF8).decode())
     except RecursionError:
         raise ValueError("its brackets are nested too deep") from None
+
+
+def to_json(value: Any) -> Any:
+    """``value`` as plain JSON: numbers that are not finite become None, complex numbers and other objects text."""
+    if hasattr(value, "tolist"):  # of NumPy; a long double stays one
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): to_json(each) for name, each in value.items()}
+    if isinstance(value, set | frozenset):
+        value = sorted(value)
+    if isinstance(value, list | tuple):
+        return [to_json(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def _refuse_constant(name: str) -> NoReturn:

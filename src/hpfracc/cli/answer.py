@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpfracc._files import to_json
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import make_console
 
@@ -48,7 +48,7 @@ class Answer:
         if self.on_stdout is not None:
             sys.stdout.write(self.on_stdout.decode("utf-8", "backslashreplace"))
         if as_json and self.on_stdout is None:
-            print(json.dumps(plain(self.data), indent=2, allow_nan=False))
+            print(json.dumps(to_json(self.data), indent=2, allow_nan=False))
         elif not as_json:
             make_console(errors=self.on_stdout is not None).print(_Printable(self.view()))
 
@@ -108,18 +108,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each == "\n" else "\ufffd" for each in text)
-
-
-def plain(value: Any) -> Any:
-    """Convert a value to plain JSON types. Numbers that are not finite become None."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        items = sorted(value) if isinstance(value, set | frozenset) else value
-        return [plain(item) for item in items]
-    return value
 
 
 @contextmanager

@@ -15,7 +15,6 @@ import errno
 import io
 import json
 import logging
-import math
 import os
 import re
 import time
@@ -253,21 +252,6 @@ def _encode(values: np.ndarray[Any, Any]) -> str:
 
 def _decode(text: str) -> np.ndarray[Any, Any]:
     return np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
-
-
-def plain(value: Any) -> Any:
-    """``value`` as plain JSON; complex numbers and other objects as text."""
-    if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic) and not isinstance(value, np.longdouble | np.clongdouble):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 @contextlib.contextmanager
