@@ -9,8 +9,7 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -70,8 +69,13 @@ _TOP = 10
 
 #: Maximum size of a profile file.
 _MAX_BYTES = 1 << 30
-#: Required fields of a span. Integers have at most 63 bits.
-_INTEGERS = ("id", "lane", "start_ns", "duration_ns", "self_ns")
+#: Required fields of a span, and their types.
+_FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("id", "lane", "start_ns", "duration_ns", "self_ns"), int),
+    **dict.fromkeys(("name", "kind"), str),
+    "parent": int | None,
+    "device": str | None,
+}
 _READINGS = ("of", "before", "after", "peak")
 _WIDEST = 2**63
 
@@ -250,42 +254,25 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _find_fault(document: dict[str, Any]) -> str | None:
     """Reason why a document cannot be shown or compared, or None."""
-    if not _is_integer(document.get("begun_unix_ns")):
-        return "begun_unix_ns is not an integer"
-    if not isinstance(document.get("process"), dict):
-        return "process is no object"
+    begun, process = document.get("begun_unix_ns"), document.get("process")
+    if not _has_type(begun, int) or not isinstance(process, dict):
+        return f"begun_unix_ns={_reading.shown(begun)} and process={_reading.shown(process)}"
     for place, span in enumerate(document["spans"]):
-        for wanted, holds in _CHECKS.items() if isinstance(span, dict) else (("an object", lambda _: False),):
-            if not holds(span):
-                return f"spans[{place}] needs {wanted}"
+        if not isinstance(span, dict):
+            return f"spans[{place}] is {_reading.shown(span)}"
+        for name, kind in _FIELDS.items():
+            value = span.get(name, ...)
+            if not _has_type(value, kind) or (name == "duration_ns" and value < 0):
+                return f"spans[{place}] has " + (f"no {name}" if value is ... else f"{name}={_reading.shown(value)}")
+        memory = span.get("memory")
+        if memory is not None and not (isinstance(memory, dict) and memory.keys() >= set(_READINGS)):
+            return f"spans[{place}] has memory={_reading.shown(memory)}"
     return None
 
 
-def _is_integer(value: Any) -> bool:
-    return type(value) is int and -_WIDEST < value < _WIDEST
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _holds(check: Callable[[Any], bool], name: str, span: dict[str, Any]) -> bool:
-    return check(span.get(name))
-
-
-def _has_readings(memory: Any) -> bool:
-    return memory is None or (isinstance(memory, dict) and all(name in memory for name in _READINGS))
-
-
-#: What a span needs, and whether it has it; in this order.
-_CHECKS: dict[str, Callable[[dict[str, Any]], bool]] = {
-    **{f"a whole number as {name}": partial(_holds, _is_integer, name) for name in _INTEGERS},
-    **{f"a text as {name}": partial(_holds, _is_text, name) for name in ("name", "kind")},
-    "a duration_ns of at least 0": lambda span: span["duration_ns"] >= 0,
-    "an integer or null as parent": lambda span: span.get("parent", "") is None or _is_integer(span.get("parent")),
-    "a text or null as device": lambda span: isinstance(span.get("device", 0), str | None),
-    f"{', '.join(_READINGS)} in its memory": lambda span: _has_readings(span.get("memory")),
-}
+def _has_type(value: Any, kind: Any) -> bool:
+    """Whether a value of a file has a type; integers have at most 63 bits."""
+    return isinstance(value, kind) and type(value) is not bool and not (type(value) is int and abs(value) >= _WIDEST)
 
 
 def write_text(path: str | os.PathLike[str], pieces: Iterator[str]) -> Path:
