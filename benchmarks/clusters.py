@@ -9,7 +9,7 @@ worker) beyond that during the loop, when the cluster idles: the cost of a task 
 scheduler, which has a process of its own; the prediction of the cost model stands beside it. ``--memory 3`` sends 3 GiB
 through two workers of 600 MiB.
 
-Without Dask: ``--gpus 4`` runs one and two processes on a GPU, with their parts of its memory and arrays that are
+Without Dask: ``--gpus 4`` runs one and two processes on a GPU, with arrays that are
 spilled to the host. ``--energy 3`` measures the power of arms, and the joules of the calls that ``objective="energy"``
 chooses.
 """
@@ -144,25 +144,20 @@ def memory(gibibytes: float, time_chunks: bool) -> None:
 KEPT = 8 << 30
 
 
-def gpu_worker(seconds: float, sharers: int) -> dict[str, Any]:
-    """What one process of several on a GPU may take, how fast it convolves, and what it spills to the host."""
+def gpu_worker(seconds: float) -> dict[str, Any]:
+    """How fast one process of several on a GPU convolves, and what it spills to the host."""
     import torch
 
     from hpfracc.distributed import worker
     from hpfracc.engine.memory.budget import get_budget
 
-    worker.use_own_gpu(None)
-    claim = worker.claimed()
-    if claim is None or not torch.cuda.is_available():
+    gpu = worker.use_own_gpu()
+    if not torch.cuda.is_available():
         return {"gpu": "none"}
     signal = torch.ones(64, 1 << 14, dtype=torch.float64, device="cuda")
     weights = 1.0 / torch.arange(1.0, (1 << 14) + 1.0, dtype=torch.float64, device="cuda")
     expected = hf.causal_convolution(weights, signal)
-    until = time.monotonic() + 60.0
-    while claim.sharers() < sharers and time.monotonic() < until:
-        time.sleep(0.05)
-    worker.limit_gpu()
-    found: dict[str, Any] = {"gpu": claim.gpu.uuid[:12], "total": claim.gpu.memory, "sharers": claim.sharers()}
+    found: dict[str, Any] = {"gpu": "the only one" if gpu is None else gpu.uuid[:12]}
     found["limit"] = get_budget().read("cuda:0")
     count, begin = 0, time.perf_counter()
     while time.perf_counter() < begin + seconds:
@@ -174,7 +169,6 @@ def gpu_worker(seconds: float, sharers: int) -> dict[str, Any]:
 
     # Spilling: arrays that are kept are moved to the host when room is asked for, and come back on use.
     kept = hf.memory.Spillable(torch.full((KEPT // 8,), 0.1, dtype=torch.float64, device="cuda"))
-    worker.limit_gpu()
     found["limit beside"] = get_budget().read("cuda:0")
     free = torch.cuda.mem_get_info()[0]
     begin = time.perf_counter()
@@ -219,7 +213,7 @@ def gpus(seconds: float) -> None:
         print(f"{name}: {idle.joules[name] / idle.seconds:.0f} W idle", flush=True)
     for processes in (1, 2):
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool, EnergyMeter() as meter:
-            found = [each.result() for each in [pool.submit(gpu_worker, seconds, processes) for _ in range(processes)]]
+            found = [each.result() for each in [pool.submit(gpu_worker, seconds) for _ in range(processes)]]
         if any(each["gpu"] == "none" for each in found):
             print("no GPU", flush=True)
             return

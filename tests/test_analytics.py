@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import threading
 import time
@@ -107,12 +106,10 @@ def test_totals_are_kept_where_a_path_is_given(tmp_path: Path):
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"format": "other", "version": 1}', '{"format": "hpfracc-usage", "version": 1}']
 )
-def test_a_damaged_file_is_set_aside(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    """A damaged file is set aside with a warning, and counting starts from zero."""
+def test_a_damaged_file_is_refused(text: str, tmp_path: Path):
+    """The error names the file and says what to do; the file stays."""
     path = tmp_path / "usage.json"
     path.write_text(text, encoding="utf-8")
-    with caplog.at_level(logging.WARNING, "hpfracc"):
-        tracker = UsageTracker(path)
-    assert "set aside" in caplog.text
-    assert tracker.get_statistics()["total_ops"] == 0.0
-    assert [entry.name.startswith("usage.json.damaged-") for entry in tmp_path.iterdir()] == [True]
+    with pytest.raises(InvalidInputError, match=r"usage\.json' is damaged .*move it away"):
+        UsageTracker(path)
+    assert path.read_text(encoding="utf-8") == text

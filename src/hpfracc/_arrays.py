@@ -34,12 +34,7 @@ _type_of: Any = type
 #: Cached library of each type. Subclasses are looked up through their bases once.
 _LIBRARY_OF_TYPE: dict[type, str] = {
     np.ndarray: "numpy",
-    float: "python",
-    int: "python",
-    complex: "python",
-    bool: "python",
-    list: "python",
-    tuple: "python",
+    **dict.fromkeys((float, int, complex, bool, list, tuple), "python"),
 }
 #: Functions that describe a pair of arrays of one exact type in a single call. They return None if each array must be
 #: inspected on its own.

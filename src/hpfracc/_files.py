@@ -13,7 +13,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -81,40 +81,33 @@ def _too_large(size: int, max_bytes: int) -> UnfitFileError:
     return UnfitFileError(errno.EFBIG, f"it has {size:,} bytes, more than the limit of {max_bytes:,}")
 
 
-def parse_json(data: bytes, max_depth: int) -> Any:
-    """Decode JSON in UTF-8 whose numbers are finite and whose brackets nest at most ``max_depth`` deep.
+def parse_json(data: bytes) -> Any:
+    """Decode JSON in UTF-8 whose numbers are finite, and whose brackets do not nest without end.
 
     Raises
     ------
     ValueError
-        If it is anything else. The depth is checked first, because decoding is recursive.
+        If it is anything else.
     """
-    if _nesting(data, max_depth) > max_depth:
-        raise ValueError(f"it is nested more than {max_depth} deep")
-    return _DECODER.decode(data.removeprefix(codecs.BOM_UTF8).decode())
+    try:
+        return _DECODER.decode(data.removeprefix(codecs.BOM_UTF8).decode())
+    except RecursionError:
+        raise ValueError("its brackets are nested too deep") from None
 
 
-def _nesting(data: bytes, max_depth: int) -> int:
-    """Nesting depth of the brackets of a JSON text: an upper bound, which is exact above ``max_depth``.
-
-    Uses whole-buffer operations: a loop over the characters would take longer than decoding.
-    """
-    count = data.count(b"[") + data.count(b"{")
-    if count <= max_depth:
-        return count
-    # Without escaped quotes, each quote begins or ends a string. Dropping adjacent pairs quotes the same brackets.
-    quoted = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_ONE_KIND, _NOT_STRUCTURE).replace(b'""', b"")
-    brackets = b"".join(quoted.split(b'"')[::2])
-    for depth in range(max_depth + 1):
-        inner = brackets.replace(b"[]", b"")  # removes one level
-        if len(inner) == len(brackets):
-            return depth + inner.count(b"[")
-        brackets = inner
-    return max_depth + 1
-
-
-_ONE_KIND = bytes.maketrans(b"{}", b"[]")
-_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+def to_json(value: Any) -> Any:
+    """``value`` as plain JSON: numbers that are not finite become None, complex numbers and other objects text."""
+    if hasattr(value, "tolist"):  # of NumPy; a long double stays one
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): to_json(each) for name, each in value.items()}
+    if isinstance(value, set | frozenset):
+        value = sorted(value)
+    if isinstance(value, list | tuple):
+        return [to_json(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def _refuse_constant(name: str) -> NoReturn:

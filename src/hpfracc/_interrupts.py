@@ -1,4 +1,10 @@
-"""Long runs: Ctrl-C in nested calls, where only a solve that the user called returns its part, and the progress bar.
+"""Ctrl-C: calls that it cannot interrupt, and solves that are part of another call; and the bar of long runs.
+
+Ctrl-C raises ``KeyboardInterrupt`` in the main thread, between any two bytecode instructions. An interrupted import or
+compilation may stay broken: a lock stays held, a library stays half imported. Other threads never receive the
+interrupt, so such work runs in one of them. The caller is interrupted at once; the work completes in the background and
+its result is dropped. Everything that a caller waits on here is implemented in C or read without a lock: see
+:mod:`hpfracc.engine.locks`.
 
 A solver that receives ``KeyboardInterrupt`` returns what it has with ``success=False``. Inside a sweep, a batch, a fit
 or a right-hand side that would be wrong: the code around takes the last value for the solution. So each such call, and
@@ -7,14 +13,134 @@ each solve, is an `interrupt_scope`; a solver calls `raise_if_nested` before it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import _thread
+import atexit
+import contextvars
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+#: Maximum seconds between polls of a waiting thread, because an interrupt may swallow its wake-up.
+POLL_INTERVAL = 0.05
+#: Seconds that process exit waits for running calls.
+_EXIT_TIMEOUT = 60.0
+
+#: Running calls that process exit waits for.
+_running: set[ShieldedCall] = set()
+
+
+def start_thread(target: Callable[[], Any], name: str) -> None:
+    """Start a daemon thread; raises RuntimeError if the system refuses to start one.
+
+    ``Thread.start()`` waits on a condition, and an interrupt there can leave the new thread stuck forever. Therefore a
+    low-level thread, which starts in one step, calls it.
+    """
+    _thread.start_new_thread(_start, (target, name))
+
+
+def _start(target: Callable[[], Any], name: str) -> None:
+    try:
+        threading.Thread(target=target, name=name, daemon=True).start()
+    except RuntimeError:  # no second thread can be started, so use this one
+        target()
+
+
+class ShieldedCall:
+    """A call that runs in a thread of its own, in a copy of the caller's context. It starts immediately.
+
+    Parameters
+    ----------
+    function : callable
+        Called without arguments.
+    awaited : bool
+        Whether process exit waits for it, with a timeout. A thread that is killed inside a library's native code may
+        crash the process.
+    name : str
+        Name of the thread.
+
+    Raises
+    ------
+    RuntimeError
+        If no thread can be started.
+    """
+
+    def __init__(self, function: Callable[[], Any], *, awaited: bool = True, name: str = "hpfracc-shielded") -> None:
+        self.ended = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        start_thread(partial(contextvars.copy_context().run, self._run, function, awaited), name)
+
+    def _run(self, function: Callable[[], Any], awaited: bool) -> None:
+        if awaited:
+            _running.add(self)
+        try:
+            self._value = function()
+        except BaseException as error:  # raised by result(); one of a call whose caller was interrupted concerns nobody
+            self._error = error
+        finally:
+            self.ended = True
+            self._wake.put(None)
+            _running.discard(self)
+
+    def wait(self, seconds: float = float("inf")) -> bool:
+        """Wait for the call to end, for at most ``seconds``; returns whether it has ended."""
+        until = time.monotonic() + seconds
+        while not self.ended:
+            left = until - time.monotonic()
+            if left <= 0.0:
+                return False
+            try:
+                self._wake.get(timeout=min(left, POLL_INTERVAL))
+            except Empty:
+                continue
+            self._wake.put(None)  # wakes other waiting threads
+        return True
+
+    def result(self) -> Any:
+        """The function's return value, or raises its exception. The call must have ended."""
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def run_shielded(function: Callable[[], T]) -> T:
+    """Call ``function()`` so that Ctrl-C interrupts the caller at once and never the function.
+
+    Outside the main thread, or if no thread can be started, the function is called directly.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function()
+    try:
+        call = ShieldedCall(function)
+    except RuntimeError:  # no thread can be started, or the interpreter is shutting down
+        return function()
+    call.wait()
+    found: T = call.result()
+    return found
+
+
+@atexit.register
+def _finish() -> None:
+    until = time.monotonic() + _EXIT_TIMEOUT
+    for call in list(_running):
+        call.wait(until - time.monotonic())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_running.clear)
+
 
 #: Number of scopes around the current code.
-_depth: ContextVar[int] = ContextVar("_depth", default=0)
+_depth: contextvars.ContextVar[int] = contextvars.ContextVar("_depth", default=0)
 
 
 @contextmanager

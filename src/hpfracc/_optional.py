@@ -16,7 +16,7 @@ import threading
 from functools import cache, partial
 from types import ModuleType
 
-from hpfracc._shielded import ShieldedCall
+from hpfracc._interrupts import ShieldedCall
 from hpfracc.errors import MissingDependencyError
 
 #: The extra of hpfracc that installs each library.
@@ -40,15 +40,14 @@ EXTRAS: dict[str, str] = {
 #: Libraries that are imported in a thread of their own. They can take seconds, and an interrupted import cannot be
 #: repeated.
 _LARGE = frozenset({"numba", "torch", "jax", "cupy"})
-#: Seconds to wait for confirmation that a library in ``sys.modules`` is fully imported.
-_CONFIRM_TIMEOUT = 0.1
 #: Seconds that a forked child waits for an import. An import begun by the parent's other threads never completes.
 CHILD_TIMEOUT = 20.0
 
-#: Modules that are known to be fully imported.
-_imported: set[str] = set()
 #: Imports in progress.
 _pending: dict[str, ShieldedCall] = {}
+#: Libraries that the parent of a forked child was importing: a thread of the child that happens to have the number of
+#: the parent's would get them half imported.
+_halted: set[str] = set()
 _is_child = False
 
 
@@ -79,16 +78,9 @@ def package_version(package: str) -> str | None:
 
 def is_loaded(name: str) -> bool:
     """Whether ``name`` is fully imported. Never waits for an import in progress."""
-    if sys.modules.get(name) is None:
-        return False
-    if name in _imported or name not in _LARGE:
-        return True
-    new = name not in _pending
-    try:
-        call = _start_import(name, awaited=False)
-    except RuntimeError:  # no thread can be started; the user of the library will wait for its import
-        return True
-    return call.wait(_CONFIRM_TIMEOUT if new else 0.0) and name in _imported
+    module = sys.modules.get(name)
+    # As the import system itself asks, while the lock of the module may be held.
+    return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
 def is_importing(name: str) -> bool:
@@ -98,8 +90,8 @@ def is_importing(name: str) -> bool:
 
 
 def count_loaded() -> int:
-    """Number of large libraries known to be imported. It changes when another one is."""
-    return len(_imported)
+    """Number of large libraries that are imported."""
+    return sum(map(is_loaded, _LARGE))
 
 
 def import_optional(name: str) -> ModuleType:
@@ -107,8 +99,8 @@ def import_optional(name: str) -> ModuleType:
 
     In a forked child, an import that takes too long raises :class:`ImportDelayedError`.
     """
-    if name in _imported and (known := sys.modules.get(name)) is not None:
-        return known
+    if is_loaded(name):
+        return sys.modules[name]
     try:
         return import_shielded(name) if name in _LARGE else importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -129,12 +121,15 @@ def missing(library: str) -> MissingDependencyError:
 def import_shielded(name: str) -> ModuleType:
     """Import ``name`` so that Ctrl-C cannot interrupt it. In a forked child, with a timeout."""
     if not _is_child and threading.current_thread() is not threading.main_thread():
-        return _import(name)  # Ctrl-C never interrupts this thread, and an import in another thread will complete
-    try:
-        call = _start_import(name, awaited=not _is_child)
-    except RuntimeError:  # no thread can be started
-        return _import(name)
-    if not call.wait(CHILD_TIMEOUT if _is_child else float("inf")):
+        # Ctrl-C never interrupts this thread, and an import in another thread will complete.
+        return importlib.import_module(name)
+    call = _pending.get(name)
+    if name not in _halted and (call is None or call.ended):
+        try:
+            call = _pending[name] = ShieldedCall(partial(importlib.import_module, name), awaited=not _is_child)
+        except RuntimeError:  # no thread can be started
+            return importlib.import_module(name)
+    if call is None or not call.wait(CHILD_TIMEOUT if _is_child else float("inf")):
         raise ImportDelayedError(
             f"{name!r} could not be imported within {CHILD_TIMEOUT:g} s; this process was forked, maybe while another "
             f"thread of its parent was importing it: import {name} before forking, or start processes with 'spawn'",
@@ -144,25 +139,11 @@ def import_shielded(name: str) -> ModuleType:
     return module
 
 
-def _start_import(name: str, *, awaited: bool) -> ShieldedCall:
-    """The import of ``name`` in progress; starts one if there is none."""
-    call = _pending.get(name)
-    if call is None or call.ended:
-        call = _pending[name] = ShieldedCall(partial(_import, name), awaited=awaited)
-    return call
-
-
-def _import(name: str) -> ModuleType:
-    module = importlib.import_module(name)
-    if name in _LARGE:
-        _imported.add(name)
-    return module
-
-
 def _after_fork() -> None:
     global _is_child
     _is_child = True
     _pending.clear()  # a fork does not copy other threads
+    _halted.update(name for name in _LARGE if sys.modules.get(name) is not None and not is_loaded(name))
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,7 +7,6 @@ timings. Nothing is written to disk unless a path is given.
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import threading
@@ -24,8 +23,6 @@ from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.spans import Span
 
 __all__ = ["PerformanceMonitor", "UsageTracker"]
-
-logger = logging.getLogger("hpfracc.analytics")
 
 #: Maximum number of spans in an own recorder.
 _CAPACITY = 100_000
@@ -214,7 +211,7 @@ def _note(recorder: Recorder, name: str, start: int, end: int, metadata: dict[st
 
 
 def _read(path: Path) -> dict[str, dict[str, float]]:
-    """Read the totals of an earlier process. A damaged file is set aside with a warning."""
+    """Read the totals of an earlier process."""
     try:
         data = read_plain(path, _MAX_BYTES).data
     except FileNotFoundError:
@@ -224,18 +221,11 @@ def _read(path: Path) -> dict[str, dict[str, float]]:
             f"usage file {str(path)!r} cannot be read ({error.strerror or error}); name another file"
         ) from None
     try:
-        found = parse_json(data, 8)
+        found = parse_json(data)
         if found["format"] != _FORMAT or found["version"] != 1:
             raise ValueError("another format")
         return {str(name): {key: float(row[key]) for key in _TOTALS} for name, row in found["totals"].items()}
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
-        try:
-            path.replace(aside)
-        except OSError as reason:
-            raise InvalidInputError(
-                f"usage file {str(path)!r} is damaged ({error}) and cannot be set aside ({reason.strerror}); move it "
-                "away, or name another file"
-            ) from None
-        logger.warning("usage file %s is damaged (%s); it was set aside as %s", path, error, aside.name)
-        return {}
+        raise InvalidInputError(
+            f"usage file {str(path)!r} is damaged ({error}); move it away, or name another file"
+        ) from None

@@ -21,7 +21,6 @@ FLOORS = {
     "_frames": 0,
     "_results": 0,
     "_choices": 0,
-    "_shielded": 0,
     "_interrupts": 0,
     "_clusters": 0,
     "_optional": 0,

@@ -14,7 +14,7 @@ from tests.helpers.source import SOURCE, find_modules
 FORBIDDEN = {"Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier", "Thread", "Timer"}
 MODULES = {"threading", "concurrent.futures", "multiprocessing"}
 #: The one file that starts threads, from a thread that no interrupt reaches.
-STARTS_THREADS = "hpfracc._shielded"
+STARTS_THREADS = "hpfracc._interrupts"
 _ANYWHERE = re.compile("threading|concurrent|multiprocessing|acquire")
 
 

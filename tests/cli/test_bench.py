@@ -1,19 +1,16 @@
-"""``hpfracc bench selection`` compares the engine's choices with all arms, measured here or from a stored table."""
+"""``hpfracc bench selection`` compares the engine's choices with all arms, measured here."""
 
 from __future__ import annotations
 
 import json
-import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hpfracc.cli import bench, main
+from hpfracc.cli import main
 from hpfracc.cli.bench import live
 from hpfracc.cli.bench.live import BenchOutcome, BenchRow
-from hpfracc.errors import MissingDependencyError
 
 
 def row(seconds: float = 1.0, least: float = 1.0, spread: float = 1.0, numpy: float = 10.0) -> BenchRow:
@@ -37,8 +34,7 @@ def test_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         assert measured["ratio"] == pytest.approx(measured["seconds"] / measured["best_seconds"])
         assert measured["ratio"] >= 1.0
         assert measured["call_seconds"] > 0.0
-    assert len(found["metrics"]) == 5
-    assert found["overhead_seconds"]["median"] < 1e-3
+    assert len(found["metrics"]) == 4
     assert main(["bench", "selection", "--operations", "reduction", "--budget", "2"]) == 0
     text = capsys.readouterr().out
     for word in ("reduction", "best arm", "time lost", "<= 3%"):
@@ -47,11 +43,10 @@ def test_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 def test_the_figures_are_what_they_say():
     """Regret is weighted by time; 10 % slower counts as slow unless the samples vary as much."""
-    outcome = BenchOutcome([row(), row(2.0), row(1.2, spread=1.3), row(99.0, 100.0)], overhead=(0.5e-6, 1e-6))
+    outcome = BenchOutcome([row(), row(2.0), row(1.2, spread=1.3), row(99.0, 100.0)])
     found = {what: (value, met) for what, value, _, met in outcome.metrics()}
     assert found["time lost against the best arm, in total"] == ("0.2%", True)
     assert found["sizes more than 10 % slower than the best arm"] == ("25.0%", False)
-    assert found["overhead of a call, 16 points: median, 99th percentile"] == ("500 ns, 1 us", True)
     slower = BenchOutcome([row(numpy=0.5)])
     assert ("sizes slower than NumPy by more than 5 % + 3 us", "1", "0", False) in slower.metrics()
     assert BenchOutcome().metrics() == []
@@ -68,7 +63,6 @@ def test_operations_are_timed_on_their_typical_operands(monkeypatch: pytest.Monk
         seen.append(arrays)
         raise SeenError
 
-    monkeypatch.setattr(live, "_overhead", lambda report: (math.nan, math.nan))
     monkeypatch.setattr(live, "ArmTrial", watched)
     monkeypatch.setattr(live, "_EXPONENTS", (6,))
     with pytest.raises(SeenError):
@@ -82,7 +76,6 @@ def test_sizes_beyond_the_budget_are_reported():
     outcome = live.measure(["bitwise_xor"], 1e-6, lambda share, text: None)
     assert outcome.rows == []
     assert len(outcome.skipped) == len(live._EXPONENTS)
-    assert math.isfinite(outcome.overhead[0])
 
 
 @pytest.mark.parametrize(
@@ -91,7 +84,6 @@ def test_sizes_beyond_the_budget_are_reported():
         (["--operations", "fftt"], "did you mean 'fft'"),
         (["--budget", "-1"], "budget=-1.0"),
         (["--budget", "nan"], "budget=nan"),
-        (["--table", "no-such.json"], "'no-such.json' is not a file"),
     ],
 )
 def test_bad_options_are_typed_errors(options: list[str], words: str, capsys: pytest.CaptureFixture[str]):
@@ -100,55 +92,3 @@ def test_bad_options_are_typed_errors(options: list[str], words: str, capsys: py
     err = capsys.readouterr().err
     assert words in err
     assert len(err.splitlines()) == 1
-
-
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A source tree whose benchmark prints its first argument."""
-    script = tmp_path / "benchmarks" / "selection.py"
-    script.parent.mkdir()
-    script.write_text(
-        "import sys, json\n"
-        "if 'broken' in open(sys.argv[2]).read(): raise SystemExit('no such form')\n"
-        "print('replayed', sys.argv[1])\n"
-        "sys.exit(3)\n",
-        encoding="utf-8",
-    )
-    monkeypatch.setattr(bench, "find_benchmark", lambda: script)
-    return tmp_path
-
-
-def test_a_table_is_replayed(checkout: Path, capsys: pytest.CaptureFixture[str]):
-    """The benchmark's output and exit status are passed on."""
-    table = checkout / "table.json"
-    table.write_text("{}", encoding="utf-8")
-    assert main(["bench", "selection", "--table", str(table), "--json"]) == 3
-    found = json.loads(capsys.readouterr().out)
-    assert found == {"table": str(table), "status": 3, "report": ["replayed --table"]}
-    assert main(["bench", "selection", "--table", str(table)]) == 3
-    assert capsys.readouterr().out == "replayed --table\n"
-
-
-def test_an_invalid_table_is_a_typed_error(checkout: Path, capsys: pytest.CaptureFixture[str]):
-    """The last line of the benchmark's error is in the message."""
-    table = checkout / "table.json"
-    table.write_text("broken", encoding="utf-8")
-    assert main(["bench", "selection", "--table", str(table)]) == 2
-    assert "(no such form)" in capsys.readouterr().err
-
-
-def test_without_the_source_tree_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """An installed package without benchmarks raises an error that names the missing file."""
-    monkeypatch.setattr(bench, "find_benchmark", lambda: None)
-    table = tmp_path / "table.json"
-    table.write_text("{}", encoding="utf-8")
-    with pytest.raises(MissingDependencyError, match=r"benchmarks/selection\.py"):
-        bench.replay_table(table)
-
-
-def test_the_checkout_is_found_from_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """An editable install finds its benchmarks from any directory."""
-    monkeypatch.chdir(tmp_path)
-    root = Path(bench.__file__).resolve().parents[4]
-    expected = root / "benchmarks" / "selection.py"
-    assert bench.find_benchmark() == (expected if expected.is_file() else None)

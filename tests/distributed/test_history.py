@@ -106,20 +106,19 @@ def test_a_nan_reaches_nothing_before_its_time(way: str):
     assert np.isnan(found[1, 700:]).all()
 
 
-def test_the_way_is_chosen_by_predicted_time(monkeypatch: pytest.MonkeyPatch):
-    """One row on a slow network is carried; many rows are rechunked; ``hf.explain`` shows tasks, bytes and times."""
+def test_the_way_is_chosen_by_length(monkeypatch: pytest.MonkeyPatch):
+    """A long row is carried; short rows are rechunked; ``hf.explain`` shows tasks and bytes."""
     row, rows = da.zeros((1, 1 << 22), chunks=(1, 1 << 18)), da.zeros((64, 4096), chunks=(32, 2048))
-    monkeypatch.setattr(Resources, "known", classmethod(lambda cls: cls(16, 1 << 34, 1e6, 6e-4)))
+    monkeypatch.setattr(Resources, "known", classmethod(lambda cls: cls(16, 1 << 34)))
     (plan,) = hf.explain(hf.caputo, row, step=STEP, alpha=0.5).plans
     assert plan.chosen == "carry"
     ways = {way.name: way for way in plan.ways}
-    assert list(ways) == ["rechunk", "spectrum", "carry"]
+    assert list(ways) == ["carry", "spectrum", "rechunk"]
     # Not more than the spectra of all chunks.
     assert ways["spectrum"].task_bytes <= 12 * 16 * (row.shape[1] + 16)
     assert ways["carry"].moved_bytes < 1e-2 * ways["rechunk"].moved_bytes < ways["spectrum"].moved_bytes
-    assert ways["carry"].seconds < ways["rechunk"].seconds
     assert "carry" in str(hf.explain(hf.caputo, row, step=STEP, alpha=0.5))
-    monkeypatch.setattr(Resources, "known", classmethod(lambda cls: cls(4, 1 << 34, 1e9, 6e-4)))
+    monkeypatch.setattr(Resources, "known", classmethod(lambda cls: cls(4, 1 << 34)))
     assert hf.explain(hf.caputo, rows, step=STEP, alpha=0.5).plans[0].chosen == "rechunk"
 
 

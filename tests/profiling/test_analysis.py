@@ -16,10 +16,12 @@ from hpfracc.profiling.analysis import Analysis, break_down, length, summarise, 
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.exports import bottleneck_table, summary_table
 from hpfracc.profiling.recorder import Recorder
+from hpfracc.profiling.session import ThreadLane
 from hpfracc.profiling.spans import Span
 from tests.helpers.simulated_device import Time
 
 MS = 1_000_000
+LANE = ThreadLane("main")
 
 
 class Written:
@@ -33,7 +35,7 @@ class Written:
         span = Span(self.recorder, name, kind)
         span.id, span.parent = len(self.spans) + 1, parent
         span.start, span.end = round(start * MS), round(end * MS)
-        span.lane = more.pop("lane", 0)
+        span.lane = more.pop("lane", LANE)
         device = more.pop("device", None)
         if device is not None:
             span.device = part = DeviceTime("cuda:0", None, None)
@@ -43,12 +45,12 @@ class Written:
         self.spans.append(span)
         return span.id
 
-    def analysis(self, lanes: int = 3) -> Analysis:
-        return Analysis(self.spans, range(lanes))
+    def analysis(self) -> Analysis:
+        return Analysis(self.spans)
 
-    def advice(self, decisions: list[dict[str, Any]] | None = None, decided: dict[int, int] | None = None) -> Any:
+    def advice(self) -> Any:
         analysis = self.analysis()
-        return advise(analysis, break_down(analysis), decisions or [], decided or {})
+        return advise(analysis, break_down(analysis)["wall_ns"])
 
 
 def test_union_and_length():
@@ -64,7 +66,7 @@ def test_self_time_is_what_children_on_the_same_thread_leave():
     parent = written.add("parent", 0, 100)
     written.add("one", 10, 30, parent)
     written.add("two", 20, 50, parent)
-    written.add("elsewhere", 0, 90, parent, lane=1)
+    written.add("elsewhere", 0, 90, parent, lane=ThreadLane("other"))
     written.add("late", 90, 150, parent)
     assert written.analysis().own[0] == (100 - 40 - 10) * MS
 
@@ -158,27 +160,6 @@ def test_advice_is_drawn_from_the_data(write: Callable[[Written], None], kind: s
     (remark,) = [remark for remark in written.advice() if remark["kind"] == kind]
     assert words in remark["text"]
     assert (about in remark["names"]) if about else remark["names"] == []
-
-
-def test_a_fixed_backend_that_would_not_have_been_taken():
-    """Only where a wish fixed it, and another backend is predicted to be clearly faster."""
-    written = Written()
-    for number in range(3):
-        written.add("matmul", number, number + 1, kind="call")
-
-    def decision(wish: str | None, other: float | None) -> dict[str, Any]:
-        rows = [{"arm": "numpy:default@cpu", "backend": "numpy", "refused": None, "total": 2e-3}]
-        rows.append({"arm": "torch:default@cpu", "backend": "torch", "refused": None, "total": other})
-        return {"wish": wish, "backend": "numpy", "arm": "numpy:default@cpu", "candidates": rows}
-
-    decided = {0: 0, 1: 0, 2: 0}
-    (remark,) = written.advice([decision("backend=", 5e-4)], decided)
-    assert "backend= fixes numpy, predicted at 2 ms" in remark["text"]
-    assert "torch:default@cpu, predicted at 500 us" in remark["text"]
-    assert remark["seconds"] == pytest.approx(3 * 1.5e-3)
-    assert written.advice([decision(None, 5e-4)], decided) == []
-    assert written.advice([decision("backend=", 1.95e-3)], decided) == []
-    assert written.advice([decision("backend=", None)], decided) == []
 
 
 def test_nothing_to_advise_is_said_by_silence():

@@ -10,7 +10,7 @@ import re
 from importlib import resources
 
 from hpfracc.profiling import Profiler
-from hpfracc.profiling.exports import pack, render_page
+from hpfracc.profiling.exports import render_page
 
 EVIL = "</script><script>alert(1)</script><!--"
 
@@ -55,9 +55,9 @@ def test_names_cannot_leave_their_place():
     assert EVIL not in page
     assert page.count("<script") == 2
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.S)
-    packed = json.loads(data)
-    assert packed["names"] == ["outer", EVIL]
-    assert packed["rare"]["0"]["metadata"] == {"note": EVIL}
+    spans = json.loads(data)["spans"]
+    assert [span["name"] for span in spans] == ["outer", EVIL]
+    assert spans[0]["metadata"] == {"note": EVIL}
 
 
 def test_the_title_is_the_command():
@@ -68,23 +68,13 @@ def test_the_title_is_the_command():
     assert "<h1>train.py --fast</h1>" in render_page(document)
 
 
-def test_columns_hold_what_the_rows_do():
-    """Parents become places, and nothing is lost on the way."""
-    profiler = small()
-    document = profiler.document().to_dict()
-    packed = pack(document)
-    assert packed["columns"]["parent"] == [-1, 0]
-    assert packed["columns"]["duration"] == [span["duration_ns"] for span in document["spans"]]
-    assert "spans" not in packed["head"]
-
-
 def test_a_span_costs_the_page_a_few_bytes():
-    """A hundred thousand spans make a page of a few megabytes."""
+    """A hundred thousand spans make a page of some fifteen megabytes."""
     profiler = Profiler(capacity=2000)
     for number in range(2000):
         with profiler.profile(f"step {number % 20}"):
             pass
-    assert (len(page_of(profiler)) - len(render_page(None))) / 2000 < 60
+    assert (len(page_of(profiler)) - len(render_page(None))) / 2000 < 200
 
 
 def test_the_scripts_are_short_files():

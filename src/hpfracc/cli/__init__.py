@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from hpfracc.cli.answer import Answer, hpfracc_version, printable
@@ -39,15 +38,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv : sequence of str, optional
         The arguments; by default ``sys.argv[1:]``.
     """
-    with _usable_streams() as stdout_is_open:
-        try:
-            return _run(sys.argv[1:] if argv is None else list(argv), stdout_is_open)
-        except KeyboardInterrupt as interrupt:
-            _print_error("; ".join(["interrupted", *getattr(interrupt, "__notes__", ())]))
-            return _INTERRUPTED
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")  # for characters that the encoding lacks
+    try:
+        return _run(sys.argv[1:] if argv is None else list(argv))
+    except KeyboardInterrupt as interrupt:
+        _print_error("; ".join(["interrupted", *getattr(interrupt, "__notes__", ())]))
+        return _INTERRUPTED
 
 
-def _run(argv: Sequence[str], stdout_is_open: bool) -> int:
+def _run(argv: Sequence[str]) -> int:
     help_text = io.StringIO()
     try:
         with contextlib.redirect_stdout(help_text):  # argparse ignores errors when it prints
@@ -55,24 +56,22 @@ def _run(argv: Sequence[str], stdout_is_open: bool) -> int:
     except SystemExit as end:  # help, the version, or an error that argparse has printed
         if end.code:
             return end.code if isinstance(end.code, int) else _ERROR
-        return _print_output(lambda: print(help_text.getvalue(), end=""), stdout_is_open)
+        return _print_output(lambda: print(help_text.getvalue(), end=""))
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             answer: Answer = arguments.run(arguments)
-            return _print_output(lambda: answer.show(as_json=arguments.json), stdout_is_open) or answer.status
+            return _print_output(lambda: answer.show(as_json=arguments.json)) or answer.status
     except HpfraccError as error:
         _print_error(f"error: {error}")
         return _ERROR
 
 
-def _print_output(show: Callable[[], None], stdout_is_open: bool) -> int:
+def _print_output(show: Callable[[], None]) -> int:
     """Print with ``show``; returns 0, or the exit status if stdout cannot be written."""
     try:
-        if not stdout_is_open:
-            raise OSError(errno.EBADF, "it is closed")
         show()
-        sys.stdout.flush()
+        print(end="", flush=True)  # also where stdout is closed, and None
     except (BrokenPipeError, SystemExit):  # Rich raises SystemExit for a broken pipe
         _drop_output()
         return _BROKEN_PIPE
@@ -89,29 +88,6 @@ def _drop_output() -> None:
         descriptor = os.open(os.devnull, os.O_WRONLY)
         os.dup2(descriptor, sys.stdout.fileno())
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _usable_streams() -> Iterator[bool]:
-    """Replace closed standard streams by ``os.devnull``; yields whether stdout is open.
-
-    Characters that an encoding lacks are written as escapes.
-    """
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:  # occupied, so that no file opened later gets this number and receives the output
-            os.open(os.devnull, os.O_RDWR)
-    before = sys.stdin, sys.stdout, sys.stderr
-    with open(os.devnull, "r+", encoding="utf-8") as devnull:
-        sys.stdin, sys.stdout, sys.stderr = (devnull if stream is None else stream for stream in before)
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-                stream.reconfigure(errors="backslashreplace")
-        try:
-            yield before[1] is not None
-        finally:
-            sys.stdin, sys.stdout, sys.stderr = before
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
+from hpfracc._files import to_json
 from hpfracc.errors import InvalidInputError
+from hpfracc.profiling.formats import make_console
 
-#: Columns of a table in a file or a pipe, and the range of widths accepted from ``COLUMNS``.
-_DEFAULT_WIDTH = 132
-_MIN_WIDTH, _MAX_WIDTH = 40, 10_000
 #: File names that mean stdout.
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
@@ -51,7 +48,7 @@ class Answer:
         if self.on_stdout is not None:
             sys.stdout.write(self.on_stdout.decode("utf-8", "backslashreplace"))
         if as_json and self.on_stdout is None:
-            print(json.dumps(plain(self.data), indent=2, allow_nan=False))
+            print(json.dumps(to_json(self.data), indent=2, allow_nan=False))
         elif not as_json:
             make_console(errors=self.on_stdout is not None).print(_Printable(self.view()))
 
@@ -93,31 +90,6 @@ def make_folder(folder: Path, option: str) -> None:
         ) from None
 
 
-def make_console(*, errors: bool = False) -> Any:
-    """Rich console on stdout, or on stderr if ``errors``."""
-    from rich.console import Console
-
-    stream = sys.stderr if errors else sys.stdout
-    width, height = _size(stream)
-    # Text may come from files, so markup and emoji codes in it are not interpreted.
-    return Console(stderr=errors, width=width, height=height, highlight=False, markup=False, emoji=False)
-
-
-def _size(stream: TextIO) -> tuple[int, int]:
-    """Columns and lines: from ``COLUMNS``, else from the terminal, else the defaults."""
-    width, height = _DEFAULT_WIDTH, 25
-    if stream.isatty():
-        try:
-            width, height = os.get_terminal_size(stream.fileno())
-        except (OSError, ValueError):  # not a real terminal
-            width = 0
-        width, height = width or 80, height or 25
-    wanted = os.environ.get("COLUMNS", "")
-    if wanted.isascii() and wanted.isdigit() and wanted.strip("0"):
-        width = int(wanted[:9])
-    return min(max(width, _MIN_WIDTH), _MAX_WIDTH), height
-
-
 class _Printable:
     """A view whose text contains no control characters; Rich's own styles still apply."""
 
@@ -136,18 +108,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each == "\n" else "\ufffd" for each in text)
-
-
-def plain(value: Any) -> Any:
-    """Convert a value to plain JSON types. Numbers that are not finite become None."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        items = sorted(value) if isinstance(value, set | frozenset) else value
-        return [plain(item) for item in items]
-    return value
 
 
 @contextmanager

@@ -7,7 +7,8 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-from hpfracc.cli.answer import Answer, hpfracc_version, make_console
+from hpfracc.cli.answer import Answer, hpfracc_version
+from hpfracc.profiling.formats import make_console
 
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:

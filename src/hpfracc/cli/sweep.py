@@ -155,16 +155,12 @@ def _csv_line(cells: list[Any]) -> str:
 def _answer(result: SweepResult) -> Answer:
     from rich.text import Text
 
-    from hpfracc.distributed.stores import plain
-
     cost = result.cost()
     data = {
         "items": len(result),
         "done": cost.items,
         "complete": result.complete,
-        "failed": [
-            plain({"index": each.index, "parameters": each.parameters, "error": each.error}) for each in result.failed
-        ],
+        "failed": [{"index": each.index, "parameters": each.parameters, "error": each.error} for each in result.failed],
         "work_seconds": cost.work_seconds,
     }
     return Answer(data, lambda: Text(str(result)), status=0 if result.complete and not result.failed else 1)

@@ -73,7 +73,7 @@ def _clear(arguments: argparse.Namespace) -> Answer:
 
     wisdom = _wisdom(needed=True)
     if not arguments.yes:
-        if not sys.stdin.isatty():
+        if sys.stdin is None or not sys.stdin.isatty():
             raise InvalidInputError(
                 f"stdin is not a terminal, so clearing {wisdom.path} cannot be confirmed; add --yes"
             )

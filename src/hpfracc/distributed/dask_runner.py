@@ -10,24 +10,23 @@ import contextlib
 import functools
 import logging
 import math
+import pickle
 import sys
 import time
-import zlib
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any, final
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakSet
 
-from hpfracc._config import Settings, get_settings
+from hpfracc._interrupts import POLL_INTERVAL
 from hpfracc._optional import import_optional
-from hpfracc._shielded import POLL_INTERVAL
 from hpfracc.distributed import worker as workers
 from hpfracc.distributed.driver import Runner, TaskOutcome
 from hpfracc.distributed.tasks import job_of, run_payload, topic_of
-from hpfracc.errors import ClusterError, HpfraccError
+from hpfracc.errors import ClusterError
 
 logger = logging.getLogger("hpfracc.distributed")
 
@@ -60,14 +59,8 @@ _MAX_LOSSES = 5
 #: by ``benchmarks/clusters.py --farm 50,200`` on a quiet machine of two cores with distributed 2026.8.
 _TASK_COST, _COST_A_WORKER = 0.95e-3, 2.0e-6
 _NAME = "hpfracc"
-#: The records with which the workers of a client were prepared.
-_prepared: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()
-#: The settings with which a client adds the records of tasks that it did not submit one by one.
-_listening: WeakKeyDictionary[Any, Settings] = WeakKeyDictionary()
-#: Topic of the cluster events that carry records.
-_TOPIC = "hpfracc-learned"
-#: Whether this worker sends its records.
-_sends = False
+#: Clients whose workers were prepared.
+_prepared: WeakSet[Any] = WeakSet()
 
 
 @functools.cache
@@ -78,9 +71,10 @@ def _plugin_class() -> type:
     class WorkerSetup(WorkerPlugin):
         """Sets the engine's cores, memory, GPU and wisdom, compares versions, and caches a large job."""
 
-        def __init__(self, job: str | None, payload: bytes | None, known: bytes = b"") -> None:
+        def __init__(self, job: str | None, payload: bytes | None, known: Sequence[Any] = ()) -> None:
             self.name = _NAME if job is None else f"{_NAME}-{job}"
-            self.job, self.payload, self.known = job, payload, known
+            self.job, self.payload = job, payload
+            self.known = pickle.dumps(known)  # read after the versions were compared
             self.versions, self.process = workers.versions(), workers.process_id()
 
         def setup(self, worker: Any) -> None:
@@ -91,13 +85,11 @@ def _plugin_class() -> type:
 
 def _set_up(plugin: Any, worker: Any) -> None:
     """The set-up of a worker, here because the class is sent by value, with globals of its own."""
-    global _sends
     workers.compare_versions(plugin.versions, str(worker.address))
-    workers.use_own_gpu(worker)
+    workers.use_own_gpu()
     workers.adopt_limits(worker)
-    _sends = workers.start_sharing(plugin.process)
-    if plugin.known and _sends:
-        workers.merge_records(plugin.known)
+    if workers.start_sharing(plugin.process):
+        workers.merge_records(pickle.loads(plugin.known))
     if plugin.payload is not None:
         job_of(plugin.job, plugin.payload)
 
@@ -131,14 +123,15 @@ def prepare_workers() -> None:
 
 
 def _prepare(client: Any, *jobs: tuple[str, bytes], renew: bool = True) -> None:
-    """Prepare all workers, present and future, also with a large job; and receive the records of their engines.
+    """Prepare all workers, present and future, also with a large job.
 
-    With ``renew``, workers that were prepared before get what is known by now, unless they have it already.
+    With ``renew``, workers that were prepared before get what is known by now.
     """
     import_optional("distributed")
     try:
         if renew or client not in _prepared:
-            _tell_workers(client)
+            client.register_plugin(_plugin_class()(None, None, workers.known_records()), name=_NAME)
+            _prepared.add(client)
         for name, payload in jobs:
             plugin = _plugin_class()(name, payload)
             client.register_plugin(plugin, name=plugin.name)
@@ -149,34 +142,6 @@ def _prepare(client: Any, *jobs: tuple[str, bytes], renew: bool = True) -> None:
             f"the workers could not be prepared ({type(error).__name__}: {error}); install the same versions of "
             "hpfracc and of your own modules on all of them"
         ) from error
-    known = client in _listening
-    _listening[client] = get_settings()
-    if not known and not client.asynchronous:
-        client.subscribe_topic(_TOPIC, functools.partial(_take, ref(client)))
-
-
-def _tell_workers(client: Any) -> None:
-    known = workers.encode_known()
-    if _prepared.get(client) != known:
-        client.register_plugin(_plugin_class()(None, None, known), name=_NAME)
-        _prepared[client] = known
-
-
-def _take(client: Any, event: Any) -> None:
-    """Handle an event, i.e. its time and its message. Called in the thread of the client's event loop."""
-    settings = _listening.get(client())
-    try:
-        if settings is not None:
-            workers.merge_records(bytes(event[1]), settings)
-    except (HpfraccError, OSError, ValueError, TypeError, zlib.error) as error:
-        logger.info("what workers learned could not be added (%s: %s)", type(error).__name__, error)
-
-
-def send_records() -> None:
-    """In a task of a Dask array: send the records of the engine to the clients of the cluster."""
-    worker = workers.dask_worker() if _sends else None
-    if worker is not None and (message := workers.take_records()):
-        worker.log_event(_TOPIC, message)
 
 
 def is_dask_client(executor: Any) -> bool:
@@ -260,8 +225,8 @@ class DaskRunner(Runner):
         self._attempt = 0
         self.overhead = scheduler_cost(self.workers)
         self._resources = dict(resources) if resources else None
-        #: The largest number of workers so far, and those that know what was known at the last check.
-        self._seen, self._told_workers = 0, set[str]()
+        #: The largest number of workers so far.
+        self._seen = 0
         self._next_look = self._asked = 0.0
         self._alone_since, self._warned = time.monotonic(), False
         large = len(payload) > _LARGE_PAYLOAD
@@ -390,10 +355,6 @@ class DaskRunner(Runner):
         if threads:
             self.workers, self._seen = sum(threads.values()), max(self._seen, len(threads))
             self.overhead = scheduler_cost(self.workers)
-            if self._told_workers and threads.keys() - self._told_workers:  # they only know the state at the start
-                with _best_effort("what was learned could not be sent to all workers"):
-                    _tell_workers(self._client)
-            self._told_workers = set(threads)
             self._alone_since, self._warned = now, False
             return None
         self.workers = max(1, self.workers)

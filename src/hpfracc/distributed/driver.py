@@ -48,7 +48,7 @@ class Runner(ABC):
     def next(self) -> TaskOutcome | None:
         """The outcome of some task, or None if none ends shortly."""
 
-    def outcome(self, key: int, found: tuple[Any, bytes]) -> TaskOutcome:
+    def outcome(self, key: int, found: tuple[Any, Sequence[Any]]) -> TaskOutcome:
         """The outcome of a task that returned a report and records, which are merged."""
         self.learned += merge_records(found[1])
         return TaskOutcome(key, found[0])

@@ -10,7 +10,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, final
 
-from hpfracc._shielded import POLL_INTERVAL
+from hpfracc._interrupts import POLL_INTERVAL
 from hpfracc.distributed.dask_runner import DaskRunner, is_dask_client
 from hpfracc.distributed.driver import Runner, TaskOutcome
 from hpfracc.distributed.functions import dump

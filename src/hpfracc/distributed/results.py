@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
+from hpfracc._interrupts import run_shielded
 from hpfracc._optional import import_optional
 from hpfracc._results import SmallCurve, as_html
-from hpfracc._shielded import run_shielded
 from hpfracc.distributed.outputs import VALUE, ItemArrays
 from hpfracc.distributed.parameters import ParameterGrid, SweepParameters
 from hpfracc.distributed.stores import SweepStore

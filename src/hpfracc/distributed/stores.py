@@ -15,7 +15,6 @@ import errno
 import io
 import json
 import logging
-import math
 import os
 import re
 import time
@@ -28,7 +27,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._files import parse_json, read_plain, temporary
-from hpfracc._shielded import run_shielded
+from hpfracc._interrupts import run_shielded
 from hpfracc.distributed.parameters import ParameterGrid, ParameterPoints, SweepParameters
 from hpfracc.distributed.tasks import ItemFailure, TaskReport
 from hpfracc.errors import DiskFullError, StoreError
@@ -108,7 +107,7 @@ class SweepStore:
         """The store in a folder."""
         folder = _reading.path("store", path)
         try:
-            manifest = parse_json(_read(folder / "manifest.json"), 20)
+            manifest = parse_json(_read(folder / "manifest.json"))
             found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
             if found != FORMAT:
                 raise StoreError(
@@ -199,7 +198,7 @@ class SweepStore:
         with np.load(io.BytesIO(_read(self._file(begin, end))), allow_pickle=False) as found:
             if any(each.compress_type for each in found.zip.infolist()):  # its size could be anything
                 raise ValueError("it is compressed")
-            document = parse_json(found["arr_0"].tobytes(), 20)
+            document = parse_json(found["arr_0"].tobytes())
             arrays = {str(name): found[f"arr_{place}"] for place, name in enumerate(document["names"], 1)}
         if document["sweep"] != self.manifest["id"]:
             raise ValueError("it belongs to another store")
@@ -253,21 +252,6 @@ def _encode(values: np.ndarray[Any, Any]) -> str:
 
 def _decode(text: str) -> np.ndarray[Any, Any]:
     return np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
-
-
-def plain(value: Any) -> Any:
-    """``value`` as plain JSON; complex numbers and other objects as text."""
-    if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic) and not isinstance(value, np.longdouble | np.clongdouble):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 @contextlib.contextmanager

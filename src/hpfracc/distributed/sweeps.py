@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from hpfracc import _reading
 from hpfracc._config import get_settings
+from hpfracc._files import to_json
 from hpfracc.distributed.driver import Runner, SweepDriver, SweepProgress
 from hpfracc.distributed.executors import is_cluster, make_runner, require_executor
 from hpfracc.distributed.functions import digest_of
 from hpfracc.distributed.outputs import check_output
 from hpfracc.distributed.parameters import SweepParameters, read_parameters
 from hpfracc.distributed.results import SweepOutcome, SweepResult, SweepRun
-from hpfracc.distributed.stores import SweepStore, plain
+from hpfracc.distributed.stores import SweepStore
 from hpfracc.distributed.tasks import Caller, SweepJob, refuse_nesting
 from hpfracc.distributed.worker import versions
 from hpfracc.engine.execution.batch.driver import progress_of
@@ -279,8 +280,8 @@ def _manifest(name: str, job: SweepJob, caller: Caller, version: Any, batch: int
         "kind": job.params.kind,
         "parameters": job.params.digest(),
         "seed": job.seed,
-        "output": "function" if callable(job.output) else plain(job.output),
-        "settings": plain(dict(caller.settings)),
+        "output": "function" if callable(job.output) else to_json(job.output),
+        "settings": to_json(caller.settings),
         "backend": caller.backend,
         "stacked": job.stacked,
         "batch": batch,

@@ -17,8 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from hpfracc._config import BackendName, Settings, config, current_backend, get_settings, use_backend
-from hpfracc._interrupts import interrupt_scope
-from hpfracc._shielded import start_thread
+from hpfracc._interrupts import interrupt_scope, start_thread
 from hpfracc.distributed import worker as workers
 from hpfracc.distributed.functions import load, portable
 from hpfracc.distributed.outputs import ItemArrays, Output, read_outputs
@@ -331,7 +330,7 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
     return [], {}, list(failures.values())
 
 
-def run_payload(name: str, payload: bytes | None, *given: Any) -> tuple[Any, bytes]:
+def run_payload(name: str, payload: bytes | None, *given: Any) -> tuple[Any, list[Any]]:
     """The result of a pickled call, which each process unpickles once; and records of what the engine learned.
 
     There are none in the process of the caller.
@@ -340,7 +339,7 @@ def run_payload(name: str, payload: bytes | None, *given: Any) -> tuple[Any, byt
     away = workers.start_sharing(caller.process)
     with caller.adopted():
         found = function(*given)
-    return found, workers.take_records() if away else b""
+    return found, workers.take_records() if away else []
 
 
 def job_of(name: str, payload: bytes | None) -> tuple[Caller, Callable[..., Any]]:

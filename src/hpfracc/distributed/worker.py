@@ -1,18 +1,16 @@
 """A worker process: its name, versions, share of the machine and GPU, and what its engine learns.
 
 Workers of one machine do not know of each other and may be restarted in any order. Each takes the first unclaimed GPU
-by a lock file, which the system releases when the process ends. If there are more workers than GPUs, several share one,
-and each may take its part of the memory.
+by a lock file, which the system releases when the process ends. If there are more workers than GPUs, several share one.
 
 Each worker chooses with timings of its own hardware, because a record carries the fingerprint of the arm it was
-measured on. New records are returned with the results of a sweep, and as cluster events from tasks of Dask arrays. The
-client keeps them in its wisdom, and prepares workers with what is known of all machines. The engine is imported only if
-there is something to learn from: a worker whose function does not use it starts sooner.
+measured on. New records are returned with the results of a sweep. The client keeps them in its wisdom, and prepares
+workers with what is known of all machines. The engine is imported only if there is something to learn from: a worker
+whose function does not use it starts sooner.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import multiprocessing
@@ -20,21 +18,17 @@ import os
 import platform
 import sys
 import tempfile
-import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
-from hpfracc._config import Settings, get_settings
+from hpfracc._config import get_settings
 from hpfracc.engine import hardware
 from hpfracc.engine.hardware import GPU
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.workers import limit_cores
-from hpfracc.errors import ClusterError, InvalidInputError
-from hpfracc.profiling.clocks import all_clocks
+from hpfracc.errors import ClusterError
 
 if TYPE_CHECKING:
     from hpfracc.engine.selection.wisdom_records import Record
@@ -79,7 +73,6 @@ def adopt_limits(worker: Any = None) -> None:
     worker = dask_worker() if worker is None else worker
     if worker is None:
         return
-    limit_gpu()
     threads = int(worker.state.nthreads)
     limit = worker.memory_manager.memory_limit
     cap = None
@@ -136,68 +129,31 @@ def compare_versions(wanted: Mapping[str, str], where: str) -> None:
         )
 
 
-_VARIABLE = "CUDA_VISIBLE_DEVICES"
-#: The only GPU that a worker with a claim sees.
-_DEVICE = "cuda:0"
 #: Largest number of workers that share one GPU.
 _MAX_SHARERS = 16
-_claim: GPUClaim | None = None
+#: The GPU of this process, and the file whose lock is its claim: the system releases it when the process ends.
+_claim: tuple[GPU, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GPUClaim:
-    """A GPU that this process has claimed.
-
-    Attributes
-    ----------
-    gpu : GPU
-        The GPU.
-    slot : int
-        Index of this process among those on the GPU: 0 for the first, 1 for the second.
-    folder : Path
-        The folder of the lock files.
-    file : int
-        The descriptor that holds the lock.
-    """
-
-    gpu: GPU
-    slot: int
-    folder: Path
-    file: int
-
-    def sharers(self) -> int:
-        """Number of processes that have claimed this GPU, including this one."""
-        found = [_lock(self.folder, self.gpu, slot) for slot in range(_MAX_SHARERS) if slot != self.slot]
-        for file in found:
-            if file is not None:
-                os.close(file)
-        return 1 + found.count(None)
-
-    def release(self) -> None:
-        """Release the claim."""
-        os.close(self.file)
-
-
-def claim_gpu(gpus: Sequence[GPU], folder: Path | None = None) -> GPUClaim | None:
-    """Claim an unclaimed GPU, or the one with the fewest claims; None if locks are not available."""
+def claim_gpu(gpus: Sequence[GPU], folder: Path | None = None) -> tuple[GPU, int] | None:
+    """Claim an unclaimed GPU, or the one with the fewest claims, by an open file; None if locks are not available."""
     place = Path(tempfile.gettempdir()) / f"hpfracc-gpus-{os.getuid()}" if folder is None else folder
     try:
         place.mkdir(mode=0o700, exist_ok=True)
         for slot in range(_MAX_SHARERS):
             for gpu in gpus:
-                file = _lock(place, gpu, slot)
+                file = _lock(place / f"{(gpu.uuid or gpu.bus).replace('/', '-')}-{slot}.lock")
                 if file is not None:
-                    return GPUClaim(gpu, slot, place, file)
+                    return gpu, file
     except OSError as error:
         logger.info("no GPU could be claimed (%s); all workers of this machine see all GPUs", error)
     return None
 
 
-def _lock(folder: Path, gpu: GPU, slot: int) -> int | None:
-    """A descriptor that holds the lock of a slot, or None if another process holds it."""
+def _lock(path: Path) -> int | None:
+    """A descriptor that holds the lock of a file, or None if another process holds it."""
     import fcntl
 
-    path = folder / f"{(gpu.uuid or gpu.bus).replace('/', '-')}-{slot}.lock"
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -207,49 +163,19 @@ def _lock(folder: Path, gpu: GPU, slot: int) -> int | None:
     return file
 
 
-def use_own_gpu(worker: Any) -> None:
-    """Give this worker process its own GPU. Without a GPU, or in the process of a client, nothing changes."""
+def use_own_gpu() -> GPU | None:
+    """Give this worker process a GPU of several. In the process of a client, nothing changes."""
     global _claim
-    if _claim is not None or multiprocessing.parent_process() is None or sys.platform == "win32":
-        return
     gpus = hardware.machine().gpus
-    if not gpus:
-        return
-    _claim = claim_gpu(gpus)
-    if _claim is None:
-        return
-    if len(gpus) > 1:
+    if _claim is None and len(gpus) > 1 and multiprocessing.parent_process() is not None and sys.platform != "win32":
         if _cuda_is_used():
-            logger.info("%s already uses CUDA; it keeps its current GPUs", getattr(worker, "address", "this process"))
-            _claim.release()
-            _claim = None
-            return
-        os.environ[_VARIABLE] = _claim.gpu.uuid
-        hardware.reset()
-    limit_gpu()
-
-
-def limit_gpu() -> None:
-    """Limit a call to this worker's part of its GPU's memory, minus what the worker already holds there."""
-    if _claim is None:
-        return
-    sharers = _claim.sharers()
-    memory = _claim.gpu.memory
-    if memory is None:
-        memory = get_budget().read(_DEVICE)
-    part = None if memory is None or sharers == 1 else max(1, memory // sharers - _held())
-    if get_budget().caps().get(_DEVICE) != part:
-        get_budget().cap(_DEVICE, part)
-
-
-def _held() -> int:
-    """Bytes of this process's arrays on its GPU, over all libraries."""
-    held = 0
-    for clock in all_clocks():
-        with contextlib.suppress(RuntimeError, IndexError):  # a library that does not use the GPU
-            reading = clock.memory(_DEVICE) if clock.in_use() else None
-            held += 0 if reading is None else reading[0]
-    return held
+            logger.info("%s already uses CUDA; it keeps its current GPUs", worker_name())
+            return None
+        _claim = claim_gpu(gpus)
+        if _claim is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = _claim[0].uuid
+            hardware.reset()
+    return None if _claim is None else _claim[0]
 
 
 def _cuda_is_used() -> bool:
@@ -260,12 +186,8 @@ def _cuda_is_used() -> bool:
     return "cupy" in sys.modules or "jax" in sys.modules
 
 
-#: Largest number of records that a worker is prepared with, newest first: some 60 KB when compressed.
+#: Largest number of records that a worker is prepared with, newest first.
 _MAX_SENT = 2000
-#: Largest size of a message of records that is read, in bytes.
-_MAX_BYTES = 1 << 22
-#: The last message for each knowledge object and its number of records: encoding a large one takes 0.2 s.
-_encoded: WeakKeyDictionary[Any, tuple[int, bytes]] = WeakKeyDictionary()
 
 
 def process_id() -> tuple[str, int]:
@@ -283,55 +205,30 @@ def start_sharing(caller: tuple[str, int] | None) -> bool:
     return away
 
 
-def take_records() -> bytes:
-    """The records learned since the last call, as a message."""
+def take_records() -> list[Record]:
+    """The records learned since the last call."""
     from hpfracc.engine.selection.wisdom import take_shared
 
-    return _encode(take_shared())
+    return take_shared()
 
 
-def encode_known() -> bytes:
-    """All records of this process as a message for workers."""
+def known_records() -> list[Record]:
+    """The records of this process for workers."""
     settings = get_settings()
     if settings.deterministic or not settings.enable_learning:
-        return b""
+        return []
     from hpfracc.engine.selection.knowledge import knowledge_for
 
-    knowledge = knowledge_for(settings)
-    known, message = _encoded.get(knowledge, (-1, b""))
-    if known != knowledge.taken:
-        # Samples are dropped first: calibrations are few, and most valuable.
-        found = sorted(knowledge.records(), key=lambda record: (record.kind in ("knot", "power"), record.time))
-        message = _encode(found[-_MAX_SENT:])
-        _encoded[knowledge] = knowledge.taken, message
-    return message
+    # Samples are dropped first: calibrations are few, and most valuable.
+    found = knowledge_for(settings).records()
+    return sorted(found, key=lambda record: (record.kind in ("knot", "power"), record.time))[-_MAX_SENT:]
 
 
-def merge_records(message: bytes, settings: Settings | None = None) -> int:
-    """Add the records of a message to this process's knowledge; returns the number of new ones."""
-    settings = get_settings() if settings is None else settings
-    if not message or settings.deterministic or not settings.enable_learning:
+def merge_records(records: Sequence[Record]) -> int:
+    """Add records of another process to this one's knowledge; returns the number of new ones."""
+    settings = get_settings()
+    if not records or settings.deterministic or not settings.enable_learning:
         return 0
     from hpfracc.engine.selection.knowledge import knowledge_for
 
-    return knowledge_for(settings).learn_from(decode_records(message))
-
-
-def _encode(records: list[Record]) -> bytes:
-    if not records:
-        return b""
-    from hpfracc.engine.selection.wisdom_records import encode_lines
-
-    return zlib.compress(encode_lines(records), 1)
-
-
-def decode_records(message: bytes) -> list[Record]:
-    """The records of a message; invalid lines are skipped."""
-    from hpfracc.engine.selection.wisdom_records import parse_record
-
-    unpacked = zlib.decompressobj().decompress(message, _MAX_BYTES)
-    found: list[Record] = []
-    for line in unpacked.splitlines():
-        with contextlib.suppress(InvalidInputError):  # the last line of a truncated message
-            found.append(parse_record(line))
-    return found
+    return knowledge_for(settings).learn_from(list(records))

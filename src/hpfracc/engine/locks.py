@@ -10,7 +10,7 @@ which ``tests/architecture/test_locks.py`` enforces:
 - A lock is a ``Lock`` or ``RLock`` of :mod:`threading`, acquired by ``with``: both are implemented in C, and no
   interrupt can occur between acquiring one and entering the block. Nothing calls ``acquire``.
 - Nothing uses a ``Condition``, ``Semaphore``, ``Event`` or ``Barrier``, an executor or its futures, or ``Thread``
-  outside :mod:`hpfracc._shielded`: they are Python code around such a lock, and an interrupt inside leaves it held.
+  outside :mod:`hpfracc._interrupts`: they are Python code around such a lock, and an interrupt inside leaves it held.
 - A thread waits for others by polling a ``queue.SimpleQueue`` with a timeout, and holds no lock while it waits.
 """
 

@@ -22,7 +22,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from hpfracc._shielded import POLL_INTERVAL, start_thread
+from hpfracc._interrupts import POLL_INTERVAL, start_thread
 
 T = TypeVar("T")
 B = TypeVar("B")

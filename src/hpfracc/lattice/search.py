@@ -11,7 +11,7 @@ import numpy as np
 
 from hpfracc._arrays import to_host
 from hpfracc._config import get_settings
-from hpfracc._shielded import run_shielded
+from hpfracc._interrupts import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.api import stencil_relax
 from hpfracc.engine.numerics.stencils import bucket_ring

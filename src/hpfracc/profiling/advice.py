@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -17,8 +16,6 @@ _NOTABLE = 0.10
 _SHORT_NS, _MANY = 20_000, 50
 #: Number of compilations of one operation above which there is a remark.
 _COMPILED_OFTEN = 3
-#: The gain for which the engine switches to another arm.
-_WORTH = 1.10
 
 
 def rank(summary: dict[str, dict[str, Any]], advice: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
@@ -33,24 +30,21 @@ def rank(summary: dict[str, dict[str, Any]], advice: list[dict[str, Any]], top: 
     ]
 
 
-def advise(
-    analysis: Analysis, breakdown: dict[str, Any], decisions: list[dict[str, Any]], decided: dict[int, int]
-) -> list[dict[str, Any]]:
+def advise(analysis: Analysis, wall: int) -> list[dict[str, Any]]:
     """Remarks derived from the data: ``{"kind", "text", "names", "seconds"}``, the most costly first.
 
     Parameters
     ----------
-    analysis, breakdown
-        Analysis and breakdown of the run.
-    decisions, decided
-        The engine's decisions, and the decision of each index of ``analysis.spans``.
+    analysis : Analysis
+        The run.
+    wall : int
+        Its duration in nanoseconds.
     """
     found = [
-        *_transfers(analysis, breakdown["wall_ns"]),
+        *_transfers(analysis, wall),
         *_launches(analysis),
-        *_compilations(analysis, breakdown["wall_ns"]),
+        *_compilations(analysis, wall),
         *_pauses(analysis),
-        *_fixed(analysis, decisions, decided),
         *_fallbacks(analysis),
     ]
     return sorted(found, key=lambda remark: -remark["seconds"])
@@ -134,32 +128,6 @@ def _pauses(analysis: Analysis) -> Iterator[dict[str, Any]]:
                 "copy to the host inside the loop)"
             )
             yield _remark("pauses", text, [], pause)
-
-
-def _fixed(analysis: Analysis, decisions: list[dict[str, Any]], decided: dict[int, int]) -> Iterator[dict[str, Any]]:
-    calls: dict[int, list[Span]] = {}
-    for place, number in decided.items():
-        calls.setdefault(number, []).append(analysis.spans[place])
-    for number, spans in calls.items():
-        decision, name = decisions[number], spans[0].name
-        rows = (decision.get("candidates") or []) if decision.get("wish") else []
-        priced = [row for row in rows if row.get("refused") is None and _is_number(row.get("total"))]
-        mine = next((row for row in priced if row["arm"] == decision["arm"]), None)
-        others = [row for row in priced if row["backend"] != decision["backend"]]
-        if mine is None or not others:
-            continue
-        best = min(others, key=lambda row: float(row["total"]))
-        if mine["total"] > _WORTH * best["total"]:
-            text = (
-                f"{name}: {decision['wish']} fixes {decision['backend']}, predicted at "
-                f"{format_seconds(mine['total'])} per call; the engine's own choice would be {best['arm']}, "
-                f"predicted at {format_seconds(best['total'])}"
-            )
-            yield _remark("fixed backend", text, [name], (mine["total"] - best["total"]) * 1e9 * len(spans))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _fallbacks(analysis: Analysis) -> Iterator[dict[str, Any]]:

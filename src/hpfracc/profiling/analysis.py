@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc.profiling.recorder import Recorder
+from hpfracc.profiling.session import ThreadLane
 from hpfracc.profiling.spans import Span
 
 Interval = tuple[int, int]
@@ -33,6 +34,10 @@ def length(intervals: Iterable[Interval]) -> int:
     return sum(end - begin for begin, end in intervals)
 
 
+def _thread_of(span: Span) -> ThreadLane:
+    return span.lane.thread or span.lane
+
+
 class Analysis:
     """Quantities derived from a set of spans.
 
@@ -40,8 +45,6 @@ class Analysis:
     ----------
     spans : sequence of Span
         Ended spans, in any order.
-    thread_of : sequence of int
-        The thread of each lane.
 
     Attributes
     ----------
@@ -57,21 +60,21 @@ class Analysis:
         Intervals in which a device worked for a span or one inside it, by index of the span.
     """
 
-    def __init__(self, spans: Sequence[Span], thread_of: Sequence[int]) -> None:
+    def __init__(self, spans: Sequence[Span]) -> None:
         self.spans = sorted(spans, key=lambda span: (span.start, span.id))
         places = {span.id: place for place, span in enumerate(self.spans)}
         self.parents = [places.get(span.parent, -1) for span in self.spans]
-        self.own = self._own_times(thread_of)
+        self.own = self._own_times()
         self.transfers = self._within("transfer")
         self.compiles = self._within("compile")
         self.devices = self._device_intervals()
 
-    def _own_times(self, thread_of: Sequence[int]) -> list[int]:
+    def _own_times(self) -> list[int]:
         own = [span.end - span.start for span in self.spans]
         covered = [0] * len(own)  # end of the part of a span that its children cover
         for place, span in enumerate(self.spans):
             parent = self.parents[place]
-            if parent < 0 or thread_of[span.lane] != thread_of[self.spans[parent].lane]:
+            if parent < 0 or _thread_of(span) is not _thread_of(self.spans[parent]):
                 continue
             begin = max(span.start, covered[parent])
             end = min(span.end, self.spans[parent].end)  # a task may outlive the span that started it

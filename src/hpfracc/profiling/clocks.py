@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from hpfracc._shielded import start_thread
+from hpfracc._interrupts import start_thread
 
 #: Names of the host as a device.
 HOST_NAMES = frozenset({"cpu", "host"})
@@ -74,18 +74,12 @@ Source = Callable[[], Iterable[DeviceClock]]
 _sources: list[Source] = []
 
 
-def plug_in(source: Source) -> Callable[[], None]:
-    """Add a source of clocks, called when a span names a device; returns a function that removes it.
+def plug_in(source: Source) -> None:
+    """Add a source of clocks, called when a span names a device.
 
     A source lists the clocks of libraries that are already imported, and imports none.
     """
     _sources.append(source)
-
-    def take_out() -> None:
-        if source in _sources:
-            _sources.remove(source)
-
-    return take_out
 
 
 def all_clocks() -> list[DeviceClock]:

@@ -138,39 +138,37 @@ def _untested(before: list[float], after: list[float], rules: Rules) -> str | No
 def _judge(
     path: tuple[str, ...], before: list[float], after: list[float], p: float | None, tests: int, rules: Rules
 ) -> SpanComparison:
-    first, second = statistics.median(before), statistics.median(after)
-    verdict, reason = _verdict(before, after, p, tests, rules)
-    return SpanComparison(path, first / 1e9, second / 1e9, (len(before), len(after)), p, verdict, reason)
-
-
-def _verdict(
-    before: list[float], after: list[float], p: float | None, tests: int, rules: Rules
-) -> tuple[ComparisonVerdict, str]:
-    why = _untested(before, after, rules)
-    if why is not None or p is None:
-        return "inconclusive", why or ""
     medians = statistics.median(before), statistics.median(after)
     low, high = sorted(medians)
-    if high < rules.ratio * low:
-        return "inconclusive", f"the medians differ by less than {rules.ratio:g}x"
-    if high - low < rules.floor * 1e9:
-        return "inconclusive", f"the medians differ by less than {format_seconds(rules.floor)}"
-    if not p < rules.p:
-        if tests * smallest_p(len(before), len(after)) >= rules.p:
-            return "inconclusive", f"too few repeats for a verdict on {tests} spans at once"
-        return "inconclusive", f"it may be chance (p = {p:.2g})"
     verdict: ComparisonVerdict = "slower" if medians[1] > medians[0] else "faster"
-    first, second = min(before), min(after)
-    if not (second >= rules.quickest * first if verdict == "slower" else first >= rules.quickest * second):
-        return "inconclusive", f"{verdict}, but not in its fastest repeats: the machine may have been busy"
-    return verdict, f"p = {p:.2g}"
+    quick, slow = (min(before), min(after)) if verdict == "slower" else (min(after), min(before))
+    if p is None:
+        reason = _untested(before, after, rules) or ""
+    elif high < rules.ratio * low:
+        reason = f"the medians differ by less than {rules.ratio:g}x"
+    elif high - low < rules.floor * 1e9:
+        reason = f"the medians differ by less than {format_seconds(rules.floor)}"
+    elif not p < rules.p:
+        few = tests * smallest_p(len(before), len(after)) >= rules.p
+        reason = f"too few repeats for a verdict on {tests} spans at once" if few else f"it may be chance (p = {p:.2g})"
+    elif slow < rules.quickest * quick:
+        reason = f"{verdict}, but not in its fastest repeats: the machine may have been busy"
+    else:
+        return _row(path, before, after, p, verdict, f"p = {p:.2g}")
+    return _row(path, before, after, p, "inconclusive", reason)
+
+
+def _row(
+    path: tuple[str, ...], before: list[float], after: list[float], p: float | None, verdict: ComparisonVerdict,
+    reason: str,
+) -> SpanComparison:  # fmt: skip
+    medians = [statistics.median(totals) / 1e9 if totals else None for totals in (before, after)]
+    return SpanComparison(path, medians[0], medians[1], (len(before), len(after)), p, verdict, reason)
 
 
 def _alone(path: tuple[str, ...], sides: tuple[dict[Any, Any], dict[Any, Any]]) -> SpanComparison:
-    found = [[total for _, total in side.get(path, ())] for side in sides]
-    before, after = (statistics.median(totals) / 1e9 if totals else None for totals in found)
-    reason = f"only in the profile {'before' if found[0] else 'after'}"
-    return SpanComparison(path, before, after, (len(found[0]), len(found[1])), None, "inconclusive", reason)
+    before, after = ([total for _, total in side.get(path, ())] for side in sides)
+    return _row(path, before, after, None, "inconclusive", f"only in the profile {'before' if before else 'after'}")
 
 
 def _documents(given: Any) -> Iterator[dict[str, Any]]:

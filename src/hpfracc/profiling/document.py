@@ -9,8 +9,7 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -24,48 +23,42 @@ from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.session import ThreadLane
 from hpfracc.profiling.spans import Span, SpanDecision
 
+#: Number of threads up to which each has a row of its own.
+_DISTINCT = 64
 
-def pack_lanes(spans: Sequence[Span], known: Sequence[ThreadLane]) -> tuple[list[dict[str, object]], list[int]]:
-    """The lanes to show, and for each recorded lane the index of the lane that shows it.
 
-    Lanes of one thread's tasks that do not overlap in time are merged, because a server may create a task per request.
+def pack_lanes(spans: Sequence[Span]) -> tuple[list[dict[str, object]], dict[ThreadLane, int]]:
+    """The lanes to show, and the index of the one that shows each recorded lane.
+
+    Tasks of one thread that do not overlap in time share one, because a server may create a task per request; so do
+    threads, once there are many.
     """
-    extents: dict[int, tuple[int, int]] = {}
+    extents: dict[ThreadLane, tuple[int, int]] = {}
     for span in spans:
         begin, end = extents.get(span.lane, (span.start, span.end))
         extents[span.lane] = min(begin, span.start), max(end, span.end)
-    shown: list[dict[str, object]] = []
-    users: list[int] = []
-    goes_to = [0] * len(known)
-    for place, lane in enumerate(known):
-        if lane.thread is None and place in extents:
-            goes_to[place] = len(shown)
-            shown.append({"id": len(shown), "thread": _named(lane.name, lane.users, "threads"), "task": None})
-            users.append(lane.users)
-    free: dict[int, list[tuple[int, int]]] = {}
-    tasks = [place for place in extents if known[place].thread is not None]
-    for place in sorted(tasks, key=lambda place: extents[place]):
-        lane = known[place]
-        assert lane.thread is not None
-        rows = free.setdefault(lane.thread, [])
-        begin, end = extents[place]
-        if rows and rows[0][0] <= begin:
-            row = heapq.heapreplace(rows, (end, rows[0][1]))[1]
-            users[row] += lane.users
+    users: list[list[ThreadLane]] = []
+    goes_to: dict[ThreadLane, int] = {}
+    #: When each shared lane is free again, by the thread of its tasks, or None for threads.
+    free: dict[ThreadLane | None, list[tuple[int, int]]] = {}
+    for lane in sorted(extents, key=lambda lane: (lane.thread is not None, extents[lane])):
+        begin, end = extents[lane]
+        waiting = free.setdefault(lane.thread, [])
+        if waiting and waiting[0][0] <= begin and (lane.thread or len(waiting) >= _DISTINCT):
+            row = heapq.heapreplace(waiting, (end, waiting[0][1]))[1]
+            users[row].append(lane)
         else:
-            row = len(shown)
-            shown.append({"id": row, "thread": known[lane.thread].name, "task": lane.name})
-            users.append(lane.users)
-            heapq.heappush(rows, (end, row))
-        goes_to[place] = row
-    for row, count in enumerate(users):
-        if shown[row]["task"] is not None:
-            shown[row]["task"] = _named(str(shown[row]["task"]), count, "tasks")
+            row = len(users)
+            users.append([lane])
+            heapq.heappush(waiting, (end, row))
+        goes_to[lane] = row
+    shown: list[dict[str, object]] = []
+    for row, lanes in enumerate(users):
+        thread = lanes[0].thread
+        what = "threads" if thread is None else "tasks"
+        name = lanes[0].name if len(lanes) == 1 else f"{len(lanes):,} {what}"
+        shown.append({"id": row, "thread": name if thread is None else thread.name, "task": name if thread else None})
     return shown, goes_to
-
-
-def _named(name: str, users: int, many: str) -> str:
-    return name if users == 1 else f"{users:,} {many}"
 
 
 FORMAT = "hpfracc-profile"
@@ -74,11 +67,15 @@ VERSION = 1
 #: Number of bottlenecks in a document.
 _TOP = 10
 
-#: Maximum size and nesting depth of a profile file.
+#: Maximum size of a profile file.
 _MAX_BYTES = 1 << 30
-_MAX_DEPTH = 32
-#: Required fields of a span. Integers have at most 63 bits.
-_INTEGERS = ("id", "lane", "start_ns", "duration_ns", "self_ns")
+#: Required fields of a span, and their types.
+_FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("id", "lane", "start_ns", "duration_ns", "self_ns"), int),
+    **dict.fromkeys(("name", "kind"), str),
+    "parent": int | None,
+    "device": str | None,
+}
 _READINGS = ("of", "before", "after", "peak")
 _WIDEST = 2**63
 
@@ -96,17 +93,15 @@ class Document:
         session = recorder.session
         session.settle()
         kept, self.dropped, self.open = session.snapshot()
-        lanes = list(session.lanes)
-        thread_of = [place if lane.thread is None else lane.thread for place, lane in enumerate(lanes)]
         self._session = session
         self._capacity = recorder.capacity
         self._energy = recorder.energy
-        self.analysis = Analysis(kept, thread_of)
+        self.analysis = Analysis(kept)
         self.breakdown = break_down(self.analysis)
         self.summary = summarise(self.analysis)
-        self.lanes, self._goes_to = pack_lanes(kept, lanes)
+        self.lanes, self._goes_to = pack_lanes(kept)
         self.decisions, self.decided = _decisions(self.analysis.spans)
-        self.advice = advise(self.analysis, self.breakdown, self.decisions, self.decided)
+        self.advice = advise(self.analysis, self.breakdown["wall_ns"])
 
     def bottlenecks(self, top: int = _TOP) -> list[dict[str, Any]]:
         """The names with the largest self time."""
@@ -239,10 +234,10 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = _reading.path("path", path)
     try:
-        found = parse_json(read_plain(path, _MAX_BYTES).data, _MAX_DEPTH)
+        found = parse_json(read_plain(path, _MAX_BYTES).data)
     except OSError as error:
         raise InvalidInputError(f"profile {str(path)!r} cannot be read ({error.strerror or error})") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InvalidInputError(f"{str(path)!r} is not JSON ({error}); name a file of profiler.export_json") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("spans"), list):
         raise InvalidInputError(f"{str(path)!r} is JSON but not a profile; name a file of profiler.export_json")
@@ -259,42 +254,25 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _find_fault(document: dict[str, Any]) -> str | None:
     """Reason why a document cannot be shown or compared, or None."""
-    if not _is_integer(document.get("begun_unix_ns")):
-        return "begun_unix_ns is not an integer"
-    if not isinstance(document.get("process"), dict):
-        return "process is no object"
+    begun, process = document.get("begun_unix_ns"), document.get("process")
+    if not _has_type(begun, int) or not isinstance(process, dict):
+        return f"begun_unix_ns={_reading.shown(begun)} and process={_reading.shown(process)}"
     for place, span in enumerate(document["spans"]):
-        for wanted, holds in _CHECKS.items() if isinstance(span, dict) else (("an object", lambda _: False),):
-            if not holds(span):
-                return f"spans[{place}] needs {wanted}"
+        if not isinstance(span, dict):
+            return f"spans[{place}] is {_reading.shown(span)}"
+        for name, kind in _FIELDS.items():
+            value = span.get(name, ...)
+            if not _has_type(value, kind) or (name == "duration_ns" and value < 0):
+                return f"spans[{place}] has " + (f"no {name}" if value is ... else f"{name}={_reading.shown(value)}")
+        memory = span.get("memory")
+        if memory is not None and not (isinstance(memory, dict) and memory.keys() >= set(_READINGS)):
+            return f"spans[{place}] has memory={_reading.shown(memory)}"
     return None
 
 
-def _is_integer(value: Any) -> bool:
-    return type(value) is int and -_WIDEST < value < _WIDEST
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _holds(check: Callable[[Any], bool], name: str, span: dict[str, Any]) -> bool:
-    return check(span.get(name))
-
-
-def _has_readings(memory: Any) -> bool:
-    return memory is None or (isinstance(memory, dict) and all(name in memory for name in _READINGS))
-
-
-#: What a span needs, and whether it has it; in this order.
-_CHECKS: dict[str, Callable[[dict[str, Any]], bool]] = {
-    **{f"a whole number as {name}": partial(_holds, _is_integer, name) for name in _INTEGERS},
-    **{f"a text as {name}": partial(_holds, _is_text, name) for name in ("name", "kind")},
-    "a duration_ns of at least 0": lambda span: span["duration_ns"] >= 0,
-    "an integer or null as parent": lambda span: span.get("parent", "") is None or _is_integer(span.get("parent")),
-    "a text or null as device": lambda span: isinstance(span.get("device", 0), str | None),
-    f"{', '.join(_READINGS)} in its memory": lambda span: _has_readings(span.get("memory")),
-}
+def _has_type(value: Any, kind: Any) -> bool:
+    """Whether a value of a file has a type; integers have at most 63 bits."""
+    return isinstance(value, kind) and type(value) is not bool and not (type(value) is int and abs(value) >= _WIDEST)
 
 
 def write_text(path: str | os.PathLike[str], pieces: Iterator[str]) -> Path:

@@ -110,49 +110,6 @@ def _events(pid: int, span: dict[str, Any], devices: dict[str, int]) -> Iterator
 
 # The page.
 
-#: Sparse fields, stored by the index of the span.
-_RARE = ("bytes", "error", "metadata", "decision", "transfer_ns", "compile_ns", "device_busy_ns", "device_idle_ns")
-
-
-def pack(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with its spans as columns.
-
-    ``parent`` is the index of the parent, -1 for none. Names are stored once in ``names``. Device times, memory and
-    sparse fields are stored separately, with the indices of their spans.
-    """
-    names: dict[str, int] = {}
-    kinds: dict[str, int] = {}
-    places = {span["id"]: place for place, span in enumerate(document["spans"])}
-    columns: dict[str, list[Any]] = {key: [] for key in ("name", "kind", "parent", "lane", "start", "duration", "own")}
-    devices: list[list[Any]] = []
-    memory: list[list[Any]] = []
-    rare: dict[int, dict[str, Any]] = {}
-    for place, span in enumerate(document["spans"]):
-        numbers = names.setdefault(span["name"], len(names)), kinds.setdefault(span["kind"], len(kinds))
-        times = span["start_ns"], span["duration_ns"], span["self_ns"]
-        row = *numbers, places.get(span["parent"], -1), span["lane"], *times
-        for column, value in zip(columns.values(), row, strict=True):
-            column.append(value)
-        if span["device"] is not None:
-            told = (span.get(key) for key in ("timing", "device_start_ns", "device_ns", "device_at_most_ns"))
-            devices.append([place, span["device"], *told])
-        read = span.get("memory")
-        if read is not None:
-            memory.append([place, read["of"], read["before"], read["after"], read["peak"]])
-        more = {key: span[key] for key in _RARE if key in span}
-        if more:
-            rare[place] = more
-    return {
-        "head": {key: value for key, value in document.items() if key != "spans"},
-        "names": list(names),
-        "kinds": list(kinds),
-        "columns": columns,
-        "devices": devices,
-        "memory": memory,
-        "rare": rare,
-    }
-
-
 #: The page's scripts, in order.
 _SCRIPTS = ("format", "model", "ranks", "lanes", "chart", "panels", "table", "compare", "main")
 
@@ -178,7 +135,7 @@ def render_page(document: dict[str, Any] | None, title: str = "") -> str:
         "policy": html.escape(policy, quote=True).replace("&#x27;", "'"),
         "title": html.escape(shown),
         "style": style,
-        "data": _as_data(None if document is None else pack(document)),
+        "data": _as_data(document),
         "script": script,
     }
     page = _read("page.html")

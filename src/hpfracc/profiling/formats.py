@@ -6,8 +6,8 @@ import math
 import os
 from typing import Any
 
-#: Width of output to a file or a pipe.
-_WIDTH_ELSEWHERE = 120
+#: Columns in a file or a pipe, and the fewest for a table.
+_DEFAULT_WIDTH, _MIN_WIDTH = 132, 40
 
 
 def format_seconds(seconds: float | None) -> str:
@@ -35,14 +35,16 @@ def format_share(share: float) -> str:
     return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"
 
 
-def show(renderable: Any) -> None:
-    """Print to the terminal, or with a fixed width to a file or a pipe."""
+def make_console(*, errors: bool = False) -> Any:
+    """A console of ``rich`` on stdout, or on stderr if ``errors``; with a fixed width in a file or a pipe."""
     from rich.console import Console
 
-    console = Console(highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _WIDTH_ELSEWHERE
-    console.print(renderable, markup=False)
+    # Text may come from files, so markup and emoji codes in it are not interpreted.
+    console = Console(stderr=errors, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
+        console.width = _DEFAULT_WIDTH
+    console.width = max(console.width, _MIN_WIDTH)
+    return console
 
 
 def make_table(title: str | None = None, /, **columns: str) -> Any:

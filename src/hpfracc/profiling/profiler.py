@@ -12,7 +12,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import recorder as recording
 from hpfracc.profiling.document import Document, write_text
 from hpfracc.profiling.exports import bottleneck_table, chrome_trace, render_page, speedscope, summary_table
-from hpfracc.profiling.formats import show
+from hpfracc.profiling.formats import make_console
 from hpfracc.profiling.recorder import CAPACITY, MemoryMode, NullSpan, Recorder
 from hpfracc.profiling.spans import Span
 
@@ -158,11 +158,11 @@ class Profiler:
 
     def print_summary(self) -> None:
         """Print the summary as a table."""
-        show(summary_table(self.document()))
+        make_console().print(summary_table(self.document()))
 
     def print_bottlenecks(self, top_n: int = 5) -> None:
         """Print the bottlenecks as a table, with advice."""
-        show(bottleneck_table(self.document(), top_n))
+        make_console().print(bottleneck_table(self.document(), top_n))
 
     def export_json(self, path: str | os.PathLike[str]) -> Path:
         """Write everything as JSON, in the documented format that ``hpfracc profile`` reads."""

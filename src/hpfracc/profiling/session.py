@@ -1,4 +1,4 @@
-"""The spans recorded since the last reset, in a ring buffer without a lock, with lanes and devices."""
+"""The spans recorded since the last reset, in a ring buffer without a lock, with devices."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ from hpfracc.profiling.device_time import DeviceTime, Timeline
 #: than setting, so it is deferred until the profile is read, as far as the driver can hold the events.
 _PENDING, _AT_ONCE = 8192, 32
 
-#: Number of lanes up to which every thread has its own.
-_DISTINCT = 64
-
 
 def running_loop() -> Any:
     """The event loop that runs in this thread; None without one.
@@ -39,23 +36,16 @@ def running_loop() -> Any:
         return None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ThreadLane:
-    """A row of the timeline: a thread, or a task of the thread in lane ``thread``; ``users`` counts them."""
+    """Where spans run: a thread, or a task of the thread in the lane ``thread``. It lives as long as they do."""
 
     name: str
-    thread: int | None
-    users: int = 1
-
-
-class _Token:
-    """An object whose deletion is detected."""
-
-    __slots__ = ("__weakref__",)
+    thread: ThreadLane | None = None
 
 
 class Session:
-    """The ring buffer of spans, counts, lanes and devices.
+    """The ring buffer of spans, counts and devices.
 
     Spans (of :mod:`hpfracc.profiling.spans`) are appended to a deque and counted by ``itertools.count``, each a single
     C call and so atomic.
@@ -70,10 +60,7 @@ class Session:
         self._looks = 0
         self._lock = threading.Lock()
         self.local = threading.local()
-        self.lanes: list[ThreadLane] = []
-        #: Lanes whose thread or task has ended, by the task's thread (None for threads).
-        self._free: dict[int | None, deque[int]] = {}
-        self._tasks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._tasks: weakref.WeakKeyDictionary[Any, ThreadLane] = weakref.WeakKeyDictionary()
         self._devices: dict[str, tuple[DeviceClock, str, Timeline | None]] = {}
         self._unknown: dict[str, int] = {}
         self.timelines: dict[tuple[str, str], Timeline] = {}
@@ -81,15 +68,12 @@ class Session:
         self.begun_ns = perf_counter_ns()
         self.begun_unix = time.time()
 
-    def new_lane(self, name: str) -> int:
-        """A lane for the current thread, until it ends."""
-        self.local.lane = lane = self._take(name, None)
-        # Deleted with the thread, whose lane is then free.
-        self.local.token = token = _Token()
-        weakref.finalize(token, self._free.setdefault(None, deque()).append, lane).atexit = False
+    def new_lane(self) -> ThreadLane:
+        """The lane of the current thread."""
+        self.local.lane = lane = ThreadLane(threading.current_thread().name)
         return lane
 
-    def task_lane(self, thread: int, loop: Any) -> int:
+    def task_lane(self, thread: ThreadLane, loop: Any) -> ThreadLane:
         """The lane of the current task of ``loop``; the thread's own lane outside of tasks."""
         import asyncio
 
@@ -98,19 +82,7 @@ class Session:
             return thread
         lane = self._tasks.get(task)
         if lane is None:
-            self._tasks[task] = lane = self._take(task.get_name(), thread)
-            weakref.finalize(task, self._free.setdefault(thread, deque()).append, lane).atexit = False
-        return lane
-
-    def _take(self, name: str, thread: int | None) -> int:
-        """A free lane or a new one; threads get a new one until there are many."""
-        with self._lock:
-            free = self._free.get(thread)
-            if not free or (thread is None and len(self.lanes) < _DISTINCT):
-                self.lanes.append(ThreadLane(name, thread))
-                return len(self.lanes) - 1
-            lane = free.popleft()
-            self.lanes[lane].users += 1
+            lane = self._tasks[task] = ThreadLane(task.get_name(), thread)
         return lane
 
     def counts(self) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Hashable
 from types import TracebackType
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.clocks import read_host_memory
 from hpfracc.profiling.device_time import DeviceTime
-from hpfracc.profiling.session import Session, running_loop
+from hpfracc.profiling.session import Session, ThreadLane, running_loop
 
 #: Kinds of spans: ``"span"`` for a user's own, the others are the engine's.
 KINDS = ("span", "call", "kernel", "decide", "import", "transfer", "compile", "fallback", "batch", "usage")
@@ -36,6 +35,8 @@ class SpanDecision(NamedTuple):
 
 #: The session of a span from another process, which cannot be entered.
 _ELSEWHERE = cast(Session, object())
+#: The lane of a span that was not entered yet.
+_NOWHERE = ThreadLane("")
 
 
 class Span:
@@ -61,7 +62,7 @@ class Span:
         The exception that ended it.
     metadata : dict
         The user's data.
-    lane : int
+    lane : ThreadLane
         The thread or task in which it ran.
     """
 
@@ -84,7 +85,8 @@ class Span:
         self.name = name
         self.kind = kind
         self.metadata = metadata
-        self.id = self.parent = self.lane = self.start = self.end = 0
+        self.id = self.parent = self.start = self.end = 0
+        self.lane = _NOWHERE
         self.size: int | None = None
         self.decision: SpanDecision | None = None
         self.error: str | None = None
@@ -119,7 +121,7 @@ class Span:
         try:
             self.lane = session.local.lane
         except AttributeError:
-            self.lane = session.new_lane(threading.current_thread().name)
+            self.lane = session.new_lane()
         if (loop := running_loop()) is not None:
             self.lane = session.task_lane(self.lane, loop)
         current.set(self)

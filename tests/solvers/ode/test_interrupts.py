@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc._shielded import run_shielded
+from hpfracc._interrupts import run_shielded
 from hpfracc.solvers.ode.fixed import walk as fixed_solve
 
 WAYS: dict[str, dict[str, Any]] = {

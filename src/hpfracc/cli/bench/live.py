@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -30,14 +29,12 @@ from hpfracc.profiling.formats import format_seconds, make_table
 _EXPONENTS = (5, 9, 11, 13, 15, 17, 19)
 #: Arms predicted to be this many times slower than the best are not timed.
 _MAX_SLOWDOWN = 20.0
-#: Targets: time regret, fraction of slow sizes, median and 99th percentile of the overhead of a call, and the slowdown
-#: allowed against NumPy.
-_MAX_REGRET, _MAX_SLOW_FRACTION, _MAX_MEDIAN, _MAX_P99 = 0.03, 0.05, 0.6e-6, 2e-6
+#: Targets: time regret, fraction of slow sizes, and the slowdown allowed against NumPy.
+_MAX_REGRET, _MAX_SLOW_FRACTION = 0.03, 0.05
 _NUMPY_FRACTION, _NUMPY_SECONDS = 0.05, 3e-6
 #: A choice this many times slower than the best counts as slow.
 _SLOW_RATIO = 1.1
 _WARMUP_CALLS, _WARMUP_SECONDS = 50, 0.3
-_OVERHEAD_CALLS = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,44 +68,28 @@ class BenchRow:
 
 @dataclass
 class BenchOutcome:
-    """All rows, and the overhead of a call."""
+    """All rows."""
 
     rows: list[BenchRow] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    overhead: tuple[float, float] = (math.nan, math.nan)
     spent: float = 0.0
 
     def metrics(self) -> list[tuple[str, str, str, bool]]:
         """Rows of (metric, value, target, whether the target is met)."""
-        found: list[tuple[str, str, str, bool]] = []
-        if self.rows:
-            regret = sum(row.seconds for row in self.rows) / sum(row.best_seconds for row in self.rows) - 1.0
-            slow = sum(row.is_slow for row in self.rows) / len(self.rows)
-            typical = math.exp(statistics.fmean(math.log(row.ratio) for row in self.rows)) - 1.0
-            worse = [
-                row
-                for row in self.rows
-                if row.call_seconds > (1 + _NUMPY_FRACTION) * row.numpy_seconds + _NUMPY_SECONDS
-            ]
-            targets = f"<= {_MAX_REGRET:.0%}", f"<= {_MAX_SLOW_FRACTION:.0%}"
-            found = [
-                ("time lost against the best arm, in total", f"{regret:.1%}", targets[0], regret <= _MAX_REGRET),
-                ("time lost against the best arm, mean over sizes", f"{typical:.1%}", "", True),
-                (
-                    "sizes more than 10 % slower than the best arm",
-                    f"{slow:.1%}",
-                    targets[1],
-                    slow <= _MAX_SLOW_FRACTION,
-                ),
-                ("sizes slower than NumPy by more than 5 % + 3 us", str(len(worse)), "0", not worse),
-            ]
-        median, p99 = self.overhead
-        if math.isfinite(median):
-            shown = f"{format_seconds(median)}, {format_seconds(p99)}"
-            target = f"< {format_seconds(_MAX_MEDIAN)}, < {format_seconds(_MAX_P99)}"
-            met = median < _MAX_MEDIAN and p99 < _MAX_P99
-            found.append(("overhead of a call, 16 points: median, 99th percentile", shown, target, met))
-        return found
+        if not self.rows:
+            return []
+        regret = sum(row.seconds for row in self.rows) / sum(row.best_seconds for row in self.rows) - 1.0
+        slow = sum(row.is_slow for row in self.rows) / len(self.rows)
+        typical = math.exp(statistics.fmean(math.log(row.ratio) for row in self.rows)) - 1.0
+        allowed = ((1 + _NUMPY_FRACTION) * row.numpy_seconds + _NUMPY_SECONDS for row in self.rows)
+        worse = sum(row.call_seconds > most for row, most in zip(self.rows, allowed, strict=True))
+        most, few = f"<= {_MAX_REGRET:.0%}", f"<= {_MAX_SLOW_FRACTION:.0%}"
+        return [
+            ("time lost against the best arm, in total", f"{regret:.1%}", most, regret <= _MAX_REGRET),
+            ("time lost against the best arm, mean over sizes", f"{typical:.1%}", "", True),
+            ("sizes more than 10 % slower than the best arm", f"{slow:.1%}", few, slow <= _MAX_SLOW_FRACTION),
+            ("sizes slower than NumPy by more than 5 % + 3 us", str(worse), "0", not worse),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -118,7 +99,6 @@ class BenchOutcome:
                 {"metric": what, "found": value, "bar": target or None, "met": met}
                 for what, value, target, met in self.metrics()
             ],
-            "overhead_seconds": {"median": self.overhead[0], "p99": self.overhead[1]},
             "skipped": list(self.skipped),
             "spent_seconds": self.spent,
         }
@@ -166,7 +146,6 @@ def measure(operations: Sequence[str] | None, budget: float, report: Callable[[f
     box = TimeBox(budget)
     outcome = BenchOutcome()
     effort = min(max(0.3 * budget / (len(names) * len(_EXPONENTS) * 12), 1e-3), 20e-3)
-    outcome.overhead = _overhead(report)
     growth: dict[tuple[str, str], TimeGrowth] = {}
     for exponent in _EXPONENTS:
         for name in names:
@@ -224,39 +203,3 @@ def _row(
     return BenchRow(
         series.operation, series.shape(exponent), chosen, took, whole, best.arm, best.seconds, spread, numpy
     )
-
-
-def _overhead(report: Callable[[float, str], None]) -> tuple[float, float]:
-    """Median and 99th percentile of a warm call's time beyond its kernel, at 16 points."""
-    report(0.0, "the overhead of a call")
-    series = Series("causal_convolution", "float64")
-    specs, params = series.operands(4)
-    trial = ArmTrial(series.operation, typical_operands(series.operation, specs), params)
-    arm = next(arm for arm, refused in trial.arms() if refused is None)
-    call, arrays = trial.operation, trial.arrays
-
-    def whole() -> None:
-        call(*arrays, backend=arm.backend)
-
-    for _ in range(300):
-        whole()
-    kernel = _bare(trial, call.decide(*arrays, backend=arm.backend).arm)
-    direct, through_engine = [], []
-    for _ in range(_OVERHEAD_CALLS):
-        begin = time.perf_counter_ns()
-        kernel(*arrays)
-        middle = time.perf_counter_ns()
-        whole()
-        direct.append(middle - begin)
-        through_engine.append(time.perf_counter_ns() - middle)
-    base = statistics.median(direct)
-    overheads = sorted((value - base) * 1e-9 for value in through_engine)
-    return overheads[len(overheads) // 2], overheads[int(0.99 * len(overheads))]
-
-
-def _bare(trial: ArmTrial, name: str) -> Callable[..., Any]:
-    """The arm's kernel as bound for this call, without the engine."""
-    from hpfracc.engine.execution.bind import bind
-
-    arm = next(arm for arm, _ in trial.arms() if arm.name == name)
-    return bind(trial.request.primitive, trial.request.call, arm, trial.request.placement, trial.arrays).run

@@ -27,7 +27,6 @@ from hpfracc.distributed.chunked.planning import (
     ChunkedWay,
     Resources,
     blocks,
-    convolution_seconds,
     result_dtype,
     whole_way,
 )
@@ -53,8 +52,8 @@ def convolve(weights: Any, signal: Any, *, dim: Any = None, way: str = "auto", b
         data twice, and needs a whole row in a worker. ``"overlap"``: at most as many weights as the shortest chunk has
         points; each chunk needs the end of the previous one. ``"spectrum"``: transforms of chunks, transposed to
         frequencies and back; moves the data four times for any number of chunks, accurate to a few eps of ``sum|w|
-        max|x|``. ``"auto"`` takes the first that is possible, and the spectrum instead of rechunking if it is predicted
-        to be faster; ``hf.explain`` shows the predictions.
+        max|x|``. ``"auto"`` takes the first that is possible, and the spectrum instead of rechunking for rows of at
+        least 2^20 points on four workers each; ``hf.explain`` shows tasks, bytes and memory.
     backend : str, optional
         Backend of the engine for each task.
 
@@ -105,11 +104,12 @@ def convolve(weights: Any, signal: Any, *, dim: Any = None, way: str = "auto", b
         return causal_convolution(weights, block, backend=backend)
 
     name = "causal_convolution"
-    ways = whole_way(name, call, signal, along, resources, dtype, given, predict=not lazy)
+    ways = whole_way(name, call, signal, along, resources, dtype, given)
     if len(sizes) > 1:
         by_spectra = functools.partial(convolve_spectra, weights, signal, dtype, backend, resources)
         spectrum: dict[ChunkedWay, planning.Build] = {spectrum_way(signal, resources): by_spectra}
-        ways = {**spectrum, **ways} if lazy else {**ways, **spectrum}
+        ways = planning.with_chunks_of_time(ways, spectrum, signal, along, resources.workers)
+        ways = {**spectrum, **ways} if lazy else ways
         depth = int(weights.shape[0]) - 1
         if depth <= min(sizes):
             ways = {_overlap_way(signal): functools.partial(_overlap, given, depth, signal, dtype, backend), **ways}
@@ -159,7 +159,7 @@ def _overlap(weights: Any, depth: int, signal: Any, dtype: Any, backend: Any) ->
 
 
 def spectrum_way(signal: Any, resources: Resources) -> ChunkedWay:
-    """Tasks, bytes and time of a convolution by the spectra of chunks."""
+    """Tasks and bytes of a convolution by the spectra of chunks."""
     count, length = _blocks_of(signal)
     rows = max(1, planning.rows_of(signal, (signal.ndim - 1,)))
     complex_bytes = 16 if signal.dtype.itemsize >= 8 else 8
@@ -170,10 +170,7 @@ def spectrum_way(signal: Any, resources: Resources) -> ChunkedWay:
     refusal = resources.refusal(f"a chunk of {length:,} points", task)
     slices = math.ceil((length + 1) / width)
     tasks = math.prod(signal.numblocks[:-1]) * (5 * count + 3 * slices)
-    # Each chunk's own part and two transforms of twice its length; at each frequency a sum over the chunks.
-    work = count * rows * 2.5 * convolution_seconds(length, 1) + 2.0 * rows * convolution_seconds(count, length + 1)
-    seconds = resources.seconds(tasks, moved, work, rows * count)
-    return ChunkedWay("spectrum", "a few eps of sum|w| max|x|", tasks, moved, task, refusal, seconds)
+    return ChunkedWay("spectrum", "a few eps of sum|w| max|x|", tasks, moved, task, refusal)
 
 
 def rows_in_block(signal: Any) -> int:

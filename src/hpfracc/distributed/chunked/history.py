@@ -28,7 +28,7 @@ import numpy as np
 from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked import planning
 from hpfracc.distributed.chunked.convolution import convolve_spectra, rows_in_block, spectrum_way
-from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks, convolution_seconds
+from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks
 from hpfracc.engine.execution.api import causal_convolution, matmul
 from hpfracc.errors import HpfraccError
 from hpfracc.history.exponentials import FULL_PRECISION
@@ -42,8 +42,6 @@ Array = np.ndarray[Any, Any]
 
 #: Number of points whose decays form one matrix product.
 _TILE = 1024
-#: Seconds per multiplication in a matrix product without measurements: NumPy on one core, 1.8e10 a second.
-_PRODUCT = 5.5e-11
 
 
 @functools.lru_cache(maxsize=64)
@@ -78,7 +76,7 @@ def history_ways(
         return {}
     ways = [spectrum_way(turned, resources)]
     with contextlib.suppress(HpfraccError):  # a memory that does not decay
-        ways.append(_carry_way(turned, len(_prepared(operator, f.shape[axis])[2].far.rates), resources))
+        ways.insert(0, _carry_way(turned, len(_prepared(operator, f.shape[axis])[2].far.rates), resources))
 
     def build(way: str) -> Any:
         return array.moveaxis(_apply(way, operator, turned, step, backend, resources), -1, axis)
@@ -94,10 +92,7 @@ def _carry_way(f: Any, terms: int, resources: Resources) -> ChunkedWay:
     refusal = resources.refusal(f"a chunk of {length:,} points", task)
     tasks = math.prod(f.numblocks[:-1]) * (6 * count + 1)
     moved = rows * count * 8 * (2 * terms + 2 * WINDOW)
-    product = planning.predicted_seconds(matmul, _PRODUCT * tiles * _TILE * terms, (tiles, _TILE), (_TILE, terms))
-    work = rows * count * (convolution_seconds(length + WINDOW, 1) + 2.0 * product)
-    seconds = resources.seconds(tasks, moved, work, rows * count)
-    return ChunkedWay("carry", "a few eps of sum|w| max|u|", tasks, moved, task, refusal, seconds)
+    return ChunkedWay("carry", "a few eps of sum|w| max|u|", tasks, moved, task, refusal)
 
 
 def _apply(way: str, operator: Any, f: Any, step: float, backend: Any, resources: Resources) -> Any:

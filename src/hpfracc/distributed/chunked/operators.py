@@ -61,7 +61,7 @@ def apply_operator(
     def call(block: Any) -> Any:
         return operator(block, t, **given)
 
-    ways = whole_way(name, call, f, along, resources, result_dtype(f), predict=causal)
+    ways = whole_way(name, call, f, along, resources, result_dtype(f))
     if periodic and any(f.numblocks[each] > 1 for each in along):
         grids = t if several and t is not None else [t] * len(along)
         steps = step if isinstance(step, Sequence) else [step] * len(along)
@@ -73,7 +73,8 @@ def apply_operator(
     elif causal and f.numblocks[along[0]] > 1:
         space = _spacing(f, t, step, along[0])
         if not math.isnan(space):
-            ways |= history_ways(operator, f, along[0], space, backend, resources)
+            across = history_ways(operator, f, along[0], space, backend, resources)
+            ways = planning.with_chunks_of_time(ways, across, f, along, resources.workers)
     return planning.run_way(name, f, along, ways, way)
 
 
@@ -114,8 +115,8 @@ def apply(
         more than some 200 points: ``"spectrum"``, which moves the data four times, and ``"carry"``, which moves some
         800 numbers per chunk and row, for slow networks. Both agree with a single call to a few eps of the sum of the
         absolute weights times the largest input. ``"slabs"``: a periodic Laplacian by transforms along one axis after
-        another. ``"auto"`` takes the one predicted to be fastest; ``hf.explain`` shows
-        the predictions.
+        another. ``"auto"`` rechunks if possible, and carries rows of at least 2^20 points on two workers each;
+        ``hf.explain`` shows tasks, bytes and memory.
     backend : str, optional
         Backend of the engine for each task.
 

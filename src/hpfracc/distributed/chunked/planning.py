@@ -16,13 +16,11 @@ import numpy as np
 
 from hpfracc._arrays import is_chunked
 from hpfracc._optional import import_optional
-from hpfracc.distributed.dask_runner import current_client, prepare_workers, scheduler_cost, send_records
+from hpfracc.distributed.dask_runner import current_client, prepare_workers
 from hpfracc.distributed.tasks import Caller
-from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.memory.budget import HOST, get_budget
-from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.workers import available_cores
-from hpfracc.errors import HpfraccError, InvalidInputError, OutOfMemoryError, ShapeError
+from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
 from hpfracc.profiling.formats import format_bytes
 
 #: Builds the graph of a way.
@@ -32,16 +30,12 @@ Build = Callable[[], Any]
 COPIES = 10
 #: Largest size of a block after rechunking, in bytes.
 _BLOCK = 128 << 20
-#: Seconds per point and FFT stage of a convolution without measurements: NumPy's FFT of 2^20 points, 0.15 s.
-_BUTTERFLY = 7e-9
 #: Buffer size of Dask's p2p rechunking on each worker.
 _P2P_BUFFER = 1 << 30
-
-
-#: Seconds per task of Dask's threaded scheduler, and bytes copied per second into new memory: measured on two cores.
-_THREADED_COST, _COPY_RATE = 2.2e-4, 7e8
-#: Speed-up required of a way that does not reproduce the values of a single call.
-_GAIN = 1.3
+#: Points from which a series is long enough for ways over its chunks, and the work of each way in calls of one row:
+#: processor time of 2^22 points in 16 chunks on two cores, 1.3 and 3.4 s where one call takes 0.75 s.
+_LONG = 1 << 20
+_CALLS = {"carry": 2, "spectrum": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +48,10 @@ class Resources:
         Number of tasks at the same time.
     memory : int or None
         Bytes of memory of the smallest worker.
-    bandwidth : float
-        Bytes per second between two workers: measured by them, or their initial guess.
-    task_cost : float
-        Scheduler seconds per task.
     """
 
     workers: int
     memory: int | None
-    bandwidth: float = _COPY_RATE
-    task_cost: float = _THREADED_COST
 
     @classmethod
     def known(cls) -> Resources:
@@ -76,10 +64,7 @@ class Resources:
                 found = ()
             if found:
                 limits = [each["memory_limit"] for each in found if each.get("memory_limit")]
-                rates = [each.get("metrics", {}).get("bandwidth", {}).get("total") for each in found]
-                workers = sum(each["nthreads"] for each in found)
-                rate = min((float(each) for each in rates if each), default=_COPY_RATE)
-                return cls(workers, min(limits, default=None), rate, scheduler_cost(workers))
+                return cls(sum(each["nthreads"] for each in found), min(limits, default=None))
         return cls(available_cores(), get_budget().free(HOST))
 
     def refusal(self, what: str, task: int) -> str:
@@ -87,11 +72,6 @@ class Resources:
         if self.memory is None or task <= self.memory:
             return ""
         return f"{what} takes about {task:,} bytes in a task, and a worker has {self.memory:,}"
-
-    def seconds(self, tasks: int, moved: int, work: float, parallel: int) -> float:
-        """Predicted time of a graph: serial scheduling, transfers, and work, which has ``parallel`` parts."""
-        at_once = max(1, min(self.workers, parallel))
-        return tasks * self.task_cost + moved / (self.bandwidth * self.workers) + work / at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +92,6 @@ class ChunkedWay:
         Approximate memory of the largest task.
     refusal : str
         Why it is not possible, or empty.
-    seconds : float
-        Predicted time; nan if the way is chosen without a prediction.
     """
 
     name: str
@@ -122,7 +100,6 @@ class ChunkedWay:
     moved_bytes: int
     task_bytes: int
     refusal: str = ""
-    seconds: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +131,6 @@ class ChunkedExplanation:
                 mark = "->" if way.name == plan.chosen else "  "
                 moved, task = format_bytes(way.moved_bytes), format_bytes(way.task_bytes)
                 told = f"{way.tasks:,} tasks, {moved} moved, {task} in the largest task, {way.accuracy}"
-                if math.isfinite(way.seconds):
-                    told += f", about {way.seconds:.2g} s"
                 lines.append(f"  {mark} {way.name:10} {way.refusal or told}")
         return "\n".join(lines)
 
@@ -182,8 +157,7 @@ def run_way(
 ) -> Any:
     """Build the graph of one of the ways; raises an error if all are refused.
 
-    ``way`` is that of the caller, which must be possible. ``"auto"`` takes the first that is not refused, unless
-    another one is predicted to be clearly faster.
+    ``way`` is that of the caller, which must be possible. ``"auto"`` takes the first that is not refused.
     """
     if way not in ("auto", *(each.name for each in ways)):
         raise InvalidInputError(
@@ -197,11 +171,7 @@ def run_way(
             f"{operation} of shape {array.shape} along axis {', '.join(map(str, along))} in {array.numblocks} chunks "
             f"cannot run ({reasons}); give workers more memory, or use fewer points"
         )
-    chosen = min(possible, key=lambda each: math.inf if math.isnan(each.seconds) else each.seconds)
-    if not chosen.seconds * _GAIN < possible[0].seconds:
-        chosen = possible[0]
-    if way != "auto":
-        chosen = next(each for each in ways if each.name == way)
+    chosen = possible[0] if way == "auto" else next(each for each in ways if each.name == way)
     if chosen.refusal:
         raise InvalidInputError(f"way={way!r} is not possible: {chosen.refusal}")
     plans = _plans.get()
@@ -225,20 +195,16 @@ def explain_chunked(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     return ChunkedExplanation(tuple(plans))
 
 
-def convolution_seconds(points: int, rows: int) -> float:
-    """Predicted time of a causal convolution on one worker, from measurements of this machine."""
-    rows = max(1, rows)
-    guess = _BUTTERFLY * rows * points * max(1.0, math.log2(points))
-    return predicted_seconds(causal_convolution, guess, (points,), (rows, points))
+def with_chunks_of_time(
+    whole: dict[ChunkedWay, Build], across: dict[ChunkedWay, Build], array: Any, along: Sequence[int], workers: int
+) -> dict[ChunkedWay, Build]:
+    """The ways that need a whole row in a worker, and those that do not, the best first.
 
-
-def predicted_seconds(operation: Any, guess: float, *shapes: tuple[int, ...]) -> float:
-    """Predicted time of an operation of the engine on arrays of these shapes; ``guess`` without measurements."""
-    try:
-        chosen = operation.decide(*(ArraySpec(shape, "float64") for shape in shapes)).chosen
-    except HpfraccError:  # it does not fit on this machine
-        return guess
-    return float(chosen.total) if chosen is not None and math.isfinite(chosen.total) else guess
+    Those over chunks are better for a long series if there are as many idle workers as they have work.
+    """
+    rows, long = rows_of(array, along), array.shape[along[0]] >= _LONG
+    best = {way: build for way, build in across.items() if long and rows * _CALLS[way.name] <= workers}
+    return {**best, **whole, **across}
 
 
 def blockwise_way(array: Any) -> ChunkedWay:
@@ -247,20 +213,15 @@ def blockwise_way(array: Any) -> ChunkedWay:
     return ChunkedWay("blockwise", "the values of one call", math.prod(array.numblocks), 0, COPIES * block)
 
 
-def rechunk_way(array: Any, along: Sequence[int], resources: Resources, *, predict: bool = False) -> ChunkedWay:
-    """All points in one chunk and the other axes divided, and back. ``predict``: the work is a causal convolution."""
+def rechunk_way(array: Any, along: Sequence[int], resources: Resources) -> ChunkedWay:
+    """All points in one chunk and the other axes divided, and back."""
     points = math.prod(array.shape[axis] for axis in along) * array.dtype.itemsize
     rows = math.prod(array.shape) // max(1, math.prod(array.shape[axis] for axis in along))
     block = max(points, min(points * rows, block_bytes(resources)))
     refusal = resources.refusal(f"one row of {points:,} bytes", COPIES * points)
     block = points if refusal else block
     tasks = 3 * math.prod(array.numblocks) + math.ceil(points * rows / block)
-    moved = 2 * int(array.nbytes)
-    seconds = math.nan
-    if predict:
-        work = rows * convolution_seconds(array.shape[along[0]], 1)
-        seconds = resources.seconds(tasks, moved, work, rows)
-    return ChunkedWay("rechunk", "the values of one call", tasks, moved, COPIES * block, refusal, seconds)
+    return ChunkedWay("rechunk", "the values of one call", tasks, 2 * int(array.nbytes), COPIES * block, refusal)
 
 
 def block_bytes(resources: Resources) -> int:
@@ -324,9 +285,7 @@ def blocks(
     def run(*given: Any) -> Any:
         """Run one task with the caller's settings, within the limits of the worker."""
         with caller.adopted():
-            found = call(*given)
-        send_records()
-        return found
+            return call(*given)
 
     def run_there(*given: Any, block_info: Any = None) -> Any:
         return run(block_info[0 if arrays_given else None]["array-location"], *given)
@@ -360,12 +319,12 @@ def apply_elementwise(function: Callable[..., Any], operands: tuple[Any, ...], o
 
 def whole_way(
     name: str, call: Callable[..., Any], f: Any, along: Sequence[int], resources: Resources, dtype: Any,
-    *more: Any, predict: bool = False, points: int | None = None,
+    *more: Any, points: int | None = None,
 ) -> dict[ChunkedWay, Build]:  # fmt: skip
     """The way with the axes ``along`` in one chunk each: blockwise if they are, otherwise rechunked and back.
 
-    ``more`` are operands shared by all blocks. ``predict``: the work is a causal convolution. ``points`` is the number
-    of values along the first of the axes, if it is another one than that of the samples.
+    ``more`` are operands shared by all blocks. ``points`` is the number of values along the first of the axes, if it is
+    another one than that of the samples.
     """
     whole = all(f.numblocks[axis] == 1 for axis in along)
 
@@ -377,7 +336,7 @@ def whole_way(
         found = blocks(name, call, given, *more, dtype=dtype)
         return found if whole else found.rechunk(f.chunks, method=rechunk_method(resources))
 
-    return {blockwise_way(f) if whole else rechunk_way(f, along, resources, predict=predict): build}
+    return {blockwise_way(f) if whole else rechunk_way(f, along, resources): build}
 
 
 def run_rows(run: Callable[..., list[Any]], rows: Any) -> Any:

@@ -16,8 +16,8 @@ from typing import Any
 
 from hpfracc import _optional
 from hpfracc._config import BACKENDS, check_backend, current_backend, get_settings
+from hpfracc._interrupts import ShieldedCall
 from hpfracc._optional import EXTRAS, ImportDelayedError, count_loaded, is_installed
-from hpfracc._shielded import ShieldedCall
 from hpfracc.engine import hardware
 from hpfracc.engine.backends.base import Adapter, Arm, Declaration, HostAdapter, Kernel, KernelSpec
 from hpfracc.engine.locks import Guarded

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import dtype_name, is_transformed, library_of, nbytes, tracks_gradient
-from hpfracc._shielded import run_shielded
+from hpfracc._interrupts import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, Kernel
 from hpfracc.engine.execution.prepared import prepared_operands

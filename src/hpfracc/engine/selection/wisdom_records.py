@@ -28,9 +28,8 @@ KINDS: tuple[str, ...] = get_args(Kind)
 #: three years, far more work than a machine does in that time, the year 5138, and the length of a name.
 MAX_SECONDS, MAX_WORK, MAX_TIME = 1e8, 1e36, 1e11
 MAX_CHARACTERS = 256
-#: Limits of a line: its bytes, and its nesting depth. A record has at most half of the bytes and a depth of 2.
+#: Limit of a line. A record has at most half of it.
 MAX_LINE_BYTES = 1 << 16
-MAX_DEPTH = 32
 
 #: What each kind requires beside the fields of all.
 _NEEDS: dict[str, tuple[str, ...]] = {
@@ -164,7 +163,7 @@ def parse_record(entry: Any) -> Record:
         if len(data) > MAX_LINE_BYTES:
             raise InvalidInputError(f"a line of {len(data):,} bytes is not a record; use at most {MAX_LINE_BYTES:,}")
         try:
-            entry = parse_json(data, MAX_DEPTH)
+            entry = parse_json(data)
         except ValueError as error:  # UnicodeDecodeError is one
             raise InvalidInputError(f"not a line of JSON ({error}); omit the line") from None
     if not isinstance(entry, dict) or not (_REQUIRED <= entry.keys() <= frozenset(_NAMES)):
@@ -282,7 +281,7 @@ def read_merged(data: bytes) -> Content:
         return Content(damage="it holds too many values")
     damage, entries = "it is not a wisdom file", None
     try:
-        value = parse_json(data, MAX_DEPTH)
+        value = parse_json(data)
     except (ValueError, RecursionError) as error:
         value, damage = None, str(error)
     if isinstance(value, dict) and value.get("hpfracc") == "wisdom":
@@ -301,7 +300,7 @@ def read_journal(data: bytes) -> Content:
     """Read a journal. An incomplete last line, of a process that was killed, is ignored."""
     head, *lines = data.split(b"\n", _MAX_ENTRIES + 1)
     try:
-        if _is_newer(parse_json(head, MAX_DEPTH)):
+        if _is_newer(parse_json(head)):
             return Content(newer=True)
     except (ValueError, RecursionError):
         pass  # the lines below it are read all the same

@@ -165,7 +165,7 @@ $('kind').addEventListener('change', () => table && table.fill());
 $('more-rows').addEventListener('click', () => table && table.more());
 addEventListener('resize', () => chart && chart.redraw());
 
-const packed = JSON.parse($('data').textContent);
-if (packed === null) $('empty').hidden = false; else load(packed);
+const written = JSON.parse($('data').textContent);
+if (written === null) $('empty').hidden = false; else load(packDocument(written));
 // For tests and for the curious: what the page holds, and how long the last frame took to draw.
 window.hpfraccProfile = { get profile() { return profile; }, get chart() { return chart; }, load, pack: packDocument, compare: compareProfiles, rankTest };

@@ -3,7 +3,7 @@
 const KINDS = ['span', 'call', 'kernel', 'decide', 'import', 'transfer', 'compile', 'fallback', 'batch', 'usage'];
 
 function packDocument(given) {
-  // The same columns that the library writes into the page, from a file that was dropped.
+  // A document, of the page or of a file that was dropped, as columns.
   if (!given || given.format !== 'hpfracc-profile' || !Array.isArray(given.spans)) {
     throw new Error('this is no profile: use a file of profiler.export_json');
   }

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._shielded import run_shielded
+from hpfracc._interrupts import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm, KernelSpec
 from hpfracc.engine.execution.bind import bind

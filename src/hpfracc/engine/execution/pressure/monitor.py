@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, NoReturn
 
 from hpfracc import _reading
-from hpfracc._shielded import ShieldedCall
+from hpfracc._interrupts import ShieldedCall
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, ladder

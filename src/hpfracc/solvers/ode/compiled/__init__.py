@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
+from hpfracc._interrupts import run_shielded
 from hpfracc._optional import import_optional, is_installed
-from hpfracc._shielded import run_shielded
 
 __all__ = ["NotCompiledError", "call_kernel", "is_jitted", "load", "require"]
 

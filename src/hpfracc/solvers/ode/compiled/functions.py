@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 from numba.extending import is_jitted
 
-from hpfracc._shielded import run_shielded
+from hpfracc._interrupts import run_shielded
 from hpfracc.engine.backends.registry import describe_failure
 from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel
 from hpfracc.solvers.ode.compiled.kernels import FunctionReference, call, refer

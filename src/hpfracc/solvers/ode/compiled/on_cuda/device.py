@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc._config import get_settings
+from hpfracc._interrupts import run_shielded
 from hpfracc._optional import package_version
-from hpfracc._shielded import run_shielded
 from hpfracc.engine.backends.registry import describe_failure
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.budget import allowed, get_budget
