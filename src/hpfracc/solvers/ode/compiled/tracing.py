@@ -1,8 +1,8 @@
 """Numbers of a right-hand side while it is read: they record what is computed with them as source code.
 
-The function is called with :class:`Symbol` in place of its numbers, and :class:`Array`, NumPy's array of such objects, in
-place of its arrays. Python and NumPy run it; operators and elementwise functions arrive here as ufuncs. The source has
-the semantics of Python and NumPy: where Python raises an error (a division by zero, an overflowing power), it bails
+The function is called with :class:`Symbol` in place of its numbers, and :class:`Array`, NumPy's array of such objects,
+in place of its arrays. Python and NumPy run it; operators and elementwise functions arrive here as ufuncs. The source
+has the semantics of Python and NumPy: where Python raises an error (a division by zero, an overflowing power), it bails
 out, and the caller evaluates the function in Python, which raises it. NumPy numbers raise nothing; infinities and NaN
 propagate as in NumPy.
 
