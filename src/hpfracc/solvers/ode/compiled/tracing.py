@@ -211,6 +211,10 @@ _LOGICAL: dict[np.ufunc, str] = {
 _PATTERNS = _FUNCTIONS | _OPERATORS | _CHECKED | _COMPARISONS | _LOGICAL
 
 
+#: Options of NumPy's own calls that make no difference to objects.
+_CASTS = ("casting", "subok")
+
+
 def _is_numpy(value: Any) -> bool:
     return value.numpy if isinstance(value, Symbol) else isinstance(value, np.generic)
 
@@ -220,7 +224,7 @@ def _run_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: d
     if any(isinstance(each, list | tuple) for each in inputs):
         raise RefusedError("arithmetic of a sequence")
     out = options.pop("out", None)
-    options = {name: value for name, value in options.items() if value is not None}
+    options = {name: value for name, value in options.items() if value is not None and name not in _CASTS}
     plain = [np.array(each, object) for each in inputs]  # without what brings NumPy here
     if ufunc is np.matmul:
         found = np.matmul(*plain)
