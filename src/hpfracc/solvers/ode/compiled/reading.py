@@ -269,7 +269,7 @@ def _explore(
     tracer.begin(decisions)
     y = state.value(tracer).copy()
     try:
-        found = floats(copy.function(Symbol(tracer, "t", False), y, *copy.arguments))
+        found: Any = floats(copy.function(Symbol(tracer, "t", False), y, *copy.arguments))
         if found.shape == () and out_shape == (1,):  # one equation: a plain number is accepted
             found = found.reshape(1)
         if found.shape != out_shape:

@@ -116,7 +116,7 @@ class Symbol(NDArrayOperatorsMixin):
 class Array(np.ndarray[Any, Any]):
     """An array of symbols and NumPy's floats, with None where nothing was written yet; views are NumPy's."""
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:  # type: ignore[override]
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         return _run_ufunc(ufunc, method, inputs, options)
 
     def __setitem__(self, index: Any, value: Any) -> None:
