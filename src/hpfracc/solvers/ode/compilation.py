@@ -239,7 +239,7 @@ def _compile(
     from hpfracc.solvers.ode.compiled.functions import compare, compile_as_given, compile_bound
 
     if not isinstance(bound, str):
-        return compile_bound(bound, shape, out_shape)
+        return compile_bound(bound, shape, out_shape, must=must)
     found = compile_as_given(function, args, problem.t0, np.array(problem.y0), out_shape)
     if function is problem.fun:
         for t, y in points:

@@ -27,6 +27,9 @@ Array = np.ndarray[Any, Any]
 
 #: Largest deviation of a compiled function, relative to its largest component, due to another order of operations.
 _AGREES = 1e-9
+#: Most functions that are compiled in a process unless that was requested: Numba never frees code, so each of them
+#: takes 0.42 MB (two components, Numba 0.68) until the process ends.
+_MAX_COMPILED = 512
 
 
 class CompiledFunction(NamedTuple):
@@ -79,16 +82,27 @@ def _signature(kind: str) -> Any:
     return types.void(types.float64, state, state, types.Array(types.float64, 1, "C"))
 
 
-def compile_bound(bound: BoundSource, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> CompiledFunction:
-    """Compile a function that was read, for a state of ``shape``."""
+def compile_bound(
+    bound: BoundSource, shape: tuple[int, ...], out_shape: tuple[int, ...], *, must: bool = True
+) -> CompiledFunction:
+    """Compile a function that was read, for a state of ``shape``; a new one only if it ``must`` or there are few."""
     parameters = np.array([*bound.parameters, 0.0])
     key = (bound.source, math.prod(shape), math.prod(out_shape), parameters.size)
     fresh = key not in _read
     if fresh:
-        lines = ["def call(t, y, out, p):", *function_lines(bound.source, ("out[:] = nan", "return"))]
-        # Divisions by zero give infinities, as in NumPy; where Python would raise, the source bails out.
-        _read[key] = _numba_compile(lines, dict(_SCOPE), "f", error_model="numpy")
+        if not must and len(_read) >= _MAX_COMPILED:
+            raise NotCompiledError(
+                f"{len(_read)} functions were compiled in this process, and Numba never frees their memory; "
+                "compile=True compiles more of them"
+            )
+        _read[key] = _compile_source(bound.source)
     return CompiledFunction(_read[key], parameters, bound, fresh)
+
+
+def _compile_source(source: str) -> FunctionReference:
+    lines = ["def call(t, y, out, p):", *function_lines(source, ("out[:] = nan", "return"))]
+    # Divisions by zero give infinities, as in NumPy; where Python would raise, the source bails out.
+    return _numba_compile(lines, dict(_SCOPE), "f", error_model="numpy")
 
 
 def function_lines(source: str, bail: tuple[str, ...]) -> list[str]:
