@@ -132,10 +132,6 @@ def led_by_one(t: float, y: Array) -> Array:
     return -y if y[0, 0] > 1.0 else y
 
 
-def remainder(t: float, y: Array, rate: Array) -> Array:
-    return y % rate
-
-
 @pytest.mark.parametrize(
     ("rate", "shape", "source", "sizes"),
     [
@@ -153,12 +149,6 @@ def test_arguments_belong_to_members_or_are_shared(
     assert isinstance(found, MemberFunction)
     assert found.source.startswith(source)
     assert (found.shared.size, found.own_count) == sizes
-
-
-def test_a_remainder_bails_out_for_its_member_alone() -> None:
-    """A condition on one member that only leaves the evaluation to Python."""
-    found = read_member(remainder, (np.ones((5, 1)),), (5, 2))
-    assert isinstance(found, MemberFunction) and "bail" in found.source
 
 
 @pytest.mark.parametrize(

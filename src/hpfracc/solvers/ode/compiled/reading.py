@@ -4,7 +4,7 @@ A copy of the function is called with numbers that record what is computed with 
 path that comparisons can take. The copy has its own namespace, with replacements for what the function captures:
 
 - floats are parameters, which are read again for every solve; integers, None and tuples are known;
-- NumPy, ``math`` and built-in functions are replaced by those of ``vocabulary.py``, other functions by such copies;
+- NumPy, ``math`` and built-in functions are replaced by those of ``tracing.py``, other functions by such copies;
 - everything else is refused: arrays, lists, dictionaries and objects can change without notice.
 
 So are functions that bind captured names, import modules or handle exceptions. An exception on a path is left to
@@ -30,8 +30,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc.engine.execution.batch.driver import keep_bounded
-from hpfracc.solvers.ode.compiled.tracing import Array, ForkError, RefusedError, Scalar, Tracer, items
-from hpfracc.solvers.ode.compiled.vocabulary import REPLACEMENTS
+from hpfracc.solvers.ode.compiled.tracing import (
+    REPLACEMENTS,
+    Array,
+    ForkError,
+    RefusedError,
+    Symbol,
+    Tracer,
+    code_of,
+    floats,
+)
 
 #: Limits: components of a state, each of which is written out, and lines of all paths together.
 _MAX_COMPONENTS, _MAX_LINES = 128, 6000
@@ -68,9 +76,9 @@ class Symbols(NamedTuple):
         items = np.empty(math.prod(self.shape), object)
         for n in range(items.size):
             member, place = divmod(n, len(self.codes))
-            items[n] = Scalar(tracer, self.codes[place], True, frozenset([member] if self.own else []))
+            items[n] = Symbol(tracer, self.codes[place], True, frozenset([member] if self.own else []))
         items.flags.writeable = False
-        return Array(items.reshape(self.shape))
+        return items.reshape(self.shape).view(Array)
 
 
 class BoundSource(NamedTuple):
@@ -132,7 +140,7 @@ class _Copy:
         if kind in (float, np.float64):
             self.signature.append(kind)
             self.parameters.append(float(value))
-            return Scalar(self.tracer, f"p[{len(self.parameters) - 1}]", kind is np.float64)
+            return Symbol(self.tracer, f"p[{len(self.parameters) - 1}]", kind is np.float64)
         if kind is tuple:
             self.signature.append(len(value))
             return tuple(self._replace(each, name) for each in value)
@@ -261,7 +269,7 @@ def _explore(
     tracer.begin(decisions)
     y = state.value(tracer).copy()
     try:
-        found = items(copy.function(Scalar(tracer, "t", False), y, *copy.arguments))
+        found: Any = floats(copy.function(Symbol(tracer, "t", False), y, *copy.arguments))
         if found.shape == () and out_shape == (1,):  # one equation: a plain number is accepted
             found = found.reshape(1)
         if found.shape != out_shape:
@@ -285,7 +293,7 @@ def _explore(
 
 def _write(tracer: Tracer, found: Any, count: int) -> None:
     """The results; those of all members must be computed in the same way."""
-    codes = [tracer.code(each) for each in found]
+    codes = [code_of(each) for each in found]
     for n, each in enumerate(found):
         if getattr(each, "owners", frozenset()) - {n // count}:
             raise RefusedError("its value for a member depends on the state or parameters of others")

@@ -1,25 +1,27 @@
 """Numbers of a right-hand side while it is read: they record what is computed with them as source code.
 
-The function is called with :class:`Scalar`, :class:`Truth` and :class:`Array` in place of its numbers. Python and NumPy
-run it; operators and elementwise functions arrive here as ufuncs. The source has the semantics of Python and NumPy:
-where Python raises an error (a division by zero, an overflowing power), it bails out, and the caller evaluates the
-function in Python, which raises it. NumPy numbers raise nothing; infinities and NaN propagate as in NumPy.
+The function is called with :class:`Symbol` in place of its numbers, and :class:`Array`, NumPy's array of such objects,
+in place of its arrays. Python and NumPy run it; operators and elementwise functions arrive here as ufuncs. The source
+has the semantics of Python and NumPy: where Python raises an error (a division by zero, an overflowing power), it bails
+out, and the caller evaluates the function in Python, which raises it. NumPy numbers raise nothing; infinities and NaN
+propagate as in NumPy.
+
+What a function may use besides operators stands in :data:`REPLACEMENTS`, by identity, so that a name bound to something
+else is not mistaken for it. Functions of known numbers alone are computed by Python and NumPy themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import builtins
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-Items = np.ndarray[Any, Any]  # of objects: Scalar, Truth, numbers, and None where nothing was written yet
-
 #: Limits of reading: lines of one path, and forks on it.
 _MAX_LINES, _MAX_FORKS = 3000, 16
-#: Integers up to this size are exactly representable as floats.
-_EXACT = 2**53
 _NOBODY: frozenset[int] = frozenset()
 
 
@@ -51,43 +53,20 @@ class Tracer:
             raise RefusedError(f"it takes more than {_MAX_LINES} operations")
         self.lines.append(text)
 
-    def name(self, letter: str, code: str) -> str:
-        """The name of a value; what was computed before is not computed again."""
-        found = self._known.get(code)
+    def write(
+        self, pattern: str, operands: tuple[Any, ...], numpy: bool = True, truth: bool = False, checked: bool = False
+    ) -> Symbol:
+        """What is computed from ``operands``; if ``checked``, Python raises an error where that is not finite."""
+        code = pattern.format(*map(code_of, operands))
+        found = self._known.get(code)  # what was computed before is not computed again
         if found is None:
-            found = self._known[code] = f"{letter}{len(self._known) + 1}"
-            self.line(f"{found} = {code}")
-        return found
-
-    def number(self, pattern: str, *operands: Any, numpy: bool = True) -> Scalar:
-        """A float computed from ``operands``."""
-        code = pattern.format(*(self.code(each) for each in operands))
-        return Scalar(self, self.name("v", code), numpy, _owners(operands))
-
-    def truth(self, pattern: str, *operands: Any, numpy: bool = True) -> Truth:
-        """A bool computed from ``operands``."""
-        code = pattern.format(*(each.code if isinstance(each, Truth) else self.code(each) for each in operands))
-        return Truth(self, self.name("c", code), numpy, _owners(operands))
-
-    def code(self, value: Any) -> str:
-        """Source code of a number as a float."""
-        if isinstance(value, Truth):
-            return self.name("v", f"1.0 if {value.code} else 0.0")
-        return str(value.code) if isinstance(value, Scalar) else _literal(value)
-
-    def bail_if(self, pattern: str, *operands: Any) -> None:
-        """Leave the rest to Python if a condition holds."""
-        condition = f"if {pattern.format(*(self.code(each) for each in operands))}:"
-        if condition not in self._known:
-            self._known[condition] = "bail"
-            self.line(condition)
-            self.line("    bail")
-
-    def checked(self, pattern: str, *operands: Any) -> Scalar:
-        """A Python float; if it is not finite, Python would have raised an error."""
-        found = self.number(pattern, *operands, numpy=False)
-        self.bail_if("not isfinite({0})", found)
-        return found
+            found = self._known[code] = f"v{len(self._known) + 1}"
+            self.line(f"{found} = 1.0 if {code} else 0.0" if truth else f"{found} = {code}")
+            if checked:
+                self.line(f"if not isfinite({found}):")
+                self.line("    bail")
+        owners = _NOBODY.union(*(each.owners for each in operands if isinstance(each, Symbol)))
+        return Symbol(self, found, numpy, owners, truth)
 
     def decide(self, condition: str, owners: frozenset[int]) -> bool:
         """Choose the branch; both are read, one after the other."""
@@ -102,33 +81,8 @@ class Tracer:
         return self._decisions[self._forks - 1]
 
 
-class _Traced(NDArrayOperatorsMixin):
-    """Operators and elementwise functions of NumPy."""
-
-    __slots__ = ()
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
-        if method != "__call__" or options or ufunc not in UFUNCS:
-            raise RefusedError(f"it uses np.{ufunc.__name__}")
-        if ufunc is np.matmul:
-            found = wrap(np.matmul(*(floats(each) for each in inputs)))
-        else:
-            found = _elementwise(ufunc, inputs)
-        if out and isinstance(out[0], np.ndarray):
-            raise RefusedError("it changes an array of constants in place")
-        if out and isinstance(out[0], Array):
-            out[0][...] = found
-            return out[0]
-        return found
-
-    def __format__(self, form: str) -> str:
-        raise RefusedError("a number becomes text")
-
-    __str__ = __repr__ = lambda self: self.__format__("")
-
-
-class _Element(_Traced):
-    """A number or a bool, computed by ``code``.
+class Symbol(NDArrayOperatorsMixin):
+    """A float computed by ``code``; of a comparison, 1 or 0.
 
     Attributes
     ----------
@@ -136,289 +90,291 @@ class _Element(_Traced):
         Whether it is NumPy's, whose operations raise nothing, or Python's.
     owners : frozenset of int
         The members of an ensemble that it depends on.
+    truth : bool
+        Whether it stands for a bool.
     """
 
-    __slots__ = ("code", "numpy", "owners", "tracer")
+    __slots__ = ("code", "numpy", "owners", "tracer", "truth")
 
-    def __init__(self, tracer: Tracer, code: str, numpy: bool, owners: frozenset[int] = _NOBODY) -> None:
-        self.tracer, self.code, self.numpy, self.owners = tracer, code, numpy, owners
-
-    def __bool__(self) -> bool:
-        condition = self.code if isinstance(self, Truth) else f"{self.code} != 0.0"
-        return self.tracer.decide(condition, self.owners)
-
-
-class Scalar(_Element):
-    """A float."""
-
-    __slots__ = ()
-
-
-class Truth(_Element):
-    """The outcome of a comparison."""
-
-    __slots__ = ()
-
-
-def _rearranged(name: str) -> Any:
-    """A method of NumPy's arrays that rearranges the elements."""
-    return lambda self, *given: Array(getattr(self.items, name)(*given))
-
-
-class Array(_Traced):
-    """An array of floats, or of bools. Its elements are an array of objects, so views and broadcasting are NumPy's."""
-
-    __slots__ = ("items",)
-
-    dtype = np.dtype(float)
-    shape = property(lambda self: self.items.shape)
-    size = property(lambda self: self.items.size)
-    ndim = property(lambda self: self.items.ndim)
-    T = property(lambda self: Array(self.items.T))
-
-    def __init__(self, items: Items) -> None:
-        self.items = items
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[n] for n in range(len(self)))
+    def __init__(
+        self, tracer: Tracer, code: str, numpy: bool, owners: frozenset[int] = _NOBODY, truth: bool = False
+    ) -> None:
+        self.tracer, self.code, self.numpy, self.owners, self.truth = tracer, code, numpy, owners, truth
 
     def __bool__(self) -> bool:
-        if self.size != 1:
-            raise RefusedError("the truth value of an array decides a branch")
-        return bool(_written(self.items.item()))
+        return self.tracer.decide(f"{self.code} != 0.0", self.owners)
 
-    def __getitem__(self, index: Any) -> Any:
-        found = self.items[_read_index(index)]
-        return Array(found) if isinstance(found, np.ndarray) else _written(found)
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        return _run_ufunc(ufunc, method, inputs, options)
+
+    def __format__(self, form: str) -> str:
+        raise RefusedError("a number becomes text")
+
+    __str__ = __repr__ = lambda self: self.__format__("")
+
+
+class Array(np.ndarray[Any, Any]):
+    """An array of symbols and NumPy's floats, with None where nothing was written yet; views are NumPy's."""
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        return _run_ufunc(ufunc, method, inputs, options)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        place = _read_index(index)
-        if isinstance(self.items[place], np.ndarray):
-            self.items[place] = floats(value)
-        elif np.ndim(items(value)):
+        values = floats(value)
+        if np.ndim(self[index]) < values.ndim == np.ndim(value):
             raise RefusedError("it assigns an array to an element")
-        else:
-            self.items[place] = floats(value)[()]
-
-    copy, reshape, ravel, transpose = map(_rearranged, ("copy", "reshape", "ravel", "transpose"))
-
-    def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
-        """Sums along an axis. NumPy starts with 0.0, so none is -0.0."""
-        return wrap(floats(self).sum(axis=axis, keepdims=keepdims)) + 0.0
-
-    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
-        """Means along an axis."""
-        total = self.sum(axis, keepdims)
-        return total / (self.size / np.size(items(total)))
-
-    def dot(self, other: Any) -> Any:
-        """The product of matrices or vectors."""
-        return wrap(np.dot(floats(self), floats(other)))
+        super().__setitem__(index, values if values.ndim else values[()])
 
 
-def _owners(values: tuple[Any, ...]) -> frozenset[int]:
-    return _NOBODY.union(*(each.owners for each in values if isinstance(each, _Element)))
-
-
-def _literal(number: Any) -> str:
-    """Source code of a known number as a float."""
-    if not isinstance(number, int | float | np.integer | np.bool_):
-        raise RefusedError(f"a {type(number).__name__} is used as a number")
-    if not isinstance(number, float) and abs(int(number)) > _EXACT:
-        raise RefusedError(f"the integer {number} is not exactly a float")
-    text = repr(float(number))  # nan and inf are names in the source
-    return f"({text})" if text.startswith("-") else text
-
-
-def _written(element: Any) -> Any:
-    if element is None:
-        raise RefusedError("an array is read before all of it is written")
-    return element
-
-
-def _read_index(index: Any) -> Any:
-    if any(isinstance(each, _Traced) for each in (index if isinstance(index, tuple) else (index,))):
-        raise RefusedError("an index that is not a known integer")
-    return index
-
-
-def wrap(found: Any) -> Any:
-    """An array of objects as a value."""
-    return Array(found) if isinstance(found, np.ndarray) else found
-
-
-def items(value: Any) -> Items:
-    """The elements of ``np.asarray(value)``."""
-    if isinstance(value, Array):
-        for each in value.items.flat:
-            _written(each)
-        return value.items
-    if isinstance(value, list | tuple):
-        rows = [items(each) for each in value]
-        if not rows or len({row.shape for row in rows}) > 1:
-            raise RefusedError("it creates an array from an empty or a ragged sequence")
-        return np.stack(rows)
-    if isinstance(value, np.ndarray):
-        return value.astype(object)
-    found = np.empty((), object)
-    found[()] = value
-    return found
-
-
-def floats(value: Any) -> Items:
-    """The elements of ``np.asarray(value)``, as NumPy's floats."""
-    return np.asarray(np.frompyfunc(_as_float, 1, 1)(items(value)), object)
-
-
-def _as_float(value: Any) -> Any:
-    if isinstance(value, _Element):
-        return Scalar(value.tracer, value.tracer.code(value), True, value.owners)
-    _literal(value)
+def as_number(value: Any, numpy: bool) -> Any:
+    """The same number as NumPy's or Python's."""
+    if isinstance(value, Symbol):
+        return Symbol(value.tracer, value.code, numpy, value.owners, value.truth)
+    if value is None or isinstance(value, bool | np.bool_):
+        return value
+    code_of(value)
     return np.float64(value)
 
 
-def is_numpy(value: Any) -> bool:
-    """Whether operations on this number raise nothing."""
-    return value.numpy if isinstance(value, _Element) else isinstance(value, np.generic)
+def floats(value: Any) -> Array:
+    """The elements of an array or of nested sequences, as NumPy's floats."""
+    found = np.frompyfunc(lambda each: as_number(each, True), 1, 1)(np.array(value, dtype=object))
+    return np.asarray(found, object).view(Array)
+
+
+def code_of(value: Any) -> str:
+    """Source code of a number."""
+    if isinstance(value, Symbol):
+        return value.code
+    if value is None:
+        raise RefusedError("an array is read before all of it is written")
+    if not isinstance(value, int | float | np.integer | np.bool_):
+        raise RefusedError(f"a {type(value).__name__} is used as a number")
+    text = repr(float(value))  # nan and inf are names in the source
+    return f"({text})" if text.startswith("-") else text
 
 
 # -- elementwise functions --------------------------------------------------------------------------------------------
 
+#: NumPy's functions with the name that they have in ``math``, and others as source code.
+_FUNCTIONS: dict[np.ufunc, str] = {
+    **{
+        function: f"{name}({{0}})"
+        for function, name in {
+            np.sin: "sin", np.cos: "cos", np.tan: "tan", np.arcsin: "asin", np.arccos: "acos", np.arctan: "atan",
+            np.sinh: "sinh", np.cosh: "cosh", np.tanh: "tanh", np.arcsinh: "asinh", np.arccosh: "acosh",
+            np.arctanh: "atanh", np.exp: "exp", np.expm1: "expm1", np.log: "log", np.log10: "log10",
+            np.log1p: "log1p", np.log2: "log2", np.sqrt: "sqrt", np.floor: "floor", np.ceil: "ceil",
+            np.trunc: "trunc", np.rint: "rint", np.fabs: "abs",
+        }.items()
+    },
+    np.arctan2: "atan2({0}, {1})",
+    np.hypot: "hypot({0}, {1})",
+    np.copysign: "copysign({0}, {1})",
+    np.square: "{0} * {0}",
+    np.reciprocal: "1.0 / {0}",
+    np.sign: "1.0 if {0} > 0.0 else (-1.0 if {0} < 0.0 else (0.0 if {0} == 0.0 else nan))",
+    np.maximum: "{0} if {0} >= {1} or {0} != {0} else {1}",
+    np.minimum: "{0} if {0} <= {1} or {0} != {0} else {1}",
+}  # fmt: skip
+#: Operators, whose results are Python's for Python's numbers.
+_OPERATORS: dict[np.ufunc, str] = {
+    np.add: "{0} + {1}",
+    np.subtract: "{0} - {1}",
+    np.multiply: "{0} * {1}",
+    np.negative: "-{0}",
+    np.absolute: "abs({0})",
+    np.positive: "{0}",
+}
+#: Operators that raise an error for some of Python's numbers. The remainder is that of ``fmod``, as {2}.
+_CHECKED: dict[np.ufunc, str] = {
+    np.divide: "{0} / {1}",
+    np.power: "pow({0}, {1})",
+    np.remainder: "(({2} + {1}) if ({1} < 0.0) != ({2} < 0.0) else {2}) if {2} != 0.0 else copysign(0.0, {1})",
+}
+_COMPARISONS: dict[np.ufunc, str] = {
+    np.less: "{0} < {1}",
+    np.less_equal: "{0} <= {1}",
+    np.greater: "{0} > {1}",
+    np.greater_equal: "{0} >= {1}",
+    np.equal: "{0} == {1}",
+    np.not_equal: "{0} != {1}",
+    np.isnan: "{0} != {0}",
+    np.isfinite: "isfinite({0})",
+}
+#: Operations on bools.
+_LOGICAL: dict[np.ufunc, str] = {
+    np.bitwise_and: "{0} != 0.0 and {1} != 0.0",
+    np.bitwise_or: "{0} != 0.0 or {1} != 0.0",
+    np.invert: "{0} == 0.0",
+}
+_PATTERNS = _FUNCTIONS | _OPERATORS | _CHECKED | _COMPARISONS | _LOGICAL
 
-def _elementwise(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """A ufunc of elements, with NumPy's broadcasting; of numbers alone, a number."""
+
+#: Options of NumPy's own calls that make no difference to objects.
+_CASTS = ("casting", "subok")
+
+
+def _is_numpy(value: Any) -> bool:
+    return value.numpy if isinstance(value, Symbol) else isinstance(value, np.generic)
+
+
+def _run_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A ufunc of symbols, with NumPy's broadcasting; of numbers alone, a number."""
     if any(isinstance(each, list | tuple) for each in inputs):
         raise RefusedError("arithmetic of a sequence")
-    array = any(isinstance(each, Array | np.ndarray) for each in inputs)
-    if ufunc is np.power and array and isinstance(inputs[1], float) and inputs[1] == 0.5:
-        return _elementwise(np.sqrt, inputs[:1])  # as NumPy does, for arrays
-    write = UFUNCS[ufunc]
+    out = options.pop("out", None)
+    options = {name: value for name, value in options.items() if value is not None and name not in _CASTS}
+    plain = [np.array(each, object) for each in inputs]  # without what brings NumPy here
+    if ufunc is np.matmul:
+        found = np.matmul(*plain)
+    elif ufunc not in _PATTERNS or (options and method == "__call__"):
+        raise RefusedError(f"it uses np.{ufunc.__name__}")
+    else:
+        array = any(isinstance(each, np.ndarray) for each in inputs)
 
-    def one(*values: Any) -> Any:
-        tracer = next((each.tracer for each in values if isinstance(each, _Element)), None)
-        return ufunc(*values) if tracer is None else write(tracer, array or any(map(is_numpy, values)), *values)
+        def one(*values: Any) -> Any:
+            return _write(ufunc, array or any(map(_is_numpy, values)), values)
 
-    return wrap(np.frompyfunc(one, len(inputs), 1)(*(items(each) for each in inputs)))
-
-
-def _function(pattern: str, kind: str = "number", *, keeps: bool = False) -> Callable[..., Any]:
-    """A function of floats, whose result is NumPy's; if it ``keeps`` kinds, Python's for Python's floats."""
-
-    def write(tracer: Tracer, numpy: bool, *values: Any) -> Any:
-        _refuse_bools(values)
-        return getattr(tracer, kind)(pattern, *values, numpy=numpy or not keeps)
-
-    return write
-
-
-def _refuse_bools(values: tuple[Any, ...]) -> None:
-    if any(isinstance(each, Truth | bool | np.bool_) for each in values):
-        raise RefusedError("a function or operation on bools")
+        found = getattr(np.frompyfunc(one, ufunc.nin, 1), method)(*plain, **options)
+    if isinstance(found, np.ndarray):
+        found = found.view(Array)
+    if not out or not isinstance(out[0], np.ndarray):
+        return found
+    if not isinstance(out[0], Array):
+        raise RefusedError("it changes an array of constants in place")
+    out[0][...] = found
+    return out[0]
 
 
-def _operator(pattern: str) -> Callable[..., Any]:
-    """Arithmetic; a bool counts as 0 or 1 if the other operand is a float."""
-
-    def write(tracer: Tracer, numpy: bool, *values: Any) -> Any:
-        if not any(isinstance(each, Scalar | float) for each in values):
-            raise RefusedError("arithmetic of bools and integers")
-        if pattern == "{0} / {1}" and not numpy:
-            _bail_at_zero(tracer, values[1])
-        return tracer.number(pattern, *values, numpy=numpy)
-
-    return write
-
-
-def _logical(pattern: str) -> Callable[..., Any]:
-    def write(tracer: Tracer, numpy: bool, *values: Any) -> Any:
-        if not all(isinstance(each, Truth) for each in values) or (len(values) == 1 and not numpy):
-            raise RefusedError("a bitwise operation")
-        return tracer.truth(pattern, *values, numpy=numpy)
-
-    return write
+def _write(ufunc: np.ufunc, numpy: bool, values: tuple[Any, ...]) -> Any:
+    """One element of the result."""
+    tracer = next((each.tracer for each in values if isinstance(each, Symbol)), None)
+    if tracer is None:
+        return ufunc(*(as_number(each, True) for each in values))
+    truths = [each.truth if isinstance(each, Symbol) else isinstance(each, bool | np.bool_) for each in values]
+    logical = ufunc in _LOGICAL and (numpy or ufunc is not np.invert)
+    # A bool counts as 0 or 1 if the other operand is a float.
+    if logical != all(truths) or (any(truths) and not logical and ufunc not in _OPERATORS):
+        raise RefusedError(f"np.{ufunc.__name__} of a bool, or of bits")
+    pattern = _PATTERNS[ufunc]
+    if ufunc is np.power and not isinstance(values[1], Symbol) and values[1] in (2, 3):
+        pattern = " * ".join(["{0}"] * int(values[1]))
+    if ufunc is np.remainder:
+        values = (*values, tracer.write("fmod({0}, {1})", values))
+    checked = ufunc in _CHECKED and not numpy
+    return tracer.write(pattern, values, numpy or ufunc in _FUNCTIONS, ufunc in _COMPARISONS | _LOGICAL, checked)
 
 
-def _bail_at_zero(tracer: Tracer, divisor: Any) -> None:
-    if isinstance(divisor, Scalar):
-        tracer.bail_if("{0} == 0.0", divisor)
-    elif divisor == 0:
-        raise ZeroDivisionError
+# -- what a function may use ------------------------------------------------------------------------------------------
+
+#: Functions of ``math``, of one number and of two.
+_OF_ONE = (
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "expm1",
+    "log", "log10", "log1p", "log2", "sqrt", "erf", "erfc", "gamma", "lgamma", "fabs",
+)  # fmt: skip
+_OF_TWO = ("atan2", "hypot", "copysign", "pow", "fmod")
+MATH = (*_OF_ONE, *_OF_TWO)
 
 
-def _power(tracer: Tracer, numpy: bool, base: Any, exponent: Any) -> Any:
-    _refuse_bools((base, exponent))
-    pattern = "pow({0}, {1})"
-    if not isinstance(exponent, Scalar) and exponent in (2, 3):
-        pattern = " * ".join(["{0}"] * int(exponent))
-    # A negative base gives a complex number in Python, zero to a negative power and an overflow give an error.
-    return tracer.number(pattern, base, exponent) if numpy else tracer.checked(pattern, base, exponent)
+class _Module:
+    """The part of a module that may be used."""
+
+    def __init__(self, module: Any) -> None:
+        self.__dict__["__name__"] = module.__name__
+        for name, value in vars(module).items():
+            if isinstance(value, float | type(None)):
+                self.__dict__[name] = value
+            elif callable(value) and value in REPLACEMENTS and value not in vars(builtins).values():
+                self.__dict__[name] = REPLACEMENTS[value]
+
+    def __getattr__(self, name: str) -> Any:
+        raise RefusedError(f"it uses {self.__name__}.{name}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise RefusedError(f"it changes {self.__name__}.{name}")
 
 
-def _remainder(tracer: Tracer, numpy: bool, value: Any, divisor: Any) -> Any:
-    """The remainder, with the sign of the divisor."""
-    _refuse_bools((value, divisor))
-    _bail_at_zero(tracer, divisor)
-    rest = tracer.number("fmod({0}, {1})", value, divisor, numpy=numpy)
-    signed = "(({0} + {1}) if ({1} < 0.0) != ({0} < 0.0) else {0}) if {0} != 0.0 else copysign(0.0, {1})"
-    return tracer.number(signed, rest, divisor, numpy=numpy)
+def _of_numbers(function: Callable[..., Any], pattern: str, truth: bool = False) -> Callable[..., Any]:
+    """A function of ``math``: gives a Python number; if it is not finite, Python raises an error."""
+
+    def call(*values: Any) -> Any:
+        numbers = tuple(each[()] if isinstance(each, np.ndarray) and not each.ndim else each for each in values)
+        tracer = next((each.tracer for each in numbers if isinstance(each, Symbol)), None)
+        return function(*numbers) if tracer is None else tracer.write(pattern, numbers, False, truth, not truth)
+
+    return call
 
 
-def _extreme(symbol: str) -> Callable[..., Any]:
-    """``np.maximum`` and ``np.minimum``: NaN wins, and of two zeros with different signs NumPy may return either."""
+def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of NumPy on arrays of symbols. Arrays of floats may be written to; integers and bools are known."""
 
-    def write(tracer: Tracer, numpy: bool, *values: Any) -> Any:
-        _refuse_bools(values)
-        tracer.bail_if("{0} == 0.0 and {1} == 0.0 and copysign(1.0, {0}) != copysign(1.0, {1})", *values)
-        return tracer.number(f"{{0}} if {{0}} {symbol} {{1}} or {{0}} != {{0}} else {{1}}", *values)
+    def known(value: Any) -> Any:
+        return object if value is REPLACEMENTS[float] or value is REPLACEMENTS[np.float64] else value
 
-    return write
+    def call(*values: Any, **options: Any) -> Any:
+        found = function(*map(known, values), **{name: known(value) for name, value in options.items()})
+        if not isinstance(found, np.ndarray) or isinstance(found, Array) or found.dtype.kind in "iub":
+            return found
+        if found.dtype not in (np.float64, np.object_):
+            raise RefusedError(f"an array of dtype {found.dtype}")
+        return floats(found)
+
+    return call
 
 
-def _same(tracer: Tracer, numpy: bool, value: Any) -> Any:
-    _refuse_bools((value,))
-    return value
+def _where(condition: Any, one: Any, other: Any) -> Any:
+    def choose(condition: Any, one: Any, other: Any) -> Any:
+        if not isinstance(condition, Symbol):
+            return one if condition else other
+        return condition.tracer.write("{1} if {0} != 0.0 else {2}", (condition, one, other))
+
+    return floats(np.frompyfunc(choose, 3, 1)(*(np.array(each, object) for each in (condition, one, other))))
 
 
-#: NumPy's functions with the name that they have in ``math``.
-_ELEMENTARY = {
-    np.sin: "sin", np.cos: "cos", np.tan: "tan", np.arcsin: "asin", np.arccos: "acos", np.arctan: "atan",
-    np.sinh: "sinh", np.cosh: "cosh", np.tanh: "tanh", np.arcsinh: "asinh", np.arccosh: "acosh", np.arctanh: "atanh",
-    np.exp: "exp", np.expm1: "expm1", np.log: "log", np.log10: "log10", np.log1p: "log1p", np.log2: "log2",
-    np.sqrt: "sqrt", np.floor: "floor", np.ceil: "ceil", np.trunc: "trunc", np.rint: "rint", np.fabs: "abs",
+def _clip(value: Any, low: Any, high: Any) -> Any:
+    return np.minimum(np.maximum(value, low), high)
+
+
+def _sum(values: Any, start: Any = 0) -> Any:
+    terms = list(values)
+    plain = [each for each in (start, *terms) if isinstance(each, float | Symbol) and not _is_numpy(each)]
+    if len(plain) > 2 and any(isinstance(each, Symbol) for each in plain):
+        raise RefusedError("sum of floats, which Python 3.12 and later compensate for rounding; use np.sum or a loop")
+    return sum(terms, start)
+
+
+def _empty(shape: Any, dtype: Any = None) -> Any:
+    return np.empty(shape, object)
+
+
+#: Supported functions, and what stands for them.
+REPLACEMENTS: dict[Any, Any] = {
+    **{function: function for function in (*_PATTERNS, np.matmul)},
+    **{getattr(math, name): _of_numbers(getattr(math, name), f"{name}({{0}})") for name in _OF_ONE},
+    **{getattr(math, name): _of_numbers(getattr(math, name), f"{name}({{0}}, {{1}})") for name in _OF_TWO},
+    math.isnan: _of_numbers(math.isnan, "{0} != {0}", truth=True),
+    math.isfinite: _of_numbers(math.isfinite, "isfinite({0})", truth=True),
+    **{
+        each: _of_arrays(each)
+        for each in (
+            np.stack, np.concatenate, np.hstack, np.roll, np.flip, np.reshape, np.transpose, np.ravel, np.sum, np.mean,
+            np.dot, np.diff, np.arange, np.array, np.zeros, np.ones, np.full, np.zeros_like, np.ones_like,
+            np.empty_like,
+        )
+    },
+    np.empty: _of_arrays(_empty),
+    np.asarray: _of_arrays(np.asanyarray),
+    np.where: _where,
+    np.clip: _clip,
+    np.float64: lambda value: as_number(value, True),
+    float: lambda value: as_number(value, False) if isinstance(value, Symbol) else float(value),
+    **{
+        each: each
+        for each in (
+            abs, all, any, enumerate, len, list, map, max, min, pow, range, reversed, tuple, zip,
+        )
+    },
+    sum: _sum,
 }  # fmt: skip
-
-_COMPARISONS = {
-    np.less: "<", np.less_equal: "<=", np.greater: ">", np.greater_equal: ">=", np.equal: "==", np.not_equal: "!=",
-}  # fmt: skip
-
-#: The supported ufuncs, and how they are emitted.
-UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
-    **{function: _function(f"{name}({{0}})") for function, name in _ELEMENTARY.items()},
-    np.arctan2: _function("atan2({0}, {1})"),
-    np.hypot: _function("hypot({0}, {1})"),
-    np.copysign: _function("copysign({0}, {1})"),
-    np.square: _function("{0} * {0}"),
-    np.reciprocal: _function("1.0 / {0}"),
-    np.sign: _function("1.0 if {0} > 0.0 else (-1.0 if {0} < 0.0 else (0.0 if {0} == 0.0 else nan))"),
-    np.add: _operator("{0} + {1}"),
-    np.subtract: _operator("{0} - {1}"),
-    np.multiply: _operator("{0} * {1}"),
-    np.divide: _operator("{0} / {1}"),
-    np.negative: _operator("-{0}"),
-    np.absolute: _operator("abs({0})"),
-    np.positive: _same,
-    np.power: _power,
-    np.remainder: _remainder,
-    np.matmul: _same,
-    np.maximum: _extreme(">="),
-    np.minimum: _extreme("<="),
-    **{function: _function(f"{{0}} {symbol} {{1}}", "truth", keeps=True) for function, symbol in _COMPARISONS.items()},
-    np.bitwise_and: _logical("{0} and {1}"),
-    np.bitwise_or: _logical("{0} or {1}"),
-    np.invert: _logical("not {0}"),
-    np.isnan: _function("{0} != {0}", "truth"),
-    np.isfinite: _function("isfinite({0})", "truth"),
-}
+REPLACEMENTS[np], REPLACEMENTS[math] = _Module(np), _Module(math)
