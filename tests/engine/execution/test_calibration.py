@@ -40,6 +40,7 @@ from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import Placement
 from hpfracc.engine.selection.times import lower_quartile
+from hpfracc.engine.selection.wisdom_sharing import summarize
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError, UnknownOperationError
 from tests.helpers import own_operations
 from tests.helpers.contracts import reference
@@ -109,7 +110,7 @@ def test_what_is_found_decides_at_once_and_in_the_next_process(processor_time: N
         assert row.source == "knots"
         assert 0.0 < row.total < 0.1
         state.reset()
-    summary = knowledge_for(hf._config.get_settings()).wisdom.summary()
+    summary = summarize(knowledge_for(hf._config.get_settings()).wisdom)
     assert summary["kinds"]["knot"] >= report.measurements
     assert report.kept == summary["records"]
 

@@ -20,6 +20,7 @@ from hpfracc.engine.selection import wisdom
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.knowledge import Prior, general_name, knowledge_for, load_prior
 from hpfracc.engine.selection.wisdom import Wisdom
+from hpfracc.engine.selection.wisdom_sharing import export_wisdom
 from tests.helpers.own_operations import double, own_operation
 
 W, X = np.ones(300), np.arange(300.0)
@@ -58,7 +59,7 @@ def test_deterministic_runs_learn_nothing(tmp_path: Path) -> None:
     file = tmp_path / "fixed.json"
     for _ in range(20):
         hf.causal_convolution(W, X)
-    knowledge_for(get_settings()).wisdom.export(file)
+    export_wisdom(knowledge_for(get_settings()).wisdom, file)
     before = file.read_bytes()
     with hf.config(deterministic=True, wisdom=file):
         first = hf.explain(hf.causal_convolution, W, X).to_dict()

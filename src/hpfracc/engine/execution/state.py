@@ -17,7 +17,7 @@ from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory import budget
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.host import memory_spans
-from hpfracc.engine.selection import knowledge, selector, wisdom_files
+from hpfracc.engine.selection import knowledge, selector, wisdom
 from hpfracc.engine.selection.call_memory import forecasts
 from hpfracc.profiling import recorder
 
@@ -47,6 +47,6 @@ def reset() -> None:
     remembered_sizes.clear()
     remembered_kernels.clear()
     hardware.reset()
-    wisdom_files.reset_warnings()
+    wisdom.reset_warnings()
     decision_log.forget_last()
     recorder.reset()

@@ -29,8 +29,7 @@ from hpfracc.engine.selection.costs import CostModel, Option, TransferModel
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.engine.selection.request import CostKey, Request
-from hpfracc.engine.selection.wisdom import Wisdom, shares_records
-from hpfracc.engine.selection.wisdom_files import continuing, resolve_path
+from hpfracc.engine.selection.wisdom import Wisdom, continuing, resolve_path, shares_records
 from hpfracc.engine.selection.wisdom_records import Kind, Record
 from hpfracc.engine.workers import machine_load
 from hpfracc.errors import InvalidInputError
