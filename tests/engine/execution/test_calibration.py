@@ -37,9 +37,9 @@ from hpfracc.engine.execution.calibration.trial import (
 )
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.selection.costs import lower_quartile
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import Placement
-from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.engine.selection.wisdom_sharing import summarize
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError, UnknownOperationError
 from tests.helpers import own_operations

@@ -14,8 +14,7 @@ from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.bind import PendingTimes
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.selection.breaker import CircuitBreaker
-from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.knowledge import CircuitBreaker, knowledge_for
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, OutOfMemoryError
 from tests.helpers.own_operations import Failing, double, numbers, own_operation
 

@@ -105,19 +105,6 @@ def times(shape: tuple[int, ...]) -> dict[str, float]:
     return {row.arm: row.total for row in decision.candidates if row.refused is None}
 
 
-def test_arms_with_own_threads_are_expected_to_be_slower_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In proportion to the load, until they are measured; other arms and deterministic runs are not affected."""
-    pytest.importorskip("torch")
-    quiet = times((4000,))
-    state.reset()
-    monkeypatch.setattr("hpfracc.engine.selection.knowledge.machine_load", lambda: 5.0)
-    busy = times((4000,))
-    assert busy["torch:direct@cpu"] == pytest.approx(6.0 * quiet["torch:direct@cpu"])
-    assert busy["numpy:direct@cpu"] == pytest.approx(quiet["numpy:direct@cpu"])
-    with hf.config(deterministic=True):
-        assert times((4000,))["torch:direct@cpu"] == pytest.approx(quiet["torch:direct@cpu"])
-
-
 def test_a_first_call_far_beyond_its_prediction_counts_as_a_run() -> None:
     """Where nothing is compiled, the next call would take as long: the arm is abandoned."""
     grid, signal, order = np.linspace(0.0, 1.0, 4000) ** 2, np.ones(4000), np.array(-0.5)

@@ -195,7 +195,6 @@ class Declaration:
     import_bytes: int = 0
     host_arrays: bool = False
     shields_compilation: bool = False
-    own_threads: bool = False
 
     @cached_property
     def specs(self) -> Mapping[str, tuple[KernelSpec, ...]]:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import re
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -39,8 +38,6 @@ if sys.platform != "win32":
 
 #: Version 1 of control groups writes "no limit" as the largest whole number of pages that fits 63 bits.
 _UNLIMITED = 1 << 60
-#: The stack of a thread if ``ulimit -s`` sets none, and the first arena of its heap.
-_USUAL_STACK, _ARENA = 8 << 20, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +171,6 @@ def _process_bounds(root: Path) -> list[MemoryLimit]:
 
         used = dict.fromkeys(used, int(psutil.Process().memory_info().vms))
     return [MemoryLimit(name, limit, used[name] or 0) for name, limit in limits.items()]
-
-
-def thread_bytes() -> int:
-    """The part of the process's ``ulimit`` that a new thread takes: its whole stack, of which it touches a few pages.
-
-    0 if no such limit is set: untouched memory is not taken from the machine.
-    """
-    if sys.platform == "win32" or not _own_limits():
-        return 0
-    stack = threading.stack_size() or resource.getrlimit(resource.RLIMIT_STACK)[0]
-    return (stack if 0 < stack < _UNLIMITED else _USUAL_STACK) + _ARENA
 
 
 def resident_bytes(root: Path = Path("/")) -> tuple[int, int] | None:

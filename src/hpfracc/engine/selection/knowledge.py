@@ -1,5 +1,7 @@
 """The engine's knowledge: costs, transfers and failures, initialised from the packaged prior and the wisdom.
 
+Arms that failed are not used for a while, then probed (a circuit breaker).
+
 There is one object per wisdom folder, so usually one per process. It turns arms into options with predicted costs, and
 measured times into samples, in memory and on disk.
 """
@@ -9,13 +11,15 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import math
 import re
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -24,14 +28,12 @@ from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.costs import CostModel, Option, TransferModel
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.engine.selection.request import CostKey, Request
 from hpfracc.engine.selection.wisdom import Wisdom, continuing, resolve_path, shares_records
 from hpfracc.engine.selection.wisdom_records import Kind, Record
-from hpfracc.engine.workers import machine_load
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
 
@@ -74,8 +76,88 @@ def load_prior() -> Prior:
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: Runnable threads per core above which a machine is busy, and threads that wait for each other are slow.
-_BUSY = 1.2
+#: Seconds for which an arm is not used after its first failure; doubled by each further one, up to the longest.
+_FIRST_REST, _LONGEST_REST = 1.0, 600.0
+#: Seconds in which the byte ceiling of an out-of-memory error doubles, because free memory changes.
+_FADE = 60.0
+#: A ceiling that has grown by this factor is dropped.
+_FORGOTTEN = 4.0
+
+
+class _Trouble(NamedTuple):
+    failures: int
+    until: float
+    error: str
+
+
+class CircuitBreaker(Guarded):
+    """Remembers failures, unsupported kinds of work, and byte ceilings. Thread-safe.
+
+    Parameters
+    ----------
+    clock : callable
+        A monotonic clock in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._troubles: dict[Hashable, _Trouble] = {}
+        self._ceilings: dict[str, tuple[int, float]] = {}
+
+    def allows(self, key: Hashable) -> str | None:
+        """None if the arm may be used, otherwise the reason why not.
+
+        After this time the arm is half-open: a success closes the breaker, a failure doubles the time.
+        """
+        trouble = self._troubles.get(key)
+        if trouble is None:
+            return None
+        rest = trouble.until - self._clock()
+        if rest <= 0.0:
+            return None
+        if rest == math.inf:
+            return f"does not support this ({trouble.error})"
+        times = "once" if trouble.failures == 1 else f"{trouble.failures} times"
+        return f"failed {times}, last with {trouble.error}; tried again in {rest:.0f} s"
+
+    def failure(self, key: Hashable, error: str) -> None:
+        """Record a failure: the arm is not used, for longer each time. Failures of concurrent calls count as one."""
+        with self._lock:
+            before = self._troubles.get(key)
+            if before is not None and before.until > self._clock():
+                self._troubles[key] = before._replace(error=error)
+                return
+            failures = 1 if before is None else before.failures + 1
+            rest = min(_LONGEST_REST, _FIRST_REST * 2.0 ** (failures - 1))
+            self._troubles[key] = _Trouble(failures, self._clock() + rest, error)
+
+    def success(self, key: Hashable) -> None:
+        """Record a success, which clears earlier failures."""
+        if key in self._troubles:
+            with self._lock:
+                self._troubles.pop(key, None)
+
+    def unsupported(self, key: Hashable, error: str) -> None:
+        """Record that an arm does not support a kind of work, which does not change."""
+        with self._lock:
+            self._troubles[key] = _Trouble(1, math.inf, error)
+
+    def exhausted(self, device: str, need: int) -> None:
+        """Record that ``device`` ran out of memory at ``need`` bytes."""
+        with self._lock:
+            known = self.ceiling(device)
+            self._ceilings[device] = (need if known is None else min(known, need), self._clock())
+
+    def ceiling(self, device: str) -> int | None:
+        """Bytes at which ``device`` is expected to run out of memory; grows with time, then None."""
+        known = self._ceilings.get(device)
+        if known is None:
+            return None
+        growth = 2.0 ** ((self._clock() - known[1]) / _FADE)
+        return None if growth >= _FORGOTTEN else int(known[0] * growth)
+
+
 #: A first call that exceeds the prediction by this factor, and by these seconds, is not explained by warming up.
 _FAR_OFF, _MAX_WARMING = 4.0, 1.0
 
@@ -177,9 +259,8 @@ class Knowledge(Guarded):
             if not any(found) and start == "host" and not arm.on_host:
                 found = [prior.knots(name, arm, "device", dtype) for name in reversed(names)]
                 self._without_transfer.add(key)
-            waiting = 1.0 if request.settings.deterministic else _waiting(arm)
             for x, seconds in next(filter(None, found), []):
-                self.costs.add_knot(key, x, waiting * seconds, prior=True)
+                self.costs.add_knot(key, x, seconds, prior=True)
             if arm.spec.compiles == "never":
                 self.costs.compiling.set_prior(key, 0.0)
             with continuing(self.wisdom.path, f"less is known of {arm.name}"):
@@ -311,17 +392,6 @@ class Knowledge(Guarded):
         spans.event(f"{failed} failed", "fallback", what, text)
         if first:
             logger.info("%s: %s %s (%s); falling back to %s", operation, failed, kind, text, taken)
-
-
-def _waiting(arm: Arm) -> float:
-    """Expected slowdown, on a busy machine, of an arm whose threads wait for each other.
-
-    On two cores with ten busy threads, a history sum of 16,000 points took PyTorch 36 to 60 times as long, and one
-    thread of NumPy 3 times: at every operation the threads wait for one that is not scheduled.
-    """
-    load = machine_load()
-    threads = arm.on_host and registry.declaration(arm.backend).own_threads
-    return 1.0 + load if threads and load > _BUSY else 1.0
 
 
 def _find_arm(operation: str, name: str) -> Arm | None:

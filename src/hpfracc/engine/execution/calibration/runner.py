@@ -20,9 +20,9 @@ from hpfracc.engine.execution.calibration.report import CalibrationReport, Skipp
 from hpfracc.engine.execution.calibration.trial import DEFAULT_OPERATIONS, ArmTrial, Series, TimeBox, TimeGrowth, Timing
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.selection.costs import lower_quartile
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import disabled_reason
-from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.errors import BackendUnavailableError, ConfigurationError
 from hpfracc.profiling.clocks import Counters, energy_counters
 

@@ -19,10 +19,10 @@ from hpfracc.engine.execution.bind import bind
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.selection.costs import lower_quartile
 from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import HOST_PLACEMENT, Placement
-from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.profiling.clocks import Counters
 
 #: Operations that are calibrated by default.
