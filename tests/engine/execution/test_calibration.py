@@ -177,25 +177,6 @@ def test_first_calls_are_beside_the_box(own_operation: Callable[..., Any], clock
     assert row.compile == pytest.approx(0.6, rel=0.01)
 
 
-def test_a_disturbance_is_looked_at_again(own_operation: Callable[..., Any], clock: Clock):
-    """A time above that of more work is doubted; the second, better one counts, in the report and for decisions."""
-    sizes_seen: set[int] = set()
-
-    def disturbed(x: Any) -> Any:
-        sizes_seen.add(x.size)
-        # While the first size is timed, something else is running.
-        clock.now += 5e-6 if len(sizes_seen) > 1 else 500e-6
-        return x
-
-    operation = own_operation(disturbed)
-    report = quick([operation.name], 5.0)
-    (sizes,) = report.timings.values()
-    assert sizes[16,]["numpy:default@cpu"].seconds == pytest.approx(5e-6, rel=0.01)
-    row = hf.explain(operation.name, shape=(16,)).decision.chosen
-    assert row is not None
-    assert row.total == pytest.approx(5e-6, rel=0.01)
-
-
 def test_an_arm_that_fails_is_reported_and_the_others_go_on(own_operation: Callable[..., Any], clock: Clock):
     """A kernel that raises costs its own line in the report, nothing else."""
 

@@ -68,7 +68,7 @@ def test_short_calls_are_reviewed_geometrically_and_a_trial_ends_at_once() -> No
         for now in (1, 4, 16, 64):
             plan.keep_for(0, now)
             assert plan.review_at == 4 * now
-        plan.bound.expected = 0.9 * (plans.LOOK.seconds + plans.REVIEW.seconds)
+        plan.bound.expected = 0.9 * (plans._LOOK_SECONDS + plans._REVIEW_SECONDS)
         plan.keep_for(0, 1000)
         assert plan.review_at == pytest.approx(1000 + 100 / 0.9)
         plan.bound.decision = replace(plan.bound.decision, explored=True)

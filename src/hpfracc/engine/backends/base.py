@@ -306,10 +306,6 @@ class Adapter(ABC):
         """Stack arrays of one shape along a new first axis."""
         raise NotImplementedError(f"{self.name} does not stack arrays")
 
-    def stack_on(self, arrays: Sequence[Any], buffer: np.ndarray) -> Any:
-        """The same into a host buffer, for a library that can share its memory; without gradients."""
-        raise NotImplementedError(f"{self.name} does not write into buffers of the host")
-
     def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
         """The parts as one array, for a library whose arrays cannot be written into."""
         raise NotImplementedError(f"arrays of {self.name} are written into instead")

@@ -12,7 +12,6 @@ import inspect
 import math
 import os
 import threading
-from collections import deque
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,15 @@ from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution.bind import queue_of
 from hpfracc.engine.execution.decision_log import Mode, current, current_mode, last_recorded, record
-from hpfracc.engine.execution.learn import run_and_learn
-from hpfracc.engine.execution.plan import Plan, hashable_options, make_plan, make_request, plan_key, zeros_for
+from hpfracc.engine.execution.plan import (
+    Plan,
+    hashable_options,
+    make_plan,
+    make_request,
+    plan_key,
+    run_and_learn,
+    zeros_for,
+)
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.host import memory_spans, span
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
@@ -37,8 +43,6 @@ from hpfracc.profiling.recorder import shared as spans
 #: Maximum number of plans per operation. Above it the table is cleared; creating a plan takes about 50 us, and keeping
 #: one some 6 KiB.
 _MAX_PLANS = 512
-#: Number of replaced plans that still contribute to counts.
-_RETIRED = 64
 
 _ndarray = np.ndarray
 
@@ -74,8 +78,6 @@ class Operation(Guarded):
         }
         self._plans: dict[Any, Plan] = {}
         self._retired_calls = 0
-        #: Recently replaced plans. A call that found one before its replacement is still counted there.
-        self._retired: deque[Plan] = deque()
 
     def __copy__(self) -> Operation:
         """Return the operation itself, because a process has only one of each name."""
@@ -188,9 +190,7 @@ class Operation(Guarded):
         for key in keys:
             plan = self._plans.pop(key)
             plan.expire()
-            self._retired.append(plan)
-        while len(self._retired) > _RETIRED:
-            self._retired_calls += self._retired.popleft().calls()
+            self._retired_calls += plan.calls()
 
     def decide(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Decision:
         """The decision for such a call, without running it; ``arrays`` may be :class:`ArraySpec`."""
@@ -200,8 +200,7 @@ class Operation(Guarded):
     def calls(self) -> int:
         """Number of calls of this operation in this process."""
         with self._lock:
-            plans = (*self._plans.values(), *self._retired)
-            return self._retired_calls + sum(plan.calls() for plan in plans)
+            return self._retired_calls + sum(plan.calls() for plan in self._plans.values())
 
     def reset_plans(self) -> None:
         """Decide again at the next call of each kind; counts are kept."""
@@ -212,7 +211,6 @@ class Operation(Guarded):
         """Discard all plans and counts."""
         with self._lock:
             self.reset_plans()
-            self._retired.clear()
             self._retired_calls = 0
 
     def __repr__(self) -> str:

@@ -1,13 +1,15 @@
-"""Plans: how calls of one kind are run, and how a plan is created.
+"""Plans: how calls of one kind are run, how a plan is created, and what it learns from its calls.
 
 A call is described (:func:`make_request`), an arm is chosen and bound (:func:`choose_and_bind`), and the two are
-stored as a :class:`Plan` until a review is due.
+stored as a :class:`Plan` until a review is due. Timed calls go through :func:`run_and_learn`.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 import math
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,16 +22,26 @@ from hpfracc._config import current_context
 from hpfracc._torch_transforms import is_deterministic
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.execution.bind import BoundArm, bind, log_transfer
+from hpfracc.engine.execution import decision_log
+from hpfracc.engine.execution.bind import BoundArm, bind, log_transfer, pending_times
 from hpfracc.engine.memory.budget import MemoryGuard, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
-from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes
+from hpfracc.engine.selection.call_memory import (
+    NEGLIGIBLE_BYTES,
+    fresh_bytes,
+    memory_share,
+    predicted_bytes,
+    read_marks,
+    record_peak,
+)
 from hpfracc.engine.selection.decide import Selection, decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from hpfracc.engine.selection.policy import LONG_CALL_SECONDS, MAX_WARMUP_CALLS
 from hpfracc.engine.selection.request import Placement, Request, find_preference, place
 from hpfracc.errors import InvalidInputError, ShapeError
+
+logger = logging.getLogger("hpfracc.engine")
 
 #: Maximum fraction of the time of calls that timing a settled plan may take, and likewise for reviewing it.
 _SHARE = 0.01
@@ -45,27 +57,8 @@ _PACE = 4
 _USUAL = (0.7, 1.5)
 
 
-class Price:
-    """The cost of timing or reviewing a call: a running mean of measured times, initialised with a usual value."""
-
-    __slots__ = ("_count", "_usual", "seconds")
-
-    def __init__(self, usual: float) -> None:
-        self._usual = usual
-        self.reset()
-
-    def reset(self) -> None:
-        """Reset to the usual value."""
-        self.seconds, self._count = self._usual, 1
-
-    def paid(self, seconds: float) -> None:
-        """Add a measured time; an outlier (a page fault, another process) counts as at most four times the mean."""
-        self._count += 1
-        self.seconds += max(0.1, 1.0 / self._count) * (min(seconds, 4.0 * self.seconds) - self.seconds)
-
-
-#: Costs of timing a call and learning from it, and of choosing again. The usual values are those of an idle desktop.
-LOOK, REVIEW = Price(50e-6), Price(200e-6)
+#: Seconds of timing a call and learning from it, and of choosing again, on an idle desktop.
+_LOOK_SECONDS, _REVIEW_SECONDS = 50e-6, 200e-6
 
 
 class Plan:
@@ -175,9 +168,9 @@ class Plan:
         expected = self.bound.expected
         first: float = 0
         if calls > MAX_WARMUP_CALLS and expected > 0.0:  # settled, with a known time per call
-            calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.seconds / _SHARE / expected)))
-        elif not (expected >= LOOK.seconds + REVIEW.seconds or self.bound.decision.explored):
-            cheap = (LOOK.seconds + REVIEW.seconds) / _SHARE / expected if expected > 0.0 else math.inf
+            calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(_LOOK_SECONDS / _SHARE / expected)))
+        elif not (expected >= _LOOK_SECONDS + _REVIEW_SECONDS or self.bound.decision.explored):
+            cheap = (_LOOK_SECONDS + _REVIEW_SECONDS) / _SHARE / expected if expected > 0.0 else math.inf
             first = now + min((_PACE - 1) * now, cheap)
         self.seen = max(now, self.seen)
         self.interval = calls
@@ -207,10 +200,97 @@ class Plan:
         self.run_seconds += seconds * calls
         expected = self.bound.expected
         learning = self.interval <= MAX_WARMUP_CALLS and not expected >= LONG_CALL_SECONDS
-        if learning or self.bound.decision.explored or _SHARE * self.run_seconds >= REVIEW.seconds:
+        if learning or self.bound.decision.explored or _SHARE * self.run_seconds >= _REVIEW_SECONDS:
             return True
         usual = _USUAL[0] * expected <= seconds <= _USUAL[1] * expected
-        return not usual and _SHARE * self.run_seconds >= LOOK.seconds
+        return not usual and _SHARE * self.run_seconds >= _LOOK_SECONDS
+
+
+def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Run call number ``count`` of a plan, learn from it, and review the plan's choice if that may change it.
+
+    Asynchronous work is timed by marks in the queue of its device, which a later call reads.
+    """
+    if registry.adapter(plan.bound.arm.backend).is_recording():
+        return plan.bound.run(*arrays, **params)
+    if plan.in_chunks is not None:
+        result = plan.run_in_chunks(arrays, params, why=plan.in_chunks)
+        plan.expire()  # free memory changes, so the next call decides from scratch
+        if result is not None:
+            return result
+        plan.run_whole()
+        review(plan, count, arrays)  # memory was freed since the arm was chosen
+    calls = plan.claim(count)
+    bound = plan.bound  # read once, because another thread may change the plan's arm at any time
+    request, knowledge, option, decision = plan.request, plan.knowledge, bound.option, bound.decision
+    decision_log.record(bound)
+    learning, first, timer, marks = learns(request), knowledge.is_first(option), None, None
+    if learning:
+        pending_times.settle()
+    if learning and not first:  # a first call compiles, which later calls do not
+        timer = registry.adapter(bound.arm.backend).timer(bound.arm.device) if bound.asynchronous else None
+        marks = read_marks(request, bound.arm, arrays)
+    if timer is not None:
+        timer.start()
+    begin = time.perf_counter()
+    try:
+        result = bound.run(*arrays, **params)
+    except Exception as error:
+        from hpfracc.engine.execution.recover import recover  # loaded with the first failure
+
+        return recover(plan, bound, arrays, params, error)
+    seconds = time.perf_counter() - begin  # of asynchronous work only the launch
+    if not learning:  # check whether a failed arm works again
+        review(plan, count, arrays)
+        plan.keep_for(RECHECK, count)
+        return result
+    if marks is not None:
+        record_peak(request, bound.arm, marks)
+    warms_up = plan.warms_up(bound.arm) and not first
+    if first or not (bound.asynchronous or warms_up):
+        # A first call compiles on the host; the later work of the device is small in comparison.
+        knowledge.observe(request, option, seconds, first=first, calls=calls)
+    elif timer is not None and not warms_up:
+        timer.stop()
+        observe = partial(knowledge.observe, request, option, first=False, calls=calls)
+        pending_times.add(timer, lambda seconds: observe(seconds=seconds))
+    else:  # slower than later calls, or without a clock
+        knowledge.tally(request, option, calls)
+    knowledge.breaker.success((request.call.operation, bound.arm.name))
+    timed = first or not bound.asynchronous
+    due = plan.deserves_review(bound.expected if bound.asynchronous and bound.expected > 0.0 else seconds, calls)
+    tells = timed and not first and not warms_up
+    if due and tells and decision.explored and plan.end_trial(seconds, count):
+        pass  # the incumbent stays
+    elif due or first:
+        # Without a device clock there is nothing to learn; such a plan is reviewed less and less often.
+        review(plan, count, arrays, at_least=0 if timed or timer is not None else 2 * plan.interval + 1)
+    else:
+        plan.keep_for(plan.interval, count)
+    if bound.decision is not decision:
+        decision_log.record(decision)  # of this call, not of the next
+    return result
+
+
+def review(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int = 0) -> None:
+    """Choose the plan's arm again; an unchanged one is kept for at least ``at_least`` calls."""
+    before = plan.bound.arm
+    try:
+        selection, bound = choose_and_bind(plan.request, plan.knowledge, arrays, bound=plan.bound)
+    except Exception as error:
+        # This call is done, and its result must not be lost. The next one decides from scratch and raises the error.
+        logger.debug("%s: the review failed: %s", plan.request.operation, registry.describe_failure(error))
+        plan.expire()
+        return
+    plan.adopt(bound, selection, selection.expected)
+    kept = selection.review_after
+    if bound.arm == before:
+        kept = max(kept, min(at_least, MAX_CALLS_BETWEEN_LOOKS))
+    elif bound.arm.name not in plan.warm:
+        kept = 0  # the first call of another arm is timed, because it may compile
+    plan.keep_for(kept, count)
+    if bound.arm != before:
+        logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, selection.decision.reason)
 
 
 def make_request(

@@ -6,11 +6,9 @@ from hpfracc import _config
 from hpfracc.engine import hardware, workers
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batch.driver import remembered_sizes
 from hpfracc.engine.execution.batch.run import remembered_kernels
 from hpfracc.engine.execution.bind import pending_times
 from hpfracc.engine.execution.operation import all_operations
-from hpfracc.engine.execution.plan import LOOK, REVIEW
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure import monitor, pool
 from hpfracc.engine.execution.pressure.ladder import ladder
@@ -36,15 +34,12 @@ def reset() -> None:
         budget.get_budget().cap(device, None)
     budget.get_budget().invalidate()
     workers.limit_cores(None)
-    LOOK.reset()
-    REVIEW.reset()
     forecasts.clear()
     monitor.reset()
     memory_spans.clear()
     ladder.reset()
     pool.reset()
     host_buffers.reset()
-    remembered_sizes.clear()
     remembered_kernels.clear()
     hardware.reset()
     wisdom.reset_warnings()

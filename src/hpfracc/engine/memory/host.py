@@ -335,26 +335,19 @@ def robust_slope(points: Sequence[tuple[float, float]]) -> float:
 def find_growth(readings: Sequence[tuple[float, float]], slowest: float = SLOWEST) -> Growth:
     """Judge ``(seconds, bytes)`` readings, oldest first.
 
-    The whole window is used, then its last half and quarter, so that growth after a warm-up is found before the warm-up
+    First the whole window, then its last half and quarter, so that growth after a warm-up is found before the warm-up
     has left the window.
     """
-    if len(readings) < _FEWEST or readings[-1][0] - readings[0][0] < SHORTEST:
-        return Growth("unknown", float("nan"), 0.0)
-    end = readings[-1][0]
-    whole = end - readings[0][0]
-    first: Growth | None = None
+    found = Growth("unknown", float("nan"), 0.0)
     for share in (1.0, 0.5, 0.25):
-        recent = [reading for reading in readings if reading[0] >= end - share * whole]
+        begin = readings[-1][0] - share * (readings[-1][0] - readings[0][0]) if readings else 0.0
+        recent = [reading for reading in readings if reading[0] >= begin]
         if len(recent) < _FEWEST or recent[-1][0] - recent[0][0] < SHORTEST:
             break
         found = _judge(recent, slowest)
-        if found.verdict == "growing":
-            return found
-        if share < 1.0 and found.verdict == "steady":
-            return found  # earlier growth has stopped
-        first = first or found
-    assert first is not None  # the whole window is long enough
-    return first
+        if found.verdict == "growing" or (found.verdict == "steady" and share < 1.0):
+            break
+    return found
 
 
 def _judge(readings: Sequence[tuple[float, float]], slowest: float) -> Growth:

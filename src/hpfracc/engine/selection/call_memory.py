@@ -32,8 +32,6 @@ MIN_BYTES = 16 * 2**20
 _KEPT = 16
 #: Corrections outside this range are disturbances, not model errors.
 _LOWEST, _HIGHEST = 0.25, 8.0
-#: Largest distance of two buckets, in powers of two, at which one can stand for the other.
-_NEAR = 2
 
 #: Operation, kernel, device, and dtype with variant: calls whose predictions have about the same relative error.
 ForecastKind = tuple[str, str, str, str]
@@ -87,16 +85,8 @@ class _Record:
     last: tuple[int, int, Bucket] = (0, 0, (0, 0))
 
     def correction(self, bucket: Bucket) -> float:
-        """The correction for the nearest size; sizes far from every measured one are only corrected upwards."""
-
-        def distance(other: Bucket) -> int:
-            return abs(bucket[0] - other[0]) + abs(bucket[1] - other[1])
-
-        nearest = min(self.ratios, key=lambda other: (distance(other), other), default=bucket)
-        if distance(nearest) <= _NEAR:
-            worst = max(self.ratios.get(nearest, (1.0,)))
-        else:
-            worst = max(1.0, *map(max, self.ratios.values()))
+        """The correction for this size; a size that was never measured is only corrected upwards."""
+        worst = max(self.ratios.get(bucket) or (1.0, *map(max, self.ratios.values())))
         return min(_HIGHEST, max(_LOWEST, worst))
 
 
