@@ -53,8 +53,6 @@ MAX_CALLS_BETWEEN_LOOKS = 4096
 #: that takes less than the share above. The call after a review is slow too, because caches are cold: with 4, eight of
 #: the first hundred calls.
 _PACE = 4
-#: Times within these factors of the expected one need no review.
-_USUAL = (0.7, 1.5)
 
 
 #: Seconds of timing a call and learning from it, and of choosing again, on an idle desktop.
@@ -68,7 +66,7 @@ class Plan:
     """
 
     __slots__ = (
-        "backend", "bound", "guard", "in_chunks", "in_pieces", "incumbent", "interval", "knowledge", "peeks", "request",
+        "backend", "bound", "guard", "in_chunks", "in_pieces", "interval", "knowledge", "peeks", "request",
         "review_at", "run_seconds", "seen", "tick", "version", "warm",
     )  # fmt: skip
 
@@ -94,7 +92,6 @@ class Plan:
         self.in_pieces = in_pieces
         self.seen = self.peeks = self.interval = 0
         self.warm: set[str] = set()
-        self.bound = bound
         self.adopt(bound, selection, math.nan)
 
     def adopt(self, bound: BoundArm, selection: Selection, expected: float, decision: Decision | None = None) -> None:
@@ -102,12 +99,7 @@ class Plan:
         bound.decision = selection.decision if decision is None else decision
         bound.option = selection.option
         bound.expected = expected
-        self._use(bound, self.bound if selection.decision.explored and bound is not self.bound else None)
-
-    def _use(self, bound: BoundArm, incumbent: BoundArm | None) -> None:
         self.run_seconds = 0.0
-        #: The arm to which the plan returns after a trial of another one.
-        self.incumbent = incumbent
         self.bound = bound
         #: Checks before each call whether it fits into memory, from a recent reading; None for small calls.
         self.guard: MemoryGuard | None = None
@@ -116,15 +108,6 @@ class Plan:
         if need >= NEGLIGIBLE_BYTES and not request.placement.traced:
             share, owner = memory_share(request.settings, arm), None if arm.on_host else arm.backend
             self.guard = get_budget().guard(fresh_bytes(request, arm, need), arm.device, share, owner)
-
-    def end_trial(self, seconds: float, now: int) -> bool:
-        """Return to the incumbent after a call of another arm that was no faster; False if that needs a review."""
-        incumbent = self.incumbent
-        if incumbent is None or not seconds >= incumbent.expected or incumbent.option is None:
-            return False
-        self._use(incumbent, None)
-        self.keep_for(self.interval, now)
-        return True
 
     def has_room(self) -> bool:
         """Whether a call that fitted when it was planned still does; memory is freed if it does not."""
@@ -194,16 +177,13 @@ class Plan:
         """Whether to choose again after a call that took ``seconds`` and represents ``calls``.
 
         Always while the plan learns or tries another arm. Later only after so much run time that a review costs little
-        beside it; sooner where the time is not the expected one. Long calls, which are all timed, count as later: with
+        beside it. Long calls, which are all timed, count as later: with
         13 arms a review takes 0.6 to 1 ms, a tenth of a call of 100,000 points on a busy machine.
         """
         self.run_seconds += seconds * calls
         expected = self.bound.expected
         learning = self.interval <= MAX_WARMUP_CALLS and not expected >= LONG_CALL_SECONDS
-        if learning or self.bound.decision.explored or _SHARE * self.run_seconds >= _REVIEW_SECONDS:
-            return True
-        usual = _USUAL[0] * expected <= seconds <= _USUAL[1] * expected
-        return not usual and _SHARE * self.run_seconds >= _LOOK_SECONDS
+        return learning or self.bound.decision.explored or _SHARE * self.run_seconds >= _REVIEW_SECONDS
 
 
 def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -259,10 +239,7 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     knowledge.breaker.success((request.call.operation, bound.arm.name))
     timed = first or not bound.asynchronous
     due = plan.deserves_review(bound.expected if bound.asynchronous and bound.expected > 0.0 else seconds, calls)
-    tells = timed and not first and not warms_up
-    if due and tells and decision.explored and plan.end_trial(seconds, count):
-        pass  # the incumbent stays
-    elif due or first:
+    if due or first:
         # Without a device clock there is nothing to learn; such a plan is reviewed less and less often.
         review(plan, count, arrays, at_least=0 if timed or timer is not None else 2 * plan.interval + 1)
     else:
