@@ -177,8 +177,8 @@ class Plan:
         """Whether to choose again after a call that took ``seconds`` and represents ``calls``.
 
         Always while the plan learns or tries another arm. Later only after so much run time that a review costs little
-        beside it. Long calls, which are all timed, count as later: with
-        13 arms a review takes 0.6 to 1 ms, a tenth of a call of 100,000 points on a busy machine.
+        beside it. Long calls, which are all timed, count as later: with 13 arms a review takes 0.6 to 1 ms, a tenth of
+        a call of 100,000 points on a busy machine.
         """
         self.run_seconds += seconds * calls
         expected = self.bound.expected

@@ -8,10 +8,12 @@ measured times into samples, in memory and on disk.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
 import math
+import os
 import re
 import time
 from collections import Counter
@@ -32,9 +34,9 @@ from hpfracc.engine.selection.costs import CostModel, Option, TransferModel
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.engine.selection.request import CostKey, Request
-from hpfracc.engine.selection.wisdom import Wisdom, continuing, resolve_path, shares_records
+from hpfracc.engine.selection.wisdom import STEM, Wisdom, continuing, shares_records, warn_once
 from hpfracc.engine.selection.wisdom_records import Kind, Record
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import ConfigurationError, InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
 
 _DEVICE_NUMBER = re.compile(r"(?<=@)(cuda):\d+")
@@ -410,6 +412,46 @@ def _gpu_fingerprint(route: str) -> str:
     """The fingerprint of the GPU at one end of a route such as ``"host->cuda:0"``."""
     source, _, target = route.partition("->")
     return hardware.fingerprint("transfer", target if source == "host" else source, "", 1, "")
+
+
+def resolve_path(setting: str | None) -> Path | None:
+    """The path of the setting ``wisdom`` (or ``HPFRACC_WISDOM``).
+
+    Parameters
+    ----------
+    setting : str or None
+        ``"off"``; a folder; a ``.json`` file, which is then the merged file, with the others in its folder; None for
+        the user's cache folder.
+
+    Returns
+    -------
+    Path or None
+        An absolute path; None for ``"off"``, and for an account without a home folder.
+    """
+    text = (setting or "").strip()
+    if not text:
+        return _default()
+    if text.lower() == "off":
+        return None
+    text = os.path.expanduser(text)
+    if text.startswith("~"):
+        raise ConfigurationError(f"wisdom={setting!r}: the home folder is unknown; write the full path")
+    with contextlib.suppress(UnicodeEncodeError):
+        if b"\0" not in os.fsencode(text):
+            return Path(text).absolute()
+    raise ConfigurationError(f"wisdom={setting!r} has characters that are invalid in a path; name another folder")
+
+
+def _default() -> Path | None:
+    from platformdirs import user_cache_path  # takes 20 ms, and only the default needs it
+
+    with contextlib.suppress(RuntimeError):  # later versions signal a missing home folder in this way
+        path = user_cache_path("hpfracc") / STEM
+        if not str(path).startswith("~"):
+            return path.absolute()
+    words = "this account has no home folder, so what hpfracc learns is not stored; set HPFRACC_WISDOM to a folder "
+    warn_once("homeless", "", f"{words}that can be written, or to 'off'")
+    return None
 
 
 _guard = Guarded()

@@ -39,7 +39,7 @@ from hpfracc.engine.selection.wisdom_records import (
     retain,
     unite,
 )
-from hpfracc.errors import ConfigurationError, WisdomWarning
+from hpfracc.errors import WisdomWarning
 
 _given: set[tuple[str, str]] = set()
 
@@ -76,51 +76,12 @@ def reset_warnings() -> None:
 
 FileKind = Literal["merged", "generation", "journal", "leftover", "damaged"]
 
-_STEM = "wisdom"
+#: Name of the merged file, and of the default folder.
+STEM = "wisdom"
 #: Seconds after which a temporary file counts as left by a killed process, and a journal of another machine as ended.
 _ABANDONED, UNTOUCHED_SECONDS = 3600.0, 86_400.0
 #: Maximum number of times a folder is read again because a file disappeared, which means that another process merged.
 _ATTEMPTS = 16
-
-
-def resolve_path(setting: str | None) -> Path | None:
-    """The path of the setting ``wisdom`` (or ``HPFRACC_WISDOM``).
-
-    Parameters
-    ----------
-    setting : str or None
-        ``"off"``; a folder; a ``.json`` file, which is then the merged file, with the others in its folder; None for
-        the user's cache folder.
-
-    Returns
-    -------
-    Path or None
-        An absolute path; None for ``"off"``, and for an account without a home folder.
-    """
-    text = (setting or "").strip()
-    if not text:
-        return _default()
-    if text.lower() == "off":
-        return None
-    text = os.path.expanduser(text)
-    if text.startswith("~"):
-        raise ConfigurationError(f"wisdom={setting!r}: the home folder is unknown; write the full path")
-    with contextlib.suppress(UnicodeEncodeError):
-        if b"\0" not in os.fsencode(text):
-            return Path(text).absolute()
-    raise ConfigurationError(f"wisdom={setting!r} has characters that are invalid in a path; name another folder")
-
-
-def _default() -> Path | None:
-    from platformdirs import user_cache_path  # takes 20 ms, and only the default needs it
-
-    with contextlib.suppress(RuntimeError):  # later versions signal a missing home folder in this way
-        path = user_cache_path("hpfracc") / _STEM
-        if not str(path).startswith("~"):
-            return path.absolute()
-    words = "this account has no home folder, so what hpfracc learns is not stored; set HPFRACC_WISDOM to a folder "
-    warn_once("homeless", "", f"{words}that can be written, or to 'off'")
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +97,11 @@ class WisdomLayout:
     """
 
     folder: Path
-    stem: str = _STEM
+    stem: str = STEM
 
     @classmethod
     def of(cls, path: Path) -> WisdomLayout:
-        """The layout for a path from :func:`resolve_path`."""
+        """The layout for a folder or a ``.json`` file."""
         if path.suffix == ".json" and not os.path.isdir(path):  # unlike Path.is_dir, does not raise
             return cls(path.parent, path.stem)
         return cls(path)
@@ -179,7 +140,7 @@ class WisdomLayout:
 
     @property
     def _prefix(self) -> str:
-        return "journal-" if self.stem == _STEM else f"{self.stem}.journal-"
+        return "journal-" if self.stem == STEM else f"{self.stem}.journal-"
 
 
 def _random() -> str:
@@ -354,7 +315,7 @@ class Wisdom(Guarded):
     Parameters
     ----------
     path : Path or None
-        A folder, or a ``.json`` file with the others in its folder, from :func:`resolve_path`; None stores nothing.
+        A folder, or a ``.json`` file with the others in its folder; None stores nothing.
     read_only : bool
         Never write or rename anything, and learn nothing: for reproducible decisions. A ``.json`` file is then read
         without the others in its folder.

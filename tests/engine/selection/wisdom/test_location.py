@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpfracc._files import temporary
-from hpfracc.engine.selection.wisdom import WisdomLayout, reset_warnings, resolve_path
+from hpfracc.engine.selection.knowledge import resolve_path
+from hpfracc.engine.selection.wisdom import WisdomLayout, reset_warnings
 from hpfracc.errors import ConfigurationError, WisdomWarning
 from tests.helpers.processes import run_python
 
@@ -100,5 +101,5 @@ def test_journals_of_other_machines_are_told_apart(monkeypatch):
 
 def test_importing_does_not_load_platformdirs():
     """It takes longer to load than all of wisdom, and only the default place needs it."""
-    code = "import sys, hpfracc.engine.selection.wisdom; print('platformdirs' in sys.modules)"
+    code = "import sys, hpfracc.engine.selection.knowledge; print('platformdirs' in sys.modules)"
     assert run_python(code).split() == ["False"]
