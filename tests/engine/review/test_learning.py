@@ -14,7 +14,8 @@ from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
 from hpfracc.engine.execution.bind import bind, pending_times
-from hpfracc.engine.execution.plan import make_plan, make_request, run_and_learn
+from hpfracc.engine.execution.learn import run_and_learn
+from hpfracc.engine.execution.plan import make_plan, make_request
 from hpfracc.engine.selection.knowledge import knowledge_for
 from tests.helpers.own_operations import double, numbers, own_operation
 

@@ -21,15 +21,8 @@ from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution.bind import queue_of
 from hpfracc.engine.execution.decision_log import Mode, current, current_mode, last_recorded, record
-from hpfracc.engine.execution.plan import (
-    Plan,
-    hashable_options,
-    make_plan,
-    make_request,
-    plan_key,
-    run_and_learn,
-    zeros_for,
-)
+from hpfracc.engine.execution.learn import run_and_learn
+from hpfracc.engine.execution.plan import Plan, hashable_options, make_plan, make_request, plan_key, zeros_for
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.host import memory_spans, span
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES

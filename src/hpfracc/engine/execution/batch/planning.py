@@ -15,7 +15,8 @@ from typing import Any
 
 from hpfracc._config import state
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, sizes_below
-from hpfracc.engine.execution.plan import Plan, make_plan, make_request, plan_key, run_and_learn
+from hpfracc.engine.execution.learn import run_and_learn
+from hpfracc.engine.execution.plan import Plan, make_plan, make_request, plan_key
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, dtype_of, shape_of
