@@ -134,7 +134,7 @@ def test_the_arm_that_failed_is_blamed_even_if_the_plan_has_moved_on(monkeypatch
         thread.start()
         assert started.wait(300.0)
         torch_plan = _plan_of(op, x, "torch")
-        plan._use(torch_plan.bound, None)
+        plan.bound = torch_plan.bound
         go.set()
         thread.join()
         np.testing.assert_array_equal(results[0], 2 * x)
