@@ -118,8 +118,6 @@ def fresh_state(
     own = "tmp_path" in request.fixturenames
     wisdom = request.getfixturevalue("tmp_path") / "wisdom" if own else next(wisdom_folders)
     monkeypatch.setenv("HPFRACC_WISDOM", str(wisdom))
-    # How busy the machine is that runs the tests decides nothing in them.
-    monkeypatch.setattr("hpfracc.engine.selection.knowledge.machine_load", lambda: 0.0)
     resets = _resets()
     for reset in resets:
         reset()

@@ -22,9 +22,9 @@ from hpfracc.engine.execution.pressure.monitor import (
     Pressure,
     get_memory_monitor,
 )
-from hpfracc.engine.execution.pressure.pool import MemoryPool, get_memory_pool, staging_pool
+from hpfracc.engine.execution.pressure.pool import MemoryPool, get_memory_pool
 from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes
-from hpfracc.engine.memory.buffers import PoolStats
+from hpfracc.engine.memory.buffers import PoolStats, host_buffers, pinned_buffers
 from hpfracc.engine.memory.host import Growth, HostMemory, HostProbe, span
 from hpfracc.engine.memory.staging import RingStats, staging_stats
 from hpfracc.engine.selection.call_memory import ForecastRow, forecasts
@@ -54,7 +54,7 @@ class MemoryReport:
     forecasts : tuple of ForecastRow
         Predicted against actual peaks, and how the predictions are corrected.
     pool : PoolStats
-        The engine's buffers, for padding and stacked items.
+        The engine's buffers, for padding and transfers.
     kept : int
         Bytes of transforms that are cached under a ``weights_key``.
     transfers : RingStats
@@ -126,12 +126,13 @@ def report() -> MemoryReport:
     >>> memory.report().host.free > 0
     True
     """
+    gpus = hardware.machine().gpus
     return MemoryReport(
         host=HostProbe().read(),
-        devices={gpu.device: hardware.driver_memory(gpu.device) for gpu in hardware.machine().gpus},
+        devices={gpu.device: hardware.driver_memory(gpu.device) for gpu in gpus},
         caps=get_budget().caps(),
         forecasts=tuple(forecasts.rows()),
-        pool=staging_pool().stats(),
+        pool=(pinned_buffers if gpus else host_buffers).stats(),
         kept=prepared_operands.bytes,
         transfers=staging_stats(),
     )

@@ -22,7 +22,6 @@ os.sched_getaffinity = lambda process: set(range(16))
 import numpy as np
 import hpfracc as hf
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.memory.host import thread_bytes
 from hpfracc.engine import workers
 
 def data():
@@ -49,41 +48,6 @@ def run_limited(body: str) -> str:
     return done.stdout
 
 
-def test_a_thread_takes_its_stack_where_the_process_is_limited() -> None:
-    """Nothing without a limit; the whole stack, as the system counts it, with one."""
-    out = run_limited(
-        """
-        import threading
-        print(thread_bytes())
-        limit(100 << 20)
-        before, event = data(), threading.Event()
-        threads = [threading.Thread(target=event.wait) for _ in range(4)]
-        [thread.start() for thread in threads]
-        print(thread_bytes(), (data() - before) / 4)
-        event.set()
-        """
-    )
-    unlimited, limited, counted = map(float, out.split())
-    assert unlimited == 0.0
-    assert limited == pytest.approx(counted, rel=0.15)
-
-
-def test_arms_with_more_threads_than_there_is_room_for_are_refused() -> None:
-    """With 48 MiB no sixteen stacks of 8 MiB, and no library that takes 90 once imported."""
-    out = run_limited(
-        """
-        def refused():
-            decision = hf.explain("causal_convolution", shape=(1 << 16,)).decision
-            found = {row.arm: row.refused or "" for row in decision.candidates}
-            return ["to start" in found[name] for name in ("numpy:fft@cpu", "numpy:fft@cpux16", "numba:direct@cpu")]
-        print(*refused())
-        limit(48 << 20)
-        print(*refused())
-        """
-    )
-    assert out.splitlines() == ["False False False", "False True True"]
-
-
 def test_every_block_is_done_once_by_the_threads_that_can_be_started() -> None:
     """Sixteen are asked for and two or three fit: no block is done twice, none is lost, the limit holds."""
     out = run_limited(
@@ -98,7 +62,7 @@ def test_every_block_is_done_once_by_the_threads_that_can_be_started() -> None:
             return block * block
         for _ in range(3):
             assert workers.run_blocks(work, range(40), 16) == [n * n for n in range(40)]
-        print(set(counts.values()), len(counts), workers.started_workers(), data() <= bound)
+        print(set(counts.values()), len(counts), workers._started, data() <= bound)
         """
     )
     times, blocks, started, within = out.split()

@@ -162,7 +162,7 @@ def interrupt_often(name: str, wanted: int, seed: int = 0) -> dict[str, Any]:
     assert type(decision_log.current()) is not decision_log.Mode or decision_log.current().is_over, (
         "a block was left open"
     )
-    return {"job": name, "interrupts": raised, "calls without": late, "pool": workers.started_workers()}
+    return {"job": name, "interrupts": raised, "calls without": late, "pool": workers._started}
 
 
 def check_locks() -> None:

@@ -29,11 +29,12 @@ def collect() -> dict[str, Any]:
     from hpfracc.engine import hardware
     from hpfracc.engine.memory.host import HostProbe
     from hpfracc.engine.selection.knowledge import knowledge_for
+    from hpfracc.engine.selection.wisdom_sharing import summarize
 
     settings = get_settings()
     machine = hardware.machine()
     backends = [_backend(name, settings.disabled) for name in BACKENDS]
-    wisdom = knowledge_for(settings).wisdom.summary()
+    wisdom = summarize(knowledge_for(settings).wisdom)
     return {
         "hpfracc": hpfracc_version(),
         "machine": machine.to_dict(),

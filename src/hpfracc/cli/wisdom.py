@@ -46,29 +46,36 @@ def _wisdom(*, needed: bool = False) -> Wisdom:
 
 
 def _show(arguments: argparse.Namespace) -> Answer:
-    summary = _wisdom().summary()
+    from hpfracc.engine.selection.wisdom_sharing import summarize
+
+    summary = summarize(_wisdom())
     return Answer(summary, lambda: _table(summary))
 
 
 def _export(arguments: argparse.Namespace) -> Answer:
+    from hpfracc.engine.selection.wisdom_sharing import encode_wisdom, export_wisdom
+
     wisdom, file = _wisdom(needed=True), arguments.file
     if is_stdout(file):
         refuse_json(arguments, "the exported file")
-        data, count = wisdom.encode()
+        data, count = encode_wisdom(wisdom)
         return _message(f"{count} records written to stdout", data, file="-", records=count)
-    count = wisdom.export(file)
+    count = export_wisdom(wisdom, file)
     return _message(f"{count} records written to {file}", file=str(file), records=count)
 
 
 def _import(arguments: argparse.Namespace) -> Answer:
+    from hpfracc.engine.selection.wisdom_sharing import import_wisdom, summarize
+
     wisdom = _wisdom(needed=True)
-    new = wisdom.import_(arguments.file)
-    total = wisdom.summary()["records"]
+    new = import_wisdom(wisdom, arguments.file)
+    total = summarize(wisdom)["records"]
     text = f"{new} new records from {arguments.file}; {total} in total"
     return _message(text, file=str(arguments.file), new=new, records=total)
 
 
 def _clear(arguments: argparse.Namespace) -> Answer:
+    from hpfracc.engine.selection.wisdom_sharing import clear_wisdom
     from hpfracc.errors import InvalidInputError
 
     wisdom = _wisdom(needed=True)
@@ -80,7 +87,7 @@ def _clear(arguments: argparse.Namespace) -> Answer:
         print(f"Delete all measurements in {wisdom.path}? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return _message("nothing was deleted", removed=0)
-    removed = wisdom.clear()
+    removed = clear_wisdom(wisdom)
     return _message(f"{removed} files deleted from {wisdom.path}", removed=removed)
 
 

@@ -50,14 +50,6 @@ def limit_cores(most: int | None) -> None:
     _most_cores = None if most is None else max(1, most)
 
 
-def machine_load() -> float:
-    """Runnable threads of all processes per core (the load average); 0 if unknown."""
-    try:
-        return os.getloadavg()[0] / max(1, os.cpu_count() or 1)
-    except (AttributeError, OSError):  # not on every system
-        return 0.0
-
-
 def even_blocks(total: int, parts: int, least: int = 1) -> list[tuple[int, int]]:
     """``[0, total)`` split into at most ``parts`` ranges of almost equal length, none shorter than ``least``."""
     parts = max(1, min(parts, total // max(1, least)))
@@ -100,11 +92,6 @@ def run_items(
     job = _Job(function, items, advance, until_error)
     # In a copy of the context here too, because timing decides which items run in this thread.
     return contextvars.copy_context().run(job.run, lambda: _ask_new_threads(job, min(workers, len(items)) - 1))
-
-
-def started_workers() -> int:
-    """Number of threads of the pool."""
-    return _started
 
 
 #: The owner of blocks that must not start.

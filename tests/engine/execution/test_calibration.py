@@ -37,9 +37,10 @@ from hpfracc.engine.execution.calibration.trial import (
 )
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.selection.costs import lower_quartile
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import Placement
-from hpfracc.engine.selection.times import lower_quartile
+from hpfracc.engine.selection.wisdom_sharing import summarize
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError, UnknownOperationError
 from tests.helpers import own_operations
 from tests.helpers.contracts import reference
@@ -109,7 +110,7 @@ def test_what_is_found_decides_at_once_and_in_the_next_process(processor_time: N
         assert row.source == "knots"
         assert 0.0 < row.total < 0.1
         state.reset()
-    summary = knowledge_for(hf._config.get_settings()).wisdom.summary()
+    summary = summarize(knowledge_for(hf._config.get_settings()).wisdom)
     assert summary["kinds"]["knot"] >= report.measurements
     assert report.kept == summary["records"]
 
@@ -174,25 +175,6 @@ def test_first_calls_are_beside_the_box(own_operation: Callable[..., Any], clock
     state.reset()
     (row,) = (row for row in hf.explain(operation.name, shape=(16,)).decision.candidates if "compiled" in row.arm)
     assert row.compile == pytest.approx(0.6, rel=0.01)
-
-
-def test_a_disturbance_is_looked_at_again(own_operation: Callable[..., Any], clock: Clock):
-    """A time above that of more work is doubted; the second, better one counts, in the report and for decisions."""
-    sizes_seen: set[int] = set()
-
-    def disturbed(x: Any) -> Any:
-        sizes_seen.add(x.size)
-        # While the first size is timed, something else is running.
-        clock.now += 5e-6 if len(sizes_seen) > 1 else 500e-6
-        return x
-
-    operation = own_operation(disturbed)
-    report = quick([operation.name], 5.0)
-    (sizes,) = report.timings.values()
-    assert sizes[16,]["numpy:default@cpu"].seconds == pytest.approx(5e-6, rel=0.01)
-    row = hf.explain(operation.name, shape=(16,)).decision.chosen
-    assert row is not None
-    assert row.total == pytest.approx(5e-6, rel=0.01)
 
 
 def test_an_arm_that_fails_is_reported_and_the_others_go_on(own_operation: Callable[..., Any], clock: Clock):

@@ -191,7 +191,7 @@ def test_the_last_decision_is_that_of_the_call_whatever_its_plan_does_next() -> 
         (plan,) = op._plans.values()
         again = bind(plan.request.primitive, plan.request.call, plan.bound.arm, plan.request.placement, (x,))
         again.decision = dataclasses.replace(plan.bound.decision, arm="another:arm@cpu")
-        plan._use(again, None)
+        plan.bound = again
         assert hf.last_decision() is before
 
 

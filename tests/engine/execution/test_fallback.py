@@ -14,7 +14,7 @@ import torch
 
 import hpfracc as hf
 from hpfracc.engine.backends import registry
-from hpfracc.engine.selection import breaker
+from hpfracc.engine.selection import knowledge as breaker
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, OutOfMemoryError
 from tests.helpers.own_operations import Failing, double, numbers, own_operation
 

@@ -68,24 +68,9 @@ def test_short_calls_are_reviewed_geometrically_and_a_trial_ends_at_once() -> No
         for now in (1, 4, 16, 64):
             plan.keep_for(0, now)
             assert plan.review_at == 4 * now
-        plan.bound.expected = 0.9 * (plans.LOOK.seconds + plans.REVIEW.seconds)
+        plan.bound.expected = 0.9 * (plans._LOOK_SECONDS + plans._REVIEW_SECONDS)
         plan.keep_for(0, 1000)
         assert plan.review_at == pytest.approx(1000 + 100 / 0.9)
         plan.bound.decision = replace(plan.bound.decision, explored=True)
         plan.keep_for(2, 1000)
         assert plan.review_at == 1003
-
-
-def test_a_trial_that_is_no_faster_ends_without_a_review(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The incumbent takes over again; the time of the trial is learned."""
-    with own_operation(lambda x: x + 1.0) as op:
-        x = np.ones(8)
-        op(x)
-        (plan,) = op._plans.values()
-        incumbent = plan.bound
-        incumbent.expected = 1e-6
-        plan.incumbent = incumbent
-        assert plan.end_trial(2e-6, plan.calls())
-        assert plan.bound is incumbent and plan.incumbent is None
-        plan.incumbent = incumbent
-        assert not plan.end_trial(0.5e-6, plan.calls())  # faster: a review decides

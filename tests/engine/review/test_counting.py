@@ -11,7 +11,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.engine.selection.knowledge import Knowledge
 from hpfracc.errors import AllBackendsFailedError
-from tests.helpers.own_operations import Failing, double, numbers, own_operation
+from tests.helpers.own_operations import Failing, numbers, own_operation
 
 
 def test_calls_that_get_attention_together_stand_for_themselves_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,19 +43,6 @@ def test_calls_that_get_attention_together_stand_for_themselves_alone(monkeypatc
             thread.join()
         assert op.calls() == 9
     assert len(counted) == 8 and 8 <= sum(counted) <= 12  # two may overtake each other on the way to the count
-
-
-def test_a_call_that_is_counted_after_its_plan_was_replaced_is_counted() -> None:
-    """A thread may have found its plan a moment before another one replaced it."""
-    with own_operation(double) as op:
-        op(numbers())
-        plan = next(iter(op._plans.values()))
-        hf.config(exploration_budget=0.0)
-        op(numbers())
-        plan.tick()
-        assert op.calls() == 3
-        op.reset_plans()
-        assert op.calls() == 3
 
 
 def test_when_everything_failed_the_decision_says_what_was_tried() -> None:

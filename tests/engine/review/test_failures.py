@@ -14,8 +14,7 @@ from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.bind import PendingTimes
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.selection.breaker import CircuitBreaker
-from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.knowledge import CircuitBreaker, knowledge_for
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, OutOfMemoryError
 from tests.helpers.own_operations import Failing, double, numbers, own_operation
 
@@ -135,7 +134,7 @@ def test_the_arm_that_failed_is_blamed_even_if_the_plan_has_moved_on(monkeypatch
         thread.start()
         assert started.wait(300.0)
         torch_plan = _plan_of(op, x, "torch")
-        plan._use(torch_plan.bound, None)
+        plan.bound = torch_plan.bound
         go.set()
         thread.join()
         np.testing.assert_array_equal(results[0], 2 * x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpfracc.engine.selection.breaker import CircuitBreaker
+from hpfracc.engine.selection.knowledge import CircuitBreaker
 
 
 class Clock:

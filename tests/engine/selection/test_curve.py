@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from hpfracc.engine.selection.times import Curve, extended, log_seconds, log_work
+from hpfracc.engine.selection.costs import Curve, extended, log_seconds
+from hpfracc.engine.selection.rent_or_buy import log_work
 
 
 def curve_of(*knots: tuple[float, float]) -> Curve:

@@ -113,14 +113,6 @@ def test_a_former_incumbent_is_retried_and_regains_its_place():
     assert answers[-1][0].option.arm == "first"
 
 
-def test_a_best_far_below_its_curve_makes_others_worth_trying():
-    """It is ten times faster than its curve at this size, so the others' curves may be off as much."""
-    truth = {"tried": 1e-3, "better": 0.5e-3}
-    chooser = chooser_with(tried=1e-2, better=1.1e-2)
-    answers = play(chooser, options_of(*truth), lambda arm, _: truth[arm], 500)
-    assert answers[-1][0].option.arm == "better"
-
-
 @pytest.mark.parametrize(
     ("rival", "seconds", "waking"),
     [("rival", 1e-5, 2), ("rival", 5e-3, 1), ("rival", 0.2, 0), ("x:y@cuda:0", 1e-5, 12), ("x:y@cuda:0", 1e-3, 3)],

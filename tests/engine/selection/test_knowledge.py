@@ -20,6 +20,7 @@ from hpfracc.engine.selection import wisdom
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.knowledge import Prior, general_name, knowledge_for, load_prior
 from hpfracc.engine.selection.wisdom import Wisdom
+from hpfracc.engine.selection.wisdom_sharing import export_wisdom
 from tests.helpers.own_operations import double, own_operation
 
 W, X = np.ones(300), np.arange(300.0)
@@ -58,7 +59,7 @@ def test_deterministic_runs_learn_nothing(tmp_path: Path) -> None:
     file = tmp_path / "fixed.json"
     for _ in range(20):
         hf.causal_convolution(W, X)
-    knowledge_for(get_settings()).wisdom.export(file)
+    export_wisdom(knowledge_for(get_settings()).wisdom, file)
     before = file.read_bytes()
     with hf.config(deterministic=True, wisdom=file):
         first = hf.explain(hf.causal_convolution, W, X).to_dict()
@@ -102,19 +103,6 @@ def test_corrupted_wisdom_is_set_aside(tmp_path: Path) -> None:
 def times(shape: tuple[int, ...]) -> dict[str, float]:
     decision = hf.explain("history_sum", shape=shape).decision
     return {row.arm: row.total for row in decision.candidates if row.refused is None}
-
-
-def test_arms_with_own_threads_are_expected_to_be_slower_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In proportion to the load, until they are measured; other arms and deterministic runs are not affected."""
-    pytest.importorskip("torch")
-    quiet = times((4000,))
-    state.reset()
-    monkeypatch.setattr("hpfracc.engine.selection.knowledge.machine_load", lambda: 5.0)
-    busy = times((4000,))
-    assert busy["torch:direct@cpu"] == pytest.approx(6.0 * quiet["torch:direct@cpu"])
-    assert busy["numpy:direct@cpu"] == pytest.approx(quiet["numpy:direct@cpu"])
-    with hf.config(deterministic=True):
-        assert times((4000,))["torch:direct@cpu"] == pytest.approx(quiet["torch:direct@cpu"])
 
 
 def test_a_first_call_far_beyond_its_prediction_counts_as_a_run() -> None:

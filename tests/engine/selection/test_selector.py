@@ -46,7 +46,7 @@ def test_predictions_are_what_selection_goes_by(operation: str) -> None:
     selector = IntelligentBackendSelector()
     for _ in range(3):
         selector.record_performance(BackendType.NUMPY, operation, 10_000, 7.0, True)
-    assert selector.predict_performance(workload(operation))[BackendType.NUMPY] == 7.0
+    assert selector.predict_performance(workload(operation))[BackendType.NUMPY] == pytest.approx(7.0)
 
 
 def test_a_report_beside_unknown_costs_does_not_make_the_unknown_fastest(monkeypatch: pytest.MonkeyPatch) -> None:

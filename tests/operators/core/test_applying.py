@@ -156,7 +156,7 @@ def test_a_forked_child_keeps_no_plan_of_a_library_whose_threads_it_lacks(monkey
         call(signal)
         application = cached_applications[hf.Caputo(0.37), quick_kind(signal)]
         other = next(kept for kept, _, _ in application._sums.values() if kept is not plan)
-    plan._use(other.bound, None)
+    plan.bound = other.bound
     plan.review_at = math.inf
     call(signal)
     assert last().backend == "numba"

@@ -21,7 +21,7 @@ from hpfracc.engine.execution.calibration.trial import (
     typical_operands,
 )
 from hpfracc.engine.execution.operation import get_operation
-from hpfracc.engine.selection.times import lower_quartile
+from hpfracc.engine.selection.costs import lower_quartile
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_seconds, make_table
 

@@ -195,7 +195,6 @@ class Declaration:
     import_bytes: int = 0
     host_arrays: bool = False
     shields_compilation: bool = False
-    own_threads: bool = False
 
     @cached_property
     def specs(self) -> Mapping[str, tuple[KernelSpec, ...]]:
@@ -306,10 +305,6 @@ class Adapter(ABC):
     def stack(self, arrays: Sequence[Any]) -> Any:
         """Stack arrays of one shape along a new first axis."""
         raise NotImplementedError(f"{self.name} does not stack arrays")
-
-    def stack_on(self, arrays: Sequence[Any], buffer: np.ndarray) -> Any:
-        """The same into a host buffer, for a library that can share its memory; without gradients."""
-        raise NotImplementedError(f"{self.name} does not write into buffers of the host")
 
     def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
         """The parts as one array, for a library whose arrays cannot be written into."""

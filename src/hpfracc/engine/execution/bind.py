@@ -23,7 +23,6 @@ from hpfracc._arrays import dtype_name, is_transformed, library_of, nbytes, trac
 from hpfracc._interrupts import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, Kernel
-from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.knowledge import Knowledge
@@ -58,8 +57,8 @@ class BoundArm:
     """
 
     __slots__ = (
-        "_apply_special", "_call", "_converters", "_index", "_kernel", "_no_scope", "_scope", "_tag", "_to_caller",
-        "arm", "asynchronous", "bare", "decision", "expected", "moves", "option", "run", "run_prepared",
+        "_apply_special", "_cached", "_call", "_converters", "_index", "_kernel", "_no_scope", "_scope", "_tag",
+        "_to_caller", "arm", "asynchronous", "bare", "decision", "expected", "moves", "option", "run", "run_prepared",
     )  # fmt: skip
 
     def __init__(
@@ -111,6 +110,10 @@ class BoundArm:
             # A cached transform has no derivative, so it is used only if its operand is not differentiated.
             index = None
         self._index = index
+        if index is not None:
+            from hpfracc.engine.execution.prepared import prepared_operands  # most first calls prepare nothing
+
+            self._cached = prepared_operands.get
         kind = None
         if index is not None and keyed:
             operand = arrays[index]
@@ -145,7 +148,7 @@ class BoundArm:
         """Run if only the cached operand would have to be moved."""
         if self._no_scope is not None and not self._no_scope():
             return self._run(*arrays, weights_key=weights_key, **params)
-        prepared = prepared_operands.get((weights_key, self._tag), self._prepare, arrays[0])
+        prepared = self._cached((weights_key, self._tag), self._prepare, arrays[0])
         if self._apply_special is not None:
             return self._apply_special(prepared, *arrays[1:])
         assert self._kernel.apply is not None  # a kernel that prepares also applies
@@ -168,7 +171,7 @@ class BoundArm:
         run: Callable[..., Any] | None = self._kernel.run
         if index is not None:
             run = self._kernel.apply
-            operands.insert(0, prepared_operands.get((weights_key, self._tag), self._prepare, arrays[index]))
+            operands.insert(0, self._cached((weights_key, self._tag), self._prepare, arrays[index]))
         assert run is not None  # a kernel that prepares also applies
         span: contextlib.AbstractContextManager[Any] = _UNTIMED
         if spans.on and self.moves:  # otherwise its time is that of the call

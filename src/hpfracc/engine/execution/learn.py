@@ -10,7 +10,7 @@ from typing import Any
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.bind import pending_times
-from hpfracc.engine.execution.plan import LOOK, MAX_CALLS_BETWEEN_LOOKS, RECHECK, REVIEW, Plan, choose_and_bind, learns
+from hpfracc.engine.execution.plan import MAX_CALLS_BETWEEN_LOOKS, RECHECK, Plan, choose_and_bind, learns
 from hpfracc.engine.selection.call_memory import read_marks, record_peak
 
 logger = logging.getLogger("hpfracc.engine")
@@ -23,7 +23,6 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     """
     if registry.adapter(plan.bound.arm.backend).is_recording():
         return plan.bound.run(*arrays, **params)
-    entered = time.perf_counter()
     if plan.in_chunks is not None:
         result = plan.run_in_chunks(arrays, params, why=plan.in_chunks)
         plan.expire()  # free memory changes, so the next call decides from scratch
@@ -70,14 +69,10 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     knowledge.breaker.success((request.call.operation, bound.arm.name))
     timed = first or not bound.asynchronous
     due = plan.deserves_review(bound.expected if bound.asynchronous and bound.expected > 0.0 else seconds, calls)
-    tells = timed and not first and not warms_up
-    if due and tells and decision.explored and plan.end_trial(seconds, count):
-        pass  # the incumbent stays
-    elif due or first:
+    if due or first:
         # Without a device clock there is nothing to learn; such a plan is reviewed less and less often.
         review(plan, count, arrays, at_least=0 if timed or timer is not None else 2 * plan.interval + 1)
     else:
-        LOOK.paid(time.perf_counter() - entered - seconds)
         plan.keep_for(plan.interval, count)
     if bound.decision is not decision:
         decision_log.record(decision)  # of this call, not of the next
@@ -86,7 +81,7 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
 
 def review(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int = 0) -> None:
     """Choose the plan's arm again; an unchanged one is kept for at least ``at_least`` calls."""
-    begin, before = time.perf_counter(), plan.bound.arm
+    before = plan.bound.arm
     try:
         selection, bound = choose_and_bind(plan.request, plan.knowledge, arrays, bound=plan.bound)
     except Exception as error:
@@ -103,4 +98,3 @@ def review(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int = 0) -
     plan.keep_for(kept, count)
     if bound.arm != before:
         logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, selection.decision.reason)
-    REVIEW.paid(time.perf_counter() - begin)

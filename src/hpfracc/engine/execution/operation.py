@@ -12,7 +12,6 @@ import inspect
 import math
 import os
 import threading
-from collections import deque
 from typing import Any
 
 import numpy as np
@@ -37,8 +36,6 @@ from hpfracc.profiling.recorder import shared as spans
 #: Maximum number of plans per operation. Above it the table is cleared; creating a plan takes about 50 us, and keeping
 #: one some 6 KiB.
 _MAX_PLANS = 512
-#: Number of replaced plans that still contribute to counts.
-_RETIRED = 64
 
 _ndarray = np.ndarray
 
@@ -74,8 +71,6 @@ class Operation(Guarded):
         }
         self._plans: dict[Any, Plan] = {}
         self._retired_calls = 0
-        #: Recently replaced plans. A call that found one before its replacement is still counted there.
-        self._retired: deque[Plan] = deque()
 
     def __copy__(self) -> Operation:
         """Return the operation itself, because a process has only one of each name."""
@@ -188,9 +183,7 @@ class Operation(Guarded):
         for key in keys:
             plan = self._plans.pop(key)
             plan.expire()
-            self._retired.append(plan)
-        while len(self._retired) > _RETIRED:
-            self._retired_calls += self._retired.popleft().calls()
+            self._retired_calls += plan.calls()
 
     def decide(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Decision:
         """The decision for such a call, without running it; ``arrays`` may be :class:`ArraySpec`."""
@@ -200,8 +193,7 @@ class Operation(Guarded):
     def calls(self) -> int:
         """Number of calls of this operation in this process."""
         with self._lock:
-            plans = (*self._plans.values(), *self._retired)
-            return self._retired_calls + sum(plan.calls() for plan in plans)
+            return self._retired_calls + sum(plan.calls() for plan in self._plans.values())
 
     def reset_plans(self) -> None:
         """Decide again at the next call of each kind; counts are kept."""
@@ -212,7 +204,6 @@ class Operation(Guarded):
         """Discard all plans and counts."""
         with self._lock:
             self.reset_plans()
-            self._retired.clear()
             self._retired_calls = 0
 
     def __repr__(self) -> str:

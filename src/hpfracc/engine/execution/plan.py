@@ -23,7 +23,12 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.bind import BoundArm, bind, log_transfer
 from hpfracc.engine.memory.budget import MemoryGuard, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
-from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes
+from hpfracc.engine.selection.call_memory import (
+    NEGLIGIBLE_BYTES,
+    fresh_bytes,
+    memory_share,
+    predicted_bytes,
+)
 from hpfracc.engine.selection.decide import Selection, decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
@@ -41,31 +46,10 @@ MAX_CALLS_BETWEEN_LOOKS = 4096
 #: that takes less than the share above. The call after a review is slow too, because caches are cold: with 4, eight of
 #: the first hundred calls.
 _PACE = 4
-#: Times within these factors of the expected one need no review.
-_USUAL = (0.7, 1.5)
 
 
-class Price:
-    """The cost of timing or reviewing a call: a running mean of measured times, initialised with a usual value."""
-
-    __slots__ = ("_count", "_usual", "seconds")
-
-    def __init__(self, usual: float) -> None:
-        self._usual = usual
-        self.reset()
-
-    def reset(self) -> None:
-        """Reset to the usual value."""
-        self.seconds, self._count = self._usual, 1
-
-    def paid(self, seconds: float) -> None:
-        """Add a measured time; an outlier (a page fault, another process) counts as at most four times the mean."""
-        self._count += 1
-        self.seconds += max(0.1, 1.0 / self._count) * (min(seconds, 4.0 * self.seconds) - self.seconds)
-
-
-#: Costs of timing a call and learning from it, and of choosing again. The usual values are those of an idle desktop.
-LOOK, REVIEW = Price(50e-6), Price(200e-6)
+#: Seconds of timing a call and learning from it, and of choosing again, on an idle desktop.
+_LOOK_SECONDS, _REVIEW_SECONDS = 50e-6, 200e-6
 
 
 class Plan:
@@ -75,7 +59,7 @@ class Plan:
     """
 
     __slots__ = (
-        "backend", "bound", "guard", "in_chunks", "in_pieces", "incumbent", "interval", "knowledge", "peeks", "request",
+        "backend", "bound", "guard", "in_chunks", "in_pieces", "interval", "knowledge", "peeks", "request",
         "review_at", "run_seconds", "seen", "tick", "version", "warm",
     )  # fmt: skip
 
@@ -101,7 +85,6 @@ class Plan:
         self.in_pieces = in_pieces
         self.seen = self.peeks = self.interval = 0
         self.warm: set[str] = set()
-        self.bound = bound
         self.adopt(bound, selection, math.nan)
 
     def adopt(self, bound: BoundArm, selection: Selection, expected: float, decision: Decision | None = None) -> None:
@@ -109,12 +92,7 @@ class Plan:
         bound.decision = selection.decision if decision is None else decision
         bound.option = selection.option
         bound.expected = expected
-        self._use(bound, self.bound if selection.decision.explored and bound is not self.bound else None)
-
-    def _use(self, bound: BoundArm, incumbent: BoundArm | None) -> None:
         self.run_seconds = 0.0
-        #: The arm to which the plan returns after a trial of another one.
-        self.incumbent = incumbent
         self.bound = bound
         #: Checks before each call whether it fits into memory, from a recent reading; None for small calls.
         self.guard: MemoryGuard | None = None
@@ -123,15 +101,6 @@ class Plan:
         if need >= NEGLIGIBLE_BYTES and not request.placement.traced:
             share, owner = memory_share(request.settings, arm), None if arm.on_host else arm.backend
             self.guard = get_budget().guard(fresh_bytes(request, arm, need), arm.device, share, owner)
-
-    def end_trial(self, seconds: float, now: int) -> bool:
-        """Return to the incumbent after a call of another arm that was no faster; False if that needs a review."""
-        incumbent = self.incumbent
-        if incumbent is None or not seconds >= incumbent.expected or incumbent.option is None:
-            return False
-        self._use(incumbent, None)
-        self.keep_for(self.interval, now)
-        return True
 
     def has_room(self) -> bool:
         """Whether a call that fitted when it was planned still does; memory is freed if it does not."""
@@ -175,9 +144,9 @@ class Plan:
         expected = self.bound.expected
         first: float = 0
         if calls > MAX_WARMUP_CALLS and expected > 0.0:  # settled, with a known time per call
-            calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.seconds / _SHARE / expected)))
-        elif not (expected >= LOOK.seconds + REVIEW.seconds or self.bound.decision.explored):
-            cheap = (LOOK.seconds + REVIEW.seconds) / _SHARE / expected if expected > 0.0 else math.inf
+            calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(_LOOK_SECONDS / _SHARE / expected)))
+        elif not (expected >= _LOOK_SECONDS + _REVIEW_SECONDS or self.bound.decision.explored):
+            cheap = (_LOOK_SECONDS + _REVIEW_SECONDS) / _SHARE / expected if expected > 0.0 else math.inf
             first = now + min((_PACE - 1) * now, cheap)
         self.seen = max(now, self.seen)
         self.interval = calls
@@ -201,16 +170,13 @@ class Plan:
         """Whether to choose again after a call that took ``seconds`` and represents ``calls``.
 
         Always while the plan learns or tries another arm. Later only after so much run time that a review costs little
-        beside it; sooner where the time is not the expected one. Long calls, which are all timed, count as later: with
-        13 arms a review takes 0.6 to 1 ms, a tenth of a call of 100,000 points on a busy machine.
+        beside it. Long calls, which are all timed, count as later: with 13 arms a review takes 0.6 to 1 ms, a tenth of
+        a call of 100,000 points on a busy machine.
         """
         self.run_seconds += seconds * calls
         expected = self.bound.expected
         learning = self.interval <= MAX_WARMUP_CALLS and not expected >= LONG_CALL_SECONDS
-        if learning or self.bound.decision.explored or _SHARE * self.run_seconds >= REVIEW.seconds:
-            return True
-        usual = _USUAL[0] * expected <= seconds <= _USUAL[1] * expected
-        return not usual and _SHARE * self.run_seconds >= LOOK.seconds
+        return learning or self.bound.decision.explored or _SHARE * self.run_seconds >= _REVIEW_SECONDS
 
 
 def make_request(

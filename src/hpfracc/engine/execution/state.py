@@ -6,18 +6,16 @@ from hpfracc import _config
 from hpfracc.engine import hardware, workers
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batch.driver import remembered_sizes
 from hpfracc.engine.execution.batch.run import remembered_kernels
 from hpfracc.engine.execution.bind import pending_times
 from hpfracc.engine.execution.operation import all_operations
-from hpfracc.engine.execution.plan import LOOK, REVIEW
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure import monitor, pool
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory import budget
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.host import memory_spans
-from hpfracc.engine.selection import knowledge, selector, wisdom_files
+from hpfracc.engine.selection import knowledge, selector, wisdom
 from hpfracc.engine.selection.call_memory import forecasts
 from hpfracc.profiling import recorder
 
@@ -36,17 +34,14 @@ def reset() -> None:
         budget.get_budget().cap(device, None)
     budget.get_budget().invalidate()
     workers.limit_cores(None)
-    LOOK.reset()
-    REVIEW.reset()
     forecasts.clear()
     monitor.reset()
     memory_spans.clear()
     ladder.reset()
     pool.reset()
     host_buffers.reset()
-    remembered_sizes.clear()
     remembered_kernels.clear()
     hardware.reset()
-    wisdom_files.reset_warnings()
+    wisdom.reset_warnings()
     decision_log.forget_last()
     recorder.reset()

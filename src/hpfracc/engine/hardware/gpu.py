@@ -199,53 +199,24 @@ def _named(gpus: Sequence[GPU], entry: str) -> GPU | None:
 
 @dataclass(frozen=True, slots=True)
 class DriverMemory:
-    """A GPU's memory in bytes, in total and by process.
-
-    Attributes
-    ----------
-    total, free, used : int
-        As the driver reports.
-    processes : tuple of (int, int or None)
-        Process ids and bytes (None if unknown). In a container the ids may be those of the host.
-    """
+    """A GPU's memory in bytes over all processes, as the driver reports: in total, free and used."""
 
     total: int
     free: int
     used: int
-    processes: tuple[tuple[int, int | None], ...] = ()
-
-    @property
-    def others(self) -> int | None:
-        """Known bytes of other processes; None if the driver reports none."""
-        known = [size for process, size in self.processes if size is not None and process != os.getpid()]
-        return sum(known) if known or not self.processes else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {**asdict(self), "others": self.others}
+        return asdict(self)
 
 
-def read_driver_memory(gpu: GPU, processes: bool = True) -> DriverMemory | None:
-    """The memory of a GPU as the driver counts it, over all processes; None without nvidia-ml-py or a driver.
-
-    ``processes=False`` omits the list of processes, which takes longer.
-    """
+def read_driver_memory(gpu: GPU) -> DriverMemory | None:
+    """The memory of a GPU as the driver counts it, over all processes; None without nvidia-ml-py or a driver."""
     if not gpu.uuid:
         return None
     try:
         nvml = start_nvml()
-        handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-        try:
-            running = nvml.nvmlDeviceGetComputeRunningProcesses(handle) if processes else []
-        except Exception:  # some drivers and containers refuse only this
-            running = []
-        users = tuple((int(each.pid), _size(each.usedGpuMemory)) for each in running)
-        return DriverMemory(int(memory.total), int(memory.free), int(memory.used), users)
+        memory = nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByUUID(gpu.uuid))
+        return DriverMemory(int(memory.total), int(memory.free), int(memory.used))
     except Exception:  # a driver may raise anything; the memory is then unknown
         return None
-
-
-def _size(value: Any) -> int | None:
-    """A size, or None for the driver's markers of an unknown one."""
-    return int(value) if isinstance(value, int) and 0 <= value < 1 << 60 else None

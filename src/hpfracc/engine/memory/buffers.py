@@ -236,5 +236,5 @@ def _rounded(size: int) -> int:
 
 #: The engine's own buffers: padding and blocks of large arrays.
 host_buffers = BufferPool()
-#: Page-locked buffers, if there is a GPU: for its transfers, and for stacking items.
+#: Page-locked buffers, if there is a GPU: for its transfers.
 pinned_buffers = BufferPool()

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import re
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -39,8 +38,6 @@ if sys.platform != "win32":
 
 #: Version 1 of control groups writes "no limit" as the largest whole number of pages that fits 63 bits.
 _UNLIMITED = 1 << 60
-#: The stack of a thread if ``ulimit -s`` sets none, and the first arena of its heap.
-_USUAL_STACK, _ARENA = 8 << 20, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +171,6 @@ def _process_bounds(root: Path) -> list[MemoryLimit]:
 
         used = dict.fromkeys(used, int(psutil.Process().memory_info().vms))
     return [MemoryLimit(name, limit, used[name] or 0) for name, limit in limits.items()]
-
-
-def thread_bytes() -> int:
-    """The part of the process's ``ulimit`` that a new thread takes: its whole stack, of which it touches a few pages.
-
-    0 if no such limit is set: untouched memory is not taken from the machine.
-    """
-    if sys.platform == "win32" or not _own_limits():
-        return 0
-    stack = threading.stack_size() or resource.getrlimit(resource.RLIMIT_STACK)[0]
-    return (stack if 0 < stack < _UNLIMITED else _USUAL_STACK) + _ARENA
 
 
 def resident_bytes(root: Path = Path("/")) -> tuple[int, int] | None:
@@ -349,26 +335,19 @@ def robust_slope(points: Sequence[tuple[float, float]]) -> float:
 def find_growth(readings: Sequence[tuple[float, float]], slowest: float = SLOWEST) -> Growth:
     """Judge ``(seconds, bytes)`` readings, oldest first.
 
-    The whole window is used, then its last half and quarter, so that growth after a warm-up is found before the warm-up
+    First the whole window, then its last half and quarter, so that growth after a warm-up is found before the warm-up
     has left the window.
     """
-    if len(readings) < _FEWEST or readings[-1][0] - readings[0][0] < SHORTEST:
-        return Growth("unknown", float("nan"), 0.0)
-    end = readings[-1][0]
-    whole = end - readings[0][0]
-    first: Growth | None = None
+    found = Growth("unknown", float("nan"), 0.0)
     for share in (1.0, 0.5, 0.25):
-        recent = [reading for reading in readings if reading[0] >= end - share * whole]
+        begin = readings[-1][0] - share * (readings[-1][0] - readings[0][0]) if readings else 0.0
+        recent = [reading for reading in readings if reading[0] >= begin]
         if len(recent) < _FEWEST or recent[-1][0] - recent[0][0] < SHORTEST:
             break
         found = _judge(recent, slowest)
-        if found.verdict == "growing":
-            return found
-        if share < 1.0 and found.verdict == "steady":
-            return found  # earlier growth has stopped
-        first = first or found
-    assert first is not None  # the whole window is long enough
-    return first
+        if found.verdict == "growing" or (found.verdict == "steady" and share < 1.0):
+            break
+    return found
 
 
 def _judge(readings: Sequence[tuple[float, float]], slowest: float) -> Growth:

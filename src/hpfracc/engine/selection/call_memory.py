@@ -20,11 +20,10 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import HOST, fits, get_budget
-from hpfracc.engine.memory.host import resident_bytes, thread_bytes
+from hpfracc.engine.memory.host import resident_bytes
 from hpfracc.engine.primitives.base import Call, Primitive
-from hpfracc.engine.selection.breaker import CircuitBreaker
+from hpfracc.engine.selection.knowledge import CircuitBreaker
 from hpfracc.engine.selection.request import Request
-from hpfracc.engine.workers import started_workers
 from hpfracc.engine.workload import Bucket
 
 #: Calls below this are not measured: other allocations of the process are as large.
@@ -33,8 +32,6 @@ MIN_BYTES = 16 * 2**20
 _KEPT = 16
 #: Corrections outside this range are disturbances, not model errors.
 _LOWEST, _HIGHEST = 0.25, 8.0
-#: Largest distance of two buckets, in powers of two, at which one can stand for the other.
-_NEAR = 2
 
 #: Operation, kernel, device, and dtype with variant: calls whose predictions have about the same relative error.
 ForecastKind = tuple[str, str, str, str]
@@ -88,16 +85,8 @@ class _Record:
     last: tuple[int, int, Bucket] = (0, 0, (0, 0))
 
     def correction(self, bucket: Bucket) -> float:
-        """The correction for the nearest size; sizes far from every measured one are only corrected upwards."""
-
-        def distance(other: Bucket) -> int:
-            return abs(bucket[0] - other[0]) + abs(bucket[1] - other[1])
-
-        nearest = min(self.ratios, key=lambda other: (distance(other), other), default=bucket)
-        if distance(nearest) <= _NEAR:
-            worst = max(self.ratios.get(nearest, (1.0,)))
-        else:
-            worst = max(1.0, *map(max, self.ratios.values()))
+        """The correction for this size; a size that was never measured is only corrected upwards."""
+        worst = max(self.ratios.get(bucket) or (1.0, *map(max, self.ratios.values())))
         return min(_HIGHEST, max(_LOWEST, worst))
 
 
@@ -178,17 +167,6 @@ def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
     return int(need * forecasts.correction(_kind(call, arm), call.bucket)) if forecasts.measured else need
 
 
-def _starting_bytes(arm: Arm, requested: bool) -> int:
-    """Host memory that an arm takes before its first call: importing its library, and starting threads.
-
-    The import of a requested library is not counted, because it happens in any case. Thread stacks count only under a
-    ``ulimit`` of the process, which they use up in full.
-    """
-    library = 0 if requested or registry.is_loaded(arm.backend) else registry.declaration(arm.backend).import_bytes
-    missing = arm.workers - 1 - started_workers()
-    return library + (missing * thread_bytes() if missing > 0 else 0)
-
-
 def fresh_bytes(request: Request, arm: Arm, need: int) -> int:
     """The part of ``need`` that is not allocated yet: all but the operands if they are in the arm's memory."""
     call = request.call
@@ -225,7 +203,9 @@ def memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreake
         return f"needs {_mib(need)}; {_mib(ceiling)} ran out of memory a short while ago"
     if request.limit is not None and need > request.limit:
         return f"needs {_mib(need)}; it may take {_mib(request.limit)}"
-    starting = _starting_bytes(arm, request.preference is not None) if arm.on_host else 0
+    # The import of a requested library happens in any case.
+    imports = arm.on_host and request.preference is None and not registry.is_loaded(arm.backend)
+    starting = registry.declaration(arm.backend).import_bytes if imports else 0
     if need + starting < NEGLIGIBLE_BYTES:
         return None
     budget, share, fresh = get_budget(), memory_share(request.settings, arm), fresh_bytes(request, arm, need)
@@ -237,7 +217,7 @@ def memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreake
         return f"needs {_mib(fresh)}; {share:.0%} of {have}"
     if starting and not fits(fresh + starting, free, share):
         # A smaller call would need the same, so chunks would not help.
-        return f"its threads or library would take {_mib(starting)} to start; {have}"
+        return f"importing its library would take {_mib(starting)} to start; {have}"
     if not arm.on_host and request.placement.device == HOST:
         result, free = request.call.output_bytes, budget.free(HOST)
         if not fits(result, free, HOST_SHARE):

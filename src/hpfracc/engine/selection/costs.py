@@ -1,34 +1,171 @@
-"""Predicted costs: run times from calibrated knots and measured samples, transfers from observed copies."""
+"""Predicted costs: run times from calibrated knots and measured samples, transfers from observed copies.
+
+The curve through knots is linear between them in log-log coordinates. A fitted ``a + b * n**c`` leads to twice as many
+wrong choices, because of caches and threads.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection import times
-from hpfracc.engine.selection.rent_or_buy import RentOrBuy
-from hpfracc.engine.selection.times import Curve, Drift, TimeSamples, check_seconds, log_seconds, log_work
+from hpfracc.engine.selection.rent_or_buy import RentOrBuy, check_seconds, log_work
 
 Source = Literal["samples", "knots", "prior", "none"]
+
+#: Limits of the slope beyond the outermost knots: time does not decrease with work, and hardly grows faster than work.
+#: Below the first knot a steep slope would predict times that no call can reach.
+_MAX_RIGHT_SLOPE, _MAX_LEFT_SLOPE = 1.5, 1.0
+#: An outer slope is computed over at least this range of work (natural log), and averaged with a slope of 1 over the
+#: same range: with noise, two close knots could give any slope.
+_SPAN = math.log(4.0)
+#: Resolution of the clock.
+_TICK = 1e-9
+
+
+def log_seconds(seconds: float) -> float:
+    """Natural logarithm of a time; 0 counts as a nanosecond."""
+    return math.log(seconds) if seconds > _TICK else math.log(_TICK)
+
+
+class Curve:
+    """The logarithm of the time as a function of the logarithm of the work.
+
+    Parameters
+    ----------
+    points : iterable of (log work, log seconds)
+        Knots, at least one; of several at one work, the last counts.
+    """
+
+    __slots__ = ("_left", "_right", "_xs", "_ys")
+
+    def __init__(self, points: Iterable[tuple[float, float]]) -> None:
+        knots = sorted(dict(points).items())
+        self._xs = [x for x, _ in knots]
+        self._ys = [y for _, y in knots]
+        outwards = range(len(knots) - 1, -1, -1)
+        self._left = min(max(self._outer_slope(outwards[::-1]), 0.0), _MAX_LEFT_SLOPE)
+        self._right = min(max(self._outer_slope(outwards), 0.0), _MAX_RIGHT_SLOPE)
+
+    def _outer_slope(self, inwards: range) -> float:
+        xs, ys, end = self._xs, self._ys, inwards[0]
+        inner = end
+        for inner in inwards[1:]:
+            if abs(xs[inner] - xs[end]) >= _SPAN:
+                break
+        run, rise = xs[inner] - xs[end], ys[inner] - ys[end]
+        return (math.copysign(1.0, run) * rise + _SPAN) / (abs(run) + _SPAN)
+
+    def at(self, x: float) -> float:
+        """Log seconds at log work ``x``."""
+        xs, ys = self._xs, self._ys
+        right = bisect_right(xs, x)
+        if right == 0:
+            return ys[0] + self._left * (x - xs[0])
+        if right == len(xs):
+            return ys[-1] + self._right * (x - xs[-1])
+        x0, y0 = xs[right - 1], ys[right - 1]
+        return y0 + (ys[right] - y0) * (x - x0) / (xs[right] - x0)
+
+    def distance(self, x: float) -> float:
+        """Distance of ``x`` from the nearest knot, in log work."""
+        return min(abs(x - knot) for knot in self._xs)
+
+    def beyond(self, x: float) -> float:
+        """Distance of ``x`` beyond the outermost knots, in log work; 0 between them."""
+        return max(self._xs[0] - x, x - self._xs[-1], 0.0)
+
+
+def extended(calibrated: Mapping[float, float], prior: Mapping[float, float]) -> Curve | None:
+    """The calibrated curve, extended beyond its ends by the prior's, shifted to join it.
+
+    Both map work to seconds. None if there is no knot at all.
+    """
+    known = {log_work(x): log_seconds(seconds) for x, seconds in calibrated.items()}
+    guess = {log_work(x): log_seconds(seconds) for x, seconds in prior.items()}
+    if known and guess:
+        first, last = min(known), max(known)
+        shape = Curve(guess.items())
+        below, above = known[first] - shape.at(first), known[last] - shape.at(last)
+        known.update({x: y + below for x, y in guess.items() if x < first})
+        known.update({x: y + above for x, y in guess.items() if x > last})
+    points = known or guess
+    return Curve(points.items()) if points else None
+
+
+#: Times kept per arm and bucket (selection.md).
+KEPT = 32
+#: Number of consecutive times on one side of the band of the earlier ones that count as a change, not noise, and the
+#: minimum number of those. On ``timings-cpu.json`` noise alone gives such a run once in 1,800 times; with 3, once in
+#: 490; with 5 a change is detected one call later.
+_RUN, _ENOUGH = 4, 8
+#: The band extends beyond the quartiles by this factor (natural log).
+_MARGIN = math.log(1.5)
+#: Minimum uncertainty of a typical time, and the additional one after a single sample (standard deviation of the
+#: logarithm, before division by the root of their number). Half or twice the second makes no difference on the stored
+#: tables.
+_SIGMA, _SIGMA_OF_ONE = 0.05, 0.2
+
+
+class Typical(NamedTuple):
+    """The logarithm of the typical time, its standard deviation, and whether the mean is above twice that time."""
+
+    level: float
+    sigma: float
+    erratic: bool
+
+
+def typical(ratios: Sequence[float]) -> Typical:
+    """The typical value of the logarithms of times: midway between the lower quartile and the median.
+
+    The quartile alone resists more noise, but is misled by an arm that is fast one time in three (Numba's parallel loop
+    at 16M elements in ``timings-cpu.json``: quartile 1.24 s, mean 1.36 s, against PyTorch's 1.04 s and 1.17 s). With it
+    benchmarks/selection.py misses the bar for the settled regret on that table in four of nine runs, midway in one.
+    The median alone does no better, and fails once half of the times are disturbed.
+    """
+    ordered, count = sorted(ratios), len(ratios)
+    quartile, median = _quantile(ordered, 0.25), _quantile(ordered, 0.5)
+    level = 0.5 * (quartile + median)
+    sigma = (median - quartile + _SIGMA + _SIGMA_OF_ONE / count) / math.sqrt(count)
+    if count < _ENOUGH:
+        return Typical(level, sigma, False)
+    # Intermittent costs count. But a single outlier of any size is ignored, and so are costs that have not occurred
+    # recently.
+    times = [math.exp(ratio) for ratio in ratios]
+    twice, lately = 2.0 * math.exp(level), times[count // 2 :]
+    erratic = sum(times) > twice * count
+    if sum(times) - max(times) > twice * (count - 1) and sum(lately) > twice * len(lately):
+        level = math.log(sum(times) / count)
+    return Typical(level, sigma, erratic)
+
+
+def find_change(ratios: Sequence[float]) -> tuple[bool, int]:
+    """Whether the last time disagrees with those before it, and how many outdated ones to drop."""
+    earlier, last = sorted(ratios[:-_RUN]), ratios[-_RUN:]
+    if len(earlier) < _ENOUGH:
+        return False, 0
+    low, high = _quantile(earlier, 0.25) - _MARGIN, _quantile(earlier, 0.75) + _MARGIN
+    changed = min(last) > high or max(last) < low
+    return not low <= last[-1] <= high, len(earlier) if changed else 0
+
 
 #: The weight of the curve, in samples: a calibrated knot was measured on this machine, a packaged prior was not.
 _KNOT_WEIGHT = 0.5
 _PRIOR_WEIGHT = 0.1
 #: Standard deviation of the log at a knot, and its growth per doubling of the work towards the next and beyond the
-#: #: last. With every other size of ``timings-h200.json`` left out, half of the errors two doublings away are below 0.2
-#: and #: two thirds below 0.3. A prior was measured on another machine.
+#: last. With every other size of ``timings-h200.json`` left out, half of the errors two doublings away are below 0.2
+#: and two thirds below 0.3. A prior was measured on another machine.
 _KNOT_SIGMA, _KNOT_SIGMA_PER_DOUBLING = 0.15, 0.05
 _BEYOND_SIGMA_PER_DOUBLING = 0.15
 _PRIOR_SIGMA = 0.7
 #: The same if only samples of other sizes exist.
 _NEIGHBOUR_SIGMA, _NEIGHBOUR_SIGMA_PER_DOUBLING = 0.3, 0.2
-#: Range (log work) over which the deviation of one bucket from its curve applies to its neighbours.
-_REACH = math.log(16.0)
 #: Maximum number of cached estimates per key.
 _CACHED = 256
 _DOUBLING = math.log(2.0)
@@ -49,8 +186,6 @@ class CostEstimate(NamedTuple):
         Its origin; ``"samples"`` with ``samples=0`` means samples of other sizes.
     erratic : bool
         Whether the times measured here vary so much that more are needed.
-    curve : float
-        The prediction of the knots alone; ``nan`` without knots.
     """
 
     seconds: float
@@ -59,7 +194,6 @@ class CostEstimate(NamedTuple):
     samples: int
     source: Source
     erratic: bool = False
-    curve: float = math.nan
 
 
 _NOTHING = CostEstimate(math.nan, 0.0, math.inf, 0, "none")
@@ -68,24 +202,24 @@ _NOTHING = CostEstimate(math.nan, 0.0, math.inf, 0, "none")
 class _Entry:
     """Everything known about one key."""
 
-    __slots__ = ("buckets", "cache", "calibrated", "curve", "neighbours", "prior")
+    __slots__ = ("buckets", "cache", "calibrated", "curve", "prior")
 
     def __init__(self) -> None:
         #: Seconds by work.
         self.calibrated: dict[float, float] = {}
         self.prior: dict[float, float] = {}
         self.curve: Curve | None = None
-        self.buckets: dict[Hashable, TimeSamples] = {}
-        self.neighbours: Curve | None = None
+        #: The last times in each bucket: logarithms of work and seconds.
+        self.buckets: dict[Hashable, deque[tuple[float, float]]] = {}
         self.cache: dict[tuple[Hashable, float, float], CostEstimate] = {}
 
-    def base(self, x: float) -> float:
-        """The baseline of samples: the curve, or time proportional to work if there is none."""
-        return self.curve.at(x) if self.curve is not None else x
+    def ratios(self, bucket: Hashable) -> list[float]:
+        """The times of a bucket relative to the curve, so that calls of different size in it are comparable.
 
-    def forget_derived(self) -> None:
-        self.neighbours = None
-        self.cache.clear()
+        Without a curve, time is assumed to be proportional to work.
+        """
+        curve = self.curve
+        return [y - (x if curve is None else curve.at(x)) for x, y in self.buckets[bucket]]
 
 
 class CostModel(Guarded):
@@ -116,21 +250,24 @@ class CostModel(Guarded):
         with self._lock:
             entry = self._entry(key)
             (entry.prior if prior else entry.calibrated)[x] = seconds
-            entry.curve = times.extended(entry.calibrated, entry.prior)
-            for samples in entry.buckets.values():
-                pairs = zip(samples.works, samples.seconds, strict=True)
-                samples.rebase([log_seconds(seconds) - entry.base(log_work(work)) for work, seconds in pairs])
-            entry.forget_derived()
+            entry.curve = extended(entry.calibrated, entry.prior)
+            entry.cache.clear()
 
-    def observe(self, key: Hashable, bucket: Hashable, x: float, seconds: float) -> Drift:
-        """Learn a measured run time; :data:`Drift.CONFIRMED`: older times disagreed and were dropped."""
+    def observe(self, key: Hashable, bucket: Hashable, x: float, seconds: float) -> bool:
+        """Learn a measured run time; returns whether it disagrees with those before it.
+
+        After several in a row that do, the older ones are dropped.
+        """
         check_seconds(seconds)
         with self._lock:
             entry = self._entry(key)
-            samples = entry.buckets.setdefault(bucket, TimeSamples())
-            verdict = samples.add(x, seconds, log_seconds(seconds) - entry.base(log_work(x)))
-            entry.forget_derived()
-            return verdict
+            points = entry.buckets.setdefault(bucket, deque(maxlen=KEPT))
+            points.append((log_work(x), log_seconds(seconds)))
+            unusual, outdated = find_change(entry.ratios(bucket))
+            for _ in range(outdated):
+                points.popleft()
+            entry.cache.clear()
+            return unusual
 
     def estimate(self, key: Hashable, bucket: Hashable, x: float, extra: float = 0.0) -> CostEstimate:
         """Predict the run time of ``key`` at work ``x`` in ``bucket``.
@@ -155,66 +292,39 @@ class CostModel(Guarded):
         return self._entries.setdefault(key, _Entry())
 
     def _predict(self, entry: _Entry, bucket: Hashable, x: float, extra: float) -> CostEstimate:
-        samples, curve = entry.buckets.get(bucket), entry.curve
+        curve, trusted = entry.curve, bool(entry.calibrated)
+        found = typical(entry.ratios(bucket)) if bucket in entry.buckets else None
+        count = len(entry.buckets.get(bucket, ()))
         if curve is None:
-            if samples is not None:
-                return _estimate(samples.level + x, samples.sigma, "samples", samples, x)
-            return self._predict_from_others(entry, x)
-        trusted = bool(entry.calibrated)
+            if found is None:
+                return self._predict_from_others(entry, x)
+            return _estimate(found.level + x, found.sigma, count, "samples", found.erratic)
         on_curve = curve.at(x)
         knots = on_curve if extra <= 0.0 else math.log(math.exp(on_curve) + extra)
         sigma = _PRIOR_SIGMA
         if trusted:
             between = _KNOT_SIGMA_PER_DOUBLING * curve.distance(x)
             sigma = _KNOT_SIGMA + (between + _BEYOND_SIGMA_PER_DOUBLING * curve.beyond(x)) / _DOUBLING
-        if samples is None:
-            nearby = self._nearby(entry, curve, x) if extra <= 0.0 else 0.0
-            return _estimate(knots + nearby, sigma, "knots" if trusted else "prior", knots=knots)
-        weight = len(samples) / (len(samples) + (_KNOT_WEIGHT if trusted else _PRIOR_WEIGHT))
-        middle = weight * (samples.level + on_curve) + (1.0 - weight) * knots
-        sigma = math.hypot((1.0 - weight) * sigma, weight * samples.sigma)
-        return _estimate(middle, sigma, "samples", samples, on_curve, knots)
+        if found is None:
+            return _estimate(knots, sigma, 0, "knots" if trusted else "prior")
+        weight = count / (count + (_KNOT_WEIGHT if trusted else _PRIOR_WEIGHT))
+        middle = weight * (found.level + on_curve) + (1.0 - weight) * knots
+        sigma = math.hypot((1.0 - weight) * sigma, weight * found.sigma)
+        return _estimate(middle, sigma, count, "samples", found.erratic)
 
     def _predict_from_others(self, entry: _Entry, x: float) -> CostEstimate:
         """Without knots, from the samples of other sizes."""
         if not entry.buckets:
             return _NOTHING
-        if entry.neighbours is None:
-            rings = entry.buckets.values()
-            entry.neighbours = Curve((place := _middle(ring), ring.level + place) for ring in rings)
-        distance = entry.neighbours.distance(x) / _DOUBLING
-        sigma = _NEIGHBOUR_SIGMA + _NEIGHBOUR_SIGMA_PER_DOUBLING * distance
-        return _estimate(entry.neighbours.at(x), sigma, "samples")
-
-    def _nearby(self, entry: _Entry, curve: Curve, x: float) -> float:
-        """The deviation of the nearest bucket with samples, which decays with distance; 0 at a knot."""
-        nearest, surprise = math.inf, 0.0
-        for ring in entry.buckets.values():
-            distance = abs(_middle(ring) - x)
-            if distance < nearest:
-                nearest, surprise = distance, ring.level * len(ring) / (len(ring) + _KNOT_WEIGHT)
-        return surprise * math.exp(-nearest / _REACH) * min(1.0, curve.distance(x) / _DOUBLING)
+        middles = ((sum(at for at, _ in points) / len(points), bucket) for bucket, points in entry.buckets.items())
+        curve = Curve((middle, typical(entry.ratios(bucket)).level + middle) for middle, bucket in middles)
+        sigma = _NEIGHBOUR_SIGMA + _NEIGHBOUR_SIGMA_PER_DOUBLING * curve.distance(x) / _DOUBLING
+        return _estimate(curve.at(x), sigma, 0, "samples")
 
 
-def _estimate(
-    middle: float,
-    sigma: float,
-    source: Source,
-    samples: TimeSamples | None = None,
-    base: float = 0.0,
-    knots: float = math.nan,
-) -> CostEstimate:
-    """The estimate ``exp(middle)``; after a last sample below the usual ones the lower bound extends to it."""
+def _estimate(middle: float, sigma: float, samples: int, source: Source, erratic: bool = False) -> CostEstimate:
     seconds, factor = math.exp(middle), math.exp(sigma)
-    low, count, erratic = seconds / factor, 0, False
-    if samples is not None:
-        count, erratic, recent = len(samples), samples.erratic, samples.recent_low
-        low = low if recent is None else min(low, math.exp(recent + base))
-    return CostEstimate(seconds, low, seconds * factor, count, source, erratic, math.exp(knots))
-
-
-def _middle(samples: TimeSamples) -> float:
-    return sum(map(log_work, samples.works)) / len(samples)
+    return CostEstimate(seconds, seconds / factor, seconds * factor, samples, source, erratic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +438,22 @@ class TransferModel(Guarded):
         latency, rate = self._priors.get("->".join(end.partition(":")[0] for end in route.split("->")), _DEFAULT)
         small, medium, large = (self._copies[route, size] for size in range(3))
         if small:
-            latency = times.lower_quartile([seconds for _, seconds in small])
+            latency = lower_quartile([seconds for _, seconds in small])
         copies = large or medium
         if copies:
             shares = [max(seconds - latency, _MIN_SHARE * seconds) / nbytes for nbytes, seconds in copies]
-            rate = 1.0 / (times.lower_quartile(shares) or 1.0 / rate)  # times of 0 give no bandwidth
+            rate = 1.0 / (lower_quartile(shares) or 1.0 / rate)  # times of 0 give no bandwidth
         return latency, rate
+
+
+def lower_quartile(samples: Sequence[float]) -> float:
+    """The 25th percentile: the time of an undisturbed call, robust against a single lucky one."""
+    return sorted(samples)[(len(samples) - 1) // 4]
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = (len(ordered) - 1) * share
+    below = int(place)
+    if below + 1 >= len(ordered):
+        return ordered[-1]
+    return ordered[below] + (ordered[below + 1] - ordered[below]) * (place - below)

@@ -11,11 +11,10 @@ from typing import NamedTuple
 from hpfracc._config import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.call_memory import is_memory_refusal, memory_refusal, predicted_bytes
 from hpfracc.engine.selection.costs import Option
 from hpfracc.engine.selection.decision import Candidate, Decision
-from hpfracc.engine.selection.knowledge import Knowledge
+from hpfracc.engine.selection.knowledge import CircuitBreaker, Knowledge
 from hpfracc.engine.selection.policy import Choice
 from hpfracc.engine.selection.request import Request, preference_error, refusal_reason
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, OutOfMemoryError, PinnedBackendError

@@ -1,21 +1,27 @@
 """The engine's knowledge: costs, transfers and failures, initialised from the packaged prior and the wisdom.
 
+Arms that failed are not used for a while, then probed (a circuit breaker).
+
 There is one object per wisdom folder, so usually one per process. It turns arms into options with predicted costs, and
 measured times into samples, in memory and on disk.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
+import math
+import os
 import re
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -24,16 +30,13 @@ from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.costs import CostModel, Option, TransferModel
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.engine.selection.request import CostKey, Request
-from hpfracc.engine.selection.wisdom import Wisdom, shares_records
-from hpfracc.engine.selection.wisdom_files import continuing, resolve_path
+from hpfracc.engine.selection.wisdom import STEM, Wisdom, continuing, shares_records, warn_once
 from hpfracc.engine.selection.wisdom_records import Kind, Record
-from hpfracc.engine.workers import machine_load
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import ConfigurationError, InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
 
 _DEVICE_NUMBER = re.compile(r"(?<=@)(cuda):\d+")
@@ -75,8 +78,88 @@ def load_prior() -> Prior:
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: Runnable threads per core above which a machine is busy, and threads that wait for each other are slow.
-_BUSY = 1.2
+#: Seconds for which an arm is not used after its first failure; doubled by each further one, up to the longest.
+_FIRST_REST, _LONGEST_REST = 1.0, 600.0
+#: Seconds in which the byte ceiling of an out-of-memory error doubles, because free memory changes.
+_FADE = 60.0
+#: A ceiling that has grown by this factor is dropped.
+_FORGOTTEN = 4.0
+
+
+class _Trouble(NamedTuple):
+    failures: int
+    until: float
+    error: str
+
+
+class CircuitBreaker(Guarded):
+    """Remembers failures, unsupported kinds of work, and byte ceilings. Thread-safe.
+
+    Parameters
+    ----------
+    clock : callable
+        A monotonic clock in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._troubles: dict[Hashable, _Trouble] = {}
+        self._ceilings: dict[str, tuple[int, float]] = {}
+
+    def allows(self, key: Hashable) -> str | None:
+        """None if the arm may be used, otherwise the reason why not.
+
+        After this time the arm is half-open: a success closes the breaker, a failure doubles the time.
+        """
+        trouble = self._troubles.get(key)
+        if trouble is None:
+            return None
+        rest = trouble.until - self._clock()
+        if rest <= 0.0:
+            return None
+        if rest == math.inf:
+            return f"does not support this ({trouble.error})"
+        times = "once" if trouble.failures == 1 else f"{trouble.failures} times"
+        return f"failed {times}, last with {trouble.error}; tried again in {rest:.0f} s"
+
+    def failure(self, key: Hashable, error: str) -> None:
+        """Record a failure: the arm is not used, for longer each time. Failures of concurrent calls count as one."""
+        with self._lock:
+            before = self._troubles.get(key)
+            if before is not None and before.until > self._clock():
+                self._troubles[key] = before._replace(error=error)
+                return
+            failures = 1 if before is None else before.failures + 1
+            rest = min(_LONGEST_REST, _FIRST_REST * 2.0 ** (failures - 1))
+            self._troubles[key] = _Trouble(failures, self._clock() + rest, error)
+
+    def success(self, key: Hashable) -> None:
+        """Record a success, which clears earlier failures."""
+        if key in self._troubles:
+            with self._lock:
+                self._troubles.pop(key, None)
+
+    def unsupported(self, key: Hashable, error: str) -> None:
+        """Record that an arm does not support a kind of work, which does not change."""
+        with self._lock:
+            self._troubles[key] = _Trouble(1, math.inf, error)
+
+    def exhausted(self, device: str, need: int) -> None:
+        """Record that ``device`` ran out of memory at ``need`` bytes."""
+        with self._lock:
+            known = self.ceiling(device)
+            self._ceilings[device] = (need if known is None else min(known, need), self._clock())
+
+    def ceiling(self, device: str) -> int | None:
+        """Bytes at which ``device`` is expected to run out of memory; grows with time, then None."""
+        known = self._ceilings.get(device)
+        if known is None:
+            return None
+        growth = 2.0 ** ((self._clock() - known[1]) / _FADE)
+        return None if growth >= _FORGOTTEN else int(known[0] * growth)
+
+
 #: A first call that exceeds the prediction by this factor, and by these seconds, is not explained by warming up.
 _FAR_OFF, _MAX_WARMING = 4.0, 1.0
 
@@ -178,9 +261,8 @@ class Knowledge(Guarded):
             if not any(found) and start == "host" and not arm.on_host:
                 found = [prior.knots(name, arm, "device", dtype) for name in reversed(names)]
                 self._without_transfer.add(key)
-            waiting = 1.0 if request.settings.deterministic else _waiting(arm)
             for x, seconds in next(filter(None, found), []):
-                self.costs.add_knot(key, x, waiting * seconds, prior=True)
+                self.costs.add_knot(key, x, seconds, prior=True)
             if arm.spec.compiles == "never":
                 self.costs.compiling.set_prior(key, 0.0)
             with continuing(self.wisdom.path, f"less is known of {arm.name}"):
@@ -314,17 +396,6 @@ class Knowledge(Guarded):
             logger.info("%s: %s %s (%s); falling back to %s", operation, failed, kind, text, taken)
 
 
-def _waiting(arm: Arm) -> float:
-    """Expected slowdown, on a busy machine, of an arm whose threads wait for each other.
-
-    On two cores with ten busy threads, a history sum of 16,000 points took PyTorch 36 to 60 times as long, and one
-    thread of NumPy 3 times: at every operation the threads wait for one that is not scheduled.
-    """
-    load = machine_load()
-    threads = arm.on_host and registry.declaration(arm.backend).own_threads
-    return 1.0 + load if threads and load > _BUSY else 1.0
-
-
 def _find_arm(operation: str, name: str) -> Arm | None:
     """The arm of that name, if it exists on this machine."""
     return next((known for known in registry.arms(operation) if known.name == name), None)
@@ -341,6 +412,46 @@ def _gpu_fingerprint(route: str) -> str:
     """The fingerprint of the GPU at one end of a route such as ``"host->cuda:0"``."""
     source, _, target = route.partition("->")
     return hardware.fingerprint("transfer", target if source == "host" else source, "", 1, "")
+
+
+def resolve_path(setting: str | None) -> Path | None:
+    """The path of the setting ``wisdom`` (or ``HPFRACC_WISDOM``).
+
+    Parameters
+    ----------
+    setting : str or None
+        ``"off"``; a folder; a ``.json`` file, which is then the merged file, with the others in its folder; None for
+        the user's cache folder.
+
+    Returns
+    -------
+    Path or None
+        An absolute path; None for ``"off"``, and for an account without a home folder.
+    """
+    text = (setting or "").strip()
+    if not text:
+        return _default()
+    if text.lower() == "off":
+        return None
+    text = os.path.expanduser(text)
+    if text.startswith("~"):
+        raise ConfigurationError(f"wisdom={setting!r}: the home folder is unknown; write the full path")
+    with contextlib.suppress(UnicodeEncodeError):
+        if b"\0" not in os.fsencode(text):
+            return Path(text).absolute()
+    raise ConfigurationError(f"wisdom={setting!r} has characters that are invalid in a path; name another folder")
+
+
+def _default() -> Path | None:
+    from platformdirs import user_cache_path  # takes 20 ms, and only the default needs it
+
+    with contextlib.suppress(RuntimeError):  # later versions signal a missing home folder in this way
+        path = user_cache_path("hpfracc") / STEM
+        if not str(path).startswith("~"):
+            return path.absolute()
+    words = "this account has no home folder, so what hpfracc learns is not stored; set HPFRACC_WISDOM to a folder "
+    warn_once("homeless", "", f"{words}that can be written, or to 'off'")
+    return None
 
 
 _guard = Guarded()

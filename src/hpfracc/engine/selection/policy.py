@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.costs import CostEstimate, CostModel, Option, Scored
-from hpfracc.engine.selection.times import KEPT, Drift
+from hpfracc.engine.selection.costs import KEPT, CostEstimate, CostModel, Option, Scored
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_seconds
 
@@ -49,8 +48,6 @@ _MAX_COST_RATIO = 5.0
 #: Unknown arms can only be learned about by trying them. Together they may take this fraction of the total time, so
 #: that with an unexpected compile time a slot stays within twice its cost without trials.
 _UNKNOWN_SHARE = 0.5
-#: Number of samples of the best arm that determine the error of its curve.
-_TRUSTED_SAMPLES = 3
 
 
 def warmup_calls(seconds: float, *, switched: bool, on_host: bool = True) -> int:
@@ -295,8 +292,7 @@ class Chooser(Guarded):
                     self._account.buy(option.key, option.compile_key, seconds - run, option.x)
                 incumbent.watched = True
             else:
-                drift = self.costs.observe(option.key, bucket, option.x, seconds)
-                incumbent.watched = drift is not Drift.NONE
+                incumbent.watched = self.costs.observe(option.key, bucket, option.x, seconds)
             if trial is not None:
                 # Compilation is charged up to the expected price, so that one bad surprise does not end exploration; in
                 # full if nothing was known, so that surprises do not follow one another.
@@ -394,11 +390,8 @@ class Chooser(Guarded):
         optimism = math.sqrt(math.log(2.0 + incumbent.calls))
         found: Scored | None = None
         least = math.inf
-        speedup = _speedup_over_curve(best)
         for row in rows:
             total, low = row.total, row.estimate.low
-            if speedup < 1.0 and not row.estimate.samples:
-                total, low = total * speedup, low * speedup
             if total > _MAX_COST_RATIO * best.total or row is best:
                 continue
             if total != total:  # nan: unknown
@@ -407,8 +400,6 @@ class Chooser(Guarded):
                 if affordable and incumbent.may_try(row, best, promising=True):
                     return row
                 continue
-            if 0 < row.estimate.samples < _TRUSTED_SAMPLES and row.estimate.curve < low:
-                low = row.estimate.curve  # one or two times, perhaps of a cold device, do not refute the knots
             low = total * (low / total) ** optimism
             if not incumbent.may_try(row, best, promising=low < bar):
                 continue
@@ -463,14 +454,3 @@ def _import_of(option: Option) -> tuple[str, str]:
 def _objective(option: Option) -> str:
     """What an option is chosen for: options have a power only where energy decides."""
     return "time" if option.watts is None else "energy"
-
-
-def _speedup_over_curve(best: Scored) -> float:
-    """The measured time of the best arm over its curve, if it is faster and well known; otherwise 1.
-
-    The curves of arms not tried here may have the same error (for example, of a Fourier transform at a prime size). A
-    best arm that is slower than its curve implies nothing about the others, because it was selected for its low
-    prediction.
-    """
-    found = best.estimate
-    return found.seconds / found.curve if found.samples >= _TRUSTED_SAMPLES and found.seconds < found.curve else 1.0

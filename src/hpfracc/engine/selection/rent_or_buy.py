@@ -22,7 +22,7 @@ from hpfracc._config import get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends.registry import import_cost
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.times import check_seconds, log_work
+from hpfracc.errors import InvalidInputError
 
 T = TypeVar("T")
 
@@ -33,6 +33,17 @@ _NEAREST = 3
 #: Maximum numbers of stored prices per family, purchases, and savings. A dropped item counts as not bought, or as
 #: without savings.
 _MAX_QUOTES, _MAX_BOUGHT, _MAX_SAVINGS = 1024, 16_384, 4096
+
+
+def log_work(x: float) -> float:
+    """Natural logarithm of the work; an empty call counts as one step."""
+    return math.log(x) if x > 1.0 else 0.0
+
+
+def check_seconds(seconds: float) -> None:
+    """Raise :class:`InvalidInputError` unless ``seconds`` is a time."""
+    if not 0.0 <= seconds < math.inf:  # also false for nan
+        raise InvalidInputError(f"seconds={seconds!r} is not a time; use a finite number of at least 0")
 
 
 class RentOrBuy(Guarded):

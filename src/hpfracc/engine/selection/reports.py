@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
+from collections import deque
 from dataclasses import replace
 from functools import partial
 
@@ -12,6 +12,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
+from hpfracc.engine.selection.costs import CostModel
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Candidate, Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
@@ -19,60 +20,59 @@ from hpfracc.engine.selection.request import HOST_PLACEMENT, Preference, Request
 from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, WorkloadCharacteristics, bucket_of
 from hpfracc.errors import BackendUnavailableError
 
-#: Number of reports per operation, backend and bucket, as for samples of an arm.
-_KEPT_TIMES = 32
+#: Number of reports that can be withdrawn.
+_MAX_REPORTS = 10_000
 
 
 class BackendTimes(Guarded):
-    """Reports by operation, backend and log2 of the size, shared by all selectors of the process. Thread-safe.
+    """Reports by operation and backend, shared by all selectors of the process. Thread-safe.
 
     They are used for operations without a primitive. A selector can withdraw its own reports.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._reports: dict[tuple[str, str], dict[int, deque[tuple[int, float]]]] = defaultdict(dict)
+        #: Owner, operation, backend, size and seconds (inf for a failure).
+        self._reports: deque[tuple[int, str, str, int, float]] = deque(maxlen=_MAX_REPORTS)
+        self._costs = CostModel()
         #: Changes with every report, and when reports are withdrawn.
         self.version = 0
 
     def add(self, operation: str, backend: str, size: int, owner: int, seconds: float) -> None:
         """Add a time in seconds (``inf`` for a failure), and the selector it was reported to."""
         with self._lock:
-            ring = self._reports[operation, backend].setdefault(bucket_of(1, size)[1], deque(maxlen=_KEPT_TIMES))
-            ring.append((owner, seconds))
+            self._reports.append((owner, operation, backend, size, seconds))
+            self._learn(operation, backend, size, seconds)
             self.version += 1
 
-    def estimate(self, workload: WorkloadCharacteristics, backend: str) -> float:
-        """Predicted seconds, from workloads of this size or scaled from the nearest one; ``nan`` without reports.
+    def _learn(self, operation: str, backend: str, size: int, seconds: float) -> None:
+        kind = "failed" if seconds == math.inf else "done"
+        self._costs.observe((operation, backend, kind), bucket_of(1, size), size, 0.0 if kind == "failed" else seconds)
 
-        ``inf`` for a backend that failed in at least half of the reports.
+    def estimate(self, workload: WorkloadCharacteristics, backend: str) -> float:
+        """Predicted seconds, from workloads of this size or scaled from other ones; ``nan`` without reports.
+
+        ``inf`` for a backend that failed in at least half of the last reports for this size.
         """
-        size = workload.bucket_of_size[1]
-        with self._lock:
-            rings = self._reports.get((workload.operation_type, backend), {})
-            known = {place: sorted(seconds for _, seconds in ring) for place, ring in rings.items() if ring}
-        if not known:
-            return math.nan
-        place = min(known, key=lambda other: (abs(other - size), other))
-        good = [seconds for seconds in known[place] if seconds < math.inf]
-        if 2 * len(good) <= len(known[place]):
-            return math.inf
-        low, mean = good[len(good) // 4], sum(good) / len(good)
-        level = mean if mean > 2.0 * low else low  # an intermittent cost is still a cost
-        return float(level * 2.0 ** (size - place))  # time is assumed proportional to the size
+        size, key = workload.data_size, (workload.operation_type, backend)
+        done, failed = (
+            self._costs.estimate((*key, kind), workload.bucket_of_size, size) for kind in ("done", "failed")
+        )
+        return math.inf if failed.source != "none" and failed.samples >= done.samples else done.seconds
 
     def forget(self, owner: int) -> None:
         """Withdraw the reports of ``owner``."""
         with self._lock:
-            for places in self._reports.values():
-                for place, ring in places.items():
-                    places[place] = deque((each for each in ring if each[0] != owner), maxlen=_KEPT_TIMES)
-            self.version += 1
+            kept = [report for report in self._reports if report[0] != owner]
+            self.clear()
+            for report in kept:
+                self.add(*report[1:4], report[0], report[4])
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._reports.clear()
+            self._costs = CostModel()
             self.version += 1
 
 

@@ -1,98 +1,289 @@
-"""The records of all processes that share a wisdom folder, including unwritten ones of this process."""
+"""The records of all processes that share a wisdom folder, including unwritten ones of this process.
+
+A folder has one *journal* per process (append-only lines of JSON), *generations* (immutable merged files, each with
+a unique name), and ``wisdom.json``, a copy of the newest generation for reading and for other machines. A merged file
+is one JSON object with one record per line, so that the rest of a damaged one can be read.
+
+Concurrent merges lose nothing, and need no lock. A process removes a file only after it has read it and has written a
+generation that contains it, under a name never used before. It renames a journal before it reads it; a writer that
+finds its journal renamed writes the same lines again, into another one. So the content of each removed file is in a
+newer one, and by induction in one that still exists. ``wisdom.json`` may be overwritten by a slower process with less;
+no removal relies on it, and the next merge completes it.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import os
+import re
 import time
 import warnings
 import weakref
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal, NamedTuple
 
-from hpfracc._files import read_plain, write_whole
+from hpfracc._files import OPEN_FLAGS, UnfitFileError, read_plain, write_whole
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection import wisdom_files, wisdom_records
-from hpfracc.engine.selection.wisdom_files import FolderSnapshot, WisdomLayout, append_to_journal, continuing, warn_once
-from hpfracc.engine.selection.wisdom_records import MAX_BYTES, Record, encode_lines, encode_merged, retain, unite
-from hpfracc.errors import WisdomError
+from hpfracc.engine.selection.wisdom_records import (
+    JOURNAL_HEAD,
+    MAX_BYTES,
+    Content,
+    Record,
+    encode_lines,
+    encode_merged,
+    read_content,
+    retain,
+    unite,
+)
+from hpfracc.errors import WisdomWarning
+
+_given: set[tuple[str, str]] = set()
 
 
-def _describe_records(records: Sequence[Record]) -> dict[str, Any]:
-    """Counts by kind, and a row for each fingerprint, backend and operation, the most recent first."""
-    groups: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
-    for record in records:
-        groups[record.fingerprint, record.backend, record.operation].append(record)
-    rows: list[dict[str, Any]] = [
-        {
-            "fingerprint": fingerprint,
-            "backend": backend,
-            "operation": operation,
-            "arms": sorted({record.arm for record in group}),
-            "records": len(group),
-            "kinds": dict(Counter(record.kind for record in group)),
-            "oldest": min(record.time for record in group),
-            "newest": max(record.time for record in group),
-        }
-        for (fingerprint, backend, operation), group in sorted(groups.items())
-    ]
-    rows.sort(key=lambda row: -row["newest"])
-    return {"records": len(records), "kinds": dict(Counter(record.kind for record in records)), "rows": rows}
+def warn_once(what: str, where: str, message: str) -> None:
+    """Warn about ``what`` at ``where`` once per process."""
+    if (what, where) not in _given:
+        _given.add((what, where))
+        warnings.warn(message, WisdomWarning, stacklevel=4)
 
 
-def _describe_files(layout: WisdomLayout | None) -> dict[str, Any]:
-    """Names, sizes and modification times of the files; ``changed`` is None if there are none."""
-    found: list[dict[str, Any]] = []
-    with contextlib.suppress(OSError):  # a folder that cannot be read; ``state`` says so
-        for path, kind in wisdom_files.list_files(layout) if layout is not None else ():
-            with contextlib.suppress(OSError):  # removed by a merge
-                status = path.stat()
-                found.append({"name": path.name, "kind": kind, "bytes": status.st_size, "changed": status.st_mtime})
-    changed = max((file["changed"] for file in found), default=None)
-    return {"files": found, "bytes": sum(file["bytes"] for file in found), "changed": changed}
+@contextlib.contextmanager
+def continuing(where: object, consequence: str) -> Iterator[None]:
+    """Turn any error in the block into a warning, so that the caller's computation continues.
 
-
-_REMEDY = "export it again with `hpfracc wisdom export FILE` on the machine that measured it"
-
-
-def _read_import(path: Path) -> list[Record]:
-    """All records of an exported file or a wisdom folder; :class:`WisdomError` if any is damaged."""
+    The files are read strictly, so no known fault gets here. But they are written by other processes, versions and
+    machines, and a computation must not fail because of them.
+    """
     try:
-        if os.path.isdir(path):
-            files = [
-                (source.path, source.content) for source in wisdom_files.read_folder(WisdomLayout.of(path)).sources
-            ]
-            if not files:
-                raise WisdomError(f"{path} has no wisdom to import; {_REMEDY}")
-        else:
-            files = [(path, wisdom_records.read_merged(read_plain(path, MAX_BYTES).data))]
-    except OSError as error:
-        raise _failure(f"{path} cannot be imported", error, _REMEDY) from error
-    for name, content in files:
-        if content.newer:
-            raise WisdomError(f"{name} was written by a later hpfracc; upgrade hpfracc to import it")
-        if content.fault is not None:
-            raise WisdomError(f"{name} cannot be imported: {content.fault}; {_REMEDY}")
-    return [record for _, content in files for record in content.records]
+        yield
+    except Warning:  # the user turned warnings into errors
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        warn_once(
+            "unexpected", str(where), f"wisdom at {where} could not be used ({reason}): {consequence}; please report it"
+        )
 
 
-def _failure(what: str, error: OSError, remedy: str) -> WisdomError:
-    return WisdomError(f"{what} ({error.strerror or error}); {remedy}")
+def reset_warnings() -> None:
+    """Allow all warnings to be given again."""
+    _given.clear()
+
+
+FileKind = Literal["merged", "generation", "journal", "leftover", "damaged"]
+
+#: Name of the merged file, and of the default folder.
+STEM = "wisdom"
+#: Seconds after which a temporary file counts as left by a killed process, and a journal of another machine as ended.
+_ABANDONED, UNTOUCHED_SECONDS = 3600.0, 86_400.0
+#: Maximum number of times a folder is read again because a file disappeared, which means that another process merged.
+_ATTEMPTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WisdomLayout:
+    """The names of the files in a wisdom folder.
+
+    Attributes
+    ----------
+    folder : Path
+        The folder.
+    stem : str
+        Name of the merged file without ``.json``; several stems may share a folder.
+    """
+
+    folder: Path
+    stem: str = STEM
+
+    @classmethod
+    def of(cls, path: Path) -> WisdomLayout:
+        """The layout for a folder or a ``.json`` file."""
+        if path.suffix == ".json" and not os.path.isdir(path):  # unlike Path.is_dir, does not raise
+            return cls(path.parent, path.stem)
+        return cls(path)
+
+    @property
+    def merged(self) -> Path:
+        """The merged file."""
+        return self.folder / f"{self.stem}.json"
+
+    @property
+    def own_journals(self) -> str:
+        """The beginning of the names of journals of this machine."""
+        name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+        return f"{self._prefix}{re.sub(r'[^A-Za-z0-9_.]+', '_', name)[:64] or 'host'}-"
+
+    def new_generation(self) -> Path:
+        """A new, unique name for a merged file."""
+        return self.folder / f"{self.stem}-{_random()}.json"
+
+    def new_journal(self) -> Path:
+        """A new, unique name for a journal."""
+        return self.folder / f"{self.own_journals}{os.getpid()}-{_random()}.jsonl"
+
+    def kind_of(self, name: str) -> FileKind | None:
+        """The kind of a file, by its name; None if it is not a wisdom file."""
+        merged = rf"{re.escape(self.stem)}(-[0-9a-f]{{16}})?\.json"
+        journal = rf"{re.escape(self._prefix)}[^-]+-\d+-[0-9a-f]{{16}}\.jsonl"
+        if found := re.fullmatch(merged, name):
+            return "generation" if found[1] else "merged"
+        patterns: dict[FileKind, str] = {
+            "journal": journal,
+            "leftover": rf"\.{merged}\.[0-9a-f]{{16}}\.tmp",
+            "damaged": rf"({merged}|{journal})\.damaged-.+",
+        }
+        return next((kind for kind, pattern in patterns.items() if re.fullmatch(pattern, name)), None)
+
+    @property
+    def _prefix(self) -> str:
+        return "journal-" if self.stem == STEM else f"{self.stem}.journal-"
+
+
+def _random() -> str:
+    return os.urandom(8).hex()
+
+
+def append_to_journal(path: Path, lines: bytes) -> int:
+    """Append complete lines to a journal, which then survive any end of the process; returns its size.
+
+    Raises
+    ------
+    OSError
+        If not all lines were written, or a merge has taken the journal meanwhile; then write them to another one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o666)
+    try:
+        size = os.fstat(fd).st_size
+        data = lines if size else JOURNAL_HEAD + lines
+        written = os.write(fd, data)
+        if written != len(data):
+            raise OSError(f"{path}: {written} of {len(data)} bytes written; is the disk full?")
+        if not os.path.samestat(os.fstat(fd), os.stat(path)):
+            raise FileNotFoundError(f"{path} was taken by a merge")
+        return size + written
+    finally:
+        os.close(fd)
+
+
+class Source(NamedTuple):
+    """A file that was read, its bytes and its content. An unreadable one (a FIFO, or too large) has no bytes."""
+
+    path: Path
+    kind: FileKind
+    data: bytes
+    content: Content
+
+
+def list_files(layout: WisdomLayout) -> list[tuple[Path, FileKind]]:
+    """Every wisdom file in the folder, including temporary and damaged ones; none if the folder is missing."""
+    try:
+        names = sorted(os.listdir(layout.folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [(layout.folder / name, kind) for name in names if (kind := layout.kind_of(name)) is not None]
+
+
+def read_folder(layout: WisdomLayout, *, merged_only: bool = False) -> list[Source]:
+    """Read the merged file, and unless ``merged_only`` generations and journals; a missing folder is empty.
+
+    Raises
+    ------
+    OSError
+        If the folder exists but cannot be read.
+    """
+    wanted = ("merged",) if merged_only else ("merged", "generation", "journal")
+    contents: dict[
+        tuple[bool, bytes], Content
+    ] = {}  # the merged file is mostly a copy of a generation, and decoding is slow
+    for _ in range(_ATTEMPTS):
+        sources, complete = [], True
+        for path, kind in list_files(layout):
+            try:
+                data = read_plain(path, MAX_BYTES).data if kind in wanted else None
+            except UnfitFileError as error:
+                sources.append(Source(path, kind, b"", Content(fault=error.strerror)))
+                continue
+            except FileNotFoundError:
+                complete = False
+                continue
+            except OSError:  # perhaps another user's; a file that is not read is not removed
+                continue
+            if data is not None:
+                key = kind == "journal", data
+                if key not in contents:
+                    contents[key] = read_content(data, journal=key[0])
+                sources.append(Source(path, kind, data, contents[key]))
+        if complete:
+            break
+    return sources
+
+
+def take_journals(layout: WisdomLayout) -> set[Path]:
+    """Rename the journals, so that nothing is added to them any more; those of other machines once they are old."""
+    taken = set()
+    for path, kind in list_files(layout):
+        with contextlib.suppress(OSError):  # gone, in use on a system that does not rename then, or read-only
+            own = path.name.startswith(layout.own_journals)
+            if kind == "journal" and (own or time.time() - path.stat().st_mtime >= UNTOUCHED_SECONDS):
+                renamed = path.with_name(f"{path.name.rpartition('-')[0]}-{_random()}.jsonl")
+                os.rename(path, renamed)
+                taken.add(renamed)
+    return taken
+
+
+def merge_folder(
+    layout: WisdomLayout, sources: Sequence[Source], records: Sequence[Record], taken: set[Path]
+) -> list[str]:
+    """Write ``records``, which include all of ``sources``, and remove those but journals that were not ``taken``.
+
+    Returns
+    -------
+    list of str
+        A sentence for each damaged file.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written; no record is lost then.
+    """
+    data = encode_merged(records)
+    generations = [source for source in sources if source.kind == "generation" and not source.content.newer]
+    superseded = [source.data for source in generations] != [data]
+    if superseded:
+        write_whole(layout.new_generation(), [data])
+    notes = []
+    for source in sources:
+        fault, where = source.content.fault, "left where it is"
+        with contextlib.suppress(OSError):
+            if fault is not None and (source.kind != "journal" or source.path in taken):
+                aside = f"{source.path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}-{_random()[:4]}"
+                os.rename(source.path, source.path.with_name(aside))
+                where = f"set aside as {aside}"
+            elif (source.path in taken and not source.content.newer) or (superseded and source in generations):
+                source.path.unlink()
+        if fault is not None:
+            kept = f"{len(source.content.records)} records could still be read from it"
+            notes.append(f"{source.path} is damaged ({fault}) and was {where}; {kept}")
+    if not any(source.content.newer or source.data == data for source in sources if source.kind == "merged"):
+        write_whole(layout.merged, [data])
+    for path, kind in list_files(layout):
+        with contextlib.suppress(OSError):
+            if kind == "leftover" and time.time() - path.stat().st_mtime > _ABANDONED:
+                path.unlink()
+    return notes
 
 
 #: Number of records after which they are written, and maximum number in memory if that is impossible.
-_GATHERED = 256
-_KEPT_IN_MEMORY = 8192
+_GATHERED, _KEPT_IN_MEMORY = 256, 8192
 #: Journal size in bytes at which a process merges: about 16,000 records.
 _LONG_JOURNAL = 4 << 20
 #: Number of files above which a process merges at its end. Always merging would slow down short scripts.
 _SCATTERED = 12
-#: Seconds until the next attempt to write to a folder that could not be written.
-_RETRY = 60.0
-
 #: Maximum number of records kept for another process between two :func:`take_shared`.
 _MAX_SHARED = 256
 
@@ -124,7 +315,7 @@ class Wisdom(Guarded):
     Parameters
     ----------
     path : Path or None
-        A folder, or a ``.json`` file with the others in its folder, from :func:`resolve_path`; None stores nothing.
+        A folder, or a ``.json`` file with the others in its folder; None stores nothing.
     read_only : bool
         Never write or rename anything, and learn nothing: for reproducible decisions. A ``.json`` file is then read
         without the others in its folder.
@@ -134,23 +325,24 @@ class Wisdom(Guarded):
         super().__init__()
         self.path = path
         self.read_only = read_only
-        self._layout = None if path is None else WisdomLayout.of(path)
+        self.layout = None if path is None else WisdomLayout.of(path)
         self._alone = read_only and path is not None and path == WisdomLayout.of(path).merged
-        self._pending: list[Record] = []
+        self.pending: deque[Record] = deque(maxlen=_KEPT_IN_MEMORY)
+        #: Number of records at which they are written; more after a failure.
+        self._write_at = _GATHERED
         self._journal: Path | None = None
-        self._retry_at: float | None = None  # set while the folder cannot be written
         _every.add(self)
 
     def append(self, records: Iterable[Record], *, own: bool = True) -> None:
         """Add records; they are on disk after the next :meth:`flush`. ``own``: measured in this process."""
-        if self._layout is None or self.read_only:
+        if self.layout is None or self.read_only:
             return
         with self._lock:
             given = list(records)
-            self._pending.extend(given)
+            self.pending.extend(given)
             if _shared is not None and own:
                 _shared.extend(given)
-        if len(self._pending) >= _GATHERED:
+        if len(self.pending) >= self._write_at:
             with continuing(self.path, "what is learned stays in memory only"):
                 self.flush()
 
@@ -160,18 +352,15 @@ class Wisdom(Guarded):
         False means that the folder cannot be written (with a warning, once); the records stay in memory.
         """
         with self._lock:
-            if self._layout is None or self.read_only or not self._pending:
+            if self.layout is None or self.read_only or not self.pending:
                 return True
-            if self._is_resting():
-                self._trim_memory()
-                return False
             try:
-                size = self._write(self._layout, encode_lines(self._pending))
+                size = self.write(encode_lines(self.pending))
             except OSError as error:
                 self._give_up(error)
                 return False
-            self._pending = []
-            self._retry_at = None
+            self.pending.clear()
+            self._write_at = _GATHERED
             if size > _LONG_JOURNAL:
                 self.merge()
             return True
@@ -179,149 +368,75 @@ class Wisdom(Guarded):
     def merge(self) -> int:
         """Merge all files into one and remove those it supersedes; returns the number of records."""
         with self._lock:
-            if self._layout is None or self.read_only:
-                return len(self._everything()[0])
-            self.flush()
-            records, snapshot = self._everything()
-            if snapshot is not None and not self._is_resting():
-                self._unite_files(self._layout, records, snapshot)
+            if self.layout is None or self.read_only or not self.flush():
+                return len(self.everything()[0])
+            taken: set[Path] = set()
+            with contextlib.suppress(OSError):  # said when the folder is read, next
+                taken = take_journals(self.layout)
+            records, sources = self.everything()
+            if sources:
+                self._merge_files(self.layout, sources, records, taken)
             return len(records)
 
     def tidy(self) -> None:
         """Write the added records, and merge if there are many files; called at the end of a process."""
         self.flush()
         with contextlib.suppress(OSError):  # a folder that cannot be read is not tidied
-            if self._layout is not None and len(wisdom_files.list_files(self._layout)) > _SCATTERED:
+            if self.layout is not None and len(list_files(self.layout)) > _SCATTERED:
                 self.merge()
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last write failed; the records are in memory then."""
+        return self._write_at > _GATHERED
+
     def load(self) -> list[Record]:
-        """All records of this version, oldest first."""
+        """All records of this version, oldest first. Damaged files are set aside once their readable ones are saved."""
         with self._lock:
-            entries, snapshot = self._everything()
-            if self._layout is not None and snapshot is not None and snapshot.damaged:
-                # Damaged files are set aside once their readable records are saved.
-                if not self.read_only:
-                    self._unite_files(self._layout, entries, snapshot)
-                for source in snapshot.damaged if self.read_only else ():
-                    kept = len(source.content.records)
-                    self._warn("damaged", f"is damaged ({source.content.fault}); {kept} records could be read from it")
-        return entries
+            records, sources = self.everything()
+            damaged = [source for source in sources or () if source.content.fault is not None]
+            if damaged and self.layout is not None and not self.read_only:
+                taken = take_journals(self.layout)
+                records, sources = self.everything()
+                self._merge_files(self.layout, sources or [], records, taken)
+            for source in damaged if self.read_only else ():
+                kept = len(source.content.records)
+                self._warn("damaged", f"is damaged ({source.content.fault}); {kept} records could be read from it")
+        return records
 
-    def export(self, path: str | os.PathLike[str]) -> int:
-        """Write all records into one file for :meth:`import_`; returns their number."""
-        data, count = self.encode()
-        try:
-            write_whole(path, [data])
-        except OSError as error:
-            remedy = "name a file in a folder that exists and can be written"
-            raise _failure(f"wisdom cannot be exported to {path}", error, remedy) from error
-        return count
-
-    def encode(self) -> tuple[bytes, int]:
-        """The content of an exported file, and the number of its records."""
-        with self._lock:
-            entries, snapshot = self._everything()
-        if self._layout is not None and snapshot is None:
-            raise WisdomError(
-                f"wisdom at {self.path} cannot be read, so it cannot be exported; let this user read the folder"
-            )
-        return encode_merged(entries), len(entries)
-
-    def import_(self, path: str | os.PathLike[str]) -> int:
-        """Add the records of an exported file or a wisdom folder; returns the number of new ones."""
-        imported = _read_import(Path(path))
-        size = sum(len(record.to_line()) for record in imported)
-        if size > MAX_BYTES // 2:
-            raise WisdomError(f"{path} cannot be imported: its records have {size:,} bytes; export fewer at a time")
-        with self._lock:
-            if self.read_only:
-                raise WisdomError(
-                    f"wisdom at {self.path} is open for reading only; import {path} without deterministic="
-                )
-            if self._layout is None:
-                return 0
-            known = {record.id: record for record in self._everything()[0]}
-            united = retain(unite(known.values(), imported).values())
-            new = [record for record in united if record.id not in known]
-            if new:
-                try:
-                    self._write(self._layout, encode_lines(new))
-                except OSError as error:
-                    what = f"{path} was not imported: wisdom at {self.path} cannot be written"
-                    remedy = "set HPFRACC_WISDOM to a folder that can be written"
-                    raise _failure(what, error, remedy) from error
-            self.merge()
-        return len(new)
-
-    def clear(self) -> int:
-        """Remove all files in this folder, including journals of other processes; returns their number.
-
-        Running processes continue to learn, and write what they have in memory.
-        """
-        with self._lock:
-            if self.read_only:
-                raise WisdomError(f"wisdom at {self.path} is open for reading only; clear it without deterministic=")
-            self._pending = []
-            try:
-                files = wisdom_files.list_files(self._layout) if self._layout is not None else []
-                for path, _ in files:
-                    path.unlink(missing_ok=True)
-            except OSError as error:
-                what = f"wisdom at {self.path} cannot be cleared: {error.filename}"
-                raise _failure(what, error, "let this user read and change the folder, or remove it by hand") from error
-            return len(files)
-
-    def summary(self) -> dict[str, Any]:
-        """Counts per fingerprint, backend and operation, the files with their sizes, and the last change.
-
-        ``state`` is ``"off"``, ``"unreadable"``, ``"read-only"``, ``"memory only"`` (the folder cannot be written) or
-        ``"kept"``.
-        """
-        with self._lock:
-            records, snapshot = self._everything()
-            state = "kept" if self._retry_at is None else "memory only"
-            if self._layout is None or snapshot is None:
-                state = "off" if self._layout is None else "unreadable"
-            return {
-                "path": None if self.path is None else str(self.path),
-                "state": "read-only" if self.read_only and snapshot is not None else state,
-                "unwritten": len(self._pending),
-                "skipped": 0 if snapshot is None else snapshot.skipped,
-                **_describe_records(records),
-                **_describe_files(self._layout),
-            }
-
-    def _everything(self) -> tuple[list[Record], FolderSnapshot | None]:
-        """The records on disk and in memory, trimmed, and a snapshot of the disk; None if it cannot be read."""
-        if self._layout is None:
+    def everything(self) -> tuple[list[Record], list[Source] | None]:
+        """The records on disk and in memory, trimmed, and the files; None if they cannot be read."""
+        if self.layout is None:
             return [], None
         try:
-            snapshot = wisdom_files.read_folder(self._layout, merged_only=self._alone)
+            sources = read_folder(self.layout, merged_only=self._alone)
         except OSError as error:
             self._warn("unreadable", f"cannot be read ({error.strerror or error}), so nothing is known from it")
-            return retain(self._pending), None
-        if self._alone and not snapshot.sources:
+            return retain(self.pending), None
+        if self._alone and not sources:
             self._warn("missing", "does not exist, so nothing is known from it; name a file that `export` wrote")
-        for source in snapshot.sources:
+        for source in sources:
             if source.content.newer:
                 self._warn("newer", f"has {source.path.name}, which a later hpfracc wrote: it is not used")
-        return retain(unite(snapshot.records.values(), self._pending).values()), snapshot
+        return retain(unite(*(source.content.records for source in sources), self.pending).values()), sources
 
-    def _write(self, layout: WisdomLayout, lines: bytes) -> int:
+    def write(self, lines: bytes) -> int:
         """Append to this process's journal, or to a new one if that fails; returns its size."""
+        assert self.layout is not None  # only called if there is a folder
         if self._journal is not None:
             with contextlib.suppress(OSError):
                 return append_to_journal(self._journal, lines)
-        self._journal, journal = None, layout.new_journal()
+        self._journal, journal = None, self.layout.new_journal()
         size = append_to_journal(journal, lines)
         self._journal = journal
         return size
 
-    def _unite_files(self, layout: WisdomLayout, records: list[Record], snapshot: FolderSnapshot) -> None:
+    def _merge_files(
+        self, layout: WisdomLayout, sources: list[Source], records: list[Record], taken: set[Path]
+    ) -> None:
         """Merge the files on disk, then warn about damaged ones."""
         try:
-            notes = wisdom_files.merge_into_one(layout, records, snapshot)
-            self._retry_at = None
+            notes = merge_folder(layout, sources, records, taken)
         except OSError as error:
             self._give_up(error)
             return
@@ -329,23 +444,14 @@ class Wisdom(Guarded):
             more = f"; so are {len(notes) - 1} other files there" if len(notes) > 1 else ""
             warn_once("damaged", notes[0], f"{notes[0]}{more}")
 
-    def _is_resting(self) -> bool:
-        """Whether a write failed a short while ago."""
-        return self._retry_at is not None and time.monotonic() < self._retry_at
-
     def _give_up(self, error: OSError) -> None:
-        """After a failed write, keep records in memory for a while."""
-        self._retry_at = time.monotonic() + _RETRY
-        self._trim_memory()
+        """After a failed write, keep records in memory until there are more of them."""
+        self._write_at = len(self.pending) + _GATHERED
         self._warn(
             "unwritable",
             f"cannot be written ({error.strerror or error}): what is learned stays in memory only; "
             "set HPFRACC_WISDOM to a folder that can be written, or to 'off'",
         )
-
-    def _trim_memory(self) -> None:
-        if len(self._pending) > _KEPT_IN_MEMORY:
-            self._pending = retain(self._pending)[-_KEPT_IN_MEMORY // 2 :]
 
     def _warn(self, what: str, words: str) -> None:
         warn_once(what, str(self.path), f"wisdom at {self.path} {words}")
@@ -353,8 +459,7 @@ class Wisdom(Guarded):
     def _forked(self) -> None:
         """Called in a forked child. Records added before the fork are written by the parent."""
         self._journal = None
-        if self._retry_at is None:
-            self._pending = []
+        self.pending.clear()
 
 
 def _after_fork() -> None:

@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Literal, get_args
@@ -28,8 +28,9 @@ KINDS: tuple[str, ...] = get_args(Kind)
 #: three years, far more work than a machine does in that time, the year 5138, and the length of a name.
 MAX_SECONDS, MAX_WORK, MAX_TIME = 1e8, 1e36, 1e11
 MAX_CHARACTERS = 256
-#: Limit of a line. A record has at most half of it.
+#: Limits of a line: its bytes, and its nesting depth. A record has at most half of the bytes and a depth of 2.
 MAX_LINE_BYTES = 1 << 16
+MAX_DEPTH = 32
 
 #: What each kind requires beside the fields of all.
 _NEEDS: dict[str, tuple[str, ...]] = {
@@ -215,15 +216,14 @@ def _group(record: Record) -> tuple[Any, ...]:
 
 #: Incremented when a kind or a field of records is added: older versions then do not touch the files.
 SCHEMA = 1
-#: The first line of a journal.
+#: The first line of a journal, and the first and last of a merged file, which is one JSON object.
 JOURNAL_HEAD = f'{{"hpfracc":"journal","schema":{SCHEMA}}}\n'.encode()
+_MERGED_HEAD, _MERGED_END = f'{{"hpfracc":"wisdom","schema":{SCHEMA},"records":[\n'.encode(), b"\n]}\n"
 
-#: Limits for reading. All stored records take about 9 MB, and a journal is merged at 4 MiB. Within these limits no file
-#: takes more than two seconds, or about 300 MB, to read or reject.
+#: Limits of a file: its bytes and its lines. All stored records take about 9 MB, and a journal is merged at 4 MiB.
 MAX_BYTES = 32 << 20
 _MAX_ENTRIES = 100_000
-_MAX_VALUES = 32 * _MAX_ENTRIES
-#: Limits for writing are lower than those for reading.
+#: The limit for writing is lower than that for reading.
 _MAX_WRITTEN = MAX_BYTES * 3 // 4
 
 
@@ -235,27 +235,18 @@ class Content:
     ----------
     records : list of Record
         The readable ones.
+    fault : str or None
+        Why the file should be set aside; None if it is intact.
     skipped : int
-        Number of complete lines or entries that are not records.
-    damage : str or None
-        Why a merged file as a whole is damaged; ``records`` are then those that could be recovered.
+        Number of complete lines that are not records.
     newer : bool
         Whether a later version of hpfracc wrote it in an unknown format; it is not touched then.
     """
 
     records: list[Record] = field(default_factory=list)
+    fault: str | None = None
     skipped: int = 0
-    damage: str | None = None
     newer: bool = False
-    #: Why the first invalid entry was rejected.
-    complaint: str | None = None
-
-    @property
-    def fault(self) -> str | None:
-        """Reason why the file should be set aside; None if it is intact."""
-        if self.damage is None and self.skipped:
-            return f"{self.skipped} of its entries are not records, the first because of {self.complaint}"
-        return self.damage
 
 
 def encode_merged(records: Iterable[Record]) -> bytes:
@@ -266,8 +257,7 @@ def encode_merged(records: Iterable[Record]) -> bytes:
     while size > _MAX_WRITTEN:  # drop the oldest
         size -= len(lines[first]) + 2
         first += 1
-    body = ",\n".join(lines[first:])
-    return f'{{"hpfracc":"wisdom","schema":{SCHEMA},"records":[\n{body}\n]}}\n'.encode()
+    return _MERGED_HEAD + ",\n".join(lines[first:]).encode() + _MERGED_END
 
 
 def encode_lines(records: Iterable[Record]) -> bytes:
@@ -275,51 +265,35 @@ def encode_lines(records: Iterable[Record]) -> bytes:
     return "".join(f"{record.to_line()}\n" for record in records).encode()
 
 
-def read_merged(data: bytes) -> Content:
-    """Read a merged file; never raises, see :attr:`Content.damage`."""
-    if data.count(b",") + data.count(b"[") + data.count(b"{") > _MAX_VALUES:
-        return Content(damage="it holds too many values")
-    damage, entries = "it is not a wisdom file", None
-    try:
-        value = parse_json(data)
-    except (ValueError, RecursionError) as error:
-        value, damage = None, str(error)
-    if isinstance(value, dict) and value.get("hpfracc") == "wisdom":
-        if _is_newer(value):
-            return Content(newer=True)
-        entries = value.get("records") if value.get("schema") == SCHEMA else None
-        damage = "its schema or its records are missing"
-    if isinstance(entries, list):
-        return _read_entries(entries)
-    # Those on complete lines can be recovered.
-    lines = [line.strip().rstrip(b",") for line in data.split(b"\n", _MAX_ENTRIES)[:_MAX_ENTRIES]]
-    return Content(_read_entries(lines).records, damage=damage)
+def read_content(data: bytes, *, journal: bool) -> Content:
+    """Read a journal or a merged file line by line; never raises, see :attr:`Content.fault`.
 
-
-def read_journal(data: bytes) -> Content:
-    """Read a journal. An incomplete last line, of a process that was killed, is ignored."""
-    head, *lines = data.split(b"\n", _MAX_ENTRIES + 1)
+    An incomplete last line of a journal, of a process that was killed, is ignored.
+    """
+    content, first = Content(), ""
+    head, *lines = data.split(b"\n", _MAX_ENTRIES + 3)
     try:
-        if _is_newer(parse_json(head)):
-            return Content(newer=True)
+        value = parse_json(head + b"]}" if head.endswith(b"[") else head)
     except (ValueError, RecursionError):
-        pass  # the lines below it are read all the same
-    return _read_entries(lines[:-1] if len(lines) <= _MAX_ENTRIES else lines)
-
-
-def _is_newer(head: Any) -> bool:
-    schema = head.get("schema") if isinstance(head, dict) else None
-    return isinstance(schema, int) and schema > SCHEMA
-
-
-def _read_entries(entries: Sequence[Any]) -> Content:
-    content = Content()
-    for entry in entries[:_MAX_ENTRIES]:
+        value = None
+    schema = value.get("schema") if isinstance(value, dict) else None
+    if isinstance(schema, int) and schema > SCHEMA:
+        return Content(newer=True)
+    lines = lines[:-1] if journal else [line.removesuffix(b",") for line in lines if line not in (b"", b"]}")]
+    if len(lines) > _MAX_ENTRIES:
+        content.fault = f"it has more than {_MAX_ENTRIES:,} entries"
+    elif not (journal or data.startswith(_MERGED_HEAD)):
+        content.fault = "it is not a wisdom file, or its first line is damaged"
+    elif not (journal or data.rstrip().endswith(_MERGED_END.strip())):
+        content.fault = "its end is missing"
+    for line in lines[:_MAX_ENTRIES]:
         try:
-            content.records.append(parse_record(entry))
+            content.records.append(parse_record(line))
         except InvalidInputError as error:
             content.skipped += 1
-            content.complaint = content.complaint or str(error)
-    if len(entries) > _MAX_ENTRIES:
-        content.damage = f"it has more than {_MAX_ENTRIES:,} entries"
+            first = first or str(error)
+    if content.fault is not None:
+        content.skipped = 0  # the file is damaged as a whole
+    elif content.skipped:
+        content.fault = f"{content.skipped} of its entries are not records, the first because of {first}"
     return content

@@ -1,4 +1,4 @@
-"""Chunk sizes: few of them, halved when memory runs out, found to within a tenth, remembered."""
+"""Chunk sizes: few of them, halved when memory runs out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 from hpfracc.engine.execution.batch.driver import (
     ChunkSizer,
     ChunkTooLargeError,
-    remembered_sizes,
     round_size,
     run_chunks,
     sizes_below,
@@ -29,62 +28,12 @@ def test_sizes_below_a_length() -> None:
     assert list(sizes_below(1)) == []
 
 
-def simulate(sizer: ChunkSizer, limit: int, rounds: int = 60) -> list[int]:
-    sizes = []
-    for _ in range(rounds):
-        size = sizer.size
-        sizes.append(size)
-        if size <= limit:
-            sizer.succeeded(size)
-        elif not sizer.failed(size):
-            break
-    return sizes
-
-
-@pytest.mark.parametrize("limit", [3, 10, 70, 333, 700])
-def test_the_search_ends_close_below_what_fails(limit: int) -> None:
-    """Halving, then bisection to within 10 %, then 5 % less; few failures on the way."""
-    sizer = ChunkSizer(1000, 1000)
-    sizes = simulate(sizer, limit)
-    assert sizer.settled
-    assert limit * 0.85 - 1 <= sizes[-1] <= limit
-    assert sum(size > limit for size in sizes) <= 13
-    assert len(set(sizes[-20:])) == 1
-
-
-def test_what_was_found_is_remembered() -> None:
-    """The next batch of this kind begins there; another kind does not."""
-    simulate(ChunkSizer(1000, 1000, key="a"), 333)
-    assert ChunkSizer(1000, 1000, key="a").size == pytest.approx(333 * 0.9, rel=0.1)
-    assert ChunkSizer(1000, 1000, key="b").size == 1000
-    remembered_sizes.clear()
-    assert ChunkSizer(1000, 1000, key="a").size == 1000
-
-
 def test_nothing_smaller_than_one() -> None:
     """A single item that does not fit is told."""
     sizer = ChunkSizer(4, 100)
     assert sizer.failed(4) and sizer.failed(2)
     assert sizer.size == 1
     assert not sizer.failed(1)
-
-
-def test_memory_that_comes_free_is_used() -> None:
-    """What failed once and fits now is no bound any more."""
-    sizer = ChunkSizer(64, 64)
-    sizer.failed(64)
-    sizer.succeeded(32)
-    sizer.succeeded(64)
-    assert sizer.bad is None
-
-
-def test_memory_that_is_taken_is_noticed() -> None:
-    """What fitted and fails now makes chunks smaller again."""
-    sizer = ChunkSizer(64, 64)
-    sizer.succeeded(64)
-    sizer.failed(64)
-    sizer.failed(32)
-    assert sizer.size <= 16
 
 
 def never(begin: int, end: int, short: ChunkTooLargeError) -> None:

@@ -111,7 +111,7 @@ def test_callbacks_told_from_many_threads() -> None:
 def test_memory_runs_out_on_any_rung(rung: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rung is reported with its error, and the ones above it are climbed."""
 
-    def fail(device: str, force: bool) -> None:
+    def fail(device: str) -> None:
         raise MemoryError("not even for this")
 
     monkeypatch.setattr(ladder, f"_{rung.replace(' ', '_')}".lower(), fail, raising=False)

@@ -20,7 +20,7 @@ def test_each_rung_says_what_it_freed() -> None:
     """Own caches are emptied and accounted for; a host has no device buffers to move."""
     prepared_operands.get("a", lambda: np.ones(100_000))
     host_buffers.release(host_buffers.allocate(100_000))
-    report = ladder.climb("cpu", force=True)
+    report = ladder.climb("cpu")
     assert [rung.name for rung in report.rungs] == list(RUNGS[:3])
     assert report.rungs[0].released >= 1_600_000
     assert len(prepared_operands) == 0 and host_buffers.stats().held_bytes == 0
@@ -43,17 +43,6 @@ def test_buffers_of_a_device_are_moved_in_the_end() -> None:
         assert not report.enough
     finally:
         get_budget().register("test", None)
-
-
-def test_garbage_is_collected_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two clean-ups in a row collect once, unless it is asked for."""
-    calls = []
-    monkeypatch.setattr(module.gc, "collect", lambda: calls.append(1) or 0)
-    ladder.climb("cpu", highest="garbage")
-    ladder.climb("cpu", highest="garbage")
-    assert len(calls) == 1
-    ladder.climb("cpu", highest="garbage", force=True)
-    assert len(calls) == 2
 
 
 def test_callbacks_are_called_and_may_fail() -> None:
@@ -105,7 +94,7 @@ def test_memory_may_run_out_while_cleaning_up(monkeypatch: pytest.MonkeyPatch) -
 
     with monkeypatch.context() as patched:
         patched.setattr(prepared_operands, "clear", empty)
-        report = ladder.climb("cpu", highest="library caches", force=True)
+        report = ladder.climb("cpu", highest="library caches")
     assert "no room to make room" in report.rungs[0].error
     assert [rung.name for rung in report.rungs] == list(RUNGS[:3])
     assert not ladder.climb("cpu", highest="garbage").skipped  # and it can be done again

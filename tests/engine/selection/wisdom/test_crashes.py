@@ -14,8 +14,7 @@ from unittest import mock
 
 import pytest
 
-from hpfracc.engine.selection.wisdom import Wisdom
-from hpfracc.engine.selection.wisdom_files import WisdomLayout, list_files, read_folder
+from hpfracc.engine.selection.wisdom import Wisdom, WisdomLayout, list_files, read_folder
 from hpfracc.engine.selection.wisdom_records import JOURNAL_HEAD, encode_lines, encode_merged
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import ids, samples
@@ -64,7 +63,7 @@ def scene(folder: Path) -> set[str]:
 
 
 def on_disk(folder: Path) -> set[str]:
-    return set(read_folder(WisdomLayout(folder)).records)
+    return {record.id for source in read_folder(WisdomLayout(folder)) for record in source.content.records}
 
 
 def count_steps(folder: Path) -> int:

@@ -11,8 +11,7 @@ from hpfracc.engine.selection.wisdom_records import (
     SCHEMA,
     encode_lines,
     encode_merged,
-    read_journal,
-    read_merged,
+    read_content,
 )
 from tests.helpers.measured import samples
 
@@ -23,8 +22,8 @@ def test_merged_there_and_back(count):
     records = samples(count)
     data = encode_merged(records)
     assert json.loads(data)["schema"] == SCHEMA
-    content = read_merged(data)
-    assert (content.records, content.skipped, content.damage, content.newer) == (records, 0, None, False)
+    content = read_content(data, journal=False)
+    assert (content.records, content.skipped, content.fault, content.newer) == (records, 0, None, False)
 
 
 def test_merged_cut_at_every_length():
@@ -33,10 +32,10 @@ def test_merged_cut_at_every_length():
     data = encode_merged(records)
     ends = [data.index(record.to_line().encode()) + len(record.to_line()) for record in records]
     for length in range(len(data) - 1):  # the last byte is a line's end, which JSON does not need
-        content = read_merged(data[:length])
-        assert content.damage is not None
+        content = read_content(data[:length], journal=False)
+        assert content.fault is not None
         assert content.records == records[: sum(end <= length for end in ends)]
-    assert read_merged(data[:-1]).damage is None
+    assert read_content(data[:-1], journal=False).fault is None
 
 
 def test_journal_cut_at_every_length():
@@ -44,7 +43,7 @@ def test_journal_cut_at_every_length():
     records = samples(3)
     data = JOURNAL_HEAD + encode_lines(records)
     for length in range(len(data) + 1):
-        content = read_journal(data[:length])
+        content = read_content(data[:length], journal=True)
         assert content.records == records[: max(0, data[:length].count(b"\n") - 1)]
         assert content.skipped == 0
 
@@ -53,18 +52,18 @@ def test_bad_lines_are_skipped_and_counted():
     """A bad line in the middle of a journal costs only itself."""
     records = samples(2)
     bad = b'garbage\n\xff\n{"kind":"sample"}\n'
-    content = read_journal(JOURNAL_HEAD + encode_lines(records[:1]) + bad + encode_lines(records[1:]))
+    content = read_content(JOURNAL_HEAD + encode_lines(records[:1]) + bad + encode_lines(records[1:]), journal=True)
     assert (content.records, content.skipped) == (records, 3)
-    assert content.complaint is not None
+    assert content.fault is not None
 
 
 def test_bad_entries_of_a_merged_file_are_skipped_and_counted():
-    """A merged file that is JSON but holds entries that are no records is not damaged as a whole."""
-    value = json.loads(encode_merged(samples(2)))
-    value["records"][1]["seconds"] = -1
-    content = read_merged(json.dumps(value).encode())
-    assert (len(content.records), content.skipped, content.damage) == (1, 1, None)
-    assert "seconds" in str(content.complaint)
+    """A merged file that holds entries that are no records is not damaged as a whole."""
+    good, bad = samples(2)
+    line = bad.to_line().replace('"seconds":', '"seconds":-')
+    content = read_content(encode_merged([good, bad]).replace(bad.to_line().encode(), line.encode()), journal=False)
+    assert (len(content.records), content.skipped) == (1, 1)
+    assert "seconds" in str(content.fault)
 
 
 @pytest.mark.parametrize(
@@ -82,16 +81,16 @@ def test_bad_entries_of_a_merged_file_are_skipped_and_counted():
 )
 def test_what_is_no_merged_file(data):
     """It is called damaged, with a reason, and no error comes out of reading it."""
-    content = read_merged(data)
-    assert content.damage
+    content = read_content(data, journal=False)
+    assert content.fault
     assert content.records == []
 
 
 def test_files_of_a_later_version_are_not_judged():
     """A higher schema is neither damaged nor read."""
     later = SCHEMA + 1
-    merged = read_merged(f'{{"hpfracc":"wisdom","schema":{later},"knowledge":[]}}'.encode())
-    journal = read_journal(f'{{"hpfracc":"journal","schema":{later}}}\nsomething else\n'.encode())
+    merged = read_content(f'{{"hpfracc":"wisdom","schema":{later},"knowledge":[]}}'.encode(), journal=False)
+    journal = read_content(f'{{"hpfracc":"journal","schema":{later}}}\nsomething else\n'.encode(), journal=True)
     for content in (merged, journal):
         assert content.newer
-        assert (content.records, content.skipped, content.damage) == ([], 0, None)
+        assert (content.records, content.skipped, content.fault) == ([], 0, None)

@@ -11,15 +11,12 @@ import pytest
 
 from hpfracc._files import temporary
 from hpfracc.engine.selection import wisdom as store
-from hpfracc.engine.selection import wisdom_files
-from hpfracc.engine.selection.wisdom import Wisdom
-from hpfracc.engine.selection.wisdom_files import WisdomLayout, list_files, reset_warnings
+from hpfracc.engine.selection.wisdom import Wisdom, WisdomLayout, list_files, reset_warnings
 from hpfracc.engine.selection.wisdom_records import JOURNAL_HEAD, encode_lines, encode_merged
+from hpfracc.engine.selection.wisdom_sharing import clear_wisdom, summarize
 from hpfracc.errors import WisdomWarning
 from tests.helpers.measured import ids, samples
 from tests.helpers.warned import collected
-
-fcntl = pytest.importorskip("fcntl", reason="this system has no flock")
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +86,7 @@ def test_a_bad_line_in_a_journal_is_counted(tmp_path):
     path.write_bytes(JOURNAL_HEAD + encode_lines(records[:1]) + b"{bad\n" + encode_lines(records[1:]) + b'{"to')
     data = path.read_bytes()
     wisdom = Wisdom(tmp_path)
-    assert wisdom.summary()["skipped"] == 1
+    assert summarize(wisdom)["skipped"] == 1
     with pytest.warns(WisdomWarning, match="1 of its entries are not records"):
         assert wisdom.load() == records
     assert [aside.read_bytes() for aside in files(tmp_path, "damaged")] == [data]
@@ -120,18 +117,15 @@ def test_a_place_that_cannot_be_written(tmp_path, monkeypatch, code):
         _fail_when_written(patch, code)
         with collected() as messages:
             assert not wisdom.flush()
-            wisdom._retry_at = None  # as if the time to try again had come
             assert not wisdom.flush()
             assert wisdom.merge() == 5
             Wisdom(tmp_path).append(samples(store._GATHERED))
         assert len(messages) == 1
         assert "memory only" in messages[0]
         assert ids(wisdom.load()) == ids(known + records)
-        assert wisdom.summary()["state"] == "memory only"
-    assert not wisdom.flush()  # not tried at every call
-    wisdom._retry_at = time.monotonic() - 1
+        assert summarize(wisdom)["state"] == "memory only"
     assert wisdom.flush()
-    assert wisdom.summary()["state"] == "kept"
+    assert summarize(wisdom)["state"] == "kept"
     assert ids(Wisdom(tmp_path).load()) == ids(known + records)
 
 
@@ -147,7 +141,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     assert len(messages) == 1
     assert "HPFRACC_WISDOM" in messages[0]
     assert len(wisdom.load()) == 2
-    assert wisdom.clear() == 0
+    assert clear_wisdom(wisdom) == 0
 
 
 def test_a_folder_that_cannot_be_read(tmp_path, monkeypatch):
@@ -172,7 +166,7 @@ def test_memory_is_bounded_where_nothing_can_be_written(tmp_path):
         for step in range(5):
             wisdom.append(samples(4000, time=float(step)))
     assert len(messages) == 1
-    assert len(wisdom._pending) <= store._KEPT_IN_MEMORY
+    assert len(wisdom.pending) <= store._KEPT_IN_MEMORY
     assert max(record.time for record in wisdom.load()) == 4.0
 
 
@@ -188,12 +182,11 @@ def test_a_disk_that_fills_in_the_middle_of_a_line(tmp_path, monkeypatch):
         wisdom.append(second)
         with pytest.warns(WisdomWarning, match="memory only"):
             assert not wisdom.flush()
-    wisdom._retry_at = None
     assert wisdom.flush()
     assert [record.id for record in Wisdom(tmp_path).load()] == sorted(
         ids(first + second), key=_time_of(first + second)
     )
-    assert Wisdom(tmp_path).summary()["skipped"] == 0
+    assert summarize(Wisdom(tmp_path))["skipped"] == 0
 
 
 def _time_of(records):
@@ -214,17 +207,11 @@ def test_a_journal_removed_under_its_writer(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("host", "locks", "age", "removed"),
-    [
-        ("here", True, 0.0, True),
-        ("elsewhere", True, 0.0, False),
-        ("elsewhere", True, 2 * wisdom_files.UNTOUCHED_SECONDS, True),
-        ("here", False, 0.0, False),
-        ("here", False, 2 * wisdom_files.UNTOUCHED_SECONDS, True),
-    ],
+    ("host", "age", "removed"),
+    [("here", 0.0, True), ("elsewhere", 0.0, False), ("elsewhere", 2 * store.UNTOUCHED_SECONDS, True)],
 )
-def test_when_a_journal_is_abandoned(tmp_path, monkeypatch, host, locks, age, removed):
-    """Another machine's, or one where there are no locks, only when it was untouched for a day; its records stay."""
+def test_when_a_journal_is_removed(tmp_path, host, age, removed):
+    """Another machine's only when it was untouched for a day; its records stay."""
     records = samples(2)
     layout = WisdomLayout(tmp_path)
     path = layout.new_journal()
@@ -232,43 +219,29 @@ def test_when_a_journal_is_abandoned(tmp_path, monkeypatch, host, locks, age, re
         path = path.with_name(f"journal-elsewhere-1-{'0' * 16}.jsonl")
     path.write_bytes(JOURNAL_HEAD + encode_lines(records))
     os.utime(path, (time.time() - age,) * 2)
-    if not locks:
-
-        def no_locks(fd, operation):
-            raise OSError(errno.ENOLCK, "no locks available")
-
-        monkeypatch.setattr(fcntl, "flock", no_locks)
     Wisdom(tmp_path).merge()
     assert path.exists() is not removed
     assert ids(Wisdom(tmp_path).load()) == ids(records)
 
 
-def test_a_journal_that_is_being_written_stays(tmp_path):
-    """However old it is: its lock tells that its writer is at work."""
-    wisdom = Wisdom(tmp_path)
-    wisdom.append(samples(1))
+def test_a_journal_that_is_taken_while_it_is_written(tmp_path, monkeypatch):
+    """The writer notices that its journal was renamed, and writes the same lines into another one."""
+    wisdom, first, second = Wisdom(tmp_path), samples(1), samples(1)
+    wisdom.append(first)
     wisdom.flush()
     (path,) = files(tmp_path, "journal")
-    os.utime(path, (0, 0))
-    with open(path, "ab") as writer:
-        fcntl.flock(writer, fcntl.LOCK_EX)
+    real = os.write
+
+    def write(fd, data):
+        monkeypatch.setattr(os, "write", real)
         Wisdom(tmp_path).merge()
-        assert path.exists()
-        wisdom.append(samples(1))
-        assert wisdom.flush()  # into another one
-        assert len(files(tmp_path, "journal")) == 2
-    Wisdom(tmp_path).merge()
+        return real(fd, data)
+
+    monkeypatch.setattr(os, "write", write)
+    wisdom.append(second)
+    assert wisdom.flush()
     assert not path.exists()
-
-
-def test_a_journal_that_grew_after_it_was_read_stays(tmp_path):
-    """What was not read is not removed, even if its writer has ended since."""
-    path = WisdomLayout(tmp_path).new_journal()
-    data = JOURNAL_HEAD + encode_lines(samples(2))
-    path.write_bytes(data)
-    assert not wisdom_files.remove_journal(path, len(data) - 1, WisdomLayout(tmp_path))
-    assert wisdom_files.remove_journal(path, len(data), WisdomLayout(tmp_path))
-    assert not wisdom_files.remove_journal(path, len(data), WisdomLayout(tmp_path))
+    assert ids(Wisdom(tmp_path).load()) == ids(first + second)
 
 
 def test_leftovers_of_killed_writers_go_when_they_are_old(tmp_path):
@@ -290,7 +263,7 @@ def test_another_user_s_file_is_neither_read_nor_removed(tmp_path, monkeypatch):
     theirs, *ours = [WisdomLayout(tmp_path).new_generation() for _ in parts]
     for path, records in zip((theirs, *ours), parts, strict=True):
         path.write_bytes(encode_merged(records))
-    real = wisdom_files.read_plain
+    real = store.read_plain
 
     def read_plain(path, most):
         if path == theirs:
@@ -298,7 +271,7 @@ def test_another_user_s_file_is_neither_read_nor_removed(tmp_path, monkeypatch):
         return real(path, most)
 
     with monkeypatch.context() as patch:
-        patch.setattr(wisdom_files, "read_plain", read_plain)
+        patch.setattr(store, "read_plain", read_plain)
         assert Wisdom(tmp_path).merge() == 7
     assert theirs.exists()
     assert not any(path.exists() for path in ours)

@@ -19,9 +19,9 @@ from hpfracc.cli import main
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
 from hpfracc.engine.selection import wisdom_records as files
-from hpfracc.engine.selection.wisdom import Wisdom
-from hpfracc.engine.selection.wisdom_files import WisdomLayout, reset_warnings
+from hpfracc.engine.selection.wisdom import Wisdom, WisdomLayout, reset_warnings
 from hpfracc.engine.selection.wisdom_records import JOURNAL_HEAD, encode_lines, encode_merged
+from hpfracc.engine.selection.wisdom_sharing import import_wisdom, summarize
 from hpfracc.errors import WisdomError, WisdomWarning
 from tests.helpers.measured import ids, sample, samples
 from tests.helpers.processes import start_python
@@ -157,7 +157,7 @@ def test_as_much_is_written_as_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_MAX_WRITTEN", 2000)
     data = encode_merged(samples(100))
     assert len(data) < 2200
-    content = files.read_merged(data)
+    content = files.read_content(data, journal=False)
     assert content.fault is None
     assert [record.time for record in content.records] == [1.7e9 + n for n in range(100)][-len(content.records) :]
 
@@ -168,9 +168,8 @@ def test_a_file_with_too_many_entries_is_damaged(count, monkeypatch):
     monkeypatch.setattr(files, "_MAX_ENTRIES", 100)
     records = samples(count)
     forms = (
-        files.read_merged(encode_merged(records)),
-        files.read_merged(json.dumps(json.loads(encode_merged(records))).encode()),
-        files.read_journal(JOURNAL_HEAD + encode_lines(records)),
+        files.read_content(encode_merged(records), journal=False),
+        files.read_content(JOURNAL_HEAD + encode_lines(records), journal=True),
     )
     for content in forms:
         assert (content.fault is not None) is (count > 100)
@@ -186,7 +185,7 @@ def test_a_measurement_that_no_record_can_hold_is_not_an_error(place):
 
     for _ in range(3):
         np.testing.assert_array_equal(double(np.ones(4)), 2 * np.ones(4))
-    assert Wisdom(place).summary()["records"] == 0
+    assert summarize(Wisdom(place))["records"] == 0
 
 
 # Folders that cannot be read or written. The tests often run as root, to whom every folder is open: a child gives that
@@ -267,7 +266,7 @@ def test_importing_where_nothing_can_be_written_fails(tmp_path):
     (tmp_path / "file").touch()
     wisdom = Wisdom(tmp_path / "file" / "w")
     with pytest.raises(WisdomError, match="was not imported"):
-        wisdom.import_(tmp_path / "lab.json")
+        import_wisdom(wisdom, tmp_path / "lab.json")
     assert wisdom.load() == []
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpfracc._files import temporary
-from hpfracc.engine.selection.wisdom_files import WisdomLayout, reset_warnings, resolve_path
+from hpfracc.engine.selection.knowledge import resolve_path
+from hpfracc.engine.selection.wisdom import WisdomLayout, reset_warnings
 from hpfracc.errors import ConfigurationError, WisdomWarning
 from tests.helpers.processes import run_python
 
@@ -76,7 +77,7 @@ def test_every_name_is_recognised_and_no_other():
             "generation": layout.new_generation().name,
             "journal": layout.new_journal().name,
             "leftover": temporary(layout.new_generation()).name,
-            "damaged": layout.aside(layout.merged).name,
+            "damaged": f"{layout.merged.name}.damaged-20260101T000000-abcd",
         }
         assert {kind: layout.kind_of(name) for kind, name in names.items()} == {kind: kind for kind in names}
         assert {other.kind_of(name) for name in names.values()} == {None}
@@ -89,16 +90,16 @@ def test_journals_of_other_machines_are_told_apart(monkeypatch):
     """A journal's name begins with its host's, and a host whose name begins alike is another."""
     layout = WisdomLayout(Path("x"))
     mine = layout.new_journal()
-    assert layout.is_from_here(mine)
+    assert mine.name.startswith(layout.own_journals)
     host = mine.name.split("-")[1]
-    assert not layout.is_from_here(Path("x") / mine.name.replace(f"-{host}-", f"-{host}2-"))
+    assert not mine.name.replace(f"-{host}-", f"-{host}2-").startswith(layout.own_journals)
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "gpu-7.lab/x y", "", "", "")))
     strange = layout.new_journal()
     assert layout.kind_of(strange.name) == "journal"
-    assert layout.is_from_here(strange)
+    assert strange.name.startswith(layout.own_journals)
 
 
 def test_importing_does_not_load_platformdirs():
     """It takes longer to load than all of wisdom, and only the default place needs it."""
-    code = "import sys, hpfracc.engine.selection.wisdom; print('platformdirs' in sys.modules)"
+    code = "import sys, hpfracc.engine.selection.knowledge; print('platformdirs' in sys.modules)"
     assert run_python(code).split() == ["False"]

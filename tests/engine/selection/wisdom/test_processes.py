@@ -8,11 +8,9 @@ import time
 
 import pytest
 
-from hpfracc.engine.selection.wisdom import Wisdom
-from hpfracc.engine.selection.wisdom_files import WisdomLayout, list_files
+from hpfracc.engine.selection.wisdom import Wisdom, WisdomLayout, list_files
+from hpfracc.engine.selection.wisdom_sharing import summarize
 from tests.helpers.processes import start_python
-
-pytest.importorskip("fcntl", reason="this system has no flock")
 
 #: Writes until it has written what it was told to, or is killed; every id is printed once flush() acknowledged it.
 WRITER = """
@@ -67,7 +65,7 @@ def test_killed_while_writing(tmp_path, attempt):
     assert len(known) >= 10
     everything = found(tmp_path)
     assert known <= everything
-    assert Wisdom(tmp_path).summary()["skipped"] == 0
+    assert summarize(Wisdom(tmp_path))["skipped"] == 0
     assert Wisdom(tmp_path).merge() == len(everything)
     assert found(tmp_path) == everything
     assert {kind for _, kind in list_files(WisdomLayout(tmp_path))} <= {"generation", "merged", "leftover"}

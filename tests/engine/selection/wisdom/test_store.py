@@ -10,9 +10,9 @@ import threading
 import pytest
 
 from hpfracc.engine.selection import wisdom as store
-from hpfracc.engine.selection.wisdom import Wisdom
-from hpfracc.engine.selection.wisdom_files import WisdomLayout, list_files, reset_warnings
+from hpfracc.engine.selection.wisdom import Wisdom, WisdomLayout, list_files, reset_warnings
 from hpfracc.engine.selection.wisdom_records import SCHEMA, encode_merged
+from hpfracc.engine.selection.wisdom_sharing import clear_wisdom, export_wisdom, import_wisdom, summarize
 from hpfracc.errors import WisdomError, WisdomWarning
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import ids, sample, samples
@@ -54,12 +54,12 @@ def test_off_keeps_nothing(tmp_path):
     off = Wisdom(None)
     off.append(samples(3))
     assert off.flush()
-    assert (off.merge(), off.load(), off.clear()) == (0, [], 0)
-    assert off.summary()["state"] == "off"
-    assert off.summary()["records"] == 0
+    assert (off.merge(), off.load(), clear_wisdom(off)) == (0, [], 0)
+    assert summarize(off)["state"] == "off"
+    assert summarize(off)["records"] == 0
     source = tmp_path / "export.json"
-    assert off.export(source) == 0
-    assert off.import_(source) == 0
+    assert export_wisdom(off, source) == 0
+    assert import_wisdom(off, source) == 0
 
 
 def test_many_records_are_written_of_themselves(tmp_path):
@@ -132,7 +132,7 @@ def test_a_json_file_as_the_place(tmp_path):
     assert (first.merge(), second.merge()) == (2, 3)
     assert len(json.loads((tmp_path / "a.json").read_text())["records"]) == 2
     assert len(Wisdom(tmp_path / "b.json").load()) == 3
-    assert first.clear() == 2
+    assert clear_wisdom(first) == 2
     assert len(second.load()) == 3
 
 
@@ -140,13 +140,13 @@ def test_export_and_import(tmp_path):
     """An export is taken once: the second time nothing in it is new."""
     source, target = Wisdom(tmp_path / "a"), Wisdom(tmp_path / "b")
     source.append(samples(40))
-    assert source.export(tmp_path / "lab.json") == 40
-    assert target.import_(tmp_path / "lab.json") == 40
+    assert export_wisdom(source, tmp_path / "lab.json") == 40
+    assert import_wisdom(target, tmp_path / "lab.json") == 40
     before = contents(tmp_path / "b")
-    assert target.import_(tmp_path / "lab.json") == 0
+    assert import_wisdom(target, tmp_path / "lab.json") == 0
     assert contents(tmp_path / "b") == before
     source.flush()
-    assert target.import_(tmp_path / "a") == 0
+    assert import_wisdom(target, tmp_path / "a") == 0
     assert target.load() == source.load()
 
 
@@ -155,9 +155,9 @@ def test_importing_old_samples_is_idempotent_too(tmp_path):
     wisdom, lab = Wisdom(tmp_path / "a"), Wisdom(tmp_path / "b")
     wisdom.append([sample(bucket=(0, 0), time=1000.0 + number) for number in range(30)])
     lab.append([sample(bucket=(0, 0), time=float(number)) for number in range(10)])
-    lab.export(tmp_path / "lab.json")
-    assert wisdom.import_(tmp_path / "lab.json") == 2
-    assert wisdom.import_(tmp_path / "lab.json") == 0
+    export_wisdom(lab, tmp_path / "lab.json")
+    assert import_wisdom(wisdom, tmp_path / "lab.json") == 2
+    assert import_wisdom(wisdom, tmp_path / "lab.json") == 0
 
 
 def test_two_hosts_merged_in_both_orders(tmp_path):
@@ -166,13 +166,13 @@ def test_two_hosts_merged_in_both_orders(tmp_path):
     for host, arm in (("one", "torch:fft@cuda:0"), ("two", "numpy:fft@cpu")):
         wisdom = Wisdom(tmp_path / host)
         wisdom.append([*samples(50, fingerprint=host), *samples(50, bucket=(0, 0)), *samples(3, arm=arm)])
-        wisdom.export(tmp_path / f"{host}.json")
+        export_wisdom(wisdom, tmp_path / f"{host}.json")
         exports.append(tmp_path / f"{host}.json")
     merged = []
     for name, order in (("x", exports), ("y", exports[::-1])):
         wisdom = Wisdom(tmp_path / name)
         for path in order:
-            wisdom.import_(path)
+            import_wisdom(wisdom, path)
         merged.append((tmp_path / name / "wisdom.json").read_bytes())
     assert merged[0] == merged[1]
 
@@ -197,7 +197,7 @@ def test_importing_garbage_is_an_error(tmp_path, data, words):
     if data is not None:
         path.write_bytes(data)
     with pytest.raises(WisdomError, match=words) as caught:
-        wisdom.import_(path)
+        import_wisdom(wisdom, path)
     assert "lab.json" in str(caught.value)
     assert "export" in str(caught.value) or "upgrade" in str(caught.value)
     assert wisdom.load() == []
@@ -206,13 +206,13 @@ def test_importing_garbage_is_an_error(tmp_path, data, words):
 def test_importing_an_empty_folder_is_an_error(tmp_path):
     """A folder without wisdom is a mistake, not an empty lesson."""
     with pytest.raises(WisdomError, match="has no wisdom"):
-        Wisdom(tmp_path / "w").import_(tmp_path)
+        import_wisdom(Wisdom(tmp_path / "w"), tmp_path)
 
 
 def test_exporting_where_nothing_can_be_written(tmp_path):
     """The user asked for a file and does not get it: that is an error."""
     with pytest.raises(WisdomError, match="missing"):
-        Wisdom(None).export(tmp_path / "missing" / "lab.json")
+        export_wisdom(Wisdom(None), tmp_path / "missing" / "lab.json")
 
 
 def test_clear(tmp_path):
@@ -225,7 +225,7 @@ def test_clear(tmp_path):
     wisdom.merge()
     (tmp_path / "wisdom.json.damaged-20240101T000000-abcd").write_text("")
     wisdom.append(samples(1))
-    assert wisdom.clear() == 3
+    assert clear_wisdom(wisdom) == 3
     assert wisdom.load() == []
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     later = samples(2)
@@ -241,7 +241,7 @@ def test_summary(tmp_path):
     wisdom.append([sample(9, kind="knot", arm="torch:fft@cpu", operation="matmul", fingerprint="e" * 16)])
     wisdom.merge()
     wisdom.append(samples(2))
-    summary = json.loads(json.dumps(wisdom.summary()))
+    summary = json.loads(json.dumps(summarize(wisdom)))
     assert summary["path"] == str(tmp_path)
     assert (summary["state"], summary["records"], summary["unwritten"], summary["skipped"]) == ("kept", 6, 2, 0)
     assert summary["kinds"] == {"sample": 5, "knot": 1}
@@ -268,12 +268,12 @@ def test_read_only_changes_nothing(tmp_path):
     assert frozen.merge() == 4
     assert frozen.load() == known
     assert len(Wisdom(tmp_path, read_only=True).load()) == 6
-    assert frozen.summary()["state"] == "read-only"
+    assert summarize(frozen)["state"] == "read-only"
     with pytest.raises(WisdomError, match="reading only"):
-        frozen.clear()
-    wisdom.export(tmp_path.parent / "lab.json")
+        clear_wisdom(frozen)
+    export_wisdom(wisdom, tmp_path.parent / "lab.json")
     with pytest.raises(WisdomError, match="reading only"):
-        frozen.import_(tmp_path.parent / "lab.json")
+        import_wisdom(frozen, tmp_path.parent / "lab.json")
     frozen.flush()
     assert contents(tmp_path) == before
 
@@ -304,7 +304,9 @@ def test_files_of_a_later_version_are_left_alone(tmp_path):
     with pytest.warns(WisdomWarning, match="later hpfracc"):
         wisdom.merge()
     wisdom.merge()
-    assert {path: path.read_bytes() for path in kept} == kept
+    contents = [(layout.kind_of(path.name), path.read_bytes()) for path in tmp_path.iterdir()]
+    found = {kind: data for kind, data in contents if data in (later, journal)}
+    assert found == {"merged": later, "generation": later, "journal": journal}
     assert len(Wisdom(tmp_path).load()) == 2
 
 

@@ -57,5 +57,4 @@ BACKEND = Declaration(
     ),
     import_seconds=1.0,
     import_bytes=230 << 20,
-    own_threads=True,
 )

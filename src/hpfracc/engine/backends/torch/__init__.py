@@ -88,5 +88,4 @@ BACKEND = Declaration(
     ),
     import_seconds=2.0,
     import_bytes=185 << 20,
-    own_threads=True,
 )

@@ -117,11 +117,6 @@ class TorchAdapter(Adapter):
         """By PyTorch; differentiable."""
         return import_optional("torch").stack(tuple(arrays))
 
-    def stack_on(self, arrays: Sequence[Any], buffer: np.ndarray) -> Any:
-        """By PyTorch, into the buffer."""
-        torch = import_optional("torch")
-        return torch.stack(tuple(arrays), out=torch.from_numpy(buffer))
-
     def pinned_bytes(self, size: int) -> np.ndarray | None:
         """Page-locked memory from PyTorch's allocator; None without a GPU."""
         torch = import_optional("torch")

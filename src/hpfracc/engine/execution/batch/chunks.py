@@ -197,8 +197,7 @@ def _run_block(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...], begin: int, e
     weights, signal = arrays[:2]
     call = job.request.call
     taps, extra = min(weights.shape[-1], signal.shape[-1]), int(call.facts["differences"])
-    # After a shortage, parts shrink with the blocks.
-    rows, part = math.prod(weights.shape[:-1]), plan.part if size >= plan.count else min(plan.part, size)
+    rows, part = math.prod(weights.shape[:-1]), min(plan.part, size)  # after a shortage, parts shrink with the blocks
     keeps = key is not None and -(-taps // part) * fast_length(size + 2 * part) * call.itemsize * rows <= job.kept
 
     def convolve(some: Any, samples: Any, first: int) -> Any:

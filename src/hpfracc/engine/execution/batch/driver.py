@@ -16,9 +16,7 @@ from hpfracc.errors import InvalidInputError
 
 T = TypeVar("T")
 
-#: The search ends within this factor of a size that fails; then this fraction of the size that fits is used.
-CLOSE_ENOUGH, SPARE = 1.1, 0.95
-#: Number of kinds of work whose size is remembered.
+#: Number of kinds of work about which something is remembered.
 _MAX_REMEMBERED = 1024
 
 #: False for none, True for a progress bar, or ``callback(done, total)``.
@@ -74,7 +72,6 @@ def run_chunks(
         if result is None:
             return False
         sink(begin, end, result)
-        sizer.succeeded(size)
         done += size
     return True
 
@@ -101,12 +98,8 @@ def keep_bounded(known: dict[Hashable, T], key: Hashable, value: T) -> None:
     known[key] = value
 
 
-#: A size that fits and one that does not, as far as known in this process.
-remembered_sizes: dict[Hashable, tuple[int, int | None]] = {}
-
-
 class ChunkSizer:
-    """Halves the size when memory runs out, then searches for the largest size that fits, to within 10 %.
+    """The size of the next chunk: as predicted, and half of it after each one that ran out of memory.
 
     Parameters
     ----------
@@ -114,32 +107,14 @@ class ChunkSizer:
         The initial size, as predicted.
     most : int
         The largest size.
-    key : Hashable, optional
-        Cache key of this kind of work, under which the size found is remembered.
     rounds : bool
         Whether the last chunks are rounded to sizes used before, so that compiled code is reused.
-
-    Notes
-    -----
-    After an out-of-memory error the size is halved. The first success afterwards starts a search between the largest
-    size that fitted and the smallest that did not, until they are within 10 %; then 5 % less than the former is used.
     """
 
-    def __init__(self, first: int, most: int, key: Hashable = None, *, rounds: bool = False) -> None:
+    def __init__(self, first: int, most: int, *, rounds: bool = False) -> None:
         self.most = max(1, most)
-        self.good = 0
-        self.bad: int | None = None
-        self._key = key
         self._rounds = rounds
-        known = None if key is None else remembered_sizes.get(key)
-        if known is not None and known[1] is not None:
-            self.good, self.bad = known
-        self.aim_at(max(1, first))
-
-    @property
-    def settled(self) -> bool:
-        """Whether the search is over."""
-        return self.bad is None or self.bad <= max(self.good + 1, CLOSE_ENOUGH * self.good)
+        self.aim_at(first)
 
     def next(self, left: int) -> int:
         """Size of the next chunk."""
@@ -147,39 +122,12 @@ class ChunkSizer:
 
     def aim_at(self, size: int) -> None:
         """Set the size of the next chunk, as predicted."""
-        self.size = self._limited(size)
-
-    def succeeded(self, size: int) -> None:
-        """Report that a chunk of ``size`` succeeded."""
-        if self.bad is not None and size >= self.bad:
-            self.bad = None  # a size that failed fits now: memory was freed
-        self.good = max(self.good, size)
-        self.size = self._limited(self.size)
-        self._remember()
+        self.size = max(1, min(size, self.most))
 
     def failed(self, size: int) -> bool:
         """Report that a chunk of ``size`` ran out of memory; returns False if there is nothing smaller to try."""
-        self.bad = size if self.bad is None else min(self.bad, size)
-        if self.good >= self.bad:
-            self.good = 0  # a size that fitted does not now: memory was taken
-        if size <= 1:
-            return False
         self.size = max(1, min(self.size, size) // 2)
-        self._remember()
-        return True
-
-    def _limited(self, size: int) -> int:
-        if self.bad is None:
-            return min(size, self.most)
-        if not self.good:
-            return max(1, min(size, self.bad - 1, self.most))
-        if self.settled:
-            return max(1, min(int(SPARE * self.good), self.most))
-        return min((self.good + self.bad) // 2, self.most)
-
-    def _remember(self) -> None:
-        if self._key is not None and self.good:
-            keep_bounded(remembered_sizes, self._key, (self.good, self.bad))
+        return size > 1
 
 
 @contextmanager

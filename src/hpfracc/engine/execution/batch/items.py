@@ -11,8 +11,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import all_alike, device_of, dtype_name, library_of, tracks_gradient
 from hpfracc.engine.backends import registry
-from hpfracc.engine.memory.buffers import BufferPool
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Primitive, shape_of
+from hpfracc.engine.primitives.base import Primitive, shape_of
 from hpfracc.errors import BatchItemError, InvalidInputError
 
 Shape = tuple[int, ...]
@@ -242,27 +241,6 @@ def rows_of(stacked: Any, count: int) -> list[Any]:
             "the first axis of its result is that of the items"
         )
     return rows
-
-
-def lay_out(values: Sequence[Any], pool: BufferPool, held: list[Any]) -> Any:
-    """Stack the values of one operand; on the host into a buffer, because fresh memory costs page faults."""
-    library, first = library_of(values[0]), values[0]
-    on_host = library in ("numpy", "python")
-    name = str(np.asarray(first).dtype) if on_host else dtype_name(first)
-    if not on_host and (
-        library != "torch" or device_of(first) != "cpu" or tracks_gradient(first) or name not in INEXACT | INTEGERS
-    ):
-        return registry.adapter(library).stack(values)
-    buffer = pool.allocate((len(values), *shape_of(first)), np.asarray(first).dtype if on_host else name, clear=False)
-    held.append(buffer)
-    if not on_host:
-        return registry.adapter(library).stack_on(values, buffer)
-    if not shape_of(first):
-        buffer[...] = [np.asarray(value) for value in values]
-    else:
-        # Concatenation is stacking here: one call, regardless of leading axes of length one.
-        np.concatenate(values, axis=0, out=buffer.reshape((len(values) * buffer.shape[1], *buffer.shape[2:])))
-    return buffer
 
 
 def stack(values: Any) -> Any:

@@ -29,8 +29,6 @@ Array = np.ndarray[Any, Any]
 _SHARE = 0.5
 #: Fraction of the budget that cached transforms of the weights may take.
 _KEPT_SHARE = 0.25
-#: The smallest allocation unit of disks.
-_DISK_BLOCK = 512
 
 
 def convolve_blocks(
@@ -209,6 +207,8 @@ def _reserve_file(operation: str, out: Array) -> None:
     path = getattr(out, "filename", None)
     if not isinstance(out, np.memmap) or out.mode == "c" or not isinstance(path, str | os.PathLike):
         return
+    if not hasattr(os, "posix_fallocate"):
+        return
     try:
         file = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -223,7 +223,7 @@ def _reserve_file(operation: str, out: Array) -> None:
         try:
             if need > free:  # checked first, because a disk that fills up midway keeps what was reserved
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            _allocate(file, size)
+            os.posix_fallocate(file, 0, size)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise
@@ -234,21 +234,6 @@ def _reserve_file(operation: str, out: Array) -> None:
             ) from None
     finally:
         os.close(file)
-
-
-def _allocate(file: int, size: int) -> None:
-    """Allocate every byte of a file on the disk without changing its contents."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file, 0, size)
-        return
-    # Rewriting one byte of each block allocates the block and changes nothing.
-    with os.fdopen(os.dup(file), "r+b", buffering=0) as stream:
-        for place in range(0, size, _DISK_BLOCK):
-            stream.seek(place)
-            byte = stream.read(1)
-            stream.seek(place)
-            stream.write(byte)
-        os.fsync(file)
 
 
 def _same_place(operation: str, out: Array, array: Any) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -171,19 +172,12 @@ def decision_in_chunks(job: Job, reason: str, fallbacks: tuple[Fallback, ...] = 
 
 # Plans, compared by predicted time. All chunks of a plan run on one arm.
 
-#: The work of all chunks, their number, the points of each, and the weights of a part (0 except for time).
-Size = tuple[float, float, int, int]
-
 #: Overhead of a chunk beside its kernel: it is described, decided and bound as a separate call.
 CHUNK_SECONDS = 1e-3
-#: The same in the work of a block of time, at a few nanoseconds for each point and halving.
-_CHUNK_WORK = 3e5
 #: A plan slower than with enough memory by this factor is logged; above this many seconds it is refused.
 SLOW, REFUSED_SECONDS = 10.0, 60.0
 #: Slow plans below this many seconds are logged without a warning.
 _WORTH_A_WARNING = 1.0
-#: Parts of the weights are at least one in this many of a block of time, or all weights.
-_MIN_PART = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +327,8 @@ def _plan_on(job: Job, arm: str, specs: tuple[Any, ...], reserved: int, whole: b
     for cut in job.primitive.cuts(call, *specs, **job.params):
         beside = 0 if cut.merges else reserved
 
+        in_time = is_time(job.primitive, cut)
+
         def predict(count: int, part: int, cut: Cut = cut, beside: int = beside) -> float:
             if part:
                 samples = min(cut.length, count + part - 1)
@@ -341,9 +337,7 @@ def _plan_on(job: Job, arm: str, specs: tuple[Any, ...], reserved: int, whole: b
                 chunk = _chunk_specs(specs, cut, count)
             return job.predict(chunk, beside, arm)
 
-        in_time = is_time(job.primitive, cut)
-        sizes = block_sizes(cut.length, specs[0].shape[-1]) if in_time else _chunk_sizes(cut.length)
-        found = choose_size(cut, sizes, predict)
+        found = choose_size(cut, specs[0].shape[-1] if in_time else 0, predict)
         if found.seconds == math.inf and not in_time and cut.length > 1:
             inner = _plan_on(job, arm, _chunk_specs(specs, cut, 1), beside, whole=False)
             found = ChunkPlan(cut.length * inner.seconds, arm, cut, 1, inner=inner)
@@ -362,46 +356,20 @@ def _resized(spec: ArraySpec, axis: int, count: int) -> ArraySpec:
     return ArraySpec(tuple(shape), spec.dtype)
 
 
-def choose_size(cut: Cut, sizes: Iterable[Size], predict: Callable[[int, int], float]) -> ChunkPlan:
-    """The plan with the least work whose chunks fit; its predicted time is inf if there is none.
+def choose_size(cut: Cut, taps: int, predict: Callable[[int, int], float]) -> ChunkPlan:
+    """The plan with the largest chunks that fit; its predicted time is inf if there is none.
 
+    Blocks of time have parts of the ``taps`` weights that are as long as a block; other cuts have 0 taps.
     ``predict(count, part)`` are the seconds of one chunk, inf if it does not fit.
     """
-    refused: list[tuple[int, int]] = []
-    for _, pieces, count, part in sorted(sizes):
-        if any(part >= some and count + part >= points for some, points in refused):
-            continue  # a smaller one does not fit
-        seconds = predict(count, part)
-        if seconds < math.inf:
-            return ChunkPlan(pieces * (seconds + CHUNK_SECONDS), "", cut, count, part)
-        refused.append((part, count + part))
-    return ChunkPlan(math.inf)
-
-
-def _chunk_sizes(length: int) -> Iterator[Size]:
-    for count in sizes_below(length):
-        pieces = -(-length // count)
-        yield pieces, pieces, count, 0
-
-
-def block_sizes(length: int, taps: int) -> Iterator[Size]:
-    """Blocks of time and parts of the weights, which halve; the work is the points transformed, times the logarithm."""
-    taps = min(taps, length)
-    for block in _halves(length):
-        for part in _halves(taps):
-            if _MIN_PART * part < block and part < taps:
-                break  # parts much shorter than a block only add pieces
-            if (block, part) == (length, taps):
-                continue  # the whole call
-            blocks, parts = -(-length // block), -(-taps // part)
-            # The first blocks start before the end of the weights: they need only some of the parts, or some samples.
-            early = min(blocks, max(1, taps // block))
-            pieces = blocks * parts - early * (parts - 1) / 2
-            seen = min(length, block + part - 1) + part
-            yield pieces * (seen * math.log2(seen + 1) + _CHUNK_WORK), pieces, block, part
-
-
-def _halves(size: int) -> Iterator[int]:
-    while size >= 1:
-        yield size
-        size //= 2
+    sizes, taps = list(sizes_below(cut.length)), min(taps, cut.length)
+    fits = bisect_left(sizes, True, key=lambda count: predict(count, min(taps, count)) < math.inf)
+    if fits == len(sizes):
+        return ChunkPlan(math.inf)
+    count = sizes[fits]
+    part, pieces = min(taps, count), float(-(-cut.length // count))
+    if taps:
+        # The first blocks start before the end of the weights: they need only some of the parts, or some samples.
+        parts, early = -(-taps // part), min(pieces, max(1, taps // count))
+        pieces = pieces * parts - early * (parts - 1) / 2
+    return ChunkPlan(pieces * (predict(count, part) + CHUNK_SECONDS), "", cut, count, part)

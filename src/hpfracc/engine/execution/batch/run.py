@@ -30,7 +30,6 @@ from hpfracc.engine.execution.batch.items import (
     calls_of,
     item_error,
     kind_of,
-    lay_out,
     random_stream,
     rows_of,
     stack,
@@ -41,7 +40,6 @@ from hpfracc.engine.execution.batch.probing import measure_peak
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
-from hpfracc.engine.execution.pressure.pool import staging_pool
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames
 from hpfracc.engine.memory.budget import get_budget, parse_bytes
 from hpfracc.engine.primitives.base import ArraySpec, dtype_of, shape_of
@@ -73,9 +71,8 @@ def run(
     """``[func(item, **params) for item in items]``, many at a time if possible.
 
     Items are grouped by library, device, shapes and dtypes. An operation of the engine, or a ``batched`` function, is
-    called once for many stacked items: as many as free memory allows. If memory runs out anyway, the number is halved,
-    then the largest that fits is found to within a tenth, and remembered. Any other function is called item by item, on
-    ``workers`` threads or processes.
+    called once for many stacked items: as many as free memory allows. If memory runs out anyway, the number is halved.
+    Any other function is called item by item, on ``workers`` threads or processes.
 
     Results do not depend on how many items are stacked: each item has its own random numbers, and all chunks of a group
     run on the same kernel.
@@ -341,11 +338,11 @@ remembered_kernels: dict[Hashable, str] = {}
 _MEASURED, _BEGIN_WITH = 4, 64
 
 
-def _sizer(batch: Batch, total: int, most: int, *key: Hashable) -> driver.ChunkSizer:
+def _sizer(batch: Batch, total: int, most: int) -> driver.ChunkSizer:
     """Chunks of at most ``most`` of ``total`` items, in few sizes."""
     cap = total if batch.batch_size is None else min(batch.batch_size, total)
     first = total if most >= total else driver.round_size(max(1, most))
-    return driver.ChunkSizer(min(first, cap), cap, (*key, batch.limit), rounds=True)
+    return driver.ChunkSizer(min(first, cap), cap, rounds=True)
 
 
 class StackedOperation:
@@ -365,7 +362,7 @@ class StackedOperation:
         self._job.kernel = self._kernel(first, total)
         sizes = itertools.chain((total,), driver.sizes_below(total))
         most = next((count for count in sizes if self._fits(first, count, total)), 1)
-        self.sizer = _sizer(batch, total, most, operation.name, kind_of(first), self._job.kernel)
+        self.sizer = _sizer(batch, total, most)
 
     def _specs(self, first: tuple[Any, ...], count: int) -> tuple[ArraySpec, ...]:
         return tuple(
@@ -401,8 +398,6 @@ class StackedOperation:
 
     def run(self, part: Sequence[int], short: ChunkTooLargeError | None = None) -> list[Any]:
         """The results of these items; after a shortage, of a single one that does not fit as a whole."""
-        pool = staging_pool()
-        held: list[Any] = []
         operands = []
         for number, (shape, shared) in enumerate(zip(self._how.shapes, self._shared, strict=True)):
             values = self._calls.operand(number, part[:1] if shared else part)
@@ -410,14 +405,8 @@ class StackedOperation:
                 value = values[0] if library_of(values[0]) != "python" else np.asarray(values[0])
                 operands.append(value.reshape(shape))
             else:
-                stacked = lay_out(values, pool, held) if isinstance(values, list | tuple) else values
-                operands.append(stacked.reshape((len(part), *shape)))
-        try:
-            stacked = self._job.run(tuple(operands)) if short is None else self._in_chunks(tuple(operands), short)
-        finally:
-            operands.clear()
-            while held:
-                pool.release(held.pop())
+                operands.append(stack(values).reshape((len(part), *shape)))
+        stacked = self._job.run(tuple(operands)) if short is None else self._in_chunks(tuple(operands), short)
         for axis in self._how.drops:
             stacked = stacked[(..., 0, *(slice(None),) * (-axis - 1))]
         return rows_of(stacked, len(part))
@@ -445,9 +434,9 @@ class StackedFunction:
         first, total = batch.calls[indices[0]], len(indices)
         self._library = next((library_of(value) for value in first if library_of(value) != "python"), "numpy")
         self._device = next((device for value in first if (device := device_of(value)) != "cpu"), "cpu")
-        self.sizer = _sizer(batch, total, _MEASURED, batch.func, kind_of(first))
+        self.sizer = _sizer(batch, total, _MEASURED)
         #: Whether the memory of an item is still to be measured.
-        self._unknown = total > _MEASURED and self.sizer.bad is None
+        self._unknown = total > _MEASURED
 
     def _predicted(self, peak: int | None, count: int) -> int:
         """The number of items that fit, if ``count`` of them took ``peak`` bytes."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -20,9 +19,9 @@ from hpfracc.engine.execution.calibration.report import CalibrationReport, Skipp
 from hpfracc.engine.execution.calibration.trial import DEFAULT_OPERATIONS, ArmTrial, Series, TimeBox, TimeGrowth, Timing
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.selection.costs import lower_quartile
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import disabled_reason
-from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.errors import BackendUnavailableError, ConfigurationError
 from hpfracc.profiling.clocks import Counters, energy_counters
 
@@ -32,8 +31,6 @@ BUDGET, THOROUGH_BUDGET = 10.0, 120.0
 _HOPELESS = 20.0
 #: Nor is one slower by this factor if timing it would take more than this fraction of the limit.
 _SLOWER, _COSTLY = 3.0, 0.03
-#: Arms within this factor of the best are measured twice if there is time.
-_CLOSE = 1.5
 #: Fraction of the limit for repeating the quick calls of the first round; the rest is for slow calls and later rounds.
 _FIRST_ROUND = 0.4
 _MIN_EFFORT, _MAX_EFFORT = 0.5e-3, 50e-3
@@ -185,14 +182,13 @@ class _Runner:
         self.box = TimeBox(report.budget)
 
     def run(self) -> None:
-        """Time copies, then all arms round by round, then the doubtful ones again."""
+        """Time copies, then all arms round by round."""
         self._copies()
         for number, exponents in enumerate(trials.rounds(self.report.thorough)):
             for exponent in exponents:
                 for series in self.series:
                     if exponent <= series.most:
                         self._measure(series, exponent, first_round=number == 0)
-        self._recheck()
         prepared_operands.clear()
 
     def measure_power(self, counters: Counters) -> None:
@@ -299,24 +295,6 @@ class _Runner:
         growth.add(timing.x, timing.seconds)
         self.report.add(series, shape, timing)
         return timing
-
-    def _recheck(self) -> None:
-        """Time arms close to the best again, and keep the shorter time, because the machine may have been busy."""
-        for series in self.series:
-            for exponent in range(series.most + 1):
-                row = self.report.timings.get(series, {}).get(series.shape(exponent), {})
-                bar = _CLOSE * min((timing.seconds for timing in row.values()), default=0.0)
-                close = {name: timing.seconds for name, timing in row.items() if timing.seconds <= bar}
-                if not close or self.box.left < 3.0 * sum(close.values()) + self.effort:
-                    continue
-                trial = self._trial(series, exponent)
-                for arm, refused in () if trial is None else list(trial.arms()):
-                    known = close.get(arm.name, math.inf) if refused is None else math.inf
-                    if trial is not None and self.box.left > 3.0 * known + self.effort:
-                        timing = trial.time(arm, self.box, effort=self.effort, learn=False)
-                        if timing.seconds < known:
-                            self.report.add(series, series.shape(exponent), timing)
-                            trial.learn(arm, timing.seconds)
 
     def _trial(self, series: Series, exponent: int) -> ArmTrial | None:
         """The call of that size; None if its operands cannot be created within the remaining time."""

@@ -19,10 +19,10 @@ from hpfracc.engine.execution.bind import bind
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.selection.costs import lower_quartile
 from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import HOST_PLACEMENT, Placement
-from hpfracc.engine.selection.times import lower_quartile
 from hpfracc.profiling.clocks import Counters
 
 #: Operations that are calibrated by default.
@@ -182,14 +182,11 @@ def repeat(
         while len(samples) <= runs and sum(samples) + warm <= limit:
             samples.append(clock(call, wait))
         return samples
-    # A warm-up is slower than later calls, because caches are cold.
-    calls = max(1, round(_SHORTEST_SAMPLE / max(warm, 1e-9)))
-    once = clock(call, wait, calls)
-    calls = max(1, round(_SHORTEST_SAMPLE / max(once, 1e-9)))
-    count = round(effort / max(calls * once, 1e-9))
-    count = min(max(count, _MIN_SAMPLES), _MAX_SAMPLES)
-    # Longer samples instead of more of them: disturbances come in bursts, and a few samples must be free of them.
-    calls = max(calls, round(effort / count / max(once, 1e-9)))
+    # A warm-up is slower than later calls, because caches are cold. Few long samples instead of many short ones:
+    # disturbances come in bursts, and a few samples must be free of them.
+    once = clock(call, wait, max(1, round(_SHORTEST_SAMPLE / max(warm, 1e-9))))
+    calls = max(1, round(max(_SHORTEST_SAMPLE, effort / _MAX_SAMPLES) / max(once, 1e-9)))
+    count = min(max(round(effort / max(calls * once, 1e-9)), _MIN_SAMPLES), _MAX_SAMPLES)
     samples = [clock(call, wait, calls)]
     while len(samples) < count and warm + calls * sum(samples) <= limit:
         samples.append(clock(call, wait, calls))

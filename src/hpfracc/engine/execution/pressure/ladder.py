@@ -36,8 +36,6 @@ _spillable: weakref.WeakSet[Spillable] = weakref.WeakSet()
 
 #: The rungs, lowest first.
 RUNGS = ("own caches", "garbage", "library caches", "device buffers to the host")
-#: Seconds between two of our garbage collections; one takes up to 0.1 s in a large program.
-_COLLECT_EVERY = 2.0
 #: Seconds to wait for a thread that is cleaning up already.
 _PATIENCE = 1.0
 #: Seconds between two checks whether it is done.
@@ -100,7 +98,6 @@ class Ladder(Guarded):
     def __init__(self) -> None:
         super().__init__()
         self._callbacks: list[Callable[[], Any]] = []
-        self._collected = -float("inf")
         self._inside = threading.local()
         #: The climbing thread. Not a lock, because an interrupt after acquiring one with a timeout would leave it held.
         self._climber: dict[str, object] = {}
@@ -120,7 +117,6 @@ class Ladder(Guarded):
         device: str = HOST,
         *,
         enough: Callable[[], bool] | None = None,
-        force: bool = False,
         highest: str = RUNGS[-1],
     ) -> CleanupReport:
         """Climb until there is room.
@@ -131,8 +127,6 @@ class Ladder(Guarded):
             Device whose memory is short.
         enough : callable, optional
             Returns whether there is enough memory; by default there never is.
-        force : bool
-            Whether to collect garbage even if that was done recently.
         highest : str
             The last rung to climb.
         """
@@ -145,17 +139,17 @@ class Ladder(Guarded):
                     return CleanupReport(device, skipped="another thread is cleaning up")
                 time.sleep(_POLL_INTERVAL)
             self._inside.climbing = True
-            return self._climb(device, RUNGS[: RUNGS.index(highest) + 1], enough or (lambda: False), force)
+            return self._climb(device, RUNGS[: RUNGS.index(highest) + 1], enough or (lambda: False))
         finally:
             # No call before this is undone, because interrupts are raised after calls.
             self._inside.climbing = False
             if "now" in climber and climber["now"] is me:
                 del climber["now"]
 
-    def _climb(self, device: str, rungs: tuple[str, ...], enough: Callable[[], bool], force: bool) -> CleanupReport:
+    def _climb(self, device: str, rungs: tuple[str, ...], enough: Callable[[], bool]) -> CleanupReport:
         begin, reports, reached = _free(device), [], False
         for name in rungs if device != HOST else rungs[:3]:
-            reports.append(self._step(device, name, force))
+            reports.append(self._step(device, name))
             with suppress(MemoryError):  # to be read again after the next rung
                 reached = enough()
             if reached:
@@ -164,19 +158,19 @@ class Ladder(Guarded):
         logger.info("clean-up of %s: %.1f MiB freed in %d rungs", device, report.freed_mb, len(reports))
         return report
 
-    def _step(self, device: str, name: str, force: bool) -> RungReport:
-        work: Callable[[str, bool], tuple[int, str]] = getattr(self, f"_{name.replace(' ', '_')}".lower())
+    def _step(self, device: str, name: str) -> RungReport:
+        work: Callable[[str], tuple[int, str]] = getattr(self, f"_{name.replace(' ', '_')}".lower())
         before, begin = _free(device), time.perf_counter()
         released, note, error = 0, "", ""
         try:
-            released, note = work(device, force)
+            released, note = work(device)
         except Exception as failure:  # memory may run out here too, and the next rung may help
             error = registry.describe_failure(failure)
             logger.warning("clean-up of %s: the rung %r failed: %s", device, name, error)
         get_budget().invalidate()
         return RungReport(name, released, _gain(before, _free(device)), time.perf_counter() - begin, note, error)
 
-    def _own_caches(self, device: str, force: bool) -> tuple[int, str]:
+    def _own_caches(self, device: str) -> tuple[int, str]:
         release_idle()  # into the pool, which is emptied next
         released = prepared_operands.clear() + host_buffers.clear() + pinned_buffers.clear()
         notes = []
@@ -191,14 +185,10 @@ class Ladder(Guarded):
             released += told if type(told) is int and told > 0 else 0
         return released, "; ".join(notes)
 
-    def _garbage(self, device: str, force: bool) -> tuple[int, str]:
-        if not force and time.monotonic() - self._collected < _COLLECT_EVERY:
-            return 0, "collected a moment ago"
-        found = gc.collect()
-        self._collected = time.monotonic()
-        return 0, f"{found} objects"
+    def _garbage(self, device: str) -> tuple[int, str]:
+        return 0, f"{gc.collect()} objects"
 
-    def _library_caches(self, device: str, force: bool) -> tuple[int, str]:
+    def _library_caches(self, device: str) -> tuple[int, str]:
         if device == HOST:
             return 0, "malloc" if _trim_heap() else ""
         used = [name for name in ("torch", "jax", "cupy") if registry.is_loaded(name)]
@@ -206,17 +196,16 @@ class Ladder(Guarded):
             registry.adapter(name).release_memory(device)
         return 0, ", ".join(used)
 
-    def _device_buffers_to_the_host(self, device: str, force: bool) -> tuple[int, str]:
+    def _device_buffers_to_the_host(self, device: str) -> tuple[int, str]:
         released = sum(held.spill() for held in list(_spillable) if held.device == device)
         if released:
-            self._library_caches(device, force)
+            self._library_caches(device)
         return released, ""
 
     def reset(self) -> None:
         """Remove all callbacks."""
         with self._lock:
             self._callbacks.clear()
-        self._collected = -float("inf")
         self.forget_climber()
 
     def forget_climber(self) -> None:

@@ -325,7 +325,7 @@ class MemoryMonitor(Guarded):
 
     def cleanup_memory(self) -> CleanupReport:
         """Clean up, without affecting later calls; each rung of the ladder reports what it freed."""
-        report = ladder.climb(self.device, force=True, highest="library caches")
+        report = ladder.climb(self.device, highest="library caches")
         self._count(report)
         return report
 

@@ -15,7 +15,7 @@ from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import parse_bytes
-from hpfracc.engine.memory.buffers import CAPACITY, BufferPool, PoolStats, host_buffers, pinned_buffers
+from hpfracc.engine.memory.buffers import CAPACITY, BufferPool, PoolStats, pinned_buffers
 from hpfracc.errors import InvalidInputError
 
 
@@ -152,14 +152,6 @@ def get_memory_pool(max_bytes: int | str | None = None, pinned: bool | None = No
     if _pool is None:
         _pool = MemoryPool()
     return _pool
-
-
-def staging_pool() -> BufferPool:
-    """The pool in which the engine stacks items: page-locked if a library with a GPU is loaded."""
-    if not hardware.machine().gpus:
-        return host_buffers
-    pinned_buffers.make = _pinned
-    return pinned_buffers
 
 
 def reset() -> None:
