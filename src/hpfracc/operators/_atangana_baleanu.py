@@ -10,7 +10,6 @@ import numpy as np
 from hpfracc._choices import RuleName
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo_fabrizio import BoundedKernelDerivative, MeanIntegral, MemoryKernel
-from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.base import function_of
 from hpfracc.operators.core.call_types import MISSING, NormalisedOptions, OrderNumber
@@ -190,9 +189,6 @@ class AtanganaBaleanuIntegral(MeanIntegral):
     definition = "atangana_baleanu"
     short_names = ("AB",)
     who = "the Atangana-Baleanu integral"
-
-    def _integral(self) -> RiemannLiouvilleIntegral:
-        return RiemannLiouvilleIntegral(self.alpha, self.method)
 
 
 @function_of(AtanganaBaleanuIntegral, see_also="atangana_baleanu, atangana_baleanu_riemann")

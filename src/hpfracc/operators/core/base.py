@@ -91,11 +91,15 @@ class FractionalOperator(ABC):
     scales: ClassVar[bool] = False
     #: Whether it has the initial terms of Riemann-Liouville, for functions.
     initial_terms: ClassVar[bool] = False
+    #: The operator that it applies, which gives its rules; None for those with rules of their own.
+    inner: ClassVar[type[FractionalOperator] | None] = None
 
     def __init_subclass__(cls) -> None:
         _, found, after = inspect.cleandoc(cls.__doc__ or "").partition(".. math::")
         if found and "formula" not in vars(cls):
             cls.formula = " ".join(after.split("\n\n")[0].split()).rstrip(".,")
+        if cls.inner is not None and "inner" in vars(cls):
+            cls.kind, cls.rules, cls.any_grid_rules = cls.inner.kind, cls.inner.rules, cls.inner.any_grid_rules
 
     @overload
     def __call__(
@@ -376,6 +380,13 @@ class FractionalOperator(ABC):
         if self.instead and known is not None and (known < 0.0 or (known == 0.0 and self.kind == "derivative")):
             raise InvalidInputError(f"alpha={known:g}: the order of {self.who} must be positive; {self.instead}")
         return order
+
+    def _inner(self) -> FractionalOperator:
+        """The operator that it applies, with the fields that both have."""
+        shared = {field.name for field in dataclasses.fields(cast(Any, self.inner))}
+        own = [field.name for field in dataclasses.fields(cast(Any, self)) if field.name in shared]
+        found: FractionalOperator = cast(Any, self.inner)(**{name: getattr(self, name) for name in own})
+        return found
 
     def _order_like(self) -> Any:
         """The order, which determines the library together with the samples."""

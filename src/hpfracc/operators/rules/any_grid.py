@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Any, final
 
@@ -11,7 +10,6 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc._xp import NUMPY, array_namespace, namespace_of, of_variables
 from hpfracc.engine.execution.api import exponential_recurrence, history_sum
-from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.exponentials import exponential_nodes, exponential_sum, node_weights
 from hpfracc.operators.core.order import Order
@@ -25,36 +23,6 @@ from hpfracc.operators.rules.l1 import LType, fractional_part, with_start
 FAST_RTOL = 1e-10
 #: Range of powers for a traced order, whose value is unknown.
 _TRACED = (0.02, 1.0)
-
-
-#: Number of points from which the time of a direct sum is predicted, and the seconds from which a hint is logged.
-_ASKED_FROM, _LONG = 8192, 1.0
-_hinted: set[str] = set()
-_log = logging.getLogger("hpfracc")
-
-
-def hint_at_fast(operator: Any, samples: Samples) -> None:
-    """Log, once per operator, that a direct sum on a non-uniform grid takes long, and what is faster."""
-    name = type(operator).__name__
-    if samples.n < _ASKED_FROM or samples.grid.uniform or name in _hinted or "fast" not in operator.any_grid_rules:
-        return
-    specs = ArraySpec((samples.n,), "float64"), ArraySpec((), "float64")
-    chosen = history_sum.decide(specs[0], samples.values, specs[1], backend=samples.backend).chosen
-    if chosen is not None and chosen.total > _LONG:
-        _hinted.add(name)
-        _log.warning(
-            "%s of %d samples on a grid that is not uniform is predicted to take %.1f s; method='fast' takes time in "
-            "proportion to the number of samples, with a relative error of %g in the kernel (rtol=)",
-            name,
-            samples.n,
-            chosen.total,
-            FAST_RTOL,
-        )
-
-
-def reset_hints() -> None:
-    """Allow all hints again."""
-    _hinted.clear()
 
 
 def times_of(samples: Samples) -> Any:

@@ -75,8 +75,6 @@ def convolve_by_parts(
         value = samples.convolve(weights, x, key, differences=True)
     else:
         value = samples.convolve(weights, join([zeros(x, m), repeated_differences(x, m)]), key)
-    if samples.recorded is not None:
-        samples.recorded.clear()  # the result is changed in place below
     # Added separately: with the primitive's starting weights the first samples themselves would be among its summands.
     # The last of these series is that of the weights.
     for i, (first, difference) in enumerate(zip([*firsts, weights], forward_differences(x[..., :m]), strict=True)):

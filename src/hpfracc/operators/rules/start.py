@@ -15,7 +15,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.sequences import Lags, long_run
-from hpfracc.operators.core.values import Samples, constant, join, namespace_among, replace_first, scalar, zeros
+from hpfracc.operators.core.values import Samples, constant, join, namespace_among, scalar, zeros
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.any_grid import power, reach_of
 from hpfracc.operators.rules.differences import slopes_at_start
@@ -108,6 +108,8 @@ class FittedStart(DelegatingRule):
         start, changes, terms, scale = found
         for change, term in zip(changes, terms, strict=True):
             value = value + change * term
+        if start is None:
+            return value
         last = start.first.shape[-1]
         first = array_namespace(value).where(start.is_singular, start.first * scale, value[..., :last])
         return join([first, value[..., last:]])
@@ -117,24 +119,28 @@ class FittedStart(DelegatingRule):
         if self.initial is not None:
             return 0.0
         found = self._start(samples, order, exponent)
-        if found is None:
+        if found is None or found[0] is None:
             return math.nan
         start, _, terms, _ = found
         return sum(doubt * abs(term) for doubt, term in zip(start.doubts, terms, strict=True))
 
     def coefficients(self, samples: Samples, order: Order) -> list[Any]:
         """Errors of the derivatives at the origin that the rule uses, as Taylor coefficients for unit step."""
-        found = self._start(samples, order, None)
+        found = self._start(samples, order)
         assert found is not None
         return found[1]
 
     def _start(
-        self, samples: Samples, order: Order, exponent: Order | None
-    ) -> tuple[Start, list[Any], list[Any], Any] | None:
+        self, samples: Samples, order: Order, exponent: Order | None = None
+    ) -> tuple[Start | None, list[Any], list[Any], Any] | None:
         """The start, errors of the rule's Taylor coefficients, their effect at every point, and the first points' unit.
 
-        None if the samples do not determine it: those after a gap, or those that decay within a few steps.
+        None if the samples do not determine it: those after a gap, or those that decay within a few steps. For a traced
+        order whose value is unknown there is no start, but what the caller gives.
         """
+        power = (order if exponent is None else exponent).known
+        if power is None and self.initial is None:
+            return None
         x, n = samples.values, order.ceiling
         count = samples_of_start(n, samples.n)
         if self.any_grid:
@@ -157,7 +163,7 @@ class FittedStart(DelegatingRule):
             if order.known is None:
                 with order.xp.scope():
                     scale = scale * scalar(order.guard(order.xp.array(1.0)), x)
-        start = find_start(head, order, places, exponent)
+        start = None if power is None else find_start(head, order, places, power)
         terms, used = terms_of(samples, order, self.any_grid)[1:], taylor_of(samples, n, self.any_grid, self.rule)[1:]
         if isinstance(self.rule, Tempered):
             fall = _exponential(self.rule, samples, -1.0, samples.n)
@@ -165,6 +171,7 @@ class FittedStart(DelegatingRule):
         if self.initial is not None:
             given = self._given(samples, unit)
             return start, [one - other for one, other in zip(used, given, strict=True)], terms, scale
+        assert start is not None
         changes = [one - other for one, other in zip(used, start.coefficients, strict=True)]
         # The polynomial is the rule's own, but for rounding and for points that it leaves out after gaps.
         kept = [array_namespace(x).where(start.is_singular, change, change * 0) for change in changes]
@@ -263,7 +270,7 @@ class WithInitialTerms(DelegatingRule):
 
 
 def _with_origin(order: Order, result: Any, values: Any) -> Any:
-    return replace_first(result, singular_origin(values, order, start_points(1)))
+    return join([singular_origin(values, order, start_points(1)), result[..., 1:]])
 
 
 def unit_of(samples: Samples, n: int) -> float:
