@@ -17,7 +17,7 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import RuleTable, later
 from hpfracc.operators.core.values import Samples, join
-from hpfracc.operators.rules.increments import infinite_at_origin
+from hpfracc.operators.rules.first_points import infinite_at_origin
 from hpfracc.operators.rules.mittag_leffler import kernel_at_points
 from hpfracc.special import mittag_leffler
 

@@ -24,12 +24,12 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, binomial, binomials, tangent_defect, trapezoid_defect
 from hpfracc.operators.core.values import Samples, join, zeros
 from hpfracc.operators.rules import l1, product, quadrature
+from hpfracc.operators.rules.first_points import taylor_at_origin
 from hpfracc.operators.rules.increments import (
     forward_differences,
     increments,
     repeated_differences,
     start_points,
-    taylor_at_origin,
 )
 from hpfracc.operators.rules.start import FittedStart, WithInitialTerms
 
@@ -102,7 +102,9 @@ def plan_stream(rule: Rule, order: Order, rtol: float | None, who: str, horizon:
     alpha, n = float(order.value), order.ceiling
     if isinstance(rule, WithInitialTerms):
         plan = plan_stream(rule.rule, order, rtol, who, horizon)
-        return _with_terms(plan, lambda head, step: taylor_at_origin(head, n, start_points(n)), alpha, range(n))
+        return _with_terms(
+            plan, lambda head, step: taylor_at_origin(head, np.arange(start_points(n) + 1.0), n), alpha, range(n)
+        )
     if isinstance(rule, FittedStart):
         # The effect of better derivatives at the origin, for orders above 1.
         plan, fitted = plan_stream(rule.rule, order, rtol, who, horizon), rule
@@ -137,7 +139,6 @@ def _with_terms(plan: StreamPlan, more: Callable[[Any, float], list[Any]], alpha
         return [*plan.start(j), *terms]
 
     return replace(plan, firsts=lambda head, step: [*plan.firsts(head, step), *more(head, step)], start=start)
-
 
 
 def _far_terms(

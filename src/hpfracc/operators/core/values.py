@@ -211,6 +211,14 @@ def largest(values: Any) -> Any:
     return xp.amax(size, -1, keepdims=True)
 
 
+def real_product(x: Any, table: Any) -> Any:
+    """``x[..., :count] @ table.T`` with a real table of any axes, the last of length count; the others come last."""
+    xp = array_namespace(x)
+    flat = constant(table.reshape(-1, table.shape[-1]), x)
+    flat = xp.astype(flat, x.dtype) if xp.is_complex(x) else flat
+    return xp.matmul(x, flat.T).reshape(*x.shape[:-1], *table.shape[:-1])
+
+
 def join(parts: Sequence[Any]) -> Any:
     """Concatenate arrays along the last axis."""
     return array_namespace(parts[0]).concatenate(parts, -1)

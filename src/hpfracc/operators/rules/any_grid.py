@@ -16,8 +16,9 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, namespace_among, scalar, zeros
 from hpfracc.operators.rules.differences import slopes
-from hpfracc.operators.rules.increments import infinite_at_origin, start_points
-from hpfracc.operators.rules.l1 import LType, fractional_part, with_start
+from hpfracc.operators.rules.first_points import infinite_at_origin
+from hpfracc.operators.rules.increments import start_points
+from hpfracc.operators.rules.l1 import LType, fractional_part
 
 #: Default relative error of the kernel.
 FAST_RTOL = 1e-10
@@ -111,7 +112,7 @@ class _L1(LType):
         x, n = samples.values, order.ceiling
         g = x if n == 1 else slopes(x, samples.grid.times(), n - 1)
         increments = join([x[..., :1] - x[..., :1], g[..., 1:] - g[..., :-1]])
-        return with_start(self._sum(samples, order, increments), samples, order, any_grid=True)
+        return self.with_start(self._sum(samples, order, increments), samples, order)
 
     def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
         raise NotImplementedError

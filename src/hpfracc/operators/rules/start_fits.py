@@ -11,7 +11,7 @@ from scipy.special import gamma
 
 from hpfracc._xp import NUMPY, Namespace, array_namespace, of_variables
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.values import constant, largest, real_dtype
+from hpfracc.operators.core.values import constant, largest, real_dtype, real_product
 from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.increments import start_points
 
@@ -135,14 +135,6 @@ def _make_first(n: int, exponents: Array, weights: Array, places: Array) -> Any:
     return make
 
 
-def _product(head: Any, table: Any) -> Any:
-    """``head @ table.T`` with a real table of any number of axes; the table's axes but its last follow the head's."""
-    xp = array_namespace(head)
-    flat = constant(table.reshape(-1, table.shape[-1]), head)
-    flat = xp.astype(flat, head.dtype) if xp.is_complex(head) else flat
-    return xp.matmul(head, flat.T).reshape(*head.shape[:-1], *table.shape[:-1])
-
-
 def find_start(head: Any, order: Order, places: Array, power: float) -> Start:
     """The start of f from its first samples, at ``places`` in units of some length, with powers of ``t**power``.
 
@@ -165,8 +157,8 @@ def find_start(head: Any, order: Order, places: Array, power: float) -> Start:
             (first_weights,) = of_variables(order.xp, lambda alpha: make_first(order.xp, alpha, count))(order.value)
     rounding = xp.stop_gradient(largest(head)) * (4.0 * float(np.finfo(real_dtype(head)).eps))
     head = head - head[..., :1]  # a constant has no derivatives, without rounding
-    coefficients, firsts = _product(head, weights[:, 1:n]), _product(head, first_weights)
-    residuals = xp.sqrt((abs(xp.stop_gradient(_product(head, rows))) ** 2).sum(-1))
+    coefficients, firsts = real_product(head, weights[:, 1:n]), real_product(head, first_weights)
+    residuals = xp.sqrt((abs(xp.stop_gradient(real_product(head, rows))) ** 2).sum(-1))
     bounds = constant(doubts, head) * residuals[..., None] + constant(sums, head) * rounding[..., None]
     score = xp.amax(bounds, -1)
     polynomials = min(len(weights), len(_POLYNOMIALS))
