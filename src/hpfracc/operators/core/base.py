@@ -33,7 +33,7 @@ from hpfracc.operators.core.applying import (
 )
 from hpfracc.operators.core.call_types import ArraySamples, CallParameters, OperatorFunction, P, SameArray
 from hpfracc.operators.core.function import FAST, Function, read_problem
-from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid
+from hpfracc.operators.core.grids import Grid, cached_grid
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import OperatorResult, Outcome, propagated_noise, relabelled, report_outcome
 from hpfracc.operators.core.rule import Rule
@@ -234,13 +234,6 @@ class FractionalOperator(ABC):
             return None
         if t is None:
             return repeat(f, step, None, backend) if type(step) is float and 0.0 < step < math.inf else None
-        if type(t) is np.ndarray and type(f) is not np.ndarray and t.flags.writeable:
-            known = likely_grid(t)
-            if known is None or known.grid.n != f.shape[-1]:
-                return None
-            # The points are compared on the host while a device does the work; the call is repeated if they differ.
-            result = repeat(f, known.grid.step, known.grid, backend)
-            return result if known.has_points(t) else None
         grid = cached_grid(t)
         return None if grid is None or grid.n != f.shape[-1] else repeat(f, grid.step, grid, backend)
 
