@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Hashable
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -281,10 +281,13 @@ class _Evaluation:
         parts, place = [array[..., :_HEAD]], _HEAD
         for _, count, block in _runs(self.table.n):
             at = array[..., place : place + _NODES * count].reshape(*array.shape[:-1], count, _NODES)
-            basis = self._kept(("cardinals", block), lambda block=block: self.xp.array(_cardinals(block)))
+            basis = self._kept(("cardinals", block), partial(self._cardinals, block))
             parts.append(self.xp.module.matmul(at, basis).flatten(-2))
             place += _NODES * count
         return self.xp.module.cat(parts, -1)[..., : self.table.n]
+
+    def _cardinals(self, block: int) -> Any:
+        return self.xp.array(_cardinals(block))
 
     def has_kernel(self, value: Any) -> bool:
         """Whether one GPU kernel computes the weights, and another the sum of their slopes."""

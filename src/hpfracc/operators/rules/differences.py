@@ -6,12 +6,19 @@ import math
 from typing import Any, final
 
 import numpy as np
+from numpy.polynomial import polynomial as poly
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar
-from hpfracc.operators.rules.increments import DIFFERENCE_ORDER, backward_size, backward_sum
+from hpfracc.operators.rules.increments import (
+    DIFFERENCE_ORDER,
+    backward_size,
+    backward_sum,
+    binomial_polynomial,
+    forward_differences,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -57,7 +64,11 @@ class Differences(Rule):
             return slopes(x, samples.grid.times(), m)
         last = m + DIFFERENCE_ORDER - 1
         total = backward_sum(x, m, m, last)
-        head = [weighted_sum(x, weights_among(np.arange(last + 1.0), k, m)) for k in range(last)]
+        differences = forward_differences(x[..., : last + 1])[m:]  # those of a line are exact
+        head = []
+        for k in range(last):
+            rates = [float(poly.polyval(k, poly.polyder(binomial_polynomial(i), m))) for i in range(m, last + 1)]
+            head.append(sum(rate * difference for rate, difference in zip(rates, differences, strict=True)))
         return join([*head, total]) * samples.scale(-m)
 
 

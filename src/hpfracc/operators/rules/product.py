@@ -114,8 +114,8 @@ def _scaled(samples: Samples, order: Order) -> tuple[tuple[Any, Any], Hashable, 
     """The weights and the corrections for the first three samples, by :func:`scaled_weights`."""
     n = samples.n
     if n <= WHOLE_TABLE or order.xp.library != "torch":
-        found: Any = scaled_weights("simpson", _make_weights, order, samples, 1)
-        return found
+        (weights, starts), key, factor = scaled_weights("simpson", _make_weights, order, samples, 1)
+        return (weights, starts), key, factor
     # The weights at even and at odd lags are two smooth sequences, of which there is a table.
     (rows,), key, factor = scaled_weights(
         "simpson halves", make_halves, order, samples, 1, few=True, points=(n + 1) // 2

@@ -117,9 +117,10 @@ class FittedStart(DelegatingRule):
         if self.initial is not None:
             return 0.0
         found = self._start(samples, order, exponent)
-        if found is None or found[0] is None:
+        start = None if found is None else found[0]
+        if found is None or start is None:
             return math.nan
-        start, _, terms, _ = found
+        terms = found[2]
         return sum(doubt * abs(term) for doubt, term in zip(start.doubts, terms, strict=True))
 
     def coefficients(self, samples: Samples, order: Order) -> list[Any]:

@@ -92,7 +92,7 @@ def _make_fits(n: int, alpha: float, places: Array) -> tuple[Array, ...]:
     count, shapes = len(places), _shapes(n, alpha, len(places))
     most = max(map(len, shapes))
     neglected = np.linspace(n - 1 + 0.3 * (alpha - (n - 1)), n + 5.0, 61)
-    fits = []
+    fits: list[tuple[Array, ...]] = []
     for shape in shapes:
         size, unit = len(shape), places[len(shape) - 1]
         pairs = np.array(shape, dtype=np.float64)
