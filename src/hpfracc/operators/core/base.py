@@ -376,9 +376,10 @@ class FractionalOperator(ABC):
 
     def _inner(self) -> FractionalOperator:
         """The operator that it applies, with the fields that both have."""
-        shared = {field.name for field in dataclasses.fields(cast(Any, self.inner))}
-        own = [field.name for field in dataclasses.fields(cast(Any, self)) if field.name in shared]
-        found: FractionalOperator = cast(Any, self.inner)(**{name: getattr(self, name) for name in own})
+        own, inner = ([field.name for field in dataclasses.fields(cast(Any, each))] for each in (self, self.inner))
+        found: FractionalOperator = cast(Any, self.inner)(
+            **{name: getattr(self, name) for name in own if name in inner}
+        )
         return found
 
     def _order_like(self) -> Any:
@@ -413,14 +414,10 @@ Operator = TypeVar("Operator", bound=FractionalOperator)
 
 
 def operator_of(kind: Callable[..., Operator], alpha: Any, *fields: Hashable) -> Operator:
-    """``kind(alpha, *fields)``, cached if the order is a plain number.
-
-    Creating an operator and comparing it with an equal one takes 2 us.
-    """
+    """``kind(alpha, *fields)``, cached if the order is a plain number: creating an operator takes 2 us."""
     if type(alpha) is float:
         try:
-            operator: Operator = _cached_operator(kind, alpha, *fields)
-            return operator
+            return cast("Operator", _cached_operator(kind, alpha, *fields))
         except TypeError:  # an unhashable field; the operator raises the error
             pass
     return kind(alpha, *fields)
