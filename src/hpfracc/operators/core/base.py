@@ -376,11 +376,8 @@ class FractionalOperator(ABC):
 
     def _inner(self) -> FractionalOperator:
         """The operator that it applies, with the fields that both have."""
-        own, inner = ([field.name for field in dataclasses.fields(cast(Any, each))] for each in (self, self.inner))
-        found: FractionalOperator = cast(Any, self.inner)(
-            **{name: getattr(self, name) for name in own if name in inner}
-        )
-        return found
+        own, inner = ({field.name for field in dataclasses.fields(cast(Any, each))} for each in (self, self.inner))
+        return cast("FractionalOperator", cast(Any, self.inner)(**{name: getattr(self, name) for name in own & inner}))
 
     def _order_like(self) -> Any:
         """The order, which determines the library together with the samples."""
