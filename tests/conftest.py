@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, settings
 
 from hpfracc import _config
 from hpfracc.engine.execution import state
-from hpfracc.operators.rules import any_grid
 from tests.helpers.gpus import hide_gpus
 from tests.helpers.optional import OptionalLibraries
 from tests.helpers.rounding import rounding_by_shape
@@ -51,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _resets() -> list[Callable[[], None]]:
     """What forgets the library's global state, from the lowest floor up."""
-    return [_config.reset, state.reset, any_grid.reset_hints]
+    return [_config.reset, state.reset]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -371,18 +371,3 @@ def test_other_grids_are_taken_as_they_are(times):
     """Deviations beyond the rounding, grids without one, and short ones are not uniform."""
     found = hf.caputo(np.sin(times), times, 0.5, full_output=True)
     assert found.method == "l1" and "rounding to" not in found.message
-
-
-def test_a_long_direct_sum_is_hinted_at_once(monkeypatch, caplog):
-    """The first call of an operator that is predicted to take long names method='fast' with its error."""
-    monkeypatch.setattr("hpfracc.operators.rules.any_grid._ASKED_FROM", 50)
-    monkeypatch.setattr("hpfracc.operators.rules.any_grid._LONG", 1e-9)
-    times = np.linspace(0.0, 1.0, 60) ** 2
-    hf.caputo(times, times, 0.5, method="fast")
-    hf.caputo(np.arange(60.0), step=1.0, alpha=0.5)
-    assert caplog.messages == []
-    for _ in range(3):
-        hf.caputo(times, times, 0.5)
-    hf.riemann_liouville_integral(times, times, 0.5)
-    assert [message.partition(" ")[0] for message in caplog.messages] == ["Caputo", "RiemannLiouvilleIntegral"]
-    assert "method='fast'" in caplog.text and "1e-10" in caplog.text

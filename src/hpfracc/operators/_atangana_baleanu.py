@@ -10,7 +10,6 @@ import numpy as np
 from hpfracc._choices import RuleName
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo_fabrizio import BoundedKernelDerivative, MeanIntegral, MemoryKernel
-from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.base import function_of
 from hpfracc.operators.core.call_types import MISSING, NormalisedOptions, OrderNumber
@@ -18,7 +17,7 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import RuleTable, later
 from hpfracc.operators.core.values import Samples, join
-from hpfracc.operators.rules.increments import infinite_at_origin
+from hpfracc.operators.rules.first_points import infinite_at_origin
 from hpfracc.operators.rules.mittag_leffler import kernel_at_points
 from hpfracc.special import mittag_leffler
 
@@ -190,9 +189,6 @@ class AtanganaBaleanuIntegral(MeanIntegral):
     definition = "atangana_baleanu"
     short_names = ("AB",)
     who = "the Atangana-Baleanu integral"
-
-    def _integral(self) -> RiemannLiouvilleIntegral:
-        return RiemannLiouvilleIntegral(self.alpha, self.method)
 
 
 @function_of(AtanganaBaleanuIntegral, see_also="atangana_baleanu, atangana_baleanu_riemann")

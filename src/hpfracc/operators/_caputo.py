@@ -49,7 +49,8 @@ class Caputo(OneSidedDerivative):
         For samples and orders above 1 that are not whole: the derivatives 1 to n - 1 of f at the origin, if they are
         known; each a number, or an array with one value for each row of samples. Without them they are fitted to the
         first n + 9 samples, by a polynomial or, where that describes them significantly better, with powers of
-        :math:`t^\alpha`, as solutions of fractional equations start. Their uncertainty is part of the error estimate.
+        :math:`t^\alpha`, as solutions of fractional equations start; for a traced order by a polynomial. Their
+        uncertainty is part of the error estimate.
 
     Notes
     -----

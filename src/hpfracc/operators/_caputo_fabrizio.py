@@ -298,21 +298,15 @@ class MeanIntegral(FractionalOperator, ABC):
     __slots__ = ()
 
     normalisation: Any
-    kind = "integral"
-    rules = RiemannLiouvilleIntegral.rules
-    any_grid_rules = RiemannLiouvilleIntegral.any_grid_rules
-
-    @abstractmethod
-    def _integral(self) -> RiemannLiouvilleIntegral:
-        """The integral that is mixed with f."""
+    inner = RiemannLiouvilleIntegral
 
     def _of_samples(self, samples: Samples) -> Outcome:
         order = read_memory_order(self.alpha, self.who)
-        return self._mixed(self._integral().applied(samples, self.who), samples.values, order)
+        return self._mixed(self._inner().applied(samples, self.who), samples.values, order)
 
     def _of_function(self, function: Function) -> Outcome:
         order = read_memory_order(self.alpha, self.who)
-        return self._mixed(self._integral()._of_function(function), function.at(function.points), order)
+        return self._mixed(self._inner()._of_function(function), function.at(function.points), order)
 
     def _mixed(self, outcome: Outcome, values: Any, order: Order) -> Outcome:
         """``(1 - alpha) f`` and ``alpha`` times its integral, over the normalisation."""
@@ -354,7 +348,7 @@ class CaputoFabrizioIntegral(MeanIntegral):
     short_names = ("CF",)
     who = "the Caputo-Fabrizio integral"
 
-    def _integral(self) -> RiemannLiouvilleIntegral:
+    def _inner(self) -> RiemannLiouvilleIntegral:
         return RiemannLiouvilleIntegral(1.0, self.method)
 
 

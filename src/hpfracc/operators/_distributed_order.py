@@ -57,8 +57,7 @@ class DistributedOrder(FractionalOperator):
     definition = "distributed_order"
     short_names = ("DO",)
     who = "the derivative of distributed order"
-    rules = Caputo.rules
-    any_grid_rules = Caputo.any_grid_rules
+    inner = Caputo
 
     def __post_init__(self) -> None:
         low = _reading.number("DistributedOrder: low", self.low, least=0.0, below=2.0)

@@ -28,8 +28,8 @@ from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import OperatorResult, Outcome, weighted_outcome
 from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, points_like, scalar
-from hpfracc.operators.rules.periodic import RieszWaves, check_period, of_periodic_function, sampled
-from hpfracc.operators.rules.space import Integral, LaplacianRule
+from hpfracc.operators.rules.periodic import LaplacianRule, RieszWaves, check_period, of_periodic_function, sampled
+from hpfracc.operators.rules.space import Integral
 
 
 @final

@@ -14,7 +14,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._psi_caputo import ChangedVariable
 from hpfracc.operators._riemann_liouville import RiemannLiouville, RiemannLiouvilleIntegral
-from hpfracc.operators.core.base import FractionalOperator, function_of
+from hpfracc.operators.core.base import function_of
 from hpfracc.operators.core.call_types import MISSING, CeilingOptions, InitialOptions, MethodOptions, OrderNumber
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
@@ -104,11 +104,7 @@ class Hadamard(LogarithmicOperator):
 
     definition = "hadamard"
     who = "the Hadamard derivative"
-    rules = RiemannLiouville.rules
-    any_grid_rules = RiemannLiouville.any_grid_rules
-
-    def _inner(self) -> FractionalOperator:
-        return RiemannLiouville(self.alpha, self.method, self.ceiling)
+    inner = RiemannLiouville
 
 
 @function_of(Hadamard, see_also="caputo_hadamard, hadamard_integral, psi_caputo")
@@ -166,11 +162,7 @@ class CaputoHadamard(LogarithmicOperator):
     definition = "caputo_hadamard"
     short_names = ("CH",)
     who = "the Caputo-Hadamard derivative"
-    rules = Caputo.rules
-    any_grid_rules = Caputo.any_grid_rules
-
-    def _inner(self) -> FractionalOperator:
-        return Caputo(self.alpha, self.method, self.ceiling, initial=self.initial)
+    inner = Caputo
 
 
 @function_of(CaputoHadamard, see_also="hadamard, psi_caputo, caputo")
@@ -218,12 +210,7 @@ class HadamardIntegral(LogarithmicOperator):
 
     definition = "hadamard"
     who = "the Hadamard integral"
-    kind = "integral"
-    rules = RiemannLiouvilleIntegral.rules
-    any_grid_rules = RiemannLiouvilleIntegral.any_grid_rules
-
-    def _inner(self) -> FractionalOperator:
-        return RiemannLiouvilleIntegral(self.alpha, self.method)
+    inner = RiemannLiouvilleIntegral
 
 
 @function_of(HadamardIntegral, see_also="hadamard, caputo_hadamard, riemann_liouville_integral")

@@ -77,8 +77,7 @@ class Hilfer(OneSidedDerivative):
 
     definition = "hilfer"
     who = "the Hilfer derivative"
-    rules = RiemannLiouville.rules
-    any_grid_rules = RiemannLiouville.any_grid_rules
+    inner = RiemannLiouville
 
     def __post_init__(self) -> None:
         number("beta", self.beta, least=0.0, most=1.0)

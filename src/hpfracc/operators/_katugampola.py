@@ -80,11 +80,7 @@ class Katugampola(KatugampolaOperator):
 
     definition = "katugampola"
     who = "the Katugampola derivative"
-    rules = RiemannLiouville.rules
-    any_grid_rules = RiemannLiouville.any_grid_rules
-
-    def _inner(self) -> FractionalOperator:
-        return RiemannLiouville(self.alpha, self.method, self.ceiling)
+    inner = RiemannLiouville
 
 
 @function_of(Katugampola, see_also="caputo_katugampola, katugampola_integral, hadamard, erdelyi_kober")
@@ -137,11 +133,7 @@ class CaputoKatugampola(KatugampolaOperator):
     definition = "caputo_katugampola"
     short_names = ("CK",)
     who = "the Caputo-Katugampola derivative"
-    rules = Caputo.rules
-    any_grid_rules = Caputo.any_grid_rules
-
-    def _inner(self) -> FractionalOperator:
-        return Caputo(self.alpha, self.method, self.ceiling, initial=self.initial)
+    inner = Caputo
 
 
 @function_of(CaputoKatugampola, see_also="katugampola, psi_caputo, caputo_hadamard")
@@ -190,12 +182,7 @@ class KatugampolaIntegral(KatugampolaOperator):
 
     definition = "katugampola"
     who = "the Katugampola integral"
-    kind = "integral"
-    rules = RiemannLiouvilleIntegral.rules
-    any_grid_rules = RiemannLiouvilleIntegral.any_grid_rules
-
-    def _inner(self) -> FractionalOperator:
-        return RiemannLiouvilleIntegral(self.alpha, self.method)
+    inner = RiemannLiouvilleIntegral
 
 
 @function_of(KatugampolaIntegral, see_also="katugampola, erdelyi_kober_integral, hadamard_integral")
@@ -342,8 +329,7 @@ class ErdelyiKober(ErdelyiKoberOperator):
     definition = "erdelyi_kober"
     short_names = ("EK",)
     who = "the Erdélyi-Kober derivative"
-    rules = Caputo.rules
-    any_grid_rules = Caputo.any_grid_rules
+    inner = Caputo
 
     def _inner(self) -> FractionalOperator:
         # All derivatives below n of x^(eta + alpha) (f - f(0)) vanish at the origin, where Caputo needs them.
@@ -414,12 +400,7 @@ class ErdelyiKoberIntegral(ErdelyiKoberOperator):
     definition = "erdelyi_kober"
     short_names = ("EK",)
     who = "the Erdélyi-Kober integral"
-    kind = "integral"
-    rules = RiemannLiouvilleIntegral.rules
-    any_grid_rules = RiemannLiouvilleIntegral.any_grid_rules
-
-    def _inner(self) -> FractionalOperator:
-        return RiemannLiouvilleIntegral(self.alpha, self.method)
+    inner = RiemannLiouvilleIntegral
 
 
 @function_of(ErdelyiKoberIntegral, see_also="erdelyi_kober, katugampola_integral, riemann_liouville_integral")

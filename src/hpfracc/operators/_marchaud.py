@@ -64,19 +64,16 @@ class Marchaud(FractionalOperator):
     scales = True
     who = "the Marchaud derivative"
     instead = "for an integral use riemann_liouville_integral"
-    rules = RiemannLiouville.rules
-    any_grid_rules = RiemannLiouville.any_grid_rules
-
-    def _inner(self) -> RiemannLiouville:
-        self._order()
-        return RiemannLiouville(self.alpha, self.method, self.ceiling)
+    inner = RiemannLiouville
 
     def _of_samples(self, samples: Samples) -> Outcome:
+        self._order()
         first = self._first(samples.values[..., :1])
         outcome = self._inner().applied(replace(samples, values=samples.values - first), self.who)
         return replace(outcome, reusable=None)
 
     def _of_function(self, function: Function) -> Outcome:
+        self._order()
         if isinstance(self.before, str) and function.factor < 0.0:
             raise InvalidInputError(
                 f"before='first' with factor={function.factor:g}: f is infinite at the origin; give before= a number"

@@ -30,10 +30,6 @@ class ChangedVariable(FractionalOperator, ABC):
     __slots__ = ()
 
     @abstractmethod
-    def _inner(self) -> FractionalOperator:
-        """The operator in x."""
-
-    @abstractmethod
     def _image(self, points: Any, origin: float) -> tuple[Any, float]:
         """The new variable at points of any library, and its size, to which its rounding error is relative."""
 
@@ -112,16 +108,12 @@ class PsiCaputo(ChangedVariable):
 
     definition = "psi_caputo"
     who = "the psi-Caputo derivative"
-    rules = Caputo.rules
-    any_grid_rules = Caputo.any_grid_rules
+    inner = Caputo
     grids = ("uniform in psi", "any")
 
     def __post_init__(self) -> None:
         if self.psi is None:
             raise InvalidInputError("psi is not given; use an increasing function such as np.log, or its samples")
-
-    def _inner(self) -> FractionalOperator:
-        return Caputo(self.alpha, self.method, self.ceiling, initial=self.initial)
 
     def _image(self, points: Any, origin: float) -> tuple[Any, float]:
         if library_of(points) != "numpy":

@@ -98,8 +98,7 @@ class VariableOrder(FractionalOperator):
         r"D^{\alpha(t)} f(t) = \frac{1}{\Gamma(n-\alpha(t))} \int_{t_0}^{t} (t-s)^{n-1-\alpha(t)} f^{(n)}(s)\,ds"
         r"\quad\text{(or with } \alpha(s),\ \alpha(t-s) \text{ inside)}"
     )
-    rules = Caputo.rules
-    any_grid_rules = Caputo.any_grid_rules
+    inner = Caputo
 
     def _order_like(self) -> Any:
         return self.alpha if is_array(self.alpha) else None

@@ -9,7 +9,6 @@ import pytest
 
 from hpfracc._arrays import dtype_name, library_of, to_host
 from hpfracc.operators.core.values import (
-    add_from,
     as_values,
     constant,
     flip,
@@ -17,7 +16,6 @@ from hpfracc.operators.core.values import (
     largest,
     move_axis,
     points_like,
-    replace_first,
     zeros,
 )
 
@@ -59,18 +57,6 @@ def test_largest_leaves_out_what_is_not_finite(library: str):
     """The largest absolute value of each row, without a warning."""
     x = make(library, np.array([[1.0, -5.0, np.nan], [np.inf, 0.0, -np.inf]], np.float32))
     assert to_host(largest(x)).tolist() == [[5.0], [0.0]]
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_first_points_are_replaced_and_the_rest_is_changed(library: str):
-    """In place in NumPy and PyTorch, in a new array in JAX."""
-    x = make(library, X)
-    replaced = replace_first(x, make(library, X[..., :1] * 10.0))
-    assert to_host(replaced).tolist() == [[10.0, -2.0, 3.0], [0.0, 4.0, -1.0]]
-    assert (replaced is x) == (library != "jax")
-    added = add_from(replaced, 1, make(library, np.ones((2, 2))))
-    assert to_host(added).tolist() == [[10.0, -1.0, 4.0], [0.0, 5.0, 0.0]]
-    assert (added is x) == (library != "jax")
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -7,7 +7,7 @@ import math
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, replace
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -256,32 +256,22 @@ def estimated_distance(
 
 
 def largest_nearby(distance: Any, *, two_sided: bool = False) -> Any:
-    """The largest finite ``distance`` from two thirds to one and a half times each point's place.
+    """The largest finite ``distance`` from two thirds to one and a half times each point's place, or a little beyond.
 
     The difference of two approximations changes its sign here and there, where it says nothing about their errors. For
     a rule with two ends the place is counted from the nearer one. nan stays where it is.
     """
     n, xp = distance.shape[-1], array_namespace(distance)
-    places = np.arange(n)
-    reach = np.minimum(places, n - 1 - places) if two_sided else places
-    low = places - reach // 3
-    high = np.minimum(places + reach // (3 if two_sided else 2), n - 1)
+    # Blocks of places whose ends differ by a half, each with both of its neighbours.
+    ends = np.unique(np.concatenate([[0], 1.5 ** np.arange(math.ceil(math.log(n + 1, 1.5)))]).astype(int))
+    cuts = np.unique(np.minimum([*ends, n], n))
+    if two_sided:
+        cuts = np.unique([*cuts[cuts <= n // 2], *(n - cuts[cuts <= n // 2])])
     known = xp.where(xp.isfinite(distance), distance, zeros(distance, n))
-    width, levels = 1, [known]
-    while 2 * width <= n:  # each level has the maxima of windows twice as long
-        known = xp.maximum(known[..., : known.shape[-1] - width], known[..., width:])
-        width *= 2
-        levels.append(known)
-    sizes = np.log2(high - low + 1).astype(int)
-    cuts = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), n]
-    parts = []
-    for begin, end in itertools.pairwise(cuts):
-        if begin == end:
-            continue
-        size, level = int(sizes[begin]), levels[int(sizes[begin])]
-        first, last = low[begin:end], high[begin:end] + 1 - 2**size
-        parts.append(xp.maximum(level[..., first], level[..., last]))
-    return xp.where(xp.isfinite(distance), join(parts), distance)
+    largest = [xp.amax(known[..., begin:end], -1, keepdims=True) for begin, end in itertools.pairwise(cuts.tolist())]
+    near = [reduce(xp.maximum, largest[max(i - 1, 0) : i + 2]) for i in range(len(largest))]
+    spread = [near[i] + zeros(distance, size) for i, size in enumerate(np.diff(cuts).tolist())]
+    return xp.where(xp.isfinite(distance), join(spread), distance)
 
 
 def unmeasured(distance: Any, count: int) -> Any:

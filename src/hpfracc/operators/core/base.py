@@ -33,7 +33,7 @@ from hpfracc.operators.core.applying import (
 )
 from hpfracc.operators.core.call_types import ArraySamples, CallParameters, OperatorFunction, P, SameArray
 from hpfracc.operators.core.function import FAST, Function, read_problem
-from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid
+from hpfracc.operators.core.grids import Grid, cached_grid
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import OperatorResult, Outcome, propagated_noise, relabelled, report_outcome
 from hpfracc.operators.core.rule import Rule
@@ -91,11 +91,15 @@ class FractionalOperator(ABC):
     scales: ClassVar[bool] = False
     #: Whether it has the initial terms of Riemann-Liouville, for functions.
     initial_terms: ClassVar[bool] = False
+    #: The operator that it applies, which gives its rules; None for those with rules of their own.
+    inner: ClassVar[type[FractionalOperator] | None] = None
 
     def __init_subclass__(cls) -> None:
         _, found, after = inspect.cleandoc(cls.__doc__ or "").partition(".. math::")
         if found and "formula" not in vars(cls):
             cls.formula = " ".join(after.split("\n\n")[0].split()).rstrip(".,")
+        if cls.inner is not None and "inner" in vars(cls):
+            cls.kind, cls.rules, cls.any_grid_rules = cls.inner.kind, cls.inner.rules, cls.inner.any_grid_rules
 
     @overload
     def __call__(
@@ -230,13 +234,6 @@ class FractionalOperator(ABC):
             return None
         if t is None:
             return repeat(f, step, None, backend) if type(step) is float and 0.0 < step < math.inf else None
-        if type(t) is np.ndarray and type(f) is not np.ndarray and t.flags.writeable:
-            known = likely_grid(t)
-            if known is None or known.grid.n != f.shape[-1]:
-                return None
-            # The points are compared on the host while a device does the work; the call is repeated if they differ.
-            result = repeat(f, known.grid.step, known.grid, backend)
-            return result if known.has_points(t) else None
         grid = cached_grid(t)
         return None if grid is None or grid.n != f.shape[-1] else repeat(f, grid.step, grid, backend)
 
@@ -377,6 +374,11 @@ class FractionalOperator(ABC):
             raise InvalidInputError(f"alpha={known:g}: the order of {self.who} must be positive; {self.instead}")
         return order
 
+    def _inner(self) -> FractionalOperator:
+        """The operator that it applies, with the fields that both have."""
+        own, inner = ({field.name for field in dataclasses.fields(cast(Any, each))} for each in (self, self.inner))
+        return cast("FractionalOperator", cast(Any, self.inner)(**{name: getattr(self, name) for name in own & inner}))
+
     def _order_like(self) -> Any:
         """The order, which determines the library together with the samples."""
         return self.alpha
@@ -409,14 +411,10 @@ Operator = TypeVar("Operator", bound=FractionalOperator)
 
 
 def operator_of(kind: Callable[..., Operator], alpha: Any, *fields: Hashable) -> Operator:
-    """``kind(alpha, *fields)``, cached if the order is a plain number.
-
-    Creating an operator and comparing it with an equal one takes 2 us.
-    """
+    """``kind(alpha, *fields)``, cached if the order is a plain number: creating an operator takes 2 us."""
     if type(alpha) is float:
         try:
-            operator: Operator = _cached_operator(kind, alpha, *fields)
-            return operator
+            return cast("Operator", _cached_operator(kind, alpha, *fields))
         except TypeError:  # an unhashable field; the operator raises the error
             pass
     return kind(alpha, *fields)

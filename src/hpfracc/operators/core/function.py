@@ -231,9 +231,4 @@ def read_problem(
     own = grid
     if right:
         values, own = flip(values), grid.reflected()
-    problem = Samples(values, operator._own_grid(own, t), backend, tolerance)
-    if not problem.grid.uniform and operator.method not in FAST:
-        from hpfracc.operators.rules.any_grid import hint_at_fast
-
-        hint_at_fast(operator, problem)
-    return problem, grid, axis
+    return Samples(values, operator._own_grid(own, t), backend, tolerance), grid, axis

@@ -6,7 +6,7 @@ import math
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -145,19 +145,8 @@ def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False)
     return grid
 
 
-class KnownGrid(NamedTuple):
-    """A uniform grid that was read before, and its points as bytes."""
-
-    grid: Grid
-    content: bytes
-
-    def has_points(self, t: np.ndarray[Any, Any]) -> bool:
-        """Whether ``t``, of the same dtype and length, has the same points."""
-        return self.content.startswith(t.data if t.flags.c_contiguous else t.tobytes())
-
-
 #: Recent uniform grids given as points, by dtype, length, both ends and the middle; and limits of the cache.
-_grids: dict[Any, KnownGrid] = {}
+_grids: dict[Any, tuple[Grid, bytes]] = {}
 _MAX_GRIDS, _MAX_CACHED_POINTS, _MAX_CACHED_BYTES = 64, 2**20, 64 * 2**20
 #: Grids given as points of other libraries, by identity: the points, a copy of them if they are mutable, the grid.
 _array_grids: dict[int, tuple[weakref.ref[Any], Any, Grid]] = {}
@@ -172,16 +161,11 @@ def cached_grid(t: Any) -> Grid | None:
     """
     if type(t) is not np.ndarray:
         return _cached_by_identity(t)
-    known = likely_grid(t)
-    return known.grid if known is not None and known.has_points(t) else None
-
-
-def likely_grid(t: np.ndarray[Any, Any]) -> KnownGrid | None:
-    """A grid that was read before and has the ends and the middle of these points; the others may differ."""
     n = t.size
     if t.ndim != 1 or not n:
         return None
-    return _grids.get((t.dtype, n, t.item(0), t.item(n // 2), t.item(-1)))
+    grid, content = _grids.get((t.dtype, n, t.item(0), t.item(n // 2), t.item(-1)), (None, b""))
+    return grid if grid is not None and content.startswith(t.data if t.flags.c_contiguous else t.tobytes()) else None
 
 
 def _cached_by_identity(t: Any) -> Grid | None:
@@ -205,14 +189,14 @@ def _cache_grid(t: Any, grid: Grid) -> None:
     if type(t) is not np.ndarray:
         _cache_by_identity(t, grid)
         return
-    cached_points = sum(known.grid.n for known in list(_grids.values()))
+    cached_points = sum(known.n for known, _ in list(_grids.values()))
     if len(_grids) >= _MAX_GRIDS or 8 * (n + cached_points) > _MAX_CACHED_BYTES:
         _grids.clear()
     content = t.tobytes()
     # In double precision one copy serves both purposes: an array over bytes is read-only.
     own = np.frombuffer(content, t.dtype)
     kept = replace(grid, points=own) if own.dtype == np.float64 else _with_own_points(grid)
-    _grids[t.dtype, n, t.item(0), t.item(n // 2), t.item(-1)] = KnownGrid(kept, content)
+    _grids[t.dtype, n, t.item(0), t.item(n // 2), t.item(-1)] = kept, content
 
 
 def _cache_by_identity(t: Any, grid: Grid) -> None:

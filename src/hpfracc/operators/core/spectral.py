@@ -27,7 +27,7 @@ from hpfracc.operators.core.jacobi import (
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import constant, join, real_dtype
-from hpfracc.operators.rules.increments import infinite_at_origin
+from hpfracc.operators.rules.first_points import infinite_at_origin
 
 #: Numbers of points, tried in turn.
 _COUNTS = (16, 32, 64, 128, 256, 512)

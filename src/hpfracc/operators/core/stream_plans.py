@@ -1,8 +1,8 @@
 """Streaming of the rules for uniform grids: their inputs, near and far weights, and the weights of the first samples.
 
 Every such rule is ``y[n] = scale (sum_k w[k] u[n-k] + sum_i v_i S_i[n])``: a causal convolution of inputs u, which are
-formed from the last few samples, plus weights of the first samples. The weights from lag ``WINDOW`` on are the Laplace
-transform of a measure, because they are integrals of powers, or binomials: so a few decaying terms represent them.
+formed from the last few samples, plus weights of the first samples. The weights from lag ``WINDOW`` on are a power of
+the lag times a series in its reciprocal: so a few decaying terms represent them.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import legendre
+from numpy.polynomial import polynomial as poly
 
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
-from hpfracc.history.exponentials import Exponentials, exponential_nodes, exponential_sum, node_weights
+from hpfracc.history.exponentials import Exponentials, exponential_sum
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, binomial, binomials, tangent_defect, trapezoid_defect
 from hpfracc.operators.core.values import Samples, join, zeros
 from hpfracc.operators.rules import l1, product, quadrature
+from hpfracc.operators.rules.first_points import taylor_at_origin
 from hpfracc.operators.rules.increments import (
     forward_differences,
     increments,
     repeated_differences,
     start_points,
-    taylor_at_origin,
 )
 from hpfracc.operators.rules.start import FittedStart, WithInitialTerms
 
@@ -41,8 +41,8 @@ WINDOW = 192
 HORIZON = 2.0**40
 #: Weights of ranges of lags that begin below this are computed from lag 0 on.
 _EVERY = 4096
-#: Gauss nodes for integrals of exponentials over one or two steps, along which they fall by less than a quarter.
-_X, _W = legendre.leggauss(12)
+#: Terms of the expansion of the far weights in the reciprocal of the lag, and the lags from which it is fitted.
+_TERMS, _FITTED = 6, 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +100,11 @@ def plan_stream(rule: Rule, order: Order, rtol: float | None, who: str, horizon:
         Largest lag for which the far weights meet their tolerance.
     """
     alpha, n = float(order.value), order.ceiling
-    far = _Far(rtol, horizon)
     if isinstance(rule, WithInitialTerms):
         plan = plan_stream(rule.rule, order, rtol, who, horizon)
-        return _with_terms(plan, lambda head, step: taylor_at_origin(head, n, start_points(n)), alpha, range(n))
+        return _with_terms(
+            plan, lambda head, step: taylor_at_origin(head, np.arange(start_points(n) + 1.0), n), alpha, range(n)
+        )
     if isinstance(rule, FittedStart):
         # The effect of better derivatives at the origin, for orders above 1.
         plan, fitted = plan_stream(rule.rule, order, rtol, who, horizon), rule
@@ -114,7 +115,7 @@ def plan_stream(rule: Rule, order: Order, rtol: float | None, who: str, horizon:
             range(1, n),
         )
     if isinstance(rule, l1.UniformLType):
-        return _increment_plan(rule, order, far)
+        return _increment_plan(rule, order, rtol, horizon)
     integral = isinstance(rule, product.Trapezoid | product.Simpson)
     if rtol is not None and (alpha >= 1.0 if integral else alpha <= -1.0):
         raise InvalidInputError(
@@ -122,9 +123,9 @@ def plan_stream(rule: Rule, order: Order, rtol: float | None, who: str, horizon:
             "fractional part of the order and add up the values, step times each"
         )
     if isinstance(rule, quadrature.GrunwaldSum):
-        return _binomial_plan(rule, order, far)
+        return _binomial_plan(rule, order, rtol, horizon)
     if integral:
-        return (_simpson_plan if isinstance(rule, product.Simpson) else _trapezoid_plan)(alpha, far)
+        return (_simpson_plan if isinstance(rule, product.Simpson) else _trapezoid_plan)(alpha, rtol, horizon)
     raise InvalidInputError(
         f"{who} by {rule.name!r} cannot be streamed; use one of the rules l1, l1-2, gl, wsgl, trapezoid or simpson"
     )
@@ -140,22 +141,27 @@ def _with_terms(plan: StreamPlan, more: Callable[[Any, float], list[Any]], alpha
     return replace(plan, firsts=lambda head, step: [*plan.firsts(head, step), *more(head, step)], start=start)
 
 
-_NOTHING = Exponentials(np.zeros(0), np.zeros(0))
+def _far_terms(
+    beta: float, weights: Callable[[int, int], Array], rtol: float | None, horizon: float, every: int = 1
+) -> Array:
+    r"""Rates, and for each of ``every`` classes of lags the weights, of the terms that represent the far weights.
 
-
-@dataclass(frozen=True, slots=True)
-class _Far:
-    """The tolerance of the far weights, and the largest lag for which it holds."""
-
-    rtol: float | None
-    horizon: float
-
-    def power(self, beta: float, shift: int = 0) -> Exponentials:
-        """``(WINDOW + m)**-beta`` for every later lag; valid from ``shift`` lags before that."""
-        if self.rtol is None:
-            return _NOTHING
-        found = exponential_sum(beta, float(WINDOW - shift), self.horizon, self.rtol)
-        return Exponentials(found.rates, found.weights * np.exp(-found.rates * WINDOW))
+    A weight of lag k is :math:`k^{-\beta}` times a series in 1/k, which converges quickly from ``WINDOW`` on. It is
+    fitted; each of its powers is the Laplace transform of a power of the rate times the measure of the first:
+    :math:`\lambda^p` belongs to :math:`(\beta)_p\, k^{-\beta-p}`.
+    """
+    if rtol is None:
+        return np.zeros((1 + every, 0))
+    power = exponential_sum(beta, WINDOW - 1.0, horizon, rtol)
+    lags = np.unique(np.geomspace(WINDOW, 64 * WINDOW, _FITTED).astype(int)) // every * every
+    found = weights(WINDOW, int(lags[-1]) + every)
+    scale = np.cumprod([1.0, *(1.0 / (beta + p) for p in range(_TERMS - 1))])
+    rows = [power.rates]
+    for k in (lags + i for i in range(every)):
+        series = poly.polyfit(WINDOW / k, found[k - WINDOW] * k**beta, _TERMS - 1)
+        growth = poly.polyval(WINDOW * power.rates, series * scale)
+        rows.append(power.weights * np.exp(-power.rates * WINDOW) * growth)
+    return np.stack(rows)
 
 
 def _between(make: Callable[[int | Lags], Any], begin: int, end: int) -> Array:
@@ -165,27 +171,17 @@ def _between(make: Callable[[int | Lags], Any], begin: int, end: int) -> Array:
     return np.asarray(make(Lags(_EVERY, np.arange(begin, end, dtype=np.float64))))[..., _EVERY:]
 
 
-def _over(rates: Array, low: float, high: float, density: Callable[[Array], Array]) -> Array:
-    """The integral of ``density(u) exp(-rate u)`` from ``low`` to ``high``."""
-    u = 0.5 * (high + low) + 0.5 * (high - low) * _X
-    return np.asarray(np.exp(-np.multiply.outer(rates, u)) @ (density(u) * _W * 0.5 * (high - low)))
-
-
-def _increment_plan(rule: l1.UniformLType, order: Order, far: _Far) -> StreamPlan:
-    """L1 and L1-2: integrals of ``s^-beta`` over a step, and of its second derivative against a parabola."""
+def _increment_plan(rule: l1.UniformLType, order: Order, rtol: float | None, horizon: float) -> StreamPlan:
+    """L1 and L1-2."""
     n = order.ceiling
     beta = float(order.value) - (n - 1)
-    factor = (1.0 - beta) * float(NUMPY.rgamma(2.0 - beta))
-    power = far.power(beta, 1)
-    rates = power.rates
-    share = _over(rates, 0.0, 1.0, np.ones_like)
-    if isinstance(rule, l1.L12):
-        bend = 0.5 * rates * _over(rates, 0.0, 1.0, lambda u: u * (1.0 - u))
-        share = share - bend * np.expm1(rates)
+
+    def weights(begin: int, end: int) -> Array:
+        return _between(lambda lags: rule.make(NUMPY, beta, lags)[0], begin, end)
 
     plan = StreamPlan(
-        weights=lambda begin, end: _between(lambda lags: rule.make(NUMPY, beta, lags)[0], begin, end),
-        far=Exponentials(rates, factor * power.weights * share),
+        weights=weights,
+        far=Exponentials(*_far_terms(beta, weights, rtol, horizon)),
         scale=-float(order.value),
         inputs=lambda x: increments(x, n),
         lookback=1 if n == 1 else start_points(n) + 1,
@@ -200,18 +196,14 @@ def _increment_plan(rule: l1.UniformLType, order: Order, far: _Far) -> StreamPla
     )
 
 
-def _binomial_plan(rule: quadrature.GrunwaldSum, order: Order, far: _Far) -> StreamPlan:
-    r"""Grünwald's sums of binomials with an upper number between -1 and 0.
-
-    .. math:: (-1)^k \binom{\gamma}{k} = \frac{1}{\Gamma(-\gamma) \Gamma(1+\gamma)} \int_0^\infty (e^\lambda-1)^\gamma
-        e^{-\lambda k} d\lambda, \quad -1 < \gamma < 0.
-    """
+def _binomial_plan(rule: quadrature.GrunwaldSum, order: Order, rtol: float | None, horizon: float) -> StreamPlan:
+    """Grünwald's sums of binomials with an upper number between -1 and 0."""
     alpha = float(order.value)
     m = max(order.ceiling, 0)
-    gamma = alpha - m
-    found = _NOTHING if far.rtol is None else _binomial_terms(gamma, far.rtol, far.horizon)
     shift = 0.5 * alpha if isinstance(rule, quadrature.WeightedGrunwald) else 0.0
-    weights = found.weights * np.exp(-found.rates * WINDOW) * (1.0 - shift * np.expm1(found.rates))
+
+    def weights(begin: int, end: int) -> Array:
+        return _between(lambda lags: rule.make(NUMPY, alpha, lags, m), begin, end)
 
     def inputs(x: Any) -> Any:
         return join([zeros(x, m), repeated_differences(x, m)]) if m else x * 1
@@ -220,8 +212,8 @@ def _binomial_plan(rule: quadrature.GrunwaldSum, order: Order, far: _Far) -> Str
         return [_binomials_at(alpha - i - 1.0, k - i, shift) for i in range(m)]
 
     return StreamPlan(
-        weights=lambda begin, end: _between(lambda lags: rule.make(NUMPY, alpha, lags, m), begin, end),
-        far=Exponentials(found.rates, weights),
+        weights=weights,
+        far=Exponentials(*_far_terms(1.0 + alpha - m, weights, rtol, horizon)),
         scale=-alpha,
         inputs=inputs,
         lookback=m,
@@ -230,47 +222,30 @@ def _binomial_plan(rule: quadrature.GrunwaldSum, order: Order, far: _Far) -> Str
     )
 
 
-def _binomial_terms(gamma: float, rtol: float, horizon: float) -> Exponentials:
-    """The binomials from ``WINDOW`` on, with the decay up to there included."""
-    nodes = exponential_nodes(1.0 + gamma, 1.0 + gamma, WINDOW - 1.0, horizon, rtol)
-    rates = nodes.rates
-    # As for the power of the same decay, except for a constant and (e^r - 1)^g instead of r^g.
-    size = float(NUMPY.rgamma(-gamma))
-    safe = np.where(rates > 0.0, rates, 1.0)
-    growth = np.where(rates > 0.0, (np.expm1(safe) / safe) ** gamma, 1.0)
-    masses = size * np.asarray(node_weights(NUMPY, 1.0 + gamma, nodes)) * growth
-    return Exponentials(rates, masses)
-
-
 def _binomials_at(gamma: float, k: Array, shift: float) -> Array:
     last = np.asarray(binomials(NUMPY, gamma, 129))[-1]
     value = np.asarray(binomial(NUMPY, gamma, k, last))
     return value + shift * (value - np.asarray(binomial(NUMPY, gamma, k - 1.0, last))) if shift else value
 
 
-def _trapezoid_plan(mu: float, far: _Far) -> StreamPlan:
+def _trapezoid_plan(mu: float, rtol: float | None, horizon: float) -> StreamPlan:
     """Integrals of ``s^(mu-1)`` against hat functions."""
-    power = far.power(1.0 - mu, 1)
-    hat = _over(power.rates, 0.0, 1.0, lambda u: 1.0 - u) + _over(power.rates, -1.0, 0.0, lambda u: 1.0 + u)
+
+    def weights(begin: int, end: int) -> Array:
+        return _between(lambda lags: product.make_weights(NUMPY, mu, lags)[0], begin, end)
+
     scale = float(NUMPY.rgamma(mu + 2.0))
     return StreamPlan(
-        weights=lambda begin, end: _between(lambda lags: product.make_weights(NUMPY, mu, lags)[0], begin, end),
-        far=Exponentials(power.rates, mu * (mu + 1.0) * scale * power.weights * hat),
+        weights=weights,
+        far=Exponentials(*_far_terms(1.0 - mu, weights, rtol, horizon)),
         scale=mu,
         firsts=lambda head, step: [head[..., :1]],
         start=lambda k: [-scale * np.asarray(tangent_defect(NUMPY, mu + 1.0, k, 9))],
     )
 
 
-def _simpson_plan(mu: float, far: _Far) -> StreamPlan:
+def _simpson_plan(mu: float, rtol: float | None, horizon: float) -> StreamPlan:
     """Integrals of ``s^(mu-1)`` against the three parabolas of a pair of intervals, by parity of the lag."""
-    power = far.power(1.0 - mu, 2)
-    rates = power.rates
-    newest = _over(rates, -1.0, 1.0, lambda u: 0.5 * u * (u - 1.0)) * np.exp(-rates)
-    oldest = _over(rates, -1.0, 1.0, lambda u: 0.5 * u * (u + 1.0)) * np.exp(rates)
-    middle = _over(rates, -1.0, 1.0, lambda u: 1.0 - u * u)
-    scale = float(NUMPY.rgamma(mu))
-    even, odd = (scale * power.weights * share for share in (newest + oldest, middle))
 
     def weights(begin: int, end: int) -> Array:
         first = begin // 2
@@ -281,6 +256,7 @@ def _simpson_plan(mu: float, far: _Far) -> StreamPlan:
         rows = product.make_halves(NUMPY, mu, Lags(2, k // 2))[0][:, 2:]
         return [np.where(k % 2, rows[i], rows[1] if i == 3 else 0.0) for i in (3, 4, 5)]
 
+    rates, even, odd = _far_terms(1.0 - mu, weights, rtol, horizon, every=2)
     return StreamPlan(
         weights=weights,
         far=Exponentials(rates, 0.5 * (even + odd)),

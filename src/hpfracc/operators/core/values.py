@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +15,8 @@ from hpfracc._arrays import (
     device_of,
     dtype_name,
     is_chunked,
-    is_transformed,
     library_of,
     refuse_masked,
-    tracks_gradient,
 )
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples, refuse_tables
@@ -202,34 +199,8 @@ def zeros(like: Any, count: int) -> Any:
 
 
 def add_from(value: Any, start: int, change: Any) -> Any:
-    """``value``, a fresh result, with ``change`` added from point ``start`` on; in place if possible."""
-    library = library_of(value)
-    if (
-        library == "cupy"
-        or (library == "numpy" and value.flags.writeable and value.dtype == change.dtype)
-        or (library == "torch" and not (tracks_gradient(value) or tracks_gradient(change)))
-    ):
-        value[..., start:] += change
-        return value
-    if start == 0:
-        return value + change
-    return join([value[..., :start], value[..., start:] + change])
-
-
-def replace_first(value: Any, first: Any) -> Any:
-    """``value``, a fresh result, with its first point replaced by ``first``; in place where that is possible."""
-    library = library_of(value)
-    if (
-        library == "cupy"
-        or (library == "numpy" and value.flags.writeable)
-        or (
-            library == "torch"
-            and not (sys.modules["torch"].compiler.is_compiling() or is_transformed(value) or is_transformed(first))
-        )
-    ):
-        value[..., :1] = first
-        return value
-    return join([first, value[..., 1:]])
+    """``value`` with ``change`` added from point ``start`` on."""
+    return value + change if start == 0 else join([value[..., :start], value[..., start:] + change])
 
 
 def largest(values: Any) -> Any:
@@ -238,6 +209,14 @@ def largest(values: Any) -> Any:
     with np.errstate(invalid="ignore"):
         size = xp.where(size - size == 0, size, zeros(size, size.shape[-1]))
     return xp.amax(size, -1, keepdims=True)
+
+
+def real_product(x: Any, table: Any) -> Any:
+    """``x[..., :count] @ table.T`` with a real table of any axes, the last of length count; the others come last."""
+    xp = array_namespace(x)
+    flat = constant(table.reshape(-1, table.shape[-1]), x)
+    flat = xp.astype(flat, x.dtype) if xp.is_complex(x) else flat
+    return xp.matmul(x, flat.T).reshape(*x.shape[:-1], *table.shape[:-1])
 
 
 def join(parts: Sequence[Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Any, final
 
@@ -11,50 +10,20 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc._xp import NUMPY, array_namespace, namespace_of, of_variables
 from hpfracc.engine.execution.api import exponential_recurrence, history_sum
-from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.exponentials import exponential_nodes, exponential_sum, node_weights
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, namespace_among, scalar, zeros
 from hpfracc.operators.rules.differences import slopes
-from hpfracc.operators.rules.increments import infinite_at_origin, start_points
-from hpfracc.operators.rules.l1 import LType, fractional_part, with_start
+from hpfracc.operators.rules.first_points import infinite_at_origin
+from hpfracc.operators.rules.increments import start_points
+from hpfracc.operators.rules.l1 import LType, fractional_part
 
 #: Default relative error of the kernel.
 FAST_RTOL = 1e-10
 #: Range of powers for a traced order, whose value is unknown.
 _TRACED = (0.02, 1.0)
-
-
-#: Number of points from which the time of a direct sum is predicted, and the seconds from which a hint is logged.
-_ASKED_FROM, _LONG = 8192, 1.0
-_hinted: set[str] = set()
-_log = logging.getLogger("hpfracc")
-
-
-def hint_at_fast(operator: Any, samples: Samples) -> None:
-    """Log, once per operator, that a direct sum on a non-uniform grid takes long, and what is faster."""
-    name = type(operator).__name__
-    if samples.n < _ASKED_FROM or samples.grid.uniform or name in _hinted or "fast" not in operator.any_grid_rules:
-        return
-    specs = ArraySpec((samples.n,), "float64"), ArraySpec((), "float64")
-    chosen = history_sum.decide(specs[0], samples.values, specs[1], backend=samples.backend).chosen
-    if chosen is not None and chosen.total > _LONG:
-        _hinted.add(name)
-        _log.warning(
-            "%s of %d samples on a grid that is not uniform is predicted to take %.1f s; method='fast' takes time in "
-            "proportion to the number of samples, with a relative error of %g in the kernel (rtol=)",
-            name,
-            samples.n,
-            chosen.total,
-            FAST_RTOL,
-        )
-
-
-def reset_hints() -> None:
-    """Allow all hints again."""
-    _hinted.clear()
 
 
 def times_of(samples: Samples) -> Any:
@@ -143,7 +112,7 @@ class _L1(LType):
         x, n = samples.values, order.ceiling
         g = x if n == 1 else slopes(x, samples.grid.times(), n - 1)
         increments = join([x[..., :1] - x[..., :1], g[..., 1:] - g[..., :-1]])
-        return with_start(self._sum(samples, order, increments), samples, order, any_grid=True)
+        return self.with_start(self._sum(samples, order, increments), samples, order)
 
     def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
         raise NotImplementedError

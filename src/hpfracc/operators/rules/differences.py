@@ -11,14 +11,13 @@ from numpy.polynomial import polynomial as poly
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Samples, constant, join
+from hpfracc.operators.core.values import Samples, constant, join, scalar
 from hpfracc.operators.rules.increments import (
     DIFFERENCE_ORDER,
     backward_size,
     backward_sum,
     binomial_polynomial,
     forward_differences,
-    weighted_sum,
 )
 
 Array = np.ndarray[Any, Any]
@@ -65,12 +64,11 @@ class Differences(Rule):
             return slopes(x, samples.grid.times(), m)
         last = m + DIFFERENCE_ORDER - 1
         total = backward_sum(x, m, m, last)
-        differences = forward_differences(x[..., : last + 1])
+        differences = forward_differences(x[..., : last + 1])[m:]  # those of a line are exact
         head = []
         for k in range(last):
             rates = [float(poly.polyval(k, poly.polyder(binomial_polynomial(i), m))) for i in range(m, last + 1)]
-            terms = [rate * differences[m + i] for i, rate in enumerate(rates)]
-            head.append(sum(terms[1:], terms[0]))
+            head.append(sum(rate * difference for rate, difference in zip(rates, differences, strict=True)))
         return join([*head, total]) * samples.scale(-m)
 
 
@@ -92,7 +90,7 @@ def slopes(x: Any, points: Array, m: int) -> Any:
 
 
 def slopes_at_start(x: Any, points: Array, most: int) -> list[Any]:
-    """Derivatives 0 to ``most`` at the first point, from the first ``most + 4`` samples."""
+    """Derivatives 0 to ``most`` at the first of these points, from the first ``most + 4`` samples."""
     head = points[: most + DIFFERENCE_ORDER]
     later = [weighted_sum(x, weights_among(head, 0, k)) for k in range(1, most + 1)]
     return [x[..., :1], *later]
@@ -133,30 +131,24 @@ def near_weights(at: Array, m: int) -> Array:
 def difference_weights(at: Array, m: int) -> Array:
     """Weights of the m-th derivative at 0 of the polynomials through points ``at``, shape ``(..., count)``.
 
-    References
-    ----------
-    B. Fornberg, Math. Comp. 51 (1988) 699-706.
+    Each is ``m!`` times the coefficient of ``x^m`` in the polynomial that is 1 at its point and 0 at the others.
     """
     count = at.shape[-1]
     # Scaled by the largest distance: products of a few gaps of 1e100 or 1e-100 would overflow or underflow.
     unit = np.abs(at).max(axis=-1, keepdims=True)
     at = at / unit
-    points = [at[..., i] for i in range(count)]
-    zero = np.zeros_like(points[0])
-    table = [[zero for _ in range(count)] for _ in range(m + 1)]
-    table[0][0] = zero + 1.0
-    before = zero + 1.0
-    for i in range(1, count):
-        product = zero + 1.0
-        for j in range(i):
-            gap = points[i] - points[j]
-            product = product * gap
-            if j == i - 1:
-                for k in range(min(i, m), 0, -1):
-                    table[k][i] = before * (k * table[k - 1][i - 1] - points[i - 1] * table[k][i - 1]) / product
-                table[0][i] = -before * points[i - 1] * table[0][i - 1] / product
-            for k in range(min(i, m), 0, -1):
-                table[k][j] = (points[i] * table[k][j] - k * table[k - 1][j]) / gap
-            table[0][j] = points[i] * table[0][j] / gap
-        before = product
-    return np.asarray(np.stack(table[m], -1) / unit**m)
+    weights = np.empty_like(at)
+    for k in range(count):
+        others = np.delete(at, k, axis=-1)
+        series = np.eye(1, m + 1).reshape((1,) * (at.ndim - 1) + (m + 1,)) + 0.0 * at[..., :1]
+        for j in range(count - 1):
+            series = np.concatenate([0.0 * series[..., :1], series[..., :-1]], -1) - others[..., j : j + 1] * series
+        weights[..., k] = series[..., m] / np.prod(at[..., k : k + 1] - others, axis=-1)
+    return np.asarray(math.factorial(m) * weights / unit**m)
+
+
+def weighted_sum(x: Any, weights: Any) -> Any:
+    """``sum_k weights[k] x[..., k]``, one point, for weights of a derivative: exactly zero on constants."""
+    x = x[..., : len(weights)] - x[..., :1]
+    terms = [x[..., k : k + 1] * scalar(weight, x) for k, weight in enumerate(weights)]
+    return sum(terms[1:], terms[0])

@@ -7,21 +7,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from typing import Any, final
 
-from hpfracc._xp import Namespace, array_namespace
+from hpfracc._xp import Namespace
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, power_differences, previous, trapezoid_defects
-from hpfracc.operators.core.values import Finish, Samples, constant, join
+from hpfracc.operators.core.values import Finish, Samples, constant
 from hpfracc.operators.core.weights import scaled_weights
-from hpfracc.operators.rules.increments import (
-    backward_size,
-    first_values,
-    head_of,
-    increments,
-    slope_at_origin,
-    start_points,
-    whole_at_origin,
-)
+from hpfracc.operators.rules.increments import backward_size, head_of, increments, start_points
 
 #: Sequences of weights from a namespace, an order and lags.
 Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
@@ -34,24 +26,6 @@ def fractional_part(order: Order) -> Order:
         return order
     known = None if order.known is None else order.known - whole
     return Order(order.value - whole, known, 1, order.xp)
-
-
-def with_start(value: Any, samples: Samples, order: Order, any_grid: bool) -> Any:
-    """``value`` with its first points filled in, for orders above 1; see :meth:`Rule.head`."""
-    x, n = samples.values, order.ceiling
-    if not head_of(order)[0]:
-        return value
-
-    def slope() -> Any:
-        if not any_grid:
-            return slope_at_origin(samples, order)
-        from hpfracc.operators.rules.differences import slopes_at_start
-
-        return slopes_at_start(x, samples.grid.times(), n)[-1]
-
-    origin = whole_at_origin(array_namespace(x).stop_gradient(x[..., :1]) * 0, slope, order)
-    head = first_values(samples, order, n, value, any_grid) if n > 1 else []
-    return join([origin, *head, value[..., start_points(n) if head else 1 :]])
 
 
 class LType(Rule):
@@ -68,6 +42,14 @@ class LType(Rule):
     def head(self, order: Order) -> tuple[int, int]:
         """Above order 1 the first n + 2 points from n + 3 samples."""
         return head_of(order)
+
+    def with_start(self, value: Any, samples: Samples, order: Order) -> Any:
+        """``value`` with these points filled in."""
+        if not head_of(order)[0]:
+            return value
+        from hpfracc.operators.rules.first_points import with_start
+
+        return with_start(value, samples, order)
 
 
 class UniformLType(LType):
@@ -86,7 +68,7 @@ class UniformLType(LType):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""
-        return with_start(self.apply_with_term(samples, order, None, None), samples, order, any_grid=False)
+        return self.with_start(self.apply_with_term(samples, order, None, None), samples, order)
 
     def apply_with_term(self, samples: Samples, order: Order, term: Maker | None, finish: Finish | None) -> Any:
         """The causal convolution; up to order 1 with a ``term``, a sequence times the first sample.

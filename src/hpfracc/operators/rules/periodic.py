@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -24,8 +24,91 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype
 from hpfracc.operators.core.weights import scaled_weights
 
+Ratios = tuple[float, ...]
 
-class PeriodicRule(Rule):
+
+class LaplacianRule(Rule):
+    """A method for samples on a uniform grid of one or more axes."""
+
+    one_call = True
+    halves = False
+
+    @abstractmethod
+    def over(self, samples: Samples, ratios: Ratios, order: Order) -> Any:
+        """The operator along the last axes.
+
+        Parameters
+        ----------
+        samples : Samples
+            The values, and the grid of the first of those axes.
+        ratios : tuple of float
+            For each axis the squared ratio of the first step to its own.
+        order : Order
+            The alpha of ``(-Laplacian)^(alpha/2)``.
+        """
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """Along one axis."""
+        return self.over(samples, (1.0,), order)
+
+
+class WaveRule(LaplacianRule):
+    """Multiplies each wave by its wave number to the power alpha, and by a phase ``c + i sgn s``.
+
+    Exact to rounding on the waves that the samples resolve; exponentially convergent for functions whose continuation
+    by these waves is analytic.
+    """
+
+    usual_accuracy = math.inf
+    #: The transform into the waves.
+    kind: ClassVar[str] = "fft"
+    #: Whether the phase is shifted, along one axis, so that the factor is complex; a skewness, if there is one.
+    turns: bool = False
+    theta: float = 0.0
+
+    def numbers(self, n: int, half: bool) -> np.ndarray[Any, Any]:
+        """Wave numbers times the step."""
+        return np.asarray(2.0 * math.pi / n * (np.arange(n // 2 + 1) if half else np.round(np.fft.fftfreq(n) * n)))
+
+    def phase(self, xp: Namespace, alpha: Any) -> tuple[Any, Any]:
+        """The factors c and s."""
+        return 1.0, 0.0
+
+    def over(self, samples: Samples, ratios: Ratios, order: Order) -> Any:
+        """One spectral multiplication over all axes."""
+        values = samples.values
+        axes = tuple(range(-len(ratios), 0))
+        shape = tuple(values.shape[axis] for axis in axes)
+        real = "complex" not in dtype_name(values)
+
+        def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
+            squares, waves = np.zeros(()), np.zeros(0)
+            for axis, (points, ratio) in enumerate(zip(shape, ratios, strict=True)):
+                waves = self.numbers(points, half=real and axis == len(shape) - 1)
+                squares = squares[..., None] + ratio * waves**2
+            c, s = self.phase(xp, alpha)
+            powers = wave_powers(xp, alpha, np.sqrt(squares))
+            if not self.turns:
+                return (powers * c,)
+            # For even n the highest wave is a cosine; the corresponding sine vanishes at the samples.
+            sign = np.where(np.abs(waves) > math.pi * (1.0 - 0.5 / n), 0.0, np.sign(waves))
+            return (xp.complex(powers * c, powers * xp.array(sign) * s),)
+
+        scheme = (self.name, type(self).__name__, self.theta, shape, ratios, real)
+        (symbol,), key, left = scaled_weights(scheme, make, order, samples, -1)
+        product = spectral_multiply(
+            symbol,
+            values,
+            axes=axes,
+            kinds=self.kind,
+            real=True if real and self.turns else None,
+            backend=samples.backend,
+            weights_key=key,
+        )
+        return product if left is None else product * left
+
+
+class PeriodicRule(WaveRule):
     r"""A wave :math:`e^{i\kappa x}` is multiplied by :math:`|\kappa|^\alpha (c + i\,\mathrm{sgn}(\kappa)\,s)`.
 
     Exact to rounding on every wave that the samples resolve (up to n/2 periods). For an analytic periodic function the
@@ -35,43 +118,9 @@ class PeriodicRule(Rule):
     The mean is dropped, unless alpha is 0. For an even number of samples the highest wave is treated as a cosine.
     """
 
-    usual_accuracy = math.inf
+    name = "spectral"
+    one_call = False
     needs_step = False
-    halves = False
-    #: Whether the phase is shifted, so that the factor is complex; a skewness, if there is one.
-    turns: bool
-    theta: float = 0.0
-
-    @abstractmethod
-    def phase(self, xp: Namespace, alpha: Any) -> tuple[Any, Any]:
-        """The factors c and s."""
-
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """One spectral multiplication."""
-        real = "complex" not in dtype_name(samples.values)
-        scheme = (self.name, type(self).__name__, self.theta, real)
-
-        def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-            waves = np.arange(n // 2 + 1) if real else np.round(np.fft.fftfreq(n) * n)
-            c, s = self.phase(xp, alpha)
-            powers = wave_powers(xp, alpha, 2.0 * math.pi / n * np.abs(waves))
-            if not self.turns:
-                return (powers * c,)
-            # For even n the highest wave is a cosine; the corresponding sine vanishes at the samples.
-            sign = np.where(2 * np.abs(waves) == n, 0.0, np.sign(waves))
-            return (xp.complex(powers * c, powers * xp.array(sign) * s),)
-
-        (symbol,), key, left = scaled_weights(scheme, make, order, samples, -1)
-        product = spectral_multiply(
-            symbol,
-            samples.values,
-            axes=-1,
-            kinds="fft",
-            real=True if real else None,
-            backend=samples.backend,
-            weights_key=key,
-        )
-        return product if left is None else product * left
 
 
 def wave_powers(xp: Namespace, alpha: Any, waves: Any) -> Any:
@@ -94,7 +143,6 @@ class WeylWaves(PeriodicRule):
     S. G. Samko, A. A. Kilbas, O. I. Marichev, *Fractional Integrals and Derivatives*, 1993, section 19.
     """
 
-    name = "spectral"
     turns = True
 
     def phase(self, xp: Namespace, alpha: Any) -> tuple[Any, Any]:
@@ -109,8 +157,6 @@ class RieszWaves(PeriodicRule):
 
     .. math:: -|\kappa|^\alpha e^{-i\,\mathrm{sgn}(\kappa)\,\theta\pi/2}.
     """
-
-    name = "spectral"
 
     def __init__(self, theta: float = 0.0) -> None:
         self.theta, self.turns = theta, theta != 0.0

@@ -15,19 +15,15 @@ from hpfracc._xp import Namespace
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, binomials, count_of, long_run, power_sum, previous
-from hpfracc.operators.core.values import Samples, add_from, constant, join, scalar, zeros
+from hpfracc.operators.core.values import Samples, add_from, constant, join, zeros
 from hpfracc.operators.core.weights import scaled_weights, weights_key, weights_of
+from hpfracc.operators.rules.first_points import first_points, singular_origin, slope_at_origin, whole_at_origin
 from hpfracc.operators.rules.increments import (
     binomial_table,
-    first_points,
-    first_rows,
     forward_differences,
     maybe_whole,
     repeated_differences,
-    singular_origin,
-    slope_at_origin,
     start_points,
-    whole_at_origin,
 )
 
 #: Weights up to here come from the product of two power series, those beyond from the expansion about the pole.
@@ -75,8 +71,6 @@ def convolve_by_parts(
         value = samples.convolve(weights, x, key, differences=True)
     else:
         value = samples.convolve(weights, join([zeros(x, m), repeated_differences(x, m)]), key)
-    if samples.recorded is not None:
-        samples.recorded.clear()  # the result is changed in place below
     # Added separately: with the primitive's starting weights the first samples themselves would be among its summands.
     # The last of these series is that of the weights.
     for i, (first, difference) in enumerate(zip([*firsts, weights], forward_differences(x[..., :m]), strict=True)):
@@ -163,7 +157,12 @@ class ConvolutionQuadrature(Rule):
         starts = constant(starts, samples.values, key)
         for i, difference in enumerate(forward_differences(samples.values[..., : last + 1])):
             value = value + (difference * scale) * starts[i]
-        return join([*self._first_points(samples, order), value])
+        origin = singular_origin(samples, order, last)
+        points = [whole_at_origin(origin, lambda: slope_at_origin(samples, order), order)]
+        if last > 1:
+            # Up to order 1 each uses the samples up to it.
+            points.append(first_points(samples, order, 0, last, causal=order.ceiling <= 1))
+        return join([*points, value])
 
     def _degree(self, order: Order) -> int:
         """Degree of the polynomials on which the rule is exact.
@@ -173,22 +172,6 @@ class ConvolutionQuadrature(Rule):
         """
         n, p = order.ceiling, self.p
         return p - 1 if n <= 1 else max(p - 1, min(start_points(n), n + p - 1))
-
-    def _first_points(self, samples: Samples, order: Order) -> list[Any]:
-        """The origin and the points before ``_degree``. Up to order 1 each uses the samples up to it."""
-        x, last = samples.values, self._degree(order)
-        points = [whole_at_origin(singular_origin(x, order, last), lambda: slope_at_origin(samples, order), order)]
-        if order.ceiling > 1:
-            return [*points, first_points(samples, order, 0, last)]
-        rows = first_rows(order, 0, last) if last > 1 else ()
-        differences = forward_differences(x[..., :last])
-        scale = samples.scale(-order.value)
-        for k in range(1, last):
-            with order.xp.scope():
-                table = [row[k - 1] for row in rows[: k + 1]]
-            terms = [differences[i] * scalar(factor, x) for i, factor in enumerate(table)]
-            points.append(scale * sum(terms[1:], terms[0]))
-        return points
 
 
 def multistep_weights(xp: Namespace, alpha: Any, n: int, p: int) -> Any:

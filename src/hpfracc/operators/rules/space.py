@@ -4,48 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Hashable
 from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc._arrays import dtype_name
 from hpfracc._xp import Namespace
-from hpfracc.engine.execution.api import spectral_multiply, toeplitz_apply
+from hpfracc.engine.execution.api import toeplitz_apply
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, centred_binomials
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.lattice_power import lattice_power_weights
-from hpfracc.operators.rules.periodic import wave_powers
-
-Ratios = tuple[float, ...]
-
-
-class LaplacianRule(Rule):
-    """A method for samples on a uniform grid of one or more axes."""
-
-    one_call = True
-    halves = False
-
-    @abstractmethod
-    def over(self, samples: Samples, ratios: Ratios, order: Order) -> Any:
-        """The operator along the last axes.
-
-        Parameters
-        ----------
-        samples : Samples
-            The values, and the grid of the first of those axes.
-        ratios : tuple of float
-            For each axis the squared ratio of the first step to its own.
-        order : Order
-            The alpha of ``(-Laplacian)^(alpha/2)``.
-        """
-
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """Along one axis."""
-        return self.over(samples, (1.0,), order)
+from hpfracc.operators.rules.periodic import LaplacianRule, Ratios, WaveRule
 
 
 @final
@@ -91,60 +62,18 @@ class Integral(LaplacianRule):
         return product if left is None else product * left
 
 
-class _Waves(LaplacianRule):
-    """Multiplies each wave that satisfies the boundary conditions by its wave number to the power alpha.
-
-    Exact to rounding on those waves; exponentially convergent for functions whose periodic extension is analytic.
-    """
-
-    usual_accuracy = math.inf
-    #: The transform into the waves.
-    kind: ClassVar[str]
-
-    @abstractmethod
-    def numbers(self, n: int, half: bool) -> np.ndarray[Any, Any]:
-        """Wave numbers times the step."""
-
-    def over(self, samples: Samples, ratios: Ratios, order: Order) -> Any:
-        """One spectral multiplication over all axes."""
-        values = samples.values
-        axes = tuple(range(-len(ratios), 0))
-        shape = tuple(values.shape[axis] for axis in axes)
-        real = "complex" not in dtype_name(values)
-        scheme: Hashable = (self.name, shape, ratios, real)
-
-        def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-            squares = np.zeros(())
-            for axis, (points, ratio) in enumerate(zip(shape, ratios, strict=True)):
-                waves = self.numbers(points, half=real and axis == len(shape) - 1)
-                squares = squares[..., None] + ratio * waves**2
-            return (wave_powers(xp, alpha, np.sqrt(squares)),)
-
-        (symbol,), key, left = scaled_weights(scheme, make, order, samples, -1)
-        product = spectral_multiply(
-            symbol, values, axes=axes, kinds=self.kind, backend=samples.backend, weights_key=key
-        )
-        return product if left is None else product * left
-
-
 @final
-class PeriodicWaves(_Waves):
+class PeriodicWaves(WaveRule):
     r"""Periodic in every axis: :math:`|\kappa|^\alpha` for each wave. The mean is dropped unless alpha is 0.
 
     The samples cover a period, whose end is not among them: ``np.linspace(0, period, n, endpoint=False)``.
     """
 
     name = "periodic"
-    kind = "fft"
-
-    def numbers(self, n: int, half: bool) -> np.ndarray[Any, Any]:
-        """``2 pi k / n``."""
-        waves = np.arange(n // 2 + 1) if half else np.round(np.fft.fftfreq(n) * n)
-        return np.asarray(2.0 * math.pi / n * np.abs(waves))
 
 
 @final
-class DirichletWaves(_Waves):
+class DirichletWaves(WaveRule):
     r"""The spectral power with f zero on the boundary: :math:`\kappa^\alpha` for each sine.
 
     Not the integral definition.
@@ -162,7 +91,7 @@ class DirichletWaves(_Waves):
 
 
 @final
-class NeumannWaves(_Waves):
+class NeumannWaves(WaveRule):
     r"""The spectral power with zero normal derivative: :math:`\kappa^\alpha` for each cosine.
 
     The mean is dropped unless alpha is 0.

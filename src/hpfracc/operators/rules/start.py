@@ -15,21 +15,19 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.sequences import Lags, long_run
-from hpfracc.operators.core.values import Samples, constant, join, namespace_among, replace_first, scalar, zeros
+from hpfracc.operators.core.values import Samples, constant, join, namespace_among, scalar, zeros
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.any_grid import power, reach_of
-from hpfracc.operators.rules.differences import slopes_at_start
-from hpfracc.operators.rules.increments import (
-    first_values,
+from hpfracc.operators.rules.first_points import (
+    first_places,
+    first_points,
     infinite_at_origin,
-    maybe_whole,
-    rounding_at_origin,
     singular_origin,
     slope_at_origin,
-    start_points,
     taylor_at_origin,
     whole_at_origin,
 )
+from hpfracc.operators.rules.increments import maybe_whole, start_points
 from hpfracc.operators.rules.start_fits import Start, find_start, samples_of_start
 from hpfracc.operators.rules.tempered import STEEPEST, Tempered
 
@@ -108,6 +106,8 @@ class FittedStart(DelegatingRule):
         start, changes, terms, scale = found
         for change, term in zip(changes, terms, strict=True):
             value = value + change * term
+        if start is None:
+            return value
         last = start.first.shape[-1]
         first = array_namespace(value).where(start.is_singular, start.first * scale, value[..., :last])
         return join([first, value[..., last:]])
@@ -117,27 +117,32 @@ class FittedStart(DelegatingRule):
         if self.initial is not None:
             return 0.0
         found = self._start(samples, order, exponent)
-        if found is None:
+        start = None if found is None else found[0]
+        if found is None or start is None:
             return math.nan
-        start, _, terms, _ = found
+        terms = found[2]
         return sum(doubt * abs(term) for doubt, term in zip(start.doubts, terms, strict=True))
 
     def coefficients(self, samples: Samples, order: Order) -> list[Any]:
         """Errors of the derivatives at the origin that the rule uses, as Taylor coefficients for unit step."""
-        found = self._start(samples, order, None)
+        found = self._start(samples, order)
         assert found is not None
         return found[1]
 
     def _start(
-        self, samples: Samples, order: Order, exponent: Order | None
-    ) -> tuple[Start, list[Any], list[Any], Any] | None:
+        self, samples: Samples, order: Order, exponent: Order | None = None
+    ) -> tuple[Start | None, list[Any], list[Any], Any] | None:
         """The start, errors of the rule's Taylor coefficients, their effect at every point, and the first points' unit.
 
-        None if the samples do not determine it: those after a gap, or those that decay within a few steps.
+        None if the samples do not determine it: those after a gap, or those that decay within a few steps. For a traced
+        order whose value is unknown there is no start, but what the caller gives.
         """
+        power = (order if exponent is None else exponent).known
+        if power is None and self.initial is None:
+            return None
         x, n = samples.values, order.ceiling
         count = samples_of_start(n, samples.n)
-        if self.any_grid:
+        if not samples.grid.uniform:
             unit, points = unit_of(samples, n), samples.grid.times()
             places = (points[:count] - points[0]) / unit
             if places[1] * _REACH < 1.0:
@@ -157,14 +162,15 @@ class FittedStart(DelegatingRule):
             if order.known is None:
                 with order.xp.scope():
                     scale = scale * scalar(order.guard(order.xp.array(1.0)), x)
-        start = find_start(head, order, places, exponent)
-        terms, used = terms_of(samples, order, self.any_grid)[1:], taylor_of(samples, n, self.any_grid, self.rule)[1:]
+        start = None if power is None else find_start(head, order, places, power)
+        terms, used = terms_of(samples, order)[1:], taylor_of(samples, n, self.rule)[1:]
         if isinstance(self.rule, Tempered):
             fall = _exponential(self.rule, samples, -1.0, samples.n)
             terms, scale = [term * fall for term in terms], scale * fall[: start_points(n)]
         if self.initial is not None:
             given = self._given(samples, unit)
             return start, [one - other for one, other in zip(used, given, strict=True)], terms, scale
+        assert start is not None
         changes = [one - other for one, other in zip(used, start.coefficients, strict=True)]
         # The polynomial is the rule's own, but for rounding and for points that it leaves out after gaps.
         kept = [array_namespace(x).where(start.is_singular, change, change * 0) for change in changes]
@@ -228,16 +234,13 @@ class WithInitialTerms(DelegatingRule):
         if n == 1 and not self.any_grid:
             return self._apply_up_to_one(samples, order)
         value = whole = self.rule.apply(samples, order)
-        for coefficient, term in zip(
-            taylor_of(samples, n, self.any_grid), terms_of(samples, order, self.any_grid), strict=True
-        ):
+        for coefficient, term in zip(taylor_of(samples, n), terms_of(samples, order), strict=True):
             whole = whole + coefficient * term
-        limit = (
-            self._limit_on(samples, order) if self.any_grid else singular_origin(samples.values, order, start_points(n))
-        )
-        head = first_values(samples, order, 0, whole, self.any_grid) if n > 1 else []
-        origin = whole_at_origin(limit, lambda: value[..., :1], order)
-        return join([origin, *head, whole[..., start_points(n) if head else 1 :]])
+        last = start_points(n)
+        origin = whole_at_origin(singular_origin(samples, order, last), lambda: value[..., :1], order)
+        if n == 1:
+            return join([origin, whole[..., 1:]])
+        return join([origin, first_points(samples, order, 0, last, whole), whole[..., last:]])
 
     def _apply_up_to_one(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, in which the first sample has starting weights, and the value at the origin."""
@@ -245,25 +248,12 @@ class WithInitialTerms(DelegatingRule):
         if not maybe_whole(order):
             return rule.apply_with_term(samples, order, make_terms(1), partial(_with_origin, order))
         value = rule.apply_with_term(samples, order, make_terms(1), None)
-        limit = singular_origin(samples.values, order, start_points(1))
+        limit = singular_origin(samples, order, 1)
         return join([whole_at_origin(limit, lambda: slope_at_origin(samples, order), order), value[..., 1:]])
-
-    def _limit_on(self, samples: Samples, order: Order) -> Any:
-        """The value at the origin of any grid from the derivatives below order n, in units of the first step."""
-        x, n, points = samples.values, order.ceiling, samples.grid.times()
-        if n == 1:
-            return infinite_at_origin(x[..., :1], order, [])
-        last, unit = start_points(n), float(points[1] - points[0])
-        all_points, fewer = (slopes_at_start(x, some, n - 1) for some in (points, points[:last]))
-        told = [
-            (slope * unit**k, abs(slope - other) * unit**k)
-            for k, (slope, other) in enumerate(zip(all_points, fewer, strict=True))
-        ]
-        return infinite_at_origin(x[..., :1], order, told[1:], rounding_at_origin(x, last))
 
 
 def _with_origin(order: Order, result: Any, values: Any) -> Any:
-    return replace_first(result, singular_origin(values, order, start_points(1)))
+    return join([infinite_at_origin(values[..., :1], order, []), result[..., 1:]])
 
 
 def unit_of(samples: Samples, n: int) -> float:
@@ -272,19 +262,16 @@ def unit_of(samples: Samples, n: int) -> float:
     return float(points[n] - points[0])
 
 
-def taylor_of(samples: Samples, n: int, any_grid: bool, rule: Rule | None = None) -> list[Any]:
+def taylor_of(samples: Samples, n: int, rule: Rule | None = None) -> list[Any]:
     """The Taylor coefficients 0 .. n-1 that a rule uses, in units of the step or :func:`unit_of`."""
-    if not any_grid:
-        head = samples.values if rule is None else _grown(rule, samples, start_points(n) + 1)
-        return taylor_at_origin(head, n, start_points(n))
-    unit, slopes = unit_of(samples, n), slopes_at_start(samples.values, samples.grid.times(), n - 1)
-    return [slope * (unit**k / math.factorial(k)) for k, slope in enumerate(slopes)]
+    head = samples.values if rule is None else _grown(rule, samples, start_points(n) + 1)
+    return taylor_at_origin(head, first_places(samples, start_points(n), n)[0], n)
 
 
-def terms_of(samples: Samples, order: Order, any_grid: bool) -> list[Any]:
+def terms_of(samples: Samples, order: Order) -> list[Any]:
     """The derivatives of order alpha of the powers below n of t, in units of the step or :func:`unit_of`."""
     x, n = samples.values, order.ceiling
-    if not any_grid:
+    if samples.grid.uniform:
         rows, key, factor = scaled_weights(("initial", n), make_terms(n), order, samples, -1, few=True)
         terms = [constant(row, x, None if key is None else (key, k)) for k, row in enumerate(rows)]
         return terms if factor is None else [term * factor for term in terms]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy.special import gamma
 
 from hpfracc._xp import NUMPY, Namespace, array_namespace, of_variables
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.values import constant, largest, real_dtype
+from hpfracc.operators.core.values import constant, largest, real_dtype, real_product
 from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.increments import start_points
 
@@ -58,29 +58,23 @@ class Start:
     is_singular: Any
 
 
-@cache
-def _shapes(n: int, alpha: float | None, count: int) -> tuple[Shape, ...]:
+def _shapes(n: int, alpha: float, count: int) -> list[Shape]:
     """The fits to ``count`` samples: two polynomials, and those with powers of t^alpha if there are enough samples."""
     polynomials: list[Shape] = [tuple((i, 0) for i in range(n + size)) for size in _POLYNOMIALS]
-    found = list(polynomials) if n + _POLYNOMIALS[1] + 2 <= count else polynomials[:1]
-    if len(found) == 1:
-        return tuple(found)
-    if alpha is not None and not _GAP / 4 < alpha - (n - 1) < 1.0 - _GAP / 4:
-        return tuple(found)  # t^alpha is as good as a power of the polynomial
+    if n + _POLYNOMIALS[1] + 2 > count:
+        return polynomials[:1]
+    if not _GAP / 4 < alpha - (n - 1) < 1.0 - _GAP / 4:
+        return polynomials  # t^alpha is as good as a power of the polynomial
+    found = polynomials
     smooth_source = [(i, 0) for i in range(n, n + 9)] + [(i, 1) for i in range(9)]
     homogeneous = [(i, j) for j in range(1, 9) for i in range(n)]
-    at = n - 0.5 if alpha is None else alpha
-    # Fewer for a traced order, whose fits are compiled with the call.
-    families = (
-        ((smooth_source, _MIXED[1:]),) if alpha is None else ((smooth_source, _MIXED), (homogeneous, _HOMOGENEOUS))
-    )
-    for pairs, sizes in families:
+    for pairs, sizes in ((smooth_source, _MIXED), (homogeneous, _HOMOGENEOUS)):
         kept: list[tuple[int, int]] = []
-        for pair in sorted(pairs, key=lambda pair: pair[0] + pair[1] * at):
-            if all(abs(pair[0] - other[0] + (pair[1] - other[1]) * at) > _GAP for other in kept):
+        for pair in sorted(pairs, key=lambda pair: pair[0] + pair[1] * alpha):
+            if all(abs(pair[0] - other[0] + (pair[1] - other[1]) * alpha) > _GAP for other in kept):
                 kept.append(pair)
         found += [(*polynomials[0][:n], *kept[:size]) for size in sizes]
-    return tuple(found)
+    return found
 
 
 def samples_of_start(n: int, count: int) -> int:
@@ -88,115 +82,61 @@ def samples_of_start(n: int, count: int) -> int:
     return min(count, n + max(*_MIXED, *_HOMOGENEOUS) + _PREDICTED)
 
 
-def _make_fits(n: int, known: float | None, places: Array) -> Any:
-    def make(xp: Namespace, alpha: Any, count: int) -> tuple[Any, ...]:
-        """Each fit as weights of the samples: coefficients of its powers, and residuals; and its uncertainty.
+def _make_fits(n: int, alpha: float, places: Array) -> tuple[Array, ...]:
+    """Each fit as weights of the samples: coefficients of its powers, and residuals; and its uncertainty.
 
-        The residuals are those of the next samples, as orthonormal weights: their norm is that of noise in the samples.
-        The uncertainty of coefficient k is a number times this norm: the largest ratio of both for a neglected power of
-        t, or for noise. The last result is the sum of the absolute weights. No derivative in alpha:
-        the true coefficients do not depend on it.
-        """
-        exponent = xp.stop_gradient(xp.array(alpha))
-        low = n - 1 + 0.3 * (exponent - (n - 1))
-        neglected = low + (n + 5.0 - low) * xp.array(np.linspace(0.0, 1.0, 61))
-        shapes = _shapes(n, known, count)
-        most = max(map(len, shapes))
-        fits: list[tuple[Any, ...]] = []
-        for shape in shapes:
-            size = len(shape)
-            unit = float(places[size - 1])
-            s = places[1:] / unit
-            powers = _exponents(xp, shape, exponent)
-            log = xp.array(np.log(s))[:, None]
-            values = xp.concatenate([xp.array(np.eye(1, size)), xp.exp(log * powers)])
-            weights = _padded(xp, xp.inv(values[:size]), size, count)
-            used = min(size, count - 1)
-            ahead = min(_PREDICTED, count - used)
-            narrow = weights if used == size else _padded(xp, xp.inv(values[:used, :used]), used, count)
-            predicted = xp.matmul(values[used : used + ahead, :used], narrow)
-            rows = _orthonormal(xp, xp.array(np.eye(count)[used : used + ahead]) - predicted)
-            shown = xp.concatenate([0.0 * neglected[None], xp.exp(log * neglected)])
-            residuals = xp.sqrt((xp.matmul(rows, shown) ** 2).sum(0))
-            clear = residuals > _ROUNDING * xp.amax(abs(rows).sum(-1), 0)
-            missed = abs(xp.matmul(weights[1:n], shown))
-            ratio = xp.amax(xp.where(clear, missed / xp.where(clear, residuals, 1.0), 0.0), -1)
-            noise = xp.sqrt((weights[1:n] ** 2).sum(-1))
-            units = xp.array(unit ** -np.arange(1.0, n))
-            fits.append(
-                (
-                    _padded(xp, xp.exp(-math.log(unit) * powers)[:, None] * weights, most, count),
-                    _padded(xp, rows, _PREDICTED, count),
-                    xp.maximum(ratio, _DEVIATIONS * noise) * units,
-                    abs(weights[1:n]).sum(-1) * units,
-                )
-            )
-        return tuple(xp.stack(table) for table in zip(*fits, strict=True))
-
-    return make
+    The residuals are those of the next samples, as orthonormal weights: their norm is that of noise in the samples.
+    The uncertainty of coefficient k is a number times this norm: the largest ratio of both for a neglected power of
+    t, or for noise. Then the sum of the absolute weights, and the exponents: i, j and ``i + j alpha`` of each power.
+    """
+    count, shapes = len(places), _shapes(n, alpha, len(places))
+    most = max(map(len, shapes))
+    neglected = np.linspace(n - 1 + 0.3 * (alpha - (n - 1)), n + 5.0, 61)
+    fits: list[tuple[Array, ...]] = []
+    for shape in shapes:
+        size, unit = len(shape), places[len(shape) - 1]
+        pairs = np.array(shape, dtype=np.float64)
+        powers, log = pairs[:, 0] + pairs[:, 1] * alpha, np.log(places[1:] / unit)[:, None]
+        values = np.concatenate([np.eye(1, size), np.exp(log * powers)])
+        weights = np.zeros((most, count))
+        weights[:size, :size] = np.linalg.inv(values[:size])
+        used = min(size, count - 1)
+        rows = np.eye(count)[used : used + _PREDICTED]
+        rows[:, :used] -= values[used : used + _PREDICTED, :used] @ np.linalg.inv(values[:used, :used])
+        rows = np.linalg.qr(rows.T)[0].T
+        shown = np.concatenate([np.zeros((1, len(neglected))), np.exp(log * neglected)])
+        residuals = np.linalg.norm(rows @ shown, axis=0)
+        clear = residuals > _ROUNDING * np.abs(rows).sum(-1).max()
+        missed = np.abs(weights[1:n] @ shown)
+        ratio = np.where(clear, missed / np.where(clear, residuals, 1.0), 0.0).max(-1)
+        doubts = np.maximum(ratio, _DEVIATIONS * np.linalg.norm(weights[1:n], axis=-1))
+        units = unit ** -np.arange(1.0, n)
+        sums = np.abs(weights[1:n]).sum(-1) * units
+        weights[:size] *= unit ** -powers[:, None]
+        exponents = np.zeros((3, most))
+        exponents[:, :size] = *pairs.T, powers
+        fit = (weights, np.pad(rows, ((0, _PREDICTED - len(rows)), (0, 0))), doubts * units, sums, exponents)
+        if not fits or all(np.isfinite(part).all() for part in fit):
+            fits.append(fit)
+    return tuple(np.stack(table) for table in zip(*fits, strict=True))
 
 
-def _exponents(xp: Namespace, shape: Shape, alpha: Any) -> Any:
-    first, second = (np.array(part, dtype=np.float64) for part in zip(*shape, strict=True))
-    return xp.array(first) + xp.array(second) * alpha
+def _make_first(n: int, exponents: Array, weights: Array, places: Array) -> Any:
+    """``D^alpha`` of each fit at 0 and the next points, as weights of the samples, without its powers below n."""
+    i, j, powers = (exponents[:, row, None, :] for row in range(3))
+    sizes = gamma(powers + 1.0) * ((j > 0) | (i >= n))
+    origin, log = sizes * ((i == 0) & (j == 1)), np.log(places)[:, None]
 
-
-def _orthonormal(xp: Namespace, rows: Any) -> Any:
-    """An orthonormal basis of the rows, by Gram and Schmidt."""
-    found: list[Any] = []
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        for other in (*found, *found):  # twice, because of rounding
-            row = row - (row * other).sum() * other
-        found.append(row / xp.sqrt((row**2).sum()))
-    return xp.stack(found)
-
-
-def _padded(xp: Namespace, table: Any, height: int, width: int) -> Any:
-    """``table`` with zeros below and to the right."""
-    wide = xp.concatenate([table, xp.array(np.zeros((table.shape[0], width - table.shape[1])))], 1)
-    return xp.concatenate([wide, xp.array(np.zeros((height - table.shape[0], width)))])
-
-
-def _make_first(n: int, known: float | None, exponent: Order | None, places: Array, count: int) -> Any:
     def make(xp: Namespace, alpha: Any, _: int) -> tuple[Any]:
-        """``D^alpha s^p`` at 0 and the next points for each power p of each fit; 0 for those below n."""
-        base = xp.stop_gradient(xp.array(alpha if exponent is None else exponent.value))
-        shapes = _shapes(n, known, count)
-        most, log = max(map(len, shapes)), xp.array(np.log(places))[:, None]
-        tables = []
-        for shape in shapes:
-            powers = _exponents(xp, shape, base)
-            taken = np.array([float(j > 0 or i >= n) for i, j in shape])
-            origin = np.array([[float(pair == (0, 1)) for pair in shape]])
-            sizes = xp.exp(xp.lgamma(powers + 1.0)) * xp.array(taken)
-            later = sizes * xp.rgamma(powers + 1.0 - alpha) * xp.exp((powers - alpha) * log)
-            table = xp.concatenate([xp.array(origin) * sizes, later])
-            tables.append(_padded(xp, table, len(places) + 1, most))
-        return (xp.stack(tables),)
+        later = xp.array(sizes) * xp.rgamma(xp.array(powers + 1.0) - alpha)
+        later = later * xp.exp(xp.array(powers * log) - alpha * xp.array(log))
+        return (xp.matmul(xp.concatenate([xp.array(origin), later], 1), xp.array(weights)),)
 
     return make
 
 
-def _product(head: Any, table: Any) -> Any:
-    """``head @ table.T`` with a real table of any number of axes; the table's axes but its last follow the head's."""
-    xp = array_namespace(head)
-    flat = constant(table.reshape(-1, table.shape[-1]), head)
-    flat = xp.astype(flat, head.dtype) if xp.is_complex(head) else flat
-    return xp.matmul(head, flat.T).reshape(*head.shape[:-1], *table.shape[:-1])
-
-
-def _tables(scheme: Any, make: Any, order: Order, count: int) -> tuple[Any, ...]:
-    """``make(xp, alpha, count)``, cached for a plain order."""
-    if order.plain:
-        return weights_of(scheme, make, order, count)
-    with order.xp.scope():
-        found: tuple[Any, ...] = of_variables(order.xp, lambda alpha: make(order.xp, alpha, count))(order.value)
-        return found
-
-
-def find_start(head: Any, order: Order, places: Array, exponent: Order | None) -> Start:
-    """The start of f from its first samples, at ``places`` in units of some length.
+def find_start(head: Any, order: Order, places: Array, power: float) -> Start:
+    """The start of f from its first samples, at ``places`` in units of some length, with powers of ``t**power``.
 
     The polynomial of the rules stays, and with it values that are linear in the samples, unless powers of t^alpha, as
     solutions of fractional equations have them, describe all samples of the start significantly better. Then that fit
@@ -204,44 +144,29 @@ def find_start(head: Any, order: Order, places: Array, exponent: Order | None) -
     rounding errors and the noise that it amplifies. The estimated error is that uncertainty plus half of the distance
     from the next best fit.
     """
-    base = order if exponent is None else exponent
     n, count, xp = order.ceiling, len(places), array_namespace(head)
-    known = base.known
-    if known is not None:
-        base = Order(known, known, n, NUMPY)
-    scheme = ("start", n, known, places.tobytes())
-    make_fits = _make_fits(n, known, places)
-    if base.plain:
-        weights, rows, doubts, sums = _tables(scheme, make_fits, base, count)
+    scheme = ("start", n, power, places.tobytes())
+    weights, rows, doubts, sums, exponents = weights_of(
+        scheme, lambda xp, alpha, count: _make_fits(n, power, places), Order(power, power, n, NUMPY), count
+    )
+    make_first = _make_first(n, exponents, weights, places[1 : start_points(n)])
+    if order.plain:
+        (first_weights,) = weights_of((*scheme, "first"), make_first, order, count)
     else:
-        with base.xp.scope():
-            weights, rows, doubts, sums = make_fits(base.xp, base.value, count)
-    make_first = _make_first(n, known, exponent, places[1 : start_points(n)], count)
-    (first_table,) = _tables((*scheme, "first"), make_first, order, count)
-    space = array_namespace(weights)
-    with space.scope():
-        fine = space.isfinite(abs(weights).sum(-1).sum(-1) + doubts.sum(-1))
-        weights = space.where(fine[:, None, None], weights, 0.0)
-        rows, unusable = space.where(fine[:, None, None], rows, 0.0), space.where(fine, 0.0, math.inf)
-        doubts = space.where(fine[:, None], doubts, math.inf)
-        sums = space.where(fine[:, None], sums, 1.0)
-    own = array_namespace(first_table)
-    with own.scope():
-        first_weights = own.matmul(first_table, own.array(weights))
-        first_weights = own.where(own.isfinite(first_weights), first_weights, 0.0)
+        with order.xp.scope():
+            (first_weights,) = of_variables(order.xp, lambda alpha: make_first(order.xp, alpha, count))(order.value)
     rounding = xp.stop_gradient(largest(head)) * (4.0 * float(np.finfo(real_dtype(head)).eps))
     head = head - head[..., :1]  # a constant has no derivatives, without rounding
-    coefficients, firsts = _product(head, weights[:, 1:n]), _product(head, first_weights)
-    residuals = xp.sqrt((abs(xp.stop_gradient(_product(head, rows))) ** 2).sum(-1)) + constant(unusable, head)
+    coefficients, firsts = real_product(head, weights[:, 1:n]), real_product(head, first_weights)
+    residuals = xp.sqrt((abs(xp.stop_gradient(real_product(head, rows))) ** 2).sum(-1))
     bounds = constant(doubts, head) * residuals[..., None] + constant(sums, head) * rounding[..., None]
     score = xp.amax(bounds, -1)
-    shapes = _shapes(n, known, count)
-    polynomials = min(len(shapes), len(_POLYNOMIALS))
+    polynomials = min(len(weights), len(_POLYNOMIALS))
     asked = score[..., :1] < 0.0
-    for i, shape in enumerate(shapes[polynomials:], polynomials):
-        if len(shape) == len(shapes[1]):
-            left = residuals[..., 1:2]
-            asked = asked | ((_SIGNIFICANT * residuals[..., i : i + 1] < left) & (left > _BEYOND_ROUNDING * rounding))
+    # Fits of as many powers as the second polynomial.
+    sizes, left = (exponents[:, 2] > 0.0).sum(-1), residuals[..., polynomials - 1 : polynomials]
+    for i in polynomials + np.flatnonzero(sizes[polynomials:] == sizes[polynomials - 1]):
+        asked = asked | ((_SIGNIFICANT * residuals[..., i : i + 1] < left) & (left > _BEYOND_ROUNDING * rounding))
     best = -xp.amax(-score[..., :polynomials], -1, keepdims=True) / _CLEARLY
     # The polynomial comes first, and leads unless powers of t^alpha are asked for and are more certain.
     scores = xp.concatenate([xp.where(asked, best, best * 0 - 1.0), score[..., polynomials:]], -1)

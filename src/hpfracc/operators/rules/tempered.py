@@ -17,7 +17,8 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, add_from, constant, join, namespace_among, scalar, zeros
 from hpfracc.operators.core.weights import weights_key, weights_of
-from hpfracc.operators.rules.increments import singular_origin, start_points, whole_at_origin
+from hpfracc.operators.rules.first_points import singular_origin, whole_at_origin
+from hpfracc.operators.rules.increments import start_points
 from hpfracc.operators.rules.quadrature import ConvolutionQuadrature
 
 #: Maximum time constants by which a later sample may be ahead of the first points that use it.
@@ -87,7 +88,7 @@ class Tempered(DelegatingRule):
             heads = [x[..., j : j + 1] * row for j, row in enumerate(constant(head, x))]
             value = join([sum(heads[1:], heads[0]) * scale, value[..., points:]])
         if self.singular:
-            origin = singular_origin(x, order, start_points(order.ceiling))
+            origin = singular_origin(samples, order, start_points(order.ceiling))
             value = join([whole_at_origin(origin, lambda: value[..., :1], order), value[..., 1:]])
         return value
 
