@@ -21,7 +21,8 @@ from hpfracc._reading import choice, instance, number, pair, shown, whole
 from hpfracc.control.frequency import margins
 from hpfracc.control.laplace import fourier_inverse
 from hpfracc.control.stability import is_stable
-from hpfracc.control.transfer import TransferFunction, feedback, s, single
+from hpfracc.control.systems import feedback, single
+from hpfracc.control.transfer import TransferFunction, s
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import exponential_kernel, exponential_moments, moment_rule
 
