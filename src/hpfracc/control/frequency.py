@@ -29,8 +29,8 @@ Array = np.ndarray[Any, Any]
 
 #: Most crossings of the negative axis that are located.
 _MOST_CROSSINGS = 50
-#: Most frequencies that follow the turns of a delay.
-_MOST_TURNS = 1e5
+#: Most frequencies that follow the turns of a delay, and most panels of the H2 norm that do.
+_MOST_TURNS, _MOST_PANELS = 2e4, 1e5
 #: Distances from a pole, in units of its distance from the axis.
 _NEAR = np.append(np.linspace(0.0, 5.0, 51), 5.2 * 1.04 ** np.arange(400.0))
 #: Points of Gauss and Legendre in a panel of the H2 norm.
@@ -195,21 +195,30 @@ def _scales(system: TransferFunction) -> tuple[float, float, float]:
     for terms in (system.numerator, system.denominator):
         items = sorted((key[0], abs(value)) for key, value in terms.items())
         scales += [(a / b) ** (1.0 / (q - p)) for (p, a), (q, b) in pairwise(items) if q > p]
+    if system.numerator:
+        for edge in (min, max):  # where the gain at one end would be 1
+            (p, a), (q, b) = (
+                edge((key[0], abs(value)) for key, value in terms.items())
+                for terms in (system.numerator, system.denominator)
+            )
+            scales += [(a / b) ** (1.0 / (q - p))] if abs(q - p) > 0.05 else []
     lag = sum(max((key[1] for key in terms), default=0.0) for terms in (system.numerator, system.denominator))
     if lag > 0.0:
         scales.append(1.0 / lag)
     return min(scales, default=1.0), max(scales, default=1.0), lag
 
 
-def _turns(high: float, lag: float, share: float) -> Array:
-    """Frequencies from one to the next of which a delay turns by ``share``, until far above ``high``."""
-    return share / lag * np.arange(1.0, min(_MOST_TURNS, 100.0 * high * lag / share)) if lag > 0.0 else np.empty(0)
-
-
 def _grid(system: TransferFunction) -> Array:
     """Frequencies over all scales of a system, dense about poles near the axis, and in each turn of a delay."""
     low, high, lag = _scales(system)
-    grid = [np.geomspace(1e-4 * low, 1e4 * high, 2000), _turns(high, lag, 0.2)]
+    grid = [np.geomspace(1e-4 * low, 1e4 * high, 2000)]
+    if lag > 0.0 and system.numerator:
+        sizes = np.abs(system(1j * grid[0]))
+        last = grid[0][np.flatnonzero(sizes >= 0.1 * min(1.0, sizes.max()))[-1]]
+        grid.append(0.2 / lag * np.arange(1.0, min(_MOST_TURNS, 5.0 * last * lag)))
+        level, place = np.log(sizes), np.flatnonzero(np.diff(sizes > 1.0))  # where the gain passes 1
+        ones = grid[0][place] * (grid[0][1] / grid[0][0]) ** (level[place] / (level[place] - level[place + 1]))
+        grid.append((ones[:, np.newaxis] + 0.2 / lag * np.arange(-200.0, 201.0)).ravel())
     if not any(key[1] for key in system.denominator):
         for pole in principal_poles(system.denominator):
             if pole.imag > 0.0:
@@ -373,8 +382,10 @@ def _energy(system: TransferFunction) -> float:
     system = system * TransferFunction({(0.0, -wait): 1.0}, {0.0: 1.0})
     grid = _grid(system)
     _, high, lag = _scales(system)
-    turns = _turns(100.0 * high, lag, 1.5)
-    grid = np.log(np.unique(np.concatenate([grid[grid < turns[-1]], turns])) if lag > 0.0 else grid)
+    if lag > 0.0:
+        turns = 1.5 / lag * np.arange(1.0, max(2.0, min(_MOST_PANELS, 1e4 * high * lag / 1.5)))
+        grid = np.unique(np.concatenate([grid[grid < turns[-1]], turns]))
+    grid = np.log(grid)
     edges = np.concatenate([grid[0] - np.arange(40.0, 0.0, -0.5), grid])
     inside = _gauss(edges, lambda w: np.abs(system(1j * w)) ** 2)
     # Beyond all turns of delays, their average.
