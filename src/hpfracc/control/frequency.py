@@ -29,6 +29,8 @@ Array = np.ndarray[Any, Any]
 
 #: Most crossings of the negative axis that are located.
 _MOST_CROSSINGS = 50
+#: Most peaks that are looked at closely.
+_MOST_PEAKS = 100
 #: Most frequencies that follow the turns of a delay, and most panels of the H2 norm that do.
 _MOST_TURNS, _MOST_PANELS = 2e4, 1e5
 #: Distances from a pole, in units of its distance from the axis.
@@ -453,13 +455,17 @@ def _limit(system: TransferFunction) -> float:
 
 
 def _peak(gain: Callable[[Array], Array], grid: Array) -> float:
-    """The largest value over frequencies."""
+    """The largest value over frequencies, by golden sections about the largest ones of the grid."""
     values = gain(grid)
-    best = float(values.max())
-    for k in np.argsort(values)[-5:]:
-        ends = grid[max(k - 1, 0)], grid[min(k + 1, grid.size - 1)]
-        options = {"bounds": ends, "method": "bounded", "options": {"xatol": 1e-12 * ends[1]}}
-        best = max(best, -float(optimize.minimize_scalar(lambda w: -_at(gain, w), **options).fun))
+    around = np.pad(values, 1, constant_values=-math.inf)
+    tops = np.flatnonzero((values >= around[:-2]) & (values >= around[2:]))
+    tops = tops[np.argsort(values[tops])[-_MOST_PEAKS:]]
+    low, high, best = grid[np.maximum(tops - 1, 0)], grid[np.minimum(tops + 1, grid.size - 1)], float(values.max())
+    for _ in range(45):
+        reach = 0.6180339887498949 * (high - low)
+        left, right = gain(high - reach), gain(low + reach)
+        best = max(best, float(left.max()), float(right.max()))
+        low, high = np.where(left > right, low, high - reach), np.where(left > right, low + reach, high)
     return best
 
 
