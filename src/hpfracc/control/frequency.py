@@ -207,7 +207,8 @@ def _scales(system: TransferFunction) -> tuple[float, float, float]:
     lag = sum(max((key[1] for key in terms), default=0.0) for terms in (system.numerator, system.denominator))
     if lag > 0.0:
         scales.append(1.0 / lag)
-    return min(scales, default=1.0), max(scales, default=1.0), lag
+    low, high = np.clip([min(scales, default=1.0), max(scales, default=1.0)], 1e-60, 1e60).tolist()
+    return low, high, lag
 
 
 def _grid(system: TransferFunction) -> Array:

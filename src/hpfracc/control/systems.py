@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self, cast
 
 import numpy as np
@@ -113,6 +114,30 @@ class StateSpace:
             above = (np.poly(self.A - np.outer(self.B[:, j], self.C[i])) if len(self.A) else np.ones(1)) - below
             found[i, j] = TransferFunction.from_polynomials(above + self.D[i, j] * below, below, self.order)
         return found[0, 0] if found.size == 1 else found
+
+
+def caputo_chain(system: TransferFunction) -> tuple[Array, Array, Array, Array, float]:
+    """Orders q and A, b, c, d of ``D^q_k x_k = (A x + b u)_k, y = c x + d u``, for any powers, from rest.
+
+    The states are one variable and its derivatives of the powers of the system; the last row is the denominator.
+    """
+    if system.has_delay or not system.is_real:
+        raise InvalidInputError(f"{system} has delays or complex coefficients; use control.pade for a delay")
+    if system.relative_degree < 0.0:
+        raise InvalidInputError(f"{system} is improper: its numerator has the higher power; add a filter, such as Tf")
+    powers = np.unique([0.0, *(key[0] for key in (*system.numerator, *system.denominator))])
+    places = [0.0]
+    for low, high in pairwise(powers.tolist()):  # steps of at most 1 need no further initial values
+        places += np.linspace(low, high, math.ceil(high - low - 1e-12) + 1)[1:].tolist()
+    rows = np.zeros((2, len(places)))
+    for row, terms in zip(rows, (system.numerator, system.denominator), strict=True):
+        for (power, _), value in terms.items():
+            row[int(np.argmin(np.abs(np.array(places) - power)))] = value.real
+    above, below = rows / rows[1, -1]
+    matrix = np.eye(len(places) - 1, k=1)
+    matrix[-1:] -= below[:-1]
+    inputs = (np.arange(len(matrix)) == len(matrix) - 1) / rows[1, -1]
+    return np.diff(places), matrix, inputs, (above[:-1] - above[-1] * below[:-1]) * rows[1, -1], float(above[-1])
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
