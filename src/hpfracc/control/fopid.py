@@ -32,6 +32,8 @@ Array = np.ndarray[Any, Any]
 
 #: Relative error of the kernels of a controller, and the longest time that they cover, in steps.
 _KERNEL, _HORIZON = 1e-7, 1e9
+#: States below this are set to 0 after so many samples: the smallest numbers are slow, and never decay to 0.
+_NOTHING, _FLUSHED = 1e-200, 500
 #: What a controller keeps besides its memories.
 _STATE = ("past", "before", "shift", "count", "parts")
 #: Parameters that are tuned, and those of them that are positive.
@@ -297,6 +299,9 @@ class FOPIDController:
         self._before = error
         self._past = [derived, self._past[0]]
         self._count += 1
+        if not self._count % _FLUSHED:
+            for each in self._memories().values():
+                each.states[np.abs(each.states) < _NOTHING] = 0.0
         return output
 
     def _output(self, law: FOPID) -> float:

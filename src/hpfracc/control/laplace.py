@@ -118,9 +118,10 @@ def _confirmed(
     """Values and errors, or those of longer sums where the two differ: fractions are deaf to fast oscillations."""
     longer = _summed(transform, t, abscissa, _LONG)
     apart = np.abs(value - longer)
-    doubtful = ~(apart <= 10.0 * error + _HEARD * np.abs(longer).max(initial=0.0))
+    doubtful = ~(apart <= _HEARD * np.abs(longer).max(initial=0.0))
     if not doubtful.any():
         return value, error
+    apart = np.fmax(apart, error)
     longest = _summed(transform, t, abscissa, 4 * _LONG)
     further = np.abs(longest - longer) + 1e-11 * np.abs(longest).max()
     better = doubtful & ~(further >= 0.1 * apart)

@@ -147,8 +147,9 @@ def _smallest_angle(row: Array) -> tuple[float, float, float]:
     slopes = np.polyder(row)
     with np.errstate(all="ignore"):
         for _ in range(2):
-            moves = np.polyval(row, roots) / np.polyval(slopes, roots)
-            roots = np.where(np.abs(moves) < 1e-3 * np.abs(roots), roots - moves, roots)
+            values = np.polyval(row, roots)
+            moved = roots - values / np.polyval(slopes, roots)
+            roots = np.where(np.abs(np.polyval(row, moved)) < 0.1 * np.abs(values), moved, roots)
         # A root of multiplicity m moves by the power 1/m of a change.
         change, errors = _EPS * np.polyval(np.abs(row), np.abs(roots)), np.full(roots.size, math.pi)
         for m in range(1, min(len(row), _MOST_EQUAL)):
