@@ -36,11 +36,14 @@ _POINTS, _CHECK = 14, 18
 _ANGLE = 3.0
 #: Most times at which the integral itself is computed; nodes of the polynomials for more, and times at once.
 _DIRECT, _BLOCK = 512, 16384
-_ANGLES = math.pi * (np.arange(16) + 0.5) / 16
+_NODES = 13
+_ANGLES = math.pi * (np.arange(_NODES) + 0.5) / _NODES
 #: From values at the cosines of these angles to Chebyshev's coefficients, and on to those of powers.
-_CHEBYSHEV = np.cos(np.outer(np.arange(16), _ANGLES)) / 8.0
+_CHEBYSHEV = np.cos(np.outer(np.arange(_NODES), _ANGLES)) * (2.0 / _NODES)
 _CHEBYSHEV[0] *= 0.5
-_POWERS = np.stack([np.pad(chebyshev.cheb2poly(row), (0, 15 - k)) for k, row in enumerate(np.eye(16))], axis=1)
+_POWERS = np.stack(
+    [np.pad(chebyshev.cheb2poly(row), (0, _NODES - 1 - k)) for k, row in enumerate(np.eye(_NODES))], axis=1
+)
 #: Points of a circle about a pole, the largest relative distance of poles in a group, and the relative radius.
 _CIRCLE, _GROUP = 64, 1e-3
 #: Terms of the Fourier series of de Hoog's method, doubled until two results agree, and at most.
@@ -266,9 +269,11 @@ def _by_panels(function: Callable[[Array], Array], t: Array) -> Array:
         row = _POWERS @ (_CHEBYSHEV @ function(centre + half * np.cos(_ANGLES)))
         for first in range(begin, end, _BLOCK):  # in the cache
             block = slice(first, min(first + _BLOCK, end))
-            x = (times[block] - centre) / half
-            total = np.full(x.shape, row[-1])
-            for coefficient in row[-2::-1]:
+            x = times[block] - centre
+            x *= 1.0 / half
+            total = row[-1] * x
+            total += row[-2]
+            for coefficient in row[-3::-1]:
                 total *= x
                 total += coefficient
             found[block] = total
