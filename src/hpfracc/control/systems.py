@@ -107,13 +107,27 @@ class StateSpace:
 
     def to_transfer_function(self) -> Any:
         """The transfer function ``C (s^order - A)^-1 B + D``, or an array of them, of shape (outputs, inputs)."""
-        below = np.poly(self.A) if len(self.A) else np.ones(1)
+        below, size = _characteristic(self.A)
         found = np.empty(np.shape(self.D), object)
         for i, j in np.ndindex(found.shape):
             # det(w - A + B C) - det(w - A) = C adj(w - A) B
-            above = (np.poly(self.A - np.outer(self.B[:, j], self.C[i])) if len(self.A) else np.ones(1)) - below
-            found[i, j] = TransferFunction.from_polynomials(above + self.D[i, j] * below, below, self.order)
+            other, other_size = _characteristic(self.A - np.outer(self.B[:, j], self.C[i]))
+            above = _without_rounding(other - below, other_size + size) + self.D[i, j] * below
+            found[i, j] = TransferFunction.from_polynomials(above, _without_rounding(below, size), self.order)
         return found[0, 0] if found.size == 1 else found
+
+
+def _characteristic(matrix: Array) -> tuple[Array, Array]:
+    """The coefficients of the characteristic polynomial, and their sizes without cancellation."""
+    if not len(matrix):
+        return np.ones(1), np.ones(1)
+    roots = np.linalg.eigvals(matrix)
+    row = np.poly(roots)
+    return (row if np.iscomplexobj(matrix) else row.real), np.poly(-np.abs(roots))
+
+
+def _without_rounding(row: Array, sizes: Array) -> Array:
+    return np.where(np.abs(row) > 1e-14 * len(row) * sizes, row, 0.0)
 
 
 def caputo_chain(system: TransferFunction) -> tuple[Array, Array, Array, Array, float]:
@@ -208,9 +222,8 @@ def _of_another(system: Any, what: str) -> Any:
             system = StateSpace(*(getattr(system, name) for name in "ABCD"))
         elif home == "scipy":
             ratio = system.to_tf()
-            rows = np.atleast_2d(ratio.num)
-            found = [[TransferFunction.from_polynomials(row, ratio.den)] for row in rows]
-            return found if len(rows) > 1 else found[0][0]
+            found = [[TransferFunction.from_polynomials(row, ratio.den)] for row in np.atleast_2d(ratio.num)]
+            return found if len(found) > 1 else found[0][0]
         elif hasattr(system, "num"):
             pairs = zip(system.num, system.den, strict=True)
             rows = [list(map(TransferFunction.from_polynomials, *pair)) for pair in pairs]

@@ -226,12 +226,12 @@ class TransferFunction:
             {key[1]: v for key, v in terms.items() if key[0] == power}
             for terms, power in zip((self.numerator, self.denominator), outer, strict=True)
         ]
-        above, below = (sum(each.values()) for each in leading)
+        top, bottom = (sum(each.values()) for each in leading)
         if math.isnan(abs(point)) or (point and rate >= 0.0 and any(any(each) for each in leading)):
             return complex(math.nan, math.nan)  # a delay turns for ever
-        if rate == 0.0 and below:
-            return complex(above / below)
-        return complex(math.inf) if rate > 0.0 or not below else 0j
+        if rate == 0.0 and bottom:
+            return complex(top / bottom)
+        return complex(math.inf) if rate > 0.0 or not bottom else 0j
 
     @property
     def is_real(self) -> bool:
