@@ -8,7 +8,6 @@ Eng. Pract. 16 (2008) 798-812, for tuning.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -32,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 #: Relative error of the kernels of a controller, and the longest time that they cover, in steps.
 _KERNEL, _HORIZON = 1e-7, 1e9
-#: States below this are set to 0 after so many samples: the smallest numbers are slow, and never decay to 0.
+#: States below this are set to 0 after that many samples: the smallest numbers are slow, and never decay to 0.
 _NOTHING, _FLUSHED = 1e-200, 500
 #: What a controller keeps besides its memories.
 _STATE = ("past", "before", "shift", "count", "parts")
@@ -150,10 +149,7 @@ class FOPID:
             raise InvalidInputError(f"the plant {system} passes its input on at once; give one that falls like s^-q")
         if not times.size or times[-1] == 0.0 or (np.diff(times) <= 0.0).any():
             raise InvalidInputError("t has to increase, from 0 or later, to a time above 0")
-        target, load = (
-            each if callable(each) else functools.partial(_constant, number(name, each))
-            for name, each in (("setpoint", setpoint), ("disturbance", disturbance))
-        )
+        target, load = _of_time("setpoint", setpoint), _of_time("disturbance", disturbance)
         laws = [self.Ki / s**self.lam, self.Kd * s**self.mu / (1 + self.Tf * s)]
         parts = [caputo_chain(each) for each in (system, *(law for law in laws if law.numerator))]
         orders, inputs, outputs = (np.concatenate([part[k] for part in parts]) for k in (0, 2, 3))
@@ -185,8 +181,9 @@ class FOPID:
         return Response(times, np.array([outputs[:n] @ found.y[:n], control]), error, "solve_fode")
 
 
-def _constant(value: float, t: float) -> float:
-    return value
+def _of_time(name: str, given: Any) -> Callable[[float], float]:
+    value = given if callable(given) else number(name, given)
+    return value if callable(value) else lambda t: value
 
 
 class _Memory:

@@ -228,7 +228,7 @@ class TransferFunction:
         ]
         top, bottom = (sum(each.values()) for each in leading)
         if math.isnan(abs(point)) or (point and rate >= 0.0 and any(any(each) for each in leading)):
-            return complex(math.nan, math.nan)  # a delay turns for ever
+            return complex(math.nan, math.nan)
         if rate == 0.0 and bottom:
             return complex(top / bottom)
         return complex(math.inf) if rate > 0.0 or not bottom else 0j
@@ -287,9 +287,9 @@ class TransferFunction:
 
     def to_control(self) -> Any:
         """The same function as ``control.TransferFunction`` of python-control; powers must be integers, no delays."""
-        from hpfracc.control.systems import to_control
+        from hpfracc import control
 
-        return to_control(self)
+        return control.to_control(self)
 
     def integer_polynomials(self, where: str) -> tuple[Array, Array]:
         """Numerator and denominator in s, the highest power first, for a library that takes integer powers only."""
@@ -316,9 +316,9 @@ class TransferFunction:
 
     def to_state_space(self) -> Any:
         """A :class:`StateSpace` of this function; powers must be commensurate, without delays."""
-        from hpfracc.control.systems import StateSpace
+        from hpfracc import control
 
-        return StateSpace.realisation(self)
+        return control.StateSpace.realisation(self)
 
 
 def _read(name: str, given: Mapping[Any, Any]) -> Terms:
