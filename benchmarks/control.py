@@ -33,13 +33,15 @@ def shortest(run: Callable[[], Any], rounds: int) -> float:
     return min(times)
 
 
-def pushes(count: int) -> Callable[[], None]:
-    """Samples through a controller that has run for a while."""
+def pushes(count: int, before: int = 0, error: float = 0.5) -> Callable[[], None]:
+    """Samples through a controller that has had ``before`` samples, the last ones equal to those that follow."""
     controller = control.FOPID(2.0, 1.0, 0.7, 0.5, 0.4, 0.01).controller(0.01, limits=(-5.0, 5.0))
+    for k in range(before):
+        controller.push(1.0 if k < 10 else error)
 
     def run() -> None:
         for _ in range(count):
-            controller.push(0.5)
+            controller.push(error)
 
     return run
 
@@ -61,7 +63,7 @@ def main() -> None:
     functions = roots * shortest(lambda: hf.mittag_leffler(-(t**0.5), 0.5), rounds)
     lsim = shortest(lambda: control.lsim(1 / (s**0.5 + 1), weights, long), min(rounds, 3))
     convolution = shortest(lambda: hf.causal_convolution(weights, weights), min(rounds, 3))
-    push = shortest(pushes(1000), rounds) / 1000
+    push, late, zeros = (shortest(pushes(1000, *more), rounds) / 1000 for more in ((), (1_000_000,), (100_000, 0.0)))
     tuning = shortest(lambda: control.tune(delayed, "itae", horizon=5.0), 1)
     error = control.step_response(several, t).error_estimate
     print(heading("hf.control: processor time, the shortest run"))
@@ -74,6 +76,8 @@ def main() -> None:
             ["lsim of 1e6 samples", show(lsim), ""],
             ["  over causal_convolution", f"{lsim / convolution:.2f}", "1.5"],
             ["push of a FOPID controller", show(push), "60 us"],
+            ["  after a million samples", show(late), ""],
+            ["  after 100,000 errors of 0", show(zeros), ""],
             ["tune a FOPID for exp(-0.2 s)/(s + 1)", show(tuning), "5 s"],
         ],
     )

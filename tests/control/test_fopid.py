@@ -45,6 +45,59 @@ def test_a_closed_loop_in_samples_is_the_loop_in_s():
     assert np.abs(y - exact)[500:].max() < 0.01
 
 
+@pytest.mark.parametrize(("mu", "filtered", "pole"), [(0.5, 0.05, 1.0), (1.0, 0.1, 1.3)])
+def test_one_loop_three_ways(mu: float, filtered: float, pole: float):
+    """In continuous time through solve_fode, by its transfer function, and by the controller in real time."""
+    law, plant = control.FOPID(1.5, 1.0, 0.8, 0.2, mu, filtered), 1 / (s**pole + 1)
+    t = np.linspace(0.0, 5.0, 51)
+    found = law.simulate(plant, t)
+    exact = control.step_response(law.closed_loop(plant), t)
+    assert found.method == "solve_fode"
+    assert np.abs(found.y[0] - exact.y).max() < 1e-5
+    inner = control.feedback(law.transfer_function(), plant)
+    assert np.abs(found.y[1] - control.step_response(inner, t).y)[1:].max() < 1e-3
+    if pole == 1.0:
+        dt, y = 0.002, np.zeros(2501)
+        controller = law.controller(dt, derivative_weight=1.0)
+        for k in range(2500):
+            y[k + 1] = y[k] + dt * (controller.push(1.0 - y[k]) - y[k])
+        assert np.abs(y[::50] - found.y[0])[5:].max() < 0.01
+
+
+def test_loops_with_disturbances_and_limits():
+    law, plant, t = control.FOPID(1.5, 1.0, 0.8), 1 / (s + 1), np.linspace(0.0, 20.0, 41)
+    load = control.feedback(plant, law.transfer_function())
+    found = law.simulate(plant, t, setpoint=0.0, disturbance=math.sin)
+    fine = np.linspace(0.0, 20.0, 4001)
+    exact = control.lsim(load, np.sin(fine), fine).y[::100]
+    assert np.abs(found.y[0] - exact).max() < 1e-4
+    bounded = law.simulate(plant, t, limits=(0.0, 1.05))
+    assert bounded.y[1].max() == 1.05 and bounded.y[0].max() <= 1.05
+    free = law.simulate(plant, t)
+    assert free.y[1].max() > 1.4 and 0.9 < bounded.y[0][-1] < 1.0
+    for wrong in (
+        lambda: law.simulate(s / (s + 1), t),
+        lambda: law.simulate(control.delay(1.0) / (s + 1), t),
+        lambda: control.FOPID(1.0, Kd=1.0, mu=0.5).simulate(plant, t),
+        lambda: law.simulate(plant, t[::-1]),
+        lambda: law.simulate(plant, t, limits=(1.0, 0.0)),
+    ):
+        with pytest.raises(InvalidInputError):
+            wrong()
+
+
+def test_pushes_cost_the_same_at_any_time():
+    """The memory has the same number of states after a minute and after a year, and no value that slows it down."""
+    controller = control.FOPID(2.0, 1.0, 0.7, 0.5, 0.4, 0.01).controller(0.01)
+    sizes = [len(controller.state()["integral"])]
+    for k in range(20_000):
+        controller.push(1.0 if k < 10 else 0.0)
+    sizes.append(len(controller.state()["integral"]))
+    assert sizes[0] == sizes[1] < 200
+    states = np.abs([*controller.state()["integral"], *controller.state()["derivative"]])
+    assert not np.any((states > 0.0) & (states < np.finfo(float).tiny))
+
+
 def test_limits_do_not_wind_up():
     law = control.FOPID(1.0, 2.0, 0.9)
 
@@ -80,6 +133,11 @@ def test_weights_gains_and_state():
         plain.push(math.nan)
     with pytest.raises(InvalidInputError, match="state"):
         plain.restore({})
+    before = plain.state()
+    for wrong in ({"error": "x"}, {"error": 1.0, "measurement": math.nan}, {"error": math.inf}):
+        with pytest.raises(InvalidInputError):
+            plain.push(**wrong)
+    assert plain.state() == before
 
 
 def law_after(law: control.FOPID, used: control.FOPIDController) -> float:
@@ -111,6 +169,24 @@ def test_tuning_holds_its_constraints():
     for wrong in ({"objective": "itea"}, {"fixed": {"K": 1.0}}, {"horizon": -1.0}):
         with pytest.raises(InvalidInputError):
             control.tune(plant, **{"horizon": 5.0, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [(1 / (s - 1), {}), (-2 * control.delay(0.1) / (s + 1), {"max_control": 20.0}), (1 / (s * (s + 1)), {})],
+)
+def test_tuning_of_plants_that_are_unstable_or_negative(plant, words):
+    """Only stable loops are accepted: the line of the inverse transform does not see poles to its right."""
+    found = control.tune(plant, "itae", horizon=5.0, starts=1, **words)
+    assert found.success, found.message
+    assert control.is_stable(found.controller.closed_loop(plant))
+
+
+def test_nothing_to_tune():
+    plant = 1 / (s + 1)
+    for fixed in (dict.fromkeys(("Kp", "Ki", "Kd", "lam", "mu"), 1.0), {"mu": 3.0}):
+        with pytest.raises(InvalidInputError):
+            control.tune(plant, "itae", horizon=5.0, fixed=fixed)
 
 
 def test_bad_gains():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import matplotlib as mpl
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy import signal
@@ -90,6 +91,67 @@ def test_norms():
     for wrong in (lambda: control.h2_norm(1 / (s - 1)), lambda: control.h2_norm(1 / (s**0.4 + 1))):
         with pytest.raises(InvalidInputError):
             wrong()
+
+
+@pytest.mark.parametrize("beta", [0.501, 0.55, 0.8, 1.7])
+def test_h2_norm_against_quadrature(beta: float):
+    """``1/(s^beta + 1)``, whose energy lies over hundreds of decades as beta approaches 1/2."""
+    ends = [-60, -30, *range(-20, 41, 4), 80, 160, 320, 640, 1000, 2000, 4000, 8000, 16000, 32000]
+    density = lambda z: mp.exp(z) * abs(1 / ((1j * mp.exp(z)) ** mp.mpf(beta) + 1)) ** 2  # noqa: E731
+    expected = float(mp.quad(density, ends) / mp.pi)
+    assert control.h2_norm(1 / (s**beta + 1)) ** 2 == pytest.approx(expected, rel=1e-9)
+
+
+def test_norms_at_the_edges():
+    """Sharp peaks, delays, negative frequencies, gains at infinity, and nothing."""
+    assert control.h2_norm(1 / (s**2 + 1e-6 * s + 1)) ** 2 == pytest.approx(5e5, rel=1e-8)
+    for lag in (0.01, 1.0, 50.0, 1000.0):  # a decay that is switched off
+        expected = 1.0 - math.exp(-lag)
+        assert control.h2_norm((1 - control.delay(lag)) / (s + 1)) ** 2 == pytest.approx(expected, rel=1e-7)
+    assert control.h2_norm(control.delay(1000.0) / (s + 1)) ** 2 == pytest.approx(0.5, rel=1e-9)
+    assert control.h2_norm(1 / (s + 1 + 5j)) ** 2 == pytest.approx(0.5, rel=1e-9)
+    assert control.hinf_norm(1 / (s + 1 + 5j)) == pytest.approx(1.0, rel=1e-9)
+    assert control.hinf_norm((2 * s + 1) / (s + 1)) == 2.0
+    assert control.hinf_norm((s * control.delay(1.0) - 2 * s + 1) / (s + 1)) == pytest.approx(3.0, rel=1e-3)
+    assert control.h2_norm(0 * s) == control.hinf_norm(0 * s) == 0.0
+
+
+def test_margins_far_away_and_with_long_delays():
+    """Crossings at very high and low frequencies, and within one of thousands of turns."""
+    for gain in (1e10, 1e-9):
+        found = control.margins(gain / s)
+        assert found.w_gain_crossing == pytest.approx(gain, rel=1e-9)
+        assert found.phase == pytest.approx(0.5 * math.pi)
+    for gain in (2.0, 100.0):
+        found = control.margins(gain * control.delay(1000.0) / (s + 1))
+        crossing = math.sqrt(gain**2 - 1.0)
+        assert found.w_gain_crossing == pytest.approx(crossing, rel=1e-9)
+        # The first turn at which the gain is below 1.
+        turns = 1000.0 * crossing + math.atan(crossing)
+        w = crossing + ((math.pi - turns) % (2.0 * math.pi)) / 1000.0
+        assert found.gain == pytest.approx(math.hypot(w, 1.0) / gain, rel=1e-5)
+        assert found.sensitivity > 0.9 / abs(found.gain - 1.0)
+    with pytest.raises(InvalidInputError, match="complex"):
+        control.margins(1 / (s + 1j))
+
+
+@pytest.mark.parametrize(
+    ("plant", "stable", "criterion"),
+    [
+        (1 / (s**2 + 1e-9 * s + 1), True, "Matignon"),
+        (1 / (s**2 - 1e-9 * s + 1), False, "Matignon"),
+        (1 / (s**2 + 1) ** 2 / (s + 1), False, "argument principle"),
+        (1 / (s + 1) ** 20, True, "Matignon"),
+        (1 / (s + 1e6) ** 3, True, "Matignon"),
+        (1 / (s**1e-3 + 1), True, "Matignon"),
+        (1 / (s**1.000001 + s**0.5 + 1), True, "argument principle"),
+        ((s - 1) / ((s - 1) * (s + 1)), False, "Matignon"),
+    ],
+)
+def test_stability_near_the_limit(plant, stable: bool, criterion: str):
+    """Within rounding of the limit the argument principle decides."""
+    found = control.is_stable(plant)
+    assert (bool(found), found.criterion) == (stable, criterion)
 
 
 def test_plots_are_drawn():

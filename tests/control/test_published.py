@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from scipy import signal
 
 from hpfracc import control
+from hpfracc.special.binomial import grunwald_weights
 
 s = control.s
 PODLUBNY = 1 / (0.8 * s**2.2 + 0.5 * s**0.9 + 1)
@@ -43,6 +45,53 @@ def test_stability_of_a_commensurate_system_of_fomcon():
     """FOMCON's commensurate order of Podlubny's plant is 0.1, by which Matignon's criterion is applied."""
     found = control.is_stable(PODLUBNY)
     assert found and found.criterion == "Matignon" and "s^0.1" in found.reason
+
+
+#: The example systems of FOMCON, and their step responses as its authors plotted them (30 s in steps of 0.1 s): the
+#: time and the value of the maximum, and values at 5, 15 and 25 s, read from the plots.
+FOMCON = [
+    (1 / (14994 * s**1.31 + 6009.5 * s**0.97 + 1.69), (30.0, 2.40e-3), (3.01e-4, 1.086e-3, 1.951e-3)),
+    (PODLUBNY, (2.77, 1.465), (0.717, 0.991, 1.004)),
+    (
+        (-2 * s**0.63 + 4) / (2 * s**3.501 + 3.8 * s**2.42 + 2.6 * s**1.798 + 2.5 * s**1.31 + 1.5),
+        (7.35, 3.825),
+        (2.886, 2.102, 2.585),
+    ),
+]
+
+
+def euler(plant: control.TransferFunction, step: float) -> np.ndarray:
+    """The step response until 30 s by Grünwald's and Letnikov's sums, of first order, as FOMCON computes it."""
+    count = round(30.0 / step) + 1
+    rows = [
+        sum(value * step**-power * grunwald_weights(power, count) for (power, _), value in terms.items())
+        for terms in (plant.numerator, plant.denominator)
+    ]
+    return signal.lfilter(rows[0], rows[1], np.ones(count))
+
+
+@pytest.mark.parametrize(("plant", "peak", "values"), FOMCON)
+def test_step_responses_of_fomcon(plant, peak, values):
+    """FOMCON's plots are those of its first-order sums, which converge to our response."""
+    t, top = np.linspace(0.0, 30.0, 301), peak[1]
+    theirs, ours = euler(plant, 0.1), control.step_response(plant, t).y
+    k = int(theirs.argmax())
+    assert t[k] == pytest.approx(peak[0], abs=0.2) and theirs[k] == pytest.approx(top, rel=0.005)
+    # Curves in a plot of 400 points are read to some thousandths of its width and height.
+    np.testing.assert_allclose(theirs[[50, 150, 250]], values, atol=0.025 * top)
+    errors = [np.abs(euler(plant, 0.1 / m)[::m] - ours).max() for m in (1, 4, 16)]
+    assert 3.0 < errors[0] / errors[1] < 5.0 and 3.5 < errors[1] / errors[2] < 4.5
+
+
+def test_oustaloup_filter_of_fomcon():
+    """T. Dehaeze's notes show FOMCON's filter of ``s^0.5``: 8 on each side, 0.1 to 1000 Hz, four digits."""
+    found = control.oustaloup(s**0.5, (0.2 * math.pi, 2000.0 * math.pi), 8)
+    above = "79.27 7.93e5 2.918e9 5.143e12 4.782e15 2.453e18 7.103e20 1.175e23 1.119e25"
+    above += " 6.138e26 1.942e28 3.534e29 3.675e30 2.157e31 6.984e31 1.193e32 9.764e31 2.939e31"
+    below = "1 1.312e4 6.327e7 1.462e11 1.783e14 1.199e17 4.553e19 9.877e21 1.232e24"
+    below += " 8.866e25 3.678e27 8.775e28 1.196e30 9.208e30 3.909e31 8.755e31 9.395e31 3.707e31"
+    np.testing.assert_allclose(found.numerator, list(map(float, above.split())), rtol=6e-4)
+    np.testing.assert_allclose(found.denominator, list(map(float, below.split())), rtol=6e-4)
 
 
 def test_monje():

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import signal
+from scipy.special import gammainc
 
 import hpfracc as hf
 from hpfracc import control
@@ -129,6 +130,36 @@ def test_inverse_laplace_knows_its_error():
     ):
         value, error = control.inverse_laplace(transform, t, abscissa=1.0 if exact[-1] > 1 else 0.0, full_output=True)
         assert np.all(np.abs(value - exact) <= 3.0 * error + 1e-11 * np.abs(exact) + 1e-11)
+
+
+def test_inverse_laplace_hears_fast_oscillations():
+    """De Hoog's fractions alone give 0 for sin(100 t), and claim 1e-15."""
+    t = np.array([0.5, 1.0, 2.0])
+    for frequency in (1.0, 100.0, 300.0):
+        found, error = control.inverse_laplace(lambda z, w=frequency: w / (z * z + w * w), t, full_output=True)
+        assert np.all(np.abs(found - np.sin(frequency * t)) <= 10.0 * error + 1e-9)
+        assert np.abs(found - np.sin(frequency * t)).max() < 1e-4
+    with pytest.raises(InvalidInputError, match="not real"):
+        control.inverse_laplace(lambda z: 1 / (z + 1j), 1.0)
+
+
+def test_poles_in_clusters_and_far_apart():
+    """Twenty equal poles, three decades of poles, and growth with an honest error."""
+    t = np.linspace(0.0, 40.0, 81)
+    found = control.step_response(1 / (s + 1) ** 20, t)
+    assert np.abs(found.y - gammainc(20.0, t)).max() < 1e-9
+    found = control.step_response(1e18 / (s + 1e6) ** 3, 1e-6 * t)
+    assert np.abs(found.y - gammainc(3.0, t)).max() < 1e-9
+    growing = control.step_response(1 / (s - 1), [40.0, 300.0])
+    assert np.all(np.abs(growing.y / np.expm1([40.0, 300.0]) - 1.0) < 1e-11)
+    assert growing.error_estimate > 1e-16 * growing.y[1]
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 0.05, 0.999999, 1.000001, 1.999999])
+def test_orders_near_integers_and_near_0(alpha: float):
+    t = np.geomspace(1e-3, 1e3, 13)
+    exact = t**alpha * hf.mittag_leffler(-(t**alpha), alpha, alpha + 1.0)
+    assert np.abs(control.step_response(1 / (s**alpha + 1), t).y - exact).max() < 1e-12
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,24 @@ def test_values_are_those_of_the_formula():
     assert (1 / s**0.5 * (2 + 1j))(4.0) == 1 + 0.5j
 
 
+def test_values_at_the_ends():
+    """At infinity and where powers overflow the leading terms decide."""
+    plant = (s**2 + 1) / (2 * s**2 + 3)
+    assert np.allclose(plant([np.inf, 1j * np.inf, 1e300j, -1e200]), 0.5)
+    assert (1 / (s + 1))(math.inf) == 0.0 and (s**0.5)(math.inf) == math.inf
+    assert (s**-3 / (s**-3 + 1))(1e-300) == 1.0
+    assert (control.delay(1.0) / (s + 1))(math.inf) == 0.0 and np.isnan(control.delay(1.0)(1j * math.inf))
+
+
+def test_small_coefficients_stay():
+    """Only what cancels is dropped: (s + 1e6)^3 keeps s^3 beside 1e18."""
+    cube = (s + 1e6) ** 3
+    assert len(cube.numerator) == 4 and cube(1e9) == pytest.approx((1e9 + 1e6) ** 3)
+    w = np.linspace(0.1, 10.0, 9)
+    assert np.abs(control.pade(1.0, 12)(1j * w) - np.exp(-1j * w)).max() < 1e-6
+    assert ((s + 0.1) - s).numerator == {(0.0, 0.0): 0.1} and not ((0.1 + 0.2 - s) + (s - 0.3)).numerator
+
+
 def test_arithmetic_is_that_of_values():
     a, b = (s**0.3 + 1) / (s + 2), 3 * control.delay(0.2) / (s**1.2 - 1)
     for one, values in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -61,3 +62,16 @@ def test_fit_of_an_arc():
     fit = models.havriliak_negami().fit(w, truth.permittivity(w) * (1.0 + noise))
     error = np.abs(fit.estimates - [truth.values[name] for name in fit.names])
     assert (error < 3.5 * fit.standard_errors).all() and (fit.standard_errors < 0.1 * np.abs(fit.estimates)).all()
+
+
+@pytest.mark.parametrize(("alpha", "gamma"), [(0.5, 0.3), (0.999, 0.01), (1.0, 0.5), (0.05, 0.9), (0.8, 0.99)])
+def test_decay_of_havriliak_negami_at_any_time(alpha: float, gamma: float):
+    """Over twelve decades of time, against Talbot's method with 30 digits."""
+    mp.mp.dps = 30
+    t = [1e-6, 1e-3, 0.1, 1.0, 20.0] + [1e3, 1e6] * (alpha < 1.0)
+    a, g = mp.mpf(alpha), mp.mpf(gamma)
+    exact = [float(mp.invertlaplace(lambda s: (1 - 1 / (1 + s**a) ** g) / s, x, method="talbot", degree=40)) for x in t]
+    np.testing.assert_allclose(
+        models.havriliak_negami(2.0, 1.0, alpha, gamma).decay(t), 2.0 * np.array(exact), 1e-9, 1e-13
+    )
+    assert models.havriliak_negami(2.0, 1.0, alpha, gamma).decay(0.0) == 2.0

@@ -65,6 +65,17 @@ def test_limits_of_the_zener_model():
     np.testing.assert_allclose(solid.modulus([0.0, 1e-12, 1e12]), [1.0, 1.0, 3.0], atol=1e-6)
 
 
+def test_moduli_at_frequency_0():
+    """A spring-pot flows, a spring holds."""
+    for material, static in (
+        (models.maxwell(), 0.0),
+        (models.maxwell(2.0, 0.0, 3.0, 0.0), 1.2),
+        (models.springpot(), 0.0),
+    ):
+        assert material.modulus(0.0) == pytest.approx(static)
+    assert models.maxwell(2.0, 0.2, 3.0, 0.7).modulus(0.0) == 0.0
+
+
 def test_poynting_thomson_is_a_zener_material():
     """The same material in other parameters."""
     e0, e1, tau, alpha = 3.0, 2.0, 0.8, 0.6

@@ -30,10 +30,12 @@ from hpfracc.control.responses import step_response as step_response
 from hpfracc.control.stability import Stability as Stability
 from hpfracc.control.stability import is_stable as is_stable
 from hpfracc.control.stability import poles as poles
-from hpfracc.control.transfer import StateSpace as StateSpace
+from hpfracc.control.systems import StateSpace as StateSpace
+from hpfracc.control.systems import feedback as feedback
+from hpfracc.control.systems import parallel as parallel
+from hpfracc.control.systems import series as series
+from hpfracc.control.systems import to_control as to_control
+from hpfracc.control.systems import transfer_function as transfer_function
 from hpfracc.control.transfer import TransferFunction as TransferFunction
 from hpfracc.control.transfer import delay as delay
-from hpfracc.control.transfer import feedback as feedback
-from hpfracc.control.transfer import parallel as parallel
 from hpfracc.control.transfer import s as s
-from hpfracc.control.transfer import series as series

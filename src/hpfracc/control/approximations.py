@@ -22,7 +22,8 @@ from numpy.polynomial import polynomial
 from scipy.special import factorial, poch
 
 from hpfracc._reading import choice, number, pair, whole
-from hpfracc.control.transfer import TransferFunction, single
+from hpfracc.control.systems import single
+from hpfracc.control.transfer import TransferFunction
 from hpfracc.errors import InvalidInputError
 from hpfracc.special.binomial import grunwald_weights
 

@@ -19,7 +19,8 @@ from scipy import optimize
 from hpfracc._reading import choice, numbers, shown
 from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.control.responses import lsim
-from hpfracc.control.transfer import TransferFunction, frequencies, single
+from hpfracc.control.systems import single
+from hpfracc.control.transfer import TransferFunction, frequencies
 from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]

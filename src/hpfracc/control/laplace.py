@@ -28,6 +28,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]
 
+_EPS = float(np.finfo(float).eps)
 _PHI, _H, _MU = 1.1721, 1.0818, 4.4921
 #: Points on one side of the hyperbola, and on that which checks it.
 _POINTS, _CHECK = 14, 18
@@ -35,15 +36,20 @@ _POINTS, _CHECK = 14, 18
 _ANGLE = 3.0
 #: Most times at which the integral itself is computed; nodes of the polynomials for more, and times at once.
 _DIRECT, _BLOCK = 512, 16384
-_ANGLES = math.pi * (np.arange(16) + 0.5) / 16
+_NODES = 13
+_ANGLES = math.pi * (np.arange(_NODES) + 0.5) / _NODES
 #: From values at the cosines of these angles to Chebyshev's coefficients, and on to those of powers.
-_CHEBYSHEV = np.cos(np.outer(np.arange(16), _ANGLES)) / 8.0
+_CHEBYSHEV = np.cos(np.outer(np.arange(_NODES), _ANGLES)) * (2.0 / _NODES)
 _CHEBYSHEV[0] *= 0.5
-_POWERS = np.stack([np.pad(chebyshev.cheb2poly(row), (0, 15 - k)) for k, row in enumerate(np.eye(16))], axis=1)
+_POWERS = np.stack(
+    [np.pad(chebyshev.cheb2poly(row), (0, _NODES - 1 - k)) for k, row in enumerate(np.eye(_NODES))], axis=1
+)
 #: Points of a circle about a pole, the largest relative distance of poles in a group, and the relative radius.
 _CIRCLE, _GROUP = 64, 1e-3
 #: Terms of the Fourier series of de Hoog's method, doubled until two results agree, and at most.
 _TERMS, _MAX_TERMS, _AGREE = 16, 512, 1e-9
+#: Terms of the sum that confirms it, the differences that transform its rest, and what is noticed, relatively.
+_LONG, _DIFFERENCES, _HEARD = 2048, 8, 1e-4
 
 
 def inverse_laplace(
@@ -68,7 +74,7 @@ def inverse_laplace(
     -------
     numpy.ndarray or tuple
         f of the shape of ``t``, and the estimated errors: the differences from another line with half as many terms.
-        They are rough near jumps of f.
+        They are rough near jumps of f, and frequencies above some 700/t are not seen.
 
     Examples
     --------
@@ -81,22 +87,67 @@ def inverse_laplace(
     times, where = np.asarray(numbers("t", t)), number("abscissa", abscissa)
     if times.size and times.min() <= 0.0:
         raise InvalidInputError(f"t={shown(t)} reaches {times.min():g}; give times above 0")
+    if times.size:
+        point = where + (3.0 + 2.0j) / times.max()
+        values = np.asarray(transform(np.array([point, point.conjugate()])), complex)
+        if values.shape == (2,) and abs(values[0] - values[1].conjugate()) > 1e-6 * abs(values[0]):
+            raise InvalidInputError(
+                f"transform(s) is {values[0]:g} at {point:g} and {values[1]:g} at its conjugate, so that f is not "
+                "real; invert the real and the imaginary part of f one by one"
+            )
     value, error = np.empty(times.shape), np.empty(times.shape)
     # A line serves times within a factor of 4.
     group = np.floor(0.5 * np.log2(times.max(initial=1.0) / times)) if times.size else times
     for each in np.unique(group):
         mine = group == each
-        terms, apart, best = _TERMS, math.inf, fourier_inverse(transform, times[mine], where, _TERMS, 2.4)
+        found = times[mine]
+        terms, apart, best = _TERMS, math.inf, fourier_inverse(transform, found, where, _TERMS, 2.4)
         while terms < _MAX_TERMS and apart > _AGREE:
             terms *= 2
             stretch = 2.0 + 0.1 * (terms.bit_length() % 3)
-            before, best = best, fourier_inverse(transform, times[mine], where, terms, stretch)
+            before, best = best, fourier_inverse(transform, found, where, terms, stretch)
             differences = np.abs(best - before)
             if not differences.max() < apart and terms > 64:
                 break  # rounding
             value[mine], error[mine], apart = best, differences, float(differences.max())
+        value[mine], error[mine] = _confirmed(transform, found, where, value[mine], error[mine])
     found, error = (value, error) if times.ndim else (value[()], error[()])
     return (found, error) if full_output else found
+
+
+def _confirmed(
+    transform: Callable[[Array], Any], t: Array, abscissa: float, value: Array, error: Array
+) -> tuple[Array, Array]:
+    """Values and errors, or those of longer sums where the two differ: fractions are deaf to fast oscillations."""
+    longer = _summed(transform, t, abscissa, _LONG)
+    apart = np.abs(value - longer)
+    doubtful = ~(apart <= _HEARD * np.abs(longer).max(initial=0.0))
+    if not doubtful.any():
+        return value, error
+    apart = np.fmax(apart, error)
+    longest = _summed(transform, t, abscissa, 4 * _LONG)
+    further = np.abs(longest - longer) + 1e-11 * np.abs(longest).max()
+    better = doubtful & ~(further >= 0.1 * apart)
+    return np.where(better, longest, value), np.where(better, further, np.where(doubtful, apart, error))
+
+
+def _summed(transform: Callable[[Array], Any], t: Array, abscissa: float, terms: int) -> Array:
+    """The Fourier series of that many terms, and Euler's transformation of the rest."""
+    period = 2.2 * t.max(initial=0.0)
+    gamma = abscissa + 13.8 / period
+    values = np.array(transform(gamma + 1j * math.pi / period * np.arange(terms + _DIFFERENCES)), complex)
+    values[0] *= 0.5
+    z = np.exp(1j * math.pi / period * t)
+    total: Array = np.zeros_like(z)
+    rest, ratio = values[terms:], z / (1.0 - z)
+    for k in range(_DIFFERENCES):
+        total += ratio**k * rest[0] / (1.0 - z)
+        rest = np.diff(rest)
+    blocks = values[:terms].reshape(-1, _DIRECT // 8) @ z ** np.arange(_DIRECT // 8)[:, np.newaxis]
+    step = z ** (_DIRECT // 8)
+    for each in blocks[::-1]:
+        total = total * step + each
+    return np.asarray(np.exp(gamma * t) / period * total.real)
 
 
 def fourier_inverse(transform: Callable[[Array], Any], t: Array, abscissa: float, terms: int, stretch: float) -> Array:
@@ -180,8 +231,11 @@ class PartialInverse:
         error = float(np.abs(total[some] - rest(t[some], _CHECK)).max(initial=0.0))
         for centre, parts in poles:
             powers = [value * t**m / math.factorial(m) for m, value in enumerate(parts)]
-            added = np.exp(centre * t) * np.sum(powers, axis=0)
-            total += added.real if self._is_real else added
+            with np.errstate(over="ignore", invalid="ignore"):
+                added = np.exp(centre * t) * np.sum(powers, axis=0)
+                total += added.real if self._is_real else added
+                rounding = _EPS * np.abs(added) * (1.0 + np.abs(centre) * t)
+            error = max(error, float(rounding.max(initial=0.0)))
         return total, error
 
     def _transform(self, s: Array, logs: Array, factor: Factor) -> Array:
@@ -215,9 +269,11 @@ def _by_panels(function: Callable[[Array], Array], t: Array) -> Array:
         row = _POWERS @ (_CHEBYSHEV @ function(centre + half * np.cos(_ANGLES)))
         for first in range(begin, end, _BLOCK):  # in the cache
             block = slice(first, min(first + _BLOCK, end))
-            x = (times[block] - centre) / half
-            total = np.full(x.shape, row[-1])
-            for coefficient in row[-2::-1]:
+            x = times[block] - centre
+            x *= 1.0 / half
+            total = row[-1] * x
+            total += row[-2]
+            for coefficient in row[-3::-1]:
                 total *= x
                 total += coefficient
             found[block] = total

@@ -14,16 +14,22 @@ from __future__ import annotations
 
 import cmath
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from hpfracc.control.transfer import Terms, TransferFunction, derivative, evaluate_terms, single
+from hpfracc.control.systems import as_systems
+from hpfracc.control.transfer import Terms, TransferFunction, derivative, evaluate_terms
 from hpfracc.errors import InvalidInputError, SolveError
 
 Array = np.ndarray[Any, Any]
+
+#: Poles of several entries that are this close, relatively, are one; and rounding of polynomials.
+_SAME, _EPS = 1e-9, 8.0 * float(np.finfo(float).eps)
+#: Multiplicities of a root that are considered are below this.
+_MOST_EQUAL = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +59,9 @@ def poles(system: Any) -> Array:
 
     Parameters
     ----------
-    system : TransferFunction
-        Without delays in its denominator, which has infinitely many poles with them.
+    system : TransferFunction or array of them
+        Without delays in its denominator, which has infinitely many poles with them. Those of an array are the poles
+        of its entries, each once.
 
     Returns
     -------
@@ -67,13 +74,16 @@ def poles(system: Any) -> Array:
     >>> control.poles(1 / (control.s**1.5 + 1)).round(3) + 0.0
     array([-0.5+0.866j, -0.5-0.866j])
     """
-    system = single(system)
-    if any(key[1] for key in system.denominator):
-        raise InvalidInputError(
-            f"{system} has delays in its denominator, and so infinitely many poles; use control.is_stable, or replace "
-            "the delay by control.pade"
-        )
-    found = principal_poles(system.denominator)
+    found: Array = np.empty(0, complex)
+    for each in as_systems(system, "system").flat:
+        if any(key[1] for key in each.denominator):
+            raise InvalidInputError(
+                f"{each} has delays in its denominator, and so infinitely many poles; use control.is_stable, or "
+                "replace the delay by control.pade"
+            )
+        own = principal_poles(each.denominator)
+        known = np.abs(own[:, np.newaxis] - found) <= _SAME * np.abs(own)[:, np.newaxis]
+        found = np.concatenate([found, own[~known.any(axis=1)]])
     return found[np.lexsort((-found.imag, -found.real.round(12)))]
 
 
@@ -82,8 +92,8 @@ def is_stable(system: Any) -> Stability:
 
     Parameters
     ----------
-    system : TransferFunction
-        A system; delays are allowed, also in the denominator.
+    system : TransferFunction or array of them
+        Delays are allowed, also in the denominator. An array is stable if all its entries are.
 
     Examples
     --------
@@ -92,20 +102,30 @@ def is_stable(system: Any) -> Stability:
     >>> control.is_stable(1 / (s - 2 * s**0.5 + 4))
     Stability(stable=True, criterion='Matignon', reason='the smallest |arg| of a root in s^0.5 is 60 degrees, above 45')
     """
-    system = single(system)
+    systems = as_systems(system, "system")
+    verdicts = {place: _stability(each) for place, each in np.ndenumerate(systems)}
+    place = next((place for place, each in verdicts.items() if not each), next(iter(verdicts)))
+    found = verdicts[place]
+    where = f"entry {', '.join(map(str, place))}: " if place and not found else ""
+    return replace(found, reason=where + found.reason)
+
+
+def _stability(system: TransferFunction) -> Stability:
     if system.relative_degree < 0.0:
         return Stability(False, "argument principle", "the function is improper: it grows with the frequency")
     found = system.polynomials()
     if found is not None:
-        q, roots = found[0], np.roots(found[2])
-        if not roots.size:
+        q, row = found[0], found[2]
+        if len(row) == 1:
             return Stability(True, "Matignon", "there is no pole")
         if q > 2.0:
             return Stability(False, "Matignon", f"the smallest power, s^{q:g}, has an order above 2")
-        angle = 0.0 if np.any(roots == 0.0) else math.degrees(float(np.abs(np.angle(roots)).min()))
-        stable = angle > 90.0 * q * (1.0 + 1e-9)
-        words = f"the smallest |arg| of a root in s^{q:g} is {angle:.4g} degrees, {'' if stable else 'not '}above"
-        return Stability(stable, "Matignon", f"{words} {90.0 * q:g}")
+        angle, low, high = _smallest_angle(row)
+        limit = 90.0 * q
+        if not low <= limit <= high or not high:
+            digits = 4 if abs(angle - limit) > 0.01 * limit else 12
+            words = f"the smallest |arg| of a root in s^{q:g} is {angle:.{digits}g} degrees"
+            return Stability(low > limit, "Matignon", f"{words}, {'' if low > limit else 'not '}above {limit:g}")
     terms = system.denominator
     if min(key[0] for key in terms) > 0.0:
         return Stability(False, "argument principle", "there is a pole at s = 0")
@@ -117,6 +137,27 @@ def is_stable(system: Any) -> Stability:
     if count is None:
         return Stability(False, "argument principle", "the denominator vanishes on the imaginary axis")
     return Stability(count == 0, "argument principle", f"{count} poles have a real part of 0 or more")
+
+
+def _smallest_angle(row: Array) -> tuple[float, float, float]:
+    """The smallest argument of a root in degrees, and its bounds given the rounding; all 0 for a root at 0."""
+    roots = np.roots(row).astype(complex)
+    if len(roots) < len(row) - 1 or np.any(roots == 0.0):
+        return 0.0, 0.0, 0.0
+    slopes = np.polyder(row)
+    with np.errstate(all="ignore"):
+        for _ in range(2):
+            values = np.polyval(row, roots)
+            moved = roots - values / np.polyval(slopes, roots)
+            roots = np.where(np.abs(np.polyval(row, moved)) < 0.1 * np.abs(values), moved, roots)
+        # A root of multiplicity m moves by the power 1/m of a change.
+        change, errors = _EPS * np.polyval(np.abs(row), np.abs(roots)), np.full(roots.size, math.pi)
+        for m in range(1, min(len(row), _MOST_EQUAL)):
+            size = np.abs(np.polyval(np.polyder(row, m), roots)) / math.factorial(m)
+            errors = np.fmin(errors, (change / size) ** (1.0 / m) / np.abs(roots))
+    angles = np.abs(np.angle(roots))
+    found = angles.min(), (angles - errors).min(), (angles + errors).min()
+    return math.degrees(found[0]), math.degrees(found[1]), math.degrees(found[2])
 
 
 def principal_poles(terms: Terms) -> Array:

@@ -13,13 +13,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from hpfracc._optional import import_optional
 from hpfracc._reading import array, number, numbers, shown
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -35,13 +33,14 @@ _MAX_DENOMINATOR, _MAX_DEGREE = 1000, 160
 
 
 def _tidy(items: Iterable[tuple[tuple[float, float], complex]]) -> Terms:
-    """Terms without zeros, the highest power first."""
+    """Terms without zeros, the highest power first; what cancels to rounding is zero."""
     found: Terms = {}
+    sizes: dict[tuple[float, float], float] = {}
     for (power, lag), value in items:
         key = round(power, _DECIMALS) + 0.0, round(lag, _DECIMALS) + 0.0
         found[key] = found.get(key, 0.0) + value
-    largest = max(map(abs, found.values()), default=0.0)
-    kept = {key: value for key, value in found.items() if abs(value) > 1e-15 * largest}
+        sizes[key] = sizes.get(key, 0.0) + abs(value)
+    kept = {key: value for key, value in found.items() if abs(value) > 1e-15 * sizes[key]}
     return dict(sorted(kept.items(), key=lambda item: (-item[0][0], item[0][1])))
 
 
@@ -114,6 +113,8 @@ class TransferFunction:
         above, below = _read("numerator", numerator), _read("denominator", denominator)
         if not below:
             raise InvalidInputError("the denominator is 0; give a transfer function with a denominator that is not")
+        if not above:
+            below = {(0.0, 0.0): 1.0}
         # No power or delay that both share, and none below 0 in the denominator.
         power = min(min((key[0] for key in terms), default=math.inf) for terms in (above, below))
         lag = min(key[1] for key in below)
@@ -198,22 +199,39 @@ class TransferFunction:
     def __call__(self, points: Any) -> Any:
         """The value at complex numbers ``points``, of their shape; powers have their cut along the negative axis."""
         found = np.asarray(array("s", points)).astype(complex)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        with np.errstate(all="ignore"):
             logs = np.log(found)
             above, below = (evaluate_terms(terms, found, logs) for terms in (self.numerator, self.denominator))
             value = np.asarray(above / below)
-            at_zero = found == 0.0
-            if at_zero.any():
-                value[at_zero] = self._at_zero()
+            for place in np.argwhere(~np.isfinite(value)):
+                value[tuple(place)] = self._value(complex(found[tuple(place)]))
         return value if value.ndim else value[()]
 
-    def _at_zero(self) -> complex:
-        """The limit at s = 0: the ratio of the coefficients of the lowest power of both."""
-        low = min(key[0] for key in (*self.numerator, *self.denominator))
-        above, below = (
-            sum(value for key, value in terms.items() if key[0] == low) for terms in (self.numerator, self.denominator)
-        )
-        return complex(above / below) if below else complex(math.inf)
+    def _value(self, point: complex) -> complex:
+        """The value, or the limit, where powers of ``point`` overflow: by powers over the outermost one."""
+        edge = max if abs(point) >= 1.0 else min
+        if not self.numerator:
+            return 0j
+        outer = [edge(key[0] for key in terms) for terms in (self.numerator, self.denominator)]
+        log = np.log(np.array([point], complex))
+        if point and abs(point) < math.inf:
+            above, below = (
+                evaluate_terms(_shift(terms, power, 0.0), np.array([point]), log)
+                for terms, power in zip((self.numerator, self.denominator), outer, strict=True)
+            )
+            return complex((above / below * np.exp((outer[0] - outer[1]) * log))[0])
+        # The power that is left grows, or vanishes, and wins.
+        rate = outer[0] - outer[1] if point else outer[1] - outer[0]
+        leading = [
+            {key[1]: v for key, v in terms.items() if key[0] == power}
+            for terms, power in zip((self.numerator, self.denominator), outer, strict=True)
+        ]
+        top, bottom = (sum(each.values()) for each in leading)
+        if math.isnan(abs(point)) or (point and rate >= 0.0 and any(any(each) for each in leading)):
+            return complex(math.nan, math.nan)
+        if rate == 0.0 and bottom:
+            return complex(top / bottom)
+        return complex(math.inf) if rate > 0.0 or not bottom else 0j
 
     @property
     def is_real(self) -> bool:
@@ -238,9 +256,10 @@ class TransferFunction:
         highest = max(key[0] for key in self.denominator)
         return all(key[1] >= 0.0 for key in self.numerator) and (highest, 0.0) in self.denominator
 
-    def polynomials(self) -> tuple[float, Array, Array] | None:
+    def polynomials(self, order: float | None = None) -> tuple[float, Array, Array] | None:
         """The order q and the coefficients in s^q, the highest first; None with delays or incommensurate powers."""
-        q = None if self.has_delay else commensurate_order([key[0] for key in (*self.numerator, *self.denominator)])
+        powers = [key[0] for key in (*self.numerator, *self.denominator)]
+        q = None if self.has_delay else order or commensurate_order(powers)
         if q is None:
             return None
         rows = []
@@ -263,15 +282,17 @@ class TransferFunction:
         """The same function as ``scipy.signal.TransferFunction``; all powers must be integers, without delays."""
         from scipy import signal
 
-        above, below = self._integer("scipy.signal")
+        above, below = self.integer_polynomials("scipy.signal")
         return signal.TransferFunction(above, below)
 
     def to_control(self) -> Any:
         """The same function as ``control.TransferFunction`` of python-control; powers must be integers, no delays."""
-        above, below = self._integer("python-control")
-        return import_optional("control").TransferFunction(above, below)
+        from hpfracc import control
 
-    def _integer(self, where: str) -> tuple[Array, Array]:
+        return control.to_control(self)
+
+    def integer_polynomials(self, where: str) -> tuple[Array, Array]:
+        """Numerator and denominator in s, the highest power first, for a library that takes integer powers only."""
         found = self.polynomials()
         if found is None or abs(found[0] - round(found[0])) > 1e-12:
             raise InvalidInputError(
@@ -293,62 +314,11 @@ class TransferFunction:
                 raise ShapeError(f"{name} has shape {row.shape} and dtype {row.dtype}; give a sequence of numbers")
         return cls(*({q * (len(row) - 1 - k): value for k, value in enumerate(row.tolist())} for row in rows))
 
-    def to_state_space(self) -> StateSpace:
-        """A realisation ``D^q x = A x + B u, y = C x + D u`` in controllable form; powers must be commensurate."""
-        found = self.polynomials()
-        if found is None:
-            raise InvalidInputError(f"{self} has delays or incommensurate powers: it has no state space of one order")
-        if self.relative_degree < 0.0:
-            raise InvalidInputError(f"{self} is improper: it has no state space; multiply it by a filter")
-        q, above, below = found
-        n = len(below) - 1
-        above = np.concatenate([np.zeros(n + 1 - len(above)), above]) / below[0]
-        below = below / below[0]
-        a, b = np.eye(n, k=1, dtype=below.dtype), np.eye(n, dtype=below.dtype)[:, n - 1 :]
-        a[n - 1 :, :] = -below[:0:-1]
-        c = (above[1:] - above[0] * below[1:])[::-1].reshape(1, n)
-        return StateSpace(a, b, c, above[:1].reshape(1, 1), q)
+    def to_state_space(self) -> Any:
+        """A :class:`StateSpace` of this function; powers must be commensurate, without delays."""
+        from hpfracc import control
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StateSpace:
-    """``D^order x = A x + B u, y = C x + D u`` with Caputo's derivative.
-
-    Attributes
-    ----------
-    A, B, C, D : numpy.ndarray
-        Matrices of shapes (n, n), (n, inputs), (outputs, n), (outputs, inputs).
-    order : float
-        The order of the derivative, above 0 and at most 2.
-    """
-
-    A: Array
-    B: Array
-    C: Array
-    D: Array
-    order: float = 1.0
-
-    def __post_init__(self) -> None:
-        number("order", self.order, above=0.0, most=2.0)
-        shapes = [np.shape(array(name, getattr(self, name))) for name in "ABCD"]
-        (n, other), (rows, inputs), (outputs, columns), last = (
-            shape if len(shape) == 2 else (-1, -2) for shape in shapes
-        )
-        if not (n == other == rows == columns and last == (outputs, inputs)):
-            raise ShapeError(
-                f"A, B, C, D have shapes {', '.join(map(str, shapes))}; give (n, n), (n, inputs), (outputs, n) and "
-                "(outputs, inputs)"
-            )
-
-    def to_transfer_function(self) -> Any:
-        """The transfer function ``C (s^order - A)^-1 B + D``, or an array of them, of shape (outputs, inputs)."""
-        below = np.poly(self.A) if len(self.A) else np.ones(1)
-        found = np.empty(np.shape(self.D), object)
-        for i, j in np.ndindex(found.shape):
-            # det(w - A + B C) - det(w - A) = C adj(w - A) B
-            above = (np.poly(self.A - np.outer(self.B[:, j], self.C[i])) if len(self.A) else np.ones(1)) - below
-            found[i, j] = TransferFunction.from_polynomials(above + self.D[i, j] * below, below, self.order)
-        return found[0, 0] if found.size == 1 else found
+        return control.StateSpace.realisation(self)
 
 
 def _read(name: str, given: Mapping[Any, Any]) -> Terms:
@@ -400,54 +370,6 @@ s = TransferFunction({1.0: 1.0}, {0.0: 1.0})
 def delay(lag: Any) -> TransferFunction:
     """The transfer function ``exp(-lag s)`` of a delay by ``lag >= 0``."""
     return TransferFunction({(0.0, number("lag", lag, least=0.0)): 1.0}, {0.0: 1.0})
-
-
-def series(*systems: Any) -> Any:
-    """The product of systems, the first one acting first; arrays of transfer functions are multiplied as matrices."""
-    result: Any = 1.0
-    for each in systems:
-        result = each @ result if np.ndim(each) and np.ndim(result) else each * result
-    return result
-
-
-def parallel(*systems: Any) -> Any:
-    """The sum of systems."""
-    return sum(systems[1:], start=systems[0])
-
-
-def feedback(forward: Any, back: Any = 1.0, sign: float = -1.0) -> TransferFunction:
-    """The closed loop ``forward / (1 - sign forward back)``; negative feedback by default."""
-    one, other = single(forward, "forward"), single(back, "back")
-    above, below = _product(one.numerator, other.denominator), _product(one.denominator, other.denominator)
-    loop = _product(one.numerator, other.numerator)
-    turned = {key: -number("sign", sign) * value for key, value in loop.items()}
-    return TransferFunction(above, _sum(below, turned))
-
-
-def as_systems(systems: Any, what: str = "systems") -> Array:
-    """Transfer functions as an array of objects, whatever its shape."""
-    if isinstance(systems, StateSpace):
-        systems = systems.to_transfer_function()
-    given = np.empty((), object)
-    given[()] = systems
-    if not isinstance(systems, TransferFunction):
-        given = np.asarray(systems, dtype=object)
-    found = np.empty(given.shape, object)
-    for place in np.ndindex(given.shape):
-        found[place] = TransferFunction._of(given[place])
-    if found.size == 0 or any(each is None for each in found.flat):
-        raise InvalidInputError(
-            f"{what}={shown(systems)} is no transfer function; build one from control.s, such as 1/(s**0.5 + 1)"
-        )
-    return found
-
-
-def single(system: Any, what: str = "systems") -> TransferFunction:
-    """One transfer function."""
-    found = as_systems(system, what)
-    if found.ndim:
-        raise ShapeError(f"{what} has shape {found.shape}; give one transfer function, such as G[0, 0]")
-    return cast(TransferFunction, found.item())
 
 
 def frequencies(w: Any) -> Array:

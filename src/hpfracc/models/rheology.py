@@ -97,7 +97,7 @@ def maxwell(c1: float = 1.0, alpha: float = 0.8, c2: float = 1.0, beta: float = 
     """
     return _made(
         described("maxwell", c1, alpha, c2, beta),
-        lambda s, c1, a, c2, b: 1.0 / (s**-a / c1 + s**-b / c2),
+        _maxwell_modulus,
         _maxwell_relaxation,
         lambda t, c1, a, c2, b: _pot_creep(t, c1, a) + _pot_creep(t, c2, b),
     )
@@ -198,6 +198,12 @@ def _pot_relaxation(t: Array, c: float, a: float) -> Array:
 
 def _pot_creep(t: Array, c: float, a: float) -> Array:
     return np.asarray(t**a * rgamma(1.0 + a) / c)
+
+
+def _maxwell_modulus(s: Array, c1: float, a: float, c2: float, b: float) -> Array:
+    if a < b:
+        c1, a, c2, b = c2, b, c1, a
+    return np.asarray(c1 * s**a / (1.0 + c1 / c2 * s ** (a - b)))
 
 
 def _maxwell_relaxation(t: Array, c1: float, a: float, c2: float, b: float) -> Array:

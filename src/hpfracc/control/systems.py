@@ -1,0 +1,350 @@
+r"""Systems with several inputs and outputs: connections, state space in Caputo form, and those of other libraries.
+
+A system with several inputs and outputs is an array of transfer functions, of shape (outputs, inputs).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Self, cast
+
+import numpy as np
+
+from hpfracc._optional import import_optional
+from hpfracc._reading import number, shown
+from hpfracc.control.transfer import Terms, TransferFunction, _product, _sum, _tidy, commensurate_order
+from hpfracc.errors import InvalidInputError, ShapeError
+
+Array = np.ndarray[Any, Any]
+
+_ONE: Terms = {(0.0, 0.0): 1.0}
+#: Coefficients of a remainder that are smaller, relatively, are rounding; and most terms of a quotient.
+_ROUNDING, _MOST_TERMS = 1e-11, 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateSpace:
+    """``D^order x = A x + B u, y = C x + D u`` with Caputo's derivative.
+
+    Attributes
+    ----------
+    A, B, C, D : array_like
+        Matrices of shapes (n, n), (n, inputs), (outputs, n), (outputs, inputs).
+    order : float
+        The order of the derivative, above 0 and at most 2.
+
+    Examples
+    --------
+    >>> from hpfracc import control
+    >>> print(control.StateSpace([[-2.0]], [[1.0]], [[3.0]], [[0.0]], 0.5).to_transfer_function())
+    (3)/(s^0.5 + 2)
+    """
+
+    A: Array
+    B: Array
+    C: Array
+    D: Array
+    order: float = 1.0
+
+    def __post_init__(self) -> None:
+        number("order", self.order, above=0.0, most=2.0)
+        for name in "ABCD":
+            found = np.asarray(getattr(self, name))
+            if found.dtype.kind not in "biufc" or not np.isfinite(found).all():
+                raise InvalidInputError(f"{name}={shown(getattr(self, name))} is no matrix of finite numbers")
+            object.__setattr__(self, name, found if found.dtype.kind in "fc" else found.astype(float))
+        shapes = [np.shape(getattr(self, name)) for name in "ABCD"]
+        (n, other), (rows, inputs), (outputs, columns), last = (
+            shape if len(shape) == 2 else (-1, -2) for shape in shapes
+        )
+        if not (n == other == rows == columns and last == (outputs, inputs)):
+            raise ShapeError(
+                f"A, B, C, D have shapes {', '.join(map(str, shapes))}; give (n, n), (n, inputs), (outputs, n) and "
+                "(outputs, inputs)"
+            )
+
+    @classmethod
+    def realisation(cls, systems: Any) -> Self:
+        """A state space of transfer functions, each in controllable form; their powers must be commensurate.
+
+        Parameters
+        ----------
+        systems : TransferFunction or array of them, shape (outputs, inputs)
+            Proper systems without delays.
+        """
+        grid = as_systems(systems)
+        if grid.ndim not in (0, 2):
+            raise ShapeError(f"systems has shape {grid.shape}; give one system, or a matrix (outputs, inputs)")
+        grid = grid.reshape(grid.shape or (1, 1))
+        q = commensurate_order([key[0] for each in grid.flat for key in (*each.numerator, *each.denominator)])
+        if q is not None:
+            q /= math.ceil(q / 2.0)  # at most 2
+        a, b, c = [], [], []
+        direct = np.zeros(grid.shape, float if all(each.is_real for each in grid.flat) else complex)
+        for (i, j), system in np.ndenumerate(grid):
+            found = None if q is None else system.polynomials(q)
+            if found is None:
+                raise InvalidInputError(
+                    f"{shown(systems)} has delays or incommensurate powers: it has no state space of one order"
+                )
+            if system.relative_degree < 0.0:
+                raise InvalidInputError(f"{system} is improper: it has no state space; multiply it by a filter")
+            _, above, below = found
+            n = len(below) - 1
+            above = np.concatenate([np.zeros(n + 1 - len(above)), above]) / below[0]
+            below = below / below[0]
+            block = np.eye(n, k=1, dtype=below.dtype)
+            block[n - 1 :, :] = -below[:0:-1]
+            direct[i, j] = above[0]
+            a.append(block)
+            b.append(np.outer(np.arange(1, n + 1) == n, np.arange(grid.shape[1]) == j).astype(float))
+            c.append(np.outer(np.arange(grid.shape[0]) == i, (above[1:] - above[0] * below[1:])[::-1]))
+        from scipy.linalg import block_diag
+
+        return cls(block_diag(*a), np.concatenate(b), np.concatenate(c, axis=1), direct, q or 1.0)
+
+    def to_transfer_function(self) -> Any:
+        """The transfer function ``C (s^order - A)^-1 B + D``, or an array of them, of shape (outputs, inputs)."""
+        below, size = _characteristic(self.A)
+        found = np.empty(np.shape(self.D), object)
+        for i, j in np.ndindex(found.shape):
+            # det(w - A + B C) - det(w - A) = C adj(w - A) B
+            other, other_size = _characteristic(self.A - np.outer(self.B[:, j], self.C[i]))
+            above = _without_rounding(other - below, other_size + size) + self.D[i, j] * below
+            found[i, j] = TransferFunction.from_polynomials(above, _without_rounding(below, size), self.order)
+        return found[0, 0] if found.size == 1 else found
+
+
+def _characteristic(matrix: Array) -> tuple[Array, Array]:
+    """The coefficients of the characteristic polynomial, and their sizes without cancellation."""
+    if not len(matrix):
+        return np.ones(1), np.ones(1)
+    roots = np.linalg.eigvals(matrix)
+    row = np.poly(roots)
+    return (row if np.iscomplexobj(matrix) else row.real), np.poly(-np.abs(roots))
+
+
+def _without_rounding(row: Array, sizes: Array) -> Array:
+    return np.where(np.abs(row) > 1e-14 * len(row) * sizes, row, 0.0)
+
+
+def caputo_chain(system: TransferFunction) -> tuple[Array, Array, Array, Array, float]:
+    """Orders q and A, b, c, d of ``D^q_k x_k = (A x + b u)_k, y = c x + d u``, for any powers, from rest.
+
+    The states are one variable and its derivatives of the powers of the system; the last row is the denominator.
+    """
+    if system.has_delay or not system.is_real:
+        raise InvalidInputError(f"{system} has delays or complex coefficients; use control.pade for a delay")
+    if system.relative_degree < 0.0:
+        raise InvalidInputError(f"{system} is improper: its numerator has the higher power; add a filter, such as Tf")
+    powers = np.unique([0.0, *(key[0] for key in (*system.numerator, *system.denominator))])
+    places = [0.0]
+    for low, high in pairwise(powers.tolist()):  # steps of at most 1 need no further initial values
+        places += np.linspace(low, high, math.ceil(high - low - 1e-12) + 1)[1:].tolist()
+    rows = np.zeros((2, len(places)))
+    for row, terms in zip(rows, (system.numerator, system.denominator), strict=True):
+        for (power, _), value in terms.items():
+            row[int(np.argmin(np.abs(np.array(places) - power)))] = value.real
+    above, below = rows / rows[1, -1]
+    matrix = np.eye(len(places) - 1, k=1)
+    matrix[-1:] -= below[:-1]
+    inputs = (np.arange(len(matrix)) == len(matrix) - 1) / rows[1, -1]
+    return np.diff(places), matrix, inputs, (above[:-1] - above[-1] * below[:-1]) * rows[1, -1], float(above[-1])
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def transfer_function(system: Any) -> Any:
+    """A transfer function, or an array of them, of a system of another form or library.
+
+    Parameters
+    ----------
+    system : StateSpace, scipy.signal.lti, or a continuous system of python-control
+        Number, transfer function and arrays of them are returned as they are. All functions of ``hf.control`` take
+        these systems too.
+
+    Examples
+    --------
+    >>> from scipy import signal
+    >>> from hpfracc import control
+    >>> print(control.transfer_function(signal.lti([1.0], [1.0, 2.0])))
+    (1)/(s + 2)
+    """
+    return as_systems(system)[()]
+
+
+def to_control(systems: Any) -> Any:
+    """A ``TransferFunction`` of python-control; powers must be integers, without delays.
+
+    Parameters
+    ----------
+    systems : TransferFunction or array of them, shape (outputs, inputs)
+    """
+    found = as_systems(systems)
+    if found.ndim not in (0, 2):
+        raise ShapeError(f"systems has shape {found.shape}; give one system, or a matrix (outputs, inputs)")
+    rows = [[each.integer_polynomials("python-control") for each in row] for row in np.atleast_2d(found)]
+    above, below = ([[pair[k] for pair in row] for row in rows] for k in (0, 1))
+    return import_optional("control").TransferFunction(above, below)
+
+
+def as_systems(systems: Any, what: str = "systems") -> Array:
+    """Transfer functions as an array of objects, whatever its shape."""
+    systems = _of_another(systems, what)
+    given = np.empty((), object)
+    given[()] = systems
+    if not isinstance(systems, TransferFunction):
+        try:
+            given = np.asarray(systems, dtype=object)
+        except ValueError:
+            raise ShapeError(f"{what}={shown(systems)} has rows of different lengths") from None
+    found = np.empty(given.shape, object)
+    for place in np.ndindex(given.shape):
+        found[place] = TransferFunction._of(given[place])
+    if found.size == 0 or any(each is None for each in found.flat):
+        raise InvalidInputError(
+            f"{what}={shown(systems)} is no transfer function; build one from control.s, such as 1/(s**0.5 + 1)"
+        )
+    return found
+
+
+def _of_another(system: Any, what: str) -> Any:
+    """Systems of scipy.signal and python-control, and state spaces, as transfer functions; others as they are."""
+    home = type(system).__module__.partition(".")[0]
+    if home in ("scipy", "control"):
+        step = getattr(system, "dt", None)
+        if step not in (None, 0):
+            raise InvalidInputError(f"{what} is a discrete system of the step {step}; give a continuous one")
+        if hasattr(system, "A"):
+            system = StateSpace(*(getattr(system, name) for name in "ABCD"))
+        elif home == "scipy":
+            ratio = system.to_tf()
+            found = [[TransferFunction.from_polynomials(row, ratio.den)] for row in np.atleast_2d(ratio.num)]
+            return found if len(found) > 1 else found[0][0]
+        elif hasattr(system, "num"):
+            pairs = zip(system.num, system.den, strict=True)
+            rows = [list(map(TransferFunction.from_polynomials, *pair)) for pair in pairs]
+            return rows[0][0] if len(rows) == len(rows[0]) == 1 else rows
+    return system.to_transfer_function() if isinstance(system, StateSpace) else system
+
+
+def single(system: Any, what: str = "systems") -> TransferFunction:
+    """One transfer function."""
+    found = as_systems(system, what)
+    if found.ndim:
+        raise ShapeError(f"{what} has shape {found.shape}; give one transfer function, such as G[0, 0]")
+    return cast(TransferFunction, found.item())
+
+
+# -- connections ------------------------------------------------------------------------------------------------------
+
+
+def series(*systems: Any) -> Any:
+    """The product of systems, the first one acting first; matrices of transfer functions are multiplied as such."""
+    result: Array = as_systems(1.0)
+    for each in map(as_systems, systems):
+        result = np.asarray(each @ result if each.ndim and result.ndim else np.multiply(each, result), object)
+    return result[()]
+
+
+def parallel(*systems: Any) -> Any:
+    """The sum of systems; those of an array are added one by one."""
+    result: Array = as_systems(0.0)
+    for each in map(as_systems, systems):
+        result = np.asarray(np.add(result, each), object)
+    return result[()]
+
+
+def feedback(forward: Any, back: Any = 1.0, sign: float = -1.0) -> Any:
+    r"""The closed loop ``forward / (1 - sign forward back)``; negative feedback by default.
+
+    Parameters
+    ----------
+    forward : TransferFunction, or an array of shape (outputs, inputs)
+        From input to output.
+    back : TransferFunction, or an array of shape (inputs, outputs)
+        From the output back to the input; one system for an array is that system in each channel.
+    sign : float
+        Factor of what comes back.
+
+    Returns
+    -------
+    TransferFunction or array
+        For arrays :math:`(I - \text{sign}\,G K)^{-1} G`; all entries have one denominator, the determinant.
+
+    Examples
+    --------
+    >>> from hpfracc import control
+    >>> print(control.feedback(2 / (control.s**0.8 + 1)))
+    (2)/(s^0.8 + 3)
+    """
+    one, other, share = as_systems(forward, "forward"), as_systems(back, "back"), number("sign", sign)
+    if one.ndim == other.ndim == 0:
+        g, k = one.item(), other.item()
+        turned = {key: -share * value for key, value in _product(g.numerator, k.numerator).items()}
+        below = _sum(_product(g.denominator, k.denominator), turned)
+        return TransferFunction(_product(g.numerator, k.denominator), below)
+    if other.ndim == 0 and one.ndim == 2 and one.shape[0] == one.shape[1]:
+        other = as_systems(np.where(np.eye(len(one)), other, 0.0))
+    if one.ndim != 2 or other.shape != one.shape[::-1]:
+        raise ShapeError(
+            f"forward has shape {one.shape} and back {other.shape}; give (outputs, inputs) and (inputs, outputs)"
+        )
+    matrix: list[list[Terms]] = []
+    right: list[list[Terms]] = []
+    for i, row in enumerate(np.asarray(one @ other, object)):
+        shared = _ONE
+        for each in (*row, *one[i]):
+            shared = _multiple(shared, each.denominator)
+        wide = [_product(each.numerator, _times(shared, each.denominator)) for each in row]
+        matrix.append([{key: -share * value for key, value in each.items()} for each in wide])
+        matrix[i][i] = _sum(shared, matrix[i][i])
+        right.append([_product(each.numerator, _times(shared, each.denominator)) for each in one[i]])
+    below = _determinant(matrix)
+    found = np.empty(one.shape, object)
+    for i, j in np.ndindex(found.shape):  # Cramer's rule
+        replaced = [[*row[:i], right[k][j], *row[i + 1 :]] for k, row in enumerate(matrix)]
+        found[i, j] = TransferFunction(_determinant(replaced), below)
+    return found
+
+
+def _determinant(rows: list[list[Terms]]) -> Terms:
+    if len(rows) == 1:
+        return rows[0][0]
+    total: Terms = {}
+    for j, each in enumerate(rows[0]):
+        minor = _determinant([[*row[:j], *row[j + 1 :]] for row in rows[1:]])
+        total = _sum(total, {key: (-1.0) ** j * value for key, value in _product(each, minor).items()})
+    return total
+
+
+def _quotient(terms: Terms, by: Terms) -> Terms | None:
+    """The exact quotient; None if there is none."""
+    (top, lead), found, rest = next(iter(by.items())), cast(Terms, {}), terms
+    size = max(map(abs, terms.values()))
+    for _ in range(_MOST_TERMS):
+        rest = {key: value for key, value in _tidy(rest.items()).items() if abs(value) > _ROUNDING * size}
+        if not rest:
+            return found
+        (power, lag), value = next(iter(rest.items()))
+        place = power - top[0], lag - top[1]
+        if min(place) < -1e-12:
+            return None
+        found[place] = value / lead
+        rest = _sum(rest, _product({place: -value / lead}, by))
+    return None
+
+
+def _times(shared: Terms, denominator: Terms) -> Terms:
+    """What a denominator lacks of a multiple of it."""
+    return cast(Terms, _quotient(shared, denominator))
+
+
+def _multiple(one: Terms, other: Terms) -> Terms:
+    """A common multiple: the larger one if it is divisible by the other, else the product."""
+    if _quotient(one, other) is not None:
+        return one
+    return other if _quotient(other, one) is not None else _product(one, other)
