@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.history.states import ExponentialMemory, Snapshot
+from hpfracc.history.states import ExponentialMemory, Snapshot, exponential_kernel
 from hpfracc.solvers.ode.adaptive.arithmetic import NumpyArithmetic, Trial, interpolate_states
 from hpfracc.solvers.ode.adaptive.controller import Controller
 from hpfracc.solvers.ode.adaptive.corrector import Corrector
@@ -46,11 +46,14 @@ class Stepper:
         Whether the solution is also needed between the steps.
     corrector : Corrector, optional
         Solves the equations of the steps, or one like it; by default by iteration and Newton's method.
+    make_kernel : callable
+        Makes the kernel of an order, as :func:`~hpfracc.history.states.exponential_kernel` does.
     """
 
     def __init__(
-        self, system: Any, length: float, options: Options, share: float, *, between: bool = True, corrector: Any = None
-    ) -> None:
+        self, system: Any, length: float, options: Options, share: float, *, between: bool = True,
+        corrector: Any = None, make_kernel: Any = exponential_kernel,
+    ) -> None:  # fmt: skip
         self.between, self.most_step = between, options.max_step
         self.system, self.length, self.rtol, self.share = system, length, options.rtol, share
         self.atol = np.array(np.broadcast_to(options.atol, system.shape), dtype=float).reshape(-1)
@@ -58,7 +61,9 @@ class Stepper:
         self.most = max(alpha for alpha, _ in system.groups)
         eps = min(max(1e-5 * self.rtol, 1e-14), 1e-8)
         self.memories = [
-            ExponentialMemory(alpha, 2 * system.initial[0][which].size, length, eps, system.dtype)
+            ExponentialMemory(
+                alpha, 2 * system.initial[0][which].size, length, eps, system.dtype, make_kernel=make_kernel
+            )
             for alpha, which in system.groups
         ]
         self.corrector = Corrector(system) if corrector is None else corrector
@@ -268,9 +273,9 @@ class Stepper:
     def _jump_bound(self, jump: Array, step: float) -> Array:
         """How far the integral of the right-hand side may be off if it jumps by this within a step."""
         bound = 0.5 * jump
-        for alpha, which in self.system.groups:
+        for (alpha, which), memory in zip(self.system.groups, self.memories, strict=True):
             far = (self.length / step) ** (alpha - 1.0) * alpha if alpha > 1.0 else 0.0
-            bound[which] *= step**alpha / math.gamma(alpha + 1.0) * max(1.0, far)
+            bound[which] *= memory.kernel.integrals(step, 1)[0] * max(1.0, far)
         return self.corrector.damped(bound) if self.corrector.stiff else bound
 
     def _take(self, trial: Trial, step: float, end: float, degree: int, through: Array | None) -> None:
@@ -347,8 +352,8 @@ class Stepper:
             step = min(step, _power(1e-2 / self.share / self.rtol / size, 1.0 / self.least))
         for _ in range(4):
             end = self.system.start(step).astype(self.system.dtype)
-            for alpha, which in self.system.groups:
-                end[which] += f[which] * step**alpha / math.gamma(alpha + 1.0)
+            for (_, which), memory in zip(self.system.groups, self.memories, strict=True):
+                end[which] += f[which] * memory.kernel.integrals(step, 1)[0]
             try:
                 change = norm(self.system(step, end) - f)
             except NotFiniteError:
