@@ -282,6 +282,7 @@ def test_explanations_and_fdeint():
         ({"derivative": "psi_caputo", "psi": np.cos}, "increase"),
         ({"derivative": "psi_caputo", "psi": np.square, "inverse": np.exp}, "inverse of psi"),
         ({"derivative": "psi_caputo", "psi": 3.0}, "not a function"),
+        ({"derivative": "psi_caputo", "psi": lambda t: np.exp(700.0 * t)}, "divide psi by a constant"),
         ({"derivative": "tempered_caputo"}, "needs rate="),
         ({"derivative": "tempered_caputo", "rate": -1.0}, "at least 0"),
         (

@@ -26,7 +26,7 @@ from hpfracc.solvers.ode.adaptive.memories import SonineMemory, Tempering
 from hpfracc.solvers.ode.jacobian import factorise, is_sparse
 from hpfracc.solvers.ode.newton import make_newton
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Orders, Problem, RightHandSide, Term
+from hpfracc.solvers.ode.problem import LONGEST, Orders, Problem, RightHandSide, Term
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.substitution import Substitution, solve_substituted
 
@@ -160,6 +160,11 @@ class _NewTime(Substitution, ABC):
     def __init__(self, problem: Problem, options: Options) -> None:
         self.knots = np.array([problem.t0, *options.breakpoints, problem.t1])
         self.images = self._forward(self.knots)
+        if not self.images[-1] <= LONGEST:
+            raise InvalidInputError(
+                f"psi rises by {self.images[-1]:g} over t_span={problem.t0, problem.t1}, more than {LONGEST:g}; divide "
+                "psi by a constant c, and multiply fun by c**alpha, or shorten t_span"
+            )
         terms = tuple(Term(self._moved(c) if callable(c) else c, order) for c, order in problem.terms)
         jac = None if problem.jac is None else self._moved(problem.jac)
         self.problem = replace(

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 _DERIVATIVES: tuple[str, ...] = get_args(DerivativeName)
 #: The longest interval for which powers and quotients of times stay within float64.
-_LONGEST = 1e100
+LONGEST = 1e100
 _ARGUMENTS = "The order of the arguments is solve_fode(fun, t_span, y0, alpha)"
 
 
@@ -239,8 +239,8 @@ def read_problem(
 
         memory, alpha = read_sonine(derivative, alpha, t0, t1)
         derivative = "sonine"
-    if t1 - t0 > _LONGEST:
-        raise InvalidInputError(f"t_span=({t0:g}, {t1:g}) is longer than {_LONGEST:g}; use other time units")
+    if t1 - t0 > LONGEST:
+        raise InvalidInputError(f"t_span=({t0:g}, {t1:g}) is longer than {LONGEST:g}; use other time units")
     state = _read_state(y0, "y0")
     given = _read_derivatives(dy0, state)
     orders = _read_orders(alpha, tuple(state.shape), t0, t1, len(given))
