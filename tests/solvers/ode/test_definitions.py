@@ -255,6 +255,13 @@ def test_tolerances_hold_where_y_is_more_sensitive_than_its_state():
     assert found.success and error < 3e-6 * np.abs(exact).max() and error <= 3.0 * found.error_estimate
 
 
+def test_tempered_equations_with_numba():
+    """Steps around the right-hand side are compiled where that is asked for."""
+    pytest.importorskip("numba")
+    found = _solve("tempered_caputo", backend="numba")
+    assert found.y[0] == pytest.approx(_tempered(found.t), abs=1e-5)
+
+
 def test_solutions_can_be_pickled():
     """Those that need no function of the user stay callable; others say what is missing."""
     found = pickle.loads(pickle.dumps(_solve("caputo_hadamard", dense_output=True)))

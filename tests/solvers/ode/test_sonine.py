@@ -124,6 +124,7 @@ def test_the_error_follows_the_steps():
         (_power(0.5), {"method": "bdf2"}, "takes adaptive steps"),
         (_power(0.5), {"terms": [(1.0, 0.2)]}, "omit terms"),
         (_power(0.5), {"compile": True}, "not compiled"),
+        (_power(0.5), {"backend": "numba"}, "not compiled here: its derivative is not Caputo's; omit Numba"),
         (_power(0.5), {"rate": 1.0}, "belongs to derivative='tempered_caputo'"),
         (_two, {"rtol": 1e-11}, "as a sum of exponentials has an error of .* give rtol="),
         (lambda t: np.exp(-t), {}, "has no associated kernel"),

@@ -23,6 +23,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators._sonine import SonineDerivative
 from hpfracc.operators.core.grids import images_of, invert, require_rising
 from hpfracc.solvers.ode.adaptive.memories import SonineMemory, Tempering
+from hpfracc.solvers.ode.compilation import refuse_numba
 from hpfracc.solvers.ode.jacobian import factorise, is_sparse
 from hpfracc.solvers.ode.newton import make_newton
 from hpfracc.solvers.ode.options import Options
@@ -79,7 +80,11 @@ def solve_defined(
     if name == "sonine":
         return _solve_sonine(problem, options, solve, adaptive)
     if name == "tempered_caputo" and adaptive:
-        return _solve_tempered(problem, options, solve, given["rate"])
+        rate = _read_rate(given["rate"])
+        direct = replace(problem, dy0=_tempered_slopes(problem, rate), derivative="caputo", memory=Tempering(rate))
+        if refuse_numba(direct, options, "adaptive") is None:
+            _refuse_compiling(options)
+            return solve(direct, options)
     if name in ("caputo_fabrizio", "atangana_baleanu"):
         change = _Bounded(problem, options, given["normalisation"])
     elif name == "tempered_caputo":
@@ -115,22 +120,14 @@ def _solve_sonine(
         what = "one derivative; omit terms" if problem.terms else "adaptive steps; omit step, or use method='adaptive'"
         raise InvalidInputError(f"derivative=SonineDerivative(...) takes {what}")
     _refuse_compiling(options)
-    assert problem.memory is not None
+    if (refusal := refuse_numba(problem, options, "adaptive")) is not None:
+        raise InvalidInputError(refusal)
     problem.memory.check(options.rtol)
     result = solve(replace(problem, derivative="caputo"), options)
     # The error of the kernel changes the integral by as much.
     rise = np.abs(result.y - problem.y0[..., np.newaxis]).max(initial=0.0)
     result.error_estimate += problem.memory.error() * float(rise)
     return result
-
-
-def _solve_tempered(
-    problem: Problem, options: Options, solve: Callable[[Problem, Options], FODEResult], rate: Any
-) -> FODEResult:
-    rate = _read_rate(rate)
-    _refuse_compiling(options)
-    slopes = _tempered_slopes(problem, rate)
-    return solve(replace(problem, dy0=slopes, derivative="caputo", memory=Tempering(rate)), options)
 
 
 def _refuse_compiling(options: Options) -> None:
