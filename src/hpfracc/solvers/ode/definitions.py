@@ -20,9 +20,8 @@ import numpy as np
 
 from hpfracc._reading import function, number, shown
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._sonine import SonineDerivative
 from hpfracc.operators.core.grids import images_of, invert, require_rising
-from hpfracc.solvers.ode.adaptive.memories import SonineMemory, Tempering
+from hpfracc.solvers.ode.adaptive.memories import Tempering
 from hpfracc.solvers.ode.compilation import refuse_numba
 from hpfracc.solvers.ode.jacobian import factorise, is_sparse
 from hpfracc.solvers.ode.newton import make_newton
@@ -99,18 +98,6 @@ def solve_defined(
         rtol, atol = max(options.rtol / change.gain, 1e-13), np.asarray(options.atol) / change.gain
         result = solve_substituted(change, replace(options, rtol=rtol, atol=atol), solve)
     return result
-
-
-def read_sonine(derivative: Any, alpha: Any, t0: float, t1: float) -> tuple[SonineMemory, float]:
-    """The memory of ``derivative=SonineDerivative(...)``, and the order that its solutions start with."""
-    if not isinstance(derivative, SonineDerivative):
-        raise InvalidInputError(
-            f"derivative={shown(derivative)} is neither a name, such as 'caputo', nor a hf.SonineDerivative; give one"
-        )
-    if alpha is not None:
-        raise InvalidInputError(f"alpha={shown(alpha)}: a Sonine derivative has a kernel and no order; give alpha=None")
-    associated = derivative.associated(t1 - t0)
-    return SonineMemory(associated), associated.power
 
 
 def _solve_sonine(

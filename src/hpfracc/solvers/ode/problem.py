@@ -136,7 +136,7 @@ class Problem:
         Library of ``y0`` and of the values of ``fun``: ``"numpy"``, ``"torch"`` or ``"jax"``.
     jac_sparsity : sparse array or None
         Where the Jacobian may be nonzero, for differences.
-    memory : Memory or None
+    memory : EquationMemory or None
         A kernel in place of :math:`u^{\alpha-1}/\Gamma(\alpha)`, which adaptive steps take.
     """
 
@@ -235,7 +235,7 @@ def read_problem(
         raise InvalidInputError(f"{error}. {_ARGUMENTS}") from None
     memory = None
     if not isinstance(derivative, str):
-        from hpfracc.solvers.ode.definitions import read_sonine  # which few equations need
+        from hpfracc.solvers.ode.adaptive.memories import read_sonine  # which few equations need
 
         memory, alpha = read_sonine(derivative, alpha, t0, t1)
         derivative = "sonine"

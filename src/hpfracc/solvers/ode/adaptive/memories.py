@@ -17,9 +17,10 @@ from typing import Any, final
 import numpy as np
 from scipy import special
 
+from hpfracc._reading import shown
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import ExponentialKernel, exponential_kernel
-from hpfracc.operators._sonine import AssociatedKernel
+from hpfracc.operators._sonine import AssociatedKernel, SonineDerivative
 from hpfracc.operators.rules.bounded_kernel import DEEP, DEEP_COUNT, double_exponential
 
 Array = np.ndarray[Any, Any]
@@ -34,7 +35,7 @@ _SLOWEST, _SHORTEST = 1e-3, 1e-18
 _SHARE = 0.3
 
 
-class Memory(ABC):
+class EquationMemory(ABC):
     """The kernel of an equation."""
 
     @abstractmethod
@@ -69,7 +70,7 @@ class TemperedKernel(ExponentialKernel):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Tempering(Memory):
+class Tempering(EquationMemory):
     """Tempering with a rate."""
 
     rate: float
@@ -107,7 +108,7 @@ class SonineKernel(ExponentialKernel):
 
 @final
 @dataclass(frozen=True, slots=True)
-class SonineMemory(Memory):
+class SonineMemory(EquationMemory):
     """The memory of a derivative with a Sonine kernel, given by the associated kernel."""
 
     associated: AssociatedKernel
@@ -128,6 +129,18 @@ class SonineMemory(Memory):
                 f"the associated kernel as a sum of exponentials has an error of {self.error():.2g}, too much for "
                 f"rtol={rtol:g}; give rtol={self.error() / _SHARE:.1g} or more, or a kernel that is smoother in log t"
             )
+
+
+def read_sonine(derivative: Any, alpha: Any, t0: float, t1: float) -> tuple[SonineMemory, float]:
+    """The memory of ``derivative=SonineDerivative(...)``, and the order that its solutions start with."""
+    if not isinstance(derivative, SonineDerivative):
+        raise InvalidInputError(
+            f"derivative={shown(derivative)} is neither a name, such as 'caputo', nor a hf.SonineDerivative; give one"
+        )
+    if alpha is not None:
+        raise InvalidInputError(f"alpha={shown(alpha)}: a Sonine derivative has a kernel and no order; give alpha=None")
+    associated = derivative.associated(t1 - t0)
+    return SonineMemory(associated), associated.power
 
 
 @lru_cache(maxsize=8)
