@@ -62,8 +62,8 @@ class _CrawlWatch:
             f"Steps have shrunk to {pace:.1e} at t = {stepper.system.time(stepper.tau):.6g}, and the rest would take "
             f"about {ahead:.1e} of them: the right-hand side jumps from step to step, as where a switching law slides "
             "along its surface (smooth it: tanh(y/width) for sign(y)), the shortest delay allows no longer steps, the "
-            f"solution varies that quickly, or rtol={self._rtol:g} and atol are too tight. Use a fixed step, shorten the interval, or, to "
-            "continue, set max_steps to that number."
+            f"solution varies that quickly, or rtol={self._rtol:g} and atol are too tight. Use a fixed "
+            "step, shorten the interval, or, to continue, set max_steps to that number."
         )
 
 
