@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -199,6 +200,15 @@ class ExponentialKernel:
         """Whether the sum is accurate at this distance."""
         return self.power + 1 == self.alpha or bool(self.rates[-1] * distance >= self.reach)
 
+    def exact(self, u: Array) -> Array:
+        """The kernel itself."""
+        return np.asarray(u ** (self.alpha - 1.0) / math.gamma(self.alpha))
+
+    def integrals(self, u: Any, count: int) -> Array:
+        r""":math:`\int_0^u k(w) (w/u)^q dw` of the kernel itself for q = 0 .. count - 1, shape u.shape + (count,)."""
+        size = np.asarray(u) ** self.alpha / math.gamma(self.alpha)
+        return np.asarray(size[..., np.newaxis] / (self.alpha + np.arange(count)))
+
     def __call__(self, u: Array) -> Array:
         """The value of the sum."""
         u = np.asarray(u, dtype=float)
@@ -248,6 +258,7 @@ class Tables:
     """Values that depend only on the step length, for all exponentials of a kernel; moments are computed on demand."""
 
     def __init__(self, kernel: ExponentialKernel, step: float, moments: int) -> None:
+        self._kernel, self._step = kernel, step
         self._products, self._count = kernel.rates * step, moments
         self.decay = np.exp(-self._products)
         self.weighted = self.decay * kernel.weights
@@ -257,6 +268,11 @@ class Tables:
     def moments(self) -> Array:
         """Moments of shape (exponentials, count); see :func:`exponential_moments`."""
         return np.asarray(exponential_moments(np, self._products, moment_rule(self._count)))
+
+    @functools.cached_property
+    def integrals(self) -> Array:
+        """Those of the kernel itself over the step."""
+        return self._kernel.integrals(self._step, _COEFFICIENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,13 +314,17 @@ class ExponentialMemory:
         Dtype of the states.
     coefficients : int
         Maximum number of coefficients of a polynomial.
+    make_kernel : callable
+        Called as :func:`exponential_kernel`; for a shorter distance it may only append rates.
     """
 
     def __init__(
-        self, alpha: float, columns: int, longest: float, eps: float, dtype: Any, coefficients: int = _COEFFICIENTS
-    ) -> None:
+        self, alpha: float, columns: int, longest: float, eps: float, dtype: Any, coefficients: int = _COEFFICIENTS,
+        make_kernel: Callable[[float, float, float, float], ExponentialKernel] = exponential_kernel,
+    ) -> None:  # fmt: skip
         self.alpha, self.longest, self.eps, self.coefficients = alpha, longest, eps, coefficients
-        self.kernel = exponential_kernel(alpha, longest, longest, eps)
+        self._make_kernel = make_kernel
+        self.kernel = make_kernel(alpha, longest, longest, eps)
         self.states = np.zeros((self.kernel.power + 1, 0, columns), dtype)
         self._newest: tuple[float, Array] | None = None
         self._tables: dict[float, Tables] = {}
@@ -312,7 +332,7 @@ class ExponentialMemory:
     def tables(self, step: float) -> Tables:
         """The tables of a step, cached. Extends the states if the step needs more exponentials."""
         if not self.kernel.covers(step):
-            self.kernel = exponential_kernel(self.alpha, step * _HEADROOM, self.longest, self.eps)
+            self.kernel = self._make_kernel(self.alpha, step * _HEADROOM, self.longest, self.eps)
             self._tables.clear()
         found = self._tables.get(step)
         if found is None:

@@ -36,7 +36,7 @@ _LARGEST_RESIDUAL = 1e-4
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AssociatedKernel:
     r"""The kernel :math:`\kappa` with :math:`\int_0^t k(t-s)\,\kappa(s)\,ds = 1`, found numerically; it can be called.
 

@@ -137,6 +137,40 @@ def test_a_tempered_solution_that_does_not_decay(rate: float):
     assert found.success and error < 5e-5 and error <= 3.0 * found.error_estimate
 
 
+@pytest.mark.parametrize("method", ["adaptive", "adaptive_local"])
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 1.0, 1.5])
+def test_a_fast_tempered_kernel_costs_few_steps(alpha: float, method: Any):
+    """At a rate of 1e5 the solution is 1/(rate^alpha + 1) after a layer that is resolved."""
+    more = {"dy0": [[0.0]]} if alpha > 1.0 else {}
+    found = hf.solve_fode(
+        lambda t, y: 1.0 - y, (0.0, 1.0), [1.0], alpha, derivative="tempered_caputo", rate=1e5, method=method, **more
+    )
+    assert found.success and found.stats["steps"] < 500
+    assert found.y[0, -1] == pytest.approx(1.0 / (1.0 + 1e5**alpha), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("rate", [1e-12, 7.0, 1e5])
+def test_the_layer_of_a_tempered_kernel(rate: float):
+    """exp(-rate t) E(-t^alpha) is found at all times, at dense output and at an event."""
+
+    def half(t: float, y: Any) -> float:
+        return float(y[0]) - 0.5
+
+    found = hf.solve_fode(
+        lambda t, y: -y, (0.0, 2.0), [1.0], ALPHA, derivative="tempered_caputo", rate=rate, dense_output=True,
+        events=half, rtol=1e-8, atol=1e-11,
+    )  # fmt: skip
+
+    def exact(t: Any) -> Any:
+        return np.exp(-rate * t) * mittag_leffler(-(np.asarray(t) ** ALPHA), ALPHA)
+
+    error = np.abs(found.y[0] - exact(found.t)).max()
+    assert error < 2e-8 and error <= 3.0 * found.error_estimate
+    times = np.geomspace(1e-9, 2.0, 200)
+    assert found.sol(times)[0] == pytest.approx(exact(times), abs=2e-8)
+    assert float(exact(found.t_events[0][0])) == pytest.approx(0.5, abs=1e-7)
+
+
 def test_orders_above_one_and_further_terms():
     """Initial derivatives are in psi, or in t for the tempered one; further terms have the same kind of derivative."""
     found = hf.solve_fode(lambda t, y: -y, (1.0, 5.0), [1.0], 1.6, dy0=[[0.5]], derivative="caputo_hadamard", rtol=1e-7)
@@ -221,6 +255,13 @@ def test_tolerances_hold_where_y_is_more_sensitive_than_its_state():
     assert found.success and error < 3e-6 * np.abs(exact).max() and error <= 3.0 * found.error_estimate
 
 
+def test_tempered_equations_with_numba():
+    """Steps around the right-hand side are compiled where that is asked for."""
+    pytest.importorskip("numba")
+    found = _solve("tempered_caputo", backend="numba")
+    assert found.y[0] == pytest.approx(_tempered(found.t), abs=1e-5)
+
+
 def test_solutions_can_be_pickled():
     """Those that need no function of the user stay callable; others say what is missing."""
     found = pickle.loads(pickle.dumps(_solve("caputo_hadamard", dense_output=True)))
@@ -248,9 +289,13 @@ def test_explanations_and_fdeint():
         ({"derivative": "psi_caputo", "psi": np.cos}, "increase"),
         ({"derivative": "psi_caputo", "psi": np.square, "inverse": np.exp}, "inverse of psi"),
         ({"derivative": "psi_caputo", "psi": 3.0}, "not a function"),
+        ({"derivative": "psi_caputo", "psi": lambda t: np.exp(700.0 * t)}, "divide psi by a constant"),
         ({"derivative": "tempered_caputo"}, "needs rate="),
         ({"derivative": "tempered_caputo", "rate": -1.0}, "at least 0"),
-        ({"derivative": "tempered_caputo", "rate": 500.0}, "shorten t_span to 0.6"),
+        (
+            {"derivative": "tempered_caputo", "rate": 500.0, "step": 0.01},
+            "use adaptive steps, or shorten t_span to 0.6",
+        ),
         ({"derivative": "caputo_fabrizio"}, "no solution starts at y0. Give a y0"),
         ({"derivative": "atangana_baleanu", "alpha": 1.0}, "0 < alpha < 1"),
         ({"derivative": "atangana_baleanu", "normalisation": 0.0}, "above 0"),

@@ -83,7 +83,7 @@ def test_steps_held_down_by_a_delay_do_not_overflow():
     result = hf.solve_fode(
         lambda t, y, past: -0.0 * past[0], (0.0, 1.0), [1.0], 0.9, delays=[1e-4], history=1.0, rtol=1e-3, max_steps=1300
     )
-    assert not result.success and "shortest delay, 0.0001" in result.message and np.all(result.y == 1.0)
+    assert not result.success and "shortest delay" in result.message and np.all(result.y == 1.0)
 
 
 def test_batches_orders_arguments_and_terms():

@@ -260,6 +260,8 @@ def _misfit(problem: Problem) -> str | None:
     assert problem.orders.known is not None
     if problem.delays:
         return "the equation has delays"
+    if problem.memory is not None:
+        return "its derivative is not Caputo's"
     if np.unique(problem.orders.known).size > 1:
         return "components have different orders"
     size = int(np.prod(problem.shape))

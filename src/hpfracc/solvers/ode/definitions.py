@@ -1,7 +1,8 @@
 r"""Equations with other derivatives than Caputo's, as equations with Caputo's.
 
 Caputo's derivative with respect to psi (of Hadamard's kind for psi = log) is Caputo's in x = psi(t) - psi(t0). The
-tempered one is :math:`e^{-\lambda t} D^\alpha e^{\lambda t}`. For derivatives with a bounded kernel, the equation is
+tempered one is :math:`e^{-\lambda t} D^\alpha e^{\lambda t}`; adaptive steps integrate its kernel itself, and that of
+a Sonine derivative. For derivatives with a bounded kernel, the equation is
 :math:`y = y_0 + \frac{1-\alpha}{M} f(t, y) + \frac{\alpha}{M} I^\mu f(t, y)`, with mu = 1 for that of Caputo and
 Fabrizio and mu = alpha for that of Atangana and Baleanu. With :math:`v = y - \frac{1-\alpha}{M} f(t, y)` it reads
 :math:`D^\mu v = \frac{\alpha}{M} f(t, y(t, v))`.
@@ -20,10 +21,12 @@ import numpy as np
 from hpfracc._reading import function, number, shown
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import images_of, invert, require_rising
+from hpfracc.solvers.ode.adaptive.memories import Tempering
+from hpfracc.solvers.ode.compilation import refuse_numba
 from hpfracc.solvers.ode.jacobian import factorise, is_sparse
 from hpfracc.solvers.ode.newton import make_newton
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Orders, Problem, RightHandSide, Term
+from hpfracc.solvers.ode.problem import LONGEST, Orders, Problem, RightHandSide, Term
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.substitution import Substitution, solve_substituted
 
@@ -47,9 +50,16 @@ _PARAMETERS = {
 
 
 def solve_defined(
-    problem: Problem, options: Options, solve: Callable[[Problem, Options], FODEResult], given: dict[str, Any]
+    problem: Problem,
+    options: Options,
+    solve: Callable[[Problem, Options], FODEResult],
+    given: dict[str, Any],
+    adaptive: bool,
 ) -> FODEResult:
-    """Solve an equation with one of these derivatives, by ``solve`` for Caputo's; ``given`` are their parameters."""
+    """Solve an equation with one of these derivatives, by ``solve`` for Caputo's; ``given`` are their parameters.
+
+    With ``adaptive`` steps the kernels of tempered derivatives, and of the user's own, are integrated themselves.
+    """
     name = problem.derivative
     for parameter, owners in _PARAMETERS.items():
         if given[parameter] is not None and name not in owners:
@@ -66,6 +76,14 @@ def solve_defined(
             "derivative='caputo'"
         )
     change: Substitution
+    if name == "sonine":
+        return _solve_sonine(problem, options, solve, adaptive)
+    if name == "tempered_caputo" and adaptive:
+        rate = _read_rate(given["rate"])
+        direct = replace(problem, dy0=_tempered_slopes(problem, rate), derivative="caputo", memory=Tempering(rate))
+        if refuse_numba(direct, options, "adaptive") is None:
+            _refuse_compiling(options)
+            return solve(direct, options)
     if name in ("caputo_fabrizio", "atangana_baleanu"):
         change = _Bounded(problem, options, given["normalisation"])
     elif name == "tempered_caputo":
@@ -82,6 +100,42 @@ def solve_defined(
     return result
 
 
+def _solve_sonine(
+    problem: Problem, options: Options, solve: Callable[[Problem, Options], FODEResult], adaptive: bool
+) -> FODEResult:
+    if problem.terms or not adaptive:
+        what = "one derivative; omit terms" if problem.terms else "adaptive steps; omit step, or use method='adaptive'"
+        raise InvalidInputError(f"derivative=SonineDerivative(...) takes {what}")
+    _refuse_compiling(options)
+    if (refusal := refuse_numba(problem, options, "adaptive")) is not None:
+        raise InvalidInputError(refusal)
+    problem.memory.check(options.rtol)
+    result = solve(replace(problem, derivative="caputo"), options)
+    # The error of the kernel changes the integral by as much.
+    rise = np.abs(result.y - problem.y0[..., np.newaxis]).max(initial=0.0)
+    result.error_estimate += problem.memory.error() * float(rise)
+    return result
+
+
+def _refuse_compiling(options: Options) -> None:
+    if options.compile is True:
+        raise InvalidInputError("compile=True: equations with other derivatives are not compiled; omit compile")
+
+
+def _read_rate(rate: Any) -> float:
+    if rate is None:
+        raise InvalidInputError("derivative='tempered_caputo' needs rate=, a number of at least 0")
+    return number("rate", rate, least=0.0)
+
+
+def _tempered_slopes(problem: Problem, rate: float) -> tuple[Any, ...]:
+    """The derivatives of exp(rate (t - t0)) y at t0."""
+    values = (problem.y0, *problem.dy0)
+    return tuple(
+        sum(math.comb(n, k) * rate ** (n - k) * values[k] for k in range(n + 1)) for n in range(1, len(values))
+    )
+
+
 class _NewTime(Substitution, ABC):
     """With x = psi(t) - psi(t0)."""
 
@@ -90,6 +144,11 @@ class _NewTime(Substitution, ABC):
     def __init__(self, problem: Problem, options: Options) -> None:
         self.knots = np.array([problem.t0, *options.breakpoints, problem.t1])
         self.images = self._forward(self.knots)
+        if not self.images[-1] <= LONGEST:
+            raise InvalidInputError(
+                f"psi rises by {self.images[-1]:g} over t_span={problem.t0, problem.t1}, more than {LONGEST:g}; divide "
+                "psi by a constant c, and multiply fun by c**alpha, or shorten t_span"
+            )
         terms = tuple(Term(self._moved(c) if callable(c) else c, order) for c, order in problem.terms)
         jac = None if problem.jac is None else self._moved(problem.jac)
         self.problem = replace(
@@ -182,24 +241,20 @@ class _Logarithmic(_NewTime):
 
 
 class _Tempered(Substitution):
-    """With the state exp(rate (t - t0)) y."""
+    """With the state exp(rate (t - t0)) y, for equal steps."""
 
     what = "equations with other derivatives"
 
     def __init__(self, problem: Problem, rate: Any) -> None:
-        if rate is None:
-            raise InvalidInputError("derivative='tempered_caputo' needs rate=, a number of at least 0")
-        self.rate, self.t0 = number("rate", rate, least=0.0), problem.t0
+        self.rate, self.t0 = _read_rate(rate), problem.t0
         exponent = self.rate * (problem.t1 - problem.t0)
         if exponent > _MAX_EXPONENT:
             raise InvalidInputError(
                 f"rate={self.rate:g} times the length of t_span is {exponent:g}, and exp(rate (t - t0)) has to stay "
-                f"below exp({_MAX_EXPONENT:g}); shorten t_span to {_MAX_EXPONENT / self.rate:g}"
+                f"below exp({_MAX_EXPONENT:g}) for methods with equal steps; use adaptive steps, or shorten t_span to "
+                f"{_MAX_EXPONENT / self.rate:g}"
             )
-        fun, jac, values = problem.fun, problem.jac, (problem.y0, *problem.dy0)
-        slopes = tuple(
-            sum(math.comb(n, k) * self.rate ** (n - k) * values[k] for k in range(n + 1)) for n in range(1, len(values))
-        )
+        fun, jac, slopes = problem.fun, problem.jac, _tempered_slopes(problem, self.rate)
 
         def scaled(t: float, z: Array, *args: Any) -> Any:
             factor = math.exp(self.rate * (t - self.t0))

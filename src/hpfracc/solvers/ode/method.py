@@ -122,6 +122,7 @@ _INFINITE = "a Riemann-Liouville solution is infinite; use 'adaptive' without a 
 #: What a problem may ask of a method: the word in ``takes``, whether this one asks for it, and the refusal.
 _ASKED: tuple[tuple[str, Callable[[Problem], bool], str], ...] = (
     ("delays", lambda each: bool(each.delays), "takes no delays"),
+    ("memory", lambda each: each.memory is not None, "takes Caputo's derivative; use 'adaptive' without a step"),
     ("riemann_liouville", lambda each: each.derivative != "caputo", "takes Caputo's derivative; omit derivative="),
     ("variable orders", lambda each: each.orders.function is not None, "takes constant orders; use 'variable_order'"),
     (

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 _DERIVATIVES: tuple[str, ...] = get_args(DerivativeName)
 #: The longest interval for which powers and quotients of times stay within float64.
-_LONGEST = 1e100
+LONGEST = 1e100
 _ARGUMENTS = "The order of the arguments is solve_fode(fun, t_span, y0, alpha)"
 
 
@@ -136,6 +136,8 @@ class Problem:
         Library of ``y0`` and of the values of ``fun``: ``"numpy"``, ``"torch"`` or ``"jax"``.
     jac_sparsity : sparse array or None
         Where the Jacobian may be nonzero, for differences.
+    memory : EquationMemory or None
+        A kernel in place of :math:`u^{\alpha-1}/\Gamma(\alpha)`, which adaptive steps take.
     """
 
     fun: Callable[..., Any]
@@ -152,6 +154,7 @@ class Problem:
     history: Callable[[float], Any] | None
     library: str
     jac_sparsity: Any = None
+    memory: Any = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -211,7 +214,7 @@ def read_problem(
     alpha: Any,
     *,
     dy0: Any = None,
-    derivative: str = "caputo",
+    derivative: Any = "caputo",
     args: Any = (),
     jac: Callable[..., Any] | None = None,
     jac_sparsity: Any = None,
@@ -224,13 +227,20 @@ def read_problem(
         raise InvalidInputError(f"fun={shown(fun)} cannot be called; give a function fun(t, y). {_ARGUMENTS}")
     if jac is not None:
         function("jac", jac, "(t, y)")
-    derivative = choice("derivative", derivative, _DERIVATIVES)
+    if isinstance(derivative, str):
+        derivative = choice("derivative", derivative, _DERIVATIVES)
     try:
         t0, t1 = pair("t_span", t_span)
     except InvalidInputError as error:
         raise InvalidInputError(f"{error}. {_ARGUMENTS}") from None
-    if t1 - t0 > _LONGEST:
-        raise InvalidInputError(f"t_span=({t0:g}, {t1:g}) is longer than {_LONGEST:g}; use other time units")
+    memory = None
+    if not isinstance(derivative, str):
+        from hpfracc.solvers.ode.adaptive.memories import read_sonine  # which few equations need
+
+        memory, alpha = read_sonine(derivative, alpha, t0, t1)
+        derivative = "sonine"
+    if t1 - t0 > LONGEST:
+        raise InvalidInputError(f"t_span=({t0:g}, {t1:g}) is longer than {LONGEST:g}; use other time units")
     state = _read_state(y0, "y0")
     given = _read_derivatives(dy0, state)
     orders = _read_orders(alpha, tuple(state.shape), t0, t1, len(given))
@@ -249,7 +259,9 @@ def read_problem(
     past = _read_history(history, state)
     args = args if isinstance(args, tuple) else (args,)
     others = tuple(_read_term(term, state.shape) for term in listed("terms", terms, "pairs (coefficient, order)"))
-    return Problem(fun, t0, t1, state, given, orders, derivative, args, jac, others, lags, past, library, sparsity)
+    return Problem(
+        fun, t0, t1, state, given, orders, derivative, args, jac, others, lags, past, library, sparsity, memory
+    )
 
 
 def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:

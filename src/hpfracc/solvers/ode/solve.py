@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpfracc._arrays import dtype_name
 from hpfracc._choices import DerivativeName, MethodName, SolverBackendName
@@ -27,6 +27,9 @@ from hpfracc.solvers.ode.options import MAX_STEPS, Options, read_options
 from hpfracc.solvers.ode.problem import Problem, read_problem
 from hpfracc.solvers.ode.progress import only_the_start, watch_steps
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+
+if TYPE_CHECKING:
+    from hpfracc.operators._sonine import SonineDerivative
 
 
 @watched
@@ -51,7 +54,7 @@ def solve_fode(
     first_step: float | None = None,
     breakpoints: Sequence[float] = (),
     dy0: Any = None,
-    derivative: DerivativeName = "caputo",
+    derivative: DerivativeName | SonineDerivative = "caputo",
     psi: Callable[[Any], Any] | None = None,
     inverse: Callable[[Any], Any] | None = None,
     rate: float | None = None,
@@ -78,9 +81,9 @@ def solve_fode(
         Real or complex. For the Caputo derivative the value at t0. For Riemann-Liouville the initial value of the
         fractional integral, :math:`I^{n-\alpha} y(t_0^+)` with n = ceil(alpha); y is infinite at t0 unless that is
         zero.
-    alpha : float, array_like or callable
+    alpha : float, array_like, callable or None
         The order, above 0: one number, one for each component (anything that broadcasts to the shape of ``y0``), or a
-        function of t (then at most 1).
+        function of t (then at most 1). None for a ``derivative`` with a kernel of the user's own, which has no order.
     method : str or Method, default "auto"
         ``"auto"``: with a ``step``, PECE, or the implicit trapezoid if the equation is stiff for that step; without a
         ``step``, adaptive steps. By name: ``"explicit_rectangle"``, ``"implicit_rectangle"``, ``"implicit_trapezoid"``,
@@ -122,7 +125,7 @@ def solve_fode(
         breakpoint itself behind it. Jumps that are not given are found, with more steps.
     dy0 : list of array_like, optional
         The further initial values that an order above 1 needs: y'(t0), y''(t0), ..., each in the shape of ``y0``.
-    derivative : str, default "caputo"
+    derivative : str or SonineDerivative, default "caputo"
         Definition of the derivative: ``"caputo"``, ``"riemann_liouville"``; ``"caputo_hadamard"``, in log t, for
         t0 > 0, and ``"psi_caputo"``, in ``psi(t)``, both of whose ``step``, ``max_step``, ``first_step`` and ``dy0``
         are in units of log t or psi; ``"tempered_caputo"``, :math:`e^{-\lambda t} D^\alpha e^{\lambda t} y` with
@@ -130,11 +133,13 @@ def solve_fode(
         which ``fun(t0, y0)`` must be 0, because these derivatives are 0 at t0. As in :class:`hpfracc.CaputoHadamard`,
         :class:`hpfracc.PsiCaputo`, :class:`hpfracc.TemperedCaputo`, :class:`hpfracc.CaputoFabrizio` and
         :class:`hpfracc.AtanganaBaleanu`. All but the first two take NumPy arrays, constant orders and no delays, and
-        the last two no ``terms``.
+        the last two no ``terms``. ``hf.SonineDerivative(kernel)``, the user's own kernel: adaptive steps only, with its
+        associated kernel as a sum of exponentials, whose error is part of ``error_estimate`` and has to be below rtol.
     psi, inverse : callables, optional
         The increasing function of an array of times for ``"psi_caputo"``, and its inverse; by bisection if not given.
     rate : float, optional
-        The rate :math:`\lambda` for ``"tempered_caputo"``, 0 or more, and at most 300 over the length of ``t_span``.
+        The rate :math:`\lambda` for ``"tempered_caputo"``, 0 or more; with equal steps at most 300 over the length of
+        ``t_span``.
     normalisation : float or callable, optional
         M(alpha) for ``"caputo_fabrizio"`` or B(alpha) for ``"atangana_baleanu"``: a number, or a function of alpha; 1
         by default.
@@ -231,7 +236,8 @@ def solve_fode(
                 return solve(problem, options)
             from hpfracc.solvers.ode.definitions import solve_defined
 
-            return solve_defined(problem, options, solve, defining)
+            adaptive = options.step is None if is_auto else not find_method(method).fixed
+            return solve_defined(problem, options, solve, defining, adaptive)
         except KeyboardInterrupt:
             raise_if_nested()
             if stepped[0]:
@@ -344,6 +350,8 @@ def _compiling(problem: Problem, options: Options) -> str:
         return f"called with arrays of {problem.library}, as it is given"
     if on_cuda.is_asked(options):
         return "compiled into a kernel with a GPU thread for each member (backend='numba-cuda')"
+    if problem.memory is not None:
+        return "called in Python (its derivative is not Caputo's)"
     if options.compile is True:
         return "compiled with Numba at once (compile=True)"
     if options.compile is False:

@@ -17,8 +17,7 @@ from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode.fitting import unknowns as arguments
 from hpfracc.solvers.ode.fitting.models import FitModel
 from hpfracc.solvers.ode.fitting.result import Fit, FittedSet
-from hpfracc.solvers.ode.fitting.search import LeastSquares, add_complaints, differences
-from hpfracc.solvers.ode.fitting.statistics import LOSSES
+from hpfracc.solvers.ode.fitting.search import LOSSES, LeastSquares, add_complaints, differences
 from hpfracc.solvers.pde.interpolation import FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.result import FPDEResult

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -54,13 +53,13 @@ def divided_differences(nodes: Array) -> tuple[Array, Array]:
     return differences, polynomials
 
 
-def contributions(alpha: float, differences: Array, polynomials: Array) -> Array:
+def contributions(integrals: Array, differences: Array, polynomials: Array) -> Array:
     r"""Contribution of each divided difference to the integral over the newest step. Also compiled by Numba.
 
-    Shape (R, R): row r maps the values to :math:`\int_0^1 x^{\alpha-1} F[x_0..x_r] \prod_{i<r}(x - x_i) dx`.
+    Shape (R, R): row r maps the values to :math:`\int K(x) F[x_0..x_r] \prod_{i<r}(x - x_i) dx`, where ``integrals``
+    are those of the kernel K times the powers of x.
     """
-    integrals = polynomials @ (1.0 / (alpha + np.arange(len(polynomials))))
-    weights: Array = integrals.reshape(-1, 1) * differences
+    weights: Array = (polynomials @ integrals).reshape(-1, 1) * differences
     return weights
 
 
@@ -116,12 +115,12 @@ class NumpyArithmetic:
         known = system.start(end).astype(system.dtype, copy=True)
         inherited = np.zeros_like(known)
         weights = np.empty((count + 1, count + 1, system.size if len(system.groups) > 1 else 1))
-        for (alpha, which), memory in zip(system.groups, stepper.memories, strict=True):
+        for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
             history = memory.history(step)
             half = history.size // 2
             known[which] += history[:half]
             inherited[which] = history[half:]
-            part = contributions(alpha, *stencil) * (step**alpha / math.gamma(alpha))
+            part = contributions(memory.tables(step).integrals[: count + 1], *stencil)
             weights[..., which] = part[..., np.newaxis]
         if len(system.groups) == 1:
             weights = weights[..., 0]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._interrupts import raise_if_nested
+from hpfracc.history.states import exponential_kernel
 from hpfracc.solvers.ode.adaptive.solution import AdaptiveSolution
 from hpfracc.solvers.ode.adaptive.stepper import Stepper
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
@@ -40,45 +41,29 @@ class _CrawlWatch:
     """Detects steps so short that the end cannot be reached."""
 
     def __init__(self, problem: Problem, options: Options, length: float) -> None:
-        self._problem, self._options, self._length = problem, options, length
+        self._rtol, self._length = options.rtol, length
+        self._window = _CRAWL_WINDOW // (4 if problem.delays else 1)
         # A limit above the default is deliberate.
         self._most = _MAX_AHEAD if options.max_steps == MAX_STEPS else options.max_steps
-        self._steps, self._tau, self._pace, self._jumps, self._passed = 0, 0.0, 0.0, False, 0
+        self._steps, self._tau, self._pace = 0, 0.0, 0.0
 
     def look(self, stepper: Stepper) -> str | None:
         """Called after a step. Returns the reason to end the solve, with a remedy, or None to continue."""
         steps = stepper.accepted + stepper.rejected
-        window = _CRAWL_WINDOW // (4 if self._problem.delays else 1)
-        if steps - self._steps < window:
-            if steps - self._steps > window - 128:
-                f = stepper.values[:2]
-                self._jumps |= bool(np.any(np.abs(f[0] - f[-1]) > 0.2 * np.abs(f).max(axis=0)))
+        if steps - self._steps < self._window:
             return None
         pace, before = (stepper.tau - self._tau) / (steps - self._steps), self._pace
         self._steps, self._tau, self._pace = steps, stepper.tau, pace
-        jumps, self._jumps = self._jumps or stepper.jumps > self._passed + 8, False
-        self._passed = stepper.jumps
         # Steps that still grow, as after the start, do not predict the rest.
         if not before or pace > 1.5 * before or pace * self._most >= self._length - stepper.tau:
             return None
         ahead = (self._length - stepper.tau) / pace if pace > 0.0 else math.inf
         return (
             f"Steps have shrunk to {pace:.1e} at t = {stepper.system.time(stepper.tau):.6g}, and the rest would take "
-            f"about {ahead:.1e} of them: {self._cause(pace, jumps)} To continue, set max_steps to that number."
-        )
-
-    def _cause(self, pace: float, jumps: bool) -> str:
-        if jumps:
-            return (
-                "the right-hand side jumps from step to step, as where a switching law slides along its surface. "
-                "Smooth the jump (tanh(y/width) for sign(y)), or use a fixed step."
-            )
-        lag = min(self._problem.delays, default=math.inf)
-        if lag < 4.0 * pace:
-            return f"no step may be longer than the shortest delay, {lag:g}. Shorten the interval, or omit that delay."
-        return (
-            f"the solution varies that quickly, or rtol={self._options.rtol:g} and atol are too tight for it. Loosen "
-            "them, shorten the interval, or use a fixed step."
+            f"about {ahead:.1e} of them: the right-hand side jumps from step to step, as where a switching law slides "
+            "along its surface (smooth it: tanh(y/width) for sign(y)), the shortest delay allows no longer steps, the "
+            f"solution varies that quickly, or rtol={self._rtol:g} and atol are too tight. Use a fixed "
+            "step, shorten the interval, or, to continue, set max_steps to that number."
         )
 
 
@@ -141,7 +126,8 @@ class _Pass:
         length, longest = problem.t1 - problem.t0 - self.system.offset, min(problem.delays, default=math.inf)
         self._note_start()
         between = self.solution is not None or self.wanted is not None or bool(options.events)
-        self.stepper = stepper = Stepper(self.system, length, options, self._share, between=between)
+        kernel = exponential_kernel if problem.memory is None else problem.memory.kernel
+        self.stepper = stepper = Stepper(self.system, length, options, self._share, between=between, make_kernel=kernel)
         speed.begin(stepper)
         watch = _CrawlWatch(problem, options, length)
         for stop, is_break in self._stops(length):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import bisect
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
-from hpfracc.history.states import Snapshot
+from hpfracc.history.states import ExponentialKernel, Snapshot
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.fixed.grid import initial_part, times_within
 
@@ -36,34 +35,29 @@ class Piece(NamedTuple):
     between: Array | None = None
 
 
-def piece_integral(piece: Piece, alpha: float, tau: Array, columns: Any) -> Array:
-    r"""Contribution of a piece to the fractional integral at times after its left end, shape (len(tau), columns)."""
+def piece_integral(piece: Piece, kernel: ExponentialKernel, tau: Array, columns: Any) -> Array:
+    r"""Contribution of a piece to the integral at times after its left end, shape (len(tau), columns)."""
     coefficients = piece.coefficients[:, columns]
     result = np.empty((tau.size, coefficients.shape[1]), coefficients.dtype)
+    count = len(coefficients)
     far = tau - piece.right >= piece.step
     if far.any():  # the kernel is smooth there, and powers about a distant point would lose digits
         distance = (tau[far] - piece.right)[:, np.newaxis] + piece.step * _POINTS
-        values = _POINTS[:, np.newaxis] ** np.arange(len(coefficients)) @ coefficients
-        kernel = distance ** (alpha - 1.0) * (_WEIGHTS * piece.step / math.gamma(alpha))
-        result[far] = kernel @ values
-    for index in np.flatnonzero(~far):
-        shift = (tau[index] - piece.right) / piece.step
-        near, end = max(shift, 0.0), (tau[index] - piece.left) / piece.step
-        powers = alpha + np.arange(len(coefficients))
-        integrals = (end**powers - near**powers) / powers
-        moved = _moved(coefficients, -shift)
-        result[index] = (piece.step**alpha / math.gamma(alpha)) * (integrals @ moved)
+        values = _POINTS[:, np.newaxis] ** np.arange(count) @ coefficients
+        result[far] = (kernel.exact(distance) * (_WEIGHTS * piece.step)) @ values
+    if not far.all():
+        shift = ((tau[~far] - piece.right) / piece.step)[:, np.newaxis]
+        near, end = np.maximum(shift, 0.0), ((tau[~far] - piece.left) / piece.step)[:, np.newaxis]
+        integrals = end ** np.arange(count) * kernel.integrals(end[:, 0] * piece.step, count)
+        if (later := near[:, 0] > 0.0).any():
+            integrals[later] -= near[later] ** np.arange(count) * kernel.integrals(near[later, 0] * piece.step, count)
+        # Horner's scheme for the coefficients of p(x - shift).
+        moved = np.repeat(coefficients[np.newaxis], len(shift), axis=0)
+        for start in range(count - 1):
+            for q in range(count - 2, start - 1, -1):
+                moved[:, q] -= shift * moved[:, q + 1]
+        result[~far] = np.einsum("tq,tqn->tn", integrals, moved)
     return result
-
-
-def _moved(coefficients: Array, shift: float) -> Array:
-    """Coefficients of ``p(x + shift)``, by Horner's scheme."""
-    moved = coefficients.copy()
-    degree = len(moved) - 1
-    for start in range(degree):
-        for q in range(degree - 1, start - 1, -1):
-            moved[q] = moved[q] + shift * moved[q + 1]
-    return moved
 
 
 class Continuation(NamedTuple):
@@ -96,12 +90,12 @@ class Continuation(NamedTuple):
             x = (last.right - tau) / last.step
             return np.asarray(x[:, np.newaxis] ** np.arange(len(last.between)) @ last.between)
         total = np.stack([self.start(float(time)) for time in tau])
-        for (alpha, which), snapshot in zip(self.groups, self.snapshots, strict=True):
+        for (_, which), snapshot in zip(self.groups, self.snapshots, strict=True):
             part = np.zeros_like(total[:, which])
             if self.origin > 0.0:
                 part += snapshot.history(tau - self.origin)[:, : part.shape[1]]
             for piece in self.pieces:
-                part += piece_integral(piece, alpha, tau, which)
+                part += piece_integral(piece, snapshot.kernel, tau, which)
             total[:, which] += part
         return total
 

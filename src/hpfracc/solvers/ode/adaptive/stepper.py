@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hpfracc.history.states import ExponentialMemory, Snapshot
+from hpfracc.history.states import ExponentialMemory, Snapshot, exponential_kernel
 from hpfracc.solvers.ode.adaptive.arithmetic import NumpyArithmetic, Trial, interpolate_states
-from hpfracc.solvers.ode.adaptive.controller import Controller
 from hpfracc.solvers.ode.adaptive.corrector import Corrector
 from hpfracc.solvers.ode.adaptive.solution import Continuation, Piece
 from hpfracc.solvers.ode.options import Options
@@ -27,6 +27,74 @@ _JUMP = 4.0
 _JUMP_ORDERS = 4
 #: Jumps are passed without a word if they can add at most this share of the tolerance.
 _NEGLIGIBLE = 0.01
+#: Step sizes form a geometric sequence with this number per factor of 2, so that their tables can be cached.
+LEVELS_PER_OCTAVE = 4
+_SAFETY = 0.85
+_MAX_GROWTH = 2.0
+_MIN = 0.1
+
+
+@dataclass(slots=True)
+class Controller:
+    """A proportional-integral controller over a ladder of step sizes.
+
+    The error of a step of degree k behaves like ``step^(k + alpha)``.
+
+    Attributes
+    ----------
+    unit : float
+        The step size of level 0.
+    alpha : float
+        The smallest order.
+    level : int
+        Level of the next step.
+    """
+
+    unit: float
+    alpha: float
+    level: int = 0
+    _previous: float = 1.0
+
+    @property
+    def step(self) -> float:
+        """The next step."""
+        return float(self.unit * 2.0 ** (self.level / LEVELS_PER_OCTAVE))
+
+    def limit(self, longest: float) -> None:
+        """Limit the next step to this length."""
+        highest = LEVELS_PER_OCTAVE * (math.log2(longest) - math.log2(self.unit)) + 1e-9
+        self.level = min(self.level, math.floor(highest))
+
+    def growth(self, error: float, degree: float) -> float:
+        """Factor by which the step could have been longer with this degree."""
+        return float(_SAFETY * max(error, 1e-10) ** (-1.0 / (degree + self.alpha)))
+
+    def accept(self, error: float, degree: int, most: float = math.inf) -> None:
+        """Choose the next step after one with this error, in units of the tolerance; ``most`` bounds its growth."""
+        power = 1.0 / (degree + self.alpha)
+        error = max(error, 1e-10)
+        factor = _SAFETY * error ** (-0.7 * power) * self._previous ** (0.4 * power)
+        factor = min(max(min(factor, most), _MIN), _MAX_GROWTH)
+        self._previous = max(error, 1e-4)
+        self.level += math.floor(LEVELS_PER_OCTAVE * math.log2(factor) + 0.25)
+
+    def reject(self, error: float, degree: float) -> None:
+        """Choose a shorter step after a rejected one."""
+        factor = min(max(self.growth(error, degree), _MIN), 0.8)
+        self.level += min(math.floor(LEVELS_PER_OCTAVE * math.log2(factor)), -1)
+
+    def shrink(self) -> None:
+        """Choose a quarter of the step because the equation of a step could not be solved."""
+        self.level -= 2 * LEVELS_PER_OCTAVE
+
+    def restart(self) -> None:
+        """Restart with the length of the first step."""
+        self.level = min(self.level, 0)
+        self._previous = 1.0
+
+    def start_with(self, step: float) -> None:
+        """Try this length next."""
+        self.level = math.floor(LEVELS_PER_OCTAVE * math.log2(step / self.unit))
 
 
 class Stepper:
@@ -46,11 +114,14 @@ class Stepper:
         Whether the solution is also needed between the steps.
     corrector : Corrector, optional
         Solves the equations of the steps, or one like it; by default by iteration and Newton's method.
+    make_kernel : callable
+        Makes the kernel of an order, as :func:`~hpfracc.history.states.exponential_kernel` does.
     """
 
     def __init__(
-        self, system: Any, length: float, options: Options, share: float, *, between: bool = True, corrector: Any = None
-    ) -> None:
+        self, system: Any, length: float, options: Options, share: float, *, between: bool = True,
+        corrector: Any = None, make_kernel: Any = exponential_kernel,
+    ) -> None:  # fmt: skip
         self.between, self.most_step = between, options.max_step
         self.system, self.length, self.rtol, self.share = system, length, options.rtol, share
         self.atol = np.array(np.broadcast_to(options.atol, system.shape), dtype=float).reshape(-1)
@@ -58,7 +129,9 @@ class Stepper:
         self.most = max(alpha for alpha, _ in system.groups)
         eps = min(max(1e-5 * self.rtol, 1e-14), 1e-8)
         self.memories = [
-            ExponentialMemory(alpha, 2 * system.initial[0][which].size, length, eps, system.dtype)
+            ExponentialMemory(
+                alpha, 2 * system.initial[0][which].size, length, eps, system.dtype, make_kernel=make_kernel
+            )
             for alpha, which in system.groups
         ]
         self.corrector = Corrector(system) if corrector is None else corrector
@@ -75,7 +148,7 @@ class Stepper:
         self.moved = np.zeros_like(self.y)
         self.ratio = 0.0
         self.largest = system.magnitude(self.y)
-        self.accepted = self.rejected = self.jumps = 0
+        self.accepted = self.rejected = 0
         self.pieces: list[Piece] = []  # the last two
         self.snapshots: list[list[Snapshot]] = []  # before each of them
         self.arithmetic: Any = NumpyArithmetic()  # or CompiledArithmetic
@@ -202,7 +275,6 @@ class Stepper:
         self._take(trial, step, end, degree, through)
         self._choose_degree(errors, degree, most)
         if jump is not None:
-            self.jumps += 1
             self.restart()
             self.controller.start_with(step)  # not the first step: the bound of a jump allows this one
         return True
@@ -268,9 +340,9 @@ class Stepper:
     def _jump_bound(self, jump: Array, step: float) -> Array:
         """How far the integral of the right-hand side may be off if it jumps by this within a step."""
         bound = 0.5 * jump
-        for alpha, which in self.system.groups:
+        for (alpha, which), memory in zip(self.system.groups, self.memories, strict=True):
             far = (self.length / step) ** (alpha - 1.0) * alpha if alpha > 1.0 else 0.0
-            bound[which] *= step**alpha / math.gamma(alpha + 1.0) * max(1.0, far)
+            bound[which] *= memory.kernel.integrals(step, 1)[0] * max(1.0, far)
         return self.corrector.damped(bound) if self.corrector.stiff else bound
 
     def _take(self, trial: Trial, step: float, end: float, degree: int, through: Array | None) -> None:
@@ -347,8 +419,8 @@ class Stepper:
             step = min(step, _power(1e-2 / self.share / self.rtol / size, 1.0 / self.least))
         for _ in range(4):
             end = self.system.start(step).astype(self.system.dtype)
-            for alpha, which in self.system.groups:
-                end[which] += f[which] * step**alpha / math.gamma(alpha + 1.0)
+            for (_, which), memory in zip(self.system.groups, self.memories, strict=True):
+                end[which] += f[which] * memory.kernel.integrals(step, 1)[0]
             try:
                 change = norm(self.system(step, end) - f)
             except NotFiniteError:

@@ -98,7 +98,7 @@ class FlatSystem:
         total = self.initial[0]
         for number, value in enumerate(self.initial[1:], start=1):
             total = total + value * ((self.offset + tau) ** number / math.factorial(number))
-        return total
+        return total if self.problem.memory is None else total * self.problem.memory.fading(tau)
 
     def __call__(self, tau: float, y: Array, *, shifted: bool = False) -> Array:
         """The right-hand side at time ``tau`` after the start; ``shifted`` adds its error to the history too."""

@@ -116,7 +116,8 @@ def prepare(
     nodes[2:] += np.cumsum(lengths[: count - 1]) / step
     differences, polynomials = _divided_differences(nodes)
     rules[0], rules[1] = differences, polynomials
-    rules[2] = _contributions(alpha, differences, polynomials) * (step**alpha / gamma)
+    integrals = (step**alpha / gamma) / (alpha + np.arange(len(polynomials)))
+    rules[2] = _contributions(integrals, differences, polynomials)
     summed = rules[2][: degree + 1].sum(axis=0)
     history = np.zeros(2 * n, y.dtype)
     binomial = 1.0

@@ -15,8 +15,7 @@ from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode.fitting import unknowns as arguments
 from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel
 from hpfracc.solvers.ode.fitting.result import FittedSet, FODEFit
-from hpfracc.solvers.ode.fitting.search import LeastSquares, add_complaints
-from hpfracc.solvers.ode.fitting.statistics import LOSSES
+from hpfracc.solvers.ode.fitting.search import LOSSES, LeastSquares, add_complaints
 from hpfracc.solvers.ode.fitting.unknowns import DataSet
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.solve import solve_fode
