@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,10 +47,20 @@ class Stepper:
         Whether the solution is also needed between the steps.
     corrector : Corrector, optional
         Solves the equations of the steps, or one like it; by default by iteration and Newton's method.
+    memory : callable
+        The class of the memories, or one like it.
     """
 
     def __init__(
-        self, system: Any, length: float, options: Options, share: float, *, between: bool = True, corrector: Any = None
+        self,
+        system: Any,
+        length: float,
+        options: Options,
+        share: float,
+        *,
+        between: bool = True,
+        corrector: Any = None,
+        memory: Callable[..., Any] = ExponentialMemory,
     ) -> None:
         self.between, self.most_step = between, options.max_step
         self.system, self.length, self.rtol, self.share = system, length, options.rtol, share
@@ -58,7 +69,7 @@ class Stepper:
         self.most = max(alpha for alpha, _ in system.groups)
         eps = min(max(1e-5 * self.rtol, 1e-14), 1e-8)
         self.memories = [
-            ExponentialMemory(alpha, 2 * system.initial[0][which].size, length, eps, system.dtype)
+            memory(alpha, 2 * system.initial[0][which].size, length, eps, system.dtype)
             for alpha, which in system.groups
         ]
         self.corrector = Corrector(system) if corrector is None else corrector
