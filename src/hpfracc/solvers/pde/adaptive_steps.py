@@ -38,6 +38,8 @@ _MAX_PASSES, _HOPELESS, _TOLERATED = 6, 4.0, 10.0
 _SHARE = 0.5
 #: An estimate below this fraction of what a step may err is a cancellation of terms that are not known so well.
 _RESOLVED = 0.05
+#: Product of the newest weight and the largest eigenvalue below which the right-hand side is evaluated after a step.
+_SHORT = 1e-3
 #: Ends of steps through which data are interpolated, to be compared with the data between them.
 _POINTS = 6
 #: Growth of the largest value that counts as a blow-up where steps can be no shorter.
@@ -198,7 +200,11 @@ class _EvolutionCorrector:
             return None
         self.failure = ""
         self._weight, self._time, self._state = weight, tau, system.finite(found, tau)
-        return self._state, (self._state - known) / weight
+        slope = (self._state - known) / weight
+        short = weight * self.radius < _SHORT  # that difference is rounding
+        if np.any(short):
+            slope = np.where(short, system(tau, self._state), slope)
+        return self._state, slope
 
     def damped(self, change: Array) -> Array:
         """The effect of a change of ``known`` on the solution, without the reaction."""

@@ -345,9 +345,18 @@ class Stepper:
         sizes = np.maximum(self.system.magnitude(self.y), self.system.magnitude(y))
         return np.asarray(self.atol + self.rtol * sizes) * self.share
 
-    def distance_factor(self, step: float, end: float) -> float:
-        """Factor by which an error of this step grows until ``end``; above 1 for orders above 1."""
-        return float((end / step) ** (self.most - 1.0)) if self.most > 1.0 else 1.0
+    def distance_factor(self, step: float, end: float) -> Any:
+        """Factor by which an error of this step grows until ``end``, of each element if orders differ.
+
+        Above 1 for orders above 1 alone.
+        """
+        factors = [(end / step) ** max(alpha - 1.0, 0.0) for alpha, _ in self.system.groups]
+        if len(factors) == 1:
+            return float(factors[0])
+        found = np.empty(self.y.size)
+        for factor, (_, which) in zip(factors, self.system.groups, strict=True):
+            found[which] = factor
+        return found
 
     def _first_step(self) -> float:
         """A step whose first term is about the tolerance: very small, because y behaves like t^alpha."""
