@@ -124,7 +124,7 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
             gaps[i - 1] = _largest(value - before)
         before = value
     power = 0.0
-    # Smooth data may grow too, but not by the same factor again and again.
+    # Smooth data may grow too, but not by the same factor over each of two such ranges.
     near, nearer, nearest = (_largest(data(problem.t0 + length * 2.0**-k)) for k in (_NEAR, _NEARER, _NEAREST))
     if near > 0.0 and nearer > _GROWS * near and nearest * near > 0.5 * nearer**2:
         power = -math.log2(nearer / near) / (_NEARER - _NEAR)
