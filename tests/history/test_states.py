@@ -10,7 +10,13 @@ import pytest
 from scipy.integrate import quad
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.history.states import ExponentialMemory, exponential_kernel, exponential_moments, moment_rule
+from hpfracc.history.states import (
+    ExponentialMemory,
+    TrackedMemory,
+    exponential_kernel,
+    exponential_moments,
+    moment_rule,
+)
 
 
 @pytest.mark.parametrize("eps", [1e-4, 1e-8, 1e-13])
@@ -75,3 +81,23 @@ def test_the_memory_is_the_integral(alpha: float):
         found = memory.history(distance)[0]
         assert found == pytest.approx(exact, rel=2e-9)
         assert memory.snapshot().history(np.array([distance]))[0, 0] == pytest.approx(found, rel=1e-10)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("alpha", [0.4, 1.0, 1.6])
+def test_a_tracked_memory_has_the_solution_and_a_rough_error(alpha: float, in_place: bool):
+    """The columns of the solution are those of a plain memory; those of the error agree to about a percent."""
+    columns, rng = 3000, np.random.default_rng(0)  # more than one block
+    plain = ExponentialMemory(alpha, 2 * columns, 1.0, 1e-9, float)
+    tracked = TrackedMemory(alpha, 2 * columns, 1.0, 1e-9, float, in_place=in_place)
+    signs = np.repeat([1.0, -1.0], columns)
+    for step in (1e-4, 1e-3, 1e-2, 2e-2, 1e-5, 1e-4, 0.1):
+        polynomial = rng.random((3, 2 * columns))
+        expected, found = plain.history(step), tracked.history(step)
+        np.testing.assert_allclose(found[:columns], expected[:columns], rtol=1e-8)
+        largest = np.abs(expected).max()
+        np.testing.assert_allclose(found[columns:], expected[columns:], rtol=0.0, atol=2e-2 * largest)
+        for memory in (plain, tracked):
+            memory.advance(step, polynomial)
+            memory.multiply(signs)
+    assert tracked.states.shape[2] == columns

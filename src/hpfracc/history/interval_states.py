@@ -122,7 +122,6 @@ class ExponentialHistory:
         self._done = 0
         self._like = like
         self._states: Any = None
-        self._blocks: dict[int, tuple[Array, Array, Array]] = {}
 
     def _empty(self) -> Any:
         xp = self.xp
@@ -244,9 +243,6 @@ class ExponentialHistory:
         ``first - 1``, and one fewer with a parabola, whose increments start one earlier.
         """
         weights = self._weights
-        key = stop - first
-        if weights.uniform and not weights.parabola and key in self._blocks:
-            return self._blocks[key]
         mesh, lag = weights.mesh, int(weights.parabola)
         # Before the second step no state is evaluated: the first block uses the exponentials that the second step
         # needs.
@@ -271,10 +267,7 @@ class ExponentialHistory:
             added[skipped + 1 :] += left * (lever * (tau / following))
         else:
             added[skipped:] = left * mean
-        found = _decayed((end - begin) * rates), np.ascontiguousarray(added.T), read
-        if weights.uniform:
-            self._blocks[key] = found
-        return found
+        return _decayed((end - begin) * rates), np.ascontiguousarray(added.T), read
 
     def _make_table(self, n: int) -> None:
         """Compute the tables of the next steps."""

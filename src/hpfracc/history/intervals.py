@@ -199,8 +199,6 @@ class IntervalWeights:
         #: where it is linear.
         self.following = np.append(self.steps[1:], np.inf)
         self.following[np.asarray(breaks, int) - 1] = np.inf
-        #: Whether all steps are equal up to the rounding of the times.
-        self.uniform = bool(np.ptp(self.steps) <= 4.0 * np.finfo(float).eps * np.abs(mesh).max())
 
     def place(self, n: int) -> Any:
         """The time at which the derivative of step n (counted from 1) is taken."""

@@ -31,10 +31,16 @@ _POINTS, _WEIGHTS = special.roots_legendre(20)
 _POINTS, _WEIGHTS = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
 #: Factor by which the kernel is extended below the step that needs it.
 _HEADROOM = 1e-3
+#: Exponentials that are kept beyond those that the current step needs.
+_SPARE = 3
 #: Maximum number of step sizes with cached tables.
 _KEPT = 64
 #: Maximum number of coefficients of a polynomial of the right-hand side.
 _COEFFICIENTS = 8
+#: States that are advanced together, so that they stay in the caches.
+_BLOCK = 1 << 17
+#: Relative tolerance of the history of an estimated error.
+_ERROR_EPS = 1e-2
 
 
 # -- moments ----------------------------------------------------------------------------------------------------------
@@ -162,6 +168,21 @@ def _advanced(xp: Any, states: Any, step: Any, decay: Any, integrals: Any, coeff
         part = step ** (k + 1) * product(xp, integrals[:, k : k + count], coefficients)
         new.append(faded * shifted + part)
     return xp.stack(new)
+
+
+def _advance_into(found: Array, states: Array, step: float, decay: Array, integrals: Array, polynomial: Array) -> None:
+    """As :func:`_advanced`, a block of columns that fits into the caches at a time; ``found`` may be ``states``."""
+    powers, terms, columns = states.shape
+    part = max(256, _BLOCK // terms)
+    for start in range(0, columns, part):
+        here = slice(start, start + part)
+        fed = polynomial[:, here]
+        for k in reversed(range(powers)):  # each takes those of lower powers as they were
+            moved: Any = states[k, :, here]
+            for i in range(k):
+                moved = moved + math.comb(k, i) * step ** (k - i) * states[i, :, here]
+            block = np.multiply(moved, decay[:, None], out=found[k, :, here])
+            block += (step ** (k + 1) * integrals[:, k : k + len(polynomial)]) @ fed
 
 
 # -- states that follow the step length -------------------------------------------------------------------------------
@@ -316,14 +337,24 @@ class ExponentialMemory:
         Maximum number of coefficients of a polynomial.
     make_kernel : callable
         Called as :func:`exponential_kernel`; for a shorter distance it may only append rates.
+    in_place : bool
+        Whether snapshots are not used after the next step, so that the states can be modified.
     """
 
     def __init__(
-        self, alpha: float, columns: int, longest: float, eps: float, dtype: Any, coefficients: int = _COEFFICIENTS,
+        self,
+        alpha: float,
+        columns: int,
+        longest: float,
+        eps: float,
+        dtype: Any,
+        coefficients: int = _COEFFICIENTS,
+        *,
         make_kernel: Callable[[float, float, float, float], ExponentialKernel] = exponential_kernel,
-    ) -> None:  # fmt: skip
+        in_place: bool = False,
+    ) -> None:
         self.alpha, self.longest, self.eps, self.coefficients = alpha, longest, eps, coefficients
-        self._make_kernel = make_kernel
+        self._make_kernel, self._in_place = make_kernel, in_place
         self.kernel = make_kernel(alpha, longest, longest, eps)
         self.states = np.zeros((self.kernel.power + 1, 0, columns), dtype)
         self._newest: tuple[float, Array] | None = None
@@ -358,9 +389,10 @@ class ExponentialMemory:
     def advance(self, step: float, coefficients: Array) -> None:
         """Add an interval on which the functions are polynomials, ``coefficients[q]`` that of ``x^q`` (see Stencil)."""
         tables = self.tables(step)
-        old = self.trimmed(tables)
+        old = self.states[:, : tables.needed + _SPARE]
         count = old.shape[1]
-        new = _advanced(np, old, step, tables.decay[:count], tables.moments[:count], coefficients)
+        new = old if self._in_place else np.empty_like(old)
+        _advance_into(new, old, step, tables.decay[:count], tables.moments[:count], coefficients)
         self.replace(new, step, coefficients)
 
     def trimmed(self, tables: Tables) -> Array:
@@ -393,6 +425,53 @@ class ExponentialMemory:
             step, coefficients = self._newest
             z = self.kernel.rates[count:needed] * step
             integrals = exponential_moments(np, z, moment_rule(coefficients.shape[0] + self.kernel.power))
-            nothing = np.zeros_like(extended[:, count:])
-            extended[:, count:] = _advanced(np, nothing, step, np.exp(-z), integrals, coefficients)
+            _advance_into(extended[:, count:], extended[:, count:], step, np.exp(-z), integrals, coefficients)
         self.states = extended
+
+
+class TrackedMemory:
+    """The history of a solution, and with few terms that of its estimated error; columns of the error come second.
+
+    Parameters
+    ----------
+    alpha, columns, longest, eps, dtype, in_place
+        As for :class:`ExponentialMemory`; half of the columns are those of the solution, to ``eps``.
+    """
+
+    def __init__(self, alpha: float, columns: int, longest: float, eps: float, dtype: Any, *, in_place: bool) -> None:
+        self._half = columns // 2
+        self._parts = [
+            ExponentialMemory(alpha, self._half, longest, each, dtype, in_place=in_place)
+            for each in (eps, max(eps, _ERROR_EPS))
+        ]
+
+    @property
+    def states(self) -> Array:
+        """The states of the solution."""
+        return self._parts[0].states
+
+    @property
+    def kernel(self) -> ExponentialKernel:
+        """The kernel of the solution."""
+        return self._parts[0].kernel
+
+    def tables(self, step: float) -> Tables:
+        """The tables of a step, for the solution."""
+        return self._parts[0].tables(step)
+
+    def history(self, step: float) -> Array:
+        """Contribution of the history to the fractional integral one step ahead, shape (columns,)."""
+        return np.concatenate([part.history(step) for part in self._parts])
+
+    def advance(self, step: float, coefficients: Array) -> None:
+        """Add an interval; see :meth:`ExponentialMemory.advance`."""
+        self._parts[0].advance(step, coefficients[:, : self._half])
+        self._parts[1].advance(step, coefficients[:, self._half :])
+
+    def multiply(self, factors: Array) -> None:
+        """Multiply the past of the error by its factors; the solution's are 1."""
+        self._parts[1].multiply(factors[self._half :])
+
+    def snapshot(self) -> Snapshot:
+        """The current states of the solution."""
+        return self._parts[0].snapshot()

@@ -239,3 +239,40 @@ def test_breakpoints_choose_steps_that_meet_them():
             rtol=1e-3, estimate=False, **LINE,
         )  # fmt: skip
         assert found.success and found.decision.method == "adaptive"
+
+
+@pytest.mark.parametrize("orders", [(0.05, 1.9), (0.3, 1.9)])
+def test_orders_far_apart_in_one_system(orders: tuple[float, float]):
+    """The first steps follow the lowest order, 1e-48 long; the error of the other does not grow over all decades."""
+    start = np.stack([SINE, SINE])
+    found = hf.solve_fpde(
+        None, (0.0, 1.0), start, alpha=orders, du0=0.0 * start, rtol=1e-4, atol=1e-7, estimate=False, **LINE
+    )
+    assert found.success and found.decision.method == "adaptive" and found.stats["steps_in_all"] < 1000
+    exact = np.stack([mittag_leffler(-(found.t**alpha), alpha) for alpha in orders], axis=1)
+    assert np.abs(found.u[:, :, 8] - exact).max() < 3.0 * found.error_estimate.time < 1e-3
+
+
+def test_data_that_are_not_finite_between_two_steps():
+    """They are seen, and the solve does not step over them in silence."""
+    found = solve(lambda t, x: (math.nan if 0.49 < t < 0.51 else 1.0) * np.sin(x), 0.6, rtol=1e-3)
+    assert not found.success and "not finite at t = 0.49" in found.message
+
+
+@pytest.mark.parametrize("power", [-0.3, -0.42])
+def test_a_source_that_divides_by_zero_at_the_start(power: float):
+    """As a number of Python, ``t**-0.3`` raises an error at t0; the estimate holds at all times."""
+    found = solve(lambda t, x: t**power * np.sin(x), 0.6, rtol=1e-4, save="all")
+    exact = response(found.t[1:], 0.6, power)
+    assert found.success
+    assert np.abs(found.u[1:, 8] - exact).max() < 3.0 * found.error_estimate.time < 1e-3
+
+
+def test_smooth_data_over_a_long_interval_are_no_singularity():
+    """A source that falls from t = 1 on, over an interval of 1e9, leaves the method that was asked for."""
+    span = (0.0, 1e9)
+    found = hf.solve_fpde(
+        None, span, 0.0 * X, source=lambda t, x: np.sin(x) / (1.0 + t), alpha=0.6, method="adaptive", estimate=False,
+        rtol=1e-3, atol=1e-12, **LINE,
+    )  # fmt: skip
+    assert found.success and found.decision.method == "adaptive"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,14 +106,15 @@ def march(
     times = mesh[:-1] + float(weights.sigma) * np.diff(mesh)
     steps, modes = len(times), flat.u.size
     block = steps_together(flat.u.nbytes, steps)
-    rows_of = _make_rows(weights, steps, block, whole=history is None)
     lead = 1 if history is not None and weights.parabola else 0
     past = np.zeros((lead + (block if history is not None else steps), modes))
     states = np.zeros((0 if history is None else len(history.rates), modes))
     out = np.empty((block, modes))
     for first in range(1, steps + 1, block):
         stop = min(first + block, steps + 1)
-        rows = rows_of(first, stop)
+        rows: Array = weights.rows(first, stop, 0 if history is None else max(0, first - 1 - lead))
+        if lead and first == 1:  # no increment precedes the first
+            rows = np.pad(rows, ((0, 0), (1, 0)))
         count = stop - first
         if history is None:
             far = rows[:, : first - 1] @ past[: first - 1]  # zeros for the first block
@@ -129,29 +130,6 @@ def march(
             states += taken @ near
             past[:lead] = near[count:]
         yield flat.block(out[:count])
-
-
-def _make_rows(weights: IntervalWeights, steps: int, block: int, *, whole: bool) -> Callable[[int, int], Array]:
-    """``rows(first, stop)``: the weights of all increments, or of those not yet in the exponentials' states."""
-
-    def made(first: int, stop: int) -> Array:
-        found: Array = weights.rows(first, stop, 0 if whole else max(0, first - 1 - int(weights.parabola)))
-        if not whole and weights.parabola and first == 1:
-            found = np.pad(found, ((0, 0), (1, 0)))  # no increment precedes the first
-        return found
-
-    if weights.parabola or not weights.uniform:
-        return made
-    # The weights depend on the distance alone: every row is a shifted part of the last one.
-    newest = made(steps, steps + 1)[0] if whole else made(1, block + 1)[-1]
-    padded = np.concatenate([newest, np.zeros(block)])
-
-    def shifted(first: int, stop: int) -> Array:
-        before = 0 if whole else first - 1
-        windows = np.lib.stride_tricks.sliding_window_view(padded, stop - 1 - before)
-        return np.ascontiguousarray(windows[len(newest) + before - np.arange(first, stop)])
-
-    return shifted
 
 
 # -- JAX: a block is one compiled function, a scan over its steps -----------------------------------------------------

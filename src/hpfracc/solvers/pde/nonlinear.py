@@ -40,6 +40,8 @@ class ReactionSolver:
         self.problem, self.xp = problem, problem.xp
         self._slope: Any = None
         self._trusted = 0
+        #: The newest iterate, and the reaction there.
+        self._newest: tuple[Any, Any] = (None, None)
 
     def solve(self, t: Any, shift: Any, rhs: Any, guess: Any) -> Any:
         """Solve for the v of this step."""
@@ -51,7 +53,8 @@ class ReactionSolver:
         self._trusted -= 1
         m, v, last = self._slope, guess, math.inf
         for number in range(_MAX_SIMPLE):
-            new = self._space.solve(shift - m, rhs + self._react(t, v) - m * v, v)
+            self._newest = v, self._react(t, v)
+            new = self._space.solve(shift - m, rhs + self._newest[1] - m * v, v)
             problem.count("solves")
             change, size = self.problem.largest(new - v), self.problem.largest(new)
             v = new
@@ -69,6 +72,14 @@ class ReactionSolver:
             last = change
         return self._newton(t, shift, rhs, guess if not math.isfinite(self.problem.largest(v)) else v)
 
+    def perturbed(self, t: Any, shift: Any, rhs: Any, guess: Any) -> Any:
+        """The change of the newest solution by ``rhs``, to first order; ``guess`` is a similar change."""
+        # The slope where the reaction was evaluated last, next to v.
+        near, value = self._newest
+        moved = self._react(t, near + guess) - value
+        self.problem.count("solves")
+        return self._space.solve(shift - self._slope, rhs + moved - self._slope * guess, guess)
+
     def _operator(self, t: Any, v: Any) -> tuple[Semidiscretisation, Callable[[Any, Any], Any]]:
         """The operator of the step and what is left of the reaction; that of a coefficient of u is taken at ``v``."""
         problem, reaction = self.problem, self.problem.reaction
@@ -84,6 +95,7 @@ class ReactionSolver:
             problem.count("newton_iterations")
             self._space, self._react = self._operator(t, v)
             value = self._react(t, v)
+            self._newest = v, value
             defect = self._space.solve(shift - m, rhs + value - m * v, v) - v
             problem.count("solves")
             size = self.problem.largest(v)

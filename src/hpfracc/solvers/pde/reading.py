@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -319,7 +320,8 @@ def _read_source(problem: EvolutionProblem, source: Any, args: tuple[Any, ...]) 
             return _fitted("source", value, problem)
 
         problem.source = evaluate
-        evaluate(problem.t0)
+        with contextlib.suppress(ArithmeticError):  # such as 0.0**-0.5: the data need not be finite at t0
+            evaluate(problem.t0)
         return
     refuse_chunked(source, "source")
     value = source if is_array(source) else np.asarray(source)

@@ -31,7 +31,7 @@ from hpfracc.solvers.pde.reading import read_evolution
 from hpfracc.solvers.pde.recording import MAX_FRAMES, Run, read_save, smooth_power
 from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, SpaceTimeError
-from hpfracc.solvers.pde.time_data import scan_data
+from hpfracc.solvers.pde.time_data import refuse_gaps, scan_data
 
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
@@ -321,8 +321,11 @@ def _solve(question: Question, progress: StepProgress) -> tuple[Question, Run, f
         problem.stats.update(stats)
         if method.chooses_steps:
             problem.stats["forecast_bytes"] = check_memory(question, MAX_FRAMES)
-            return question, *run_steps(question, data, progress)
-        return question, *run_refined(question, data, progress)
+            run, error, ratio = run_steps(question, data, progress)
+        else:
+            run, error, ratio = run_refined(question, data, progress)
+        refuse_gaps(run, data, problem)
+        return question, run, error, ratio
     steps = given_steps(problem, options)
     if steps > options.max_steps:
         raise InvalidInputError(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer
+from hpfracc._arrays import is_tracer, to_host
 from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.recording import Run
 
 Array = np.ndarray[Any, Any]
 
@@ -18,7 +20,7 @@ _LOOKS, _FEWEST, _BYTES = 1024, 256, 1 << 25
 #: Times at which a reaction has to be the same as at t0 to count as independent of t.
 _SAME = 64
 #: Halvings of the distance to t0 between which the growth of data is measured, and the growth that counts.
-_NEAR, _NEARER, _GROWS = 20, 40, 1.5
+_NEAR, _NEARER, _NEAREST, _GROWS = 20, 40, 60, 1.5
 #: A difference between two looks that is checked for a jump, in units of the median; halvings that a jump survives.
 _LARGE, _HALVINGS = 4.0, 12
 #: Share of the change up to the first look by which data that jump at t0 have changed just behind it.
@@ -43,12 +45,18 @@ class TimeData:
         The p < 0 of data that grow like ``(t - t0)^p`` at the start; 0 if they do not.
     first : float
         Where the data jump at t0, the first time behind it; ``-inf`` if they do not.
+    values : numpy.ndarray, shape (len(looks), ...) or (0,)
+        The data at the looks, unless they are large.
+    not_finite : float
+        The first look at which the data are not finite, with which the scan ends; infinite if there is none.
     """
 
     looks: Array
     jumps: tuple[float, ...] = ()
     power: float = 0.0
     first: float = -math.inf
+    values: Array = field(default_factory=lambda: np.empty(0))
+    not_finite: float = math.inf
 
     def defect(self, problem: EvolutionProblem, mesh: Array, points: int = 2) -> float:
         r"""The error of u from data that change between the steps unseen.
@@ -63,10 +71,11 @@ class TimeData:
         spacing = (mesh[-1] - mesh[0]) / len(self.looks)
         places = np.searchsorted(mesh, self.looks, side="right") - 1
         bounds = np.concatenate([[0], np.flatnonzero(np.isin(mesh, problem.breaks)), [len(mesh) - 1]])
-        worst, known = 0.0, dict[float, Any]()
+        worst, known = 0.0, dict[float, Array]()
         for k in np.flatnonzero(np.diff(mesh) > spacing):
             low, high = float(mesh[k]), float(mesh[k + 1])
-            looks = self.looks[(places == k) & (self.looks > low)]
+            numbers = np.flatnonzero((places == k) & (self.looks > low))
+            looks = self.looks[numbers]
             if not len(looks) or (k == 0 and self.power < 0.0):
                 continue
             piece = int(np.searchsorted(bounds, k, side="right"))
@@ -79,10 +88,9 @@ class TimeData:
             known = {t: known[t] if t in known else data(t) for t in times}  # neighbouring steps share most of them
             apart = (looks[:, None, None] - nodes) / (nodes[:, None] - nodes + np.eye(len(nodes)))
             factors = np.prod(np.where(np.eye(len(nodes), dtype=bool), 1.0, apart), axis=2)  # Lagrange's polynomials
-            gaps = []
-            for look, row in zip(looks.tolist(), factors.tolist(), strict=True):
-                line = sum(factor * known[t] for factor, t in zip(row, times, strict=True))
-                gaps.append(_largest(problem, data(look) - line))
+            lines = np.tensordot(factors, np.stack([known[t] for t in times]), 1)
+            seen = self.values[numbers] if len(self.values) else np.stack([data(float(t)) for t in looks])
+            gaps = np.abs(seen - lines).reshape(len(looks), -1).max(axis=1)
             powers = {alpha, problem.start_power or alpha} | ({1.0} if problem.integrated is not None else set())
             worst = max(worst, *(float(np.mean(gaps)) * (high - low) ** p / math.gamma(1.0 + p) for p in powers))
         return worst
@@ -102,17 +110,23 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
     offsets = 0.5 + 0.9 * (np.arange(count) * golden % 1.0 - 0.5)
     looks = problem.t0 + length * (np.arange(count) + offsets) / count
     sizes, gaps, before = np.empty(count), np.empty(count - 1), None
+    values = np.empty(0)
     for i, t in enumerate(looks):
         value = data(float(t))
-        sizes[i] = _largest(problem, value)
+        if not i and count * value.nbytes <= _BYTES:
+            values = np.empty((count, *value.shape), value.dtype)
+        if len(values):
+            values[i] = value
+        sizes[i] = _largest(value)
         if not math.isfinite(sizes[i]):
-            return none  # a step that meets these data ends with a message
+            return TimeData(np.empty(0), not_finite=float(t))
         if before is not None:
-            gaps[i - 1] = _largest(problem, value - before)
+            gaps[i - 1] = _largest(value - before)
         before = value
     power = 0.0
-    near, nearer = (_largest(problem, data(problem.t0 + length * 2.0**-k)) for k in (_NEAR, _NEARER))
-    if near > 0.0 and nearer > _GROWS * near:
+    # Smooth data may grow too, but not by the same factor over each of two such ranges.
+    near, nearer, nearest = (_largest(data(problem.t0 + length * 2.0**-k)) for k in (_NEAR, _NEARER, _NEAREST))
+    if near > 0.0 and nearer > _GROWS * near and nearest * near > 0.5 * nearer**2:
         power = -math.log2(nearer / near) / (_NEARER - _NEAR)
     jumps: list[float] = []
     least = max(_LARGE * float(np.median(gaps)), problem.rtol * float(sizes.max()))
@@ -120,7 +134,14 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
         if gaps[i] > least:
             jumps += _find_jumps(problem, float(looks[i]), float(looks[i + 1]), least)
     first = behind_start(problem, float(looks[0]), problem.rtol * float(sizes.max()))
-    return TimeData(looks, tuple(sorted(set(jumps))), power, first if first > problem.t0 else -math.inf)
+    return TimeData(looks, tuple(sorted(set(jumps))), power, first if first > problem.t0 else -math.inf, values)
+
+
+def refuse_gaps(run: Run, data: TimeData, problem: EvolutionProblem) -> None:
+    """End a run with a failure if its steps went over times at which source or boundary data are not finite."""
+    t = data.not_finite
+    if run.success and run.newest[0] > t and problem.varies and not np.isfinite(to_host(problem.known(t))).all():
+        run.fail(f"The data are not finite at t = {t:g}, between two steps: give data that are finite after t0.")
 
 
 def behind_start(problem: EvolutionProblem, later: float, least: float = 0.0) -> float:
@@ -129,8 +150,8 @@ def behind_start(problem: EvolutionProblem, later: float, least: float = 0.0) ->
         return problem.t0
     data, behind = _data(problem), 2.0 * problem.t0 - just_before(problem.t0, problem)
     at, soon = data(problem.t0), data(behind)
-    jumps = _largest(problem, soon - at) > max(least, _STAYS * _largest(problem, data(later) - at))
-    grows = _largest(problem, soon) > _GROWS * _largest(problem, data(problem.t0 + 2.0**-_NEAR * (later - problem.t0)))
+    jumps = _largest(soon - at) > max(least, _STAYS * _largest(data(later) - at))
+    grows = _largest(soon) > _GROWS * _largest(data(problem.t0 + 2.0**-_NEAR * (later - problem.t0)))
     return behind if jumps and not grows else problem.t0
 
 
@@ -152,14 +173,14 @@ def _find_jump(problem: EvolutionProblem, a: float, b: float, least: float) -> t
     """Neighbouring times between which the data jump; None if their difference shrinks with the interval."""
     data = _data(problem)
     at_a, at_b = data(a), data(b)
-    first = now = _largest(problem, at_b - at_a)
+    first = now = _largest(at_b - at_a)
     halvings = 0
     while now > least and (halvings != _HALVINGS or now > 0.25 * first):
         middle = 0.5 * (a + b)
         if not a < middle < b:
             return a, b
         here = data(middle)
-        left, right = _largest(problem, here - at_a), _largest(problem, at_b - here)
+        left, right = _largest(here - at_a), _largest(at_b - here)
         now, halvings = max(left, right), halvings + 1
         if left >= right:
             b, at_b = middle, here
@@ -188,15 +209,18 @@ def just_before(t: float, problem: EvolutionProblem) -> float:
     return t - (_ULPS + 1) * float(np.spacing(max(abs(problem.t0), abs(problem.t1))))
 
 
-def _data(problem: EvolutionProblem) -> Any:
+def _data(problem: EvolutionProblem) -> Callable[[float], Array]:
     """Source and boundary data, and the reaction of the initial state, as a function of time."""
 
-    def value(t: float) -> Any:
-        total = problem.known(t, whole=True) if problem.varies else None
-        if problem.reaction is not None:
-            own = problem.reaction(t, problem.u0)
-            total = own if total is None else total + own
-        return total
+    def value(t: float) -> Array:
+        try:
+            total = problem.known(t, whole=True) if problem.varies else None
+            if problem.reaction is not None:
+                own = problem.reaction(t, problem.u0)
+                total = own if total is None else total + own
+        except ArithmeticError:  # such as 0.0**-0.5
+            return np.full(problem.state_shape, math.inf)
+        return np.asarray(to_host(problem.xp.stop_gradient(total)))
 
     return value
 
@@ -206,10 +230,10 @@ def _depends_on_time(problem: EvolutionProblem) -> bool:
         return True
     if problem.reaction is None:
         return False
-    first = problem.reaction(problem.t0, problem.u0)
-    times = np.linspace(problem.t0, problem.t1, _SAME + 1)[1:]
-    return any(_largest(problem, problem.reaction(float(t), problem.u0) - first) != 0.0 for t in times)
+    data, times = _data(problem), np.linspace(problem.t0, problem.t1, _SAME + 1)
+    first = data(problem.t0)
+    return any(_largest(data(float(t)) - first) != 0.0 for t in times[1:])
 
 
-def _largest(problem: EvolutionProblem, u: Any) -> float:
-    return float(problem.xp.abs(problem.xp.stop_gradient(u)).max())
+def _largest(u: Array) -> float:
+    return float(np.abs(u).max())

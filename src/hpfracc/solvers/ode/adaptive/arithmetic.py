@@ -148,6 +148,8 @@ class NumpyArithmetic:
                 judged = slice(min(max(degree, 2), count), min(degree + 1, max(stepper.highest_degree(), degree)) + 2)
             felt[judged] = [corrector.damped(term) for term in terms[judged]]
         factor = stepper.distance_factor(step, end)
+        if np.ndim(factor):
+            felt, factor = factor * felt, 1.0
         errors = [factor * error for error in system.norm(scale).rows(felt)]
         return Trial(y, values, stencil, weights, terms, errors, scale, inherited, each)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 import time
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._interrupts import raise_if_nested
-from hpfracc.history.states import exponential_kernel
+from hpfracc.history.states import ExponentialMemory
 from hpfracc.solvers.ode.adaptive.solution import AdaptiveSolution
 from hpfracc.solvers.ode.adaptive.stepper import Stepper
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
@@ -126,8 +127,10 @@ class _Pass:
         length, longest = problem.t1 - problem.t0 - self.system.offset, min(problem.delays, default=math.inf)
         self._note_start()
         between = self.solution is not None or self.wanted is not None or bool(options.events)
-        kernel = exponential_kernel if problem.memory is None else problem.memory.kernel
-        self.stepper = stepper = Stepper(self.system, length, options, self._share, between=between, make_kernel=kernel)
+        memory: Any = ExponentialMemory
+        if problem.memory is not None:
+            memory = functools.partial(ExponentialMemory, make_kernel=problem.memory.kernel)
+        self.stepper = stepper = Stepper(self.system, length, options, self._share, between=between, memory=memory)
         speed.begin(stepper)
         watch = _CrawlWatch(problem, options, length)
         for stop, is_break in self._stops(length):

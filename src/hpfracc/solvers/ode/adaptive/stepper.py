@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hpfracc.history.states import ExponentialMemory, Snapshot, exponential_kernel
+from hpfracc.history.states import ExponentialMemory, Snapshot
 from hpfracc.solvers.ode.adaptive.arithmetic import NumpyArithmetic, Trial, interpolate_states
 from hpfracc.solvers.ode.adaptive.corrector import Corrector
 from hpfracc.solvers.ode.adaptive.solution import Continuation, Piece
@@ -114,14 +115,21 @@ class Stepper:
         Whether the solution is also needed between the steps.
     corrector : Corrector, optional
         Solves the equations of the steps, or one like it; by default by iteration and Newton's method.
-    make_kernel : callable
-        Makes the kernel of an order, as :func:`~hpfracc.history.states.exponential_kernel` does.
+    memory : callable
+        The class of the memories, or one like it.
     """
 
     def __init__(
-        self, system: Any, length: float, options: Options, share: float, *, between: bool = True,
-        corrector: Any = None, make_kernel: Any = exponential_kernel,
-    ) -> None:  # fmt: skip
+        self,
+        system: Any,
+        length: float,
+        options: Options,
+        share: float,
+        *,
+        between: bool = True,
+        corrector: Any = None,
+        memory: Callable[..., Any] = ExponentialMemory,
+    ) -> None:
         self.between, self.most_step = between, options.max_step
         self.system, self.length, self.rtol, self.share = system, length, options.rtol, share
         self.atol = np.array(np.broadcast_to(options.atol, system.shape), dtype=float).reshape(-1)
@@ -129,9 +137,7 @@ class Stepper:
         self.most = max(alpha for alpha, _ in system.groups)
         eps = min(max(1e-5 * self.rtol, 1e-14), 1e-8)
         self.memories = [
-            ExponentialMemory(
-                alpha, 2 * system.initial[0][which].size, length, eps, system.dtype, make_kernel=make_kernel
-            )
+            memory(alpha, 2 * system.initial[0][which].size, length, eps, system.dtype)
             for alpha, which in system.groups
         ]
         self.corrector = Corrector(system) if corrector is None else corrector
@@ -406,9 +412,18 @@ class Stepper:
         sizes = np.maximum(self.system.magnitude(self.y), self.system.magnitude(y))
         return np.asarray(self.atol + self.rtol * sizes) * self.share
 
-    def distance_factor(self, step: float, end: float) -> float:
-        """Factor by which an error of this step grows until ``end``; above 1 for orders above 1."""
-        return float((end / step) ** (self.most - 1.0)) if self.most > 1.0 else 1.0
+    def distance_factor(self, step: float, end: float) -> Any:
+        """Factor by which an error of this step grows until ``end``, of each element if orders differ.
+
+        Above 1 for orders above 1 alone.
+        """
+        factors = [(end / step) ** max(alpha - 1.0, 0.0) for alpha, _ in self.system.groups]
+        if len(factors) == 1:
+            return float(factors[0])
+        found = np.empty(self.y.size)
+        for factor, (_, which) in zip(factors, self.system.groups, strict=True):
+            found[which] = factor
+        return found
 
     def _first_step(self) -> float:
         """A step whose first term is about the tolerance: very small, because y behaves like t^alpha."""

@@ -65,7 +65,7 @@ class AdaptiveSteps(EvolutionMethod):
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
         """The states of the exponentials, for the solution and its error, before and after a step."""
-        return (4 * _EXPONENTIALS + 32) * problem.itemsize * math.prod(problem.state_shape)
+        return (3 * _EXPONENTIALS + 32) * problem.itemsize * math.prod(problem.state_shape)
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
         """A sum of exponentials."""

@@ -135,8 +135,8 @@ class ETDRK4(EvolutionMethod):
 def _step(
     problem: EvolutionProblem, explicit: ExplicitPart, t: Any, h: Any, u: Any, c: Any, f: _Factors
 ) -> tuple[Any, Any]:
-    """Values and coefficients after a step. The coefficients belong to this method alone and are overwritten."""
-    space, xp = problem.space, problem.xp
+    """Values and coefficients after a step."""
+    space = problem.space
 
     def rest(t: Any, coefficients: Any) -> Any:
         return space.forward(explicit(t, space.backward(coefficients)))
@@ -145,16 +145,12 @@ def _step(
         c = f.whole * c
         return space.backward(c), c
     n0 = space.forward(explicit(t, u))
-    b = _scaled(xp, f.half, c)
-    a = _plus(xp, b, f.stage, n0, over=False)
+    half = f.half * c
+    a = half + f.stage * n0
     na = rest(t + 0.5 * h, a)
-    b = _plus(xp, b, f.stage, na)
-    nb = rest(t + 0.5 * h, b)
-    last = _plus(xp, _scaled(xp, f.half, a, over=True), f.stage, nb, 2.0)
-    nc = rest(t + h, _plus(xp, last, f.stage, n0, -1.0))
-    c = _plus(xp, _scaled(xp, f.whole, c, over=True), f.first, n0)
-    c = _plus(xp, _plus(xp, c, f.middle, na), f.middle, nb)
-    c = _plus(xp, c, f.last, nc)
+    nb = rest(t + 0.5 * h, half + f.stage * na)
+    nc = rest(t + h, f.half * a + f.stage * (2.0 * nb - n0))
+    c = f.whole * c + f.first * n0 + f.middle * (na + nb) + f.last * nc
     return space.backward(c), c
 
 
@@ -194,42 +190,6 @@ def _jitted(problem: EvolutionProblem, steps: int) -> _Step | None:
         return found
 
     return step
-
-
-def _scaled(xp: Namespace, factor: Any, x: Any, *, over: bool = False) -> Any:
-    """``factor x``, overwriting x if that is allowed and neither carries a gradient."""
-    over = over and xp.library != "jax" and not (tracks_gradient(factor) or tracks_gradient(x))
-    if xp.library != "torch" or not x.is_complex() or factor.is_complex():
-        if not over:
-            return factor * x
-        x *= factor
-        return x
-    # Multiply both parts by the real factor: PyTorch would convert it to complex, at four times the arithmetic.
-    torch, parts = xp.module, xp.module.view_as_real(x)
-    if over:
-        parts.mul_(factor.unsqueeze(-1))
-        return x
-    return torch.view_as_complex(parts * factor.unsqueeze(-1))
-
-
-def _plus(xp: Namespace, total: Any, factor: Any, x: Any, times: float = 1.0, *, over: bool = True) -> Any:
-    """``total + times factor x``, overwriting total if nothing carries a gradient: one pass in PyTorch."""
-    if xp.library == "torch":
-        over = over and not any(tracks_gradient(one) for one in (total, factor, x))
-        if not total.is_complex() or factor.is_complex():
-            return xp.module.addcmul(total, factor, x, value=times, out=total if over else None)
-        parts, others = xp.module.view_as_real(total), xp.module.view_as_real(x)
-        if over:
-            parts.addcmul_(factor.unsqueeze(-1), others, value=times)
-            return total
-        return xp.module.view_as_complex(xp.module.addcmul(parts, factor.unsqueeze(-1), others, value=times))
-    product = factor * x
-    if times != 1.0:
-        product = times * product
-    if xp.library == "jax" or not over:
-        return total + product
-    total += product
-    return total
 
 
 def _factors(xp: Namespace, symbol: Any, h: float) -> _Factors:
