@@ -106,7 +106,10 @@ def solve_fpde(
         ``(t0, t1)``.
     u0 : array_like or callable
         The solution at t0 on the whole grid, boundary points included, or ``u0(x)`` (``u0(x, y)``); real or complex.
-        Of shape (components, ...) for a system. A tensor or JAX array is solved in its library, on its device.
+        Of shape (components, ...) for a system, or a dict ``{"u": ..., "v": ...}`` with the names of the components
+        and an array, function or number for each; ``boundary``, ``space``, ``alpha``, ``du0``, ``source`` and
+        ``history`` may then be dicts with the same names. A tensor or JAX array is solved in its library, on its
+        device.
     x : array_like or tuple of array_like
         The grid: increasing points, one array for each axis. Transforms need equal spacing. Or a
         :class:`~hpfracc.pde.Disc` or :class:`~hpfracc.pde.Annulus`; functions are then called with the coordinates x
@@ -123,7 +126,8 @@ def solve_fpde(
         :class:`~hpfracc.pde.Exterior`, with numbers, f(t) or f(t, x): one for all axes, or a sequence with one, or a
         pair for the two ends, for each axis. In one dimension a pair stands for the two ends. A number or function
         alone is the value of u, and a dict has the ends ``"left"`` and ``"right"`` (``"bottom"``, ``"top"``,
-        ``"back"``, ``"front"``). All components of a system share the conditions. Not given with a Matrix.
+        ``"back"``, ``"front"``). All components of a system share the conditions, unless a dict gives those of each by
+        its name (see ``u0``): they may then differ in kind. Not given with a Matrix.
     alpha : float, scalar array, sequence, callable or DistributedOrder
         The order in time, in (0, 2]. A sequence has one for each component of a system, by ``"adaptive"``, or
         ``"l1"`` up to order 1. ``alpha(t)``, ``alpha(x)`` and ``alpha(t, x)`` (``alpha(x, y)``, ...), recognised by
@@ -179,7 +183,8 @@ def solve_fpde(
         Delayed states are linear between the steps. Without a ``step``, the mesh of the first two is graded anew
         behind the first delays. For NumPy arrays.
     history : callable or array_like, optional
-        ``history(t)``, the solution on the whole grid before t0, for delays; or values that broadcast to ``u0``.
+        ``history(t)`` or ``history(t, x)``, the solution on the whole grid before t0, for delays; or values that
+        broadcast to ``u0``.
     events : callable or list of callables, optional
         ``event(t, u, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy. Between
         steps, or, for ``"exact_modes"``, of the solution itself at times that the decay of its modes needs.
@@ -404,5 +409,6 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         decision,
         stats,
         *happened,
+        components=problem.names,
         _tools=problem,
     )

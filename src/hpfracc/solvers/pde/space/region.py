@@ -146,7 +146,7 @@ class RegionSpace(SparseSpace):
     """
 
     name = "region"
-    scattered = True
+    scattered = nested = True
     accuracy = "order 2, 4/3 near re-entrant corners, 1 where a staircase stands for a curve"
 
     def __init__(self, setting: SpaceSetting) -> None:
