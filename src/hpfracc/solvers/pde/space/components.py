@@ -32,6 +32,9 @@ _CANDIDATES = {
     "Region": ("region:RegionSpace",),
 }
 
+#: Points in several dimensions up to which finite volumes are diagonalised, at 0.5 s once, and not iterated.
+_FEW = 1200
+
 _WHICH_LAPLACIAN = (
     "FractionalDiffusion on a bounded set needs kind=, because the operators differ: kind='spectral' is the power of "
     "the Laplacian with your boundary condition, kind='integral' the singular integral over the whole space with data "
@@ -295,7 +298,10 @@ def discretise(setting: SpaceSetting) -> Semidiscretisation:
         closed = [tuple(Neumann() if isinstance(one, NoFlux) else one for one in pair) for pair in setting.boundary]
         setting = dataclasses.replace(setting, boundary=tuple((low, high) for low, high in closed))
     refusals = []
-    candidates = _CANDIDATES[type(setting.domain).__name__]
+    candidates: tuple[str, ...] = _CANDIDATES[type(setting.domain).__name__]
+    if setting.domain is None and setting.ndim > 1 and setting.xp.library == "numpy":
+        if math.prod(x.size for x in setting.grid) <= _FEW:  # the same finite volumes, diagonalised
+            candidates = ("modes:BoxModes", "region:RegionSpace", *candidates)
     for candidate in ("matrix:MatrixSpace",) if Matrix in kinds else candidates:
         module, _, name = candidate.partition(":")
         kind: type[Semidiscretisation] = getattr(importlib.import_module(f"{__package__}.{module}"), name)

@@ -26,7 +26,7 @@ from hpfracc.solvers.pde.boundary import (
 from hpfracc.solvers.pde.space import matrix
 from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points, read_grid, refuse_complex, refuse_conditions
 from hpfracc.solvers.pde.space.matrix import SparseSpace
-from hpfracc.solvers.pde.space.variable import GAUSS, check_positive, peclet_notes
+from hpfracc.solvers.pde.space.variable import GAUSS, check_finite, check_positive, peclet_notes
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, coefficients_of, per_axis, tensor_at
 
 Array = np.ndarray[Any, Any]
@@ -146,13 +146,15 @@ class RegionSpace(SparseSpace):
     """
 
     name = "region"
-    scattered = nested = True
-    accuracy = "order 2, 4/3 near re-entrant corners, 1 where a staircase stands for a curve"
+    scattered = True
+    accuracy = "order 2"
 
     def __init__(self, setting: SpaceSetting) -> None:
         from scipy import sparse
 
-        self.setting, self.grid = setting, setting.grid
+        self.setting, self.grid, self.nested = setting, setting.grid, setting.domain is not None
+        if self.nested:
+            self.accuracy += ", 4/3 near re-entrant corners, 1 where a staircase stands for a curve"
         self._mesh = mesh = _CellMesh(setting)
         power = scale = 1.0
         along, carried, plain = np.zeros((3, *mesh.edges[0].shape))
@@ -409,4 +411,6 @@ def _middles(edges: list[Array]) -> tuple[Array, ...]:
 
 def _at(value: Any, places: tuple[Array, ...]) -> Any:
     """A coefficient at these points."""
-    return np.broadcast_to(value(*places) if is_function(value) else value, places[0].shape)
+    found = np.broadcast_to(value(*places) if is_function(value) else value, places[0].shape)
+    check_finite(found)
+    return found
