@@ -299,9 +299,9 @@ def discretise(setting: SpaceSetting) -> Semidiscretisation:
         setting = dataclasses.replace(setting, boundary=tuple((low, high) for low, high in closed))
     refusals = []
     candidates: tuple[str, ...] = _CANDIDATES[type(setting.domain).__name__]
-    if setting.domain is None and setting.ndim > 1 and setting.xp.library == "numpy":
-        if math.prod(x.size for x in setting.grid) <= _FEW:  # the same finite volumes, diagonalised
-            candidates = ("modes:BoxModes", "region:RegionSpace", *candidates)
+    few = setting.xp.library == "numpy" and math.prod(x.size for x in setting.grid) <= _FEW
+    if few and setting.domain is None and setting.ndim > 1:  # the same finite volumes, diagonalised
+        candidates = ("modes:BoxModes", "region:RegionSpace", *candidates)
     for candidate in ("matrix:MatrixSpace",) if Matrix in kinds else candidates:
         module, _, name = candidate.partition(":")
         kind: type[Semidiscretisation] = getattr(importlib.import_module(f"{__package__}.{module}"), name)

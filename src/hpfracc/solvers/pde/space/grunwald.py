@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
+from collections import deque
 from typing import Any, final
 
 import numpy as np
@@ -23,7 +24,7 @@ from hpfracc.solvers.pde.boundary import (
 from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.axes import AxisBasis, diagonalise
 from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_grid
-from hpfracc.solvers.pde.space.krylov import ShiftedFactors, conjugate_gradients, gmres
+from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
 from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct, merge_parts, toeplitz_parts
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, coefficients_of
@@ -37,6 +38,8 @@ DENSE = 400
 #: quarter of the time of the iterations or less, and the factorisation as long as ten such solves by iteration. Up to
 #: the same number, of an axis or of all points, symmetric matrices are diagonalised.
 DENSE_KEPT = 1200
+#: Number of shifts whose factorisations are kept.
+_KEPT = 4
 
 
 class ToeplitzSpace(GridSpace):
@@ -60,7 +63,7 @@ class ToeplitzSpace(GridSpace):
         self.iterations = 0
         self._backend = None if setting.backend == "auto" else setting.backend
         self._traced = any(part.traced or is_tracer(part.coefficient) for part in parts)
-        self._factors = ShiftedFactors(lambda: self.matrix)
+        self._factors, self._shifts = functools.lru_cache(_KEPT)(self._factorise), deque[Any](maxlen=_KEPT)
 
     @functools.cached_property
     def preconditioner(self) -> ToeplitzPreconditioner:
@@ -83,13 +86,19 @@ class ToeplitzSpace(GridSpace):
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
         """A division if it is diagonalised, LU for few points, otherwise conjugate gradients or GMRES."""
+        from scipy.linalg import lu_solve
+
         self.iterations = 0
         if self.symbol is not None:
             return super().solve(shift, rhs)
         points = math.prod(self.shape)
         if self.xp.library == "numpy" and points <= DENSE_KEPT and isinstance(shift, float | complex):
-            if self._factors.repeats(shift) or points <= DENSE:
-                return self._factors.solve(shift, rhs)
+            repeats = shift in self._shifts
+            self._shifts.append(shift)
+            if repeats or points <= DENSE:
+                return lu_solve(self._factors(shift), rhs.reshape(-1, points).T, check_finite=False).T.reshape(
+                    rhs.shape
+                )
         elif self.xp.library == "jax" and (self._traced or any(map(is_tracer, (rhs, shift)))):
             return self._solve_traced(shift, rhs)
         precondition = self.preconditioner.for_shift(shift)
@@ -102,6 +111,11 @@ class ToeplitzSpace(GridSpace):
         else:
             found, self.iterations = gmres(operator, precondition, rhs, guess)
         return found
+
+    def _factorise(self, shift: complex) -> Any:
+        from scipy.linalg import lu_factor
+
+        return lu_factor(shift * np.eye(math.prod(self.shape)) - self.matrix, overwrite_a=True, check_finite=False)
 
     def _solve_traced(self, shift: Any, rhs: Any) -> Any:
         """A dense factorisation, which JAX can trace and differentiate."""
