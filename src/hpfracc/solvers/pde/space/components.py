@@ -29,7 +29,7 @@ _CANDIDATES = {
     ),
     "Disc": ("disc:JacobiDisc", "disc:PolarModes"),
     "Annulus": ("disc:PolarModes",),
-    "Region": ("region:RegionSpace",),
+    "Region": ("cut_cells:CutSpace", "region:RegionSpace"),
 }
 
 #: Points in several dimensions up to which finite volumes are diagonalised, at 0.5 s once, and not iterated.
