@@ -21,7 +21,7 @@ def volumes(x, *terms, boundary="dirichlet", **more):
     axes = x if isinstance(x, tuple) else (x,)
     setting = SpaceSetting(terms, axes, read_boundary(boundary, len(axes)), **more)
     assert FiniteVolumes.refuses(setting) is None
-    return FiniteVolumes.make(setting)
+    return FiniteVolumes(setting)
 
 
 def condition(kind, value, slope):

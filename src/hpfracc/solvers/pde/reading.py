@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -311,3 +312,7 @@ def _check_compatible(
         stacklevel=5,
     )
     return False
+
+
+#: The arguments of ``solve_fpde`` that make up the equation, without those that its functions take in addition.
+EQUATION = tuple(name for name in inspect.signature(read_evolution).parameters if name not in ("args", "backend"))

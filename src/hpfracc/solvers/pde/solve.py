@@ -27,7 +27,7 @@ from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, Question
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
-from hpfracc.solvers.pde.reading import read_evolution
+from hpfracc.solvers.pde.reading import EQUATION, read_evolution
 from hpfracc.solvers.pde.recording import MAX_FRAMES, Run, read_save, smooth_power
 from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, SpaceTimeError
@@ -36,23 +36,6 @@ from hpfracc.solvers.pde.time_data import scan_data
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
 _BACKENDS = ("auto", "numpy", "numba")
-#: The arguments that make up the equation.
-_EQUATION = (
-    "reaction",
-    "t_span",
-    "u0",
-    "x",
-    "space",
-    "boundary",
-    "alpha",
-    "du0",
-    "source",
-    "jac",
-    "terms",
-    "form",
-    "delays",
-    "history",
-)
 
 
 @watched
@@ -269,7 +252,7 @@ def read_question(*, method: Any, args: Any, backend: Any, compile: Any, save: A
     where = "auto" if name is None else str(name).casefold()
     if where not in _BACKENDS:
         raise InvalidInputError(f"backend={backend!r}: use {', '.join(map(repr, _BACKENDS))}")
-    equation = {name: others.pop(name) for name in _EQUATION}
+    equation = {name: others.pop(name) for name in EQUATION}
     if compile is True and library_of(equation["u0"]) == "torch" and callable(equation["reaction"]):
         # JAX compiles the reaction together with the step.
         equation["reaction"] = sys.modules["torch"].compile(equation["reaction"], dynamic=False)

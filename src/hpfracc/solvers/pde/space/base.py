@@ -237,12 +237,6 @@ class Semidiscretisation(abc.ABC):
     def refuses(cls, setting: SpaceSetting) -> str | None:
         """Why it does not support this setting, as a sentence that says what to do instead; None if it does."""
 
-    @classmethod
-    def make(cls, setting: SpaceSetting) -> Semidiscretisation:
-        """The discretisation of a supported setting."""
-        found: Any = cls
-        return found(setting)  # type: ignore[no-any-return]
-
     def forward(self, u: Any) -> Any:
         """The coefficients of ``u`` in the eigenvectors of A."""
         raise NotImplementedError(f"{self.name} is not diagonalised")

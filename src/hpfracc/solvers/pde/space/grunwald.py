@@ -161,9 +161,19 @@ class ShiftedGrunwald(ToeplitzSpace):
     name = "grunwald"
     accuracy = "order 2 where the solution, extended by zero, is smooth; alpha/2 next to the boundary otherwise"
 
-    def __init__(self, setting: SpaceSetting, parts: tuple[ToeplitzPart, ...], notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, setting: SpaceSetting) -> None:
+        parts = merge_parts([part for term in setting.terms for part in toeplitz_parts(term, setting)])
         super().__init__(setting, parts)
-        self.notes = notes
+        for term in setting.terms:
+            if isinstance(term, FractionalDiffusion) and term.kind == "integral" and not order_value(term.order) >= 2.0:
+                s = 0.5 * order_value(term.order)
+                text = (
+                    f"the integral Laplacian by centred differences: where the solution behaves like rho^{s:g} at the "
+                    f"boundary, the largest error is of order {s:g} only; on an interval without other terms and with "
+                    "a constant coefficient the Jacobi method has no such limit"
+                )
+                self.notes += (text,)
+                warnings.warn(text, AccuracyWarning, stacklevel=2)
         # Solutions of equations with Riesz and integral terms are not smooth at the boundary.
         self.best_order = 1.0 if any(isinstance(term, FractionalDiffusion) for term in setting.terms) else 2.0
         self.symmetric = all(part.symmetric and not part.varies and not part.complex for part in parts)
@@ -237,24 +247,6 @@ class ShiftedGrunwald(ToeplitzSpace):
         return refuse_grid(setting) or next(
             filter(None, (_refuses_term(term, setting) for term in setting.terms)), None
         )
-
-    @classmethod
-    def make(cls, setting: SpaceSetting) -> ShiftedGrunwald:
-        """The matrices of all terms."""
-        parts: list[ToeplitzPart] = []
-        notes: list[str] = []
-        for term in setting.terms:
-            parts += toeplitz_parts(term, setting)
-            if isinstance(term, FractionalDiffusion) and term.kind == "integral" and not order_value(term.order) >= 2.0:
-                s = 0.5 * order_value(term.order)
-                text = (
-                    f"the integral Laplacian by centred differences: where the solution behaves like rho^{s:g} at the "
-                    f"boundary, the largest error is of order {s:g} only; on an interval without other terms and with "
-                    "a constant coefficient the Jacobi method has no such limit"
-                )
-                notes.append(text)
-                warnings.warn(text, AccuracyWarning, stacklevel=2)
-        return cls(setting, merge_parts(parts), tuple(notes))
 
     def apply(self, u: Any) -> Any:
         """One FFT product per axis and coefficient."""
