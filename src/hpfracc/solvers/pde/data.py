@@ -33,7 +33,7 @@ def read_names(u0: Any) -> tuple[str, ...]:
     return names
 
 
-def by_name(who: str, value: Any, names: tuple[str, ...]) -> Any:
+def component_entries(who: str, value: Any, names: tuple[str, ...]) -> Any:
     """The entries of a dict in the order of the components; what is no dict, as it is."""
     if not isinstance(value, dict):
         return value
@@ -78,7 +78,7 @@ class StateReader:
         """The state with this name in messages; a dict has an entry for each component."""
         if not isinstance(value, dict):
             return self._read(name, value, (len(self.shape), len(self.shape) + 1))
-        entries = zip(self.names, by_name(name, value, self.names), strict=True)
+        entries = zip(self.names, component_entries(name, value, self.names), strict=True)
         xp = self.xp
         each = [self._read(f"{name}[{which!r}]", entry, (len(self.shape),)) for which, entry in entries]
         if any(map(xp.is_complex, each)):
@@ -186,7 +186,7 @@ def read_source(problem: EvolutionProblem, source: Any, places: tuple[Any, ...],
         return lambda t: found
 
     if isinstance(source, dict):
-        entries = zip(names, by_name("source", source, names), strict=True)
+        entries = zip(names, component_entries("source", source, names), strict=True)
         each = [part(f"source[{name!r}]", value, shape) for name, value in entries]
     else:
         each = [part("source", source, (*lead, *shape))]
@@ -255,7 +255,7 @@ def read_history(
 
     if not isinstance(history, dict):
         return part("history", history)
-    entries = zip(names, by_name("history", history, names), strict=True)
+    entries = zip(names, component_entries("history", history, names), strict=True)
     each = [part(f"history[{name!r}]", value) for name, value in entries]
     return lambda t: np.stack([np.broadcast_to(one(t), shape[1:]) for one in each])
 

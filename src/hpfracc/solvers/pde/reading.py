@@ -17,7 +17,14 @@ from hpfracc._xp import NUMPY, namespace
 from hpfracc.errors import AccuracyWarning, InvalidInputError, UnsupportedDtypeError
 from hpfracc.history.intervals import order_value
 from hpfracc.solvers.pde.boundary import SIDES, Dirichlet, Ends, Periodic, is_function, read_boundary
-from hpfracc.solvers.pde.data import StateReader, by_name, read_history, read_names, read_reaction, read_source
+from hpfracc.solvers.pde.data import (
+    StateReader,
+    component_entries,
+    read_history,
+    read_names,
+    read_reaction,
+    read_source,
+)
 from hpfracc.solvers.pde.delays import DelayedFrames
 from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import VaryingOrder, read_orders, read_varying
@@ -59,7 +66,7 @@ def read_evolution(
     given = dict(locals())
     t0, t1 = _reading.pair("t_span", t_span)
     names = read_names(u0)
-    space, alpha = by_name("space", space, names), by_name("alpha", alpha, names)
+    space, alpha = component_entries("space", space, names), component_entries("alpha", alpha, names)
     domain = x if isinstance(x, Annulus | Disc | Region) else None
     grid, places, boundary = _read_places(x, domain, space, boundary)
     shape = tuple(axis.size for axis in grid)
@@ -165,7 +172,7 @@ def _read_conditions(boundary: Any, names: tuple[str, ...], domain: Any, ndim: i
     """The conditions of each component; one entry where all share them."""
     entries = [boundary]
     if isinstance(boundary, dict) and names and not SIDES.issuperset(boundary):
-        entries = by_name("boundary", boundary, names)
+        entries = component_entries("boundary", boundary, names)
     found = []
     for entry in entries:
         ends = read_boundary(entry, 1 if isinstance(domain, Annulus | Disc) else ndim)
