@@ -23,6 +23,7 @@ from hpfracc.operators.core.call_types import CallOptions, DerivativeOptions, In
 from hpfracc.operators.core.registry import definitions
 from hpfracc.solvers.ode.options import SolveOptions
 from hpfracc.solvers.ode_solvers import FixedStepOptions
+from hpfracc.solvers.pde.problems.base import EvolutionOptions
 from tests.helpers.public_api import PUBLIC_MODULES
 from tests.helpers.source import SOURCE, Module, find_modules
 
@@ -343,6 +344,7 @@ def test_options_for_type_checkers_are_those_that_are_taken():
     assert set(CallOptions.__optional_keys__) == keywords(hpfracc.FractionalLaplacian.__call__)
     assert set(SolveOptions.__annotations__) | {"method", "step"} == keywords(hpfracc.fdeint)
     assert set(SettingsOptions.__annotations__) == keywords(hpfracc.config)
+    assert set(EvolutionOptions.__annotations__) == set(inspect.signature(hpfracc.solve_fpde).parameters)
     results = {"dense_output", "derivative"}  # what the result of the old solver has no place for, and its own
     assert FixedStepOptions.__optional_keys__ == keywords(hpfracc.solve_fode) - results
     assert DifferencerOptions.__optional_keys__ == set(hpfracc.FractionalDifferencer().get_params())

@@ -5,18 +5,55 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 
+from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.result import FPDEResult
 
 Array = np.ndarray[Any, Any]
 
 
 _ARGUMENTS = ("reaction", "t_span", "u0", "x", "space", "boundary", "alpha", "source", "terms", "method")
+
+
+class EvolutionOptions(TypedDict, total=False):
+    """All arguments of ``solve_fpde`` by name, for type checkers: those of a model equation can be replaced."""
+
+    reaction: Callable[..., Any] | None
+    t_span: Sequence[float]
+    u0: Any
+    x: Any
+    space: Any
+    boundary: Any
+    alpha: Any
+    form: Literal["caputo", "fokker_planck"]
+    du0: Any
+    source: Any
+    method: str | EvolutionMethod
+    rtol: float
+    atol: float
+    step: float | None
+    max_step: float | None
+    first_step: float | None
+    breakpoints: Sequence[float]
+    t_eval: Any
+    args: Any
+    jac: Callable[..., Any] | None
+    terms: Sequence[tuple[Any, Any]]
+    delays: Sequence[float]
+    history: Any
+    events: Any
+    dense_output: bool
+    save: str | int | Callable[..., Any]
+    max_steps: int
+    backend: Any
+    compile: bool | str
+    progress: bool | Callable[..., Any]
+    estimate: bool | str
 
 
 @dataclass(frozen=True)
@@ -78,7 +115,7 @@ class ModelEquation:
         given = {name: getattr(self, name) for name in _ARGUMENTS}
         return given if self.du0 is None else {**given, "du0": self.du0}
 
-    def solve(self, **options: Any) -> FPDEResult:
+    def solve(self, **options: Unpack[EvolutionOptions]) -> FPDEResult:
         """Solve the equation.
 
         Parameters
