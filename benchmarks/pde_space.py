@@ -43,7 +43,7 @@ def krylov(seconds: float) -> list[dict[str, Any]]:
 
 def _system(name: str, n: int, seconds: float) -> dict[str, Any]:
     x = np.linspace(0.0, 1.0, n + 2)
-    space = ShiftedGrunwald.make(SpaceSetting((TERMS[name],), (x,), read_boundary("dirichlet", 1)))
+    space = ShiftedGrunwald(SpaceSetting((TERMS[name],), (x,), read_boundary("dirichlet", 1)))
     rhs = np.random.default_rng(0).standard_normal(n)
     shift = float(n)
     space.solve(shift, rhs)

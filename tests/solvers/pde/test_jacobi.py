@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.pde.boundary import Exterior, read_boundary
+from hpfracc.solvers.pde.boundary import Exterior, Periodic, read_boundary
 from hpfracc.solvers.pde.solve import solve_fpde
 from hpfracc.solvers.pde.space.base import SpaceSetting
 from hpfracc.solvers.pde.space.components import discretise
@@ -19,7 +19,7 @@ from hpfracc.solvers.pde.terms import Diffusion, FractionalDiffusion
 
 def interval(x, order, coefficient=1.0, outside=0.0, **more):
     terms = (FractionalDiffusion(order, "integral", coefficient),)
-    return JacobiInterval.make(SpaceSetting(terms, (x,), read_boundary(Exterior(outside), 1), **more))
+    return JacobiInterval(SpaceSetting(terms, (x,), read_boundary(Exterior(outside), 1), **more))
 
 
 @pytest.mark.parametrize("s", [0.25, 0.5, 0.75])
@@ -147,16 +147,22 @@ def test_orders_outside_are_refused(order):
     for call in (
         lambda: jacobi_grid(5, order),
         lambda: interval_eigenvalues(2, order),
-        lambda: JacobiDisc(Disc(), order),
+        lambda: Disc().grid(order),
     ):
         with pytest.raises(InvalidInputError, match=r"in \(0, 2\)|above 0 and below 2"):
             call()
 
 
+def on_disc(disc, order, outside=0.0):
+    terms = (FractionalDiffusion(order, "integral"),)
+    ends = (*read_boundary(Exterior(outside), 1), (Periodic(), Periodic()))
+    return JacobiDisc(SpaceSetting(terms, disc.grid(order), ends, domain=disc))
+
+
 @pytest.mark.parametrize("s", [0.25, 0.75])
 def test_the_disc(s):
     """f = 1: (R^2 - r^2)^s / (4^s Gamma(1+s)^2); f = x has the factor of the first wave."""
-    disc = JacobiDisc(Disc(2.0, 12, 16), 2 * s)
+    disc = on_disc(Disc(2.0, 12, 16), 2 * s)
     x, y = disc.points
     edge = (4.0 - x**2 - y**2) ** s
     constant = 4.0**s * math.gamma(1 + s) ** 2
@@ -170,7 +176,7 @@ def test_the_disc(s):
 
 def test_eigenvalues_of_the_disc():
     """The lowest ones for s = 1/2 by Dyda, Kuznetsov and Kwasnicki: 2.006119, 3.453332 (twice), 4.768."""
-    disc = JacobiDisc(Disc(1.0, 40, 9), 1.0)
+    disc = on_disc(Disc(1.0, 40, 9), 1.0)
     found = np.sort(disc.eigenvalues.min(0))
     np.testing.assert_allclose(found[:3], [2.0061190, 3.4533346, 4.7683389], atol=1e-6)
 
@@ -181,14 +187,14 @@ def test_data_outside_the_disc():
     def whole(x, y):
         return ((x - 0.3) ** 2 + y**2 + 1.0) ** -0.5
 
-    disc = JacobiDisc(Disc(1.0, 16, 29), 1.0, 1.0, Exterior(lambda t, x, y: whole(x, y)))
+    disc = on_disc(Disc(1.0, 16, 29), 1.0, lambda t, x, y: whole(x, y))
     x, y = disc.points
     u = disc.solve(0.0, whole(x, y) ** 3 + disc.forcing(0.0))
     np.testing.assert_allclose(u, whole(x, y), atol=1e-9)
     full = disc.embed(u, 0.0)
     np.testing.assert_allclose(full[-1], whole(np.cos(disc.grid[1]), np.sin(disc.grid[1])))
     np.testing.assert_array_equal(disc.restrict(full), u)
-    constant = JacobiDisc(Disc(3.0, 8, 8), 1.0, 1.0, Exterior(2.0))
+    constant = on_disc(Disc(3.0, 8, 8), 1.0, 2.0)
     u = constant.solve(0.0, constant.forcing(0.0))
     np.testing.assert_allclose(u, 2.0, atol=1e-12)
     assert constant.integrate(constant.embed(u, 0.0)) == pytest.approx(18.0 * math.pi, rel=1e-12)
@@ -209,7 +215,7 @@ def test_evolutions_on_a_disc(alpha):
     r = result.x[0]
     exact = np.sqrt(1.0 - r**2) / (4.0**0.5 * math.gamma(1.5) ** 2)
     assert np.abs(result.u[-1] - exact[:, None]).max() < (2e-2 if alpha < 1 else 1e-9)
-    space = JacobiDisc(disc, 1.0)
+    space = on_disc(disc, 1.0)
     place = np.unravel_index(np.argmin(space.eigenvalues), space.eigenvalues.shape)
     c = np.zeros(space.eigenvalues.shape, complex)
     c[place] = 1.0

@@ -18,7 +18,7 @@ from hpfracc.solvers.pde.space.reflecting import ReflectingGrunwald
 
 
 def made(n, *terms):
-    return ReflectingGrunwald.make(SpaceSetting(terms, (np.linspace(0.0, 1.0, n + 1),), read_boundary("neumann", 1)))
+    return ReflectingGrunwald(SpaceSetting(terms, (np.linspace(0.0, 1.0, n + 1),), read_boundary("neumann", 1)))
 
 
 def matrix(space):

@@ -21,7 +21,7 @@ def volumes(x, *terms, boundary="dirichlet", **more):
     axes = x if isinstance(x, tuple) else (x,)
     setting = SpaceSetting(terms, axes, read_boundary(boundary, len(axes)), **more)
     assert FiniteVolumes.refuses(setting) is None
-    return FiniteVolumes.make(setting)
+    return FiniteVolumes(setting)
 
 
 def condition(kind, value, slope):
@@ -239,3 +239,24 @@ def test_closed_ends_without_transport_are_those_of_zero_slope():
         hf.solve_fpde(None, (0.0, 1.0), start, x=x, space=Diffusion(1.0) + Advection(lambda x: x), boundary="no_flux")
     with pytest.raises(InvalidInputError, match="conservative=1"):
         Advection(1.0, conservative=1)
+
+
+def test_few_points_in_several_dimensions_are_diagonalised():
+    """So that a linear equation has no error in time; Krylov methods give the same for more points and for tensors."""
+    x = np.linspace(0.0, 1.0, 9)
+    given = {"x": (x, x), "space": Diffusion((1.0, lambda x, y: 1.0 + x)), "boundary": (0.0, "neumann"), "alpha": 0.7}
+    start = np.outer(np.sin(np.pi * x), np.cos(np.pi * x))
+    found = hf.solve_fpde(None, (0.0, 0.2), start, **given)
+    assert found.decision.method == "exact_modes"
+    torch = pytest.importorskip("torch")
+    other = hf.solve_fpde(None, (0.0, 0.2), torch.asarray(start), method="l1", step=0.0004, save="last", **given)
+    np.testing.assert_allclose(other.u[-1], found.u[-1], atol=1e-4)
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_coefficients_that_are_not_finite(axes):
+    """Typed, before the first step."""
+    x = np.linspace(0.0, 1.0, 9)
+    space = Diffusion(1.0) + Advection((lambda *places: np.where(places[0] > 0.5, np.inf, 1.0),) * axes)
+    with pytest.raises(InvalidInputError, match="not finite"):
+        hf.solve_fpde(None, (0.0, 1.0), np.zeros((9,) * axes), x=(x,) * axes, space=space, boundary=0.0)

@@ -108,6 +108,7 @@ Ends = tuple[BoundaryCondition, BoundaryCondition]
 
 #: The names of the ends of each axis.
 _SIDES = (("left", "right"), ("bottom", "top"), ("back", "front"))
+SIDES = frozenset(name for pair in _SIDES for name in pair)
 
 _NAMES: dict[str, Callable[[], BoundaryCondition]] = {
     "periodic": Periodic,
@@ -136,7 +137,7 @@ def read_boundary(boundary: Any, ndim: int) -> tuple[Ends, ...]:
         if set(boundary) != set(wanted):
             raise InvalidInputError(
                 f"boundary has the ends {', '.join(map(repr, boundary)) or 'of an empty dict'}; give a condition for "
-                f"each of {', '.join(map(repr, wanted))}"
+                f"each of {', '.join(map(repr, wanted))}; conditions for each component by its name need u0 by name too"
             )
         entries = [(boundary[lower], boundary[upper]) for lower, upper in sides]
     elif not isinstance(boundary, list | tuple):

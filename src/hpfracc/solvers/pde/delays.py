@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import ShapeError
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
 Array = np.ndarray[Any, Any]
@@ -25,8 +25,8 @@ class DelayedFrames:
     ----------
     delays : sequence of float
         Each above 0.
-    history : callable or array_like
-        ``history(t)`` on the whole grid for t before t0, or a constant.
+    history : callable
+        ``history(t)`` on the whole grid for t before t0.
     space : Semidiscretisation
         Of the equation.
     t0 : float
@@ -38,9 +38,7 @@ class DelayedFrames:
     def __init__(self, delays: Any, history: Any, space: Semidiscretisation, t0: float, start: Any, u0: Any) -> None:
         given = _reading.listed("delays", delays, "numbers above 0")
         self.delays = tuple(_reading.number("delays", one, above=0.0) for one in given)
-        if history is None:
-            raise InvalidInputError("delays need a history: give history=, a function of t before t0 or a constant")
-        self.history: Callable[[float], Any] = history if callable(history) else lambda t: history
+        self.history: Callable[[float], Any] = history
         self.space, self.t0, self.shape = space, t0, start.shape
         self.times, self.states = [t0], [u0]
         for delay in self.delays:

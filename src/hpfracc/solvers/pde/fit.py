@@ -20,6 +20,7 @@ from hpfracc.solvers.ode.fitting.result import Fit, FittedSet
 from hpfracc.solvers.ode.fitting.search import LOSSES, LeastSquares, add_complaints, differences
 from hpfracc.solvers.pde.interpolation import FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod
+from hpfracc.solvers.pde.reading import EQUATION
 from hpfracc.solvers.pde.result import FPDEResult
 from hpfracc.solvers.pde.solve import solve_fpde
 
@@ -30,10 +31,7 @@ _DELTA = 1e-3
 #: Errors of the solution below this share of it are not told, whatever the noise.
 _NEGLIGIBLE = 1e-6
 #: What the user's function returns: the arguments of ``solve_fpde`` that make up the equation.
-_EQUATION = (
-    "reaction", "u0", "x", "space", "boundary", "alpha", "form", "du0", "source", "jac", "terms", "delays", "history",
-    "args",
-)  # fmt: skip
+_EQUATION = (*(name for name in EQUATION if name != "t_span"), "args")
 #: Options of ``solve_fpde`` that a fit does not accept.
 _REFUSED = (*_EQUATION, "t_eval", "events", "dense_output", "save", "progress", "estimate")
 

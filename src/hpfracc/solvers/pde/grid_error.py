@@ -101,7 +101,7 @@ def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps:
     found = [_values(problem, u)]
     grids, gaps, ratios = [problem.space.grid], [], []
     for _ in range(2):
-        axes = [_every_second(x, p, problem.space.scattered) for x, p in zip(grids[-1], problem.periodic, strict=True)]
+        axes = [_every_second(x, p, problem.space.nested) for x, p in zip(grids[-1], problem.periodic, strict=True)]
         if any(axis is None for axis in axes):
             break
         grid = tuple(axis for axis in axes if axis is not None)

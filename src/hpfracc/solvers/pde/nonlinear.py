@@ -128,10 +128,7 @@ class ReactionSolver:
         """``J x``, by the user's Jacobian or a finite difference along x."""
         problem = self.problem
         if problem.jacobian is not None:
-            slopes = problem.jacobian(t, v)
-            if problem.components is None:
-                return slopes * x
-            return (slopes * x[None]).sum(1)
+            return problem.jacobian(t, v)(x)
         largest = self.problem.largest(x)
         step = 1e-7 * max(self.problem.largest(v), 1e-3) / max(largest, 1e-300)
         return (self._react(t, v + step * x) - value) / step

@@ -25,8 +25,8 @@ class VaryingOrder:
     Attributes
     ----------
     at : callable
-        ``at(t)``: a number, or an array that broadcasts to a state: on the whole grid as it is read, at the unknown
-        points in an equation.
+        ``at(t)``: a number, or an array: one for each component, or on the whole grid, as it is read; in an equation,
+        one that broadcasts to a state.
     least, most : float
         The smallest order at the start, and the largest one of all.
     kind : {"components", "space", "time"}
@@ -52,7 +52,7 @@ def read_varying(
         if len(each) != components:
             have = "one equation" if components is None else f"{components} components"
             raise InvalidInputError(f"alpha has {len(each)} orders, and u0 has {have}; give one for each")
-        orders = np.array(each).reshape(-1, *(1,) * len(np.broadcast_shapes(*(one.shape for one in places))))
+        orders = np.array(each)
         return VaryingOrder(lambda t: orders, min(each), max(each), "components")
     if not is_function(alpha) or isinstance(alpha, DistributedOrder):
         return None

@@ -58,8 +58,7 @@ class EvolutionProblem:
     source : callable or None
         ``source(t)`` at the unknown points.
     jacobian : callable or None
-        ``jacobian(t, u)``: the derivative of the reaction, pointwise: of the shape of u for one equation, (components,
-        components, ...) for a system.
+        ``jacobian(t, u)``: the derivative of the reaction, as a function of the change of u.
     frozen : callable or None
         ``frozen(t, u)``: the discretisation with a diffusion coefficient that depends on u, at this u; the reaction
         contains what it adds to ``space``.
@@ -88,6 +87,8 @@ class EvolutionProblem:
     on_grid : callable or None
         ``on_grid(grid)``: the same equation with its data on another grid, for error estimates; None if its
         discretisation has a grid of its own.
+    names : tuple of str
+        The names of the components, if they have any.
     stats : dict
         Counters that methods add to: ``reactions``, ``solves``, ``newton_iterations``, ...
     notes : list of str
@@ -103,7 +104,7 @@ class EvolutionProblem:
     components: int | None = None
     reaction: Callable[[float, Any], Any] | None = None
     source: Callable[[float], Any] | None = None
-    jacobian: Callable[[float, Any], Any] | None = None
+    jacobian: Callable[[float, Any], Callable[[Any], Any]] | None = None
     frozen: Callable[[float, Any], Semidiscretisation] | None = None
     steady_source: bool = False
     rtol: float = 1e-6
@@ -118,6 +119,7 @@ class EvolutionProblem:
     varying: VaryingOrder | None = None
     delayed: DelayedFrames | None = None
     on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
+    names: tuple[str, ...] = ()
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import math
-import numbers
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,14 +12,22 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, refuse_masked, to_host
-from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
-from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc._arrays import dtype_name, is_array, library_of, to_host
+from hpfracc._xp import NUMPY, namespace
+from hpfracc.errors import AccuracyWarning, InvalidInputError, UnsupportedDtypeError
 from hpfracc.history.intervals import order_value
-from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Periodic, is_function, positional_range, read_boundary
+from hpfracc.solvers.pde.boundary import SIDES, Dirichlet, Ends, Periodic, is_function, read_boundary
+from hpfracc.solvers.pde.data import (
+    StateReader,
+    component_entries,
+    read_history,
+    read_names,
+    read_reaction,
+    read_source,
+)
 from hpfracc.solvers.pde.delays import DelayedFrames
 from hpfracc.solvers.pde.grid_error import resample
-from hpfracc.solvers.pde.orders import read_orders, read_varying
+from hpfracc.solvers.pde.orders import VaryingOrder, read_orders, read_varying
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points, read_grid
@@ -59,67 +65,47 @@ def read_evolution(
     """Read the whole problem and discretise it in space."""
     given = dict(locals())
     t0, t1 = _reading.pair("t_span", t_span)
+    names = read_names(u0)
+    space, alpha = component_entries("space", space, names), component_entries("alpha", alpha, names)
     domain = x if isinstance(x, Annulus | Disc | Region) else None
-    grid: tuple[Array, ...]
-    places: tuple[Array, ...]
-    terms_given = space[0] if isinstance(space, list | tuple) and space else space
-    if isinstance(terms_given, Matrix):
-        if x is not None or boundary is not None:
-            raise InvalidInputError("a Matrix has its nodes and their conditions in it; leave out x and boundary")
-        grid, places, boundary = (np.arange(terms_given.nodes, dtype=float),), terms_given.coordinates(), "neumann"
-    elif x is None or boundary is None:
-        raise InvalidInputError("x and boundary are needed: the grid, and the conditions at its ends")
-    elif isinstance(domain, Annulus | Disc):
-        integral = isinstance(domain, Disc) and getattr(terms_given, "kind", None) == "integral"
-        order = (order_value(terms_given.order),) if integral else ()
-        grid, places = domain.grid(*order), domain.coordinates(*order)
-    else:
-        grid = read_grid(x) if domain is None else domain.grid
-        places = broadcast_points(NUMPY, grid)
+    grid, places, boundary = _read_places(x, domain, space, boundary)
     shape = tuple(axis.size for axis in grid)
     library, device = _library(u0, alpha, space, terms)
     xp = NUMPY if library == "numpy" else namespace(library, device)
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with xp.scope():
-        ends = read_boundary(boundary, 1 if isinstance(domain, Annulus | Disc) else len(grid))
-        if isinstance(domain, Annulus | Disc):
-            if isinstance(domain, Disc) and ends[0][0] != ends[0][1]:
-                raise InvalidInputError("boundary: a disc has one circle, and a pair was given; give one condition")
-            ends = (*ends, (Periodic(), Periodic()))
+        each = _read_conditions(boundary, names, domain, len(grid))
+        ends = each[0]
         periodic = tuple(isinstance(lower, Periodic) for lower, _ in ends)
         outside = domain.outside(periodic) if isinstance(domain, Region) else None
-        start = _read_state("u0", u0, places, shape, xp, outside)
+        states = StateReader(names, places, shape, xp, outside)
+        start = states("u0", u0)
         components = None if start.ndim == len(shape) else int(start.shape[0])
         varying = read_varying(alpha, (t0, t1), places, components)
         orders = read_orders(alpha if varying is None else varying.most, terms)
         if library != "numpy" and any(order_value(order) < 0.0 for _, order in orders):
             raise InvalidInputError("terms: integrals (orders below 0) take NumPy arrays")
         sums = read_space(space, components)
-        if varying is not None:
-            if len(orders) > 1 or form != "caputo" or library != "numpy":
-                raise InvalidInputError(
-                    "an alpha for each component, or one that varies, takes NumPy arrays, form='caputo' and no terms"
-                )
-            if varying.kind == "components" and len(sums) == 1:
-                sums *= components or 1  # each has an operator of its own
+        if varying is not None and (len(orders) > 1 or form != "caputo" or library != "numpy"):
+            raise InvalidInputError(
+                "an alpha for each component, or one that varies, takes NumPy arrays, form='caputo' and no terms"
+            )
+        if len(sums) == 1 and (len(each) > 1 or (varying is not None and varying.kind == "components")):
+            sums *= components or 1  # each has an operator of its own
         complex_state = xp.is_complex(start) or _is_complex_space(sums)
         if complex_state and not xp.is_complex(start):
             start = xp.complex(start, xp.zeros_like(start))
-        settings = [SpaceSetting(one, grid, ends, xp, complex_state, t0, backend, components, domain) for one in sums]
+        spread = each if len(each) > 1 else each * len(sums)
+        shared = None if len(each) > 1 else components  # the length of boundary data for all components
+        settings = [
+            SpaceSetting(one, grid, own, xp, complex_state, t0, backend, shared, domain)
+            for one, own in zip(sums, spread, strict=True)
+        ]
         moving: QuasilinearDiffusion | None = None
         if any(is_quasilinear(term, len(grid)) for one in sums for term in one):
-            moving = QuasilinearDiffusion(settings[0], places, start)
-        discretised: Semidiscretisation
-        if varying is not None and varying.kind == "space":
-            why = "it takes one equation" if components else FiniteVolumes.refuses(settings[0])
-            if why is not None or moving is not None:
-                raise InvalidInputError(f"alpha varies in space: {why or 'Diffusion must not depend on t or u'}")
-            discretised = local = FiniteVolumes(settings[0])  # whose steps may have a shift for each point
-            at = varying.at
-            varying = dataclasses.replace(varying, at=lambda t: local.restrict(np.broadcast_to(at(t), shape)))
-        else:
-            discretised = discretise_components(settings) if moving is None else moving.space
-        velocity = _read_velocity(du0, orders, places, start, xp, outside)
+            moving = QuasilinearDiffusion(dataclasses.replace(settings[0], components=components), places, start)
+        discretised, varying = _discretise(settings, varying, moving, shape)
+        velocity = states.velocity(du0, order_value(orders[0][1]), start)
         if varying is not None and velocity is not None and np.any(velocity[varying.at(t0).reshape(-1) <= 1.0]):
             raise InvalidInputError("du0 is not 0 for a component whose order is at most 1; give 0 there")
         problem = EvolutionProblem(
@@ -133,6 +119,7 @@ def read_evolution(
             periodic=periodic,
             varying=varying,
             start_power=None if varying is None else varying.least,
+            names=names,
         )
         problem.notes += discretised.notes
         if components == len(ends[0]) and len(grid) == 1 and isinstance(boundary, list | tuple):
@@ -142,12 +129,14 @@ def read_evolution(
                     f"boundary: {lower} holds at the lower end and {upper} at the upper one, for both components; the "
                     "entries of a pair are the two ends, and not the components"
                 )
-        _read_source(problem, source, extra)
+        coordinates = tuple(map(xp.array, places))
+        read_source(problem, source, coordinates, extra)
         if len(delays) or history is not None:
             if reaction is None or library != "numpy" or not len(delays):
                 raise InvalidInputError("delays and history= are for a reaction, in NumPy arrays; give all, or none")
-            problem.delayed = DelayedFrames(delays, history, discretised, t0, start, problem.u0)
-        _read_reaction(problem, reaction, jac, extra, start, tuple(map(xp.array, places)))
+            before = read_history(history, names, places, tuple(start.shape))
+            problem.delayed = DelayedFrames(delays, before, discretised, t0, start, problem.u0)
+        read_reaction(problem, reaction, jac, extra, start, coordinates)
         if _reading.choice("form", form, ("caputo", "fokker_planck")) == "fokker_planck":
             _read_memory_outside(problem, moving is not None)
         if moving is not None:
@@ -156,10 +145,71 @@ def read_evolution(
             own, added = problem.reaction, moving.reaction
             problem.reaction = added if own is None else lambda t, u: own(t, u) + added(t, u)
             problem.frozen = moving.frozen
-        problem.compatible = _check_compatible(discretised, ends, places, start, t0)
+        problem.compatible = _check_compatible(discretised, each, places, start, t0)
     if discretised.coarsens:
         problem.on_grid = functools.partial(_on_grid, problem, given, start, velocity)
     return problem
+
+
+def _read_places(x: Any, domain: Any, space: Any, boundary: Any) -> tuple[tuple[Array, ...], tuple[Array, ...], Any]:
+    """The grid, the coordinates of its points, and the boundary, which a Matrix has in it."""
+    terms = space[0] if isinstance(space, list | tuple) and space else space
+    if isinstance(terms, Matrix):
+        if x is not None or boundary is not None:
+            raise InvalidInputError("a Matrix has its nodes and their conditions in it; leave out x and boundary")
+        return (np.arange(terms.nodes, dtype=float),), terms.coordinates(), "neumann"
+    if x is None or boundary is None:
+        raise InvalidInputError("x and boundary are needed: the grid, and the conditions at its ends")
+    if isinstance(domain, Annulus | Disc):
+        integral = isinstance(domain, Disc) and getattr(terms, "kind", None) == "integral"
+        order = (order_value(terms.order),) if integral else ()
+        return domain.grid(*order), domain.coordinates(*order), boundary
+    grid = read_grid(x) if domain is None else domain.grid
+    return grid, broadcast_points(NUMPY, grid), boundary
+
+
+def _read_conditions(boundary: Any, names: tuple[str, ...], domain: Any, ndim: int) -> list[tuple[Ends, ...]]:
+    """The conditions of each component; one entry where all share them."""
+    entries = [boundary]
+    if isinstance(boundary, dict) and names and not SIDES.issuperset(boundary):
+        entries = component_entries("boundary", boundary, names)
+    found = []
+    for entry in entries:
+        ends = read_boundary(entry, 1 if isinstance(domain, Annulus | Disc) else ndim)
+        if isinstance(domain, Annulus | Disc):
+            if isinstance(domain, Disc) and ends[0][0] != ends[0][1]:
+                raise InvalidInputError("boundary: a disc has one circle, and a pair was given; give one condition")
+            ends = (*ends, (Periodic(), Periodic()))
+        found.append(ends)
+    for name, ends in zip(names, found, strict=False):
+        for axis, pairs in enumerate(zip(ends, found[0], strict=True)):
+            if len({isinstance(lower, Periodic) for lower, _ in pairs}) > 1:
+                raise InvalidInputError(
+                    f"boundary: of axis {axis}, one of {names[0]!r} and {name!r} is periodic, whose grid is without "
+                    "its end, and the other one is not; give both of a kind"
+                )
+    return found
+
+
+def _discretise(
+    settings: list[SpaceSetting],
+    varying: VaryingOrder | None,
+    moving: QuasilinearDiffusion | None,
+    shape: tuple[int, ...],
+) -> tuple[Semidiscretisation, VaryingOrder | None]:
+    """The discretisation, and orders that vary at its unknown points."""
+    if varying is None or varying.kind == "time":
+        return discretise_components(settings) if moving is None else moving.space, varying
+    at = varying.at
+    if varying.kind == "components":
+        space = discretise_components(settings) if moving is None else moving.space
+        column = (-1, *(1,) * len(space.shape))
+        return space, dataclasses.replace(varying, at=lambda t: at(t).reshape(column))
+    why = "it takes one equation" if settings[0].components else FiniteVolumes.refuses(settings[0])
+    if why is not None or moving is not None:
+        raise InvalidInputError(f"alpha varies in space: {why or 'Diffusion must not depend on t or u'}")
+    local = FiniteVolumes(settings[0])  # whose steps may have a shift for each point
+    return local, dataclasses.replace(varying, at=lambda t: local.restrict(np.broadcast_to(at(t), shape)))
 
 
 def _on_grid(
@@ -177,7 +227,11 @@ def _on_grid(
     region = given["x"] if isinstance(given["x"], Region) else None
     changed: dict[str, Any] = {"x": axes if region is None else region.on_grid(axes, problem.periodic)}
     for name, values in (("u0", start), ("du0", velocity)):
-        if not is_function(given[name]):
+        if isinstance(given[name], dict):
+            parts = zip(problem.names, values, strict=True)
+            arrays = {which: moved(part, problem.space.grid, axes) for which, part in parts}
+            changed[name] = arrays | {which: one for which, one in given[name].items() if is_function(one)}
+        elif not is_function(given[name]):
             changed[name] = moved(values, problem.space.grid, axes)
     if problem.steady_source:
         changed["source"] = None
@@ -200,11 +254,16 @@ def _on_grid(
 
 def _library(u0: Any, alpha: Any, space: Any, terms: Any) -> tuple[str, Any]:
     """The library and device of the arrays: those of u0, or of a coefficient that carries a gradient."""
-    if library_of(u0) == "cupy":
+    states = list(u0.values()) if isinstance(u0, dict) else [u0]
+    if any(library_of(one) == "cupy" for one in states):
         raise UnsupportedDtypeError("u0 is a CuPy array; give a PyTorch tensor or a JAX array for a GPU")
     sums = space if isinstance(space, list | tuple) else (space,)
     parts = [term for one in sums for term in getattr(one, "terms", (one,)) if isinstance(term, SpaceTerm)]
-    found = [u0, alpha, *(value for term in parts for value in (*coefficients_of(term), getattr(term, "order", None)))]
+    found = [
+        *states,
+        alpha,
+        *(value for term in parts for value in (*coefficients_of(term), getattr(term, "order", None))),
+    ]
     for pair in terms if isinstance(terms, list | tuple) else ():
         found += list(pair) if isinstance(pair, tuple | list) else []
     for value in found:
@@ -217,203 +276,6 @@ def _library(u0: Any, alpha: Any, space: Any, terms: Any) -> tuple[str, Any]:
 def _is_complex_space(sums: tuple[tuple[SpaceTerm, ...], ...]) -> bool:
     values = [value for terms in sums for term in terms for value in coefficients_of(term)]
     return any(isinstance(value, complex) or (is_array(value) and "complex" in dtype_name(value)) for value in values)
-
-
-def _read_state(
-    name: str,
-    value: Any,
-    places: tuple[Array, ...],
-    shape: tuple[int, ...],
-    xp: Namespace,
-    outside: Array | None = None,
-) -> Any:
-    """Read a state as float64 or complex128 of ``xp`` on the whole grid, with or without an axis of components.
-
-    Values at the points ``outside`` a region are replaced by zero.
-    """
-    if is_function(value) and not isinstance(value, type):
-        value = value(*places)
-        value = np.broadcast_to(value, shape) if np.ndim(value) <= len(shape) else np.asarray(value)
-    refuse_masked(value, name)
-    found = _reading.array(name, value)
-    _check_dtype(name, found)
-    is_complex = "complex" in dtype_name(found)
-    if library_of(found) == xp.library:
-        found = xp.astype(xp.asarray(found), "complex128" if is_complex else "float64")
-    else:
-        found = _from_host(xp, np.asarray(found))
-    given = tuple(found.shape)
-    if given[-len(shape) :] != shape or len(given) not in (len(shape), len(shape) + 1) or 0 in given:
-        raise ShapeError(
-            f"{name} has shape {given}, and the grid {shape}; give that shape, boundary points included, or "
-            f"(components, {', '.join(map(str, shape))}) for a system"
-        )
-    if outside is not None:
-        found = xp.where(outside if xp.library == "numpy" else xp.array(outside) > 0, 0.0, found)
-    if xp.library == "numpy" and not np.all(np.isfinite(found)):
-        place = np.argwhere(~np.isfinite(found))[0].tolist()
-        raise InvalidInputError(f"{name} is not finite at index {place}; give finite values")
-    return found
-
-
-def _from_host(xp: Namespace, host: Array) -> Any:
-    return xp.complex(xp.array(host.real), xp.array(host.imag)) if host.dtype.kind == "c" else xp.array(host)
-
-
-def _check_dtype(name: str, value: Any) -> None:
-    """Refuse values that are not numbers, and precisions in which no equation is solved."""
-    dtype = dtype_name(value)
-    if library_of(value) == "numpy" and value.dtype.kind not in "fciub":
-        raise UnsupportedDtypeError(f"{name} has dtype {value.dtype}; give real or complex numbers")
-    if dtype in ("float16", "bfloat16", "longdouble", "clongdouble", "float128", "complex256"):
-        raise UnsupportedDtypeError(
-            f"{name} has dtype {dtype}, and equations are solved in double precision; convert it to float64 or "
-            "complex128 (float32 and complex64 are converted, and the solution back)"
-        )
-
-
-def _read_velocity(
-    du0: Any,
-    orders: tuple[tuple[Any, Any], ...],
-    places: tuple[Array, ...],
-    start: Any,
-    xp: Namespace,
-    outside: Array | None,
-) -> Any:
-    largest = order_value(orders[0][1])
-    if math.isnan(largest):
-        largest = 1.0 if du0 is None else 2.0
-    if largest <= 1.0:
-        if du0 is not None:
-            raise InvalidInputError(
-                f"du0 is given, and alpha={largest:g} needs none; leave it out, or use alpha above 1"
-            )
-        return None
-    if du0 is None:
-        raise InvalidInputError(
-            f"alpha={largest:g} is above 1 and needs du0, the derivative in time at t0; du0=0 starts from rest"
-        )
-    shape = np.broadcast_shapes(*(one.shape for one in places))
-    if isinstance(du0, numbers.Number) or (is_array(du0) and tuple(du0.shape) == ()):
-        velocity = xp.zeros_like(start) + du0
-    else:
-        velocity = _read_state("du0", du0, places, shape, xp, outside)
-    if xp.is_complex(velocity) and not xp.is_complex(start):
-        raise UnsupportedDtypeError("du0 is complex for a real u0; give u0 as complex")
-    if tuple(velocity.shape) != tuple(start.shape):
-        raise ShapeError(f"du0 has shape {tuple(velocity.shape)} and u0 {tuple(start.shape)}; give the same")
-    return velocity + xp.zeros_like(start)
-
-
-def _read_source(problem: EvolutionProblem, source: Any, args: tuple[Any, ...]) -> None:
-    if source is None:
-        return
-    xp, whole = problem.xp, tuple(axis.size for axis in problem.space.grid)
-    if is_function(source):
-        scope, points = user_scope(), problem.space.points
-        if not _takes_coordinates(source, "source", ("t",), len(points), args, first=True):
-            points = ()
-
-        def evaluate(t: Any) -> Any:
-            with scope():
-                value = source(t, *points, *args)
-            return _fitted("source", value, problem)
-
-        problem.source = evaluate
-        with contextlib.suppress(ArithmeticError):  # such as 0.0**-0.5: the data need not be finite at t0
-            evaluate(problem.t0)
-        return
-    refuse_chunked(source, "source")
-    value = source if is_array(source) else np.asarray(source)
-    if tuple(value.shape[-len(whole) :]) == whole and whole != problem.space.shape:
-        value = problem.space.restrict(value if library_of(value) == xp.library else xp.array(value))
-    steady = _fitted("source", value, problem)
-    problem.source = lambda t: steady
-    problem.steady_source = True
-
-
-def _fitted(name: str, value: Any, problem: EvolutionProblem) -> Any:
-    """Convert a value that broadcasts to the state to the library of the state."""
-    xp, shape = problem.xp, problem.state_shape
-    if not is_array(value) or library_of(value) != xp.library or xp.library == "numpy":
-        host = np.asarray(value)
-        _check_dtype(name, host)
-        value = _from_host(xp, host)
-    if xp.is_complex(value) and not xp.is_complex(problem.u0):
-        raise UnsupportedDtypeError(f"{name} has complex values for a real u0; give u0 as complex")
-    given = tuple(value.shape)
-    if given != shape and not _reading.broadcasts(given, shape):
-        raise ShapeError(f"{name} has shape {given}, and the unknown points {shape}; give values that broadcast to it")
-    return value
-
-
-def _takes_coordinates(
-    function: Callable[..., Any], name: str, lead: tuple[str, ...], ndim: int, args: tuple[Any, ...], *, first: bool
-) -> bool:
-    """Whether a function takes the coordinates after its ``lead`` arguments, by its signature.
-
-    If it takes both forms, ``first`` is returned.
-    """
-    span = positional_range(function)
-    if span is None:
-        return first
-    counts = {places: len(lead) + places * ndim + len(args) for places in (first, not first)}
-    for places, count in counts.items():
-        if span[0] <= count <= span[1]:
-            return places
-    axes, more = ", ".join("xyz"[:ndim]), ", *args" if args else ""
-    forms = [f"{name}({', '.join(lead)}{f', {axes}' if places else ''}{more})" for places in counts]
-    raise InvalidInputError(
-        f"{name} has to be {' or '.join(forms)}, with {' or '.join(map(str, sorted(counts.values())))} arguments here, "
-        f"and it takes {' to '.join(f'{end:g}' for end in dict.fromkeys(span))}; further ones are passed with args="
-    )
-
-
-def _read_reaction(
-    problem: EvolutionProblem,
-    reaction: Callable[..., Any] | None,
-    jac: Callable[..., Any] | None,
-    args: tuple[Any, ...],
-    start: Any,
-    coordinates: tuple[Any, ...],
-) -> None:
-    if reaction is None:
-        if jac is not None:
-            raise InvalidInputError("jac is given without a reaction; leave it out")
-        return
-    _reading.function("reaction", reaction, "(t, u) or (t, u, x)")
-    space, xp, scope = problem.space, problem.xp, user_scope()
-    whole, ndim, delayed = tuple(start.shape), len(coordinates), problem.delayed
-    bare = tuple(axis.size for axis in space.grid) == space.shape
-
-    def called(function: Callable[..., Any], name: str, shape: tuple[int, ...]) -> Callable[[Any, Any], Any]:
-        lead = ("t", "u") if delayed is None else ("t", "u", "delayed")
-        placed = _takes_coordinates(function, name, lead, ndim, args, first=False)
-        places = coordinates if placed else ()
-
-        def evaluate(t: Any, u: Any) -> Any:
-            values = u if bare else space.embed(u, t)
-            then = () if delayed is None else (delayed(t, u),)
-            with scope():
-                found = function(t, values, *then, *places, *args)
-            if not (is_array(found) and library_of(found) == xp.library):
-                found = xp.array(np.asarray(found)) if not np.iscomplexobj(found) else np.asarray(found)
-            if tuple(found.shape) != shape:
-                raise ShapeError(f"{name}(t, u) returned shape {tuple(found.shape)}; it has to return {shape}")
-            if xp.is_complex(found) and not xp.is_complex(u):
-                raise UnsupportedDtypeError(f"{name}(t, u) returned complex values for a real u; give u0 as complex")
-            problem.count(f"{name}s")
-            return found if bare else space.restrict(found)
-
-        return evaluate
-
-    problem.reaction = called(reaction, "reaction", whole)
-    problem.reaction(problem.t0, problem.u0)
-    if jac is not None:
-        _reading.function("jac", jac, "(t, u) or (t, u, x)")
-        shape = whole if problem.components is None else (problem.components, *whole)
-        problem.jacobian = called(jac, "jac", shape)
-        problem.jacobian(problem.t0, problem.u0)
 
 
 def _read_memory_outside(problem: EvolutionProblem, quasilinear: bool) -> None:
@@ -435,18 +297,19 @@ def _read_memory_outside(problem: EvolutionProblem, quasilinear: bool) -> None:
 
 
 def _check_compatible(
-    space: Semidiscretisation, boundary: tuple[Ends, ...], places: tuple[Array, ...], start: Any, t0: float
+    space: Semidiscretisation, each: list[tuple[Ends, ...]], places: tuple[Array, ...], start: Any, t0: float
 ) -> bool:
     """Whether u0 has the values that Dirichlet conditions require; warns if it does not."""
-    if space.xp.library != "numpy" or not any(isinstance(one, Dirichlet) for ends in boundary for one in ends):
+    conditions = [one for boundary in each for ends in boundary for one in ends]
+    if space.xp.library != "numpy" or not any(isinstance(one, Dirichlet) for one in conditions):
         return True
     held = space.embed(space.restrict(start), t0)
     gaps = np.nan_to_num(np.abs(start - held))
     gap = float(gaps.max())
     if not gap > _COMPATIBLE * max(float(np.abs(start).max()), float(np.nanmax(np.abs(held)))):
         return True
-    at = np.unravel_index(int(gaps.argmax()), gaps.shape)[-len(boundary) :]
-    shape = gaps.shape[-len(boundary) :]
+    ndim = len(space.grid)
+    at, shape = np.unravel_index(int(gaps.argmax()), gaps.shape)[-ndim:], gaps.shape[-ndim:]
     point = ", ".join(f"{np.broadcast_to(one, shape)[at]:g}" for one in places)
     warnings.warn(
         f"u0 differs by {gap:.3g} from the boundary data at the point ({point}): the solution starts with a layer "
@@ -456,3 +319,7 @@ def _check_compatible(
         stacklevel=5,
     )
     return False
+
+
+#: The arguments of ``solve_fpde`` that make up the equation, without those that its functions take in addition.
+EQUATION = tuple(name for name in inspect.signature(read_evolution).parameters if name not in ("args", "backend"))

@@ -274,7 +274,7 @@ class Run:
         points = [np.broadcast_to(to_host(x), shape)[place[-len(shape) :]] for x in self.problem.space.points]
         where = ", ".join(f"{float(x):g}" for x in points)
         which = "" if self.problem.components is None else f" in component {int(place[0])}"
-        told = f"The solution is not finite at t = {t:g}, x = ({where}){which}: "
+        told = f"The solution is not finite at t = {t:g}{f', x = ({where})' if where else ''}{which}: "
         culprit = self._infinite_data(t)
         if culprit is not None:
             self.blames_data = True

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import to_host
 from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.errors import InvalidInputError
@@ -88,6 +89,8 @@ class FPDEResult(Result):
         Counts and timings: steps, solves, evaluations, seconds, forecast memory.
     t_events, u_events : list of arrays or None
         For each event, its times and the solution at them.
+    components : tuple of str
+        The names of the components, in the order of ``u``, if the initial data had names.
     """
 
     t: Array
@@ -101,6 +104,7 @@ class FPDEResult(Result):
     stats: dict[str, Any] = field(default_factory=dict)
     t_events: list[Any] | None = None
     u_events: list[Any] | None = None
+    components: tuple[str, ...] = ()
     _tools: Any = field(default=None, repr=False)
     _mass: Any = field(default=None, repr=False)
 
@@ -128,6 +132,8 @@ class FPDEResult(Result):
             names = ("x", "y", "z")[: len(grid)]
             dims = (*(("component",) if len(shape) == len(grid) + 2 else ()), *names)
             coords |= dict(zip(names, grid, strict=True))
+            if self.components:
+                coords["component"] = np.array(self.components)
         else:
             dims = tuple(f"value_{axis}" for axis in range(len(shape) - 1))
         return LabelledArrays({"u": (("t", *dims), self.u)}, coords, "t")
@@ -189,7 +195,7 @@ class FPDEResult(Result):
         self,
         kind: str = "auto",
         *,
-        component: int = 0,
+        component: int | str = 0,
         times: Any = None,
         ax: Any = None,
         path: Any = None,
@@ -204,8 +210,8 @@ class FPDEResult(Result):
             ``"kymograph"``: u over x and t, for one dimension. ``"profiles"``: u over x at some times (along the middle
             of the other axes in more dimensions). ``"frames"``: u over the box at some times, as pictures side by side
             in two dimensions; with ``path`` an animation. ``"auto"``: a kymograph in one dimension, frames in more.
-        component : int
-            Component of a system to draw.
+        component : int or str
+            Component of a system to draw, by its number or name.
         times : sequence of float, optional
             Times for profiles and frames; by default six (profiles) or four (frames) over the interval, equally spaced
             for frames.
@@ -225,6 +231,8 @@ class FPDEResult(Result):
         self._needs_frames("plot")
         from hpfracc.solvers.pde.plot import plot_evolution
 
+        if isinstance(component, str):
+            component = self.components.index(_reading.choice("component", component, self.components))
         return plot_evolution(
             self.t, self.x, np.asarray(to_host(self.u)), kind, component, times, ax, path, seconds, style
         )

@@ -27,7 +27,7 @@ from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, Question
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
-from hpfracc.solvers.pde.reading import read_evolution
+from hpfracc.solvers.pde.reading import EQUATION, read_evolution
 from hpfracc.solvers.pde.recording import MAX_FRAMES, Run, read_save, smooth_power
 from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, SpaceTimeError
@@ -36,23 +36,6 @@ from hpfracc.solvers.pde.time_data import refuse_gaps, scan_data
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
 _BACKENDS = ("auto", "numpy", "numba")
-#: The arguments that make up the equation.
-_EQUATION = (
-    "reaction",
-    "t_span",
-    "u0",
-    "x",
-    "space",
-    "boundary",
-    "alpha",
-    "du0",
-    "source",
-    "jac",
-    "terms",
-    "form",
-    "delays",
-    "history",
-)
 
 
 @watched
@@ -106,7 +89,10 @@ def solve_fpde(
         ``(t0, t1)``.
     u0 : array_like or callable
         The solution at t0 on the whole grid, boundary points included, or ``u0(x)`` (``u0(x, y)``); real or complex.
-        Of shape (components, ...) for a system. A tensor or JAX array is solved in its library, on its device.
+        Of shape (components, ...) for a system, or a dict ``{"u": ..., "v": ...}`` with the names of the components
+        and an array, function or number for each; ``boundary``, ``space``, ``alpha``, ``du0``, ``source`` and
+        ``history`` may then be dicts with the same names. A tensor or JAX array is solved in its library, on its
+        device.
     x : array_like or tuple of array_like
         The grid: increasing points, one array for each axis. Transforms need equal spacing. Or a
         :class:`~hpfracc.pde.Disc` or :class:`~hpfracc.pde.Annulus`; functions are then called with the coordinates x
@@ -123,7 +109,8 @@ def solve_fpde(
         :class:`~hpfracc.pde.Exterior`, with numbers, f(t) or f(t, x): one for all axes, or a sequence with one, or a
         pair for the two ends, for each axis. In one dimension a pair stands for the two ends. A number or function
         alone is the value of u, and a dict has the ends ``"left"`` and ``"right"`` (``"bottom"``, ``"top"``,
-        ``"back"``, ``"front"``). All components of a system share the conditions. Not given with a Matrix.
+        ``"back"``, ``"front"``). All components of a system share the conditions, unless a dict gives those of each by
+        its name (see ``u0``): they may then differ in kind. Not given with a Matrix.
     alpha : float, scalar array, sequence, callable or DistributedOrder
         The order in time, in (0, 2]. A sequence has one for each component of a system, by ``"adaptive"``, or
         ``"l1"`` up to order 1. ``alpha(t)``, ``alpha(x)`` and ``alpha(t, x)`` (``alpha(x, y)``, ...), recognised by
@@ -179,7 +166,8 @@ def solve_fpde(
         Delayed states are linear between the steps. Without a ``step``, the mesh of the first two is graded anew
         behind the first delays. For NumPy arrays.
     history : callable or array_like, optional
-        ``history(t)``, the solution on the whole grid before t0, for delays; or values that broadcast to ``u0``.
+        ``history(t)`` or ``history(t, x)``, the solution on the whole grid before t0, for delays; or values that
+        broadcast to ``u0``.
     events : callable or list of callables, optional
         ``event(t, u, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy. Between
         steps, or, for ``"exact_modes"``, of the solution itself at times that the decay of its modes needs.
@@ -264,7 +252,7 @@ def read_question(*, method: Any, args: Any, backend: Any, compile: Any, save: A
     where = "auto" if name is None else str(name).casefold()
     if where not in _BACKENDS:
         raise InvalidInputError(f"backend={backend!r}: use {', '.join(map(repr, _BACKENDS))}")
-    equation = {name: others.pop(name) for name in _EQUATION}
+    equation = {name: others.pop(name) for name in EQUATION}
     if compile is True and library_of(equation["u0"]) == "torch" and callable(equation["reaction"]):
         # JAX compiles the reaction together with the step.
         equation["reaction"] = sys.modules["torch"].compile(equation["reaction"], dynamic=False)
@@ -407,5 +395,6 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         decision,
         stats,
         *happened,
+        components=problem.names,
         _tools=problem,
     )

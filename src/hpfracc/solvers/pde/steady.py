@@ -126,7 +126,7 @@ def steady_state(
     >>> bool(np.allclose(found.u, x * (1.0 - x), atol=1e-3))
     True
     """
-    guess = (lambda *places: u0) if np.ndim(u0) == 0 and not callable(u0) else u0
+    guess = u0 if callable(u0) or isinstance(u0, dict) or np.ndim(u0) else lambda *places: u0
     given = {"x": x, "space": space, "boundary": boundary, "source": source, "args": args, "jac": jac}
     with warnings.catch_warnings():  # the guess need not have the boundary values
         warnings.simplefilter("ignore", AccuracyWarning)

@@ -328,7 +328,7 @@ class _IntegratedData:
         self.step_problem = dataclasses.replace(
             problem,
             reaction=None if reaction is None else lambda t, u: self.weight * reaction(t, u),
-            jacobian=None if jacobian is None else lambda t, u: self.weight * jacobian(t, u),
+            jacobian=None if jacobian is None else lambda t, u: lambda v: self.weight * jacobian(t, u)(v),
         )
 
     def begin(self, n: int, t: float) -> Any:

@@ -83,7 +83,7 @@ class ExactModes(EvolutionMethod):
         parts = [at.start, at.velocity if at.outside is None else at.outside, at.known]
         hosts = [0.0 if part is None else np.abs(np.asarray(to_host(problem.xp.stop_gradient(part)))) for part in parts]
         # In units of u: velocities act for the time of a mode, and steady data give their equilibrium.
-        scales = np.minimum(length, np.maximum(np.abs(symbol), 1e-300) ** (-1.0 / alpha))
+        scales = np.maximum(np.abs(symbol), length**-alpha) ** (-1.0 / alpha)  # at most the length
         sizes = np.broadcast_to(hosts[0] + scales * hosts[1] + scales**alpha * hosts[2], at.start.shape)
         sizes = sizes.reshape(-1, *symbol.shape).max(axis=0).reshape(-1)
         kept = sizes > rtol * sizes.max(initial=0.0)

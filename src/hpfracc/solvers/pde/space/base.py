@@ -197,7 +197,8 @@ class Semidiscretisation(abc.ABC):
     shape : tuple of int
         Number of unknowns along each axis; points with a Dirichlet condition are not among them.
     points : tuple of arrays
-        The coordinates of the unknowns, one array per axis, shaped to broadcast against ``u``.
+        The coordinates of the unknowns, one array per axis, shaped to broadcast against ``u``; empty if the components
+        of a system have unknown points of their own.
     grid : tuple of numpy.ndarray
         The whole grid, boundary points included, one array per axis.
     symbol : array or None
@@ -223,6 +224,8 @@ class Semidiscretisation(abc.ABC):
     best_order: float = 2.0
     #: Whether its unknowns are points of the box in one vector, whatever the number of axes.
     scattered: bool = False
+    #: Whether a coarser grid has to consist of points of its grid.
+    nested: bool = False
     #: Whether the components of a system are coupled by it, so that linear systems take one shift for all.
     mixes: bool = False
     #: Whether ``forcing`` is nonzero, and whether it depends on time.
@@ -233,12 +236,6 @@ class Semidiscretisation(abc.ABC):
     @abc.abstractmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
         """Why it does not support this setting, as a sentence that says what to do instead; None if it does."""
-
-    @classmethod
-    def make(cls, setting: SpaceSetting) -> Semidiscretisation:
-        """The discretisation of a supported setting."""
-        found: Any = cls
-        return found(setting)  # type: ignore[no-any-return]
 
     def forward(self, u: Any) -> Any:
         """The coefficients of ``u`` in the eigenvectors of A."""

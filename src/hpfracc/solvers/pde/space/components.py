@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 from typing import Any, final
 
 import numpy as np
 
+from hpfracc._arrays import to_host
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Neumann, NoFlux
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
@@ -27,8 +29,11 @@ _CANDIDATES = {
     ),
     "Disc": ("disc:JacobiDisc", "disc:PolarModes"),
     "Annulus": ("disc:PolarModes",),
-    "Region": ("region:RegionSpace",),
+    "Region": ("cut_cells:CutSpace", "region:RegionSpace"),
 }
+
+#: Points in several dimensions up to which finite volumes are diagonalised, at 0.5 s once, and not iterated.
+_FEW = 1200
 
 _WHICH_LAPLACIAN = (
     "FractionalDiffusion on a bounded set needs kind=, because the operators differ: kind='spectral' is the power of "
@@ -55,19 +60,24 @@ class ComponentSpaces(Semidiscretisation):
         self.xp, self.shape, self.points, self.grid = first.xp, first.shape, first.points, first.grid
         self.accuracy = " and ".join(dict.fromkeys(space.accuracy for space in spaces))
         self.notes = tuple(dict.fromkeys(note for space in spaces for note in space.notes))
-        self.scattered = first.scattered
+        self.scattered, self.nested = first.scattered, any(space.nested for space in spaces)
         self.coarsens = all(space.coarsens for space in spaces)
         self.best_order = min(space.best_order for space in spaces)
         self.forced = any(space.forced for space in spaces)
         self.forcing_varies = any(space.forcing_varies for space in spaces)
-        self._shared = all(isinstance(space, BoxModes) for space in spaces)
-        if self._shared:
-            self.symbol = self._stack([space.symbol for space in spaces])
+        self._shared = False
+        self._diagonalise()
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
         """It is composed of other discretisations and never chosen by the terms."""
         return "it is composed of the discretisations of the components"
+
+    def _diagonalise(self) -> None:
+        """Take the eigenvalues of all components, where they have the same eigenfunctions."""
+        self._shared = all(isinstance(space, BoxModes) for space in self.spaces)
+        if self._shared:
+            self.symbol = self._stack([space.symbol for space in self.spaces])
 
     def _stack(self, parts: list[Any]) -> Any:
         xp = self.xp
@@ -112,14 +122,13 @@ class ComponentSpaces(Semidiscretisation):
         """The forcing of each component; zero where a component has none."""
         if not self.forced:
             return None
-        zero = self.xp.zeros(self.shape, "float64")
         parts = []
         for number, space in enumerate(self.spaces):
-            part = space.forcing(t)
-            if part is not None and part.ndim > len(self.shape):
+            part, zero = space.forcing(t), self.xp.zeros(space.shape, "float64")
+            if part is not None and part.ndim > len(space.shape):
                 part = part[number]
             parts.append(zero if part is None else part + zero)
-        return self.xp.stack(parts)
+        return self._joined(parts)
 
     def embed(self, u: Any, t: float) -> Any:
         """All components share their boundary."""
@@ -144,6 +153,81 @@ class ComponentSpaces(Semidiscretisation):
     def step_bytes(self) -> int:
         """The sum over all components."""
         return sum(space.step_bytes() for space in self.spaces)
+
+
+@final
+class SeparateSpaces(ComponentSpaces):
+    """One discretisation per component, each with unknown points of its own, because conditions or nodes differ.
+
+    A state has a row for each component: its unknowns in one vector, with zeros up to the length of the longest row.
+    """
+
+    scattered = True
+
+    def __init__(self, spaces: list[Semidiscretisation]) -> None:
+        super().__init__(spaces)
+        self.scattered = True
+        self.shape, self.points = (max(math.prod(space.shape) for space in spaces),), ()
+
+    def _diagonalise(self) -> None:
+        if all(space.symbol is not None for space in self.spaces) and len({type(space) for space in self.spaces}) == 1:
+            # Beyond the end of a row an eigenvalue is repeated, of coefficients that are zero.
+            rows = [space.symbol.reshape(-1) for space in self.spaces]
+            count = max(row.shape[0] for row in rows)
+            self.symbol = self._stack([row[np.minimum(np.arange(count), row.shape[0] - 1)] for row in rows])
+
+    def _each(self, u: Any) -> list[Any]:
+        return self._split(u, [space.shape for space in self.spaces])
+
+    def _split(self, u: Any, shapes: Any) -> list[Any]:
+        """The entries of each row, in their shapes."""
+        lead = tuple(u.shape[:-2])
+        return [u[..., i, : math.prod(shape)].reshape((*lead, *shape)) for i, shape in enumerate(shapes)]
+
+    def _joined(self, parts: list[Any]) -> Any:
+        return self._rows(parts, [space.shape for space in self.spaces], self.shape[0])
+
+    def _rows(self, parts: list[Any], shapes: Any, count: int) -> Any:
+        found = []
+        for part, shape in zip(parts, shapes, strict=True):
+            lead, size = tuple(part.shape[: part.ndim - len(shape)]), math.prod(shape)
+            row = part.reshape((*lead, size))
+            found.append(self.xp.concatenate([row, self.xp.zeros((*lead, count - size), row.dtype, like=row)], -1))
+        return self.xp.stack(found, -2)
+
+    def _on_grid(self, values: Any) -> list[Any]:
+        """Values of each component on the whole grid."""
+        return [self.xp.moveaxis(values, -1 - len(self.grid), 0)[number] for number in range(len(self.spaces))]
+
+    def forward(self, u: Any) -> Any:
+        """The coefficients of each component in eigenfunctions of its own."""
+        parts = [space.forward(part) for space, part in zip(self.spaces, self._each(u), strict=True)]
+        return self._rows(parts, [space.symbol.shape for space in self.spaces], self.symbol.shape[-1])
+
+    def backward(self, c: Any) -> Any:
+        """The values of each component."""
+        parts = self._split(c, [tuple(space.symbol.shape) for space in self.spaces])
+        return self._joined([space.backward(part) for space, part in zip(self.spaces, parts, strict=True)])
+
+    def embed(self, u: Any, t: float) -> Any:
+        """Each component with its own boundary."""
+        parts = zip(self.spaces, self._each(u), strict=True)
+        return self.xp.stack([space.embed(part, t) for space, part in parts], -1 - len(self.grid))
+
+    def restrict(self, values: Any) -> Any:
+        """Each component at its own points."""
+        parts = zip(self.spaces, self._on_grid(values), strict=True)
+        return self._joined([space.restrict(part) for space, part in parts])
+
+    def integrate(self, values: Any) -> Any:
+        """Each component by its own rule."""
+        parts = zip(self.spaces, self._on_grid(values), strict=True)
+        return self.xp.stack([space.integrate(part) for space, part in parts], -1)
+
+    def weighted(self, u: Any, periodic: tuple[bool, ...]) -> Any:
+        """Each component with its own weights."""
+        parts = zip(self.spaces, self._each(u), strict=True)
+        return self._joined([space.weighted(part, periodic) for space, part in parts])
 
 
 @final
@@ -214,23 +298,44 @@ def discretise(setting: SpaceSetting) -> Semidiscretisation:
         closed = [tuple(Neumann() if isinstance(one, NoFlux) else one for one in pair) for pair in setting.boundary]
         setting = dataclasses.replace(setting, boundary=tuple((low, high) for low, high in closed))
     refusals = []
-    candidates = _CANDIDATES[type(setting.domain).__name__]
+    candidates: tuple[str, ...] = _CANDIDATES[type(setting.domain).__name__]
+    few = setting.xp.library == "numpy" and math.prod(x.size for x in setting.grid) <= _FEW
+    if few and setting.domain is None and setting.ndim > 1:  # the same finite volumes, diagonalised
+        candidates = ("modes:BoxModes", "region:RegionSpace", *candidates)
     for candidate in ("matrix:MatrixSpace",) if Matrix in kinds else candidates:
         module, _, name = candidate.partition(":")
-        kind: type[Semidiscretisation] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+        kind: Any = getattr(importlib.import_module(f"{__package__}.{module}"), name)
         reason = kind.refuses(setting)
         if reason is None:
-            return kind.make(setting)
+            return kind(setting)  # type: ignore[no-any-return]
         refusals.append(f"{kind.name}: {reason}")
     raise InvalidInputError("no discretisation takes these terms with this grid and boundary. " + "; ".join(refusals))
 
 
 def discretise_components(settings: list[SpaceSetting]) -> Semidiscretisation:
     """One discretisation for all components, or one for each."""
+    first = settings[0]
     if any(isinstance(term, CrossDiffusion) for setting in settings for term in setting.terms):
-        if len(settings) > 1 or len(settings[0].terms) > 1:
-            raise InvalidInputError("CrossDiffusion stands alone, for all components; add other terms to the reaction")
-        return CrossSpace(settings[0])
+        if len(settings) > 1 or len(first.terms) > 1:
+            raise InvalidInputError(
+                "CrossDiffusion stands alone, for all components with the same conditions; add other terms to the "
+                "reaction"
+            )
+        return CrossSpace(first)
     if len(settings) == 1:
-        return discretise(settings[0])
-    return ComponentSpaces([discretise(setting) for setting in settings])
+        return discretise(first)
+    spaces = [discretise(setting) for setting in settings]
+    if any(not np.array_equal(x, y) for space in spaces for x, y in zip(space.grid, spaces[0].grid, strict=True)):
+        raise InvalidInputError(
+            "the integral Laplacians of a disc need one order for all components: radii depend on it"
+        )
+    if first.components is not None and all(_same_points(space, spaces[0]) for space in spaces):
+        return ComponentSpaces(spaces)
+    if first.components is not None:  # data of the boundary are those of one component
+        spaces = [discretise(dataclasses.replace(setting, components=None)) for setting in settings]
+    return SeparateSpaces(spaces)
+
+
+def _same_points(one: Semidiscretisation, other: Semidiscretisation) -> bool:
+    pairs = zip(one.points, other.points, strict=True)
+    return one.shape == other.shape and all(np.array_equal(to_host(x), to_host(y)) for x, y in pairs)

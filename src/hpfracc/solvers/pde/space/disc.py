@@ -10,13 +10,11 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import to_host
-from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.intervals import order_value
 from hpfracc.solvers.pde.boundary import (
     Dirichlet,
     Ends,
-    Exterior,
     Periodic,
     Robin,
     boundary_value,
@@ -161,7 +159,7 @@ class PolarSpace(Semidiscretisation):
     """An operator on a disc or annulus that is diagonalised: for each wave, by matrices along the radius."""
 
     coarsens = False
-    setting: SpaceSetting | None = None
+    setting: SpaceSetting
     _forward: Any
     _backward: Any
     _weights: Any  # of the integral, at all radii
@@ -196,7 +194,7 @@ class PolarSpace(Semidiscretisation):
         """The data on a circle."""
         places = self._places(self.grid[0][-end:][:1])
         value = boundary_value(self.conditions[end], t, places)
-        return value if self.setting is None else self.setting.face(value, 0, end, places)
+        return self.setting.face(value, 0, end, places)
 
     def embed(self, u: Any, t: float) -> Any:
         """Adds the given values on the circles."""
@@ -241,17 +239,6 @@ class JacobiDisc(PolarSpace):
     :math:`r^{|m|} P_k^{(s,|m|)}`. Values outside the span of these functions decay a million times as fast as the
     fastest of them.
 
-    Parameters
-    ----------
-    disc : Disc
-        The domain and its points.
-    order : float
-        alpha, in (0, 2).
-    coefficient : float
-        c.
-    outside : Exterior
-        The exterior data; a function is called with the coordinates x and y.
-
     References
     ----------
     B. Dyda, A. Kuznetsov, M. Kwasnicki, "Fractional Laplace operator and Meijer G-function", Constr. Approx. 45, 2017.
@@ -260,20 +247,13 @@ class JacobiDisc(PolarSpace):
     name = "jacobi_disc"
     accuracy = "spectral for smooth right-hand sides, 2 + 2 alpha in the number of points for evolutions"
 
-    def __init__(
-        self,
-        disc: Disc,
-        order: float,
-        coefficient: Any = 1.0,
-        outside: Exterior | None = None,
-        xp: Namespace = NUMPY,
-    ) -> None:
+    def __init__(self, setting: SpaceSetting) -> None:
         from scipy import special
 
-        if not 0.0 < order < 2.0:
-            raise InvalidInputError(f"JacobiDisc: order={order!r} has to be in (0, 2)")
-        self.xp = xp
-        n, s, radius = disc.radial, 0.5 * order, disc.radius
+        (term,), disc, self._outside = setting.terms, setting.domain, setting.boundary[0][0]
+        assert isinstance(term, FractionalDiffusion)
+        self.setting, self.xp, order = setting, setting.xp, float(term.order)
+        xp, n, s, radius = self.xp, disc.radial, 0.5 * order, disc.radius
         t, q = special.roots_jacobi(n, s, 0.0)
         self.grid = disc.grid(order)
         r = self.grid[0][:-1] / radius
@@ -293,11 +273,10 @@ class JacobiDisc(PolarSpace):
             eigenvalues[: singular.size, m] = singular**-2.0
             forward[m], backward[m] = left.T * root, left / root[:, None]
         self.eigenvalues = radius**-order * eigenvalues
-        self.symbol = -coefficient * xp.array(self.eigenvalues)
+        self.symbol = -term.coefficient * xp.array(self.eigenvalues)
         self._forward, self._backward = xp.array(forward), xp.array(backward)
         self.shape = (n, disc.angles)
         self.points = self._places(radius * r)
-        self._outside = Exterior(0.0) if outside is None else outside
         self.conditions, self.missing = (self._outside, self._outside), (False, True)
         self.forced, self.forcing_varies = not is_homogeneous(self._outside), varies_in_time(self._outside)
         if self.forced:
@@ -312,23 +291,9 @@ class JacobiDisc(PolarSpace):
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
         """Supports a single integral Laplacian with a constant coefficient on a disc."""
-        if setting.domain is None:
-            return "it takes a Disc in place of a grid"
-        refusal = refuse_integral(setting, "a disc")
-        if refusal is not None:
-            return refusal
         if any(map(is_function, coefficients_of(setting.terms[0]))):
             return "a disc takes a constant coefficient"
-        return "a disc takes a real state" if setting.complex_state else None
-
-    @classmethod
-    def make(cls, setting: SpaceSetting) -> JacobiDisc:
-        """The discretisation of the setting's disc."""
-        (term,), outside = setting.terms, setting.boundary[0][0]
-        assert isinstance(term, FractionalDiffusion)
-        assert isinstance(outside, Exterior)
-        assert setting.domain is not None
-        return cls(setting.domain, float(term.order), term.coefficient, outside, setting.xp)
+        return refuse_integral(setting, "a disc") or ("a disc takes a real state" if setting.complex_state else None)
 
     def forcing(self, t: float) -> Any:
         """``-A u_g``, where u_g extends the exterior data to the inside."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
+from collections import deque
 from typing import Any, final
 
 import numpy as np
@@ -23,7 +24,7 @@ from hpfracc.solvers.pde.boundary import (
 from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.axes import AxisBasis, diagonalise
 from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_grid
-from hpfracc.solvers.pde.space.krylov import ShiftedFactors, conjugate_gradients, gmres
+from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
 from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct, merge_parts, toeplitz_parts
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, coefficients_of
@@ -37,6 +38,8 @@ DENSE = 400
 #: quarter of the time of the iterations or less, and the factorisation as long as ten such solves by iteration. Up to
 #: the same number, of an axis or of all points, symmetric matrices are diagonalised.
 DENSE_KEPT = 1200
+#: Number of shifts whose factorisations are kept.
+_KEPT = 4
 
 
 class ToeplitzSpace(GridSpace):
@@ -60,7 +63,7 @@ class ToeplitzSpace(GridSpace):
         self.iterations = 0
         self._backend = None if setting.backend == "auto" else setting.backend
         self._traced = any(part.traced or is_tracer(part.coefficient) for part in parts)
-        self._factors = ShiftedFactors(lambda: self.matrix)
+        self._factors, self._shifts = functools.lru_cache(_KEPT)(self._factorise), deque[Any](maxlen=_KEPT)
 
     @functools.cached_property
     def preconditioner(self) -> ToeplitzPreconditioner:
@@ -83,13 +86,19 @@ class ToeplitzSpace(GridSpace):
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
         """A division if it is diagonalised, LU for few points, otherwise conjugate gradients or GMRES."""
+        from scipy.linalg import lu_solve
+
         self.iterations = 0
         if self.symbol is not None:
             return super().solve(shift, rhs)
         points = math.prod(self.shape)
         if self.xp.library == "numpy" and points <= DENSE_KEPT and isinstance(shift, float | complex):
-            if self._factors.repeats(shift) or points <= DENSE:
-                return self._factors.solve(shift, rhs)
+            repeats = shift in self._shifts
+            self._shifts.append(shift)
+            if repeats or points <= DENSE:
+                return lu_solve(self._factors(shift), rhs.reshape(-1, points).T, check_finite=False).T.reshape(
+                    rhs.shape
+                )
         elif self.xp.library == "jax" and (self._traced or any(map(is_tracer, (rhs, shift)))):
             return self._solve_traced(shift, rhs)
         precondition = self.preconditioner.for_shift(shift)
@@ -102,6 +111,11 @@ class ToeplitzSpace(GridSpace):
         else:
             found, self.iterations = gmres(operator, precondition, rhs, guess)
         return found
+
+    def _factorise(self, shift: complex) -> Any:
+        from scipy.linalg import lu_factor
+
+        return lu_factor(shift * np.eye(math.prod(self.shape)) - self.matrix, overwrite_a=True, check_finite=False)
 
     def _solve_traced(self, shift: Any, rhs: Any) -> Any:
         """A dense factorisation, which JAX can trace and differentiate."""
@@ -147,9 +161,19 @@ class ShiftedGrunwald(ToeplitzSpace):
     name = "grunwald"
     accuracy = "order 2 where the solution, extended by zero, is smooth; alpha/2 next to the boundary otherwise"
 
-    def __init__(self, setting: SpaceSetting, parts: tuple[ToeplitzPart, ...], notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, setting: SpaceSetting) -> None:
+        parts = merge_parts([part for term in setting.terms for part in toeplitz_parts(term, setting)])
         super().__init__(setting, parts)
-        self.notes = notes
+        for term in setting.terms:
+            if isinstance(term, FractionalDiffusion) and term.kind == "integral" and not order_value(term.order) >= 2.0:
+                s = 0.5 * order_value(term.order)
+                text = (
+                    f"the integral Laplacian by centred differences: where the solution behaves like rho^{s:g} at the "
+                    f"boundary, the largest error is of order {s:g} only; on an interval without other terms and with "
+                    "a constant coefficient the Jacobi method has no such limit"
+                )
+                self.notes += (text,)
+                warnings.warn(text, AccuracyWarning, stacklevel=2)
         # Solutions of equations with Riesz and integral terms are not smooth at the boundary.
         self.best_order = 1.0 if any(isinstance(term, FractionalDiffusion) for term in setting.terms) else 2.0
         self.symmetric = all(part.symmetric and not part.varies and not part.complex for part in parts)
@@ -223,24 +247,6 @@ class ShiftedGrunwald(ToeplitzSpace):
         return refuse_grid(setting) or next(
             filter(None, (_refuses_term(term, setting) for term in setting.terms)), None
         )
-
-    @classmethod
-    def make(cls, setting: SpaceSetting) -> ShiftedGrunwald:
-        """The matrices of all terms."""
-        parts: list[ToeplitzPart] = []
-        notes: list[str] = []
-        for term in setting.terms:
-            parts += toeplitz_parts(term, setting)
-            if isinstance(term, FractionalDiffusion) and term.kind == "integral" and not order_value(term.order) >= 2.0:
-                s = 0.5 * order_value(term.order)
-                text = (
-                    f"the integral Laplacian by centred differences: where the solution behaves like rho^{s:g} at the "
-                    f"boundary, the largest error is of order {s:g} only; on an interval without other terms and with "
-                    "a constant coefficient the Jacobi method has no such limit"
-                )
-                notes.append(text)
-                warnings.warn(text, AccuracyWarning, stacklevel=2)
-        return cls(setting, merge_parts(parts), tuple(notes))
 
     def apply(self, u: Any) -> Any:
         """One FFT product per axis and coefficient."""

@@ -1,4 +1,4 @@
-"""Linear systems of implicit steps: preconditioned conjugate gradients and GMRES, and LU factorisations that are kept.
+"""Linear systems of implicit steps: preconditioned conjugate gradients and GMRES.
 
 The iterations use the array library of the right-hand side. Leading axes are separate systems for conjugate gradients;
 for GMRES they form one block-diagonal system. Gradients of tensors come from one system with the transposed operator,
@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +23,6 @@ RTOL = 1e-12
 MAX_ITERATIONS = 400
 #: Number of GMRES vectors after which it restarts.
 _RESTART = 60
-#: Number of shifts whose factorisations are kept.
-_KEPT = 4
 
 Map = Callable[[Any], Any]
 
@@ -168,47 +165,30 @@ def _gmres(apply: Map, precondition: Map, rhs: Any, guess: Any, *, rtol: float) 
             return u, done
         if done >= MAX_ITERATIONS:
             raise _failure(beta / size, rtol)
-        basis = [residual / beta]
-        images: list[Any] = []
+        basis, images = [residual / beta], []
         hessenberg = np.zeros((_RESTART + 1, _RESTART), complex if "complex" in str(residual.dtype) else float)
-        rotations: list[tuple[Any, Any]] = []
-        errors = np.zeros(_RESTART + 1, dtype=hessenberg.dtype)
-        errors[0] = beta
+        start = beta * np.eye(_RESTART + 1, 1)[:, 0]
         for k in range(_RESTART):
             images.append(precondition(basis[k]))
             v = apply(images[k])
             for j, other in enumerate(basis):
                 weight = hessenberg[j, k] = (other.conj() * v).sum().item()
                 v = v - weight * other
-            length = _norm(v)
-            hessenberg[k + 1, k] = length
-            _rotate(hessenberg[:, k], rotations, errors, k)
+            length = hessenberg[k + 1, k] = _norm(v)
             done += 1
-            if abs(errors[k + 1]) <= rtol * size or not length or done >= MAX_ITERATIONS:
+            q, r = np.linalg.qr(hessenberg[: k + 2, : k + 1], mode="complete")
+            turned = q.conj().T @ start[: k + 2]
+            left = abs(turned[-1])  # the residual that the best combination leaves
+            if left <= rtol * size or not length or done >= MAX_ITERATIONS:
                 break
             basis.append(v / length)
-        weights = np.linalg.solve(np.triu(hessenberg[: k + 1, : k + 1]), errors[: k + 1])
+        weights = np.linalg.solve(r[: k + 1], turned[: k + 1])
         for weight, image in zip(weights.tolist(), images, strict=True):
             u = u + weight * image
-        residual = rhs - apply(u)
-        if abs(errors[k + 1]) <= rtol * size:
+        if left <= rtol * size:
             # The residual cannot fall below rounding: the recurrence has converged.
             return u, done
-
-
-def _rotate(column: Any, rotations: list[tuple[Any, Any]], errors: Any, k: int) -> None:
-    """Apply Givens rotations, which keep the Hessenberg matrix triangular."""
-    for j, (c, s) in enumerate(rotations):
-        upper, lower = column[j], column[j + 1]
-        column[j], column[j + 1] = c * upper + s * lower, -np.conj(s) * upper + c * lower
-    radius = math.hypot(abs(column[k]), abs(column[k + 1]))
-    c = abs(column[k]) / radius if radius else 1.0
-    phase = column[k] / abs(column[k]) if abs(column[k]) else 1.0
-    s = phase * np.conj(column[k + 1]) / radius if radius else 0.0
-    rotations.append((c, s))
-    column[k], column[k + 1] = phase * radius, 0.0
-    errors[k + 1] = -np.conj(s) * errors[k]
-    errors[k] = c * errors[k]
+        residual = rhs - apply(u)
 
 
 def _norm(a: Any) -> float:
@@ -224,38 +204,3 @@ def _failure(reached: float, rtol: float) -> SolveError:
         f"the linear solver reached a residual of {reached:.2g} after {MAX_ITERATIONS} iterations, not {rtol:.2g}; "
         "take smaller steps, or a coefficient that varies less"
     )
-
-
-class ShiftedFactors:
-    """LU factorisations of ``shift - A`` for the newest shifts, for matrices of NumPy.
-
-    Parameters
-    ----------
-    matrix : callable
-        Returns A over the flattened unknowns.
-    """
-
-    def __init__(self, matrix: Callable[[], Any]) -> None:
-        self._matrix = matrix
-        self._kept: OrderedDict[complex, Any] = OrderedDict()
-
-    def repeats(self, shift: complex) -> bool:
-        """Whether the shift is among the newest ones, of which it is the newest from now on."""
-        known = shift in self._kept
-        self._kept[shift] = self._kept.pop(shift, None)
-        while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
-        return known
-
-    def solve(self, shift: complex, rhs: Any) -> Any:
-        """``(shift - A)^-1 rhs``."""
-        from scipy.linalg import lu_factor, lu_solve
-
-        self.repeats(shift)
-        factors = self._kept[shift]
-        if factors is None:
-            matrix = -self._matrix()
-            matrix[np.diag_indices_from(matrix)] += shift
-            factors = self._kept[shift] = lu_factor(matrix, overwrite_a=True, check_finite=False)
-        rows = rhs.reshape(-1, len(factors[0]))
-        return lu_solve(factors, rows.T, check_finite=False).T.reshape(rhs.shape)

@@ -26,7 +26,7 @@ from hpfracc.solvers.pde.boundary import (
 from hpfracc.solvers.pde.space import matrix
 from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points, read_grid, refuse_complex, refuse_conditions
 from hpfracc.solvers.pde.space.matrix import SparseSpace
-from hpfracc.solvers.pde.space.variable import GAUSS, check_positive, peclet_notes
+from hpfracc.solvers.pde.space.variable import GAUSS, check_finite, check_positive, peclet_notes
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, coefficients_of, per_axis, tensor_at
 
 Array = np.ndarray[Any, Any]
@@ -38,9 +38,11 @@ class Region:
     r"""A part of a box, given in place of a grid: the cells between grid points that a mask selects.
 
     The boundary of the region consists of faces of cells, along grid lines. A curve becomes a staircase, for which the
-    order in space is 1. The conditions of ``boundary`` hold on the faces by the direction of the outward normal: those
-    of the lower end of an axis where it points down that axis, those of the upper end where it points up. Solutions
-    have the shape of the box, with nan outside.
+    order in space is 1. With ``cut`` the boundary is where a function changes between two points, and the order is 2,
+    for Dirichlet conditions and diffusion along the axes. The conditions of ``boundary`` hold on the faces by the
+    direction of the outward normal: those of the lower end of an axis where it points down that axis, those of the
+    upper end where it points up; at cuts, by the direction of the grid line. Solutions have the shape of the box, with
+    nan outside.
 
     Parameters
     ----------
@@ -50,6 +52,8 @@ class Region:
         Which cells are inside: a function of the coordinates, evaluated at their midpoints; an array with an entry for
         each cell, one less than points along each axis; or an array with an entry for each point, of which the cells
         with all corners inside are taken.
+    cut : bool
+        Whether the cells are cut by the boundary. The region must not touch the edges of the box.
 
     See Also
     --------
@@ -74,9 +78,12 @@ class Region:
 
     grid: Any
     inside: Any
+    cut: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "grid", read_grid(self.grid))
+        if _reading.flag("Region: cut", self.cut) and not is_function(self.inside):
+            raise InvalidInputError("Region: cut=True needs a function of the coordinates, which says where a curve is")
         if not is_function(self.inside):
             found = np.asarray(self.inside)
             if found.dtype != bool:
@@ -89,10 +96,7 @@ class Region:
         edges = _edges(self.grid, wraps)
         shape, given = tuple(one.size - 1 for one in edges), tuple(x.size for x in self.grid)
         if is_function(self.inside):
-            found = np.asarray(self.inside(*broadcast_points(NUMPY, _middles(edges))))
-            if not _reading.broadcasts(found.shape, shape):
-                raise ShapeError(f"Region: inside returned shape {found.shape} for cells of shape {shape}")
-            found = np.broadcast_to(found, shape).astype(bool)
+            found = self.holds(broadcast_points(NUMPY, _middles(edges)))
         elif self.inside.shape == given:
             found = self.inside
             for axis, count in enumerate(shape):
@@ -110,6 +114,8 @@ class Region:
 
     def outside(self, periodic: tuple[bool, ...] | None = None) -> Array:
         """Which points of the box are not corners of cells inside."""
+        if self.cut:
+            return ~self.holds(broadcast_points(NUMPY, self.grid))
         found = self.cells(periodic)
         for axis, x in enumerate(self.grid):
             if found.shape[axis] < x.size:
@@ -117,13 +123,21 @@ class Region:
             found = found | np.roll(found, 1, axis)
         return ~found
 
+    def holds(self, places: tuple[Array, ...]) -> Array:
+        """Whether points are inside, by the function."""
+        shape = np.broadcast_shapes(*(one.shape for one in places))
+        found = np.asarray(self.inside(*places))
+        if not _reading.broadcasts(found.shape, shape):
+            raise ShapeError(f"Region: inside returned shape {found.shape} for points of shape {shape}")
+        return np.broadcast_to(found, shape).astype(bool)
+
     def on_grid(self, axes: tuple[Array, ...], periodic: tuple[bool, ...]) -> Region:
         """The same region on some of its points."""
         places = [np.searchsorted(x, y) for x, y in zip(self.grid, axes, strict=True)]
         if not all(np.isin(y, x).all() for x, y in zip(self.grid, axes, strict=True)):
             raise InvalidInputError("Region: a coarser grid has to consist of points of the grid")
         if is_function(self.inside):
-            return Region(axes, self.inside)
+            return Region(axes, self.inside, self.cut)
         every = some = self.cells(periodic)
         for axis, (at, wraps) in enumerate(zip(places, periodic, strict=True)):
             starts = at if wraps else at[:-1]
@@ -134,8 +148,59 @@ class Region:
         return Region(axes, every)
 
 
+class ScatteredSpace(SparseSpace):
+    """Some points of a box, with data on the faces or at the cuts around them."""
+
+    scattered = True
+    setting: SpaceSetting
+    _faces: list[tuple[int, int, tuple[Any, ...]]]  # the axis, the end, and the points of each group of data
+    _lift: Any  # what data add, shape (data, unknowns)
+    _sources: Array  # for each point of the box its place among unknowns, data and nan
+    _active: Array  # the numbers in the box of the points that have a volume
+    _places: Array  # and of the unknowns
+    _volumes: Any
+
+    def _take_conditions(self) -> None:
+        conditions = [self.setting.boundary[axis][end] for axis, end, _ in self._faces]
+        self.forced = not all(map(is_homogeneous, conditions))
+        self.forcing_varies = any(map(varies_in_time, conditions))
+
+    def _data(self, t: float) -> Any:
+        """The data of all faces at time ``t``, in one vector (or one for each component)."""
+        xp, found = self.xp, []
+        lead = () if self.setting.components is None else (self.setting.components,)
+        for axis, end, places in self._faces:
+            value = boundary_value(self.setting.boundary[axis][end], t, places)
+            found.append(self.setting.face(value, axis, end, places) + xp.zeros((*lead, *places[0].shape), "float64"))
+        return xp.concatenate(found, -1)
+
+    def forcing(self, t: float) -> Any:
+        """The contribution of the boundary data; a spectral power acts on the difference to a harmonic function."""
+        return self._coefficient * self.lowered(self._data(t) @ self._lift) if self.forced else None
+
+    def embed(self, u: Any, t: float) -> Any:
+        """The box, with given values on the boundary and nan outside."""
+        xp, lead = self.xp, tuple(u.shape[:-1])
+        blank = xp.zeros_like(u[..., :1])
+        data = self._data(t) if self.forced else xp.zeros((self._lift.shape[0],), "float64")
+        values = xp.concatenate([u, blank + data if self._faces else u[..., :0], blank + math.nan], -1)
+        return values[..., self._sources].reshape((*lead, *(x.size for x in self.grid)))
+
+    def _at_points(self, values: Any, points: Array) -> Any:
+        count = len(self.grid)
+        return values.reshape((*values.shape[: values.ndim - count], -1))[..., points]
+
+    def restrict(self, values: Any) -> Any:
+        """The values at the unknown points inside."""
+        return self._at_points(values, self._places)
+
+    def integrate(self, values: Any) -> Any:
+        """The integral over the cells inside, by the trapezoidal rule."""
+        return (self._at_points(values, self._active) * self._volumes).sum(-1)
+
+
 @final
-class RegionSpace(SparseSpace):
+class RegionSpace(ScatteredSpace):
     r""":math:`\nabla \cdot (D \nabla u) - v \cdot \nabla u`, or a power of the Laplacian, on cells of a tensor grid.
 
     In each cell, at each of its corners, the gradient is that of the differences along the edges that meet there. The
@@ -146,13 +211,14 @@ class RegionSpace(SparseSpace):
     """
 
     name = "region"
-    scattered = True
-    accuracy = "order 2, 4/3 near re-entrant corners, 1 where a staircase stands for a curve"
+    accuracy = "order 2"
 
     def __init__(self, setting: SpaceSetting) -> None:
         from scipy import sparse
 
-        self.setting, self.grid = setting, setting.grid
+        self.setting, self.grid, self.nested = setting, setting.grid, setting.domain is not None
+        if self.nested:
+            self.accuracy += ", 4/3 near re-entrant corners, 1 where a staircase stands for a curve"
         self._mesh = mesh = _CellMesh(setting)
         power = scale = 1.0
         along, carried, plain = np.zeros((3, *mesh.edges[0].shape))
@@ -202,14 +268,14 @@ class RegionSpace(SparseSpace):
         self._sources = np.full(math.prod(x.size for x in self.grid), count + data)
         self._sources[mesh.active[self._unknown]] = np.arange(count)
         self._sources[mesh.active[fixed]] = count + held[fixed]
-        self._volumes = xp.array(mesh.masses)
-        conditions = [setting.boundary[axis][end] for axis, end, _ in self._faces]
-        self.forced = not all(map(is_homogeneous, conditions))
-        self.forcing_varies = any(map(varies_in_time, conditions))
+        self._active, self._places, self._volumes = mesh.active, mesh.active[self._unknown], xp.array(mesh.masses)
+        self._take_conditions()
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
         """Supports Diffusion and Advection, or a spectral power of the Laplacian alone, with real numbers."""
+        if setting.domain is not None and setting.domain.cut:
+            return "a staircase is not what cut=True asks for"
         for term in setting.terms:
             who, each = type(term).__name__, coefficients_of(term)
             if isinstance(term, FractionalDiffusion):
@@ -235,7 +301,7 @@ class RegionSpace(SparseSpace):
 
         mesh, setting, ndim = self._mesh, self.setting, self.setting.ndim
         held, own = np.full(mesh.count, -1), -divergences
-        self._faces: list[tuple[int, int, tuple[Any, ...]]] = []
+        self._faces = []
         points, slopes, data = [np.empty(0, int)], [np.empty(0)], 0
         for axis, end in itertools.product(range(ndim), (0, 1)):
             condition, areas = setting.boundary[axis][end], mesh.faces(axis, end)
@@ -249,51 +315,18 @@ class RegionSpace(SparseSpace):
                 held[at] = data + np.arange(at.size)
             for term in () if given else setting.terms:
                 if isinstance(term, Advection):
-                    out = (2 * end - 1) * area * _at(per_axis(term.velocity, ndim)[axis], places)
+                    out = (2 * end - 1) * area * coefficient_at(per_axis(term.velocity, ndim)[axis], places)
                     own[at] += out * ((not isinstance(condition, NoFlux)) - (not term.conservative))
                 elif isinstance(term, Diffusion) and term in self._tensors:
                     weights += area * tensor_at(term.coefficient, places)[:, axis, axis]
                 else:
                     k = term.coefficient if isinstance(term, Diffusion) else 1.0
-                    weights += area * _at(per_axis(k, ndim)[axis], places)
+                    weights += area * coefficient_at(per_axis(k, ndim)[axis], places)
             a, b = (condition.a, condition.b) if isinstance(condition, Robin) else (0.0, 1.0)
             own[at] += weights * (a / b)
             points, slopes, data = [*points, at], [*slopes, weights / b], data + at.size
         entries = (np.concatenate(slopes), (np.concatenate(points), np.arange(data)))
         return held, own, sparse.csr_array(entries, shape=(mesh.count, data))
-
-    def _data(self, t: float) -> Any:
-        """The data of all faces at time ``t``, in one vector (or one for each component)."""
-        xp, found = self.xp, []
-        lead = () if self.setting.components is None else (self.setting.components,)
-        for axis, end, places in self._faces:
-            value = boundary_value(self.setting.boundary[axis][end], t, places)
-            found.append(self.setting.face(value, axis, end, places) + xp.zeros((*lead, *places[0].shape), "float64"))
-        return xp.concatenate(found, -1)
-
-    def forcing(self, t: float) -> Any:
-        """The contribution of the boundary data; a spectral power acts on the difference to a harmonic function."""
-        return self._coefficient * self.lowered(self._data(t) @ self._lift) if self.forced else None
-
-    def embed(self, u: Any, t: float) -> Any:
-        """The box, with given values on the boundary and nan outside."""
-        xp, lead = self.xp, tuple(u.shape[:-1])
-        blank = xp.zeros_like(u[..., :1])
-        data = self._data(t) if self.forced else xp.zeros((self._lift.shape[0],), "float64")
-        values = xp.concatenate([u, blank + data if self._faces else u[..., :0], blank + math.nan], -1)
-        return values[..., self._sources].reshape((*lead, *(x.size for x in self.grid)))
-
-    def _at_points(self, values: Any, points: Array) -> Any:
-        count = len(self.grid)
-        return values.reshape((*values.shape[: values.ndim - count], -1))[..., points]
-
-    def restrict(self, values: Any) -> Any:
-        """The values at the unknown points inside."""
-        return self._at_points(values, self._mesh.active[self._unknown])
-
-    def integrate(self, values: Any) -> Any:
-        """The integral over the cells inside, by the trapezoidal rule."""
-        return (self._at_points(values, self._mesh.active) * self._volumes).sum(-1)
 
 
 class _CellMesh:
@@ -377,7 +410,7 @@ class _CellMesh:
         for axis, k in enumerate(per_axis(coefficient, len(self.edges))):
             places = [one[..., axis] for one in self.edges]
             places[axis] = places[axis] + side * self.widths[:, axis, None]
-            found[..., axis] = _at(k, tuple(places))
+            found[..., axis] = coefficient_at(k, tuple(places))
         return found
 
     def diffusivity(self, coefficient: Any) -> Array:
@@ -407,6 +440,8 @@ def _middles(edges: list[Array]) -> tuple[Array, ...]:
     return tuple(0.5 * (one[1:] + one[:-1]) for one in edges)
 
 
-def _at(value: Any, places: tuple[Array, ...]) -> Any:
+def coefficient_at(value: Any, places: tuple[Array, ...]) -> Any:
     """A coefficient at these points."""
-    return np.broadcast_to(value(*places) if is_function(value) else value, places[0].shape)
+    found = np.broadcast_to(value(*places) if is_function(value) else value, places[0].shape)
+    check_finite(found)
+    return found

@@ -167,7 +167,9 @@ class FiniteVolumes(GridSpace):
             return coefficient if is_array(coefficient) else _number(coefficient)
         places = list(self.inside)
         places[one.place] = x
-        return coefficient(*broadcast_points(self.xp, tuple(places)))
+        found = coefficient(*broadcast_points(self.xp, tuple(places)))
+        check_finite(found)
+        return found
 
     def _faces(self, one: CellAxis, k: Any) -> Any:
         middle, width = 0.5 * (one.corners[1:] + one.corners[:-1]), np.diff(one.corners)
@@ -348,6 +350,12 @@ class FiniteVolumes(GridSpace):
 def _number(value: Any) -> complex | float:
     found = complex(value)
     return found if found.imag else found.real
+
+
+def check_finite(values: Any) -> None:
+    """Refuse values of coefficients that are not finite."""
+    if library_of(values) == "numpy" and not np.isfinite(values).all():
+        raise InvalidInputError("Diffusion or Advection: a coefficient is not finite; give numbers at every point")
 
 
 def check_positive(values: Any) -> None:
