@@ -112,10 +112,8 @@ def import_optional(name: str) -> ModuleType:
 
 def missing(library: str) -> MissingDependencyError:
     """The error that says how to install a library."""
-    extra = EXTRAS.get(library, library)
-    return MissingDependencyError(
-        f"{library!r} is not installed; install it with: pip install 'hpfracc[{extra}]'", name=library
-    )
+    what = f"'hpfracc[{EXTRAS[library]}]'" if library in EXTRAS else library
+    return MissingDependencyError(f"{library!r} is not installed; install it with: pip install {what}", name=library)
 
 
 def import_shielded(name: str) -> ModuleType:

@@ -3,8 +3,9 @@ r"""Weights for a learned order, from a table: few operations, on the device of 
 Between consecutive integer orders each weight is :math:`(k+1)^{-\sigma\alpha}` times a polynomial in the order, up to
 rounding, because the weights of every rule here are entire functions of it. The polynomials are computed once, on the
 host, from the weights of twenty plain orders (Chebyshev points). Then the weights of any order in the interval are the
-product of a matrix with its powers. If twenty coefficients do not reach rounding there is no table, and the weights are
-computed by their formulas.
+product of a matrix with its powers, and so are their slopes. A factor is split off if a weight is 0 at an end of the
+interval, as most are at integer orders, so that it keeps its digits there. If twenty coefficients do not reach rounding
+there is no table, and the weights are computed by their formulas.
 
 Beyond its head a sequence of weights is a smooth function of the lag: on a block sixteen times shorter than its
 distance from 0 it is a polynomial of degree 9 up to rounding. So a long sequence is tabulated only at the Chebyshev
@@ -51,12 +52,13 @@ kept_tables = PreparedOperands(256 * 2**20)
 class Table(NamedTuple):
     """The polynomials of all weights of a rule, concatenated.
 
-    ``fall`` is ``sigma log(k + 1)``; ``shapes`` are those of the arrays, with the last axis in tabulated lags;
-    ``nodes`` says whether those are :func:`few_lags`.
+    ``fall`` is ``sigma log(k + 1)``; ``zeros`` says which weights are 0 at the lower and at the upper end; ``shapes``
+    are those of the arrays, with the last axis in tabulated lags; ``nodes`` says whether those are :func:`few_lags`.
     """
 
     coefficients: Array
     fall: Array
+    zeros: tuple[Array, Array]
     shapes: tuple[tuple[int, ...], ...]
     middle: float
     n: int
@@ -130,7 +132,16 @@ def tabulated_weights(
     if not sys.modules["torch"].compiler.is_compiling() and is_inactive():
         # Only autograd records the order.
         return tuple(_recorded(xp.module)(order.value, evaluation))
-    return tuple(evaluation.arrays(order.value))
+    return tuple(array.to(evaluation.dtype) for array in evaluation.spread(evaluation.at(order.value)[0]))
+
+
+def interleaved_weights(parts: Any, evens: int, n: int) -> tuple[Any, Any]:
+    """Rows of ``n`` weights of PyTorch's, the first one and the others, from those at even and at odd lags.
+
+    The first ``evens`` rows of ``parts`` are at even lags, where other rows are 0; the rest are at odd ones.
+    """
+    found: tuple[Any, Any] = library_functions("torch", "tracking").interleaved(parts, evens, n)
+    return found
 
 
 # The lags of a table.
@@ -181,16 +192,31 @@ def _tabulate(make: Maker, ceiling: int, n: int, few: bool) -> Table | None:
             return None
         made += [make(NUMPY, float(alpha), lags) for alpha in orders[1:]]
     shapes = tuple(tuple(array.shape) for array in made[0])
-    values = np.stack([np.concatenate([np.ravel(array) for array in arrays]) for arrays in made], axis=1)
+    values = np.stack([_joined(arrays) for arrays in made], axis=1)
     fall = np.concatenate(_falls(made[0], made[-1], orders[0] - orders[-1], lags))
     values *= np.exp(fall[:, None] * orders)
+    zeros = tuple(_vanishing(make, float(end), lags, values) for end in (ceiling - 1, ceiling))
+    values /= np.where(zeros[0][:, None], orders - (ceiling - 1), 1.0)
+    values /= np.where(zeros[1][:, None], ceiling - orders, 1.0)
     degree = np.arange(_COEFFICIENTS)
     waves = np.cos(angle[:, None] * degree) * np.where(degree, 2.0, 1.0) / _COEFFICIENTS
     series = values @ waves
     size = np.abs(values).max(axis=1, initial=0.0)
     if not np.isfinite(size).all() or (np.abs(series[:, -3:]) > _ROUNDING * size[:, None]).any():
         return None
-    return Table(series @ _monomials(), fall, shapes, ceiling - 0.5, n, nodes)
+    return Table(series @ _monomials(), fall, (zeros[0], zeros[1]), shapes, ceiling - 0.5, n, nodes)
+
+
+def _joined(arrays: tuple[Array, ...]) -> Array:
+    return np.concatenate([np.ravel(array) for array in arrays])
+
+
+def _vanishing(make: Maker, end: float, lags: int | Lags, values: Array) -> Array:
+    """Whether each weight is 0 at an end of the interval, and not within."""
+    with np.errstate(all="ignore"):
+        made = _joined(make(NUMPY, np.float64(end), lags))
+    found: Array = (made == 0.0) & (values != 0.0).all(axis=1)
+    return found
 
 
 def _falls(high: tuple[Any, ...], low: tuple[Any, ...], apart: float, lags: int | Lags) -> list[Array]:
@@ -224,6 +250,25 @@ def _monomials() -> Array:
 # Evaluating it, on the device of the order.
 
 
+class _Program(NamedTuple):
+    """A table on a device: weights are ``powers @ series * exp(rise alpha)``.
+
+    ``series`` (places, lags) contains the polynomials; those with an extra factor for zeros are in separate rows. The
+    powers are products of ``y``, ``alpha - lower`` and ``upper - alpha`` (``offsets + signs alpha``) to the
+    ``exponents``, times ``factors``, added up by ``sums``: in the first row for weights, in the second for slopes.
+    ``limits`` are the values that the two distances must exceed if the order is unknown.
+    """
+
+    series: Any
+    rise: Any
+    offsets: Any
+    signs: Any
+    exponents: Any
+    factors: Any
+    sums: Any
+    limits: Any
+
+
 class _Evaluation:
     """The weights of a table at an order, by operations that every PyTorch transform supports, or by a GPU kernel."""
 
@@ -239,31 +284,41 @@ class _Evaluation:
 
         return made() if is_inside() else kept_tables.get((name, "torch", str(self.xp.device)), made)
 
-    def arrays(self, value: Any) -> list[Any]:
-        """All arrays at an order."""
-        return [array.to(self.dtype) for array in self.spread(self.at(value)[0])]
+    def _program(self) -> _Program:
+        table, scale, xp = self.table, self.scale, self.xp
+        low, high = table.zeros
+        kinds = sorted(set(zip(low.tolist(), high.tolist(), strict=True)))
+        series = [np.where((low == i) & (high == j), table.coefficients.T, 0.0) for i, j in kinds]
+        ones, degree = np.ones(_COEFFICIENTS), np.arange(_COEFFICIENTS, dtype=np.float64)
+        exponents, factors = [], []
+        for i, j in kinds:
+            # y^k l^i u^j, and its slope k y^(k-1) l^i u^j + i y^k u^j - j y^k l^i with i, j of 0 or 1.
+            of_y = [degree, np.maximum(degree - 1.0, 0.0), degree, degree]
+            of_ends = [i * ones, i * ones, 0.0 * ones, i * ones], [j * ones, j * ones, j * ones, 0.0 * ones]
+            exponents.append([of_y, *of_ends])
+            factors.append([ones, degree, i * ones, -j * ones])
+        edges = np.array([table.middle, table.middle - 0.5, -table.middle - 0.5])
+        return _Program(
+            xp.array(np.concatenate(series)),
+            xp.array(scale.rate - table.fall),
+            xp.array(-edges.reshape(3, 1, 1)),
+            xp.array(np.reshape([1.0, 1.0, -1.0], (3, 1, 1))),
+            xp.array(np.concatenate(exponents, -1)),
+            xp.array(np.concatenate(factors, -1) * math.exp(scale.shift)),
+            xp.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 1.0]]),
+            xp.array(np.reshape(scale.limits(), (2, 1, 1))) if scale.hidden else None,
+        )
 
     def at(self, value: Any) -> tuple[Any, Any]:
-        """Weights and slopes at the tabulated lags: powers of the order times the table, times exponentials."""
-        table, scale, torch = self.table, self.scale, self.xp.module
-        degree, lower, series, rise = self._kept((self.key, scale.rate), self._program)
-        place = value - table.middle
-        if scale.hidden:
-            low, high = scale.limits()
-            place = torch.where((place + 0.5 > low) & (0.5 - place > high), place, math.nan)
-        both = torch.stack([place**degree, degree * place**lower]) @ series
-        both = both * torch.exp(torch.add(scale.shift, rise * value) if scale.shift else rise * value)
-        return both[0], torch.addcmul(both[1], rise, both[0])
-
-    def _program(self) -> tuple[Any, ...]:
-        degree, array = np.arange(float(_COEFFICIENTS)), self.xp.array
-        series = np.ascontiguousarray(self.table.coefficients.T)
-        return (
-            array(degree),
-            array(np.maximum(degree - 1.0, 0.0)),
-            array(series),
-            array(self.scale.rate - self.table.fall),
-        )
+        """Weights and slopes at the tabulated lags."""
+        torch = self.xp.module
+        program: _Program = self._kept((self.key, self.scale), self._program)
+        bases = torch.addcmul(program.offsets, program.signs, value)
+        if program.limits is not None:
+            bases = torch.where((bases[1:] > program.limits).all(), bases, math.nan)
+        products = torch.prod(bases**program.exponents, 0) * program.factors
+        both = torch.mm(torch.mm(program.sums, products), program.series) * torch.exp(program.rise * value)
+        return both[0], torch.addcmul(both[1], program.rise, both[0])
 
     def spread(self, rows: Any) -> list[Any]:
         """Each array at all lags, from all arrays at the tabulated ones."""
@@ -275,27 +330,21 @@ class _Evaluation:
         return found
 
     def _interpolated(self, array: Any) -> Any:
-        """An array at all lags."""
         if not self.table.nodes:
             return array
         parts, place = [array[..., :_HEAD]], _HEAD
         for _, count, block in _runs(self.table.n):
             at = array[..., place : place + _NODES * count].reshape(*array.shape[:-1], count, _NODES)
-            basis = self._kept(("cardinals", block), partial(self._cardinals, block))
+            basis = self._kept(("cardinals", block), partial(_on_device, self.xp, block))
             parts.append(self.xp.module.matmul(at, basis).flatten(-2))
             place += _NODES * count
         return self.xp.module.cat(parts, -1)[..., : self.table.n]
 
-    def _cardinals(self, block: int) -> Any:
-        return self.xp.array(_cardinals(block))
-
     def has_kernel(self, value: Any) -> bool:
         """Whether one GPU kernel computes the weights, and another the sum of their slopes."""
-        if not value.is_cuda:
-            return False
         lags = {shape[-1] for shape in self.table.shapes}
         even = len(lags) == 1 and (self.table.nodes or lags == {self.table.n})
-        return bool(even and _fused().is_available())
+        return bool(value.is_cuda and even and _fused().is_available())
 
     def _on_gpu(self) -> Any:
         """The table in the form that the kernels take."""
@@ -304,13 +353,13 @@ class _Evaluation:
         (head, near), (second, far) = _BLOCKS
 
         def make() -> Any:
-            lags = table.shapes[0][-1]
+            lags, (low, high) = table.shapes[0][-1], table.zeros
             bases = np.concatenate([_cardinals(block).ravel() for _, block in _BLOCKS])
             return _fused().OrderTable(
                 scale=None,
                 series=xp.array(np.ascontiguousarray(table.coefficients.T)),
                 fall=xp.array(table.fall),
-                zeros=xp.asarray(np.zeros(table.fall.size, np.int32)),
+                zeros=xp.asarray(low.astype(np.int32) + 2 * high.astype(np.int32)),
                 bases=xp.array(bases if table.nodes else bases[:1]),
                 rows=table.fall.size // lags,
                 lags=lags,
@@ -337,6 +386,10 @@ class _Evaluation:
             given += [] if change is None else [(row, change)]
             row += math.prod(shape[:-1])
         return _fused().table_slope(value, self._on_gpu(), given)
+
+
+def _on_device(xp: Namespace, block: int) -> Any:
+    return xp.array(_cardinals(block))
 
 
 def _fused() -> Any:

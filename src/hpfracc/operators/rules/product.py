@@ -8,9 +8,9 @@ from typing import Any, final
 import numpy as np
 from numpy.polynomial import polynomial as poly
 
-from hpfracc._xp import Namespace, array_namespace
+from hpfracc._xp import Namespace
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.order_tables import WHOLE_TABLE
+from hpfracc.operators.core.order_tables import WHOLE_TABLE, interleaved_weights
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import (
     Lags,
@@ -116,12 +116,10 @@ def _scaled(samples: Samples, order: Order) -> tuple[tuple[Any, Any], Hashable, 
     if n <= WHOLE_TABLE or order.xp.library != "torch":
         (weights, starts), key, factor = scaled_weights("simpson", _make_weights, order, samples, 1)
         return (weights, starts), key, factor
-    # The weights at even and at odd lags are two smooth sequences, of which there is a table.
-    (rows,), key, factor = scaled_weights(
-        "simpson halves", make_halves, order, samples, 1, few=True, points=(n + 1) // 2
-    )
-    with order.xp.scope():
-        return _interleaved(array_namespace(rows), rows, n), key, factor
+    # The weights at even and at odd lags are two smooth sequences, and each needs its own table.
+    half = (n + 1) // 2
+    (parts,), key, factor = scaled_weights("simpson halves", make_halves, order, samples, 1, few=True, points=half)
+    return interleaved_weights(parts, 2, n), key, factor
 
 
 def make_halves(xp: Namespace, mu: Any, n: int | Lags) -> tuple[Any]:
