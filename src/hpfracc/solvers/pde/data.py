@@ -230,9 +230,8 @@ def _ignores_first(function: Callable[..., Any]) -> bool:
         return False
     name = code.co_varnames[0]
     read = (one.argval for one in dis.get_instructions(code) if "LOAD" in one.opname)
-    return name not in code.co_cellvars and not any(
-        name == one or one.__class__ is tuple and name in one for one in read
-    )
+    within = any(name == one or (isinstance(one, tuple) and name in one) for one in read)
+    return name not in code.co_cellvars and not within
 
 
 def _takes_coordinates(
