@@ -115,15 +115,21 @@ class NumpyArithmetic:
         system, corrector, past = stepper.system, stepper.corrector, stepper.values
         count = len(past)
         stencil = _make_stencil((0.0, 1.0, *(1.0 + np.cumsum(stepper.steps[: count - 1]) / step).tolist()))
-        known = system.start(end).astype(system.dtype, copy=True)
-        inherited = np.zeros_like(known)
-        shares = np.empty((count + 1, system.size if len(system.groups) > 1 else 1))
-        for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
+        if len(system.groups) == 1:
+            memory = stepper.memories[0]
             history = memory.history(step)
             half = history.size // 2
-            known[which] += history[:half]
-            inherited[which] = history[half:]
-            shares[:, which] = (stencil.polynomials @ memory.tables(step).integrals[: count + 1])[:, np.newaxis]
+            known, inherited = system.start(end) + history[:half], history[half:]
+            shares = (stencil.polynomials @ memory.tables(step).integrals[: count + 1])[:, np.newaxis]
+        else:
+            known = system.start(end).astype(system.dtype, copy=True)
+            inherited, shares = np.empty_like(known), np.empty((count + 1, system.size))
+            for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
+                history = memory.history(step)
+                half = history.size // 2
+                known[which] += history[:half]
+                inherited[which] = history[half:]
+                shares[:, which] = (stencil.polynomials @ memory.tables(step).integrals[: count + 1])[:, np.newaxis]
         # Shape (R, R), or (R, R, n) if orders differ: row r maps the values to the contribution of degree r.
         weights = stencil.differences[:, :, np.newaxis] * shares[:, np.newaxis]
         if len(system.groups) == 1:
@@ -186,7 +192,7 @@ class NumpyArithmetic:
         except NotFiniteError:
             error, moved = known, stepper.moved
         # The polynomials of the right-hand side, and of what they omit.
-        polynomials, differences, count = np.zeros((defect + 1, 2 * y.size), system.dtype), trial.differences, y.size
+        polynomials, differences, count = np.empty((defect + 1, 2 * y.size), system.dtype), trial.differences, y.size
         assert differences is not None
         coefficients, wrong = polynomials[:, :count], polynomials[:, count:]
         if trial.each is None:
@@ -194,6 +200,7 @@ class NumpyArithmetic:
                 stencil.polynomials[: degree + 1, : degree + 1].T, differences[: degree + 1],
                 out=coefficients[: degree + 1],
             )  # fmt: skip
+            coefficients[degree + 1 :] = 0.0
             np.multiply.outer(stencil.polynomials[defect, : defect + 1], differences[defect], out=wrong)
         else:
             powers, rows = stencil.polynomials[: defect + 1, : defect + 1].T, np.arange(defect + 1)[:, np.newaxis]
