@@ -276,3 +276,15 @@ def test_smooth_data_over_a_long_interval_are_no_singularity():
         rtol=1e-3, atol=1e-12, **LINE,
     )  # fmt: skip
     assert found.success and found.decision.method == "adaptive"
+
+
+@pytest.mark.parametrize("alpha", [0.6, 1.5])
+def test_few_unknowns_take_the_same_steps(alpha: float, monkeypatch: pytest.MonkeyPatch):
+    """With sizes taken by a matrix and one memory for solution and error, or by transforms and two."""
+    small = solve(pulse, alpha, rtol=1e-5)
+    monkeypatch.setattr("hpfracc.solvers.pde.adaptive_steps._FEW", 0)
+    large = solve(pulse, alpha, rtol=1e-5)
+    assert np.array_equal(small.t, large.t)
+    np.testing.assert_allclose(small.u, large.u, rtol=0.0, atol=1e-11)
+    # The memory of the error has fewer terms when it is apart.
+    assert small.error_estimate.time == pytest.approx(large.error_estimate.time, rel=0.05)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.history.states import TrackedMemory
+from hpfracc.history.states import ExponentialMemory, TrackedMemory
 from hpfracc.solvers.ode.adaptive.corrector import Solved
 from hpfracc.solvers.ode.adaptive.solution import PieceStore
 from hpfracc.solvers.ode.adaptive.stepper import Stepper, stable_degrees
@@ -42,6 +42,8 @@ _RESOLVED = 0.05
 _SHORT = 1e-3
 #: Ends of steps through which data are interpolated, to be compared with the data between them.
 _POINTS = 6
+#: Unknowns up to which sizes are taken with matrices, and solution and error have one memory.
+_FEW = 128
 #: Growth of the largest value that counts as a blow-up where steps can be no shorter.
 _GROWS = 2.0
 #: Above order 1, the largest product of the newest weight and an eigenvalue for which steps are stable: at order 2 the
@@ -70,6 +72,11 @@ class _EvolutionSystem:
             orders = np.broadcast_to(problem.varying.at(problem.t0), self.form_shape).reshape(-1)
             self.groups = [(float(one), np.flatnonzero(orders == one)) for one in np.unique(orders)]
         self.enter(0)
+        #: The transform to values as a matrix, where that is less work than a call of the transform.
+        self._back: Array | None = None
+        if self.form.modal and self.size <= _FEW and self.dtype.kind == "f":
+            every = np.eye(self.size).reshape(self.size, *self.form_shape)
+            self._back = np.asarray(self.form.decode(every)).reshape(self.size, -1)
         self._sizes: list[tuple[Array, float]] = []  # of the newest states, which are asked for several times
 
     def time(self, tau: float) -> float:
@@ -127,7 +134,9 @@ class _EvolutionSystem:
 
     def largest(self, ys: Array) -> list[float]:
         """The largest value of each of several states."""
-        if self.form.modal:
+        if self._back is not None:
+            ys = ys @ self._back
+        elif self.form.modal:
             ys = self.form.decode(ys.reshape(len(ys), *self.form_shape))
         return np.abs(ys).reshape(len(ys), -1).max(axis=1).tolist()  # type: ignore[no-any-return]
 
@@ -167,7 +176,7 @@ class _LargestNorm:
 class _EvolutionCorrector:
     """Solves the equation of a step with the discretisation; stiff throughout."""
 
-    stiff, switches, solves_to_damp = True, 0, True
+    stiff, switches, solves_to_damp, iterates = True, 0, True, False
 
     def __init__(self, system: _EvolutionSystem) -> None:
         self.system, self.contraction = system, math.inf
@@ -209,6 +218,16 @@ class _EvolutionCorrector:
     def damped(self, change: Array) -> Array:
         """The effect of a change of ``known`` on the solution, without the reaction."""
         return self._linear(change, self._weight)
+
+    def damped_rows(self, changes: Array) -> Any:
+        """The effect of several changes."""
+        system = self.system
+        if not system.form.modal:
+            return [self.damped(change) for change in changes]
+        system.problem.count("error_solves", len(changes))
+        shift = self._shift(self._weight)
+        rhs = changes.reshape(-1, *system.form_shape) * shift
+        return np.asarray(system.form.solve(shift, rhs), system.dtype).reshape(changes.shape)
 
     def propagate(
         self, known: Array, weight: Any, guess: Array, change: Callable[[Array], Array]
@@ -290,7 +309,8 @@ class _EvolutionPass:
         length = problem.t1 - problem.t0
         corrector = _EvolutionCorrector(system)
         between = options.t_eval is not None or bool(options.events) or options.dense_output
-        memory = functools.partial(TrackedMemory, in_place=not between)
+        few = system.size <= _FEW
+        memory = functools.partial(ExponentialMemory if few else TrackedMemory, in_place=not between)
         stepper = self.stepper = Stepper(
             system, length, options, self.share, between=between, corrector=corrector, memory=memory
         )

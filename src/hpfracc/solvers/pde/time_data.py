@@ -17,6 +17,8 @@ Array = np.ndarray[Any, Any]
 
 #: Times at which data are looked at: for small grids, at least, and the bytes that all values together may have.
 _LOOKS, _FEWEST, _BYTES = 1024, 256, 1 << 25
+#: Times that are looked at together, at most.
+_TOGETHER = 32
 #: Times at which a reaction has to be the same as at t0 to count as independent of t.
 _SAME = 64
 #: Halvings of the distance to t0 between which the growth of data is measured, and the growth that counts.
@@ -69,31 +71,40 @@ class TimeData:
             return 0.0
         data, alpha = _data(problem), problem.alpha_value
         spacing = (mesh[-1] - mesh[0]) / len(self.looks)
-        places = np.searchsorted(mesh, self.looks, side="right") - 1
-        bounds = np.concatenate([[0], np.flatnonzero(np.isin(mesh, problem.breaks)), [len(mesh) - 1]])
+        # The looks within each step: none at its start.
+        begins = np.searchsorted(self.looks, mesh[:-1], side="right").tolist()
+        ends = np.searchsorted(self.looks, mesh[1:], side="left").tolist()
+        jumps = np.isin(mesh, problem.breaks)
+        bounds = np.concatenate([[0], np.flatnonzero(jumps), [len(mesh) - 1]])
+        pieces = np.searchsorted(bounds, np.arange(len(mesh) - 1), side="right").tolist()
+        powers = {alpha, problem.start_power or alpha} | ({1.0} if problem.integrated is not None else set())
         worst, known = 0.0, dict[float, Array]()
-        for k in np.flatnonzero(np.diff(mesh) > spacing):
-            low, high = float(mesh[k]), float(mesh[k + 1])
-            numbers = np.flatnonzero((places == k) & (self.looks > low))
+        for k in np.flatnonzero(np.diff(mesh) > spacing).tolist():
+            length, numbers = float(mesh[k + 1] - mesh[k]), slice(begins[k], ends[k])
             looks = self.looks[numbers]
             if not len(looks) or (k == 0 and self.power < 0.0):
                 continue
-            piece = int(np.searchsorted(bounds, k, side="right"))
-            first, last = int(bounds[piece - 1]), int(bounds[piece])
-            first = min(max(int(k) + 1 - points // 2, first), max(first, last + 1 - points))
-            nodes = mesh[first : min(first + points, last + 1)]
-            times = [max(float(t), self.first) for t in nodes]
-            if nodes[0] in problem.breaks:  # behind the jump, which steps end before
+            first, last = bounds[pieces[k] - 1 : pieces[k] + 1].tolist()
+            first = min(max(k + 1 - points // 2, first), max(first, last + 1 - points))
+            last = min(first + points, last + 1)
+            nodes = mesh[first:last]
+            times = [max(t, self.first) for t in nodes.tolist()]
+            if jumps[first]:  # behind the jump, which steps end before
                 times[0] = max(float(nodes[0] + 2.0 * (nodes[0] - just_before(float(nodes[0]), problem))), self.first)
             known = {t: known[t] if t in known else data(t) for t in times}  # neighbouring steps share most of them
-            apart = (looks[:, None, None] - nodes) / (nodes[:, None] - nodes + np.eye(len(nodes)))
-            factors = np.prod(np.where(np.eye(len(nodes), dtype=bool), 1.0, apart), axis=2)  # Lagrange's polynomials
-            lines = np.tensordot(factors, np.stack([known[t] for t in times]), 1)
-            seen = self.values[numbers] if len(self.values) else np.stack([data(float(t)) for t in looks])
-            gaps = np.abs(seen - lines).reshape(len(looks), -1).max(axis=1)
-            powers = {alpha, problem.start_power or alpha} | ({1.0} if problem.integrated is not None else set())
-            worst = max(worst, *(float(np.mean(gaps)) * (high - low) ** p / math.gamma(1.0 + p) for p in powers))
+            lines = np.tensordot(_lagrange(looks, nodes), np.stack([known[t] for t in times]), 1)
+            seen = self.values[numbers] if len(self.values) else np.stack([data(t) for t in looks.tolist()])
+            gap = float(np.abs(seen - lines).reshape(len(looks), -1).max(axis=1).mean())
+            worst = max(worst, *(gap * length**p / math.gamma(1.0 + p) for p in powers))
         return worst
+
+
+def _lagrange(t: Array, nodes: Array) -> Array:
+    """The values of Lagrange's polynomials of the nodes at some times, shape (len(t), len(nodes))."""
+    apart, same = nodes[:, None] - nodes, np.eye(len(nodes), dtype=bool)
+    factors = (t[:, None, None] - nodes) / np.where(same, 1.0, apart)
+    factors[:, same] = 1.0
+    return np.asarray(factors.prod(axis=2))
 
 
 def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
@@ -109,20 +120,24 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
     golden = 0.5 * (math.sqrt(5.0) - 1.0)
     offsets = 0.5 + 0.9 * (np.arange(count) * golden % 1.0 - 0.5)
     looks = problem.t0 + length * (np.arange(count) + offsets) / count
-    sizes, gaps, before = np.empty(count), np.empty(count - 1), None
-    values = np.empty(0)
-    for i, t in enumerate(looks):
-        value = data(float(t))
-        if not i and count * value.nbytes <= _BYTES:
-            values = np.empty((count, *value.shape), value.dtype)
+    sizes, gaps, before = np.empty(count), np.empty(count), None
+    values, start = np.empty(0), 0
+    while start < count:
+        together = max(1, min(_TOGETHER, _BYTES // (16 * size)))
+        block = np.stack([data(t) for t in looks[start : start + together].tolist()])
+        here = slice(start, start + len(block))
+        sizes[here] = np.abs(block).reshape(len(block), -1).max(axis=1)
+        if not np.isfinite(sizes[here]).all():
+            return TimeData(np.empty(0), not_finite=float(looks[here][~np.isfinite(sizes[here])][0]))
+        if not start and count * block[0].nbytes <= _BYTES:
+            values = np.empty((count, *block.shape[1:]), np.result_type(block.dtype, float))
         if len(values):
-            values[i] = value
-        sizes[i] = _largest(value)
-        if not math.isfinite(sizes[i]):
-            return TimeData(np.empty(0), not_finite=float(t))
-        if before is not None:
-            gaps[i - 1] = _largest(value - before)
-        before = value
+            values[here] = block
+        # From the look before to each one.
+        steps = np.diff(block, axis=0, prepend=block[:1] if before is None else before)
+        gaps[here] = np.abs(steps).reshape(len(block), -1).max(axis=1)
+        before, start = block[-1:], start + len(block)
+    gaps = gaps[1:]
     power = 0.0
     # Smooth data may grow too, but not by the same factor over each of two such ranges.
     near, nearer, nearest = (_largest(data(problem.t0 + length * 2.0**-k)) for k in (_NEAR, _NEARER, _NEAREST))
@@ -228,7 +243,7 @@ def _data(problem: EvolutionProblem) -> Callable[[float], Array]:
 def _depends_on_time(problem: EvolutionProblem) -> bool:
     if problem.varies:
         return True
-    if problem.reaction is None:
+    if problem.reaction is None or problem.reaction is problem.timeless:
         return False
     data, times = _data(problem), np.linspace(problem.t0, problem.t1, _SAME + 1)
     first = data(problem.t0)

@@ -91,6 +91,8 @@ class Trial(NamedTuple):
         Contribution of the history to the global error.
     each : array of int, shape (n,), or None
         The degree of each element, if they differ.
+    differences : array, shape (R, n), or None
+        The divided differences of the values, where they are used again.
     """
 
     y: Array
@@ -102,6 +104,7 @@ class Trial(NamedTuple):
     scale: Array
     inherited: Array
     each: Array | None = None
+    differences: Array | None = None
 
 
 class NumpyArithmetic:
@@ -112,46 +115,61 @@ class NumpyArithmetic:
         system, corrector, past = stepper.system, stepper.corrector, stepper.values
         count = len(past)
         stencil = _make_stencil((0.0, 1.0, *(1.0 + np.cumsum(stepper.steps[: count - 1]) / step).tolist()))
-        known = system.start(end).astype(system.dtype, copy=True)
-        inherited = np.zeros_like(known)
-        weights = np.empty((count + 1, count + 1, system.size if len(system.groups) > 1 else 1))
-        for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
+        if len(system.groups) == 1:
+            memory = stepper.memories[0]
             history = memory.history(step)
             half = history.size // 2
-            known[which] += history[:half]
-            inherited[which] = history[half:]
-            part = contributions(memory.tables(step).integrals[: count + 1], *stencil)
-            weights[..., which] = part[..., np.newaxis]
+            known, inherited = system.start(end) + history[:half], history[half:]
+            shares = (stencil.polynomials @ memory.tables(step).integrals[: count + 1])[:, np.newaxis]
+        else:
+            known = system.start(end).astype(system.dtype, copy=True)
+            inherited, shares = np.empty_like(known), np.empty((count + 1, system.size))
+            for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
+                history = memory.history(step)
+                half = history.size // 2
+                known[which] += history[:half]
+                inherited[which] = history[half:]
+                shares[:, which] = (stencil.polynomials @ memory.tables(step).integrals[: count + 1])[:, np.newaxis]
+        # Shape (R, R), or (R, R, n) if orders differ: row r maps the values to the contribution of degree r.
+        weights = stencil.differences[:, :, np.newaxis] * shares[:, np.newaxis]
         if len(system.groups) == 1:
             weights = weights[..., 0]
         limits = corrector.degrees()
         each = None if limits is None or limits.min() >= degree else np.minimum(limits, degree)
-        # The weights of the values in the integral over the step, shape (R,), or (R, n) if elements differ.
-        rule = weights[: degree + 1].sum(axis=0) if each is None else np.cumsum(weights, axis=0)[each].T
-        known += rule[1:] @ past if rule.ndim == 1 else (rule[1:] * past).sum(axis=0)
+        # The weight of the newest value in the integral over the step, and the contribution of the others.
+        if each is None:
+            rule = weights[: degree + 1].sum(axis=0)
+            newest = rule[0]
+            known += rule[1:] @ past if rule.ndim == 1 else (rule[1:] * past).sum(axis=0)
+        else:  # one order for all
+            rule = np.cumsum(weights[: degree + 1], axis=0)
+            newest = rule[each, 0]
+            known += (rule[:, 1:] @ past)[each, np.arange(each.size)]
         row = stencil.differences[min(degree + 1, count)]
-        guess = known + rule[0] * (-(row[1:] @ past) / row[0])
-        norm = system.norm(stepper.scale(guess))
-        solved = corrector.solve(end, known, rule[0], guess, norm, stepper.accepted + stepper.rejected)
+        guess = known + newest * (-(row[1:] @ past) / row[0])
+        norm = system.norm(stepper.scale(guess)) if corrector.iterates else None
+        solved = corrector.solve(end, known, newest, guess, norm, stepper.accepted + stepper.rejected)
         if solved is None:
             return None
         y, f = solved
         values = np.concatenate([f[np.newaxis], past])
-        terms = weights @ values if weights.ndim == 2 else np.einsum("rpn,pn->rn", weights, values)
+        differences = stencil.differences @ values
+        terms = shares * differences
         scale = stepper.scale(y)
-        if limits is not None:  # where a degree is limited, its omitted term stands for all higher ones
-            terms = np.take_along_axis(terms, np.minimum(np.arange(count + 1)[:, np.newaxis], limits + 1), 0)
+        if limits is not None and limits.min() < count - 1:  # where a degree is limited, its omitted term
+            rows = np.minimum(np.arange(count + 1)[:, np.newaxis], limits + 1)  # stands for all higher ones
+            terms = terms[rows, np.arange(limits.size)]
         felt = terms
         if corrector.stiff:  # only the terms that this degree and degrees near it are judged by
             felt, judged = terms.copy(), slice(degree, degree + 3)
             if corrector.solves_to_damp:  # and that are stable
                 judged = slice(min(max(degree, 2), count), min(degree + 1, max(stepper.highest_degree(), degree)) + 2)
-            felt[judged] = [corrector.damped(term) for term in terms[judged]]
+            felt[judged] = corrector.damped_rows(terms[judged])
         factor = stepper.distance_factor(step, end)
         if np.ndim(factor):
             felt, factor = factor * felt, 1.0
         errors = [factor * error for error in system.norm(scale).rows(felt)]
-        return Trial(y, values, stencil, weights, terms, errors, scale, inherited, each)
+        return Trial(y, values, stencil, weights, terms, errors, scale, inherited, each, differences)
 
     def take(
         self, stepper: Any, trial: Trial, step: float, end: float, degree: int
@@ -173,20 +191,29 @@ class NumpyArithmetic:
             error, moved = stepper.corrector.propagate(known, linear[0], known + linear[0] * stepper.moved, change)
         except NotFiniteError:
             error, moved = known, stepper.moved
-        coefficients = np.zeros((defect + 1, y.size), system.dtype)
-        wrong = np.zeros_like(coefficients)
-        parts: list[tuple[int, Any]] = [(degree, slice(None))]
-        if trial.each is not None:
-            parts = [(int(own), np.flatnonzero(trial.each == own)) for own in np.unique(trial.each)]
-        for own, which in parts:
-            omitted = min(own + 1, len(values) - 1)
-            coefficients[: own + 1, which] = stencil.coefficients(own) @ values[:, which]
-            polynomial, difference = stencil.polynomials[omitted], stencil.differences[omitted] @ values[:, which]
-            wrong[: omitted + 1, which] = np.outer(polynomial[: omitted + 1], difference)
+        # The polynomials of the right-hand side, and of what they omit.
+        polynomials, differences, count = np.empty((defect + 1, 2 * y.size), system.dtype), trial.differences, y.size
+        assert differences is not None
+        coefficients, wrong = polynomials[:, :count], polynomials[:, count:]
+        if trial.each is None:
+            np.matmul(
+                stencil.polynomials[: degree + 1, : degree + 1].T, differences[: degree + 1],
+                out=coefficients[: degree + 1],
+            )  # fmt: skip
+            coefficients[degree + 1 :] = 0.0
+            np.multiply.outer(stencil.polynomials[defect, : defect + 1], differences[defect], out=wrong)
+        else:
+            powers, rows = stencil.polynomials[: defect + 1, : defect + 1].T, np.arange(defect + 1)[:, np.newaxis]
+            omitted = np.minimum(trial.each + 1, len(values) - 1)
+            coefficients[...] = powers @ np.where(rows <= trial.each, differences[: defect + 1], 0.0)
+            wrong[...] = powers @ np.where(rows == omitted, differences[: defect + 1], 0.0)
         wrong[0] += moved
         wrong[1] += stepper.moved - moved
-        for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
-            memory.advance(step, np.concatenate([coefficients[:, which], wrong[:, which]], axis=1))
+        if len(system.groups) == 1:
+            stepper.memories[0].advance(step, polynomials)
+        else:
+            for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
+                memory.advance(step, np.concatenate([coefficients[:, which], wrong[:, which]], axis=1))
         largest = np.maximum(system.magnitude(y), stepper.largest * (stepper.tau / end))
         ratio = system.ratio(error, stepper.atol + stepper.rtol * largest)
         return error, moved, coefficients[: degree + 1], largest, ratio

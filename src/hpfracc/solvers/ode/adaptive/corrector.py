@@ -37,8 +37,8 @@ _GENTLE = 0.15
 class Corrector:
     """Solves the equations of the steps, and detects stiffness."""
 
-    #: Whether ``damped`` solves a linear system.
-    solves_to_damp = False
+    #: Whether ``damped`` solves a linear system, and whether ``solve`` iterates until a change is small in its norm.
+    solves_to_damp, iterates = False, True
 
     def __init__(self, system: FlatSystem) -> None:
         self.system = system
@@ -91,6 +91,10 @@ class Corrector:
     def damped(self, change: Array) -> Array:
         """The effect of a change of ``known`` on the solution, damped if the equation is stiff."""
         return self.newton.apply(change) if self.stiff and self.newton.factors is not None else change
+
+    def damped_rows(self, changes: Array) -> list[Array]:
+        """The effect of several changes of ``known``."""
+        return [self.damped(change) for change in changes]
 
     def propagate(
         self, known: Array, weight: Any, guess: Array, change: Callable[[Array], Array]

@@ -20,6 +20,9 @@ Array = np.ndarray[Any, Any]
 
 #: Highest degree of the polynomials.
 HIGHEST = 5
+#: Contractions up to which a degree is stable, and these degrees for orders of which others always are.
+_CONTRACTIONS = np.array([0.5, 0.9, 2.0])
+_DEGREES = {few: np.maximum([HIGHEST, 3, 2, 1], few) for few in (1, 2, 3)}
 _MAX_TRIES = 60
 _SHORTEST = 1e-290
 #: The right-hand side jumps if it changes by this multiple of its previous changes.
@@ -310,14 +313,20 @@ class Stepper:
             return None
         change, few = np.abs(values[0] - values[1]) / step, min(known, 2)
         before = np.abs(values[1 : few + 1] - values[2 : few + 2]) / np.reshape(self.steps[:few], (few, 1))
-        rounding = 1e-13 * np.abs(values).max(axis=0)
-        jumps = change > _JUMP * before.max(axis=0) + rounding / step
-        jump: Array | None = np.where(jumps, change * step, 0.0) if jumps.any() else None
+        limit = _JUMP * before.max(axis=0)
+        jump: Array | None = None
+        if (change > limit).any():
+            jumps = change > limit + self._rounding(values) / step
+            jump = np.where(jumps, change * step, 0.0) if jumps.any() else None
         # Terms of low degrees are not that small.
         if known >= _JUMP_ORDERS <= degree + 1 and self._terms_grow(trial.errors, step):
-            small = self._find_small_jump(values, step, rounding)
+            small = self._find_small_jump(values, step, self._rounding(values))
             jump = small if jump is None else np.maximum(jump, small)
         return self._jump_bound(jump, step) if jump is not None and jump.any() else None
+
+    @staticmethod
+    def _rounding(values: Array) -> Array:
+        return np.asarray(1e-13 * np.abs(values).max(axis=0))
 
     def _terms_grow(self, errors: list[float], step: float) -> bool:
         """Whether the terms of higher orders grow by more than the length of the step explains."""
@@ -403,7 +412,7 @@ class Stepper:
     def highest_degree(self) -> int:
         """The highest degree that is stable."""
         contraction = self.corrector.contraction if self.corrector.stiff else 0.0
-        return int(stable_degrees(np.array(contraction), self.most))
+        return int(stable_degrees(contraction, self.most))
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
@@ -448,15 +457,14 @@ class Stepper:
         return max(step, 1e3 * _SHORTEST)
 
 
-def stable_degrees(contraction: Array, alpha: float) -> Array:
+def stable_degrees(contraction: Array | float, alpha: float) -> Array:
     """The highest degrees that are stable for ``D^alpha y = -z y``, ``contraction`` being z times the newest weight.
 
     Measured with constant steps: degrees 1, 2, 3 are stable for all z up to the orders 1, 1/2 and 0.3; for higher
     orders up to a limit.
     """
     few = 3 if alpha <= 0.3 else 2 if alpha <= 0.5 else 1
-    limits = np.where(contraction <= 0.9, 3, np.where(contraction <= 2.0, 2, 1))
-    return np.where(contraction <= 0.5, HIGHEST, np.maximum(limits, few))
+    return np.asarray(_DEGREES[few][_CONTRACTIONS.searchsorted(contraction)])
 
 
 def _power(base: float, exponent: float) -> float:
