@@ -279,27 +279,6 @@ def test_progress_counts_steps():
     assert seen == [k / 8 for k in range(1, 9)]
 
 
-def test_reactions_that_never_read_t_are_not_looked_at():
-    """By their code; t in a function within is read, and so are all arguments of a function that takes any number."""
-
-    def nested(t: float, u: np.ndarray) -> np.ndarray:
-        def now() -> float:
-            return t
-
-        return float(now() > 0.25) * SINE - u
-
-    def any_number(*given) -> np.ndarray:
-        return float(given[0] > 0.25) * SINE - given[1]
-
-    given = {**GIVEN, "du0": None, "source": None, "args": (), "jac": None, "terms": (), "backend": "numpy"}
-    reactions = ((lambda t, u: u - u**3, ()), (lambda t, u: (t > 0.25) * u, (0.25,)), (nested, (0.25,)))
-    for reaction, jumps in (*reactions, (any_number, (0.25,))):
-        problem = read_evolution(reaction, (0.0, 1.0), SINE, **given)
-        before = problem.stats["reactions"]
-        assert scan_data(problem).jumps == pytest.approx(jumps, abs=1e-14)
-        assert (problem.stats["reactions"] > before) == bool(jumps)
-
-
 def test_the_defect_is_the_mean_distance_from_the_polynomials_of_the_steps():
     """Of t^2 from the line through both ends of a step h: h^2/6, so that u errs by h^2/6 h^alpha / Gamma(1 + alpha)."""
     given = {**GIVEN, "du0": None, "args": (), "jac": None, "terms": (), "backend": "numpy"}

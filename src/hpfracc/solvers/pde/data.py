@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import math
 import numbers
-import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -223,17 +221,6 @@ def _fitted(name: str, value: Any, shape: tuple[int, ...], problem: EvolutionPro
     return value
 
 
-def _ignores_first(function: Callable[..., Any]) -> bool:
-    """Whether a Python function never reads its first argument, by its code."""
-    code = function.__code__ if isinstance(function, types.FunctionType) else None
-    if code is None or not code.co_argcount or {"locals", "vars", "eval", "exec", "dir"} & set(code.co_names):
-        return False
-    name = code.co_varnames[0]
-    read = (one.argval for one in dis.get_instructions(code) if "LOAD" in one.opname)
-    within = any(name == one or (isinstance(one, tuple) and name in one) for one in read)
-    return name not in code.co_cellvars and not within
-
-
 def _takes_coordinates(
     function: Callable[..., Any], name: str, lead: tuple[str, ...], ndim: int, args: tuple[Any, ...], *, first: bool
 ) -> bool:
@@ -320,8 +307,6 @@ def read_reaction(
     everywhere = called(reaction, "reaction", whole)
     problem.reaction = everywhere if bare else lambda t, u: space.restrict(everywhere(t, u))
     problem.reaction(problem.t0, problem.u0)
-    if delayed is None and not space.forcing_varies and _ignores_first(reaction):
-        problem.timeless = problem.reaction
     if jac is None:
         return
     _reading.function("jac", jac, "(t, u) or (t, u, x)")

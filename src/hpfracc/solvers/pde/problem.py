@@ -55,8 +55,6 @@ class EvolutionProblem:
         Length of the first axis of the state; None if the state has no axis of components.
     reaction : callable or None
         ``reaction(t, u)``, with u and the result at the unknown points.
-    timeless : callable or None
-        This same ``reaction`` if it is known not to depend on t.
     source : callable or None
         ``source(t)`` at the unknown points.
     jacobian : callable or None
@@ -122,7 +120,6 @@ class EvolutionProblem:
     delayed: DelayedFrames | None = None
     on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
     names: tuple[str, ...] = ()
-    timeless: Callable[[float, Any], Any] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

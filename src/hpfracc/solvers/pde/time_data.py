@@ -243,7 +243,7 @@ def _data(problem: EvolutionProblem) -> Callable[[float], Array]:
 def _depends_on_time(problem: EvolutionProblem) -> bool:
     if problem.varies:
         return True
-    if problem.reaction is None or problem.reaction is problem.timeless:
+    if problem.reaction is None:
         return False
     data, times = _data(problem), np.linspace(problem.t0, problem.t1, _SAME + 1)
     first = data(problem.t0)
