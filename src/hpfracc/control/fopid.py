@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy import linalg, optimize
 
-from hpfracc._reading import choice, instance, number, numbers, pair, shown, whole
+from hpfracc._interrupts import run_shielded
+from hpfracc._reading import choice, flag, instance, number, numbers, pair, shown, whole
 from hpfracc.control.frequency import margins
 from hpfracc.control.laplace import fourier_inverse
 from hpfracc.control.responses import Response
@@ -33,8 +33,6 @@ Array = np.ndarray[Any, Any]
 _KERNEL, _HORIZON = 1e-7, 1e9
 #: States below this are set to 0 after that many samples: the smallest numbers are slow, and never decay to 0.
 _NOTHING, _FLUSHED = 1e-200, 500
-#: What a controller keeps besides its memories.
-_STATE = ("past", "before", "shift", "count", "parts")
 #: Parameters that are tuned, and those of them that are positive.
 _TUNED, _GAINS = ("Kp", "Ki", "lam", "Kd", "mu"), ("Kp", "Ki", "Kd")
 
@@ -89,6 +87,7 @@ class FOPID:
         limits: tuple[float, float] = (-math.inf, math.inf),
         setpoint_weight: float = 1.0,
         derivative_weight: float = 0.0,
+        compile: bool = False,
     ) -> FOPIDController:
         """The same controller in real time.
 
@@ -100,8 +99,11 @@ class FOPID:
             Range of the actuator. The integral does not grow while the output is beyond it.
         setpoint_weight, derivative_weight : float
             Weight of the setpoint in the proportional and in the derivative part.
+        compile : bool
+            Whether a sample is processed by code that Numba compiles now, which takes seconds; the same outputs, but
+            for rounding.
         """
-        return FOPIDController(self, dt, limits, setpoint_weight, derivative_weight)
+        return FOPIDController(self, dt, limits, setpoint_weight, derivative_weight, compile)
 
     def closed_loop(self, plant: Any) -> TransferFunction:
         """The transfer function from setpoint to output of the loop with a plant."""
@@ -186,34 +188,60 @@ def _of_time(name: str, given: Any) -> Callable[[float], float]:
     return value if callable(value) else lambda t: value
 
 
-class _Memory:
+#: Rows of weights of the states, their values, how many are plain, weights of the ends of the newest step.
+_Memory = tuple[Array, Array, int, float, float]
+
+
+def _memory(order: float, dt: float) -> _Memory:
     """A fractional integral of a piecewise linear input, as a sum of exponentials with a last step done exactly."""
+    if order <= 1e-12:  # the input itself
+        return np.empty((4, 0)), np.empty(0), 0, 0.0, 1.0
+    kernel = exponential_kernel(order, dt, _HORIZON * dt, _KERNEL)
+    count = kernel.needed(dt)
+    rates, powers = np.meshgrid(kernel.rates[:count], np.arange(kernel.power + 1))
+    moments = exponential_moments(np, rates[0] * dt, moment_rule(kernel.power + 2)).T
+    # Of an input that falls to 0, or rises to 1, over a step: x in the moments counts back from its end.
+    early = dt ** (powers + 1) * moments[1:]
+    late = dt ** (powers + 1) * moments[:-1] - early
+    past = kernel.weights[:count] * np.exp(-rates * dt) * dt ** powers[::-1]
+    scale = dt**order / math.gamma(order + 2.0)
+    rows = np.stack([each.ravel() for each in (past, early, late, np.exp(-rates * dt))])
+    # States are moments of the past, those with the first power of the distance behind.
+    return rows, np.zeros(rates.size), count, scale * order, scale
 
-    def __init__(self, order: float, dt: float) -> None:
-        kernel = exponential_kernel(order, dt, _HORIZON * dt, _KERNEL)
-        self._count = kernel.needed(dt)
-        rates, powers = np.meshgrid(kernel.rates[: self._count], np.arange(kernel.power + 1))
-        moments = exponential_moments(np, rates[0] * dt, moment_rule(kernel.power + 2)).T
-        # Of an input that falls to 0, or rises to 1, over a step: x in the moments counts back from its end.
-        self._early = (dt ** (powers + 1) * moments[1:]).ravel()
-        self._late = (dt ** (powers + 1) * moments[:-1]).ravel() - self._early
-        self._decay, self._step = np.exp(-rates.ravel() * dt), dt
-        self._past = (kernel.weights[: self._count] * np.exp(-rates * dt) * dt ** powers[::-1]).ravel()
-        scale = dt**order / math.gamma(order + 2.0)
-        self._last = scale * order, scale  # weights of the two ends of the newest step
-        #: Moments of the past, those with the first power of the distance behind.
-        self.states = np.zeros(rates.size)
 
-    def value(self, now: float, before: float) -> float:
-        """The integral if the input goes from ``before`` to ``now`` over the newest step."""
-        return float(self._past @ self.states + self._last[0] * before + self._last[1] * now)
-
-    def push(self, now: float, before: float) -> None:
-        """Go one step on."""
-        states = self.states
-        if states.size > self._count:
-            states[self._count :] += self._step * states[: self._count]
-        self.states = self._decay * states + (self._early * before + self._late * now)
+def _step(
+    error: float,
+    proportional: float,
+    derived: float,
+    own: tuple[float, ...],
+    law: tuple[float, ...],
+    integral: _Memory,
+    derivative: _Memory,
+) -> tuple[float, tuple[float, ...]]:
+    """The output for a sample and what is kept for the next one; changes the states. Numba compiles this text too."""
+    before, past, earlier, _, _, filtered, shift, count = own
+    kp, ki, kd, share, low, high, dt, differences = law
+    rows, states, plain, first, last = integral
+    integrated = float(rows[0] @ states) + first * before + last * error if count > 0.0 else 0.0
+    slope = (derived - past) / dt if differences < 2.0 else (derived - 2.0 * past + earlier) / dt**2
+    slope_rows, slope_states, slope_plain, slope_first, slope_last = derivative
+    filtered += share * (float(slope_rows[0] @ slope_states) + (slope_first + slope_last) * slope - filtered)
+    wanted = kp * proportional + ki * integrated + kd * filtered + shift
+    output = min(max(wanted, low), high)
+    if count > 0.0:
+        # Conditional integration: an error that drives the output further beyond its limits is not added.
+        held = (wanted - output) * error * ki > 0.0
+        if states.size > plain:
+            states[plain:] += dt * states[:plain]
+        states *= rows[3]
+        if not held:
+            states += rows[1] * before + rows[2] * error
+    if slope_states.size > slope_plain:
+        slope_states[slope_plain:] += dt * slope_states[:slope_plain]
+    slope_states *= slope_rows[3]
+    slope_states += slope_rows[1] * slope + slope_rows[2] * slope
+    return output, (error, derived, past, proportional, integrated, filtered, shift, count + 1.0)
 
 
 class FOPIDController:
@@ -225,21 +253,28 @@ class FOPIDController:
     relative error of 1e-7 over :math:`10^9` samples.
     """
 
-    def __init__(self, law: FOPID, dt: float, limits: Any, setpoint_weight: float, derivative_weight: float) -> None:
+    def __init__(
+        self, law: FOPID, dt: float, limits: Any, setpoint_weight: float, derivative_weight: float, compile: bool
+    ) -> None:
         self.dt = number("dt", dt, above=0.0)
         self.limits = pair("limits", limits, infinite=True)
         self.setpoint_weight = number("setpoint_weight", setpoint_weight)
         self.derivative_weight = number("derivative_weight", derivative_weight)
         self.law = law
-        self._integral = _Memory(law.lam, self.dt)
         # D^mu y = I^(n - mu) D^n y with n = ceil(mu), and differences for D^n
         self._differences = math.ceil(law.mu - 1e-12)
-        order = self._differences - law.mu
-        self._derivative = _Memory(order, self.dt) if order > 1e-12 else None
-        self._before = 0.0  # the error that was integrated last
-        self._past = [0.0, 0.0]  # of what is differenced
-        self._parts = [0.0, 0.0, 0.0]  # proportional, integral and filtered derivative
-        self._shift, self._count = 0.0, 0
+        self._integral = _memory(law.lam, self.dt)
+        self._derivative = _memory(self._differences - law.mu, self.dt)
+        # The error that was integrated last, two values of what is differenced, the proportional, the integral and the
+        # filtered derivative part, what changes of gains take from the output, and the number of samples.
+        self._own: tuple[float, ...] = (0.0,) * 8
+        self._step = _step
+        if flag("compile", compile):
+            from hpfracc.solvers.ode.compiled import compile_as_it_is
+
+            self._step, saved = compile_as_it_is(_step), self.state()
+            run_shielded(lambda: self.push(0.0))
+            self.restore(saved)
 
     @property
     def gains(self) -> FOPID:
@@ -254,7 +289,7 @@ class FOPIDController:
                 "new controller for others"
             )
         # Bumpless: what the change of gains would add at once is taken from the output.
-        self._shift += self._output(self.law) - self._output(law)
+        self._own = (*self._own[:6], self._own[6] + self._output(self.law) - self._output(law), self._own[7])
         self.law = law
 
     def push(self, error: float, measurement: float | None = None, setpoint: float = 0.0) -> float:
@@ -275,61 +310,51 @@ class FOPIDController:
             measured, target = number("measurement", measurement), number("setpoint", setpoint)
             proportional = self.setpoint_weight * target - measured
             derived = self.derivative_weight * target - measured
-        if self._count == 0:  # at rest before: an error that starts with a jump is differentiated with it
-            self._before = error
-        integral = self._integral.value(error, self._before) if self._count else 0.0
-        slope = (derived - self._past[0]) / self.dt
-        if self._differences == 2:
-            slope = (derived - 2.0 * self._past[0] + self._past[1]) / self.dt**2
-        derivative = slope if self._derivative is None else self._derivative.value(slope, slope)
-        share = self.dt / (self.law.Tf + self.dt)
-        self._parts = [proportional, integral, self._parts[2] + share * (derivative - self._parts[2])]
-        wanted = self._output(self.law)
-        low, high = self.limits
-        output = min(max(wanted, low), high)
-        # Conditional integration: an error that drives the output further beyond its limits is not added.
-        if self._count:
-            held = (wanted - output) * error * self.law.Ki > 0.0
-            self._integral.push(*((0.0, 0.0) if held else (error, self._before)))
-        if self._derivative is not None:
-            self._derivative.push(slope, slope)
-        self._before = error
-        self._past = [derived, self._past[0]]
-        self._count += 1
-        if not self._count % _FLUSHED:
-            for each in self._memories().values():
-                each.states[np.abs(each.states) < _NOTHING] = 0.0
+        own = self._own if self._own[7] else (error, *self._own[1:])  # at rest before: integrals of a jump are 0
+        output, own = self._step(error, proportional, derived, own, self._numbers(), self._integral, self._derivative)
+        self._own = own
+        if not own[7] % _FLUSHED:
+            for states in self._states().values():
+                states[np.abs(states) < _NOTHING] = 0.0
         return output
 
+    def _numbers(self) -> tuple[float, ...]:
+        law, (low, high), dt = self.law, self.limits, self.dt
+        gains = float(law.Kp), float(law.Ki), float(law.Kd)
+        return (*gains, dt / (law.Tf + dt), low, high, dt, float(self._differences))
+
     def _output(self, law: FOPID) -> float:
-        proportional, integral, derived = self._parts
-        return law.Kp * proportional + law.Ki * integral + law.Kd * derived + self._shift
+        proportional, integral, derived, shift = self._own[3:7]
+        return law.Kp * proportional + law.Ki * integral + law.Kd * derived + shift
 
     def state(self) -> dict[str, Any]:
         """Everything that the next outputs depend on, of plain numbers and lists."""
-        memories = {name: each.states.tolist() for name, each in self._memories().items()}
-        return memories | {name: copy(getattr(self, f"_{name}")) for name in _STATE}
+        before, past, earlier, *parts, shift, count = self._own
+        plain = {"past": [past, earlier], "before": before, "shift": shift, "count": int(count), "parts": parts}
+        return {name: each.tolist() for name, each in self._states().items()} | plain
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
         try:
-            for name, each in self._memories().items():
-                states = np.asarray(state[name], float)
-                if states.shape != each.states.shape:
+            found = {name: np.asarray(state[name], float) for name in self._states()}
+            for name, states in self._states().items():
+                if states.shape != found[name].shape:
                     raise ValueError(f"its {name} has another shape; restore one with the same orders and dt")
-                each.states = states
-            for name in _STATE:
-                now = getattr(self, f"_{name}")
-                found = list(map(float, state[name])) if isinstance(now, list) else type(now)(state[name])
-                setattr(self, f"_{name}", found)
+            (past, earlier), parts = state["past"], state["parts"]
+            kept = state["before"], past, earlier, *parts, state["shift"], state["count"]
+            if len(kept) != len(self._own):
+                raise ValueError("its parts are not three")
+            self._own = tuple(map(float, kept))
+            for name, states in self._states().items():
+                states[:] = found[name]
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"state={shown(state)} is not that of a controller ({error}); use state()"
             ) from None
 
-    def _memories(self) -> dict[str, _Memory]:
-        found = {"integral": self._integral, "derivative": self._derivative}
-        return {name: each for name, each in found.items() if each is not None}
+    def _states(self) -> dict[str, Array]:
+        found = {"integral": self._integral[1], "derivative": self._derivative[1]}
+        return {name: states for name, states in found.items() if states.size}
 
 
 @dataclass(frozen=True)
