@@ -283,13 +283,16 @@ def _add_pole(total: Array, t: Array, centre: complex, parts: list[complex], sha
 
 
 @lru_cache(maxsize=16)
-def _panel(count: int) -> tuple[Array, Array]:
-    """Chebyshev nodes, and the matrix from values there to the coefficients of powers."""
+def _panel(count: int) -> tuple[Array, Array, Array]:
+    """Chebyshev nodes, and matrices from values there to the coefficients of polynomials, and on to those of powers.
+
+    The entries of their product are large: it would lose two digits.
+    """
     angles = math.pi * (np.arange(count) + 0.5) / count
     series = np.cos(np.outer(np.arange(count), angles)) * (2.0 / count)
     series[0] *= 0.5
     powers = [np.pad(chebyshev.cheb2poly(row), (0, count - 1 - k)) for k, row in enumerate(np.eye(count))]
-    return np.cos(angles), np.stack(powers, axis=1) @ series
+    return np.cos(angles), series, np.stack(powers, axis=1)
 
 
 def _add_panels(function: Callable[[Array], Array], times: Array, added: Array) -> None:
@@ -308,10 +311,10 @@ def _add_panels(function: Callable[[Array], Array], times: Array, added: Array) 
         rate = math.acosh((high + low) / (high - low))
         panels.append((begin, end, 0.5 * (high + low), 0.5 * (high - low), *_panel(math.ceil(_DIGITS / rate))))
         begin = end
-    values = function(np.concatenate([centre + half * nodes for _, _, centre, half, nodes, _ in panels]))
+    values = function(np.concatenate([centre + half * nodes for _, _, centre, half, nodes, *_ in panels]))
     scaled, sums, start = np.empty(BLOCK), np.empty(BLOCK, values.dtype), 0
-    for begin, end, centre, half, nodes, matrix in panels:
-        row, start = matrix @ values[start : start + nodes.size], start + nodes.size
+    for begin, end, centre, half, nodes, series, powers in panels:
+        row, start = powers @ (series @ values[start : start + nodes.size]), start + nodes.size
         x, total = scaled[: end - begin], sums[: end - begin]
         np.subtract(times[begin:end], centre, out=x)
         x *= 1.0 / half
