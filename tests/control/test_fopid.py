@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -96,6 +97,43 @@ def test_pushes_cost_the_same_at_any_time():
     assert sizes[0] == sizes[1] < 200
     states = np.abs([*controller.state()["integral"], *controller.state()["derivative"]])
     assert not np.any((states > 0.0) & (states < np.finfo(float).tiny))
+
+
+@pytest.mark.parametrize(("lam", "mu"), [(0.7, 0.4), (1.4, 1.0), (0.5, 1.3)])
+def test_compiled_as_in_python(lam: float, mu: float):
+    """Over 1e4 samples with limits that are reached, weights, a change of gains and a restored state."""
+    pytest.importorskip("numba")
+    law, changed = control.FOPID(2.0, 1.0, lam, 0.05, mu, 0.02), control.FOPID(3, 0.5, lam, 0.1, mu, 0.05)
+    words = {"limits": (-1.5, 1.5), "setpoint_weight": 0.7, "derivative_weight": 0.2}
+    signals = np.random.default_rng(0).standard_normal((10_000, 2)).cumsum(axis=0) * 0.03
+
+    def outputs(compile: bool) -> np.ndarray:
+        controller, found = law.controller(0.01, **words, compile=compile), []
+        for k, (setpoint, measurement) in enumerate(signals.tolist()):
+            if k == 3000:
+                controller.gains = changed
+            if k == 6000:
+                saved = json.loads(json.dumps(controller.state()))
+                controller = changed.controller(0.01, **words, compile=compile)
+                controller.restore(saved)
+            if k % 3:
+                found.append(controller.push(setpoint - measurement, measurement, setpoint))
+            else:
+                found.append(controller.push(setpoint - measurement))
+        return np.array(found)
+
+    plain = outputs(False)
+    limited = np.abs(plain) == 1.5
+    assert 100 < limited.sum() < 9900
+    assert np.abs(outputs(True) - plain).max() < 1e-10
+
+
+def test_compiling_needs_numba(monkeypatch):
+    with pytest.raises(InvalidInputError, match="compile"):
+        control.FOPID(1.0).controller(0.01, compile="yes")
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(ImportError, match="numba"):
+        control.FOPID(1.0).controller(0.01, compile=True)
 
 
 def test_limits_do_not_wind_up():

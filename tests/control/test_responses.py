@@ -178,3 +178,29 @@ def test_orders_near_integers_and_near_0(alpha: float):
 def test_bad_input(wrong):
     with pytest.raises((InvalidInputError, ShapeError)):
         wrong()
+
+
+def test_dense_samples_keep_their_digits():
+    """Near 0 the response is far smaller than the exponentials of the poles, which would cancel."""
+    plant, t = 1 / (s**1.6 + 0.5 * s**0.8 + 1), np.linspace(0.0, 10.0, 100_001)
+    found = control.lsim(plant, np.ones(t.size), t)
+    apart = np.abs(found.y - control.step_response(plant, t).y).max()
+    assert apart < 1e-12
+    assert 0.1 * apart < found.error_estimate < 1e-11
+
+
+@pytest.mark.parametrize("pole", [1.0, 1.0 - 2.0j, 0.1 - 3.0j])
+def test_many_times_in_any_order(pole: complex):
+    """Double poles, real and complex ones and pairs, at times of equal steps and of others."""
+    even = np.linspace(0.0, 20.0, 50_001)
+    uneven = np.random.default_rng(0).permutation(even**2 / 20.0)
+    p = np.conj(pole)
+    for t in (even, uneven):
+        double = control.step_response(1 / (s + 1) ** 2, t)
+        assert np.abs(double.y - (1.0 - (1.0 + t) * np.exp(-t))).max() < 2e-12
+        one = control.step_response(1 / (s + pole), t)
+        assert np.abs(one.y - (1.0 - np.exp(-pole * t)) / pole).max() < 2e-12
+        pair = control.step_response(1 / (s**2 + 2.0 * pole.real * s + abs(pole) ** 2), t)
+        exact = (1.0 - np.exp(-pole * t)) / pole - (1.0 - np.exp(-p * t)) / p
+        exact = np.real(exact / (p - pole)) if pole.imag else 1.0 - (1.0 + t) * np.exp(-t)
+        assert np.abs(pair.y - exact).max() < 2e-12

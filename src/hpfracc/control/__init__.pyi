@@ -8,8 +8,6 @@ from hpfracc.control.approximations import oustaloup as oustaloup
 from hpfracc.control.approximations import pade as pade
 from hpfracc.control.fopid import FOPID as FOPID
 from hpfracc.control.fopid import FOPIDController as FOPIDController
-from hpfracc.control.fopid import Tuning as Tuning
-from hpfracc.control.fopid import tune as tune
 from hpfracc.control.frequency import FrequencyResponse as FrequencyResponse
 from hpfracc.control.frequency import Margins as Margins
 from hpfracc.control.frequency import bandwidth as bandwidth
@@ -39,3 +37,5 @@ from hpfracc.control.systems import transfer_function as transfer_function
 from hpfracc.control.transfer import TransferFunction as TransferFunction
 from hpfracc.control.transfer import delay as delay
 from hpfracc.control.transfer import s as s
+from hpfracc.control.tuning import Tuning as Tuning
+from hpfracc.control.tuning import tune as tune

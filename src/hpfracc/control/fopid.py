@@ -2,26 +2,22 @@ r"""Fractional PID controllers: :math:`C(s) = K_p + K_i s^{-\lambda} + K_d s^\mu
 
 References
 ----------
-I. Podlubny, IEEE Trans. Autom. Control 44 (1999) 208-214; C. A. Monje, B. M. Vinagre, V. Feliu, Y. Q. Chen, Control
-Eng. Pract. 16 (2008) 798-812, for tuning.
+I. Podlubny, IEEE Trans. Autom. Control 44 (1999) 208-214.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import linalg
 
-from hpfracc._reading import choice, instance, number, numbers, pair, shown, whole
-from hpfracc.control.frequency import margins
-from hpfracc.control.laplace import fourier_inverse
+from hpfracc._interrupts import run_shielded
+from hpfracc._reading import flag, number, numbers, pair, shown
 from hpfracc.control.responses import Response
-from hpfracc.control.stability import is_stable
 from hpfracc.control.systems import caputo_chain, feedback, single
 from hpfracc.control.transfer import TransferFunction, s
 from hpfracc.errors import InvalidInputError, SolveError
@@ -33,10 +29,6 @@ Array = np.ndarray[Any, Any]
 _KERNEL, _HORIZON = 1e-7, 1e9
 #: States below this are set to 0 after that many samples: the smallest numbers are slow, and never decay to 0.
 _NOTHING, _FLUSHED = 1e-200, 500
-#: What a controller keeps besides its memories.
-_STATE = ("past", "before", "shift", "count", "parts")
-#: Parameters that are tuned, and those of them that are positive.
-_TUNED, _GAINS = ("Kp", "Ki", "lam", "Kd", "mu"), ("Kp", "Ki", "Kd")
 
 
 @dataclass(frozen=True)
@@ -89,6 +81,7 @@ class FOPID:
         limits: tuple[float, float] = (-math.inf, math.inf),
         setpoint_weight: float = 1.0,
         derivative_weight: float = 0.0,
+        compile: bool = False,
     ) -> FOPIDController:
         """The same controller in real time.
 
@@ -100,8 +93,11 @@ class FOPID:
             Range of the actuator. The integral does not grow while the output is beyond it.
         setpoint_weight, derivative_weight : float
             Weight of the setpoint in the proportional and in the derivative part.
+        compile : bool
+            Whether a sample is processed by code that Numba compiles now, which takes seconds; the same outputs, but
+            for rounding.
         """
-        return FOPIDController(self, dt, limits, setpoint_weight, derivative_weight)
+        return FOPIDController(self, dt, limits, setpoint_weight, derivative_weight, compile)
 
     def closed_loop(self, plant: Any) -> TransferFunction:
         """The transfer function from setpoint to output of the loop with a plant."""
@@ -186,34 +182,60 @@ def _of_time(name: str, given: Any) -> Callable[[float], float]:
     return value if callable(value) else lambda t: value
 
 
-class _Memory:
+#: Rows of weights of the states, their values, how many are plain, weights of the ends of the newest step.
+_Memory = tuple[Array, Array, int, float, float]
+
+
+def _memory(order: float, dt: float) -> _Memory:
     """A fractional integral of a piecewise linear input, as a sum of exponentials with a last step done exactly."""
+    if order <= 1e-12:  # the input itself
+        return np.empty((4, 0)), np.empty(0), 0, 0.0, 1.0
+    kernel = exponential_kernel(order, dt, _HORIZON * dt, _KERNEL)
+    count = kernel.needed(dt)
+    rates, powers = np.meshgrid(kernel.rates[:count], np.arange(kernel.power + 1))
+    moments = exponential_moments(np, rates[0] * dt, moment_rule(kernel.power + 2)).T
+    # Of an input that falls to 0, or rises to 1, over a step: x in the moments counts back from its end.
+    early = dt ** (powers + 1) * moments[1:]
+    late = dt ** (powers + 1) * moments[:-1] - early
+    past = kernel.weights[:count] * np.exp(-rates * dt) * dt ** powers[::-1]
+    scale = dt**order / math.gamma(order + 2.0)
+    rows = np.stack([each.ravel() for each in (past, early, late, np.exp(-rates * dt))])
+    # States are moments of the past, those with the first power of the distance behind.
+    return rows, np.zeros(rates.size), count, scale * order, scale
 
-    def __init__(self, order: float, dt: float) -> None:
-        kernel = exponential_kernel(order, dt, _HORIZON * dt, _KERNEL)
-        self._count = kernel.needed(dt)
-        rates, powers = np.meshgrid(kernel.rates[: self._count], np.arange(kernel.power + 1))
-        moments = exponential_moments(np, rates[0] * dt, moment_rule(kernel.power + 2)).T
-        # Of an input that falls to 0, or rises to 1, over a step: x in the moments counts back from its end.
-        self._early = (dt ** (powers + 1) * moments[1:]).ravel()
-        self._late = (dt ** (powers + 1) * moments[:-1]).ravel() - self._early
-        self._decay, self._step = np.exp(-rates.ravel() * dt), dt
-        self._past = (kernel.weights[: self._count] * np.exp(-rates * dt) * dt ** powers[::-1]).ravel()
-        scale = dt**order / math.gamma(order + 2.0)
-        self._last = scale * order, scale  # weights of the two ends of the newest step
-        #: Moments of the past, those with the first power of the distance behind.
-        self.states = np.zeros(rates.size)
 
-    def value(self, now: float, before: float) -> float:
-        """The integral if the input goes from ``before`` to ``now`` over the newest step."""
-        return float(self._past @ self.states + self._last[0] * before + self._last[1] * now)
-
-    def push(self, now: float, before: float) -> None:
-        """Go one step on."""
-        states = self.states
-        if states.size > self._count:
-            states[self._count :] += self._step * states[: self._count]
-        self.states = self._decay * states + (self._early * before + self._late * now)
+def _step(
+    error: float,
+    proportional: float,
+    derived: float,
+    own: tuple[float, ...],
+    law: tuple[float, ...],
+    integral: _Memory,
+    derivative: _Memory,
+) -> tuple[float, tuple[float, ...]]:
+    """The output for a sample and what is kept for the next one; changes the states. Numba compiles this text too."""
+    before, past, earlier, _, _, filtered, shift, count = own
+    kp, ki, kd, share, low, high, dt, differences = law
+    rows, states, plain, first, last = integral
+    integrated = float(rows[0] @ states) + first * before + last * error if count > 0.0 else 0.0
+    slope = (derived - past) / dt if differences < 2.0 else (derived - 2.0 * past + earlier) / dt**2
+    slope_rows, slope_states, slope_plain, slope_first, slope_last = derivative
+    filtered += share * (float(slope_rows[0] @ slope_states) + (slope_first + slope_last) * slope - filtered)
+    wanted = kp * proportional + ki * integrated + kd * filtered + shift
+    output = min(max(wanted, low), high)
+    if count > 0.0:
+        # Conditional integration: an error that drives the output further beyond its limits is not added.
+        held = (wanted - output) * error * ki > 0.0
+        if states.size > plain:
+            states[plain:] += dt * states[:plain]
+        states *= rows[3]
+        if not held:
+            states += rows[1] * before + rows[2] * error
+    if slope_states.size > slope_plain:
+        slope_states[slope_plain:] += dt * slope_states[:slope_plain]
+    slope_states *= slope_rows[3]
+    slope_states += slope_rows[1] * slope + slope_rows[2] * slope
+    return output, (error, derived, past, proportional, integrated, filtered, shift, count + 1.0)
 
 
 class FOPIDController:
@@ -225,21 +247,28 @@ class FOPIDController:
     relative error of 1e-7 over :math:`10^9` samples.
     """
 
-    def __init__(self, law: FOPID, dt: float, limits: Any, setpoint_weight: float, derivative_weight: float) -> None:
+    def __init__(
+        self, law: FOPID, dt: float, limits: Any, setpoint_weight: float, derivative_weight: float, compile: bool
+    ) -> None:
         self.dt = number("dt", dt, above=0.0)
         self.limits = pair("limits", limits, infinite=True)
         self.setpoint_weight = number("setpoint_weight", setpoint_weight)
         self.derivative_weight = number("derivative_weight", derivative_weight)
         self.law = law
-        self._integral = _Memory(law.lam, self.dt)
         # D^mu y = I^(n - mu) D^n y with n = ceil(mu), and differences for D^n
         self._differences = math.ceil(law.mu - 1e-12)
-        order = self._differences - law.mu
-        self._derivative = _Memory(order, self.dt) if order > 1e-12 else None
-        self._before = 0.0  # the error that was integrated last
-        self._past = [0.0, 0.0]  # of what is differenced
-        self._parts = [0.0, 0.0, 0.0]  # proportional, integral and filtered derivative
-        self._shift, self._count = 0.0, 0
+        self._integral = _memory(law.lam, self.dt)
+        self._derivative = _memory(self._differences - law.mu, self.dt)
+        # The error that was integrated last, two values of what is differenced, the proportional, the integral and the
+        # filtered derivative part, what changes of gains take from the output, and the number of samples.
+        self._own: tuple[float, ...] = (0.0,) * 8
+        self._step = _step
+        if flag("compile", compile):
+            from hpfracc.solvers.ode.compiled import compile_as_it_is
+
+            self._step, saved = compile_as_it_is(_step), self.state()
+            run_shielded(lambda: self.push(0.0))
+            self.restore(saved)
 
     @property
     def gains(self) -> FOPID:
@@ -254,7 +283,7 @@ class FOPIDController:
                 "new controller for others"
             )
         # Bumpless: what the change of gains would add at once is taken from the output.
-        self._shift += self._output(self.law) - self._output(law)
+        self._own = (*self._own[:6], self._own[6] + self._output(self.law) - self._output(law), self._own[7])
         self.law = law
 
     def push(self, error: float, measurement: float | None = None, setpoint: float = 0.0) -> float:
@@ -275,224 +304,48 @@ class FOPIDController:
             measured, target = number("measurement", measurement), number("setpoint", setpoint)
             proportional = self.setpoint_weight * target - measured
             derived = self.derivative_weight * target - measured
-        if self._count == 0:  # at rest before: an error that starts with a jump is differentiated with it
-            self._before = error
-        integral = self._integral.value(error, self._before) if self._count else 0.0
-        slope = (derived - self._past[0]) / self.dt
-        if self._differences == 2:
-            slope = (derived - 2.0 * self._past[0] + self._past[1]) / self.dt**2
-        derivative = slope if self._derivative is None else self._derivative.value(slope, slope)
-        share = self.dt / (self.law.Tf + self.dt)
-        self._parts = [proportional, integral, self._parts[2] + share * (derivative - self._parts[2])]
-        wanted = self._output(self.law)
-        low, high = self.limits
-        output = min(max(wanted, low), high)
-        # Conditional integration: an error that drives the output further beyond its limits is not added.
-        if self._count:
-            held = (wanted - output) * error * self.law.Ki > 0.0
-            self._integral.push(*((0.0, 0.0) if held else (error, self._before)))
-        if self._derivative is not None:
-            self._derivative.push(slope, slope)
-        self._before = error
-        self._past = [derived, self._past[0]]
-        self._count += 1
-        if not self._count % _FLUSHED:
-            for each in self._memories().values():
-                each.states[np.abs(each.states) < _NOTHING] = 0.0
+        own = self._own if self._own[7] else (error, *self._own[1:])  # at rest before: integrals of a jump are 0
+        output, own = self._step(error, proportional, derived, own, self._numbers(), self._integral, self._derivative)
+        self._own = own
+        if not own[7] % _FLUSHED:
+            for states in self._states().values():
+                states[np.abs(states) < _NOTHING] = 0.0
         return output
 
+    def _numbers(self) -> tuple[float, ...]:
+        law, (low, high), dt = self.law, self.limits, self.dt
+        gains = float(law.Kp), float(law.Ki), float(law.Kd)
+        return (*gains, dt / (law.Tf + dt), low, high, dt, float(self._differences))
+
     def _output(self, law: FOPID) -> float:
-        proportional, integral, derived = self._parts
-        return law.Kp * proportional + law.Ki * integral + law.Kd * derived + self._shift
+        proportional, integral, derived, shift = self._own[3:7]
+        return law.Kp * proportional + law.Ki * integral + law.Kd * derived + shift
 
     def state(self) -> dict[str, Any]:
         """Everything that the next outputs depend on, of plain numbers and lists."""
-        memories = {name: each.states.tolist() for name, each in self._memories().items()}
-        return memories | {name: copy(getattr(self, f"_{name}")) for name in _STATE}
+        before, past, earlier, *parts, shift, count = self._own
+        plain = {"past": [past, earlier], "before": before, "shift": shift, "count": int(count), "parts": parts}
+        return {name: each.tolist() for name, each in self._states().items()} | plain
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
         try:
-            for name, each in self._memories().items():
-                states = np.asarray(state[name], float)
-                if states.shape != each.states.shape:
+            found = {name: np.asarray(state[name], float) for name in self._states()}
+            for name, states in self._states().items():
+                if states.shape != found[name].shape:
                     raise ValueError(f"its {name} has another shape; restore one with the same orders and dt")
-                each.states = states
-            for name in _STATE:
-                now = getattr(self, f"_{name}")
-                found = list(map(float, state[name])) if isinstance(now, list) else type(now)(state[name])
-                setattr(self, f"_{name}", found)
+            (past, earlier), parts = state["past"], state["parts"]
+            kept = state["before"], past, earlier, *parts, state["shift"], state["count"]
+            if len(kept) != len(self._own):
+                raise ValueError("its parts are not three")
+            self._own = tuple(map(float, kept))
+            for name, states in self._states().items():
+                states[:] = found[name]
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"state={shown(state)} is not that of a controller ({error}); use state()"
             ) from None
 
-    def _memories(self) -> dict[str, _Memory]:
-        found = {"integral": self._integral, "derivative": self._derivative}
-        return {name: each for name, each in found.items() if each is not None}
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """A tuned controller.
-
-    Attributes
-    ----------
-    controller : FOPID
-        The best one found.
-    objective : float
-        Its objective.
-    phase_margin, gain_margin, sensitivity : float
-        Of the open loop; the phase margin in radians.
-    evaluations : int
-        Number of loops that were looked at.
-    success : bool
-        Whether the loop is stable and all constraints hold.
-    message : str
-        What was found, in words.
-    """
-
-    controller: FOPID
-    objective: float
-    phase_margin: float
-    gain_margin: float
-    sensitivity: float
-    evaluations: int
-    success: bool
-    message: str
-
-
-def tune(
-    plant: Any,
-    objective: str | Callable[[FOPID], float] = "itae",
-    *,
-    horizon: float,
-    start: FOPID | None = None,
-    max_sensitivity: float = 2.0,
-    min_phase_margin: float = 0.0,
-    max_control: float = math.inf,
-    fixed: Mapping[str, float] | None = None,
-    starts: int = 3,
-    seed: int = 0,
-) -> Tuning:
-    """Choose gains and orders of a FOPID for a step of the setpoint.
-
-    Parameters
-    ----------
-    plant : TransferFunction
-        The plant; delays are allowed.
-    objective : {"itae", "ise", "iae"} or callable
-        Integral of ``t |e|``, ``e^2`` or ``|e|`` over the horizon, or a function of the controller.
-    horizon : float
-        Length of the step response that counts.
-    start : FOPID, optional
-        A first guess; its filter is kept.
-    max_sensitivity, min_phase_margin : float
-        Constraints: the H-infinity norm of 1/(1 + GC), and the phase margin in radians.
-    max_control : float
-        Largest proportional and derivative gain.
-    fixed : mapping, optional
-        Parameters that are not tuned, such as ``{"mu": 1.0}``.
-    starts : int
-        Number of starts of the search (Nelder and Mead).
-    seed : int
-        Seed of the starts.
-
-    Returns
-    -------
-    Tuning
-    """
-    system, end = single(plant, "plant"), number("horizon", horizon, above=0.0)
-    if not callable(objective) or isinstance(objective, type):
-        choice("objective", objective, ("itae", "ise", "iae"))
-    tries, most = whole("starts", starts, least=1), number("max_control", max_control, above=0.0, infinite=True)
-    given: Any = instance("fixed", {} if fixed is None else fixed, dict, "{'mu': 1.0}")
-    kept = {choice("fixed", name, _TUNED): number(f"fixed[{name!r}]", value) for name, value in given.items()}
-    if len(kept) == len(_TUNED):
-        raise InvalidInputError(f"fixed={shown(given)} leaves nothing to tune; name fewer")
-    random = np.random.default_rng(whole("seed", seed, least=0))
-    limit, least = number("max_sensitivity", max_sensitivity, above=1.0), number("min_phase_margin", min_phase_margin)
-    gain = abs(complex(system(1j / end)))
-    # The sign of the gain of a stable plant; other plants need that of their highest power.
-    terms = (system.numerator, system.denominator)
-    ends = [next(iter(each.values())) for each in terms]
-    shown_gain = complex(system(1j / end)) if is_stable(system) else complex(ends[0] / ends[1])
-    sign = -1.0 if shown_gain.real < 0.0 else 1.0
-    gain *= sign
-    base = FOPID(0.5 / gain, 2.0 / gain / end, 1.0, 0.02 * end / gain, 0.9, 1e-3 * end)
-    if start is not None:
-        base = instance("start", start, FOPID, "control.FOPID(1.0, 0.5)")
-        sign = -1.0 if base.Kp + base.Ki < 0.0 else 1.0
-    elif not is_stable(system):  # as much gain as a stable loop needs
-        more = (replace(base, **{name: 2.0**k * getattr(base, name) for name in _GAINS}) for k in range(8))
-        base = next((each for each in more if is_stable(each.closed_loop(system))), base)
-    base = replace(base, **kept)
-    names = [name for name in _TUNED if name not in kept]
-    times = np.concatenate([np.geomspace(1e-3, 0.1, 40), np.linspace(0.1, 1.0, 121)[1:]]) * end
-    # Rows of times of similar size, each filled up with its last one.
-    groups = np.split(times, np.searchsorted(times, [0.005 * end, 0.03 * end, 0.2 * end]))
-    longest = max(map(len, groups))
-    rows = np.stack([np.pad(each, (0, longest - each.size), mode="edge") for each in groups])
-    inside = np.arange(longest) < np.array([[each.size] for each in groups])
-    w = np.geomspace(1e-2 / end, 1e5 / end, 400)
-    plain, count = system(1j * w), 0
-
-    def law_of(values: Array) -> FOPID | None:
-        found = {n: sign * math.exp(v) if n in _GAINS else v for n, v in zip(names, values.tolist(), strict=True)}
-        if not all(0.05 < found.get(name, 1.0) < 1.95 for name in ("lam", "mu")):
-            return None
-        law = replace(base, **found)
-        return None if max(abs(law.Kp), abs(law.Kd)) > most else law
-
-    lowest = math.inf
-
-    def loss(values: Array) -> float:
-        """The objective; a loop that would be the best one so far has to be stable."""
-        nonlocal lowest
-        found, law = value_of(values), law_of(values)
-        if law is not None and found < lowest:
-            if not is_stable(law.closed_loop(system)):
-                return 1e6 + found
-            lowest = found
-        return found
-
-    def value_of(values: Array) -> float:
-        nonlocal count
-        count += 1
-        law = law_of(values)
-        if law is None:
-            return 1e9
-        open_loop = plain * law.transfer_function()(1j * w)
-        peak = float((1.0 / np.abs(1.0 + open_loop)).max())
-        penalty = 100.0 * max(0.0, peak / limit - 0.98)
-        crossing = np.flatnonzero((np.abs(open_loop[:-1]) > 1.0) & (np.abs(open_loop[1:]) <= 1.0))
-        if crossing.size and least > 0.0:
-            margin = math.pi + float(np.angle(open_loop[crossing[-1]]))
-            penalty += 100.0 * max(0.0, 1.02 - margin / least)
-        if callable(objective):
-            return float(objective(law)) * (1.0 + penalty)
-        loop = law.closed_loop(system)
-        with np.errstate(all="ignore"):
-            e = 1.0 - fourier_inverse(lambda z: loop(z) / z, rows, 0.0, 24, 2.0)[inside]
-        if not np.isfinite(e).all() or np.abs(e).max() > 1e3:
-            return 1e6
-        weight = {"itae": times * np.abs(e), "iae": np.abs(e), "ise": e**2}[objective]
-        # A loop that swings or grows at the end is not stable.
-        late = float(np.abs(e[-30:]).max() / max(np.abs(e).max(), 1e-12))
-        return float(np.trapezoid(weight, times)) * (1.0 + penalty + 10.0 * max(0.0, late - 0.2))
-
-    first = np.array([math.log(max(sign * getattr(base, n), 1e-6)) if n in _GAINS else getattr(base, n) for n in names])
-    spread = [0.8 if n in _GAINS else 0.2 for n in names]
-    starting = [first, *(first + random.normal(0.0, spread) for _ in range(tries - 1))]
-    options = {"maxfev": 250, "xatol": 1e-3, "fatol": 1e-6}
-    tried = [optimize.minimize(loss, each, method="Nelder-Mead", options=options) for each in starting]
-    best = min(tried, key=lambda found: float(np.nan_to_num(found.fun, nan=np.inf)))
-    law = law_of(best.x) or base
-    held, stable = margins(law.transfer_function() * system), is_stable(law.closed_loop(system))
-    good = bool(stable) and held.sensitivity <= 1.01 * limit and held.phase >= 0.99 * least
-    words = "the loop is stable and all constraints hold"
-    if not stable:
-        words = f"the loop is not stable ({stable.reason})"
-    elif not good:
-        words = f"constraints are not met: sensitivity {held.sensitivity:.3g}, phase margin {held.phase:.3g}"
-    return Tuning(law, float(best.fun), held.phase, held.gain, held.sensitivity, count, good, words)
+    def _states(self) -> dict[str, Array]:
+        found = {"integral": self._integral[1], "derivative": self._derivative[1]}
+        return {name: states for name, states in found.items() if states.size}

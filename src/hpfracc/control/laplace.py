@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -34,16 +34,12 @@ _PHI, _H, _MU = 1.1721, 1.0818, 4.4921
 _POINTS, _CHECK = 14, 18
 #: Poles with a smaller argument are taken out: the hyperbola opens at 157 degrees.
 _ANGLE = 3.0
-#: Most times at which the integral itself is computed; nodes of the polynomials for more, and times at once.
-_DIRECT, _BLOCK = 512, 16384
-_NODES = 13
-_ANGLES = math.pi * (np.arange(_NODES) + 0.5) / _NODES
-#: From values at the cosines of these angles to Chebyshev's coefficients, and on to those of powers.
-_CHEBYSHEV = np.cos(np.outer(np.arange(_NODES), _ANGLES)) * (2.0 / _NODES)
-_CHEBYSHEV[0] *= 0.5
-_POWERS = np.stack(
-    [np.pad(chebyshev.cheb2poly(row), (0, _NODES - 1 - k)) for k, row in enumerate(np.eye(_NODES))], axis=1
-)
+#: Most times at which the integral itself is computed, not polynomials; and times at once, in the cache.
+_DIRECT, BLOCK = 512, 16384
+#: Digits of those polynomials, as a natural logarithm: 13 nodes over half an octave.
+_DIGITS = 31.8
+#: No pole is taken out at times below this over its size: it is far to the left of the hyperbola, and would cancel.
+_INSIDE = 0.01
 #: Points of a circle about a pole, the largest relative distance of poles in a group, and the relative radius.
 _CIRCLE, _GROUP = 64, 1e-3
 #: Terms of the Fourier series of de Hoog's method, doubled until two results agree, and at most.
@@ -219,24 +215,30 @@ class PartialInverse:
             circle = radius * np.exp(2j * math.pi * np.arange(_CIRCLE) / _CIRCLE)
             self._circles.append((circle, centre, len(group)))
 
-    def __call__(self, t: Array, factor: Factor) -> tuple[Array, float]:
-        """The function at times above 0, shape (n,), and the largest difference from a finer rule at some of them."""
-        poles = []
+    def __call__(self, t: Array, factor: Factor, total: Array) -> float:
+        """Add the function at times above 0, shape (n,), to ``total``; returns its largest error.
+
+        That is the difference from a finer rule at some times, and the rounding of poles.
+        """
+        poles, end = [], float(t.max(initial=0.0))
         for circle, centre, count in self._circles:
-            values = self._transform(centre + circle, np.log(centre + circle), factor)
-            poles.append((centre, [(values * circle ** (m + 1)).mean() for m in range(count)]))
+            if abs(centre) * end > _INSIDE:
+                values = self._transform(centre + circle, np.log(centre + circle), factor)
+                poles.append((centre, [(values * circle ** (m + 1)).mean() for m in range(count)]))
         rest = partial(self._rest, factor, poles)
-        total = rest(t, _POINTS) if t.size <= _DIRECT else _by_panels(partial(rest, points=_POINTS), t)
         some = np.unique(np.linspace(0, max(t.size - 1, 0), min(t.size, 64)).astype(int))
-        error = float(np.abs(total[some] - rest(t[some], _CHECK)).max(initial=0.0))
+        before = total[some]
+        if t.size <= _DIRECT:
+            total += rest(t, _POINTS)
+        else:
+            _add_panels(partial(rest, points=_POINTS), t, total)
+        error = float(np.abs(total[some] - before - rest(t[some], _CHECK)).max(initial=0.0))
         for centre, parts in poles:
-            powers = [value * t**m / math.factorial(m) for m, value in enumerate(parts)]
-            with np.errstate(over="ignore", invalid="ignore"):
-                added = np.exp(centre * t) * np.sum(powers, axis=0)
-                total += added.real if self._is_real else added
-                rounding = _EPS * np.abs(added) * (1.0 + np.abs(centre) * t)
-            error = max(error, float(rounding.max(initial=0.0)))
-        return total, error
+            # Of the two poles of a conjugate pair, groups of their own, one counts twice.
+            paired = self._is_real and abs(centre.imag) > 1e-6 * abs(centre)
+            if not paired or centre.imag > 0.0:
+                error = max(error, _add_pole(total, t, centre, parts, 2.0 if paired else 1.0))
+        return error
 
     def _transform(self, s: Array, logs: Array, factor: Factor) -> Array:
         ratio = evaluate_terms(self._numerator, s, logs) / evaluate_terms(self._denominator, s, logs)
@@ -257,27 +259,68 @@ class PartialInverse:
         return np.asarray(2.0 * sums.real if self._is_real else sums)
 
 
-def _by_panels(function: Callable[[Array], Array], t: Array) -> Array:
-    """A sum of decaying exponentials at many times, by polynomials over half octaves."""
-    order = None if np.all(t[1:] >= t[:-1]) else np.argsort(t)
-    times = t if order is None else t[order]
-    found = np.empty(t.shape, function(t[:1]).dtype)
-    low, begin = float(times[0]), 0
-    while begin < t.size:
-        high = math.sqrt(2.0) * low
-        centre, half, end = 0.5 * (low + high), 0.5 * (high - low), int(np.searchsorted(times, high))
-        row = _POWERS @ (_CHEBYSHEV @ function(centre + half * np.cos(_ANGLES)))
-        for first in range(begin, end, _BLOCK):  # in the cache
-            block = slice(first, min(first + _BLOCK, end))
-            x = times[block] - centre
-            x *= 1.0 / half
-            total = row[-1] * x
-            total += row[-2]
-            for coefficient in row[-3::-1]:
-                total *= x
-                total += coefficient
-            found[block] = total
-        begin, low = end, max(high, float(times[min(end, t.size - 1)]))
-    if order is not None:
-        found[order] = found.copy()
-    return found
+def _add_pole(total: Array, t: Array, centre: complex, parts: list[complex], share: float) -> float:
+    """Add ``share * exp(centre t) sum_m parts[m] t^m/m!``, or its real part, to ``total``; returns the rounding."""
+    worst, since, grown, size = 0.0, np.empty(0), np.empty(0, complex), np.empty(0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for k in range(0, t.size, BLOCK):
+            times = t[k : k + BLOCK]
+            elapsed = times - times[0]
+            # Blocks with the same steps have the same exponentials, but for a factor.
+            if elapsed.shape != since.shape or np.abs(elapsed - since).max() > 2.0 * _EPS * abs(times[-1]):
+                since, grown = elapsed, np.exp(centre * elapsed)
+                real, imaginary, size = grown.real.copy(), grown.imag.copy(), np.abs(grown)
+            factor = parts[0] + sum(value * times**m / math.factorial(m) for m, value in enumerate(parts[1:], 1))
+            factor = factor * (share * np.exp(centre * times[0]))
+            if total.dtype.kind == "c":
+                total[k : k + BLOCK] += factor * grown
+            else:
+                total[k : k + BLOCK] += factor.real * real - factor.imag * imaginary
+            size_now = (1.0 + abs(centre) * times) * size
+            size_now *= np.abs(factor)
+            worst = max(worst, float(size_now.max()))
+    return _EPS * worst
+
+
+@lru_cache(maxsize=16)
+def _panel(count: int) -> tuple[Array, Array, Array]:
+    """Chebyshev nodes, and matrices from values there to the coefficients of polynomials, and on to those of powers.
+
+    The entries of their product are large: it would lose two digits.
+    """
+    angles = math.pi * (np.arange(count) + 0.5) / count
+    series = np.cos(np.outer(np.arange(count), angles)) * (2.0 / count)
+    series[0] *= 0.5
+    powers = [np.pad(chebyshev.cheb2poly(row), (0, count - 1 - k)) for k, row in enumerate(np.eye(count))]
+    return np.cos(angles), series, np.stack(powers, axis=1)
+
+
+def _add_panels(function: Callable[[Array], Array], times: Array, added: Array) -> None:
+    """Add a sum of decaying exponentials at many times, by polynomials over at most half an octave and a block."""
+    if not np.all(times[1:] >= times[:-1]):
+        order, found = np.argsort(times), np.zeros_like(added)
+        _add_panels(function, times[order], found)
+        added[order] += found
+        return
+    panels, begin = [], 0
+    while begin < times.size:
+        low = float(times[begin])
+        end = begin + int(np.searchsorted(times[begin : begin + BLOCK], math.sqrt(2.0) * low))
+        high = max(float(times[end - 1]), 1.01 * low)
+        # Singular at 0: the error falls by the sum of the half axes of the ellipse that reaches it.
+        rate = math.acosh((high + low) / (high - low))
+        panels.append((begin, end, 0.5 * (high + low), 0.5 * (high - low), *_panel(math.ceil(_DIGITS / rate))))
+        begin = end
+    values = function(np.concatenate([centre + half * nodes for _, _, centre, half, nodes, *_ in panels]))
+    scaled, sums, start = np.empty(BLOCK), np.empty(BLOCK, values.dtype), 0
+    for begin, end, centre, half, nodes, series, powers in panels:
+        row, start = powers @ (series @ values[start : start + nodes.size]), start + nodes.size
+        x, total = scaled[: end - begin], sums[: end - begin]
+        np.subtract(times[begin:end], centre, out=x)
+        x *= 1.0 / half
+        np.multiply(x, row[-1], out=total)
+        total += row[-2]
+        for coefficient in row[-3::-1]:
+            total *= x
+            total += coefficient
+        added[begin:end] += total

@@ -21,7 +21,7 @@ import numpy as np
 from hpfracc._optional import import_optional
 from hpfracc._reading import numbers
 from hpfracc._results import LabelledArrays, Result
-from hpfracc.control.laplace import Factor, PartialInverse, inverse_laplace
+from hpfracc.control.laplace import BLOCK, Factor, PartialInverse, inverse_laplace
 from hpfracc.control.stability import is_stable, principal_poles
 from hpfracc.control.systems import as_systems
 from hpfracc.control.transfer import Terms, TransferFunction, _product
@@ -163,8 +163,7 @@ def lsim(systems: Any, u: Any, t: Any) -> Response:
     if times.size < 2 or inputs.shape[-1:] != times.shape:
         raise ShapeError(f"u has shape {inputs.shape} and t {times.shape}; give u of shape (..., n) at n >= 2 times")
     step = float((times[-1] - times[0]) / (times.size - 1))
-    steps = np.diff(times)
-    if not step > 0.0 or max(steps.max() - step, step - steps.min()) > 1e-6 * step:
+    if not step > 0.0 or max(float(np.abs(each - step).max()) for each in _differences(times)) > 1e-6 * step:
         raise InvalidInputError("t has steps of different lengths, or does not increase; interpolate u to equal steps")
     mixed = systems.ndim == 2 and inputs.ndim > 1
     if mixed and inputs.shape[-2] != systems.shape[1]:
@@ -173,31 +172,43 @@ def lsim(systems: Any, u: Any, t: Any) -> Response:
             "row for each input"
         )
     shape = (systems.shape[0], *inputs.shape[:-2]) if mixed else (*systems.shape, *inputs.shape[:-1])
-    y = np.zeros((*shape, times.size), float if all(g.is_real for g in systems.flat) else complex)
+    y = None if systems.size == 1 else np.zeros((*shape, times.size), _kind(systems))
     errors, methods = np.zeros(systems.shape), set()
     for place in np.ndindex(systems.shape):
         given = inputs[..., place[1], :] if mixed else inputs
         hats, first, direct, error, method = _hats(systems[place], times.size, step)
         parts = [hats] if hats.dtype.kind == "f" else [hats.real.copy(), hats.imag.copy()]
         rows = [np.asarray(causal_convolution(part, given)) for part in parts]
-        into = y[place[0] if mixed else place]
-        into += rows[0] if len(rows) == 1 else rows[0] + 1j * rows[1]
-        first -= hats
-        into += given[..., :1] * first
-        direct(given, into)
-        jumps = np.diff(given)
-        jumps = np.abs(jumps, out=jumps).sum(axis=-1) + np.abs(given[..., 0])
-        errors[place] = error * float(jumps.max(initial=0.0))
+        row = np.require(rows[0] if len(rows) == 1 else rows[0] + 1j * rows[1], requirements="W")
+        for k in range(0, times.size, BLOCK):
+            row[..., k : k + BLOCK] += given[..., :1] * first[k : k + BLOCK]
+        direct(given, row)
+        if y is None:
+            y = row.reshape((*shape, times.size))
+        else:
+            y[place[0] if mixed else place] += row
+        variation = sum((np.abs(each).sum(axis=-1) for each in _differences(given)), np.abs(given[..., 0]))
+        errors[place] = error * float(variation.max(initial=0.0))
         methods.add(method)
+    assert y is not None
     if mixed:
         y, errors = np.moveaxis(y, 0, -2), errors.sum(axis=1)
     return Response(times, y, float(errors.max(initial=0.0)), " and ".join(sorted(methods)))
 
 
+def _differences(x: Array) -> Iterator[Array]:
+    """Differences along the last axis, in blocks that stay in the cache."""
+    return (np.diff(x[..., k : k + BLOCK + 1]) for k in range(0, x.shape[-1] - 1, BLOCK))
+
+
+def _kind(systems: Array) -> type:
+    return float if all(g.is_real for g in systems.flat) else complex
+
+
 # -- one system -------------------------------------------------------------------------------------------------------
 
-#: The values at times above 0 of the inverse of a transform times a factor, and their error.
-Inverse = Callable[[Array, Factor], tuple[Array, float]]
+#: Adds the values at times above 0 of the inverse of a transform times a factor to an array; returns the error.
+Inverse = Callable[[Array, Factor, Array], float]
 
 
 def _power(power: int) -> Factor:
@@ -241,9 +252,10 @@ def _along_line(system: TransferFunction) -> tuple[float, Inverse]:
     lag = min((key[1] for key in system.numerator), default=0.0)
     rest = system * TransferFunction({(0.0, -lag): 1.0}, {0.0: 1.0})
 
-    def invert(t: Array, factor: Factor) -> tuple[Array, float]:
+    def invert(t: Array, factor: Factor, total: Array) -> float:
         values, errors = inverse_laplace(lambda s: rest(s) * factor(s), t, abscissa=right, full_output=True)
-        return values, float(errors.max(initial=0.0))
+        total += values
+        return float(errors.max(initial=0.0))
 
     return lag, invert
 
@@ -251,8 +263,9 @@ def _along_line(system: TransferFunction) -> tuple[float, Inverse]:
 def _evaluate(inverse: Inverse, t: Array, factor: Factor, total: Array) -> float:
     """Add an inverse to ``total`` where t is above 0; returns the error."""
     begun = t > 0.0
-    values, error = inverse(t[begun], factor)
-    total[begun] += values
+    values = total[begun]
+    error = inverse(t[begun], factor, values)
+    total[begun] = values
     return error
 
 
@@ -283,7 +296,7 @@ def _split(system: TransferFunction) -> tuple[TransferFunction, dict[float, comp
 def _respond(systems: Any, t: Any, power: int) -> Response:
     systems = as_systems(systems)
     times = _default_times(systems) if t is None else numbers("t", t, ndim=1, least=0.0)
-    y = np.empty((*systems.shape, times.size), float if all(g.is_real for g in systems.flat) else complex)
+    y = np.empty((*systems.shape, times.size), _kind(systems))
     errors, methods = [], set()
     for place in np.ndindex(systems.shape):
         rest, direct = _split(systems[place])
@@ -333,16 +346,17 @@ def _default_times(systems: Array) -> Array:
 def _hats(
     system: TransferFunction, count: int, step: float
 ) -> tuple[Array, Array, Callable[[Array, Array], None], float, str]:
-    """Responses to a hat at 0, to half a hat from 0 on, what adds the direct part, the error of a hat, the method."""
+    """The response to a hat at 0, what half a hat from 0 on adds to it, what adds the direct part, a hat's error."""
     rest, direct = _split(system)
     parts, method = _inverses(rest, step * (count + 1))
     hats, first = (np.zeros(count, float if system.is_real else complex) for _ in range(2))
-    elapsed = step * np.arange(count)
     # A constant input is a sum of hats: how far that is from the step response, at some times.
     some = np.unique(np.linspace(1, count - 1, min(count - 1, _CHECKED)).astype(int))
     unit, error = np.zeros(some.size, hats.dtype), 0.0
     for lag, inverse in parts:
-        t = elapsed - lag
+        t = np.arange(count, dtype=float)
+        t *= step
+        t -= lag
         error += _evaluate(inverse, t[some], _power(1), unit)
         begin, later = (int(np.searchsorted(t, limit)) for limit in (-step * (1.0 - 1e-12), _NEAR * step))
         near, far = slice(begin, later), slice(later, None)
@@ -351,10 +365,12 @@ def _hats(
             _evaluate(inverse, t[near] + shift, _power(2), total)
         _evaluate(inverse, t[near], _power(1), jump)
         hats[near] += (after - 2.0 * now + before) / step
-        first[near] += jump - (now - before) / step
-        # Later, differences would cancel. A hat is (1 - exp(-h s))^2/(h s^2), half of it (h s - 1 + exp(-h s))/(h s^2).
-        hats[far] += inverse(t[far] + step, lambda s: np.expm1(-step * s) ** 2 / (step * s**2))[0]
-        first[far] += inverse(t[far], lambda s: (step * s + np.expm1(-step * s)) / (step * s**2))[0]
+        first[near] += jump - (after - now) / step
+        # Later, differences would cancel. A hat is (1 - exp(-h s))^2/(h s^2) a step later, half of it less a hat
+        # -(exp(h s) - 1 - h s)/(h s^2).
+        inverse(t[far], lambda s: (step * s - np.expm1(step * s)) / (step * s**2), first[far])
+        t += step
+        inverse(t[far], lambda s: np.expm1(-step * s) ** 2 / (step * s**2), hats[far])
 
     def passed(u: Array, total: Array) -> None:
         for lag, gain in direct.items():
@@ -363,5 +379,6 @@ def _hats(
                 if weight > 2e-9 and k < u.shape[-1]:
                     total[..., k:] += (gain.real if system.is_real else gain) * weight * u[..., : u.shape[-1] - k]
 
-    apart = np.abs(np.cumsum(hats)[some - 1] + first[some] - unit)
+    sums = np.cumsum(np.add.reduceat(hats, np.r_[0, some]))[:-1] + hats[some]
+    apart = np.abs(sums + first[some] - unit)
     return hats, first, passed, float(apart.max()) + error, method

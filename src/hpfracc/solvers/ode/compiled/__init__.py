@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from hpfracc._interrupts import run_shielded
 from hpfracc._optional import import_optional, is_installed
 
-__all__ = ["NotCompiledError", "call_kernel", "is_jitted", "load", "require"]
+__all__ = ["NotCompiledError", "call_kernel", "compile_as_it_is", "is_jitted", "load", "require"]
 
 Result = TypeVar("Result")
 
@@ -37,6 +37,14 @@ def is_jitted(function: Any) -> bool:
     from numba import extending
 
     return bool(extending.is_jitted(function))
+
+
+def compile_as_it_is(function: Callable[..., Any]) -> Any:
+    """The function for Numba to compile at its first call with arguments of these types."""
+    require()
+    from numba import njit
+
+    return njit(cache=True)(function)
 
 
 def load(name: str) -> ModuleType:
