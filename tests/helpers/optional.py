@@ -14,6 +14,7 @@ from tests.helpers.source import REPOSITORY
 
 #: Libraries that the extras of ``pyproject.toml`` bring.
 OPTIONAL = (
+    "control",
     "dask",
     "distributed",
     "equinox",
