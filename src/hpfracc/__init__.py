@@ -51,8 +51,7 @@ accelerator library.
 
 from __future__ import annotations
 
-from hpfracc import _clusters, _lazy
-from hpfracc.profiling.clocks import Counters, DeviceClock, plug_in, plug_in_energy
+from hpfracc import _lazy, _plugs
 
 __version__ = "0.2.0"
 
@@ -61,23 +60,16 @@ __getattr__, __dir__, __all__ = _lazy.attach(__name__, unlisted="hpfracc.engine"
 __all__ = sorted([*__all__, "__version__", "errors"])
 
 
-def _device_clocks() -> list[DeviceClock]:
+def _device_clocks() -> object:
     from hpfracc.engine.backends.registry import device_clocks
 
     return device_clocks()
 
 
-# The profiler must not import the backends, so the backends' clocks are registered here.
-plug_in(_device_clocks)
-
-
-def _energy_counters() -> tuple[Counters, str]:
+def _energy_counters() -> object:
     from hpfracc.engine.hardware.energy import read_energy_counters
 
     return read_energy_counters()
-
-
-plug_in_energy(_energy_counters)
 
 
 def _cluster_support() -> object:
@@ -86,5 +78,6 @@ def _cluster_support() -> object:
     return chunked
 
 
-# Operators and batches must not import hpfracc.distributed, so its support is registered here.
-_clusters.plug_in(_cluster_support)
+_plugs.plug_in("device clocks", _device_clocks)
+_plugs.plug_in("energy counters", _energy_counters)
+_plugs.plug_in("cluster support", _cluster_support)

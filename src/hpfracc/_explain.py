@@ -11,8 +11,8 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import is_chunked
-from hpfracc._clusters import cluster_support
 from hpfracc._lazy import homes
+from hpfracc._plugs import cluster_support
 from hpfracc.engine.execution import api
 from hpfracc.engine.execution.operation import all_operations
 from hpfracc.engine.selection.decision import Explanation

@@ -1,10 +1,19 @@
-"""Ctrl-C: calls that it cannot interrupt, and solves that are part of another call; and the bar of long runs.
+"""Ctrl-C and forks: calls that are not interrupted, locks that are not left held, solves in other calls; and the bar.
 
 Ctrl-C raises ``KeyboardInterrupt`` in the main thread, between any two bytecode instructions. An interrupted import or
 compilation may stay broken: a lock stays held, a library stays half imported. Other threads never receive the
 interrupt, so such work runs in one of them. The caller is interrupted at once; the work completes in the background and
-its result is dropped. Everything that a caller waits on here is implemented in C or read without a lock: see
-:mod:`hpfracc.engine.locks`.
+its result is dropped.
+
+A lock stays held forever if an interrupt occurs after it was acquired and before the block that releases it was
+entered; and in the child of a fork, if another thread of the parent held it. Hence :class:`Guarded`, and these rules,
+which ``tests/architecture/test_locks.py`` enforces:
+
+- A lock is a ``Lock`` or ``RLock`` of :mod:`threading`, acquired by ``with``: both are implemented in C, and no
+  interrupt can occur between acquiring one and entering the block. Nothing calls ``acquire``.
+- Nothing uses a ``Condition``, ``Semaphore``, ``Event`` or ``Barrier``, an executor or its futures, or ``Thread``
+  outside this file: they are Python code around such a lock, and an interrupt inside leaves it held.
+- A thread waits for others by polling a ``queue.SimpleQueue`` with a timeout, and holds no lock while it waits.
 
 A solver that receives ``KeyboardInterrupt`` returns what it has with ``success=False``. Inside a sweep, a batch, a fit
 or a right-hand side that would be wrong: the code around takes the last value for the solution. So each such call, and
@@ -19,6 +28,7 @@ import contextvars
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -135,8 +145,27 @@ def _finish() -> None:
         call.wait(until - time.monotonic())
 
 
+_guarded: weakref.WeakSet[Guarded] = weakref.WeakSet()
+
+
+class Guarded:
+    """Base class with a re-entrant lock, ``_lock``, that is replaced in a forked child."""
+
+    _lock: Any
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _guarded.add(self)
+
+
+def _after_fork() -> None:
+    _running.clear()
+    for owner in list(_guarded):
+        owner._lock = threading.RLock()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_running.clear)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 #: Number of scopes around the current code.

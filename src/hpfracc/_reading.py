@@ -1,7 +1,8 @@
-"""The vocabulary in which arguments are read and refused: every message has the name, the value and what to give.
+"""The vocabulary in which arguments are read and refused, and amounts are shown.
 
-A function that takes a number, a choice or an object reads it with one of these at its public face, and can rely on it
-from then on. Rooms read what is theirs (orders, grids, boundary conditions) on top of them.
+Every message has the name, the value and what to give. A function that takes a number, a choice or an object reads it
+with one of these at its public face, and can rely on it from then on. Rooms read what is theirs (orders, grids,
+boundary conditions) on top of them.
 """
 
 from __future__ import annotations
@@ -219,3 +220,28 @@ def listed(name: str, value: Any, what: str) -> list[Any]:
     if isinstance(value, str | bytes) or not hasattr(value, "__iter__") or isinstance(value, type):
         raise InvalidInputError(f"{name}={shown(value)} is not a sequence; give {what}")
     return list(value)
+
+
+def format_seconds(seconds: float | None) -> str:
+    """A time with a suitable unit; ``-`` if it is unknown (None, nan) or infinite."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if abs(seconds) >= scale:
+            return f"{seconds / scale:.3g} {unit}" if abs(seconds) < 1000.0 else f"{seconds:,.0f} s"
+    return "0" if seconds == 0 else f"{seconds * 1e9:.3g} ns"
+
+
+def format_bytes(size: float | None) -> str:
+    """A number of bytes with a suitable unit; ``-`` if it is unknown."""
+    if size is None:
+        return "-"
+    for scale, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if abs(size) >= scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size:.0f} B"
+
+
+def format_share(share: float) -> str:
+    """A fraction as a percentage."""
+    return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hpfracc._reading import format_bytes
 from hpfracc.engine import hardware
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, RungReport, Spillable
@@ -30,7 +31,7 @@ from hpfracc.engine.memory.staging import RingStats, staging_stats
 from hpfracc.engine.selection.call_memory import ForecastRow, forecasts
 from hpfracc.engine.selection.decision import as_text
 from hpfracc.errors import InvalidInputError
-from hpfracc.profiling.formats import format_bytes, make_table
+from hpfracc.profiling.formats import make_table
 
 __all__ = [
     "CleanupReport", "ForecastRow", "Growth", "MemoryMonitor", "MemoryPool", "MemoryReport", "MemorySnapshot",

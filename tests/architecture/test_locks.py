@@ -1,4 +1,4 @@
-"""The rule of :mod:`hpfracc.engine.locks`: nothing that an interrupt can leave held."""
+"""The rule of :mod:`hpfracc._interrupts`: nothing that an interrupt can leave held."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def problems(source: Path) -> list[str]:
         for node in ast.walk(module.tree()):
             where = f"{module.name}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.ImportFrom) and node.module in MODULES:
-                found.append(f"{where} imports names of {node.module}; see hpfracc.engine.locks")
+                found.append(f"{where} imports names of {node.module}; see hpfracc._interrupts")
             elif isinstance(node, ast.Import) and any(name.name.startswith("concurrent") for name in node.names):
-                found.append(f"{where} imports concurrent.futures; see hpfracc.engine.locks")
+                found.append(f"{where} imports concurrent.futures; see hpfracc._interrupts")
             elif isinstance(node, ast.Attribute) and node.attr == "acquire":
-                found.append(f"{where} calls acquire; take a lock by with, see hpfracc.engine.locks")
+                found.append(f"{where} calls acquire; take a lock by with, see hpfracc._interrupts")
             elif isinstance(node, ast.Attribute) and module.name != STARTS_THREADS and _is_forbidden(node):
-                found.append(f"{where} uses threading.{node.attr}; see hpfracc.engine.locks")
+                found.append(f"{where} uses threading.{node.attr}; see hpfracc._interrupts")
     return found
 
 

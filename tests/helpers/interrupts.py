@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 import hpfracc as hf
+from hpfracc._interrupts import Guarded, _guarded
 from hpfracc.engine import workers
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.locks import Guarded, _guarded
 
 #: Seconds after which a call that has not ended hangs.
 HANGS = 60.0

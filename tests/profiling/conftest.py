@@ -25,15 +25,15 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 @pytest.fixture
 def plug(time: Time) -> Iterator[Callable[..., SimulatedClock]]:
     """Plug in the clock of a simulated device for the length of a test."""
-    before = list(clocks._sources)
+    before = list(clocks.extra_clocks)
 
     def plug_in(*args: Any, **kwargs: Any) -> SimulatedClock:
         clock = SimulatedClock(time, *args, **kwargs)
-        clocks.plug_in(lambda: [clock])
+        clocks.extra_clocks.append(clock)
         return clock
 
     yield plug_in
-    clocks._sources[:] = before
+    clocks.extra_clocks[:] = before
 
 
 @pytest.fixture

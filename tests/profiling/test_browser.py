@@ -43,8 +43,8 @@ class RealTime(Time):
 def record() -> Profiler:
     """A run with everything in it: threads, tasks, a device, copies, compilation, errors, memory, decisions."""
     clock = SimulatedClock(RealTime(), "simulated", device="sim:0")
-    before = list(clocks._sources)
-    clocks.plug_in(lambda: [clock])
+    before = list(clocks.extra_clocks)
+    clocks.extra_clocks.append(clock)
     profiler = get_profiler()
     profiler.configure(memory=True)
     signal = np.arange(200.0)
@@ -80,7 +80,7 @@ def record() -> Profiler:
                     raise ValueError("not yet")
     asyncio.run(serve())
     loader.join()
-    clocks._sources[:] = before
+    clocks.extra_clocks[:] = before
     profiler.disable()
     return profiler
 

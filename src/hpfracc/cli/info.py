@@ -118,7 +118,7 @@ def _machine(data: dict[str, Any]) -> Any:
     from rich.console import Group
     from rich.text import Text
 
-    from hpfracc.profiling.formats import format_bytes
+    from hpfracc._reading import format_bytes
 
     machine, memory = data["machine"], data["memory"]
     cpu, host = machine["cpu"], memory["host"]
@@ -142,7 +142,7 @@ def _machine(data: dict[str, Any]) -> Any:
 
 
 def _bytes(size: int | None) -> str:
-    from hpfracc.profiling.formats import format_bytes
+    from hpfracc._reading import format_bytes
 
     return "unknown" if size is None else format_bytes(size)
 

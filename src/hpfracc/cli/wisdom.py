@@ -101,7 +101,8 @@ def _table(summary: dict[str, Any]) -> Any:
     from rich.console import Group
     from rich.text import Text
 
-    from hpfracc.profiling.formats import format_bytes, make_table
+    from hpfracc._reading import format_bytes
+    from hpfracc.profiling.formats import make_table
 
     head = Text(f"{summary['path'] or 'wisdom is off'} ({summary['state']})", overflow="fold", style="bold")
     line = f"{summary['records']} records, {format_bytes(summary['bytes'])} in {len(summary['files'])} files"

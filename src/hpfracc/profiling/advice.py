@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from hpfracc._reading import format_bytes, format_seconds, format_share
 from hpfracc.profiling.analysis import Analysis, length
-from hpfracc.profiling.formats import format_bytes, format_seconds, format_share
 from hpfracc.profiling.spans import Span
 
 #: Minimum fraction of the run for a remark.

@@ -1,7 +1,7 @@
 """Clocks, and counters of memory and energy: of devices, registered by backends, and of the host.
 
-Profiling must not import the backends, nor read the hardware itself. Higher layers register sources of clocks, which
-are used only when a span names a device, and of energy counters, which return joules since an arbitrary origin.
+Profiling must not import the backends, nor read the hardware itself. The package registers the clocks of the backends,
+which are asked for only when a span names a device, and energy counters, which return joules since an arbitrary origin.
 Counters are updated slowly (NVIDIA's every 100 ms), so the energy of a short call is unknown: below a second it is not
 reported.
 """
@@ -16,14 +16,12 @@ import threading
 import time
 import tracemalloc
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from hpfracc._interrupts import start_thread
-
-#: Names of the host as a device.
-HOST_NAMES = frozenset({"cpu", "host"})
+from hpfracc._plugs import from_above
 
 
 class DeviceClock(Protocol):
@@ -69,22 +67,13 @@ class DeviceClock(Protocol):
         """Allocated bytes, and their high-water mark; None if unknown."""
 
 
-Source = Callable[[], Iterable[DeviceClock]]
-
-_sources: list[Source] = []
-
-
-def plug_in(source: Source) -> None:
-    """Add a source of clocks, called when a span names a device.
-
-    A source lists the clocks of libraries that are already imported, and imports none.
-    """
-    _sources.append(source)
+#: Clocks beside those of the backends.
+extra_clocks: list[DeviceClock] = []
 
 
 def all_clocks() -> list[DeviceClock]:
-    """The clocks of all imported libraries."""
-    return [clock for source in _sources for clock in source()]
+    """The clocks of all imported libraries; none is imported for this."""
+    return [*extra_clocks, *from_above("device clocks")]
 
 
 def find_clock(device: str) -> tuple[DeviceClock, str] | None:
@@ -104,22 +93,12 @@ def find_clock(device: str) -> tuple[DeviceClock, str] | None:
 
 #: Joules since an arbitrary origin, by device: ``"cpu"``, ``"cuda:0"``.
 Counters = Mapping[str, Callable[[], float]]
-#: The counters that can be read, and a sentence on those that cannot.
-EnergySource = Callable[[], tuple[Counters, str]]
-
-_energy: EnergySource | None = None
-
-
-def plug_in_energy(source: EnergySource | None) -> EnergySource | None:
-    """Set the source of energy counters; returns the previous one."""
-    global _energy
-    before, _energy = _energy, source
-    return before
 
 
 def energy_counters() -> tuple[Counters, str]:
     """The energy counters of this machine that can be read, and a sentence on those that cannot."""
-    return ({}, "no counter is known") if _energy is None else _energy()
+    found: tuple[Counters, str] = from_above("energy counters")
+    return found
 
 
 #: Minimum time for which energy is reported.

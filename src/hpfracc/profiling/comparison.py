@@ -18,9 +18,10 @@ from typing import Any, Literal
 import numpy as np
 
 from hpfracc import _reading
+from hpfracc._reading import format_seconds
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.document import load_profile
-from hpfracc.profiling.formats import format_seconds, make_table
+from hpfracc.profiling.formats import make_table
 
 ComparisonVerdict = Literal["faster", "slower", "inconclusive"]
 

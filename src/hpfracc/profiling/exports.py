@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
+from hpfracc._reading import format_bytes, format_seconds, format_share
 from hpfracc.profiling.document import Document
-from hpfracc.profiling.formats import format_bytes, format_seconds, format_share, make_table
+from hpfracc.profiling.formats import make_table
 
 #: Rows of a summary shown by default.
 _MAX_ROWS = 30

@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
-from hpfracc.profiling.clocks import HOST_NAMES, EnergyTrace
 
 if TYPE_CHECKING:
+    from hpfracc.profiling.clocks import EnergyTrace
     from hpfracc.profiling.device_time import DeviceTime
     from hpfracc.profiling.session import Session
     from hpfracc.profiling.spans import Span
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+#: Names of the host as a device.
+HOST_NAMES = frozenset({"cpu", "host"})
 
 #: Memory to read around spans: none, that of the span's device, or also that of the host for other spans.
 MemoryMode = Literal["", "device", "all"]
@@ -99,6 +102,8 @@ class Recorder:
             self.energy.stop()
             self.energy = None
         if on:
+            from hpfracc.profiling.clocks import EnergyTrace
+
             self.energy = EnergyTrace()
 
     def enable(self) -> None:

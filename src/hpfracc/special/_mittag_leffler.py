@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import library_of
-from hpfracc._clusters import over_chunks
+from hpfracc._plugs import over_chunks
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters

@@ -16,7 +16,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import library_of
-from hpfracc._clusters import over_chunks
+from hpfracc._plugs import over_chunks
 from hpfracc.engine.numerics.gamma import reciprocal_gammas
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 

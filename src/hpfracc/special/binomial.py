@@ -9,7 +9,7 @@ from scipy import special
 
 from hpfracc import _reading
 from hpfracc._arrays import refuse_chunked
-from hpfracc._clusters import over_chunks
+from hpfracc._plugs import over_chunks
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 

@@ -12,7 +12,7 @@ from scipy import special
 
 from hpfracc import _reading
 from hpfracc._arrays import library_of
-from hpfracc._clusters import over_chunks
+from hpfracc._plugs import over_chunks
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
-from hpfracc._clusters import over_chunks
+from hpfracc._plugs import over_chunks
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.numerics.gamma import reciprocal_gammas
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters, choose_parabola, parabola

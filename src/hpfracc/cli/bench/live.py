@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
+from hpfracc._reading import format_seconds
 from hpfracc.engine.execution.calibration.report import show_shape
 from hpfracc.engine.execution.calibration.trial import (
     DEFAULT_OPERATIONS,
@@ -23,7 +24,7 @@ from hpfracc.engine.execution.calibration.trial import (
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.selection.costs import lower_quartile
 from hpfracc.errors import InvalidInputError
-from hpfracc.profiling.formats import format_seconds, make_table
+from hpfracc.profiling.formats import make_table
 
 #: Base-2 logarithms of the numbers of elements, for every operation. Calibration starts with other sizes.
 _EXPONENTS = (5, 9, 11, 13, 15, 17, 19)

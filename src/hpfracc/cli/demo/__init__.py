@@ -174,7 +174,8 @@ def _view(outcomes: list[ScriptRun], path: Path) -> Any:
     from rich.console import Group
     from rich.text import Text
 
-    from hpfracc.profiling.formats import format_seconds, make_table
+    from hpfracc._reading import format_seconds
+    from hpfracc.profiling.formats import make_table
 
     table = make_table(**{"script": "word", "what it printed": "text", "time": "number"})
     for each in outcomes:

@@ -1,4 +1,4 @@
-"""Dask arrays, and what lower floors need from clusters: what :mod:`hpfracc._clusters` hands them."""
+"""Dask arrays, and what lower floors need from clusters: what :mod:`hpfracc._plugs` hands them."""
 
 from __future__ import annotations
 

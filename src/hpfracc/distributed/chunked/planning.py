@@ -16,12 +16,12 @@ import numpy as np
 
 from hpfracc._arrays import is_chunked
 from hpfracc._optional import import_optional
+from hpfracc._reading import format_bytes
 from hpfracc.distributed.dask_runner import current_client, prepare_workers
 from hpfracc.distributed.tasks import Caller
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
-from hpfracc.profiling.formats import format_bytes
 
 #: Builds the graph of a way.
 Build = Callable[[], Any]

@@ -13,14 +13,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hpfracc._optional import EXTRAS, package_version
 from hpfracc.engine.primitives.base import Call, several_axes
 from hpfracc.errors import MissingDependencyError
-from hpfracc.profiling.clocks import DeviceClock
+
+if TYPE_CHECKING:
+    from hpfracc.profiling.clocks import DeviceClock
 
 #: When a kernel compiles: never, once per dtypes and ranks, or once per shape.
 Compiles = Literal["never", "signature", "shape"]

@@ -12,20 +12,21 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpfracc import _optional
 from hpfracc._config import BACKENDS, check_backend, current_backend, get_settings
-from hpfracc._interrupts import ShieldedCall
+from hpfracc._interrupts import Guarded, ShieldedCall
 from hpfracc._optional import EXTRAS, ImportDelayedError, count_loaded, is_installed
 from hpfracc.engine import hardware
 from hpfracc.engine.backends.base import Adapter, Arm, Declaration, HostAdapter, Kernel, KernelSpec
-from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import BackendUnavailableError
-from hpfracc.profiling.clocks import DeviceClock
 from hpfracc.profiling.recorder import shared as spans
+
+if TYPE_CHECKING:
+    from hpfracc.profiling.clocks import DeviceClock
 
 #: Backends whose library holds device memory and threads.
 _OWN_MEMORY = ("torch", "jax", "cupy")

@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import dtype_name, is_transformed, library_of, nbytes, tracks_gradient
-from hpfracc._interrupts import run_shielded
+from hpfracc._interrupts import Guarded, run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, Kernel
-from hpfracc.engine.locks import Guarded
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.knowledge import Knowledge
 from hpfracc.engine.selection.request import Placement

@@ -15,8 +15,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Compiles, Kernel, KernelSpec
 from hpfracc.engine.execution.batch.probing import Probe
 from hpfracc.engine.execution.operation import Operation, register
-from hpfracc.engine.primitives.base import NUMBERS, ArraySpec, Call, Cut, Primitive, itemsize
-from hpfracc.engine.primitives.operands import read_dtype
+from hpfracc.engine.primitives.base import NUMBERS, ArraySpec, Call, Cut, Primitive, itemsize, read_dtype
 from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
 from hpfracc.errors import InvalidInputError
 

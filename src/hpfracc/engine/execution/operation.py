@@ -19,11 +19,11 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._config import check_backend, current_context, state
+from hpfracc._interrupts import Guarded
 from hpfracc.engine.execution.bind import queue_of
 from hpfracc.engine.execution.decision_log import Mode, current, current_mode, last_recorded, record
 from hpfracc.engine.execution.learn import run_and_learn
 from hpfracc.engine.execution.plan import Plan, hashable_options, make_plan, make_request, plan_key, zeros_for
-from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.host import memory_spans, span
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
@@ -110,7 +110,7 @@ class Operation(Guarded):
         except InvalidInputError:
             if not any(is_chunked(each) or wraps_chunks(each) for each in arrays):
                 raise
-            from hpfracc._clusters import cluster_support
+            from hpfracc._plugs import cluster_support
 
             return cluster_support().apply_operation(self, arrays, backend, params)
         return self.run(plan, arrays, weights_key, params, checked=True)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from hpfracc._arrays import is_array, may_be_cached, nbytes
+from hpfracc._interrupts import Guarded
 from hpfracc._torch_transforms import is_tracing
-from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.host import HostProbe
 
 #: Minimum capacity in bytes: sixteen transforms of 1e6 points, or one of 1e7, in float64.

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from hpfracc._reading import format_bytes
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm
 from hpfracc.engine.execution import decision_log
@@ -20,7 +21,6 @@ from hpfracc.engine.selection.decide import is_worth_cutting
 from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.request import Request
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, HpfraccError, OutOfMemoryError
-from hpfracc.profiling.formats import format_bytes
 
 
 class Failure(enum.Enum):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hpfracc.engine.locks import Guarded
+from hpfracc._interrupts import Guarded
 from hpfracc.engine.memory.host import HostProbe
 from hpfracc.errors import InvalidInputError
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.engine.locks import Guarded
+from hpfracc._interrupts import Guarded
 from hpfracc.errors import InvalidInputError
 
 #: Largest number of idle bytes that are kept.

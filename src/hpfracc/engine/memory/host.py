@@ -30,8 +30,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from hpfracc._interrupts import Guarded
 from hpfracc.engine.cgroups import Group, find_groups, own_groups_text, read_text
-from hpfracc.engine.locks import Guarded
 
 if sys.platform != "win32":
     import resource

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hpfracc.engine.locks import Guarded
+from hpfracc._interrupts import Guarded
 from hpfracc.engine.memory.buffers import BufferPool, pinned_buffers
 from hpfracc.errors import InvalidInputError
 

@@ -8,8 +8,19 @@ from typing import Any, final
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import block_length, fast_length
-from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, Transform, outer_cuts, shape_of
-from hpfracc.engine.primitives.operands import broadcast, read_dtype, read_shape, signal_dtype
+from hpfracc.engine.primitives.base import (
+    ArraySpec,
+    Call,
+    Cut,
+    Primitive,
+    Transform,
+    broadcast,
+    outer_cuts,
+    read_dtype,
+    read_shape,
+    shape_of,
+    signal_dtype,
+)
 from hpfracc.errors import ShapeError
 
 

@@ -7,8 +7,20 @@ from typing import Any, final
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import fast_length
-from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive, Transform, shape_of
-from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, read_dtype, read_shape, real_of
+from hpfracc.engine.primitives.base import (
+    REALS,
+    ArraySpec,
+    Call,
+    Primitive,
+    Transform,
+    broadcast,
+    complex_of,
+    inexact,
+    read_dtype,
+    read_shape,
+    real_of,
+    shape_of,
+)
 from hpfracc.errors import InvalidInputError, ShapeError
 
 #: Maximum number of points: the square of twice an index needs 62 bits.

@@ -10,8 +10,19 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.engine.numerics.expression import Node, parse_expression
-from hpfracc.engine.primitives.base import INTEGERS, ArraySpec, Call, Primitive, shape_of
-from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, promoted, read_dtype, real_of
+from hpfracc.engine.primitives.base import (
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Primitive,
+    broadcast,
+    complex_of,
+    inexact,
+    promoted,
+    read_dtype,
+    real_of,
+    shape_of,
+)
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 Shape = tuple[int, ...]

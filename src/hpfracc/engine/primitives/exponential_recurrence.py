@@ -9,8 +9,18 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.recurrence import MAX_DEGREE
-from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive, shape_of
-from hpfracc.engine.primitives.operands import broadcast, read_dtype, read_shape, real_of, signal_dtype
+from hpfracc.engine.primitives.base import (
+    REALS,
+    ArraySpec,
+    Call,
+    Primitive,
+    broadcast,
+    read_dtype,
+    read_shape,
+    real_of,
+    shape_of,
+    signal_dtype,
+)
 from hpfracc.errors import ShapeError
 
 

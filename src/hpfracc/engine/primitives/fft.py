@@ -7,8 +7,18 @@ from typing import Any, final
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import row_scratch
-from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform
-from hpfracc.engine.primitives.operands import complex_of, inexact, normal_axis, read_dtype, read_shape, real_of
+from hpfracc.engine.primitives.base import (
+    ArraySpec,
+    Call,
+    Primitive,
+    Transform,
+    complex_of,
+    inexact,
+    normal_axis,
+    read_dtype,
+    read_shape,
+    real_of,
+)
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 KINDS = ("fft", "ifft", "rfft", "irfft")

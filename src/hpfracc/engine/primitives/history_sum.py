@@ -9,8 +9,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.history_sums import KINDS, LEAF, NODES
-from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive, shape_of
-from hpfracc.engine.primitives.operands import inexact, read_dtype, real_of
+from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive, inexact, read_dtype, real_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
 

@@ -8,8 +8,19 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, own_axis, shape_of
-from hpfracc.engine.primitives.operands import broadcast, inexact, promoted, read_dtype, read_shape
+from hpfracc.engine.primitives.base import (
+    ArraySpec,
+    Call,
+    Cut,
+    Primitive,
+    broadcast,
+    inexact,
+    own_axis,
+    promoted,
+    read_dtype,
+    read_shape,
+    shape_of,
+)
 from hpfracc.errors import ShapeError
 
 

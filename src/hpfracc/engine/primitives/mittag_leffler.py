@@ -9,8 +9,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters
-from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, shape_of
-from hpfracc.engine.primitives.operands import inexact, read_dtype
+from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, inexact, read_dtype, shape_of
 
 
 @final

@@ -9,8 +9,17 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.engine.primitives.base import FLOATS, INTEGERS, ArraySpec, Call, Cut, Primitive, itemsize, shape_of
-from hpfracc.engine.primitives.operands import read_dtype
+from hpfracc.engine.primitives.base import (
+    FLOATS,
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Cut,
+    Primitive,
+    itemsize,
+    read_dtype,
+    shape_of,
+)
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 KINDS = ("normal", "uniform")

@@ -9,8 +9,17 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.engine.primitives.base import INTEGERS, ArraySpec, Call, Cut, Primitive, shape_of
-from hpfracc.engine.primitives.operands import normal_axes, read_dtype, real_of
+from hpfracc.engine.primitives.base import (
+    INTEGERS,
+    ArraySpec,
+    Call,
+    Cut,
+    Primitive,
+    normal_axes,
+    read_dtype,
+    real_of,
+    shape_of,
+)
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 KINDS = ("sum", "mean", "prod", "max", "min", "norm")

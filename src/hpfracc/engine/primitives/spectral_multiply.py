@@ -8,15 +8,20 @@ from typing import Any, NamedTuple, final
 from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import row_scratch
 from hpfracc.engine.numerics.trigonometric import TRIGONOMETRIC
-from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform, itemsize, shape_of
-from hpfracc.engine.primitives.operands import (
+from hpfracc.engine.primitives.base import (
+    ArraySpec,
+    Call,
+    Primitive,
+    Transform,
     broadcast,
     complex_of,
     inexact,
+    itemsize,
     normal_axes,
     read_dtype,
     read_shape,
     real_of,
+    shape_of,
 )
 from hpfracc.errors import InvalidInputError, ShapeError
 

@@ -10,8 +10,17 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.stencils import NEIGHBOURHOODS, forward_offsets
-from hpfracc.engine.primitives.base import FLOATS, REALS, ArraySpec, Call, Primitive, shape_of
-from hpfracc.engine.primitives.operands import inexact, promoted, read_dtype
+from hpfracc.engine.primitives.base import (
+    FLOATS,
+    REALS,
+    ArraySpec,
+    Call,
+    Primitive,
+    inexact,
+    promoted,
+    read_dtype,
+    shape_of,
+)
 from hpfracc.errors import InvalidInputError, ShapeError
 
 

@@ -7,8 +7,17 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from hpfracc.engine.numerics.lengths import fast_length
-from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform, shape_of
-from hpfracc.engine.primitives.operands import broadcast, normal_axes, read_shape, signal_dtype
+from hpfracc.engine.primitives.base import (
+    ArraySpec,
+    Call,
+    Primitive,
+    Transform,
+    broadcast,
+    normal_axes,
+    read_shape,
+    shape_of,
+    signal_dtype,
+)
 from hpfracc.errors import InvalidInputError, ShapeError
 
 

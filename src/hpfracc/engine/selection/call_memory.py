@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from hpfracc._arrays import file_mapping
 from hpfracc._config import Settings
+from hpfracc._interrupts import Guarded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import HOST, fits, get_budget
 from hpfracc.engine.memory.host import resident_bytes
 from hpfracc.engine.primitives.base import Call, Primitive

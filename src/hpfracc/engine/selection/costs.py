@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from hpfracc.engine.locks import Guarded
+from hpfracc._interrupts import Guarded
 from hpfracc.engine.selection.rent_or_buy import RentOrBuy, check_seconds, log_work
 
 Source = Literal["samples", "knots", "prior", "none"]

@@ -18,7 +18,6 @@ from hpfracc.engine.selection.knowledge import CircuitBreaker, Knowledge
 from hpfracc.engine.selection.policy import Choice
 from hpfracc.engine.selection.request import Request, preference_error, refusal_reason
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, OutOfMemoryError, PinnedBackendError
-from hpfracc.profiling.clocks import energy_counters
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -108,6 +107,8 @@ def _with_power(request: Request, knowledge: Knowledge, rows: Rows) -> Rows:
         for arm, refused, need in rows
     ]
     if all(refused is not None for _, refused, _ in found):
+        from hpfracc.profiling.clocks import energy_counters
+
         reason = energy_counters()[1]
         raise ConfigurationError(
             f"objective='energy': the power of no arm that can serve {operation} was measured; run `hpfracc calibrate "

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from hpfracc._reading import format_bytes, format_seconds
 from hpfracc.engine.workload import Bucket
-from hpfracc.profiling.formats import format_bytes, format_seconds, make_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +219,8 @@ def _cells(decision: Decision, row: Candidate) -> Sequence[str]:
 def _render(decision: Decision) -> Iterator[Any]:
     from rich.table import Table
     from rich.text import Text
+
+    from hpfracc.profiling.formats import make_table
 
     table, refused = make_table(title(decision), **_COLUMNS), Table.grid(padding=(0, 2))
     for column in table.columns:

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from hpfracc._config import Settings
+from hpfracc._interrupts import Guarded
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.costs import CostModel, Option, TransferModel
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.rent_or_buy import compile_account

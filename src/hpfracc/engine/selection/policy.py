@@ -16,10 +16,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hpfracc.engine.locks import Guarded
+from hpfracc._interrupts import Guarded
+from hpfracc._reading import format_seconds
 from hpfracc.engine.selection.costs import KEPT, CostEstimate, CostModel, Option, Scored
 from hpfracc.errors import InvalidInputError
-from hpfracc.profiling.formats import format_seconds
 
 #: Samples of the incumbent until its bucket counts as settled. With 4 the settled regret on ``timings-h200.json`` grows
 #: by half, 16 gain nothing (benchmarks/selection.py).

@@ -7,9 +7,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+from hpfracc._reading import format_seconds
 from hpfracc.engine.selection.decision import as_text, plain_values
 from hpfracc.engine.selection.policy import Chooser, Incumbent
-from hpfracc.profiling.formats import format_seconds, make_table
 
 #: A call counts as slow if its arm is slower than the best by more than this.
 _SLOW = 1.1
@@ -72,6 +72,8 @@ class RegretReport:
         return {"operations": [row.to_dict() for row in self.operations], "total": self.total.to_dict()}
 
     def __rich__(self) -> Any:
+        from hpfracc.profiling.formats import make_table
+
         names = ("calls", "time", "of it compiling", "best arms", "regret", "exploring", "calls >10 % worse")
         table = make_table("What choosing cost", operation="text", **dict.fromkeys(names, "number"))
         for column in table.columns:

@@ -19,9 +19,9 @@ from statistics import median
 from typing import ParamSpec, TypeVar
 
 from hpfracc._config import get_settings
+from hpfracc._interrupts import Guarded
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends.registry import import_cost
-from hpfracc.engine.locks import Guarded
 from hpfracc.errors import InvalidInputError
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from hpfracc._config import BACKENDS, Settings
+from hpfracc._interrupts import Guarded
 from hpfracc.engine.backends import registry
-from hpfracc.engine.locks import Guarded
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.costs import CostModel

@@ -13,10 +13,10 @@ from typing import Any
 
 from hpfracc import _config
 from hpfracc._config import Settings, check_backend, check_fraction, current_context, get_settings, state, use_backend
+from hpfracc._interrupts import Guarded
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.registry import BackendType
-from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import allowed, get_budget
 from hpfracc.engine.selection.decision import Decision, Explanation
 from hpfracc.engine.selection.knowledge import knowledge_for

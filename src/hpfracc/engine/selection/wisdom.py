@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from hpfracc._files import OPEN_FLAGS, UnfitFileError, read_plain, write_whole
-from hpfracc.engine.locks import Guarded
+from hpfracc._interrupts import Guarded
 from hpfracc.engine.selection.wisdom_records import (
     JOURNAL_HEAD,
     MAX_BYTES,

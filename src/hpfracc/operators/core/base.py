@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from hpfracc._arrays import KINDS, has_unit, is_chunked, is_sharded, quick_kind, to_host
 from hpfracc._choices import RuleName, SideName
-from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples, with_units
+from hpfracc._plugs import cluster_support
 from hpfracc._reading import choice, flag, number
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite

@@ -18,8 +18,8 @@ from hpfracc._arrays import (
     library_of,
     refuse_masked,
 )
-from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples, refuse_tables
+from hpfracc._plugs import cluster_support
 from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace_of
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands

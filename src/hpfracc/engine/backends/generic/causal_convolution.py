@@ -22,8 +22,7 @@ from hpfracc._xp import Namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.numerics.lengths import block_length, fast_length
-from hpfracc.engine.primitives.base import INEXACT, Call
-from hpfracc.engine.primitives.operands import complex_of
+from hpfracc.engine.primitives.base import INEXACT, Call, complex_of
 
 
 class Layout(NamedTuple):

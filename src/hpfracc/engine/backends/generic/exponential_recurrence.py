@@ -16,8 +16,7 @@ from hpfracc._arrays import dtype_name
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.numerics.recurrence import own_steps, taint, uniform_steps
-from hpfracc.engine.primitives.base import INEXACT
-from hpfracc.engine.primitives.operands import complex_of
+from hpfracc.engine.primitives.base import INEXACT, complex_of
 
 
 def make_kernels(library: Library) -> dict[str, Kernel]:

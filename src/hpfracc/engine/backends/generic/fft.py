@@ -8,7 +8,7 @@ from hpfracc._arrays import dtype_name
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.numerics.lengths import transformed_shape
-from hpfracc.engine.primitives.operands import complex_of, real_of
+from hpfracc.engine.primitives.base import complex_of, real_of
 
 
 def make_kernels(library: Library) -> dict[str, Kernel]:

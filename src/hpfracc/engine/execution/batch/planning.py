@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpfracc._config import state
+from hpfracc._reading import format_bytes, format_seconds
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, sizes_below
 from hpfracc.engine.execution.learn import run_and_learn
 from hpfracc.engine.execution.plan import Plan, make_plan, make_request, plan_key
@@ -26,7 +27,6 @@ from hpfracc.engine.selection.decision import Candidate, Decision, Fallback
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import Request
 from hpfracc.errors import BackendUnavailableError, OutOfMemoryError
-from hpfracc.profiling.formats import format_bytes, format_seconds
 from hpfracc.profiling.recorder import shared as spans
 
 logger = logging.getLogger("hpfracc.engine")

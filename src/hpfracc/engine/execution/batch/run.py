@@ -13,11 +13,11 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import device_of, is_chunked, library_of, wraps_chunks
-from hpfracc._clusters import cluster_support
 from hpfracc._config import current_context, get_settings
 from hpfracc._frames import label_rows
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._optional import import_optional
+from hpfracc._plugs import cluster_support
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch import driver

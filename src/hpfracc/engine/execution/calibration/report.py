@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from hpfracc._reading import format_bytes, format_seconds
 from hpfracc.engine.execution.calibration.trial import ArmPower, Series, Timing
-from hpfracc.profiling.formats import format_bytes, format_seconds, make_table
+from hpfracc.profiling.formats import make_table
 
 #: The fastest arm at a smaller size counts as fastest unless another one is faster by this fraction.
 _THRESHOLD = 0.1

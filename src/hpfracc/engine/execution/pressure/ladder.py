@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import device_of, library_of, nbytes, tracks_gradient
+from hpfracc._interrupts import Guarded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.prepared import prepared_operands
-from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.memory.buffers import host_buffers, pinned_buffers
 from hpfracc.engine.memory.staging import release_idle

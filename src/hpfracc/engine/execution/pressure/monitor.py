@@ -18,11 +18,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, NoReturn
 
 from hpfracc import _reading
-from hpfracc._interrupts import ShieldedCall
+from hpfracc._interrupts import Guarded, ShieldedCall
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.pressure.ladder import CleanupReport, ladder
-from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.memory.host import (
     SLOWEST,

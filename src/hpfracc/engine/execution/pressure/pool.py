@@ -11,9 +11,9 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import nbytes
+from hpfracc._interrupts import Guarded
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
-from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import parse_bytes
 from hpfracc.engine.memory.buffers import CAPACITY, BufferPool, PoolStats, pinned_buffers
 from hpfracc.errors import InvalidInputError

@@ -1,7 +1,7 @@
-"""Support for chunked arrays and executors, registered by the package and used by lower layers.
+"""What lower floors use of higher ones: functions that the package registers by name, and that import on first use.
 
-Operators and batches must not import :mod:`hpfracc.distributed`, the only package that imports Dask. They hand chunked
-arrays and executors to what is registered here. It is imported on first use.
+Operators and batches must not import :mod:`hpfracc.distributed`, the only package that imports Dask: they hand chunked
+arrays and executors to its support. Profiling must not import the backends: it asks for their clocks.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_plugged: dict[str, Callable[[], Any]] = {}
 
-_loader: Callable[[], Any] | None = None
+
+def plug_in(name: str, function: Callable[[], Any]) -> None:
+    """Register a function. The package does so when it is imported."""
+    _plugged[name] = function
 
 
-def plug_in(loader: Callable[[], Any]) -> None:
-    """Register the function that imports the support, :mod:`hpfracc.distributed.chunked`."""
-    global _loader
-    _loader = loader
+def from_above(name: str) -> Any:
+    """What the function of this name returns now."""
+    return _plugged[name]()
 
 
 def cluster_support() -> Any:
-    """The support, imported on first use."""
-    assert _loader is not None, "the package registers it when it is imported"
-    return _loader()
+    """:mod:`hpfracc.distributed.chunked`, which serves chunked arrays and executors."""
+    return from_above("cluster support")
 
 
 def over_chunks(function: F) -> F:
