@@ -152,7 +152,7 @@ def test_slow_arms_are_measured_on_short_calls(ticking: None, monkeypatch: pytes
         return ArmPower(trial.operation.name, arm.name, 1.0, 2.0)
 
     monkeypatch.setattr(ArmTrial, "measure_power", note)
-    calibrate(["causal_convolution"], backends=["numpy"], budget_seconds=0.05, energy=True)
+    calibrate(["causal_convolution"], backends=["numpy"], budget_seconds=1.0, energy=True)
     assert sizes["numpy:direct@cpu"] < sizes["numpy:fft@cpu"] == 1 << 18
 
 
