@@ -80,7 +80,7 @@ FileKind = Literal["merged", "generation", "journal", "leftover", "damaged"]
 STEM = "wisdom"
 #: Seconds after which a temporary file counts as left by a killed process, and a journal of another machine as ended.
 _ABANDONED, UNTOUCHED_SECONDS = 3600.0, 86_400.0
-#: Maximum number of times a folder is read again because a file disappeared, which means that another process merged.
+#: Maximum number of times a folder is read, or lines are written, because a file disappeared: another process merged.
 _ATTEMPTS = 16
 
 
@@ -426,10 +426,18 @@ class Wisdom(Guarded):
         if self._journal is not None:
             with contextlib.suppress(OSError):
                 return append_to_journal(self._journal, lines)
-        self._journal, journal = None, self.layout.new_journal()
-        size = append_to_journal(journal, lines)
-        self._journal = journal
-        return size
+        self._journal, attempts = None, 1
+        while True:
+            journal = self.layout.new_journal()
+            try:
+                size = append_to_journal(journal, lines)
+            except FileNotFoundError:  # another process took it before the lines were in it
+                if attempts == _ATTEMPTS:
+                    raise
+                attempts += 1
+            else:
+                self._journal = journal
+                return size
 
     def _merge_files(
         self, layout: WisdomLayout, sources: list[Source], records: list[Record], taken: set[Path]

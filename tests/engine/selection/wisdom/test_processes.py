@@ -8,7 +8,9 @@ import time
 
 import pytest
 
+from hpfracc.engine.selection import wisdom as wisdom_module
 from hpfracc.engine.selection.wisdom import Wisdom, WisdomLayout, list_files
+from hpfracc.engine.selection.wisdom_records import Record
 from hpfracc.engine.selection.wisdom_sharing import summarize
 from tests.helpers.processes import start_python
 
@@ -69,6 +71,28 @@ def test_killed_while_writing(tmp_path, attempt):
     assert Wisdom(tmp_path).merge() == len(everything)
     assert found(tmp_path) == everything
     assert {kind for _, kind in list_files(WisdomLayout(tmp_path))} <= {"generation", "merged", "leftover"}
+
+
+def test_journals_that_are_taken_at_once(tmp_path, monkeypatch):
+    """A merge may take a new journal before its first lines are in it, several times in a row: nothing is lost."""
+    append, calls = wisdom_module.append_to_journal, []
+
+    def taken(path, lines):
+        calls.append(path)
+        if len(calls) > 3:
+            return append(path, lines)
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(wisdom_module, "append_to_journal", taken)
+    one = Record(
+        kind="sample", operation="fft", arm="numpy:x@cpu", fingerprint="f", start="host", dtype="float64",
+        bucket=(1, 1), x=1.0, seconds=1.0,
+    )  # fmt: skip
+    wisdom = Wisdom(tmp_path)
+    wisdom.append([one])
+    assert wisdom.flush()
+    assert len(calls) == len(set(calls)) == 4
+    assert found(tmp_path) == {one.id}
 
 
 def test_sixteen_writers_and_three_mergers(tmp_path):
