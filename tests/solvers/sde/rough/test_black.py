@@ -43,7 +43,10 @@ def test_prices_without_a_volatility():
     assert np.isnan(implied_volatility([9.0, 100.0, -1.0], 100.0, 90.0, 1.0)).all()
 
 
-def test_kind_is_checked():
-    """An unknown option is refused by name."""
+def test_arguments_are_checked():
+    """An unknown option is refused by name, and a negative volatility, strike or forward by value."""
+    for bad in ({"volatility": -0.2}, {"strike": -1.0}, {"forward": -1.0}):
+        with pytest.raises(InvalidInputError, match=f"{next(iter(bad))} has an entry of -"):
+            black_price(**{"forward": 1.0, "strike": 1.0, "maturity": 1.0, "volatility": 0.2, **bad})
     with pytest.raises(InvalidInputError, match="kind='straddle'"):
         black_price(100.0, 90.0, 1.0, 0.2, "straddle")

@@ -266,7 +266,8 @@ def standard_stable(xp: Any, alpha: float, beta: float, uniform: Any, wait: Any)
             return xp.sin(v) / cosine
         half = 0.5 * math.pi + beta * v
         return (2.0 / math.pi) * (half * xp.sin(v) / cosine - beta * xp.log(0.5 * math.pi * wait * cosine / half))
-    tangent = beta * math.tan(0.5 * math.pi * alpha) if alpha != 2.0 else 0.0
+    # By the distance from the pole, because pi times the index is rounded.
+    tangent = beta / math.tan(0.5 * math.pi * (1.0 - alpha)) if alpha != 2.0 else 0.0
     shift = math.atan(tangent) / alpha
     size = (1.0 + tangent * tangent) ** (0.5 / alpha)
     turned = alpha * (v + shift)
@@ -378,7 +379,7 @@ class TemperedStable(LevyNoise):
         alpha, shift = self.alpha, 0.0
         if above:
             # E exp(-s S) = exp(s^alpha) has the scale |cos(pi alpha / 2)|^(1/alpha) in S1.
-            unit = abs(math.cos(0.5 * math.pi * alpha)) ** (1.0 / alpha)
+            unit = math.sin(0.5 * math.pi * (alpha - 1.0)) ** (1.0 / alpha)
             shift = alpha * (_LEFT_OUT / (alpha - 1.0)) ** ((alpha - 1.0) / alpha)
 
         def propose(rows: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
