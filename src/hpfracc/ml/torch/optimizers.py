@@ -93,6 +93,11 @@ class _Filtered(Optimizer):  # type: ignore[misc]
         return filtered
 
 
+def _options(given: Group) -> Group:
+    """The arguments of an optimiser that are options of its groups, from all local names."""
+    return {name: value for name, value in given.items() if name not in ("self", "params", "__class__")}
+
+
 def _gradient(group: Group, parameter: torch.Tensor) -> torch.Tensor:
     """A real view, with sign and weight decay applied."""
     gradient: Any = -parameter.grad if group["maximize"] else parameter.grad
@@ -160,11 +165,7 @@ class OptimizedFractionalAdam(_Filtered):
         maximize: bool = False,
         foreach: bool | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr, "fractional_order": fractional_order, "betas": betas, "eps": eps, "weight_decay": weight_decay,
-            "maximize": maximize, "foreach": foreach,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, _options(locals()))
 
     def _check(self, group: Group) -> None:
         super()._check(group)
@@ -231,11 +232,7 @@ class FractionalSGD(_Filtered):
         maximize: bool = False,
         foreach: bool | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr, "fractional_order": fractional_order, "momentum": momentum, "weight_decay": weight_decay,
-            "maximize": maximize, "foreach": foreach,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, _options(locals()))
 
     def _check(self, group: Group) -> None:
         super()._check(group)
@@ -286,11 +283,7 @@ class FractionalGradientFlow(_Filtered):
         maximize: bool = False,
         foreach: bool | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr, "fractional_order": fractional_order, "horizon": horizon, "weight_decay": weight_decay,
-            "maximize": maximize, "foreach": foreach,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, _options(locals()))
 
     def _check(self, group: Group) -> None:
         super()._check(group)

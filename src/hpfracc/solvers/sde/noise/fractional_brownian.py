@@ -343,7 +343,7 @@ class HybridScheme:
         # Without cancellation: (k + 1)^p - k^p.
         older = age**power * np.expm1(power * np.log1p(1.0 / age))
         self.kernel = math.sqrt(2.0 * hurst) * step**hurst / power * np.concatenate([[1.0], older])
-        self.across = math.sqrt(max(step ** (2.0 * hurst) - self.kernel[0] ** 2, 0.0))
+        self.across = abs(0.5 - hurst) / power * step**hurst  # with kernel[0]^2 the variance step^(2H)
         self._length = fft.next_fast_len(2 * n - 1, real=True)
         self._transform = fft.rfft(self.kernel, self._length)
 
