@@ -39,9 +39,7 @@ class _Filtered(Optimizer):  # type: ignore[misc]
         """The filter of a group."""
         raise NotImplementedError
 
-    def _move(
-        self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors, found: Tensors
-    ) -> None:
+    def _move(self, group: Group, parameters: Tensors, gradients: Tensors, found: Tensors) -> None:
         """Change parameters by filtered gradients, which are not yet divided by the sum of the weights."""
         raise NotImplementedError
 
@@ -60,7 +58,7 @@ class _Filtered(Optimizer):  # type: ignore[misc]
                     )
                 if parameters:
                     gradients, by = [_gradient(group, each) for each in parameters], self._exponentials(group)
-                    self._move(group, by, parameters, gradients, self._filter(group, by, parameters, gradients))
+                    self._move(group, parameters, gradients, self._filter(group, by, parameters, gradients))
         return loss
 
     def _filter(self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors) -> Tensors:
@@ -176,10 +174,8 @@ class OptimizedFractionalAdam(_Filtered):
     def _exponentials(self, group: Group) -> ExponentialFilter:
         return moment_filter(read_filter_order(group["fractional_order"]), float(group["betas"][0]))
 
-    def _move(
-        self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors, found: Tensors
-    ) -> None:
-        second, states = group["betas"][1], [self.state[each] for each in parameters]
+    def _move(self, group: Group, parameters: Tensors, gradients: Tensors, found: Tensors) -> None:
+        by, second, states = self._exponentials(group), group["betas"][1], [self.state[each] for each in parameters]
         for state, gradient in zip(states, gradients, strict=True):
             if "exp_avg_sq" not in state:
                 state["exp_avg_sq"] = torch.zeros_like(gradient)
@@ -241,9 +237,8 @@ class FractionalSGD(_Filtered):
     def _exponentials(self, group: Group) -> ExponentialFilter:
         return moment_filter(read_filter_order(group["fractional_order"]), float(group["momentum"]))
 
-    def _move(
-        self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors, found: Tensors
-    ) -> None:
+    def _move(self, group: Group, parameters: Tensors, gradients: Tensors, found: Tensors) -> None:
+        by = self._exponentials(group)
         for each, moment in zip(parameters, found, strict=True):
             _real(each).add_(moment, alpha=-group["lr"] / by.total(int(self.state[each]["step"])))
 
@@ -293,9 +288,7 @@ class FractionalGradientFlow(_Filtered):
     def _exponentials(self, group: Group) -> ExponentialFilter:
         return flow_filter(read_filter_order(group["fractional_order"]), group["horizon"])
 
-    def _move(
-        self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors, found: Tensors
-    ) -> None:
+    def _move(self, group: Group, parameters: Tensors, gradients: Tensors, found: Tensors) -> None:
         for each, moment in zip(parameters, found, strict=True):
             if "first" not in self.state[each]:
                 self.state[each]["first"] = _real(each).clone()

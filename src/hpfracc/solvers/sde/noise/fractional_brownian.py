@@ -72,7 +72,8 @@ class FractionalBrownian(GaussianNoise):
     -----
     On uniform grids from 0 on ``"fbm"`` is drawn exactly by circulant embedding, in O(n log n). On other grids, and for
     ``"volterra"``, the covariance matrix is factorised, which is exact, up to 4,096 points. Longer Volterra paths on
-    uniform grids are drawn by the hybrid scheme [2], whose variance has an error of at most 8e-4.
+    uniform grids are drawn by the hybrid scheme [2], whose variance has an error of at most 4e-4 of that at the last
+    time.
 
     References
     ----------

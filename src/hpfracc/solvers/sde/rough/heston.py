@@ -312,17 +312,10 @@ class Heston(VolatilityModel):
         """Logarithm of the transform at ``u``, its error, and its derivatives."""
         curve = self.xi is not None
         weights = (self.kappa, 1.0) if curve else (self.kappa * self.theta, self.v0)
-        found = solve_riccati(
-            -0.5 * u * (u + 1j),
-            1j * u * self.rho * self.sigma - self.kappa,
-            0.5 * self.sigma**2,
-            self.H + 0.5,
-            T,
-            weights=weights,
-            tol=tol,
-            measure=curve_measure(self.xi) if curve else plain_measure,
-            slopes=slopes,
-        )
+        measure = curve_measure(self.xi) if curve else plain_measure
+        c, b = -0.5 * u * (u + 1j), 1j * u * self.rho * self.sigma - self.kappa
+        equation = c, b, 0.5 * self.sigma**2, self.H + 0.5, T
+        found = solve_riccati(*equation, weights=weights, tol=tol, measure=measure, slopes=slopes)
         exponent = weights[0] * found.integral + weights[1] * found.right_side
         error = np.minimum(found.error, 1.0)
         if not slopes:
