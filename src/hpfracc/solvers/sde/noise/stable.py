@@ -98,8 +98,19 @@ class StableLevy(LevyNoise):
         return None
 
     def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
-        steps = np.diff(grid.times)
-        divided = bridge(source, self.alpha, self.scale, np.diff(rows), steps, parts, fine.times.size)
+        if parts > _MAX_PARTS:
+            raise InvalidInputError(f"factor={parts}: use at most {_MAX_PARTS}, and refine twice")
+        left, sizes = np.diff(rows), np.diff(grid.times) / parts
+        divided = np.empty((*left.shape, parts))
+        for part in range(parts - 1):
+            first, rest = (
+                np.broadcast_to(self.scale * (count * sizes) ** (1.0 / self.alpha), left.shape)
+                for count in (1, parts - part - 1)
+            )
+            stream = _STREAM + ((fine.times.size * _MAX_PARTS + part) * _MAX_ATTEMPTS)
+            divided[:, :, part] = _divide(source, self.alpha, left, first, rest, stream)
+            left -= divided[:, :, part]
+        divided[:, :, -1] = left
         result = np.empty((rows.shape[0], fine.times.size))
         # Relative to each given point, so that rounding errors do not accumulate.
         inside = rows[:, :-1, None] + np.cumsum(divided, -1)
@@ -178,27 +189,6 @@ def _by_waves(alpha: float, x: np.ndarray) -> np.ndarray:
     u = (edges[:-1, None] + half[:, None] * (node + 1.0)).ravel()
     weights = (half[:, None] * weight).ravel() * np.exp(-(u**alpha)) / math.pi
     return np.array([np.cos(place * u) @ weights for place in x])
-
-
-def bridge(
-    source: RandomSource, alpha: float, scale: float, increments: np.ndarray, steps: np.ndarray, parts: int, points: int
-) -> np.ndarray:
-    """Increments over the parts of each step, given those over the steps.
-
-    ``increments`` has shape ``(paths, n)``, the result ``(paths, n, parts)``; ``points`` names the stream.
-    """
-    if parts > _MAX_PARTS:
-        raise InvalidInputError(f"factor={parts}: use at most {_MAX_PARTS}, and refine twice")
-    left = increments.copy()
-    result = np.empty((*increments.shape, parts))
-    for part in range(parts - 1):
-        first = np.broadcast_to(scale * (steps / parts) ** (1.0 / alpha), left.shape)
-        rest = np.broadcast_to(scale * (steps * ((parts - part - 1) / parts)) ** (1.0 / alpha), left.shape)
-        stream = _STREAM + ((points * _MAX_PARTS + part) * _MAX_ATTEMPTS)
-        result[:, :, part] = _divide(source, alpha, left, first, rest, stream)
-        left -= result[:, :, part]
-    result[:, :, -1] = left
-    return result
 
 
 def _divide(
