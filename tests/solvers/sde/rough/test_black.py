@@ -37,6 +37,16 @@ def test_inverse(kind):
             np.testing.assert_allclose(found[has_digits], volatility, rtol=1e-11)
 
 
+@pytest.mark.parametrize("volatility", [1e-6, 0.01, 0.3])
+def test_inverse_at_short_maturities(volatility):
+    """To the digits that the rounding of strikes leaves, and to all of them at the money, where the price is small."""
+    total = volatility * np.sqrt(1 / 365)
+    strikes = 100.0 * np.exp(total * np.array([0.0, 0.3, 1.0, 4.0, 20.0]))
+    found = implied_volatility(black_price(100.0, strikes, 1 / 365, volatility), 100.0, strikes, 1 / 365)
+    np.testing.assert_allclose(found, volatility, rtol=1e-14 + 1e-15 / total)
+    assert found[0] == pytest.approx(volatility, rel=1e-14)
+
+
 def test_prices_without_a_volatility():
     """The intrinsic value gives 0; prices outside the bounds of arbitrage give nan."""
     assert implied_volatility(10.0, 100.0, 90.0, 1.0) == 0.0

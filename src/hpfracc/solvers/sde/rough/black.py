@@ -103,10 +103,9 @@ def _invert(target: np.ndarray, x: np.ndarray) -> np.ndarray:
             # d price / d total = density(d1), per unit of price.
             log_vega = -0.5 * (-x / total + total / 2.0) ** 2 - 0.5 * np.log(2.0 * np.pi) - (value + target)
             following = total - value * np.exp(-log_vega)
-        outside = ~((following > low) & (following < high))
-        following = np.where(outside, 0.5 * (low + high), following)
-        done = np.abs(following - total) <= 4e-16 * total
-        total = following
+        done = np.abs(following - total) <= 1e-9 * total  # Newton's method squares the error
+        inside = (following >= low) & (following <= high)
+        total = np.where(inside, following, 0.5 * (low + high))
         if done.all():
             break
     return total
