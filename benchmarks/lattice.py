@@ -244,7 +244,7 @@ def pairs(table: Table, side: int = 1024) -> Rows:
         quarter, last = tuple(n // 4 for n in lattice.shape), tuple(n - 1 for n in lattice.shape)
         ends = {"corners": ((0,) * lattice.ndim, last), "quarters": (quarter, tuple(3 * n for n in quarter))}
         for what, (start, end) in ends.items():
-            a, b = lattice.geometry.place(start), lattice.geometry.place(end)
+            a, b = lattice.geometry.index(start), lattice.geometry.index(end)
 
             def search(method: str, lattice: Lattice = lattice, a: int = a, b: int = b) -> float:
                 return path_search.search_path(lattice.geometry, lattice._costs, a, b, method)[1]

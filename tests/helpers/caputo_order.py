@@ -30,7 +30,7 @@ def strong_order(method: str, alpha: float, counts: tuple[int, ...], finest: int
     h = 1 / finest
     dw = np.sqrt(h) * random.standard_normal((finest, paths, 1))
     _, _, _, cross, spread = kernel_weights(alpha, finest, h)
-    own = cross * dw + spread * random.standard_normal(dw.shape)
+    own = cross * dw + spread * np.sqrt(h) * random.standard_normal(dw.shape)
     means = np.diff(np.arange(finest + 1.0) ** alpha) * h ** (alpha - 1) / special.gamma(alpha + 1)
 
     def solve(name: str, steps: int) -> np.ndarray:

@@ -318,6 +318,21 @@ def test_jax_takes_the_same_steps():
         assert float(y["a"][0]) > 0.1
 
 
+@pytest.mark.parametrize("decay", [0.9, 0.99999, 1.0 - 1e-9])
+def test_jax_corrects_slow_decays_in_single_precision(decay: float):
+    """The filtered gradient of constant ones is 1 at every step, if sums of weights have all their digits."""
+    jax = pytest.importorskip("jax")
+    from hpfracc.ml.jax.optimizers import fractional_sgd
+
+    for order in (0.5, 1.0):
+        init, update = fractional_sgd(1.0, order, decay)
+        ones = jax.numpy.ones(1, jax.numpy.float32)
+        state = init(ones)
+        for _ in range(10):
+            change, state = update(ones, state)
+            assert abs(float(change[0]) + 1.0) < 3e-6
+
+
 def test_jax_refuses_bad_options():
     """As torch does."""
     pytest.importorskip("jax")

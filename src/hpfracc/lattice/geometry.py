@@ -20,8 +20,6 @@ Array = np.ndarray[Any, Any]
 _MAX_INDEX = 2**63 - 1
 #: Lattices with fewer points skip the memory check.
 _MIN_CHECKED_POINTS = 2**20
-#: A point: its row-major index, or its coordinates.
-Point = int | Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,16 +98,10 @@ def mean_distance(geometry: Geometry) -> float:
         return 0.0
     # Python integers, because the sum over all pairs overflows 64 bits from 1e7 points along an axis.
     axes = list(geometry.axes)
-    if not geometry.is_moore:
-        total = sum((geometry.size // side) ** 2 * _axis_pair_sum(side, wraps) for side, wraps in axes)
-    else:
-        total = _moore_pair_sum(geometry.size, axes)
+    # With von Neumann neighbours the distances along the axes add up.
+    parts = [(geometry.size, axes)] if geometry.is_moore else [(side, [(side, wraps)]) for side, wraps in axes]
+    total = sum((geometry.size // size) ** 2 * _pair_sum(size, part) for size, part in parts)
     return total / (geometry.size * (geometry.size - 1))
-
-
-def _axis_pair_sum(side: int, wraps: bool) -> int:
-    """Sum of the distances of all ordered pairs along one axis."""
-    return side * (side // 2) * ((side + 1) // 2) if wraps else (side - 1) * side * (side + 1) // 3
 
 
 def _axis_pairs_within(side: int, wraps: bool, reach: int) -> int:
@@ -117,7 +111,7 @@ def _axis_pairs_within(side: int, wraps: bool, reach: int) -> int:
     return side * (2 * reach + 1) - (0 if wraps else reach * (reach + 1))
 
 
-def _moore_pair_sum(size: int, axes: list[tuple[int, bool]]) -> int:
+def _pair_sum(size: int, axes: list[tuple[int, bool]]) -> int:
     """Sum of the Chebyshev distances of all ordered pairs.
 
     Equals the sum over the radii r = 0, 1, ... of the number of pairs farther apart than r. Between the radii at which

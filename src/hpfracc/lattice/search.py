@@ -133,10 +133,9 @@ def _read_wish() -> str | None:
         raise BackendUnavailableError(
             f"{_OPERATION}: no backend can serve it (numpy: {without_numpy}; numba: {without_numba}); allow one"
         )
-    wish = None if preference is None else "numba" if preference.backend == "numba" else "numpy"
-    if without_numpy is not None or wish == "numba":
+    if without_numpy is not None or (preference is not None and preference.backend == "numba"):
         return "numba"
-    return "numpy" if without_numba is not None else wish
+    return None if without_numba is None and preference is None else "numpy"
 
 
 def _compiled(geometry: Geometry, costs: Costs, a: int, b: int, method: str) -> tuple[list[int], float] | None:

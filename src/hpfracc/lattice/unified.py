@@ -7,8 +7,6 @@ import sys
 import time
 from typing import Any, Unpack, cast, final
 
-import numpy as np
-
 from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._config import config, use_backend
@@ -136,6 +134,4 @@ class UnifiedCatalyticLattice(Lattice):
 
 
 def _bytes_of(value: Any) -> int:
-    if isinstance(value, np.ndarray):
-        return int(value.nbytes)
     return int(getattr(value, "nbytes", 0)) or sys.getsizeof(value)

@@ -18,13 +18,16 @@ from hpfracc.engine.backends.registry import BackendType
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 
 __all__ = [
-    "INFINITE_AT_START", "GivenOrder", "LayerConfig", "LayerOptions", "LearnedOrder", "LossOptions", "RuleOptions",
-    "check_kernel", "mode_scope", "read_channels", "read_config", "read_kernel", "read_learnable", "read_linear",
-    "read_orders", "read_space_axes", "refuse_foreign", "warn_of_infinite_start",
+    "INFINITE_AT_START", "GivenOrder", "LayerConfig", "LayerOptions", "LearnedOrder", "LossOptions", "OrderLike",
+    "RuleOptions", "check_kernel", "mode_scope", "read_config", "read_convolution", "read_learnable", "read_linear",
+    "read_orders", "refuse_foreign", "warn_of_infinite_start",
 ]  # fmt: skip
 
 #: Derivatives that are infinite at the first sample unless that is 0.
 INFINITE_AT_START = frozenset({"riemann_liouville", "hadamard", "hilfer", "katugampola", "marchaud", "tempered"})
+
+#: Anything a layer accepts as its order.
+OrderLike = Any
 
 
 @final
@@ -179,28 +182,25 @@ class GivenOrder:
         return self.value
 
 
-def read_channels(given: Any, made: Any, groups: Any = 1) -> tuple[int, int, int]:
-    """Numbers of channels of a convolution, and of groups, which divides both."""
+def read_convolution(
+    given: Any, made: Any, groups: Any, size: Any, axes: Any, count: int
+) -> tuple[int, int, int, tuple[int, ...], tuple[int, ...]]:
+    """Numbers of channels and groups of a convolution, the size of its kernel, and the axes of the derivatives.
+
+    The kernel has ``count`` axes, its size is one number or one for each axis. Derivatives are along all of the last
+    ``count`` axes by default.
+    """
     inputs, outputs = _reading.whole("in_channels", given, least=1), _reading.whole("out_channels", made, least=1)
     parts = _reading.whole("groups", groups, least=1)
     if inputs % parts or outputs % parts:
         raise InvalidInputError(f"in_channels={inputs}, out_channels={outputs}, groups={parts}; give multiples of it")
-    return inputs, outputs, parts
-
-
-def read_kernel(size: Any, axes: int) -> tuple[int, ...]:
-    """The size of a kernel along each axis, from one number, or two for an image."""
-    sizes = size if axes == 2 and isinstance(size, tuple | list) and len(size) == 2 else [size] * axes
-    return tuple(_reading.whole("kernel_size", each, least=1) for each in sizes)
-
-
-def read_space_axes(axes: Any, count: int) -> tuple[int, ...]:
-    """Axes of space, of ``count`` at the end, along which a convolution differentiates; all of them by default."""
+    sizes = size if count == 2 and isinstance(size, tuple | list) and len(size) == 2 else [size] * count
+    taps = tuple(_reading.whole("kernel_size", each, least=1) for each in sizes)
     known = tuple(range(-count, 0))
     chosen = known if axes is None else axes
     if not isinstance(chosen, tuple | list) or not chosen or sorted({*known} & {*chosen}) != sorted(chosen):
         raise InvalidInputError(f"axes={_reading.shown(axes)}; use different ones of {', '.join(map(str, known))}")
-    return tuple(chosen)
+    return inputs, outputs, parts, taps, tuple(chosen)
 
 
 def read_linear(input_dim: Any, output_dim: Any, bias: Any) -> tuple[int, int, bool] | None:

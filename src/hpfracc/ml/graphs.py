@@ -16,7 +16,8 @@ from hpfracc import _reading
 from hpfracc._arrays import is_transformed
 from hpfracc._xp import Namespace, array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
-from hpfracc.ml.operator_layers import OPERATIONS, AnyOrder, OperatorLayer
+from hpfracc.ml.config import OrderLike
+from hpfracc.ml.operator_layers import OPERATIONS, OperatorLayer
 from hpfracc.special import mittag_leffler
 
 __all__ = ["DiffusionLayer", "PowerLayer", "times_functions"]
@@ -64,7 +65,7 @@ class _GraphLayer(OperatorLayer):
 class DiffusionLayer(_GraphLayer):
     """Diffusion with memory."""
 
-    def __init__(self, laplacian: Any, beta: AnyOrder = 0.5, time: float = 1.0, *, method: str = "auto") -> None:
+    def __init__(self, laplacian: Any, beta: OrderLike = 0.5, time: float = 1.0, *, method: str = "auto") -> None:
         order = self._single_order(beta, "fractional diffusion")
         time = _reading.number("time", time, above=0)
         self._prepare(laplacian, method, True, order=order, time=time)
@@ -80,7 +81,7 @@ class DiffusionLayer(_GraphLayer):
 class PowerLayer(_GraphLayer):
     """A fractional power of the Laplacian."""
 
-    def __init__(self, laplacian: Any, alpha: AnyOrder = 0.5, *, method: str = "auto") -> None:
+    def __init__(self, laplacian: Any, alpha: OrderLike = 0.5, *, method: str = "auto") -> None:
         self._prepare(laplacian, method, False, order=self._single_order(alpha, "a power of the Laplacian"))
 
     def forward(self, x: Any) -> Any:

@@ -239,10 +239,15 @@ def simulate(
         raise InvalidInputError(f"control={control!r} cannot be called; give a function control(t, y)")
     span, numbers = read_times(t, spec.step)
     options: dict[str, Any] = {"alpha": order, "interpretation": "ito", "method": "euler"}
-    hurst = None
-    if spec.model != "volterra":
-        hurst = None if is_tracer(order) else plain_number(order)
-        _refuse_hurst(hurst, additive)
+    hurst = None if spec.model == "volterra" or is_tracer(order) else plain_number(order)
+    if hurst is not None and not 0.0 < hurst < 1.0:
+        raise InvalidInputError(f"hurst={hurst}: the Hurst index lies strictly between 0 and 1; 0.5 is Brownian motion")
+    if hurst is not None and hurst < 0.5 and not additive:
+        raise InvalidInputError(
+            f"hurst={hurst} with multiplicative noise: below 1/2 the squares of the increments add up to infinity, and "
+            "the integral needs more than the path; use noise='additive', or hurst=0.5 and above"
+        )
+    if spec.model == "markov":
         del options["alpha"]
     if spec.model == "fbm":
         meaning = spec.interpretation if hurst == 0.5 else None
@@ -287,7 +292,10 @@ def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: An
         return increments_of(source.xp, paths)
 
     y = along(draw, prepare(simulation.problem, method, alpha, simulation.t, simulation.h, start), source.key)
-    _check(simulation, y)
+    try:
+        refuse_infinite(simulation.t, y)
+    except SolveError as error:
+        raise SolveError(f"{error}. {_culprit(simulation, y)}") from None
     return (y, None) if control is None else (y[:, :-1], y[:, -1, -1])
 
 
@@ -307,27 +315,8 @@ def _control_with_factors(t: Any, y: Any, factors: Any, drift: Any, diffusion: A
     return control(t, y, factors, *args)
 
 
-def _refuse_hurst(hurst: float | None, additive: bool) -> None:
-    if hurst is None:
-        return
-    if not 0.0 < hurst < 1.0:
-        raise InvalidInputError(f"hurst={hurst}: the Hurst index lies strictly between 0 and 1; 0.5 is Brownian motion")
-    if hurst < 0.5 and not additive:
-        raise InvalidInputError(
-            f"hurst={hurst} with multiplicative noise: below 1/2 the squares of the increments add up to infinity, and "
-            "the integral needs more than the path; use noise='additive', or hurst=0.5 and above"
-        )
-
-
-def _check(simulation: Simulation, y: Any) -> None:
-    """Raise if paths are not finite; the error names the first function that returned such values, and the step."""
-    try:
-        refuse_infinite(simulation.t, y)
-    except SolveError as error:
-        raise SolveError(f"{error}. {_culprit(simulation, y)}") from None
-
-
 def _culprit(simulation: Simulation, y: Any) -> str:
+    """The first function that returned values that are not finite, and the step."""
     problem = simulation.problem
     host = to_host(y)
     bad = ~np.isfinite(host).all(1)

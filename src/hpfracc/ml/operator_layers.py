@@ -17,7 +17,7 @@ from hpfracc._choices import names_options_of
 from hpfracc._config import check_backend
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.config import LayerConfig, LossOptions, read_config, warn_of_infinite_start
+from hpfracc.ml.config import LayerConfig, LossOptions, OrderLike, read_config, warn_of_infinite_start
 from hpfracc.operators._fractional_laplacian import fractional_laplacian
 from hpfracc.operators._frft import frft
 from hpfracc.operators.core.registry import find_definition
@@ -25,9 +25,6 @@ from hpfracc.operators.core.registry import find_definition
 __all__ = [
     "OPERATIONS", "DerivativeLayer", "FourierLayer", "LaplacianLayer", "LossLayer", "OperatorLayer", "ResidualLayer",
 ]  # fmt: skip
-
-#: Anything a layer accepts as its order.
-AnyOrder = Any
 
 
 class OperatorLayer:
@@ -43,7 +40,7 @@ class OperatorLayer:
 
         def __getattr__(self, name: str) -> Any: ...
 
-    def _single_order(self, alpha: AnyOrder, what: str) -> Any:
+    def _single_order(self, alpha: OrderLike, what: str) -> Any:
         order = self._as_order(alpha)
         if order.channels is not None:
             raise ShapeError(f"{what} has one order; give a single number")
@@ -55,7 +52,7 @@ class DerivativeLayer(OperatorLayer):
 
     def __init__(
         self,
-        alpha: AnyOrder = 0.5,
+        alpha: OrderLike = 0.5,
         *,
         definition: str = "grunwald_letnikov",
         method: str = "auto",
@@ -82,7 +79,7 @@ class LossLayer(OperatorLayer):
     @names_options_of(DerivativeLayer)
     def __init__(
         self,
-        alpha: AnyOrder = 0.5,
+        alpha: OrderLike = 0.5,
         weight: float = 1.0,
         *,
         reduction: str = "mean",
@@ -112,7 +109,7 @@ class LossLayer(OperatorLayer):
 class FourierLayer(OperatorLayer):
     """The fractional Fourier transform along one axis."""
 
-    def __init__(self, order: AnyOrder = 0.5, *, axis: int = -1, method: str = "chirp") -> None:
+    def __init__(self, order: OrderLike = 0.5, *, axis: int = -1, method: str = "chirp") -> None:
         _reading.choice("method", method, ("chirp", "eigen"))
         self._assign(order=self._single_order(order, "a fractional Fourier layer"), axis=axis, method=method)
 
@@ -124,7 +121,7 @@ class FourierLayer(OperatorLayer):
 class ResidualLayer(OperatorLayer):
     """The residual of an equation at given times."""
 
-    def __init__(self, points: Any, alpha: AnyOrder = 0.5, *, definition: str = "caputo", axis: int = -1) -> None:
+    def __init__(self, points: Any, alpha: OrderLike = 0.5, *, definition: str = "caputo", axis: int = -1) -> None:
         known = _reading.numbers("points", to_host(points))
         if known.ndim != 1 or known.size < 2 or not (np.diff(known) > 0.0).all():
             raise InvalidInputError("the points of a residual are not increasing along one axis; sort them")
@@ -149,7 +146,7 @@ class LaplacianLayer(OperatorLayer):
 
     def __init__(
         self,
-        alpha: AnyOrder = 1.0,
+        alpha: OrderLike = 1.0,
         *,
         step: float = 1.0,
         method: str = "auto",

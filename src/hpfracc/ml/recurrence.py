@@ -193,8 +193,11 @@ def _turned(xp: Namespace, x: Any) -> Any:
     return xp.moveaxis(xp.flip(xp.moveaxis(x, 1, -1)), -1, 1)
 
 
-def read_cells(input_size: Any, hidden_size: Any, channels: int | None, widths: Sequence[int], what: str) -> None:
-    """Check sizes, and that several orders are as many as the features, or cells, of each layer."""
+def read_cells(
+    input_size: Any, hidden_size: Any, channels: int | None, widths: Sequence[int], what: str, memory: str = "full"
+) -> None:
+    """Check sizes and memory, and that several orders are as many as the features, or cells, of each layer."""
+    _reading.choice("memory", memory, ("full", "exponentials"))
     for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
         _reading.whole(name, size, least=1)
     for width in widths:

@@ -70,8 +70,12 @@ def _borders(index, sides, strides):  # type: ignore[no-untyped-def]
 
 
 @njit(**_OPTIONS)
-def _wrap_index(there, below, above, sides, strides, around):  # type: ignore[no-untyped-def]
-    """Index of a point beyond an end of some axes: wrapped around periodic axes, or ``_NOWHERE``."""
+def _neighbour(index, move, first, last, steps):  # type: ignore[no-untyped-def]
+    """Index of the point one step away from a point with these borders, or ``_NOWHERE`` if the lattice ends there."""
+    sides, strides, deltas, downs, ups, around = steps
+    there, below, above = index + deltas[move], first & downs[move], last & ups[move]
+    if not below | above:
+        return there
     if (below | above) & ~around:
         return uintp(_NOWHERE)
     bit = uint64(1)
@@ -87,7 +91,7 @@ def _wrap_index(there, below, above, sides, strides, around):  # type: ignore[no
 @njit(**_OPTIONS)
 def trace_back(taken, index, steps):  # type: ignore[no-untyped-def]
     """Path from a point back to the start of the search, following the steps taken in reverse."""
-    sides, strides, deltas, downs, ups, around = steps
+    sides, strides, deltas = steps[:3]
     directions, moves = uintp(len(deltas) // 2), uintp(len(deltas))
     found, count = np.empty(64, np.uint64), 0
     while True:
@@ -98,11 +102,7 @@ def trace_back(taken, index, steps):  # type: ignore[no-untyped-def]
         if taken[index] == _ROOT:
             return found[:count]
         move = (uintp(taken[index]) + directions) % moves
-        first, last = _borders(index, sides, strides)
-        below, above = first & downs[move], last & ups[move]
-        index += deltas[move]
-        if below | above:
-            index = _wrap_index(index, below, above, sides, strides, around)
+        index = _neighbour(index, move, *_borders(index, sides, strides), steps)
 
 
 @njit(**_OPTIONS)
@@ -126,7 +126,7 @@ def astar(costs, edges, steps, least, moore, start, goal):  # type: ignore[no-un
     ``costs`` has one row of points, or one row of edges for each forward step. ``least`` is a lower bound of all costs.
     The cost found is minimal up to rounding.
     """
-    sides, strides, deltas, downs, ups, around = steps
+    sides, strides, deltas, _, _, around = steps
     points, moves = costs.shape[1], uintp(len(deltas))
     directions = moves // uintp(2)
     found, taken = np.full(points, math.inf), np.empty(points, np.uint32)
@@ -154,12 +154,9 @@ def astar(costs, edges, steps, least, moore, start, goal):  # type: ignore[no-un
             capacity *= 2
         first, last = _borders(index, sides, strides)
         for move in range(moves):
-            there = index + deltas[move]
-            below, above = first & downs[move], last & ups[move]
-            if below | above:
-                there = _wrap_index(there, below, above, sides, strides, around)
-                if there == uintp(_NOWHERE):
-                    continue
+            there = _neighbour(index, move, first, last, steps)
+            if there == uintp(_NOWHERE):
+                continue
             if edges:
                 step = costs[move, index] if move < directions else costs[move - directions, there]
             else:
@@ -182,7 +179,7 @@ def _expand(side, costs, edges, steps, found, taken, heads, entries, heap, state
     ``best`` is the cost of the cheapest path so far and the point where its halves meet. ``entries`` and ``heap`` may
     grow. The points of a bucket are processed in any order; one that is improved into the same bucket goes to a heap.
     """
-    sides, strides, deltas, downs, ups, around = steps
+    sides, strides, deltas = steps[:3]
     moves, mask = uintp(len(deltas)), uintp(len(heads) - 1)
     directions, zero, other = moves // uintp(2), uintp(0), 1 - side
     items, nexts = entries
@@ -216,12 +213,9 @@ def _expand(side, costs, edges, steps, found, taken, heads, entries, heap, state
         origin, entering = found[index, side], costs[zero, index]
         first, last = _borders(index, sides, strides)
         for move in range(moves):
-            there = index + deltas[move]
-            below, above = first & downs[move], last & ups[move]
-            if below | above:
-                there = _wrap_index(there, below, above, sides, strides, around)
-                if there == uintp(_NOWHERE):
-                    continue
+            there = _neighbour(index, move, first, last, steps)
+            if there == uintp(_NOWHERE):
+                continue
             if edges:
                 step = costs[move, index] if move < directions else costs[move - directions, there]
             else:

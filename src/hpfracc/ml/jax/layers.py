@@ -14,16 +14,7 @@ from hpfracc import _reading
 from hpfracc._choices import names_options_of
 from hpfracc._xp import namespace
 from hpfracc.ml import graphs, operator_layers
-from hpfracc.ml.config import (
-    LayerConfig,
-    LayerOptions,
-    RuleOptions,
-    check_kernel,
-    read_channels,
-    read_kernel,
-    read_linear,
-    read_space_axes,
-)
+from hpfracc.ml.config import LayerConfig, LayerOptions, RuleOptions, check_kernel, read_convolution, read_linear
 from hpfracc.ml.jax.order import Layer, OrderLike, as_samples, assign, pytree, uniform_parameters
 
 __all__ = [
@@ -143,8 +134,8 @@ class _Convolution(Layer):
         key: Any = None,
         **options: Unpack[RuleOptions],
     ) -> None:
-        axes, taps = read_space_axes(axes, self._count), read_kernel(kernel_size, self._count)
-        inputs, outputs, groups = read_channels(in_channels, out_channels, groups)
+        read = read_convolution(in_channels, out_channels, groups, kernel_size, axes, self._count)
+        inputs, outputs, groups, taps, axes = read
         steps = {"stride": stride, "padding": padding, "dilation": dilation}
         sizes = [_reading.whole(name, each, least=0 if name == "padding" else 1) for name, each in steps.items()]
         fan = inputs // groups * math.prod(taps)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import is_tracer
@@ -177,9 +178,11 @@ def _combined(by: ExponentialFilter, moment: Any) -> Any:
 
 
 def _total(by: ExponentialFilter, count: Any, dtype: Any) -> Any:
-    """The sum of the first ``count`` weights."""
-    rates, weights = jnp.asarray(by.rates, dtype), jnp.asarray(by.weights, dtype)
-    return (weights * (1.0 - rates**count) / (1.0 - rates)).sum()
+    """The sum of the first ``count`` weights; what a decay lacks to 1 has few digits in single precision, or none."""
+    rates = np.array(by.rates)
+    with np.errstate(divide="ignore"):  # a decay of 0
+        logs, scales = jnp.asarray(np.log(rates), dtype), jnp.asarray(by.weights / (1.0 - rates), dtype)
+    return -(scales * jnp.expm1(count * logs)).sum()
 
 
 def _rate(learning_rate: LearningRate, count: Any) -> Any:

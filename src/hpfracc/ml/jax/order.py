@@ -16,15 +16,13 @@ from hpfracc import _reading
 from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.ml import operator_layers
-from hpfracc.ml.config import GivenOrder, LearnedOrder, mode_scope, read_learnable, read_orders
+from hpfracc.ml.config import GivenOrder, LearnedOrder, OrderLike, mode_scope, read_learnable, read_orders
 
 __all__ = [
     "Layer", "LearnableOrder", "OrderLike", "as_order", "as_samples", "assign", "is_plain_function", "pytree",
     "uniform_parameters",
 ]  # fmt: skip
 
-#: Anything a layer accepts as its order.
-OrderLike = Any
 T = TypeVar("T")
 
 #: The classes that are registered here.

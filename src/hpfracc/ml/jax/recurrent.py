@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hpfracc import _reading
 from hpfracc._arrays import is_tracer
 from hpfracc._choices import names_options_of
 from hpfracc._xp import Namespace, namespace, of_variables
@@ -207,9 +206,8 @@ class FractionalLSTM(_Recurrent):
         **options: Unpack[StackOptions],
     ) -> None:
         stack = Stack.read(**options)
-        _reading.choice("memory", memory, ("full", "exponentials"))
         order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
-        recurrence.read_cells(input_size, hidden_size, order.channels, [hidden_size], "cells")
+        recurrence.read_cells(input_size, hidden_size, order.channels, [hidden_size], "cells", memory)
         fields = {"input_size": input_size, "hidden_size": hidden_size, "order": order, "memory": memory}
         more = lambda width, key: FractionalLSTM(width, hidden_size, order, memory=memory, key=key)  # noqa: E731
         self._assign(input_size, 3 * hidden_size, key, more, stack, **fields)

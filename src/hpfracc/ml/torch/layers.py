@@ -15,16 +15,7 @@ from hpfracc._choices import names_options_of
 from hpfracc._xp import array_namespace
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.ml import graphs, operator_layers
-from hpfracc.ml.config import (
-    LayerConfig,
-    LayerOptions,
-    check_kernel,
-    mode_scope,
-    read_channels,
-    read_kernel,
-    read_linear,
-    read_space_axes,
-)
+from hpfracc.ml.config import LayerConfig, LayerOptions, check_kernel, mode_scope, read_convolution, read_linear
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
 from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
@@ -54,12 +45,7 @@ class LayerModule(operator_layers.OperatorLayer, nn.Module):
             self.register_buffer(name, tensor)
         self._constants = tuple(constants or ())
 
-    _as_order = staticmethod(as_order)
-
-    def _samples(self, x: Any) -> Tensor:
-        check_tensor(x)
-        found: Tensor = x
-        return found
+    _as_order, _samples = staticmethod(as_order), staticmethod(check_tensor)
 
     def _operate(self, kind: str, x: Any, *options: Any) -> Tensor:
         arrays = [self._samples(x), *(getattr(self, name) for name in self._constants)]
@@ -279,8 +265,8 @@ class _Convolution(nn.Module):
     ) -> None:
         super().__init__()
         kind, count = self._kind
-        axes, taps = read_space_axes(axes, count), read_kernel(kernel_size, count)
-        inputs, outputs, _ = read_channels(in_channels, out_channels, options.get("groups", 1))
+        sizes = in_channels, out_channels, options.get("groups", 1), kernel_size
+        inputs, outputs, _, taps, axes = read_convolution(*sizes, axes, count)
         self.conv = kind(inputs, outputs, taps, **options)
         rule: dict[str, Any] = {"definition": definition, "method": method, "step": step, "config": config}
         order, channel_axis = as_order(alpha), -1 - count

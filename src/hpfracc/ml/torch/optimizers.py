@@ -39,9 +39,7 @@ class _Filtered(Optimizer):  # type: ignore[misc]
         """The filter of a group."""
         raise NotImplementedError
 
-    def _move(
-        self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors, found: Tensors
-    ) -> None:
+    def _move(self, group: Group, parameters: Tensors, gradients: Tensors, found: Tensors) -> None:
         """Change parameters by filtered gradients, which are not yet divided by the sum of the weights."""
         raise NotImplementedError
 
@@ -60,7 +58,7 @@ class _Filtered(Optimizer):  # type: ignore[misc]
                     )
                 if parameters:
                     gradients, by = [_gradient(group, each) for each in parameters], self._exponentials(group)
-                    self._move(group, by, parameters, gradients, self._filter(group, by, parameters, gradients))
+                    self._move(group, parameters, gradients, self._filter(group, by, parameters, gradients))
         return loss
 
     def _filter(self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors) -> Tensors:
@@ -91,6 +89,11 @@ class _Filtered(Optimizer):  # type: ignore[misc]
             torch.addcmul(gradient, rates.reshape(count, *(1,) * gradient.ndim), moment, out=moment)
             filtered.append((weights @ moment.reshape(count, -1)).reshape(gradient.shape))
         return filtered
+
+
+def _options(given: Group) -> Group:
+    """The arguments of an optimiser that are options of its groups, from all local names."""
+    return {name: value for name, value in given.items() if name not in ("self", "params", "__class__")}
 
 
 def _gradient(group: Group, parameter: torch.Tensor) -> torch.Tensor:
@@ -160,11 +163,7 @@ class OptimizedFractionalAdam(_Filtered):
         maximize: bool = False,
         foreach: bool | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr, "fractional_order": fractional_order, "betas": betas, "eps": eps, "weight_decay": weight_decay,
-            "maximize": maximize, "foreach": foreach,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, _options(locals()))
 
     def _check(self, group: Group) -> None:
         super()._check(group)
@@ -175,10 +174,8 @@ class OptimizedFractionalAdam(_Filtered):
     def _exponentials(self, group: Group) -> ExponentialFilter:
         return moment_filter(read_filter_order(group["fractional_order"]), float(group["betas"][0]))
 
-    def _move(
-        self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors, found: Tensors
-    ) -> None:
-        second, states = group["betas"][1], [self.state[each] for each in parameters]
+    def _move(self, group: Group, parameters: Tensors, gradients: Tensors, found: Tensors) -> None:
+        by, second, states = self._exponentials(group), group["betas"][1], [self.state[each] for each in parameters]
         for state, gradient in zip(states, gradients, strict=True):
             if "exp_avg_sq" not in state:
                 state["exp_avg_sq"] = torch.zeros_like(gradient)
@@ -231,11 +228,7 @@ class FractionalSGD(_Filtered):
         maximize: bool = False,
         foreach: bool | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr, "fractional_order": fractional_order, "momentum": momentum, "weight_decay": weight_decay,
-            "maximize": maximize, "foreach": foreach,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, _options(locals()))
 
     def _check(self, group: Group) -> None:
         super()._check(group)
@@ -244,9 +237,8 @@ class FractionalSGD(_Filtered):
     def _exponentials(self, group: Group) -> ExponentialFilter:
         return moment_filter(read_filter_order(group["fractional_order"]), float(group["momentum"]))
 
-    def _move(
-        self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors, found: Tensors
-    ) -> None:
+    def _move(self, group: Group, parameters: Tensors, gradients: Tensors, found: Tensors) -> None:
+        by = self._exponentials(group)
         for each, moment in zip(parameters, found, strict=True):
             _real(each).add_(moment, alpha=-group["lr"] / by.total(int(self.state[each]["step"])))
 
@@ -286,11 +278,7 @@ class FractionalGradientFlow(_Filtered):
         maximize: bool = False,
         foreach: bool | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr, "fractional_order": fractional_order, "horizon": horizon, "weight_decay": weight_decay,
-            "maximize": maximize, "foreach": foreach,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, _options(locals()))
 
     def _check(self, group: Group) -> None:
         super()._check(group)
@@ -300,9 +288,7 @@ class FractionalGradientFlow(_Filtered):
     def _exponentials(self, group: Group) -> ExponentialFilter:
         return flow_filter(read_filter_order(group["fractional_order"]), group["horizon"])
 
-    def _move(
-        self, group: Group, by: ExponentialFilter, parameters: Tensors, gradients: Tensors, found: Tensors
-    ) -> None:
+    def _move(self, group: Group, parameters: Tensors, gradients: Tensors, found: Tensors) -> None:
         for each, moment in zip(parameters, found, strict=True):
             if "first" not in self.state[each]:
                 self.state[each]["first"] = _real(each).clone()

@@ -11,15 +11,12 @@ from torch import Tensor, nn
 from hpfracc import _reading
 from hpfracc._arrays import to_host
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.config import LearnedOrder, read_learnable, read_orders
+from hpfracc.ml.config import LearnedOrder, OrderLike, read_learnable, read_orders
 
 __all__ = [
     "LearnableOrder", "OrderLike", "as_order", "check_tensor", "joined_order", "parameter_groups", "shown_order",
     "split_order",
 ]  # fmt: skip
-
-#: Anything a layer accepts as its order.
-OrderLike = Any
 
 
 @final
@@ -214,8 +211,8 @@ def parameter_groups(module: nn.Module, *, order_lr: float | None = None, **opti
     return [{"params": others, **options}, {"params": [*orders.values()], "weight_decay": 0.0, **own}]
 
 
-def check_tensor(x: Any) -> None:
-    """Refuse samples that are not a PyTorch tensor.
+def check_tensor(x: Any) -> Tensor:
+    """Samples; refuses anything that is not a PyTorch tensor.
 
     Raises
     ------
@@ -226,3 +223,4 @@ def check_tensor(x: Any) -> None:
         raise InvalidInputError(
             f"this layer takes a torch tensor, not {type(x).__name__}; convert it, or use hpfracc.ml.jax"
         )
+    return x

@@ -18,24 +18,16 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils.checkpoint import checkpoint
 
-from hpfracc import _reading
 from hpfracc._choices import names_options_of
 from hpfracc._xp import array_namespace, namespace
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.errors import ShapeError
 from hpfracc.ml import recurrence
+from hpfracc.ml.config import OrderLike
 from hpfracc.ml.recurrence import Stack, StackOptions
 from hpfracc.ml.torch.layers import FractionalDerivative
 from hpfracc.ml.torch.opaque import opaque
-from hpfracc.ml.torch.order import (
-    LearnableOrder,
-    OrderLike,
-    as_order,
-    check_tensor,
-    joined_order,
-    shown_order,
-    split_order,
-)
+from hpfracc.ml.torch.order import LearnableOrder, as_order, check_tensor, joined_order, shown_order, split_order
 from hpfracc.solvers.ode.tensors.blocks import run_plainly
 
 __all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN"]
@@ -255,9 +247,8 @@ class FractionalLSTM(_Recurrent):
         **options: Unpack[StackOptions],
     ) -> None:
         stack = Stack.read(**options)
-        _reading.choice("memory", memory, ("full", "exponentials"))
         order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
-        recurrence.read_cells(input_size, hidden_size, order.channels, [hidden_size], "cells")
+        recurrence.read_cells(input_size, hidden_size, order.channels, [hidden_size], "cells", memory)
         super().__init__(input_size, hidden_size, input_size, 3 * hidden_size, stack)
         self.memory, self.order = memory, order
         self._names = ("h", "c") if memory == "full" else ("h", "c", "memory")

@@ -197,16 +197,9 @@ def _read_noise(noise: Any) -> float | None:
 
 def _read_constant(diffusion: Any, dimension: int, y0: Any) -> Any:
     shape = tuple(np.shape(diffusion))
-    if len(shape) > 2 or (len(shape) == 2 and shape[0] != dimension):
-        raise ShapeError(f"diffusion has shape {shape}; give a number, shape (d,), or (d, m)")
-    if len(shape) == 2:
-        return diffusion
-    try:
-        return namespace(library_of(y0)).module.broadcast_to(diffusion, (dimension,))
-    except (ValueError, RuntimeError, TypeError):
-        raise ShapeError(
-            f"diffusion has shape {shape} for {dimension} components; give a number, shape (d,), or (d, m)"
-        ) from None
+    if not (shape[0] == dimension if len(shape) == 2 else _reading.broadcasts(shape, (dimension,))):
+        raise ShapeError(f"diffusion has shape {shape} for {dimension} components; give a number, (d,), or (d, m)")
+    return diffusion if len(shape) == 2 else namespace(library_of(y0)).module.broadcast_to(diffusion, (dimension,))
 
 
 def _shape_at(problem: NoisyProblem, function: Callable[[Any, Any], Any], t0: float, start: Any) -> tuple[int, ...]:

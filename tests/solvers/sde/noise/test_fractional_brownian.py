@@ -12,7 +12,7 @@ import hpfracc as hf
 from hpfracc import noise
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.circulant import autocovariance, eigenvalues, refuse_negative, solve
-from hpfracc.solvers.sde.noise.fractional_brownian import sample_hybrid
+from hpfracc.solvers.sde.noise.fractional_brownian import HybridScheme, sample_hybrid
 from hpfracc.solvers.sde.noise.source import make_source
 from tests.helpers.law import covariance_errors
 from tests.helpers.thinned import thinned
@@ -81,8 +81,18 @@ def test_volterra_values() -> None:
     assert process.covariance(0.0, 1.0) == 0
 
 
+@pytest.mark.parametrize("index", [1e-3, 0.05, 0.3, 0.5, 0.7, 0.999])
+def test_variance_of_the_hybrid_scheme(index: float) -> None:
+    """At all times to 4e-4 of that at the end, and exact after the first step."""
+    scheme = HybridScheme(index, 5000, 1 / 5000)
+    found = np.cumsum(scheme.kernel**2) + scheme.across**2
+    exact = (np.arange(1, 5001) / 5000) ** (2 * index)
+    assert np.abs(found - exact).max() < 4e-4
+    assert found[0] == pytest.approx(exact[0], rel=1e-13)
+
+
 def test_long_volterra_paths_and_their_brownian_motion() -> None:
-    """The hybrid scheme: variances to 8e-4 and sampling error, the given covariance with its Brownian motion."""
+    """The hybrid scheme: variances to 4e-4 and sampling error, the given covariance with its Brownian motion."""
     n, count = 128, 10_000
     source = make_source(1, None)
     paths = sample_hybrid(source, 0.07, n, 1 / n, count)

@@ -20,11 +20,11 @@ def test_variance() -> None:
     )
 
 
-@pytest.mark.parametrize("index", [0.1, 0.3, 0.5, 0.7, 0.95])
+@pytest.mark.parametrize("index", [0.001, 0.02, 0.1, 0.3, 0.5, 0.7, 0.95, 0.999])
 def test_covariance_at_all_lags(index: float) -> None:
     """Against a power series and a hyperbolic cosine in 80 digits: to 2e-12 of the variance, near and far."""
     process = noise.FractionalOU(index)
-    lags = [1e-6, 0.01, 0.3, 1.0, 5.0, 20.0, 29.9, 30.1, 60.0]
+    lags = [1e-15, 1e-12, 1e-6, 0.01, 0.3, 1.0, 5.0, 20.0, 29.9, 30.1, 60.0]
     found = process.covariance(0.0, lags)
     with mpmath.workdps(80):
         h = mpmath.mpf(index)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special, stats
 
 from hpfracc import noise
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.sde.noise.stable import standard_stable
 from hpfracc.solvers.sde.noise.subordinated import increment_moment
 from tests.helpers.law import mean_error
 from tests.helpers.thinned import thinned
@@ -57,6 +59,21 @@ def test_kolmogorov_smirnov_by_quadrature(alpha: float, beta: float) -> None:
     """Others against SciPy's distribution function."""
     values = noise.StableLevy(alpha, beta).sample([1.0], 300, rng=3)[:, 0]
     assert stats.kstest(values, stats.levy_stable(alpha, beta).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("alpha", [1.0 - 1e-6, 1.0 + 1e-6, 1.0 + 1e-9])
+def test_skewed_numbers_near_index_1(alpha: float) -> None:
+    """The transform in 50 digits: to a few units in the last place of the shift, which is infinite at 1."""
+    found = standard_stable(np, alpha, 0.5, np.array([0.3, 0.9]), np.array([0.7, 2.0]))
+    with mpmath.workdps(50):
+        a = mpmath.mpf(alpha)
+        tangent = mpmath.tan(mpmath.pi * a / 2) / 2
+        for value, u, wait in zip(found.tolist(), (0.3, 0.9), (0.7, 2.0), strict=True):
+            v = mpmath.pi * (mpmath.mpf(u) - 0.5)
+            turned = a * v + mpmath.atan(tangent)
+            size = (1 + tangent**2) ** (1 / (2 * a)) * mpmath.sin(turned) / mpmath.cos(v) ** (1 / a)
+            exact = size * (mpmath.cos(v - turned) / mpmath.mpf(wait)) ** ((1 - a) / a)
+            assert abs(value / float(exact) - 1.0) < 2e-15
 
 
 def test_fractional_moment() -> None:

@@ -37,13 +37,26 @@ def test_inverse(kind):
             np.testing.assert_allclose(found[has_digits], volatility, rtol=1e-11)
 
 
+@pytest.mark.parametrize("volatility", [1e-6, 0.01, 0.3])
+def test_inverse_at_short_maturities(volatility):
+    """To the digits that the rounding of strikes leaves, and to all of them at the money, where the price is small."""
+    total = volatility * np.sqrt(1 / 365)
+    strikes = 100.0 * np.exp(total * np.array([0.0, 0.3, 1.0, 4.0, 20.0]))
+    found = implied_volatility(black_price(100.0, strikes, 1 / 365, volatility), 100.0, strikes, 1 / 365)
+    np.testing.assert_allclose(found, volatility, rtol=1e-14 + 1e-15 / total)
+    assert found[0] == pytest.approx(volatility, rel=1e-14)
+
+
 def test_prices_without_a_volatility():
     """The intrinsic value gives 0; prices outside the bounds of arbitrage give nan."""
     assert implied_volatility(10.0, 100.0, 90.0, 1.0) == 0.0
     assert np.isnan(implied_volatility([9.0, 100.0, -1.0], 100.0, 90.0, 1.0)).all()
 
 
-def test_kind_is_checked():
-    """An unknown option is refused by name."""
+def test_arguments_are_checked():
+    """An unknown option is refused by name, and a negative volatility, strike or forward by value."""
+    for bad in ({"volatility": -0.2}, {"strike": -1.0}, {"forward": -1.0}):
+        with pytest.raises(InvalidInputError, match=f"{next(iter(bad))} has an entry of -"):
+            black_price(**{"forward": 1.0, "strike": 1.0, "maturity": 1.0, "volatility": 0.2, **bad})
     with pytest.raises(InvalidInputError, match="kind='straddle'"):
         black_price(100.0, 90.0, 1.0, 0.2, "straddle")

@@ -32,12 +32,12 @@ import numpy as np
 from hpfracc._xp import Namespace
 from hpfracc.history.exponentials import Nodes, exponential_nodes, node_weights
 from hpfracc.solvers.sde.methods.euler import solve_implicit_step
-from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, computed
+from hpfracc.solvers.sde.methods.method import Carry, KernelMethod, Weights, computed
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 
-class CaputoMethod(PathMethod):
-    """Common part of methods for the Caputo equation: the history, and the noise integral over the newest step."""
+class CaputoMethod(KernelMethod):
+    """Common part of methods for the Caputo equation: its weights, and the history."""
 
     remembers = True
 
@@ -47,25 +47,9 @@ class CaputoMethod(PathMethod):
             return "equations of order below 1 are in the Ito sense; give interpretation='ito'"
         return None
 
-    def sets(self, traits: Traits) -> int:
-        """The increments, and the independent part of the integrals over the newest step."""
-        return 2
-
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
         """Weights of the exponentials."""
         return kernel_weights(alpha, steps, h)
-
-    def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
-        """The increments, and the integrals against the kernel over their own step."""
-        _, _, _, cross, spread = weights
-        noises = problem.traits.noises
-        dw, other = dz[..., :noises], dz[..., noises:]
-        newest = cross * dw + spread * (other / math.sqrt(h))
-        return problem.xp.concatenate([dw, newest], -1)
-
-    def shifted(self, problem: NoisyProblem, weights: Weights, h: Any, dz: Any, control: Any) -> Any:
-        """The same drift of the integral over the newest step."""
-        return dz + problem.xp.concatenate([h * control, weights[2] * control], -1)
 
     def begin(self, problem: NoisyProblem, weights: Weights, y: Any) -> Carry:
         """The state, its first value, and an empty history."""
@@ -120,8 +104,8 @@ def kernel_weights(alpha: Any, steps: int, h: float) -> tuple[Any, ...]:
     drift : scalar
         The integral of the kernel over the newest step.
     cross, spread : scalar
-        The integral of white noise over the newest step is ``cross dW + spread N`` with a normal number N, for orders
-        above 1/2; ``cross`` is the mean of the kernel.
+        The integral of white noise over the newest step is ``cross dW + spread dV`` with another Brownian motion V,
+        for orders above 1/2; ``cross`` is the mean of the kernel.
     """
     return np.exp(-_nodes(steps).rates), *computed(_weights, (alpha,), steps, h)
 
@@ -137,7 +121,7 @@ def _weights(xp: Namespace, alpha: Any, steps: int, h: float) -> tuple[Any, ...]
     drift = h * unit * gamma / alpha
     cross = unit * gamma / alpha
     excess = 2.0 * alpha - 1.0
-    spread = math.sqrt(h) * unit * gamma * power / (alpha * xp.sqrt(xp.where(excess > 0.0, excess, 1.0)))
+    spread = unit * gamma * power / (alpha * xp.sqrt(xp.where(excess > 0.0, excess, 1.0)))
     return weights, drift, cross, spread
 
 

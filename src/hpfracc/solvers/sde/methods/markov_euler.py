@@ -30,7 +30,7 @@ import numpy as np
 
 from hpfracc._xp import Namespace
 from hpfracc.errors import ShapeError
-from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, computed
+from hpfracc.solvers.sde.methods.method import Carry, KernelMethod, PathMethod, Weights, computed
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 #: Rates of the factors: the slowest times the interval, and the fastest times the step.
@@ -41,7 +41,7 @@ _CUTOFF = 1e-11
 
 @final
 @dataclass(frozen=True)
-class MarkovEuler(PathMethod):
+class MarkovEuler(KernelMethod):
     """Explicit in drift and noise; the argument ``alpha`` is H.
 
     Attributes
@@ -59,20 +59,9 @@ class MarkovEuler(PathMethod):
         """Supports only the Brownian motion that drives the factors."""
         return None if traits.hurst == 0.5 else "the factors are driven by noise.Brownian(); use that"
 
-    def sets(self, traits: Traits) -> int:
-        """W, and the independent part of its integral over the newest step."""
-        return 2
-
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
         """Decays and weights of the factors; for the newest step the part along dW, and the rest."""
         return _projection(steps, self.factors)[0], *computed(_weights, (alpha,), steps, h, self.factors)
-
-    def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
-        """The increments of W, and the integrals over their own step."""
-        _, _, cross, spread = weights
-        noises = problem.traits.noises
-        dw, other = dz[..., :noises], dz[..., noises:]
-        return problem.xp.concatenate([dw, cross * dw + spread * other], -1)
 
     def begin(self, problem: NoisyProblem, weights: Weights, y: Any) -> Carry:
         """The state, the factors of shape ``(paths, noises, factors)``, and the noise so far, all zero."""
@@ -87,11 +76,6 @@ class MarkovEuler(PathMethod):
         moved = problem.xp.matmul(factors, kernel) + dz[..., noises:]
         y = y + h * problem.drift(t, y) + problem.apply(problem.diffusion(t, y), moved - level)
         return y, decay * factors + dz[..., :noises, None], moved
-
-    def shifted(self, problem: NoisyProblem, weights: Weights, h: Any, dz: Any, control: Any) -> Any:
-        """The same drift of the newest integral."""
-        cross = weights[2]
-        return dz + problem.xp.concatenate([h * control, h * cross * control], -1)
 
 
 @lru_cache(maxsize=16)

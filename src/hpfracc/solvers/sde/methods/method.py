@@ -82,6 +82,28 @@ class PathMethod(ABC):
         """One step."""
 
 
+class KernelMethod(PathMethod):
+    """A method whose noise has a singular kernel: its integral over the newest step is drawn with the increment.
+
+    The last two weights are the mean of the kernel over that step, and the factor of the second set of noises, which
+    gives the integral the right variance.
+    """
+
+    def sets(self, traits: Traits) -> int:
+        """The increments, and the independent part of the integrals over the newest step."""
+        return 2
+
+    def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
+        """The increments, and the integrals against the kernel over their own step."""
+        (cross, spread), noises = weights[-2:], problem.traits.noises
+        dw, other = dz[..., :noises], dz[..., noises:]
+        return problem.xp.concatenate([dw, cross * dw + spread * other], -1)
+
+    def shifted(self, problem: NoisyProblem, weights: Weights, h: Any, dz: Any, control: Any) -> Any:
+        """The same drift of the integral over the newest step."""
+        return dz + problem.xp.concatenate([h * control, h * weights[-2] * control], -1)
+
+
 def computed(make: Callable[..., Any], variables: tuple[Any, ...], *fixed: Any) -> Any:
     """``make(xp, *variables, *fixed)`` in double precision, differentiable in the variables; cached for plain numbers.
 

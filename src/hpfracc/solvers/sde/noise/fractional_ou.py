@@ -96,13 +96,13 @@ def _parts(hurst: float, lags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     twice = 2.0 * hurst
     far = lags > _FAR
     v = np.where(far, 1.0, lags)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        power = np.where(v > 0, v ** (twice - 1.0), 0.0)
-    kummer = np.where(v > 0, power * special.hyp1f1(1.0, twice, -v), 0.0)
+    # v^(2H-1) (1F1(1; 2H; -v) - 1), without the difference.
+    kummer = -(v**twice) / twice * special.hyp1f1(1.0, twice + 1.0, -v)
     ahead = special.gamma(twice) * np.exp(v) * special.gammaincc(twice, v)
     behind = special.gamma(twice) * np.exp(-v)
-    near = 0.5 * hurst * (kummer - power + ahead + behind)
-    near_slope = 0.5 * hurst * (ahead - power - kummer - behind)
+    near = 0.5 * hurst * (kummer + ahead + behind)
+    with np.errstate(divide="ignore"):
+        near_slope = 0.5 * hurst * (ahead - 2.0 * v ** (twice - 1.0) - kummer - behind)
     w = np.where(far, lags, _FAR)
     total, slope, coefficient = np.zeros_like(w), np.zeros_like(w), 0.5
     for j in range(1, _TERMS + 1):

@@ -67,11 +67,9 @@ class RandomSource:
     def numbers(self, start: int, count: int, n: int, *, kind: str = "normal", stream: int = 0) -> Any:
         """``n`` numbers for each of ``count`` paths from ``start`` on, shape ``(count, n)``."""
         low, high = self.first + start, self.first + start + count
-        if self.library == "numpy":
-            return self.numbers_of(np.arange(start, start + count), n, kind=kind, stream=stream)
-        if self.library == "torch" and self.device == "cpu":  # any arm of the host can run it; Numba's is the fastest
+        if self.library in ("numpy", "torch") and self.device == "cpu":
             found = self.numbers_of(np.arange(start, start + count), n, kind=kind, stream=stream)
-            return self.xp.module.from_numpy(np.require(found, requirements="W"))
+            return found if self.library == "numpy" else self.xp.module.from_numpy(np.require(found, requirements="W"))
         if self.library == "torch":
             paths = self.xp.module.arange(low, high, device=self.device)
         elif self.library == "jax":

@@ -98,8 +98,19 @@ class StableLevy(LevyNoise):
         return None
 
     def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
-        steps = np.diff(grid.times)
-        divided = bridge(source, self.alpha, self.scale, np.diff(rows), steps, parts, fine.times.size)
+        if parts > _MAX_PARTS:
+            raise InvalidInputError(f"factor={parts}: use at most {_MAX_PARTS}, and refine twice")
+        left, sizes = np.diff(rows), np.diff(grid.times) / parts
+        divided = np.empty((*left.shape, parts))
+        for part in range(parts - 1):
+            first, rest = (
+                np.broadcast_to(self.scale * (count * sizes) ** (1.0 / self.alpha), left.shape)
+                for count in (1, parts - part - 1)
+            )
+            stream = _STREAM + ((fine.times.size * _MAX_PARTS + part) * _MAX_ATTEMPTS)
+            divided[:, :, part] = _divide(source, self.alpha, left, first, rest, stream)
+            left -= divided[:, :, part]
+        divided[:, :, -1] = left
         result = np.empty((rows.shape[0], fine.times.size))
         # Relative to each given point, so that rounding errors do not accumulate.
         inside = rows[:, :-1, None] + np.cumsum(divided, -1)
@@ -180,27 +191,6 @@ def _by_waves(alpha: float, x: np.ndarray) -> np.ndarray:
     return np.array([np.cos(place * u) @ weights for place in x])
 
 
-def bridge(
-    source: RandomSource, alpha: float, scale: float, increments: np.ndarray, steps: np.ndarray, parts: int, points: int
-) -> np.ndarray:
-    """Increments over the parts of each step, given those over the steps.
-
-    ``increments`` has shape ``(paths, n)``, the result ``(paths, n, parts)``; ``points`` names the stream.
-    """
-    if parts > _MAX_PARTS:
-        raise InvalidInputError(f"factor={parts}: use at most {_MAX_PARTS}, and refine twice")
-    left = increments.copy()
-    result = np.empty((*increments.shape, parts))
-    for part in range(parts - 1):
-        first = np.broadcast_to(scale * (steps / parts) ** (1.0 / alpha), left.shape)
-        rest = np.broadcast_to(scale * (steps * ((parts - part - 1) / parts)) ** (1.0 / alpha), left.shape)
-        stream = _STREAM + ((points * _MAX_PARTS + part) * _MAX_ATTEMPTS)
-        result[:, :, part] = _divide(source, alpha, left, first, rest, stream)
-        left -= result[:, :, part]
-    result[:, :, -1] = left
-    return result
-
-
 def _divide(
     source: RandomSource, alpha: float, total: np.ndarray, first: np.ndarray, rest: np.ndarray, stream: int
 ) -> np.ndarray:
@@ -266,7 +256,8 @@ def standard_stable(xp: Any, alpha: float, beta: float, uniform: Any, wait: Any)
             return xp.sin(v) / cosine
         half = 0.5 * math.pi + beta * v
         return (2.0 / math.pi) * (half * xp.sin(v) / cosine - beta * xp.log(0.5 * math.pi * wait * cosine / half))
-    tangent = beta * math.tan(0.5 * math.pi * alpha) if alpha != 2.0 else 0.0
+    # By the distance from the pole, because pi times the index is rounded.
+    tangent = beta / math.tan(0.5 * math.pi * (1.0 - alpha)) if alpha != 2.0 else 0.0
     shift = math.atan(tangent) / alpha
     size = (1.0 + tangent * tangent) ** (0.5 / alpha)
     turned = alpha * (v + shift)
@@ -378,7 +369,7 @@ class TemperedStable(LevyNoise):
         alpha, shift = self.alpha, 0.0
         if above:
             # E exp(-s S) = exp(s^alpha) has the scale |cos(pi alpha / 2)|^(1/alpha) in S1.
-            unit = abs(math.cos(0.5 * math.pi * alpha)) ** (1.0 / alpha)
+            unit = math.sin(0.5 * math.pi * (alpha - 1.0)) ** (1.0 / alpha)
             shift = alpha * (_LEFT_OUT / (alpha - 1.0)) ** ((alpha - 1.0) / alpha)
 
         def propose(rows: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

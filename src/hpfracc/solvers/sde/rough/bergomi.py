@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -18,7 +19,7 @@ from hpfracc.solvers.sde.noise.fractional_brownian import HybridScheme
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.solvers.sde.result import MIN_REPORTS, read_progress, run_path_chunks
 from hpfracc.solvers.sde.rough.calibration import read_quotes
-from hpfracc.solvers.sde.rough.model import RoughPaths, Valuation, VolatilityModel, read_curve, read_path_times
+from hpfracc.solvers.sde.rough.model import RoughPaths, Valuation, VolatilityModel, read_path_times
 from hpfracc.solvers.sde.rough.sampling import ConditionalEstimate, Terminal
 
 #: Level of the timer option, as a multiple of the expected variance; paths that exceed it are stopped there.
@@ -92,6 +93,7 @@ class Bergomi(VolatilityModel):
     """
 
     _accuracy: ClassVar[dict[str, Any]] = {"paths": 8192, "steps": 96, "rng": 0}
+    _free: ClassVar[tuple[str, ...]] = ("H", "eta", "rho")
 
     H: float
     eta: float
@@ -103,11 +105,6 @@ class Bergomi(VolatilityModel):
 
     def __post_init__(self) -> None:
         self._check_parameters("eta")
-        object.__setattr__(self, "xi", read_curve("xi", self.xi))
-
-    def forward_variance(self, t: Any) -> Any:
-        """The forward variance ``xi`` at the times ``t``."""
-        return self._curve(_reading.numbers("t", t, least=0))[()]
 
     def price(
         self,
@@ -203,10 +200,6 @@ class Bergomi(VolatilityModel):
         found = (fine.follow(source, numbers), coarse.follow(source, halved))
         return [(spot, np.diff(integral)) for spot, _, integral in found], 0.0
 
-    def _free_names(self) -> tuple[str, ...]:
-        """Parameters that a calibration changes."""
-        return ("H", "eta", "rho") if callable(self.xi) else ("H", "eta", "rho", "xi")
-
     def _priced(
         self, strikes: np.ndarray, maturities: np.ndarray, names: tuple[str, ...], paths: int, steps: int, rng: Any
     ) -> tuple[Valuation, np.ndarray]:
@@ -277,14 +270,19 @@ class _Scheme(HybridScheme):
         h = T / steps
         super().__init__(model.H, steps, h)
         self.model, self.T, self.steps, self.h = model, T, steps, h
-        forward = model._curve(np.append(h * np.arange(steps), T))
+        forward = model.forward_variance(np.append(h * np.arange(steps), T))
         # Variance of Y at the end of each step: the discrete one, so that the mean of V is xi.
         spread = np.cumsum(np.append(h ** (2.0 * model.H), self.kernel[1:] ** 2))
         #: At the start of each step, and of the end of the last.
         self.shift = np.log(forward) - 0.5 * model.eta**2 * np.append(0.0, spread)
         self.forward_variance = forward[:-1]
         self.level = timer * float(self.forward_variance.sum()) * h
-        self._matrix: np.ndarray | None = None
+
+    @cached_property
+    def _matrix(self) -> np.ndarray:
+        """The product with it is the convolution with the kernel, in units of ``log(V) / 2``."""
+        n = self.steps - 1
+        return np.asfortranarray(linalg.toeplitz(0.5 * self.model.eta * self.kernel[:n], np.zeros(n)))
 
     def roots(self, source: RandomSource, normals: Any, cells: Any) -> Any:
         """The square root of V at the end of each step, from normal increments of W and other numbers."""
@@ -293,14 +291,11 @@ class _Scheme(HybridScheme):
 
     def _roots_by_matrix(self, source: RandomSource, normals: np.ndarray, start: int) -> np.ndarray:
         """The same on the host up to rounding, which depends on the batch of paths; for means over them."""
-        n, half = self.steps, 0.5 * self.model.eta
-        if self._matrix is None:
-            self._matrix = np.asfortranarray(linalg.toeplitz(half * self.kernel[: n - 1], np.zeros(n - 1)))
         root: np.ndarray = linalg.blas.dtrmm(1.0, self._matrix, normals[:, :-1].T, lower=1).T
         root += 0.5 * self.shift[1:-1]
         if self.across:
-            cells = source.numbers(start, normals.shape[0], n - 1, stream=_CELLS)
-            cells *= half * self.across
+            cells = source.numbers(start, normals.shape[0], self.steps - 1, stream=_CELLS)
+            cells *= 0.5 * self.model.eta * self.across
             root += cells
         np.exp(root, out=root)
         return root

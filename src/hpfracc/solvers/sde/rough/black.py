@@ -30,8 +30,12 @@ def black_price(forward: Any, strike: Any, maturity: Any, volatility: Any, kind:
     -------
     ndarray or float
     """
-    forward, strike = _reading.numbers("forward", forward), _reading.numbers("strike", strike)
-    total = _reading.numbers("volatility", volatility) * np.sqrt(_reading.numbers("maturity", maturity, least=0))
+    forward, strike = (_reading.numbers(*given, least=0) for given in (("forward", forward), ("strike", strike)))
+    time, volatility = (
+        _reading.numbers("maturity", maturity, least=0),
+        _reading.numbers("volatility", volatility, least=0),
+    )
+    total = volatility * np.sqrt(time)
     log_moneyness = np.log(strike / forward)
     cheap = _price(np.abs(log_moneyness), total) * np.minimum(forward, strike)
     return (cheap + intrinsic(forward, strike, kind))[()]
@@ -87,30 +91,21 @@ def _price(x: Any, total: Any) -> Any:
     return np.where(total > 0.0, np.maximum(found, 0.0), 0.0)
 
 
-def _log_price(x: Any, total: Any) -> Any:
-    """Logarithm of the price out of the money, per unit of the smaller of forward and strike; ``x = |ln(K/F)|``."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        upper = special.log_ndtr(-x / total + total / 2.0)
-        lower = special.log_ndtr(-x / total - total / 2.0)
-        found = upper + np.log(-np.expm1(np.minimum(x + lower - upper, 0.0)))
-    return np.where(total > 0.0, found, -np.inf)
-
-
 def _invert(target: np.ndarray, x: np.ndarray) -> np.ndarray:
     low, high = np.zeros_like(x), np.full_like(x, 40.0)
     total = np.maximum(np.sqrt(2.0 * x), 0.1)
     for _ in range(_MAX_ITERATIONS):
-        value = _log_price(x, total) - target
+        with np.errstate(divide="ignore"):  # a price below the least number
+            value = np.log(_price(x, total)) - target
         low = np.where(value < 0.0, total, low)
         high = np.where(value < 0.0, high, total)
         with np.errstate(all="ignore"):
             # d price / d total = density(d1), per unit of price.
             log_vega = -0.5 * (-x / total + total / 2.0) ** 2 - 0.5 * np.log(2.0 * np.pi) - (value + target)
             following = total - value * np.exp(-log_vega)
-        outside = ~((following > low) & (following < high))
-        following = np.where(outside, 0.5 * (low + high), following)
-        done = np.abs(following - total) <= 4e-16 * total
-        total = following
+        done = np.abs(following - total) <= 1e-9 * total  # Newton's method squares the error
+        inside = (following >= low) & (following <= high)
+        total = np.where(inside, following, 0.5 * (low + high))
         if done.all():
             break
     return total

@@ -19,7 +19,6 @@ from hpfracc.solvers.sde.rough.model import (
     Valuation,
     VolatilityModel,
     attach_gradient,
-    read_curve,
     read_path_times,
     without_tensor,
 )
@@ -105,6 +104,7 @@ class Heston(VolatilityModel):
     """
 
     _accuracy: ClassVar[dict[str, Any]] = {"tol": 1e-6}
+    _free: ClassVar[tuple[str, ...]] = ("H", "kappa", "sigma", "rho")
 
     H: Any
     kappa: Any
@@ -124,18 +124,17 @@ class Heston(VolatilityModel):
             raise InvalidInputError("give v0 and theta, or the forward variance xi in place of both")
         level = ("v0", "theta") if self.xi is None else ()
         self._check_parameters("kappa", "sigma", *level)
-        if self.xi is not None:
-            object.__setattr__(self, "xi", read_curve("xi", self.xi))
-        elif self.v0 == 0.0 and self.kappa * self.theta == 0.0:
+        if self.xi is None and self.v0 == 0.0 and self.kappa * self.theta == 0.0:
             raise InvalidInputError(
                 "v0 and kappa * theta are both 0, so the variance stays 0; make one of them positive"
             )
 
     def forward_variance(self, t: Any) -> Any:
         r"""The mean :math:`\xi(t)` of the variance: the curve, or :math:`\theta + (v_0-\theta) E_a(-\kappa t^a)`."""
-        times, own = _reading.numbers("t", t, least=0), self._numbers("forward_variance")
+        own = self._numbers("forward_variance")
         if self.xi is not None:
-            return self._curve(times)[()]
+            return VolatilityModel.forward_variance(self, t)
+        times = _reading.numbers("t", t, least=0)
         a = own.H + 0.5
         return np.asarray(own.theta + (own.v0 - own.theta) * mittag_leffler(-own.kappa * times**a, a))[()]
 
@@ -313,17 +312,10 @@ class Heston(VolatilityModel):
         """Logarithm of the transform at ``u``, its error, and its derivatives."""
         curve = self.xi is not None
         weights = (self.kappa, 1.0) if curve else (self.kappa * self.theta, self.v0)
-        found = solve_riccati(
-            -0.5 * u * (u + 1j),
-            1j * u * self.rho * self.sigma - self.kappa,
-            0.5 * self.sigma**2,
-            self.H + 0.5,
-            T,
-            weights=weights,
-            tol=tol,
-            measure=curve_measure(self.xi) if curve else plain_measure,
-            slopes=slopes,
-        )
+        measure = curve_measure(self.xi) if curve else plain_measure
+        c, b = -0.5 * u * (u + 1j), 1j * u * self.rho * self.sigma - self.kappa
+        equation = c, b, 0.5 * self.sigma**2, self.H + 0.5, T
+        found = solve_riccati(*equation, weights=weights, tol=tol, measure=measure, slopes=slopes)
         exponent = weights[0] * found.integral + weights[1] * found.right_side
         error = np.minimum(found.error, 1.0)
         if not slopes:
@@ -389,11 +381,6 @@ class Heston(VolatilityModel):
             "q": -T * along,
         }
         return {name: np.broadcast_to(each, K.shape) for name, each in found.items()}
-
-    def _free_names(self) -> tuple[str, ...]:
-        """Parameters that a calibration changes."""
-        level = ("v0", "theta") if self.xi is None else () if callable(self.xi) else ("xi",)
-        return ("H", "kappa", "sigma", "rho", *level)
 
     def _priced(
         self, strikes: np.ndarray, maturities: np.ndarray, names: tuple[str, ...], tol: float

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar, Unpack, cast, final
+from typing import Any, ClassVar, NamedTuple, Self, TypedDict, Unpack, cast, final
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from hpfracc.solvers.sde.noise.source import make_source, read_size
 from hpfracc.solvers.sde.rough.black import black_price, implied_volatility, intrinsic
 from hpfracc.solvers.sde.rough.calibration import Calibration, fit_quotes, read_quotes
 from hpfracc.solvers.sde.rough.sampling import PathValuation, price_barrier
-
-_Model = TypeVar("_Model", bound="VolatilityModel")
 
 #: Strikes of a plotted smile lie within this number of standard deviations.
 _WIDTH = 3.0
@@ -42,8 +40,9 @@ class VolatilityModel(ABC):
 
     __slots__ = ()
 
-    #: Options of prices in a calibration.
+    #: Options of prices in a calibration, and the parameters that it changes besides the variance.
     _accuracy: ClassVar[dict[str, Any]]
+    _free: ClassVar[tuple[str, ...]]
 
     S0: Any
     r: Any
@@ -54,9 +53,9 @@ class VolatilityModel(ABC):
         """Forward price :math:`S_0 e^{(r - q) T}`."""
         return self.S0 * np.exp((self.r - self.q) * np.asarray(T, float))[()]
 
-    @abstractmethod
     def forward_variance(self, t: Any) -> Any:
-        """Mean of the variance at the times ``t``."""
+        r"""Mean :math:`\xi(t)` of the variance at the times ``t``."""
+        return curve_values(self.xi, _reading.numbers("t", t, least=0))[()]
 
     def integrated_variance(self, t: Any) -> Any:
         """The integral of the forward variance from 0 to ``t``."""
@@ -73,9 +72,9 @@ class VolatilityModel(ABC):
         maturities = read_quotes(K=1.0, T=T)[1]
         return (self.integrated_variance(maturities) / maturities)[()]
 
-    @abstractmethod
     def _free_names(self) -> tuple[str, ...]:
         """Parameters that a calibration may change."""
+        return (*self._free, *(("v0", "theta") if self.xi is None else () if callable(self.xi) else ("xi",)))
 
     @abstractmethod
     def implied_volatility(self, K: Any, T: Any) -> Valuation:
@@ -229,10 +228,8 @@ class VolatilityModel(ABC):
         }
         for name, each in limits.items():
             _reading.number(name, getattr(self, name), **each)
-
-    def _curve(self, t: np.ndarray) -> np.ndarray:
-        """The forward variance ``xi`` at the times ``t``, checked to be finite and positive."""
-        return curve_values("xi", self.xi, t)
+        if self.xi is not None:
+            object.__setattr__(self, "xi", read_curve(self.xi))
 
     def _tensors(self, **more: Any) -> dict[str, Any]:
         """Fields of the model and further arguments that are tensors."""
@@ -242,15 +239,14 @@ class VolatilityModel(ABC):
             raise InvalidInputError("parameters are arrays of PyTorch and of JAX; use one library")
         return found
 
-    def _plain(self: _Model) -> _Model:
+    def _plain(self) -> Self:
         """The model with numbers in place of tensors."""
         scalars = {name: without_tensor(name, value) for name, value in self._tensors().items()}
         for name, value in scalars.items():
             if value.shape:
                 raise ShapeError(f"{name} has shape {value.shape}; give one number, and call once for each")
         numbers = {name: float(value) for name, value in scalars.items()}
-        found: _Model = replace(cast(Any, self), **numbers) if numbers else self
-        return found
+        return cast(Self, replace(cast(Any, self), **numbers)) if numbers else self
 
     def _prices(self, kind: str, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
         """Discounted prices of calls or puts, from undiscounted prices of out-of-the-money options."""
@@ -366,27 +362,27 @@ class VarianceTable:
         return np.interp(t, self.times, self.values)
 
 
-def read_curve(name: str, curve: Any) -> float | Callable[[Any], Any]:
+def read_curve(curve: Any) -> float | Callable[[Any], Any]:
     """A forward variance: a positive number, a function of an array of times, or a pair ``(times, values)``."""
     if callable(curve):
         found: Callable[[Any], Any] = curve
         return found
     if not isinstance(curve, tuple | list):
-        return _reading.number(name, curve, above=0)
+        return _reading.number("xi", curve, above=0)
     if len(curve) != 2:
-        raise ShapeError(f"{name} has {len(curve)} entries; give a number, a function, or a pair (times, values)")
-    times, values = (_reading.numbers(f"{name}[{k}]", part, ndim=1, least=0) for k, part in enumerate(curve))
+        raise ShapeError(f"xi has {len(curve)} entries; give a number, a function, or a pair (times, values)")
+    times, values = (_reading.numbers(f"xi[{k}]", part, ndim=1, least=0) for k, part in enumerate(curve))
     if times.shape != values.shape or not times.size or not np.all(np.diff(times) > 0.0) or not np.all(values > 0.0):
-        raise InvalidInputError(f"{name}: give as many positive variances as increasing times")
+        raise InvalidInputError("xi: give as many positive variances as increasing times")
     return VarianceTable(times, values)
 
 
-def curve_values(name: str, curve: Any, t: np.ndarray) -> np.ndarray:
+def curve_values(curve: Any, t: np.ndarray) -> np.ndarray:
     """The forward variance at the times ``t``, checked to be finite and positive."""
     found = np.broadcast_to(np.asarray(curve(t) if callable(curve) else curve, dtype=float), t.shape)
     if not (np.isfinite(found) & (found > 0.0)).all():
         last = float(np.max(t, initial=0.0))
-        raise InvalidInputError(f"{name}(t) is not finite and positive up to t={last:g}; give a positive variance")
+        raise InvalidInputError(f"xi(t) is not finite and positive up to t={last:g}; give a positive variance")
     return found
 
 

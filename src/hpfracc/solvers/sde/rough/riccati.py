@@ -101,7 +101,7 @@ def curve_measure(curve: Any) -> Measure:
     def measure(a: float, T: float, degree: int) -> np.ndarray:
         before, weights = integral_rule(curve, T)
         z = np.maximum(1.0 - before / T, 0.0) ** a
-        values = (weights * curve_values("xi", curve, before)) @ _chebyshev(z, degree)
+        values = (weights * curve_values(curve, before)) @ _chebyshev(z, degree)
         return np.asarray(values @ _collocate(a, degree).to_coefficients)
 
     return measure

@@ -200,26 +200,14 @@ def msd(
     chosen = _chosen(lags, value, fit)
     sampled = squares[:, chosen] if squares is not None else _squares(rows, chosen + 1)
     exponent, coefficient, spread = _power_law(lags[chosen], sampled)
-    count = rows.shape[0]
+    count, fitted = rows.shape[0], (float(lags[chosen[0]]), float(lags[chosen[-1]]))
     half = float(stats.t.ppf(0.5 + 0.5 * confidence, max(count - 1, 1))) * spread
+    fit_of_mean = exponent, (exponent - half, exponent + half), confidence, coefficient, fitted
     breaking = None
     if squares is not None:
         # The squared standard error is the variance over the number of paths with a value.
         breaking = error**2 * np.count_nonzero(~np.isnan(squares), axis=0) / value**2
-    return MeanSquaredDisplacement(
-        lags=lags,
-        value=value,
-        standard_error=error,
-        exponent=exponent,
-        interval=(exponent - half, exponent + half),
-        confidence=float(confidence),
-        coefficient=coefficient,
-        fitted=(float(lags[chosen[0]]), float(lags[chosen[-1]])),
-        kind=kind,
-        ergodicity_breaking=breaking,
-        single=squares,
-        paths=count,
-    )
+    return MeanSquaredDisplacement(lags, value, error, *fit_of_mean, kind, breaking, squares, count)
 
 
 def _spread(lags: np.ndarray, count: int) -> np.ndarray:

@@ -273,9 +273,29 @@ class GaussianJumps(Jumps):
         return self.scale**2
 
 
+class _LevyJumps(Jumps):
+    """Jumps with the law of a Levy process of the same parameters, at time 1."""
+
+    _process: ClassVar[type[Any]]
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self._law).items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def _law(self) -> Any:
+        return self._process(*vars(self).values())
+
+    @property
+    def variance(self) -> float:
+        """That of the process at time 1; infinite for stable laws with an index below 2."""
+        moments = self._law._moments()
+        return math.inf if moments is None else float(moments[1])
+
+
 @final
 @dataclass(frozen=True)
-class StableJumps(Jumps):
+class StableJumps(_LevyJumps):
     r"""Stable jumps, in the parameterisation of :class:`~hpfracc.noise.StableLevy`: those of a Levy flight.
 
     Parameters
@@ -288,17 +308,11 @@ class StableJumps(Jumps):
         The scale :math:`\sigma`.
     """
 
+    _process = StableLevy
+
     alpha: float
     beta: float = 0.0
     scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self._law).items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def _law(self) -> StableLevy:
-        return StableLevy(self.alpha, self.beta, self.scale)
 
     def _draw(self, draw: Draw, components: tuple[int, ...] = ()) -> np.ndarray:
         if self.alpha == 2.0:
@@ -316,11 +330,6 @@ class StableJumps(Jumps):
             return np.asarray(self._law.from_uniforms(np, np.asarray(self.scale), angle, -np.log(wait)))
 
     @property
-    def variance(self) -> float:
-        """Infinite below ``alpha = 2``."""
-        return 2.0 * self.scale**2 if self.alpha == 2.0 else math.inf
-
-    @property
     def mean(self) -> float:
         """0 above ``alpha = 1``, and nan up to it."""
         return 0.0 if self.alpha > 1.0 else math.nan
@@ -333,7 +342,7 @@ class StableJumps(Jumps):
 
 @final
 @dataclass(frozen=True)
-class TemperedJumps(Jumps):
+class TemperedJumps(_LevyJumps):
     r"""Jumps with the law of :class:`~hpfracc.noise.TemperedStable` at time 1: long ones are exponentially rare.
 
     They are positive for an index below 1; above it they have mean 0.
@@ -348,32 +357,20 @@ class TemperedJumps(Jumps):
         The scale :math:`\sigma`.
     """
 
+    _process = TemperedStable
+    symmetric = False
+
     alpha: float
     rate: float
     scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self._law).items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def _law(self) -> TemperedStable:
-        return TemperedStable(self.alpha, self.rate, self.scale)
 
     def _draw(self, draw: Draw, components: tuple[int, ...] = ()) -> np.ndarray:
         if components:
             raise InvalidInputError("tempered jumps are one-sided, not isotropic; use GaussianJumps or StableJumps")
         # Blocks of jumps use consecutive streams; further attempts use distant ones.
-        return self._law.increments_of(draw.source, np.ones(draw.count), draw.paths, draw.stream, 1 << 32)
-
-    @property
-    def variance(self) -> float:
-        """``alpha |1 - alpha| scale^alpha rate^(alpha - 2)``."""
-        return self._law._moments()[1]
+        return np.asarray(self._law.increments_of(draw.source, np.ones(draw.count), draw.paths, draw.stream, 1 << 32))
 
     @property
     def mean(self) -> float:
         """``alpha scale^alpha rate^(alpha - 1)`` for an index below 1, 0 above."""
-        return self._law._moments()[0]
-
-    symmetric = False
+        return float(self._law._moments()[0])

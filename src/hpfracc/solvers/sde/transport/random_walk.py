@@ -248,8 +248,7 @@ class SubordinatedDiffusion(Noise):
     start: float = 0.0
 
     def __post_init__(self) -> None:
-        if not callable(self.drift):
-            raise InvalidInputError(f"drift={self.drift!r}: give a function of the position, such as lambda x: -x")
+        _reading.function("drift", self.drift, "the position x")
         if not callable(self.diffusion):
             read_fields(self, "diffusion")
         object.__setattr__(self, "alpha", InverseSubordinator(self.alpha).alpha)
