@@ -280,7 +280,7 @@ def test_smooth_data_over_a_long_interval_are_no_singularity():
 
 @pytest.mark.parametrize("alpha", [0.6, 1.5])
 def test_few_unknowns_take_the_same_steps(alpha: float, monkeypatch: pytest.MonkeyPatch):
-    """With sizes taken by a matrix and one memory for solution and error, or by transforms and two."""
+    """With one memory for solution and error, or two."""
     small = solve(pulse, alpha, rtol=1e-5)
     monkeypatch.setattr("hpfracc.solvers.pde.adaptive_steps._FEW", 0)
     large = solve(pulse, alpha, rtol=1e-5)

@@ -92,19 +92,19 @@ class TimeData:
             if jumps[first]:  # behind the jump, which steps end before
                 times[0] = max(float(nodes[0] + 2.0 * (nodes[0] - just_before(float(nodes[0]), problem))), self.first)
             known = {t: known[t] if t in known else data(t) for t in times}  # neighbouring steps share most of them
-            lines = np.tensordot(_lagrange(looks, nodes), np.stack([known[t] for t in times]), 1)
+            lines = _lagrange(looks, nodes) @ np.stack([known[t] for t in times]).reshape(len(nodes), -1)
             seen = self.values[numbers] if len(self.values) else np.stack([data(t) for t in looks.tolist()])
-            gap = float(np.abs(seen - lines).reshape(len(looks), -1).max(axis=1).mean())
+            gap = float(np.abs(seen.reshape(len(looks), -1) - lines).max(axis=1).mean())
             worst = max(worst, *(gap * length**p / math.gamma(1.0 + p) for p in powers))
         return worst
 
 
 def _lagrange(t: Array, nodes: Array) -> Array:
-    """The values of Lagrange's polynomials of the nodes at some times, shape (len(t), len(nodes))."""
-    apart, same = nodes[:, None] - nodes, np.eye(len(nodes), dtype=bool)
-    factors = (t[:, None, None] - nodes) / np.where(same, 1.0, apart)
-    factors[:, same] = 1.0
-    return np.asarray(factors.prod(axis=2))
+    """The values of Lagrange's polynomials of the nodes at times between them, shape (len(t), len(nodes))."""
+    apart = nodes[:, None] - nodes
+    apart.flat[:: len(nodes) + 1] = 1.0
+    found = 1.0 / ((t[:, None] - nodes) * apart.prod(axis=1))  # the barycentric form
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
 def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
