@@ -357,6 +357,10 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         in_space, why = estimate_grid_error(problem, method.stand_in(problem), *run.newest, run.steps, options.estimate)
     if math.isnan(in_space):
         problem.notes.append(f"no estimate of the error in space: {why}")
+    elif why:
+        problem.notes.append(
+            f"the error in space is estimated from the highest modes of the solution, which do not see all of it: {why}"
+        )
     stats = {
         "steps": run.steps,
         "frames": frames,
