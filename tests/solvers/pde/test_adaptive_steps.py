@@ -231,6 +231,19 @@ def test_what_is_refused(options: dict[str, Any], words: str):
         hf.solve_fpde(None, (0.0, 1.0), SINE, **given)
 
 
+@pytest.mark.parametrize("library", ["torch", "jax.numpy"])
+@pytest.mark.parametrize(
+    "more",
+    [{"method": "adaptive"}, {"first_step": 1e-3}, {"alpha": 1.5, "du0": 0.0, "breakpoints": [0.3]}],
+    ids=["asked for", "with a first step", "above order 1"],
+)
+def test_tensors_are_refused_with_the_methods_that_serve_them(library: str, more: dict[str, Any]):
+    """Adaptive steps are written for NumPy; nobody's tensor is copied to the host in silence."""
+    xp = pytest.importorskip(library)
+    with pytest.raises(InvalidInputError, match="give u0 as such an array, or take 'l1', 'l2_1sigma' or"):
+        hf.solve_fpde(lambda t, u: -u, (0.0, 1.0), xp.asarray(SINE), **{**LINE, "alpha": 0.6, **more})
+
+
 def test_breakpoints_choose_steps_that_meet_them():
     """Also where another method would be the default: at order 1, and above it."""
     for alpha in (1.0, 1.4):

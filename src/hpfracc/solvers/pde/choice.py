@@ -81,5 +81,9 @@ def refusal(method: EvolutionMethod, problem: EvolutionProblem, options: Options
     if problem.frozen is not None and getattr(method, "reaction", "newton") != "newton":
         return f"method={method.name!r} is explicit in the reaction, and Diffusion depends on t or u; use 'newton'"
     if library not in method.libraries:
-        return f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and not of {library}"
+        takes = " and ".join(sorted(method.libraries))
+        return (
+            f"method={method.name!r} takes arrays of {takes}, and not of {library}: give u0 as such an array, or take "
+            "'l1', 'l2_1sigma' or 'convolution_quadrature', whose steps serve tensors"
+        )
     return method.lacks(problem) or method.refuses(problem)
