@@ -156,6 +156,15 @@ def test_orders_behind_a_jump(method, order: float):
     assert math.log2(errors[-2] / errors[-1]) > order
 
 
+@pytest.mark.parametrize("near", [[1e-16, 0.4], [0.4, 0.400000000000001], [0.4, 1.0 - 1e-16]])
+def test_breakpoints_as_close_as_rounding(near: list[float]):
+    """To each other or to an end of the interval: no step has length 0."""
+    source = {"source": lambda t, x: float(t >= 0.4) * np.sin(np.pi * x)}
+    for method in ("l1", "adaptive"):
+        found = hf.solve_fpde(None, (0.0, 1.0), 0.0 * X, breakpoints=near, method=method, rtol=1e-3, **source, **GIVEN)
+        assert found.success and np.abs(found.u[:, 8] - response(found.t - 0.4)).max() < 2e-4
+
+
 @pytest.mark.parametrize("method", ["l1", "l2_1sigma"])
 def test_compiled_steps_end_at_jumps_too(method: str):
     """The compiled loops have weights of their own."""

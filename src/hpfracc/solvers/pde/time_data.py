@@ -31,6 +31,8 @@ _STAYS = 0.5
 _CHECKED, _AT_ONCE, MOST_BREAKS = 256, 8, 8
 #: Steps of a mesh end this many ulps before a jump.
 _ULPS = 16
+#: The shortest piece of a mesh in ulps, and the least mean step near its start times the number of steps.
+RESOLVED = 4e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,16 @@ def breaks_of(data: TimeData, problem: EvolutionProblem, given: tuple[float, ...
     if problem.delayed is not None:
         given = tuple({*given, *problem.delayed.kinks(problem.t1)})
     return tuple(sorted([*given, *(t for t in data.jumps if all(abs(t - other) > near for other in given))]))
+
+
+def mesh_breaks(breaks: tuple[float, ...], problem: EvolutionProblem) -> tuple[float, ...]:
+    """Where the steps of a mesh end before jumps; those too close to the bound before, or to t1, share its steps."""
+    shortest = RESOLVED * float(np.spacing(max(abs(problem.t0), abs(problem.t1))))
+    found = [problem.t0]
+    for place in (just_before(t, problem) for t in breaks):
+        if place - found[-1] > shortest and problem.t1 - place > shortest:
+            found.append(place)
+    return tuple(found[1:])
 
 
 def note_jumps(data: TimeData, problem: EvolutionProblem) -> None:
