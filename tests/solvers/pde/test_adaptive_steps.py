@@ -134,6 +134,16 @@ def test_jumps_that_nobody_announced():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_jump_of_the_reaction_at_another_state_is_named():
+    """The scan of the data does not see it: steps are rejected down to it, and the message asks for breakpoints."""
+    found = hf.solve_fpde(
+        lambda t, u: (1e3 if t > 1.0 / 3.0 and u.max() > 1e-3 else 0.0) * SINE + SINE, (0.0, 0.36), 0.0 * X, alpha=0.6,
+        rtol=1e-8, method="adaptive", estimate=False, **LINE,
+    )  # fmt: skip
+    assert not found.success and "the data jump near t = 0.333333; give breakpoints=" in found.message
+
+
 def test_what_the_steps_do_not_see_shortens_them():
     """A smooth bump that is narrower than the steps, but not than the looks."""
     width = 4e-3

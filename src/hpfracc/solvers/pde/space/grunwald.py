@@ -25,8 +25,13 @@ from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.axes import AxisBasis, diagonalise
 from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_grid
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
-from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
-from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct, merge_parts, toeplitz_parts
+from hpfracc.solvers.pde.space.toeplitz import (
+    ToeplitzPart,
+    ToeplitzPreconditioner,
+    ToeplitzProduct,
+    merge_parts,
+    toeplitz_parts,
+)
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, coefficients_of
 
 Array = np.ndarray[Any, Any]

@@ -59,9 +59,7 @@ class BoxModes(GridSpace):
         self.symbol = self._make_symbol()
         self._check_growth()
         spectral = all(basis.spectral for basis in self._axes)
-        self.accuracy = (
-            "spectral for data smooth when extended like the eigenfunctions, else that of the equation"
-        )
+        self.accuracy = "spectral for data smooth when extended like the eigenfunctions, else that of the equation"
         if not spectral:
             self.accuracy = "2"
         self.best_order = math.inf if spectral else 2.0

@@ -12,8 +12,7 @@ from hpfracc.solvers.pde.boundary import Neumann, is_function, is_homogeneous
 from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.base import SpaceSetting, refuse_grid
 from hpfracc.solvers.pde.space.grunwald import ToeplitzSpace
-from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart
-from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct, constant_coefficient, toeplitz_parts
+from hpfracc.solvers.pde.space.toeplitz import ToeplitzPart, ToeplitzProduct, constant_coefficient, toeplitz_parts
 from hpfracc.solvers.pde.terms import Advection, Diffusion, OneSided, SpaceTerm, coefficients_of
 
 Array = np.ndarray[Any, Any]
