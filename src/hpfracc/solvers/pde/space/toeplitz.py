@@ -39,8 +39,8 @@ from hpfracc.operators.core.sequences import binomials, centred_binomials
 from hpfracc.operators.rules.lattice_power import lattice_power_weights
 from hpfracc.solvers.pde.boundary import is_function
 from hpfracc.solvers.pde.problem import plain_order
-from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points
-from hpfracc.solvers.pde.terms import Diffusion, FractionalDiffusion, OneSided, SpaceTerm, coefficients_of
+from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points, refuse_backwards
+from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, coefficients_of
 
 Array = np.ndarray[Any, Any]
 
@@ -154,6 +154,9 @@ def toeplitz_parts(term: SpaceTerm, setting: SpaceSetting) -> list[ToeplitzPart]
         lower, upper = (near, far) if left else (far, near)
         return [ToeplitzPart(axis - ndim, lower, upper, coefficient, "lower" if left else "upper")]
     if isinstance(term, FractionalDiffusion):
+        orders = [order_value(getattr(one, "order", 2.0)) for one in setting.terms if not isinstance(one, Advection)]
+        if not order_value(term.order) < max(orders):  # no term of higher order damps short waves
+            refuse_backwards(coefficient)
         if term.kind == "integral" and ndim > 1:
             ratios = tuple((steps[0] / step) ** 2 for step in steps)
             lattice = lattice_power_weights(NUMPY, order, tuple(size - 1 for size in sizes), ratios)
