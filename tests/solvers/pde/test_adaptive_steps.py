@@ -134,6 +134,16 @@ def test_jumps_that_nobody_announced():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_jump_of_the_reaction_at_another_state_is_named():
+    """The scan of the data does not see it: steps are rejected down to it, and the message asks for breakpoints."""
+    found = hf.solve_fpde(
+        lambda t, u: (1e3 if t > 1.0 / 3.0 and u.max() > 1e-3 else 0.0) * SINE + SINE, (0.0, 0.36), 0.0 * X, alpha=0.6,
+        rtol=1e-8, method="adaptive", estimate=False, **LINE,
+    )  # fmt: skip
+    assert not found.success and "the data jump near t = 0.333333; give breakpoints=" in found.message
+
+
 def test_what_the_steps_do_not_see_shortens_them():
     """A smooth bump that is narrower than the steps, but not than the looks."""
     width = 4e-3
@@ -231,6 +241,19 @@ def test_what_is_refused(options: dict[str, Any], words: str):
         hf.solve_fpde(None, (0.0, 1.0), SINE, **given)
 
 
+@pytest.mark.parametrize("library", ["torch", "jax.numpy"])
+@pytest.mark.parametrize(
+    "more",
+    [{"method": "adaptive"}, {"first_step": 1e-3}, {"alpha": 1.5, "du0": 0.0, "breakpoints": [0.3]}],
+    ids=["asked for", "with a first step", "above order 1"],
+)
+def test_tensors_are_refused_with_the_methods_that_serve_them(library: str, more: dict[str, Any]):
+    """Adaptive steps are written for NumPy; nobody's tensor is copied to the host in silence."""
+    xp = pytest.importorskip(library)
+    with pytest.raises(InvalidInputError, match="give u0 as such an array, or take 'l1', 'l2_1sigma' or"):
+        hf.solve_fpde(lambda t, u: -u, (0.0, 1.0), xp.asarray(SINE), **{**LINE, "alpha": 0.6, **more})
+
+
 def test_breakpoints_choose_steps_that_meet_them():
     """Also where another method would be the default: at order 1, and above it."""
     for alpha in (1.0, 1.4):
@@ -280,7 +303,7 @@ def test_smooth_data_over_a_long_interval_are_no_singularity():
 
 @pytest.mark.parametrize("alpha", [0.6, 1.5])
 def test_few_unknowns_take_the_same_steps(alpha: float, monkeypatch: pytest.MonkeyPatch):
-    """With sizes taken by a matrix and one memory for solution and error, or by transforms and two."""
+    """With one memory for solution and error, or two."""
     small = solve(pulse, alpha, rtol=1e-5)
     monkeypatch.setattr("hpfracc.solvers.pde.adaptive_steps._FEW", 0)
     large = solve(pulse, alpha, rtol=1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,6 +55,26 @@ def test_boxes(a: float, b: float, t1: float):
         )
     error = np.abs(found.u[-1] - c @ np.sin(w[:, None] * x)).max()
     assert 0.02 < error / found.error_estimate.space < 1.5
+
+
+@pytest.mark.parametrize("order", [0.5, 1.0, 1.5, 2.0])
+@pytest.mark.parametrize("boundary", ["dirichlet", ("dirichlet", "neumann")])
+@pytest.mark.filterwarnings("ignore::hpfracc.errors.AccuracyWarning")  # the highest modes hold much for low orders
+def test_a_constant_source_between_ends_at_zero(order: float, boundary: Any):
+    """Its coefficients in sines fall like 1/k: the order is that of the operator, and the estimate covers the error."""
+    k = np.arange(1, 20001, 2)
+    waves = k if boundary == "dirichlet" else 0.5 * k
+    c = 4.0 / (math.pi * k) * hf.mittag_leffler(-(waves**order), ALPHA, ALPHA + 1.0)
+    space = Diffusion(1.0) if order == 2.0 else FractionalDiffusion(order, "spectral")
+    errors = []
+    for points in (33, 65, 129):
+        x = np.linspace(0.0, math.pi, points)
+        given = {"x": x, "space": space, "boundary": boundary, "alpha": ALPHA}
+        found = hf.solve_fpde(None, (0.0, 1.0), 0.0 * x, source=1.0, **given)
+        assert found.decision.method == "exact_modes"
+        errors.append(np.abs(found.u[-1] - c @ np.sin(np.outer(waves, x))).max())
+        assert errors[-1] < found.error_estimate.space < 4.0 * errors[-1]
+    assert math.log2(errors[1] / errors[2]) == pytest.approx(order, abs=0.1)
 
 
 def test_errors_that_add_up_over_time():

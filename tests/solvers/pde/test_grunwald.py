@@ -15,6 +15,7 @@ from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.pde.boundary import Dirichlet, Exterior, read_boundary
 from hpfracc.solvers.pde.space import grunwald
 from hpfracc.solvers.pde.space.base import SpaceSetting
+from hpfracc.solvers.pde.space.disc import Disc
 from hpfracc.solvers.pde.space.grunwald import ShiftedGrunwald
 from hpfracc.solvers.pde.space.toeplitz import shifted_grunwald
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided
@@ -251,6 +252,26 @@ def test_backward_diffusion_is_refused():
     x = np.linspace(0.0, 1.0, 20)
     with pytest.raises(InvalidInputError, match="ill-posed"):
         ShiftedGrunwald(setting(x, OneSided(1.5, "left", lambda x: x - 0.5)))
+
+
+@pytest.mark.parametrize(
+    "coefficient", [-1.0, lambda x: x, lambda x: np.nan * x], ids=["number", "changes sign", "nan"]
+)
+@pytest.mark.parametrize(("kind", "boundary"), [("riesz", "dirichlet"), ("integral", "exterior")])
+def test_fractional_diffusion_backwards_is_refused(kind, boundary, coefficient):
+    """With given steps it gave large numbers without a word; a term of higher order may damp it."""
+    x = np.linspace(-1.0, 1.0, 17)
+    given = {"x": x, "boundary": boundary, "alpha": 0.6, "step": 0.05}
+    backwards = FractionalDiffusion(1.2, kind, coefficient)
+    with pytest.raises(InvalidInputError, match="backwards is ill-posed"):
+        hf.solve_fpde(None, (0.0, 1.0), 1.0 - x**2, space=backwards, **given)
+    if kind == "riesz":
+        damped = Diffusion(1.0) + FractionalDiffusion(1.2, kind, -0.1)
+        assert abs(hf.solve_fpde(None, (0.0, 1.0), 1.0 - x**2, space=damped, **given).u[-1]).max() < 0.5
+    elif coefficient == -1.0:
+        disc = {**given, "x": Disc(1.0, 8, 8)}
+        with pytest.raises(InvalidInputError, match="backwards is ill-posed"):
+            hf.solve_fpde(None, (0.0, 1.0), lambda x, y: 1.0 - x**2 - y**2, space=backwards, **disc)
 
 
 def test_torch_arrays():

@@ -47,12 +47,24 @@ def test_an_eigenfunction_is_one(name: str, n: int):
 
 @pytest.mark.parametrize("name", [name for name in _ENDS if name != "periodic"])
 def test_many_rows_of_an_awkward_length_are_products(name: str):
-    """Lengths with a large prime factor (83, 166) are products with a matrix: the same as SciPy's, row by row."""
-    u = np.random.default_rng(1).standard_normal((40, 84))
-    space = _make([Diffusion(1.0)], [_grid(name, 84)], _ENDS[name][0])
+    """Lengths with a large prime factor (163, 326) are products with a matrix: the same as SciPy's, row by row."""
+    u = np.random.default_rng(1).standard_normal((40, 164))
+    space = _make([Diffusion(1.0)], [_grid(name, 164)], _ENDS[name][0])
     u = space.restrict(u)
     for transform in (space.forward, space.backward):
         assert np.allclose(transform(u), np.stack([transform(row) for row in u]), rtol=1e-13, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in _ENDS if name != "periodic"])
+def test_short_transforms_are_products(name: str, monkeypatch: pytest.MonkeyPatch):
+    """Up to 128 points: the same as SciPy's, along each axis of real and complex arrays."""
+    rng = np.random.default_rng(2)
+    space = _make([Diffusion(1.0)], [_grid(name, 20), _grid(name, 128)], _ENDS[name][0])
+    u = space.restrict(rng.standard_normal((3, 20, 128)) + 1j * rng.standard_normal((3, 20, 128)))
+    products = space.forward(u), space.backward(u), space.forward(u.real)
+    monkeypatch.setattr("hpfracc.solvers.pde.space.axes._ALWAYS_PRODUCT", 0)
+    for ours, theirs in zip(products, (space.forward(u), space.backward(u), space.forward(u.real)), strict=True):
+        assert np.allclose(ours, theirs, rtol=1e-13, atol=1e-11 * np.abs(theirs).max())
 
 
 def test_mixed_ends_in_three_dimensions():

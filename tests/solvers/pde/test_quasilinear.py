@@ -17,6 +17,11 @@ def barenblatt(t: float, x: np.ndarray) -> np.ndarray:
     return t ** (-1 / 3) * np.maximum(1.0 - x**2 * t ** (-2 / 3) / 12.0, 0.0)
 
 
+def _solves_of_a_step(found: hf.FPDEResult) -> float:
+    """Linear solves of Newton's method a step, without those that estimate its error."""
+    return (found.stats["solves"] - found.stats["error_solves"]) / found.stats["steps_in_all"]
+
+
 def test_the_porous_medium_equation():
     """Barenblatt's solution: second order in the mean; the front is in the right cell and the mass is kept."""
     errors = []
@@ -34,6 +39,7 @@ def test_the_porous_medium_equation():
             estimate=False,
         )
         assert found.success
+        assert _solves_of_a_step(found) <= 3.0
         np.testing.assert_allclose(found.mass, found.mass[0], rtol=1e-10)
         exact = barenblatt(3.0, x)
         errors.append(np.abs(found.u[-1] - exact).mean())
@@ -41,6 +47,16 @@ def test_the_porous_medium_equation():
         assert abs(front - math.sqrt(12.0) * 3.0 ** (1 / 3)) < 2.0 * (x[1] - x[0])
     assert errors[1] < 2e-3
     assert errors[1] < 0.45 * errors[0]
+
+
+def test_newton_takes_few_solves_at_a_front():
+    """Fisher's equation with D(u): at most 3 linear solves a step."""
+    x = np.linspace(0.0, 20.0, 101)
+    found = hf.solve_fpde(
+        lambda t, u: u * (1.0 - u), (0.0, 2.0), 1.0 / (1.0 + np.exp(2.0 * (x - 5.0))), x=x, alpha=0.9,
+        space=Diffusion(lambda x, u: 0.1 + u), boundary="neumann", rtol=1e-4, atol=1e-7, estimate=False,
+    )  # fmt: skip
+    assert found.success and _solves_of_a_step(found) <= 3.0
 
 
 @pytest.mark.parametrize("alpha", [0.6, 1.0])

@@ -14,7 +14,7 @@ from hpfracc.pde import Advection, Diffusion, OneSided
 from hpfracc.solvers.pde.boundary import read_boundary
 from hpfracc.solvers.pde.space import grunwald
 from hpfracc.solvers.pde.space.base import SpaceSetting
-from hpfracc.solvers.pde.space.reflecting import ReflectingGrunwald
+from hpfracc.solvers.pde.space.grunwald import ReflectingGrunwald
 
 
 def made(n, *terms):

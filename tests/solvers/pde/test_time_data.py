@@ -17,7 +17,8 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde.driver import StepProgress, run_mesh
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.reading import read_evolution
-from hpfracc.solvers.pde.time_data import just_before, scan_data
+from hpfracc.solvers.pde.time_data import mesh_breaks, scan_data
+from tests.helpers.convergence import observed_order
 
 ML = hf.mittag_leffler
 X = np.linspace(0.0, 1.0, 17)
@@ -131,29 +132,42 @@ def test_boundary_data_and_reactions_that_jump():
     assert np.abs(switched.u[:, 8] - exact).max() < 3.0 * switched.error_estimate.time < 3e-3
 
 
-@pytest.mark.parametrize(("method", "order"), [(DiffusionL2Sigma(), 1.85), (DiffusionL1(), 1.25)])
-def test_orders_behind_a_jump(method, order: float):
-    """The largest error over all steps keeps the order of the method, with direct sums and with exponentials."""
+@pytest.mark.parametrize("alpha", [0.4, 0.7])
+@pytest.mark.parametrize("method", [DiffusionL1(), DiffusionL2Sigma()], ids=lambda method: method.name)
+def test_orders_behind_jumps(method, alpha: float):
+    """The largest error over all steps has the order of the method, 2 - alpha or 2, as steps start anew at a jump.
+
+    A source that is on from 0.3 to 0.65, against Mittag-Leffler functions, with direct sums and with exponentials.
+    """
 
     def source(t: float, x: np.ndarray) -> np.ndarray:
-        return float(t > 0.4) * np.sin(np.pi * x)
+        return float(0.3 <= t < 0.65) * np.sin(np.pi * x)
 
-    given = {**GIVEN, "du0": None, "source": source, "args": (), "jac": None, "terms": (), "backend": "numpy"}
-    problem = read_evolution(None, (0.0, 1.0), SINE, **given)
+    given = {**GIVEN, "alpha": alpha, "du0": None, "source": source, "args": (), "jac": None, "terms": ()}
+    problem = read_evolution(None, (0.0, 1.0), SINE, backend="numpy", **given)
     jumps = scan_data(problem).jumps
-    assert jumps == pytest.approx((0.4,), abs=1e-14)
-    problem.breaks = tuple(just_before(t, problem) for t in jumps)
-    errors = []
-    for steps in (128, 256, 512):
+    assert jumps == pytest.approx((0.3, 0.65), abs=1e-14)
+    problem.breaks = mesh_breaks(jumps, problem)
+    errors, counts = [], (192, 384, 768)
+    for steps in counts:
         mesh = method.mesh(problem, steps)
         frames = []
         for memory in ("direct", "exponentials"):
             one = dataclasses.replace(method, memory=memory)
-            frames.append(run_mesh(Question(problem, one, Options()), mesh).frames())
+            frames.append(run_mesh(Question(problem, one, Options(), "all"), mesh).frames())
         assert np.abs(frames[0] - frames[1]).max() < 1e-9
-        exact = ML(-RATE * mesh**ALPHA, ALPHA) + response(mesh - 0.4)
+        exact = ML(-RATE * mesh**alpha, alpha) + response(mesh - 0.3, alpha) - response(mesh - 0.65, alpha)
         errors.append(np.abs(frames[0][:, 8] - exact).max())
-    assert math.log2(errors[-2] / errors[-1]) > order
+    assert observed_order([1.0 / n for n in counts], errors) == pytest.approx(method.best_order(alpha), abs=0.15)
+
+
+@pytest.mark.parametrize("near", [[1e-16, 0.4], [0.4, 0.400000000000001], [0.4, 1.0 - 1e-16]])
+def test_breakpoints_as_close_as_rounding(near: list[float]):
+    """To each other or to an end of the interval: no step has length 0."""
+    source = {"source": lambda t, x: float(t >= 0.4) * np.sin(np.pi * x)}
+    for method in ("l1", "adaptive"):
+        found = hf.solve_fpde(None, (0.0, 1.0), 0.0 * X, breakpoints=near, method=method, rtol=1e-3, **source, **GIVEN)
+        assert found.success and np.abs(found.u[:, 8] - response(found.t - 0.4)).max() < 2e-4
 
 
 @pytest.mark.parametrize("method", ["l1", "l2_1sigma"])

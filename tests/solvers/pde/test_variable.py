@@ -260,3 +260,16 @@ def test_coefficients_that_are_not_finite(axes):
     space = Diffusion(1.0) + Advection((lambda *places: np.where(places[0] > 0.5, np.inf, 1.0),) * axes)
     with pytest.raises(InvalidInputError, match="not finite"):
         hf.solve_fpde(None, (0.0, 1.0), np.zeros((9,) * axes), x=(x,) * axes, space=space, boundary=0.0)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax.numpy"])
+def test_bad_coefficients_of_every_library(library: str):
+    """Negative ones and those that are not finite are refused before the first step, also as tensors."""
+    xp = pytest.importorskip(library)
+    x = np.linspace(0.0, 1.0, 9)
+    for coefficient, words in ((lambda x: x - 0.5, "has to be positive"), (lambda x: 1.0 / (0.0 * x), "not finite")):
+        with pytest.raises(InvalidInputError, match=words), np.errstate(divide="ignore"):
+            hf.solve_fpde(
+                None, (0.0, 1.0), xp.asarray(np.sin(np.pi * x)), x=x, space=Diffusion(coefficient),
+                boundary="dirichlet", alpha=0.6, step=0.1,
+            )  # fmt: skip

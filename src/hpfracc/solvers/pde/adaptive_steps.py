@@ -42,7 +42,7 @@ _RESOLVED = 0.05
 _SHORT = 1e-3
 #: Ends of steps through which data are interpolated, to be compared with the data between them.
 _POINTS = 6
-#: Unknowns up to which sizes are taken with matrices, and solution and error have one memory.
+#: Unknowns up to which solution and error have one memory.
 _FEW = 128
 #: Growth of the largest value that counts as a blow-up where steps can be no shorter.
 _GROWS = 2.0
@@ -72,11 +72,6 @@ class _EvolutionSystem:
             orders = np.broadcast_to(problem.varying.at(problem.t0), self.form_shape).reshape(-1)
             self.groups = [(float(one), np.flatnonzero(orders == one)) for one in np.unique(orders)]
         self.enter(0)
-        #: The transform to values as a matrix, where that is less work than a call of the transform.
-        self._back: Array | None = None
-        if self.form.modal and self.size <= _FEW and self.dtype.kind == "f":
-            every = np.eye(self.size).reshape(self.size, *self.form_shape)
-            self._back = np.asarray(self.form.decode(every)).reshape(self.size, -1)
         self._sizes: list[tuple[Array, float]] = []  # of the newest states, which are asked for several times
 
     def time(self, tau: float) -> float:
@@ -134,9 +129,7 @@ class _EvolutionSystem:
 
     def largest(self, ys: Array) -> list[float]:
         """The largest value of each of several states."""
-        if self._back is not None:
-            ys = ys @ self._back
-        elif self.form.modal:
+        if self.form.modal:
             ys = self.form.decode(ys.reshape(len(ys), *self.form_shape))
         return np.abs(ys).reshape(len(ys), -1).max(axis=1).tolist()  # type: ignore[no-any-return]
 
@@ -335,7 +328,7 @@ class _EvolutionPass:
                     run.fail(self._blow_up() or stopped + corrector.failure)
                     return
                 if not between:  # fewer points are less work, and these degrees are not stable
-                    stepper.values = stepper.values[: max(4, stepper.highest_degree() + 3)]
+                    stepper.values = stepper.values[: max(3, stepper.highest_degree() + 2)]
                 self._note()
                 t = end if stepper.tau >= stop else problem.t0 + stepper.tau
                 if t > self.times[-1]:  # steps behind a jump may be shorter than times can tell

@@ -83,6 +83,8 @@ def estimate_grid_error(
         problem.stats.clear()
         problem.stats.update(stats)
     if found is None:
+        if min(axis.size for axis in problem.space.grid) < _FEWEST:
+            cheap = math.nan
         return (
             cheap,
             f"a coarser grid needs {_FEWEST} points along each axis (an odd number in a region), and there are too few",

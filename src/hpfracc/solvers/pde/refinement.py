@@ -22,7 +22,7 @@ from hpfracc.solvers.pde.driver import (
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.recording import Run, frames_kept
-from hpfracc.solvers.pde.time_data import MOST_BREAKS, TimeData, breaks_of, just_before, note_jumps
+from hpfracc.solvers.pde.time_data import MOST_BREAKS, TimeData, breaks_of, mesh_breaks, note_jumps
 
 Array = np.ndarray[Any, Any]
 
@@ -66,7 +66,7 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
     if method.meets_breaks:
         breaks = breaks_of(data, problem, options.breakpoints)
         breaks = breaks if len(breaks) <= MOST_BREAKS else options.breakpoints
-        problem.breaks = tuple(just_before(t, problem) for t in breaks)
+        problem.breaks = mesh_breaks(breaks, problem)
     note_jumps(data, problem)
     count = _shorter_intervals(question)
     earlier: Run | None = None

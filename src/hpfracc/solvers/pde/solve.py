@@ -17,16 +17,20 @@ from hpfracc._interrupts import interrupt_scope
 from hpfracc._xp import namespace_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.profiling.recorder import watched
-from hpfracc.solvers.ode.options import read_options
+from hpfracc.solvers.ode.options import Options, read_options
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
 from hpfracc.solvers.pde.boundary import BoundaryCondition
-from hpfracc.solvers.pde.choice import ASKED, choose_time_method, refusal
 from hpfracc.solvers.pde.driver import StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
-from hpfracc.solvers.pde.method import EvolutionMethod, Question
+from hpfracc.solvers.pde.method import EvolutionMethod, Question, find_evolution_method
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
+from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
+from hpfracc.solvers.pde.methods.differences import DiffusionL1, DiffusionL2Sigma
+from hpfracc.solvers.pde.methods.exact_modes import ExactModes
+from hpfracc.solvers.pde.methods.splitting import Yoshida4, conserves_norm
+from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.reading import EQUATION, read_evolution
 from hpfracc.solvers.pde.recording import MAX_FRAMES, Run, read_save, smooth_power
 from hpfracc.solvers.pde.refinement import run_refined
@@ -36,6 +40,13 @@ from hpfracc.solvers.pde.time_data import refuse_gaps, scan_data
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
 _BACKENDS = ("auto", "numpy", "numba")
+#: The reason of a method that the user chose.
+_ASKED = "it was asked for"
+#: Methods for first order in time, in the order in which they are tried.
+_FIRST_ORDER = ("etdrk4", "imex_bdf2", "crank_nicolson")
+#: Order in time above which, for incompatible initial data, corrected quadrature is chosen instead of L1 (of order 2 -
+#: alpha): at 0.5 both take the same time, at 0.7 L1 takes three times as long.
+_QUADRATURE_FROM = 0.6
 
 
 @watched
@@ -270,7 +281,7 @@ def read_question(*, method: Any, args: Any, backend: Any, compile: Any, save: A
     problem.backend, problem.compile = where, compile
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with problem.xp.scope():
-        chosen, reason = choose_time_method(method, problem, options)
+        chosen, reason = _choose_method(method, problem, options)
     if library != "numpy" and compile is True:
         if not chosen.compiles_tensors:
             raise InvalidInputError(
@@ -279,6 +290,69 @@ def read_question(*, method: Any, args: Any, backend: Any, compile: Any, save: A
             )
         problem.stats["compiled"] = library == "torch" and problem.reaction is not None
     return Question(problem, chosen, options, kept, extra, reason)
+
+
+def _choose_method(
+    method: str | EvolutionMethod, problem: EvolutionProblem, options: Options
+) -> tuple[EvolutionMethod, str]:
+    """The method that was asked for, or that ``"auto"`` chooses by the problem, and why."""
+    if not (isinstance(method, str) and method.casefold() == "auto"):
+        found = find_evolution_method(method)
+        reason = _refusal(found, problem, options)
+        if reason is not None:
+            raise InvalidInputError(reason)
+        return found, _ASKED
+    candidates: list[EvolutionMethod] = [ExactModes()]
+    several = len(problem.orders) > 1
+    alpha = problem.alpha_value
+    if alpha == 1.0 and not several:
+        if conserves_norm(problem):
+            candidates.append(Yoshida4())
+        candidates += map(find_evolution_method, _FIRST_ORDER)
+    if several and problem.linear and alpha <= 1.0:
+        candidates.append(CorrectedQuadrature(4))
+    if problem.frozen is not None and not several:
+        candidates.append(AdaptiveSteps())
+    if several or alpha >= 1.0:
+        candidates.append(CorrectedQuadrature(2))
+    candidates.append(AdaptiveSteps())
+    if not problem.compatible:
+        if problem.linear and alpha > _QUADRATURE_FROM:
+            candidates.append(CorrectedQuadrature(3))
+        candidates.append(DiffusionL1())
+    candidates += [DiffusionL2Sigma(), DiffusionL1()]
+    refusals = []
+    for one in candidates:
+        reason = _refusal(one, problem, options)
+        if reason is None:
+            words = one.reason(problem)
+            if isinstance(one, CorrectedQuadrature) and not several and alpha < 1.0:
+                words = "u0 does not have the boundary values, and corrected BDF3 has order 3 for t > t0 all the same"
+            if isinstance(one, DiffusionL1) and not several and not problem.compatible:
+                words = "u0 does not have the boundary values, and L1 damps the layer that comes of it"
+            return one, words
+        refusals.append(reason)
+    raise InvalidInputError(f"no method takes this equation: {'; '.join(dict.fromkeys(refusals))}")
+
+
+def _refusal(method: EvolutionMethod, problem: EvolutionProblem, options: Options) -> str | None:
+    """Why a method cannot solve a problem; None if it can."""
+    library = problem.xp.library
+    if method.chooses_steps and options.step is not None:
+        return f"method={method.name!r} chooses its steps, and step={options.step:g} was given; leave one of them out"
+    if options.first_step is not None and not (method.chooses_steps or method.exact):
+        return f"method={method.name!r} does not start with first_step={options.first_step:g}; use method='adaptive'"
+    if options.breakpoints and not (method.meets_breaks or method.exact):
+        return f"steps of method={method.name!r} do not end at breakpoints; use 'adaptive', 'l1' or 'l2_1sigma'"
+    if problem.frozen is not None and getattr(method, "reaction", "newton") != "newton":
+        return f"method={method.name!r} is explicit in the reaction, and Diffusion depends on t or u; use 'newton'"
+    if library not in method.libraries:
+        takes = " and ".join(sorted(method.libraries))
+        return (
+            f"method={method.name!r} takes arrays of {takes}, and not of {library}: give u0 as such an array, or take "
+            "'l1', 'l2_1sigma' or 'convolution_quadrature', whose steps serve tensors"
+        )
+    return method.lacks(problem) or method.refuses(problem)
 
 
 def _solve(question: Question, progress: StepProgress) -> tuple[Question, Run, float, float]:
@@ -301,9 +375,9 @@ def _solve(question: Question, progress: StepProgress) -> tuple[Question, Run, f
             question = question._replace(
                 method=method, reason="the data are not finite at t0, towards which its mesh is graded"
             )
-        elif data.jumps and not method.meets_breaks and question.reason != ASKED:
+        elif data.jumps and not method.meets_breaks and question.reason != _ASKED:
             other = AdaptiveSteps()
-            if refusal(other, problem, options) is None:
+            if _refusal(other, problem, options) is None:
                 method, question = other, question._replace(method=other, reason=other.reason(problem))
         problem.stats.clear()
         problem.stats.update(stats)
@@ -357,6 +431,10 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         in_space, why = estimate_grid_error(problem, method.stand_in(problem), *run.newest, run.steps, options.estimate)
     if math.isnan(in_space):
         problem.notes.append(f"no estimate of the error in space: {why}")
+    elif why:
+        problem.notes.append(
+            f"the error in space is estimated from the highest modes of the solution, which do not see all of it: {why}"
+        )
     stats = {
         "steps": run.steps,
         "frames": frames,

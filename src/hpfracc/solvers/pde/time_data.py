@@ -31,6 +31,8 @@ _STAYS = 0.5
 _CHECKED, _AT_ONCE, MOST_BREAKS = 256, 8, 8
 #: Steps of a mesh end this many ulps before a jump.
 _ULPS = 16
+#: The shortest piece of a mesh in ulps, and the least mean step near its start times the number of steps.
+RESOLVED = 4e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +94,19 @@ class TimeData:
             if jumps[first]:  # behind the jump, which steps end before
                 times[0] = max(float(nodes[0] + 2.0 * (nodes[0] - just_before(float(nodes[0]), problem))), self.first)
             known = {t: known[t] if t in known else data(t) for t in times}  # neighbouring steps share most of them
-            lines = np.tensordot(_lagrange(looks, nodes), np.stack([known[t] for t in times]), 1)
+            lines = _lagrange(looks, nodes) @ np.stack([known[t] for t in times]).reshape(len(nodes), -1)
             seen = self.values[numbers] if len(self.values) else np.stack([data(t) for t in looks.tolist()])
-            gap = float(np.abs(seen - lines).reshape(len(looks), -1).max(axis=1).mean())
+            gap = float(np.abs(seen.reshape(len(looks), -1) - lines).max(axis=1).mean())
             worst = max(worst, *(gap * length**p / math.gamma(1.0 + p) for p in powers))
         return worst
 
 
 def _lagrange(t: Array, nodes: Array) -> Array:
-    """The values of Lagrange's polynomials of the nodes at some times, shape (len(t), len(nodes))."""
-    apart, same = nodes[:, None] - nodes, np.eye(len(nodes), dtype=bool)
-    factors = (t[:, None, None] - nodes) / np.where(same, 1.0, apart)
-    factors[:, same] = 1.0
-    return np.asarray(factors.prod(axis=2))
+    """The values of Lagrange's polynomials of the nodes at times between them, shape (len(t), len(nodes))."""
+    apart = nodes[:, None] - nodes
+    apart.flat[:: len(nodes) + 1] = 1.0
+    found = 1.0 / ((t[:, None] - nodes) * apart.prod(axis=1))  # the barycentric form
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
 def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
@@ -210,6 +212,16 @@ def breaks_of(data: TimeData, problem: EvolutionProblem, given: tuple[float, ...
     if problem.delayed is not None:
         given = tuple({*given, *problem.delayed.kinks(problem.t1)})
     return tuple(sorted([*given, *(t for t in data.jumps if all(abs(t - other) > near for other in given))]))
+
+
+def mesh_breaks(breaks: tuple[float, ...], problem: EvolutionProblem) -> tuple[float, ...]:
+    """Where the steps of a mesh end before jumps; those too close to the bound before, or to t1, share its steps."""
+    shortest = RESOLVED * float(np.spacing(max(abs(problem.t0), abs(problem.t1))))
+    found = [problem.t0]
+    for place in (just_before(t, problem) for t in breaks):
+        if place - found[-1] > shortest and problem.t1 - place > shortest:
+            found.append(place)
+    return tuple(found[1:])
 
 
 def note_jumps(data: TimeData, problem: EvolutionProblem) -> None:

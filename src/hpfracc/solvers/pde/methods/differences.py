@@ -29,7 +29,7 @@ from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, m
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, StepForm, in_blocks
-from hpfracc.solvers.pde.time_data import behind_start
+from hpfracc.solvers.pde.time_data import RESOLVED, behind_start
 
 Array = np.ndarray[Any, Any]
 
@@ -49,8 +49,6 @@ _UPDATES = KernelPrice(
     source=Path(__file__).parents[1] / "compiled" / "marching.py",
     function="_update",
 )
-#: The least mean step near the start of a piece times the number of steps, in ulps.
-_RESOLVED = 4e6
 #: The name of a solve in ``config(pin=..., never=...)``.
 _OPERATION = "solve_fpde"
 MEMORIES = ("auto", "direct", "exponentials")
@@ -110,7 +108,7 @@ class DifferenceMethod(EvolutionMethod):
             count = (number + 1) * steps // pieces - number * steps // pieces
             part = np.arange(1, count + 1) / count
             # Steps stay above the spacing of floating-point times, at up to a million steps.
-            least = min(1.0, _RESOLVED * float(np.spacing(abs(begin))) / (end - begin))
+            least = min(1.0, RESOLVED * float(np.spacing(abs(begin))) / (end - begin))
             found.append(begin + (end - begin) * np.maximum(part ** self.exponent(problem), least * part))
             found[-1][-1] = end
         return np.concatenate(found)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import is_array, library_of, refuse_masked, to_host
+from hpfracc._arrays import is_array, is_tracer, library_of, refuse_masked, to_host
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.pde.boundary import (
@@ -151,6 +151,16 @@ def refuse_conditions(setting: SpaceSetting, power: bool) -> str | None:
         if power and not isinstance(one, Dirichlet) and not is_homogeneous(one):
             return "a spectral power with data for the slope is not defined; use zero, or Dirichlet data"
     return None
+
+
+def refuse_backwards(coefficient: Any) -> None:
+    """Refuse a real coefficient of fractional diffusion that is negative or not finite anywhere."""
+    values = np.zeros(1) if is_tracer(coefficient) else to_host(coefficient)
+    if not np.iscomplexobj(values) and not np.all((values >= 0.0) & (values < np.inf)):
+        raise InvalidInputError(
+            f"FractionalDiffusion: a coefficient of {float(np.min(values)):g}; diffusion backwards is ill-posed: use "
+            "coefficients of 0 and above"
+        )
 
 
 def is_uniform(x: Array) -> bool:

@@ -24,7 +24,7 @@ _CANDIDATES = {
         "jacobi:JacobiInterval",
         "variable:FiniteVolumes",
         "grunwald:ShiftedGrunwald",
-        "reflecting:ReflectingGrunwald",
+        "grunwald:ReflectingGrunwald",
         "region:RegionSpace",
     ),
     "Disc": ("disc:JacobiDisc", "disc:PolarModes"),

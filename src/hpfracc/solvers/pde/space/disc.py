@@ -26,6 +26,7 @@ from hpfracc.solvers.pde.space.axes import diagonalise
 from hpfracc.solvers.pde.space.base import (
     Semidiscretisation,
     SpaceSetting,
+    refuse_backwards,
     refuse_complex,
     refuse_conditions,
 )
@@ -273,6 +274,7 @@ class JacobiDisc(PolarSpace):
             eigenvalues[: singular.size, m] = singular**-2.0
             forward[m], backward[m] = left.T * root, left / root[:, None]
         self.eigenvalues = radius**-order * eigenvalues
+        refuse_backwards(term.coefficient)
         self.symbol = -term.coefficient * xp.array(self.eigenvalues)
         self._forward, self._backward = xp.array(forward), xp.array(backward)
         self.shape = (n, disc.angles)

@@ -13,7 +13,7 @@ from hpfracc._arrays import is_array, to_host
 from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_function, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.axes import diagonalise, matrix_product
-from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, refuse_grid, trapezoid
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, refuse_backwards, refuse_grid, trapezoid
 from hpfracc.solvers.pde.terms import FractionalDiffusion
 
 Array = np.ndarray[Any, Any]
@@ -254,9 +254,11 @@ class JacobiInterval(Semidiscretisation):
         self._varying: Any = None
         if is_function(coefficient):
             self._varying = coefficient(*self.points) + xp.array(np.zeros(count))
+            refuse_backwards(self._varying)
             if isinstance(self._varying, np.ndarray) and self._varying.dtype.kind == "f" and self._varying.min() > 0.0:
                 self._diagonalise(self._varying)
         else:
+            refuse_backwards(coefficient)
             self.symbol = xp.array(self._eigenvalues) * coefficient
         lower = setting.boundary[0][0]
         assert isinstance(lower, Exterior)

@@ -34,9 +34,11 @@ class BoxModes(GridSpace):
     Along an axis of length L these are :math:`e^{2\pi i k x/L}` (periodic), :math:`\sin(\pi k x/L)` (Dirichlet),
     :math:`\cos(\pi k x/L)` (Neumann), :math:`\sin(\pi (k-1/2) x/L)` and its mirror image (one of each), with the
     eigenvalues :math:`-\kappa^2` of the Laplacian itself, not of differences: exact to rounding for each of them, and
-    spectrally accurate for solutions whose extension (periodic, odd or even, like the eigenfunctions) is smooth. The
-    order is 2, up to a logarithm, for sources that are incompatible with a Dirichlet condition. Along an axis with data
-    at its ends, and with Robin conditions, the eigenvalues are those of second differences, of order 2.
+    spectrally accurate for solutions whose extension (periodic, odd or even, like the eigenfunctions) is smooth. For u0
+    and sources that are not zero at an end with a Dirichlet condition, whose coefficients are found from samples, the
+    order is that of the equation in space: 2 (up to a logarithm in several dimensions), or s for
+    :math:`(-\Delta)^{s/2}` alone. Along an axis with data at its ends, and with Robin conditions, the eigenvalues are
+    those of second differences, of order 2.
     """
 
     name = "modes"
@@ -57,7 +59,7 @@ class BoxModes(GridSpace):
         self.symbol = self._make_symbol()
         self._check_growth()
         spectral = all(basis.spectral for basis in self._axes)
-        self.accuracy = "spectral, for solutions that are smooth when extended like the eigenfunctions"
+        self.accuracy = "spectral for data smooth when extended like the eigenfunctions, else that of the equation"
         if not spectral:
             self.accuracy = "2"
         self.best_order = math.inf if spectral else 2.0

@@ -11,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import is_array, library_of, to_host
+from hpfracc._arrays import is_array, is_tracer, to_host
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Exterior, NoFlux, Periodic, Robin, is_function
@@ -152,7 +152,7 @@ class FiniteVolumes(GridSpace):
     def _check_constant(self, one: CellAxis, v: Any) -> None:
         """Refuse a velocity that varies along an axis with a closed end."""
         values = self._at(v, one, one.corners)
-        if is_array(values) and values.ndim and values.shape[one.place] > 1 and library_of(values) != "jax":
+        if is_array(values) and values.ndim and values.shape[one.place] > 1 and not is_tracer(values):
             lead = axis_part(values, one.place, slice(0, 1))
             if bool((to_host(values) != to_host(lead)).any()):
                 raise InvalidInputError(
@@ -180,9 +180,9 @@ class FiniteVolumes(GridSpace):
 
     def _warn_of_peclet(self, one: CellAxis) -> None:
         parts = (one.speeds, one.carriers, one.faces)
-        if not one.moves or any(is_array(v) and library_of(v) == "jax" for v in parts):
-            return  # may be traced
-        sizes = [np.abs(to_host(v) if is_array(v) else v) for v in parts]
+        if not one.moves or any(map(is_tracer, parts)):
+            return
+        sizes = [np.abs(to_host(v)) for v in parts]
         speed, least = max(float(np.max(sizes[0])), float(np.max(sizes[1]))), float(np.min(sizes[2]))
         width = float(one.steps.max())
         self.notes += peclet_notes(speed * width / least if least else math.inf if speed else 0.0, width)
@@ -354,15 +354,13 @@ def _number(value: Any) -> complex | float:
 
 def check_finite(values: Any) -> None:
     """Refuse values of coefficients that are not finite."""
-    if library_of(values) == "numpy" and not np.isfinite(values).all():
+    if not is_tracer(values) and not np.isfinite(to_host(values)).all():
         raise InvalidInputError("Diffusion or Advection: a coefficient is not finite; give numbers at every point")
 
 
 def check_positive(values: Any) -> None:
     """Refuse coefficients of diffusion that are not positive."""
-    if is_array(values) and library_of(values) == "jax":
-        return  # may be traced
-    plain = to_host(values) if is_array(values) else np.asarray(values)
+    plain = np.zeros(0) if is_tracer(values) else to_host(values)
     if not np.iscomplexobj(plain) and not np.all(plain > 0.0):
         raise InvalidInputError(
             f"Diffusion: a coefficient of {float(np.min(plain)):g}; it has to be positive everywhere, or the "
