@@ -179,8 +179,8 @@ def test_options_are_named_in_signatures(name: str):
 #: Functions and methods with keywords that no list can hold, and what those are.
 FREE_KEYWORDS = {
     "hpfracc._explain.explain": "keywords of the call that is explained",
-    "hpfracc.distributed.parameters.grid": "names of the user's parameters",
-    "hpfracc.distributed.parameters.points": "names of the user's parameters",
+    "hpfracc.distributed.items.grid": "names of the user's parameters",
+    "hpfracc.distributed.items.points": "names of the user's parameters",
     "hpfracc.engine.execution.api.elementwise": "names of the variables of the expression",
     "hpfracc.engine.execution.batch.out_of_core.evaluate_blocks": "names of the variables of the expression",
     "hpfracc.engine.execution.batch.run.run": "keywords of the user's function",

@@ -96,9 +96,15 @@ def _sweep(problem: tuple[str, Path], store: Path, arguments: argparse.Namespace
             told = f"{state.done:,} of {state.total:,} items, {state.rate:.3g} per second, {state.failed} failed"
             report(state.done / state.total, told)
 
-        result = sweep(given.func, given.params, store=store, executor=arguments.scheduler, progress=show, **options)
-        if arguments.failed and result.failed:
-            result = result.resume(failed=True)
+        try:
+            result = sweep(
+                given.func, given.params, store=store, executor=arguments.scheduler, progress=show, **options
+            )
+            if arguments.failed and result.failed:
+                result = result.resume(failed=True)
+        except KeyboardInterrupt as interrupt:
+            interrupt.__notes__ = [f"completed items are in {store}; run the same command again to continue"]
+            raise
     return _answer(result)
 
 
