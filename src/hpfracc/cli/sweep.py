@@ -69,7 +69,7 @@ def _read(path: Path) -> tuple[str, Path]:
     from hpfracc.errors import InvalidInputError
 
     try:
-        text, folder = read_plain(path, 1 << 20).data.decode(), path.resolve().parent
+        text, folder = read_plain(path, 1 << 20).decode(), path.resolve().parent
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"the problem file {str(path)!r} cannot be read ({error}); check the path") from error
     if text.startswith(_ORIGIN):  # the copy in a store

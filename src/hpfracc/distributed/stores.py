@@ -239,7 +239,7 @@ class SweepStore:
 
 def _read(path: Path) -> bytes:
     """The content of a regular file."""
-    return read_plain(path, min(path.stat().st_size, _MAX_BYTES)).data
+    return read_plain(path, min(path.stat().st_size, _MAX_BYTES))
 
 
 def _write(path: Path, data: bytes, *, new: bool = False) -> None:
