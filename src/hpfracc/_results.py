@@ -338,7 +338,7 @@ def _svg(curves: Sequence[SmallCurve]) -> str:
         return ""
     ranges = []
     for axis in (0, 1):
-        values = np.concatenate([each[axis][each[2]] for each in drawn])
+        values = np.concatenate([(x, y)[axis][known] for x, y, known, _ in drawn])
         ranges.append((float(values.min()), float(values.max())))
     across, up = _scaled(ranges[0], _MARGIN, _WIDTH - _MARGIN), _scaled(ranges[1], _HEIGHT - _MARGIN, _MARGIN)
     marks = []

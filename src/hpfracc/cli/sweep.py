@@ -103,7 +103,7 @@ def _sweep(problem: tuple[str, Path], store: Path, arguments: argparse.Namespace
             if arguments.failed and result.failed:
                 result = result.resume(failed=True)
         except KeyboardInterrupt as interrupt:
-            interrupt.__notes__ = [f"completed items are in {store}; run the same command again to continue"]
+            interrupt.__notes__ = [f"what was completed is in {store}; run the same command again to continue"]
             raise
     return _answer(result)
 

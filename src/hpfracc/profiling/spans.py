@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, cast
 
 from hpfracc.errors import InvalidInputError
@@ -72,12 +71,7 @@ class Span:
     )  # fmt: skip
 
     def __init__(
-        self,
-        recorder: Any,
-        name: str,
-        kind: str = "span",
-        device: str | None = None,
-        metadata: dict[str, Any] | None = None,
+        self, recorder: Any, name: str, kind: str = "span", device: str | None = None, metadata: Any = None
     ) -> None:
         self._recorder = recorder
         self._session: Session | None = None
@@ -132,9 +126,7 @@ class Span:
         self.start = _now()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self.end = _now()
         if kind is not None:
             self.error = _describe(kind, error)
