@@ -67,7 +67,7 @@ class PerformanceMonitor:
         begun = vars(self._begun).get(name)
         if not begun:
             raise InvalidInputError(f"{name!r} is not being timed in this thread; call start_timing({name!r}) first")
-        start = begun.pop()
+        start: int = begun.pop()
         _note(self.recorder, name, start, now, {})
         return (now - start) / 1e9
 
