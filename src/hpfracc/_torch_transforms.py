@@ -10,7 +10,6 @@ import functools
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from operator import attrgetter
 from typing import Any
 
 #: The functions themselves, for callers that ask about every tensor of every call: ``PROBES or find_probes()``, because
@@ -68,9 +67,6 @@ def is_batched(tensor: Any) -> bool:
     return bool(sys.modules["torch"]._C._functorch.is_legacy_batchedtensor(tensor))
 
 
-#: The attributes of a tensor that decisions depend on. To read one takes longer than of an array: none is read twice.
-_attributes = attrgetter("shape", "dtype", "device", "layout", "requires_grad")
-
 #: Whether a type of tensor stands for others while PyTorch traces: fake tensors and functional ones.
 _SYMBOLIC: dict[type, bool] = {}
 
@@ -120,8 +116,23 @@ def outside_transforms() -> AbstractContextManager[Any]:
 
 
 def tensor_pair(one: Any, two: Any) -> tuple[Any, ...] | None:
-    """The kind of two tensors, or None while ``torch.func`` or forward mode is active: then each must be inspected."""
+    """The kind of two tensors, or None while ``torch.func`` or forward mode is active: then each must be inspected.
+
+    Reading an attribute of a tensor takes longer than reading one of an array, so nothing is read twice.
+    """
     _, innermost, level, deterministic = PROBES or find_probes()
     if innermost() is not None or level() >= 0:
         return None
-    return deterministic(), *_attributes(one), *_attributes(two)
+    return (
+        deterministic(),
+        one.shape,
+        one.dtype,
+        one.device,
+        one.layout,
+        one.requires_grad,
+        two.shape,
+        two.dtype,
+        two.device,
+        two.layout,
+        two.requires_grad,
+    )
