@@ -59,25 +59,10 @@ __version__ = "0.2.0"
 __getattr__, __dir__, __all__ = _lazy.attach(__name__, unlisted="hpfracc.engine")
 __all__ = sorted([*__all__, "__version__", "errors"])
 
-
-def _device_clocks() -> object:
-    from hpfracc.engine.backends.registry import device_clocks
-
-    return device_clocks()
-
-
-def _energy_counters() -> object:
-    from hpfracc.engine.hardware.energy import read_energy_counters
-
-    return read_energy_counters()
-
-
-def _cluster_support() -> object:
-    from hpfracc.distributed import chunked
-
-    return chunked
-
-
-_plugs.plug_in("device clocks", _device_clocks)
-_plugs.plug_in("energy counters", _energy_counters)
-_plugs.plug_in("cluster support", _cluster_support)
+_plugs.plugged.update(
+    {
+        "device clocks": ("hpfracc.engine.backends.registry", "device_clocks"),
+        "energy counters": ("hpfracc.engine.hardware.energy", "read_energy_counters"),
+        "cluster support": ("hpfracc.distributed.chunked", ""),
+    }
+)

@@ -22,8 +22,8 @@ from hpfracc._config import config as config
 from hpfracc._config import use_backend as use_backend
 from hpfracc._explain import explain as explain
 from hpfracc.cli.info import show_versions as show_versions
-from hpfracc.distributed.parameters import grid as grid
-from hpfracc.distributed.parameters import points as points
+from hpfracc.distributed.items import grid as grid
+from hpfracc.distributed.items import points as points
 from hpfracc.distributed.results import SweepResult as SweepResult
 from hpfracc.distributed.sweeps import sweep as sweep
 from hpfracc.engine import BackendType as BackendType

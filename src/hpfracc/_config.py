@@ -211,30 +211,21 @@ class _State:
 _MAX_CHILDREN = 256
 
 
+@dataclass(slots=True, eq=False)
 class Context:
     """Combined settings of the surrounding ``with`` blocks. Equal blocks share one object, so identity compares them.
 
     ``banned`` are backends that failed in the surrounding call. They are not used even if requested explicitly.
     """
 
-    __slots__ = ("_children", "_settings", "backend", "banned", "layers", "outer", "waiting")
-
-    def __init__(
-        self,
-        layers: tuple[dict[str, Any], ...] = (),
-        backend: str | None = None,
-        banned: frozenset[str] = frozenset(),
-        outer: Context | None = None,
-        waiting: weakref.ref[config] | None = None,
-    ) -> None:
-        self.layers = layers
-        self.backend = backend
-        self.banned = banned
-        #: A ``config(...)`` object that may still be entered as a block, and the context without it.
-        self.outer = outer
-        self.waiting = waiting
-        self._settings: Settings | None = None
-        self._children: dict[Hashable, Context] = {}
+    layers: tuple[dict[str, Any], ...] = ()
+    backend: str | None = None
+    banned: frozenset[str] = frozenset()
+    #: A ``config(...)`` object that may still be entered as a block, and the context without it.
+    outer: Context | None = None
+    waiting: weakref.ref[config] | None = None
+    _settings: Settings | None = None
+    _children: dict[Hashable, Context] = field(default_factory=dict)
 
     def with_backend(self, backend: str | None, banned: frozenset[str] = frozenset()) -> Context:
         """Context with another backend. Returns the same object every time, as a key for cached decisions."""

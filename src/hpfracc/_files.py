@@ -15,7 +15,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 #: Flags for opening any file: binary, and not inherited by child processes.
 OPEN_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -38,15 +38,8 @@ class UnfitFileError(OSError):
     """A path that is not a regular file, or a file that is too large to read."""
 
 
-class PlainFile(NamedTuple):
-    """The content of a file, and its status when it was read."""
-
-    data: bytes
-    status: os.stat_result
-
-
-def read_plain(path: str | os.PathLike[str], max_bytes: int) -> PlainFile:
-    """Read a regular file of at most ``max_bytes`` bytes.
+def read_plain(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    """The content of a regular file of at most ``max_bytes`` bytes.
 
     Raises
     ------
@@ -57,12 +50,11 @@ def read_plain(path: str | os.PathLike[str], max_bytes: int) -> PlainFile:
         _check_readable(os.stat(path), max_bytes)  # before opening, because opening a device can have side effects
         fd = os.open(path, _READ_FLAGS)
     with os.fdopen(fd, "rb") as file:
-        status = os.fstat(file.fileno())
-        _check_readable(status, max_bytes)
+        _check_readable(os.fstat(file.fileno()), max_bytes)
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:  # the file is growing
         raise _too_large(len(data), max_bytes)
-    return PlainFile(data, status)
+    return data
 
 
 def _check_readable(status: os.stat_result, max_bytes: int) -> None:

@@ -10,7 +10,7 @@ import itertools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -207,7 +207,7 @@ def open_samples(
         several = isinstance(axis, tuple) and isinstance(t, list | tuple)
         points: Any = [_given_points(one, f, kind, scale) for one in t] if several else _given_points(t, f, kind, scale)
     elif step is None and kind in ("series", "frame", "dataarray"):
-        found = [_labels_along(f, kind, one).points(scale) for one in axes]
+        found = [_points_of_labels(_labels_along(f, kind, one), scale) for one in axes]
         points = found if isinstance(axis, tuple) else found[0]
     else:
         points = None
@@ -323,51 +323,47 @@ def _points_of_dates(dates: Any, what: str, unit: _Unit) -> np.ndarray[Any, Any]
     return unit.count(array - array[0], np.datetime_as_string(array[0], unit="auto") + ("Z" if zoned else ""))
 
 
-@dataclass(frozen=True, slots=True)
-class _Labels:
-    """The labels along one axis."""
+class _Labels(NamedTuple):
+    """The labels along one axis, and whether integer ones are meaningful, rather than a default count of rows."""
 
     what: str
     index: Any
-    #: Whether integer labels are meaningful, rather than a default count of rows.
     chosen: bool
-
-    def points(self, unit: _Unit) -> np.ndarray[Any, Any]:
-        """The labels as points; raises an error that says why if they cannot be."""
-        index = self.index
-        if index is not None:
-            if hasattr(index, "to_timestamp"):  # a period counts from its start
-                index = index.to_timestamp()
-            kind = index.dtype.kind
-            if kind in "mM":
-                return _points_of_dates(index, self.what, unit)
-            if kind == "f" or (kind in "iu" and self.chosen):
-                return np.asarray(index, dtype=np.float64)
-            if kind in "iu":
-                why = f"{self.what} is an unnamed integer index, which may only count rows"
-            else:
-                why = f"{self.what} has dtype {index.dtype}, which is not numeric and not a date"
-        else:
-            why = f"{self.what} has no coordinate"
-        raise InvalidInputError(
-            f"neither t nor step is given, and {why}; give step=, or the points t= (such as t=f.index)"
-        )
 
 
 def _labels_along(f: Any, kind: str | None, axis: int) -> _Labels:
     if kind == "dataarray":
         name = f.dims[axis]
         # pandas names the dimension "index" when it converts a frame with a default index.
-        what, index, chosen = f"the coordinate {name!r}", f.indexes.get(name), name != "index"
+        found = _Labels(f"the coordinate {name!r}", f.indexes.get(name), name != "index")
     else:
         index = f.axes[axis]
-        what, chosen = "the index" if axis == 0 else "the row of column names", index.name is not None
-    if index is not None and index.nlevels > 1:
+        found = _Labels("the row of column names" if axis else "the index", index, index.name is not None)
+    if found.index is not None and found.index.nlevels > 1:
         raise InvalidInputError(
-            f"{what} has {index.nlevels} levels, so its rows belong to several series; unstack them into columns, or "
-            "process each group: f.groupby(level=0).transform(...)"
+            f"{found.what} has {found.index.nlevels} levels, so its rows belong to several series; unstack them into "
+            "columns, or process each group: f.groupby(level=0).transform(...)"
         )
-    return _Labels(what, index, chosen)
+    return found
+
+
+def _points_of_labels(labels: _Labels, unit: _Unit) -> np.ndarray[Any, Any]:
+    """The labels as points; raises an error that says why if they cannot be."""
+    what, index, chosen = labels
+    if hasattr(index, "to_timestamp"):  # a period counts from its start
+        index = index.to_timestamp()
+    kind = "" if index is None else index.dtype.kind
+    if index is not None and kind in "mM":
+        return _points_of_dates(index, what, unit)
+    if kind == "f" or (index is not None and kind in "iu" and chosen):
+        return np.asarray(index, dtype=np.float64)
+    if index is None:
+        why = f"{what} has no coordinate"
+    elif kind in "iu":
+        why = f"{what} is an unnamed integer index, which may only count rows"
+    else:
+        why = f"{what} has dtype {index.dtype}, which is not numeric and not a date"
+    raise InvalidInputError(f"neither t nor step is given, and {why}; give step=, or the points t= (such as t=f.index)")
 
 
 def _require_order(f: Any, kind: str | None, axes: Sequence[int]) -> None:
@@ -375,12 +371,10 @@ def _require_order(f: Any, kind: str | None, axes: Sequence[int]) -> None:
     if kind not in ("series", "frame", "dataarray"):
         return
     for axis in axes:
-        labels = _labels_along(f, kind, axis)
-        index = labels.index
-        ordered = index is None or index.dtype.kind not in "iufmM" or index.is_monotonic_increasing
-        if not ordered:
+        what, index, _ = _labels_along(f, kind, axis)
+        if index is not None and index.dtype.kind in "iufmM" and not index.is_monotonic_increasing:
             raise InvalidInputError(
-                f"{labels.what} is not sorted, and rows must run from the oldest to the newest; sort them "
+                f"{what} is not sorted, and rows must run from the oldest to the newest; sort them "
                 "(sort_index(), or sortby() in xarray), or drop the labels"
             )
 

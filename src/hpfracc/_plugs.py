@@ -7,28 +7,26 @@ arrays and executors to its support. Profiling must not import the backends: it 
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_plugged: dict[str, Callable[[], Any]] = {}
-
-
-def plug_in(name: str, function: Callable[[], Any]) -> None:
-    """Register a function. The package does so when it is imported."""
-    _plugged[name] = function
+#: The module and the name there of each function. The package fills it when it is imported.
+plugged: dict[str, tuple[str, str]] = {}
 
 
 def from_above(name: str) -> Any:
     """What the function of this name returns now."""
-    return _plugged[name]()
+    module, function = plugged[name]
+    return getattr(importlib.import_module(module), function)()
 
 
 def cluster_support() -> Any:
     """:mod:`hpfracc.distributed.chunked`, which serves chunked arrays and executors."""
-    return from_above("cluster support")
+    return importlib.import_module(plugged["cluster support"][0])
 
 
 def over_chunks(function: F) -> F:

@@ -332,29 +332,24 @@ def _svg(curves: Sequence[SmallCurve]) -> str:
     for curve in curves[:_MAX_CURVES]:
         x, y = (np.asarray(to_host(each), np.float64).ravel() for each in curve[:2])
         keep = np.arange(x.size) if curve.as_points else _extremes(y)
-        drawn.append(SmallCurve(x[keep], y[keep], curve.as_points))
-    finite = [np.isfinite(each.x) & np.isfinite(each.y) for each in drawn]
-    if not any(mask.any() for mask in finite):
+        known = np.isfinite(x[keep]) & np.isfinite(y[keep])
+        drawn.append((x[keep], y[keep], known, curve.as_points))
+    if not any(known.any() for _, _, known, _ in drawn):
         return ""
     ranges = []
     for axis in (0, 1):
-        values = np.concatenate([(each.x, each.y)[axis][mask] for each, mask in zip(drawn, finite, strict=True)])
+        values = np.concatenate([(x, y)[axis][known] for x, y, known, _ in drawn])
         ranges.append((float(values.min()), float(values.max())))
-    places = [_scaled(ranges[0], _MARGIN, _WIDTH - _MARGIN), _scaled(ranges[1], _HEIGHT - _MARGIN, _MARGIN)]
+    across, up = _scaled(ranges[0], _MARGIN, _WIDTH - _MARGIN), _scaled(ranges[1], _HEIGHT - _MARGIN, _MARGIN)
     marks = []
-    for number, (each, mask) in enumerate(zip(drawn, finite, strict=True)):
-        colour = _COLOURS[number % len(_COLOURS)]
-        px, py = (place(values) for place, values in zip(places, each[:2], strict=True))
-        if each.as_points:
-            spots = zip(px[mask], py[mask], strict=True)
+    for (x, y, known, as_points), colour in zip(drawn, _COLOURS, strict=False):
+        spots = zip(across(x[known]), up(y[known]), strict=True)
+        if as_points:
             marks += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2" fill="{colour}"/>' for a, b in spots]
             continue
-        words, pen = [], "M"
-        for a, b, known in zip(px, py, mask, strict=True):
-            if known:
-                words.append(f"{pen}{a:.1f} {b:.1f}")
-            pen = "L" if known else "M"
-        marks.append(f'<path d="{" ".join(words)}" fill="none" stroke="{colour}" stroke-width="1.3"/>')
+        pens = np.where(np.concatenate([[False], known[:-1]]), "L", "M")[known]  # a gap begins a new line
+        path = " ".join(f"{pen}{a:.1f} {b:.1f}" for pen, (a, b) in zip(pens, spots, strict=True))
+        marks.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.3"/>')
     (left, right), (low, high) = ranges
     note = f"from {left:.4g} to {right:.4g}; values from {low:.4g} to {high:.4g}"
     return (

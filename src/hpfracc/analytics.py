@@ -51,31 +51,23 @@ class PerformanceMonitor:
 
     def __init__(self, recorder: Recorder | None = None) -> None:
         self.recorder = recorder if recorder is not None else _own_recorder()
-        self._lock = threading.Lock()
-        self._begun: dict[tuple[str, int], list[int]] = {}
+        #: When the timings of each name began, by thread.
+        self._begun = threading.local()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a PerformanceMonitor belongs to its process and cannot be pickled; send get_timings() instead")
 
     def start_timing(self, name: str) -> None:
         """Start timing ``name`` in this thread. Timings of the same name may be nested."""
-        with self._lock:
-            begun = self._begun.setdefault((name, threading.get_ident()), [])
-        begun.append(time.perf_counter_ns())
+        vars(self._begun).setdefault(name, []).append(time.perf_counter_ns())
 
     def end_timing(self, name: str) -> float:
         """Stop timing ``name``; returns the seconds since its last :meth:`start_timing` in this thread."""
         now = time.perf_counter_ns()
-        key = name, threading.get_ident()
-        with self._lock:
-            begun = self._begun.get(key)
-            if not begun:
-                raise InvalidInputError(
-                    f"{name!r} is not being timed in this thread; call start_timing({name!r}) first"
-                )
-            start = begun.pop()
-            if not begun:
-                del self._begun[key]
+        begun = vars(self._begun).get(name)
+        if not begun:
+            raise InvalidInputError(f"{name!r} is not being timed in this thread; call start_timing({name!r}) first")
+        start: int = begun.pop()
         _note(self.recorder, name, start, now, {})
         return (now - start) / 1e9
 
@@ -90,8 +82,7 @@ class PerformanceMonitor:
     def reset(self) -> None:
         """Discard all timings."""
         self.recorder.reset()
-        with self._lock:
-            self._begun.clear()
+        self._begun = threading.local()
 
 
 class UsageTracker:
@@ -213,7 +204,7 @@ def _note(recorder: Recorder, name: str, start: int, end: int, metadata: dict[st
 def _read(path: Path) -> dict[str, dict[str, float]]:
     """Read the totals of an earlier process."""
     try:
-        data = read_plain(path, _MAX_BYTES).data
+        data = read_plain(path, _MAX_BYTES)
     except FileNotFoundError:
         return {}
     except OSError as error:

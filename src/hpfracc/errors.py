@@ -11,30 +11,12 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 __all__ = [
-    "AccuracyWarning",
-    "AllBackendsFailedError",
-    "BackendError",
-    "BackendUnavailableError",
-    "BatchItemError",
-    "ClusterError",
-    "ConfigurationError",
-    "DiskFullError",
-    "DivergenceError",
-    "HpfraccError",
-    "InvalidInputError",
-    "MissingDependencyError",
-    "NoPathError",
-    "OutOfMemoryError",
-    "PinnedBackendError",
-    "RecompilationWarning",
-    "ShapeError",
-    "SolveError",
-    "StoreError",
-    "UnknownOperationError",
-    "UnsupportedDtypeError",
-    "WisdomError",
+    "AccuracyWarning", "AllBackendsFailedError", "BackendError", "BackendUnavailableError", "BatchItemError",
+    "ClusterError", "ConfigurationError", "DiskFullError", "DivergenceError", "HpfraccError", "InvalidInputError",
+    "MissingDependencyError", "NoPathError", "OutOfMemoryError", "PinnedBackendError", "RecompilationWarning",
+    "ShapeError", "SolveError", "StoreError", "UnknownOperationError", "UnsupportedDtypeError", "WisdomError",
     "WisdomWarning",
-]
+]  # fmt: skip
 
 
 class HpfraccError(Exception):

@@ -179,8 +179,8 @@ def test_options_are_named_in_signatures(name: str):
 #: Functions and methods with keywords that no list can hold, and what those are.
 FREE_KEYWORDS = {
     "hpfracc._explain.explain": "keywords of the call that is explained",
-    "hpfracc.distributed.parameters.grid": "names of the user's parameters",
-    "hpfracc.distributed.parameters.points": "names of the user's parameters",
+    "hpfracc.distributed.items.grid": "names of the user's parameters",
+    "hpfracc.distributed.items.points": "names of the user's parameters",
     "hpfracc.engine.execution.api.elementwise": "names of the variables of the expression",
     "hpfracc.engine.execution.batch.out_of_core.evaluate_blocks": "names of the variables of the expression",
     "hpfracc.engine.execution.batch.run.run": "keywords of the user's function",
@@ -351,3 +351,66 @@ def test_options_for_type_checkers_are_those_that_are_taken():
     for options, kind in ((DerivativeOptions, "derivative"), (IntegralOptions, "integral")):
         fields = {name for each in definitions(kind).values() for name in [*inspect.signature(each).parameters][1:]}
         assert options.__optional_keys__ == fields
+
+
+#: Words of other libraries for parameters that have a word here, and that word.
+ONE_WORD = {
+    "rtol": ("tol", "tolerance", "reltol", "rel_tol"),
+    "atol": ("abstol", "abs_tol"),
+    "step": ("dt", "h", "delta_t", "time_step", "step_size"),
+    "alpha": ("fractional_order", "fractional_orders"),
+    "H": ("hurst", "hurst_exponent"),
+    "paths": ("n_paths", "num_paths"),
+    "size": ("n_samples", "num_samples"),
+    "max_steps": ("max_iter", "maxiter", "max_iterations", "n_steps", "num_steps"),
+    "workers": ("n_jobs", "jobs", "n_workers", "num_workers", "cores", "n_threads", "num_threads"),
+    "progress": ("verbose", "show_progress", "progress_bar", "on_progress"),
+    "rng": ("random_state", "generator", "random_seed"),
+    "path": ("file", "filename", "file_path"),
+    "dim": ("dimension",),
+    "backend": ("engine", "platform"),
+}
+#: Functions that have another word all the same: the beginning of the name, the words, and why.
+OTHER_WORDS = {
+    "hpfracc.control": ({"dt"}, "the sampling time of a controller, whose usual name it is"),
+    "hpfracc.solvers.sde.rough": ({"tol"}, "the error of a price or a volatility, not that of a solver"),
+    "hpfracc.solvers.sde.noise.circulant.HoskingStream": ({"hurst"}, "beside other capital letters"),
+    "hpfracc.ml": ({"hurst", "fractional_order", "h"}, "PyTorch's style, old names, and the hidden state of a layer"),
+    "hpfracc.algorithms.gpu_optimized_methods": ({"h"}, "an old import path"),
+    "hpfracc.solvers.ode_solvers": ({"h"}, "an old import path"),
+}
+
+
+def other_words(module: ModuleType) -> list[str]:
+    """Parameters of public functions that have another word than the rest of the package, as sentences."""
+    meant = {word: right for right, words in ONE_WORD.items() for word in words}
+    found = []
+    for path, function in functions_of(module):
+        where = f"{function.__module__}.{path}"
+        allowed = {word for start, (kept, _) in OTHER_WORDS.items() if where.startswith(start) for word in kept}
+        words = sorted((inspect.signature(function).parameters.keys() & meant.keys()) - allowed)
+        found += [f"{where}({word}=...): the word of this package is {meant[word]}" for word in words]
+    return found
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_parameters_have_one_word_for_one_thing(face: str):
+    """Tolerances, steps, orders, workers and others are spelled alike in every room."""
+    assert other_words(import_face(face)) == []
+
+
+def test_another_word_is_noticed():
+    """In functions, methods and constructors."""
+    made = ModuleType("hpfracc.made_up")
+    source = """
+        __all__ = ["solve", "Solver"]
+        def solve(fun, rtol, step): ...
+        class Solver:
+            def __init__(self, n_jobs=1): ...
+            def run(self, y0, *, verbose=False): ...
+    """
+    exec(inspect.cleandoc(source), made.__dict__)
+    assert other_words(made) == [
+        "hpfracc.made_up.Solver.__init__(n_jobs=...): the word of this package is workers",
+        "hpfracc.made_up.Solver.run(verbose=...): the word of this package is progress",
+    ]

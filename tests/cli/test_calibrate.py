@@ -39,8 +39,8 @@ def test_thorough_is_finer_and_has_more_dtypes(capsys: pytest.CaptureFixture[str
     ("options", "words"),
     [
         (["--operations", "matmull"], "did you mean 'matmul'"),
-        (["--budget", "0"], "budget_seconds=0.0"),
-        (["--budget", "nan"], "budget_seconds=nan"),
+        (["--budget", "0"], "--budget=0.0"),
+        (["--budget", "nan"], "--budget=nan"),
         (["--backends", "fortran"], "unknown backend 'fortran'"),
     ],
 )

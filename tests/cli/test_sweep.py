@@ -127,6 +127,7 @@ def test_a_sweep_that_did_nothing_yet_can_be_resumed(
     (home / "problem.toml").write_text(text, encoding="utf-8")
     monkeypatch.setattr("sys.path", list(sys.path))
     assert main(["sweep", str(home / "problem.toml"), "--store", str(tmp_path / "s")]) == 130
+    assert capsys.readouterr().err.endswith("/s; run the same command again to continue\n")
     monkeypatch.chdir(away)
     monkeypatch.setattr("sys.path", [each for each in sys.path if each != str(home)])
     monkeypatch.delitem(sys.modules, "interrupting")

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc.distributed.items import TaskReport
 from hpfracc.distributed.stores import SweepStore
-from hpfracc.distributed.tasks import TaskReport
 from hpfracc.errors import BatchItemError, DiskFullError, StoreError, UnsupportedDtypeError
 from tests.distributed import work
 

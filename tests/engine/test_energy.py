@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc import _plugs
 from hpfracc._config import get_settings
 from hpfracc.engine.execution.calibration import trial
 from hpfracc.engine.execution.calibration.runner import calibrate
@@ -31,7 +30,7 @@ from hpfracc.profiling.clocks import EnergyMeter, EnergyTrace
 
 
 def use_counters(monkeypatch: pytest.MonkeyPatch, counters: dict[str, Callable[[], float]], reason: str = "") -> None:
-    monkeypatch.setitem(_plugs._plugged, "energy counters", lambda: (counters, reason))
+    monkeypatch.setattr(hardware_energy, "read_energy_counters", lambda: (counters, reason))
 
 
 @pytest.fixture

@@ -46,11 +46,11 @@ class Module:
         return self.name if self.is_package else self.name.rpartition(".")[0]
 
     def tree(self) -> ast.Module:
-        return _parse(self.path.read_text(encoding="utf-8"))
+        return parse(self.path.read_text(encoding="utf-8"))
 
 
 @cache
-def _parse(text: str) -> ast.Module:
+def parse(text: str) -> ast.Module:
     """The tree of a file: several tests read the whole library."""
     return ast.parse(text)
 
@@ -74,7 +74,7 @@ def find_imports(module: Module) -> list[Import]:
 def _imports(text: str, package: str) -> list[Import]:
     return [
         Import(target, node.lineno, at_import)
-        for node, at_import in _walk(_parse(text), at_import=True, calls=any(name in text for name in IMPORTERS))
+        for node, at_import in _walk(parse(text), at_import=True, calls=any(name in text for name in IMPORTERS))
         for target in _targets(node, package)
     ]
 

@@ -38,7 +38,7 @@ class Written:
         span.lane = more.pop("lane", LANE)
         device = more.pop("device", None)
         if device is not None:
-            span.device = part = DeviceTime("cuda:0", None, None)
+            span.device = part = DeviceTime("cuda:0", None, None, "no clock")
             part.timing, part.start, part.duration = "device", round(device[0] * MS), round(device[1] * MS)
         for key, value in more.items():
             setattr(span, key, value)

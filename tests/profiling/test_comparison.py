@@ -181,7 +181,9 @@ def test_time_slices_in_step_are_no_slowdown():
     """A side that the system interrupts at every repeat but one is not called slower: its quickest is as quick."""
     first = document([(2 * number, {"p": [1000.0 + number]}) for number in range(12)])
     second = document([(2 * number + 1, {"p": [1000.5 if number == 7 else 1800.0 + number]}) for number in range(12)])
-    for row in compare_profiles(first, second).rows:
+    rows = compare_profiles(first, second).rows
+    assert {row.path for row in rows} == {("run",), ("run", "p")}
+    for row in rows:
         assert row.verdict == "inconclusive"
         assert "not in its fastest repeats" in row.reason
 

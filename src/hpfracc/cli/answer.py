@@ -69,7 +69,7 @@ def add_action(
 ) -> argparse.ArgumentParser:
     """Add an action of a command, such as ``hpfracc wisdom show``."""
     action: argparse.ArgumentParser = actions.add_parser(
-        name, help=words, description=words, parents=[common], allow_abbrev=False
+        name, help=words, description=f"{words[0].upper()}{words[1:]}.", parents=[common], allow_abbrev=False
     )
     action.set_defaults(run=run)
     return action

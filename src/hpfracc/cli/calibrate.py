@@ -36,8 +36,11 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Calibrate, with a progress bar."""
+    from hpfracc import _reading
     from hpfracc.engine.execution.calibration.runner import calibrate
 
+    if arguments.budget is not None:
+        _reading.number("--budget", arguments.budget, above=0.0)
     with progress_bar("Calibrating") as report:
 
         def show_step(step: Step) -> None:

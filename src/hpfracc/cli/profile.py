@@ -20,8 +20,9 @@ _REGRESSION = 1
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
     """Add this command and its actions to the parser."""
-    parser = commands.add_parser("profile", help=summary, allow_abbrev=False)
-    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
+    usage = "hpfracc profile [run] SCRIPT ...\n       hpfracc profile page ...\n       hpfracc profile compare ..."
+    parser = commands.add_parser("profile", help=summary, allow_abbrev=False, usage=usage)
+    actions = parser.add_subparsers(dest="action", metavar="SCRIPT | action", required=True, prog="hpfracc profile")
     add = partial(add_action, actions, common)
     script = add("run", _run, "run a script and write its profile as a page; short form: `hpfracc profile script.py`")
     script.add_argument(

@@ -69,7 +69,7 @@ def _read(path: Path) -> tuple[str, Path]:
     from hpfracc.errors import InvalidInputError
 
     try:
-        text, folder = read_plain(path, 1 << 20).data.decode(), path.resolve().parent
+        text, folder = read_plain(path, 1 << 20).decode(), path.resolve().parent
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"the problem file {str(path)!r} cannot be read ({error}); check the path") from error
     if text.startswith(_ORIGIN):  # the copy in a store
@@ -96,9 +96,15 @@ def _sweep(problem: tuple[str, Path], store: Path, arguments: argparse.Namespace
             told = f"{state.done:,} of {state.total:,} items, {state.rate:.3g} per second, {state.failed} failed"
             report(state.done / state.total, told)
 
-        result = sweep(given.func, given.params, store=store, executor=arguments.scheduler, progress=show, **options)
-        if arguments.failed and result.failed:
-            result = result.resume(failed=True)
+        try:
+            result = sweep(
+                given.func, given.params, store=store, executor=arguments.scheduler, progress=show, **options
+            )
+            if arguments.failed and result.failed:
+                result = result.resume(failed=True)
+        except KeyboardInterrupt as interrupt:
+            interrupt.__notes__ = [f"what was completed is in {store}; run the same command again to continue"]
+            raise
     return _answer(result)
 
 

@@ -26,14 +26,14 @@ from hpfracc.engine.workers import run_items
 from hpfracc.errors import InvalidInputError, ShapeError
 
 
-def per_device(function: Callable[..., Any], *arrays: Any, devices: Sequence[Any] | None = None) -> Any:
+def per_device(func: Callable[..., Any], *arrays: Any, devices: Sequence[Any] | None = None) -> Any:
     """Call a function of rows on several devices at once, each with its own part of the rows.
 
     For ensembles: the rows must not depend on each other. With one device it is a plain call.
 
     Parameters
     ----------
-    function : callable
+    func : callable
         Gets the arrays with some of their rows, on one device, and returns an array with as many rows, or a tuple, list
         or dict of such arrays.
     *arrays : arrays of PyTorch, JAX or CuPy
@@ -79,14 +79,14 @@ def per_device(function: Callable[..., Any], *arrays: Any, devices: Sequence[Any
     if not used:
         raise InvalidInputError("devices is empty; name at least one, or leave it out for all of them")
     if len(used) == 1 or count <= 1:
-        return function(*arrays)
+        return func(*arrays)
     parts = [part for part in zip(used, _divided(count, used), strict=True) if part[1][1] > part[1][0]]
     recording = library == "torch" and sys.modules["torch"].is_grad_enabled()
 
     def run(part: tuple[Any, tuple[int, int]]) -> Any:
         device, (begin, end) = part
         with _current(library, device, recording):
-            return function(*(_moved(library, array[begin:end], device) for array in arrays))
+            return func(*(_moved(library, array[begin:end], device) for array in arrays))
 
     found = run_items(run, parts, len(parts))
     return _joined(library, found, [end - begin for _, (begin, end) in parts], arrays[0])
@@ -159,12 +159,12 @@ def _joined(library: str, found: list[Any], counts: list[int], like: Any) -> Any
     return namespace_of(like).concatenate([_moved(library, each, home) for each in found])
 
 
-def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int = -1) -> Callable[[Any], Any]:
+def per_shard(func: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int = -1) -> Callable[[Any], Any]:
     """Wrap a function of samples for use under ``jax.jit``, so that every device applies it to its own rows.
 
     Parameters
     ----------
-    function : callable
+    func : callable
         A function of one array that returns an array of its shape, such as ``lambda x: hf.caputo(x, step=0.1,
         alpha=0.5)``.
     mesh : jax.sharding.Mesh
@@ -191,7 +191,7 @@ def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int
     >>> jax.jit(half)(jax.numpy.ones((4, 8))).shape
     (4, 8)
     """
-    _reading.function("function", function, "an array")
+    _reading.function("func", func, "an array")
     axis = _reading.whole("axis", axis)
     jax = import_optional("jax")
     _reading.instance("spec", spec, jax.sharding.PartitionSpec, "PartitionSpec('rows', None)")
@@ -199,7 +199,7 @@ def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int
     # Trailing axes that the specification does not name are not sharded.
     named = axis if axis >= 0 else len(spec) + axis
     _require_whole(spec, [named] if 0 <= named < len(spec) else [], axis)
-    return jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
+    return jax.shard_map(func, mesh=mesh, in_specs=spec, out_specs=spec)
 
 
 def _require_whole(spec: Any, axes: Iterable[int], shown: Any) -> None:

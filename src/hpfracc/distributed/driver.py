@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hpfracc.distributed.results import SweepOutcome
+from hpfracc.distributed.items import ItemFailure, SweepOutcome, TaskReport
 from hpfracc.distributed.stores import SweepStore
-from hpfracc.distributed.tasks import ItemFailure, SweepJob, TaskReport
+from hpfracc.distributed.tasks import SweepJob
 from hpfracc.distributed.worker import merge_records
 from hpfracc.errors import BatchItemError, ClusterError
 
@@ -108,6 +108,7 @@ class _Run(NamedTuple):
 _Task = Generator[_Run, TaskOutcome, None]
 
 
+@dataclass(eq=False)
 class SweepDriver:
     """Executes one sweep on one runner.
 
@@ -127,20 +128,17 @@ class SweepDriver:
         Number of items that ended before, and of those that failed.
     """
 
-    def __init__(
-        self,
-        job: SweepJob,
-        runner: Runner,
-        keep: bool,
-        retries: int,
-        advance: Callable[[SweepProgress], None],
-        before: tuple[int, int] = (0, 0),
-    ) -> None:
-        self._job, self._runner = job, runner
-        self._keep, self._retries, self._advance = keep, retries, advance
+    job: SweepJob
+    runner: Runner
+    keep: bool
+    retries: int
+    advance: Callable[[SweepProgress], None]
+    before: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
         self._keys = itertools.count()
-        self._done, self._failed = before
-        self._begun, self._at_start = time.perf_counter(), before[0]
+        self._done, self._failed = self.before
+        self._begun, self._at_start = time.perf_counter(), self._done
         self.seconds = 0.0
         #: Number of tasks whose results were written.
         self._ended = 0
@@ -157,7 +155,7 @@ class SweepDriver:
                 (suspects if run.alone else ready).append((task, run))
 
         while True:
-            window = self._runner.window(self.seconds / self._ended if self._ended else math.nan)
+            window = self.runner.window(self.seconds / self._ended if self._ended else math.nan)
             while len(running) < window:
                 if ready:
                     task, run = ready.popleft()
@@ -171,19 +169,19 @@ class SweepDriver:
                 running[self._submit(run)] = task
             if not running:
                 return
-            outcome = self._runner.next()
+            outcome = self.runner.next()
             if outcome is not None:
                 proceed(running.pop(outcome.key), outcome)
 
     def _submit(self, run: _Run) -> int:
         key = next(self._keys)
-        self._runner.submit(key, list(run.indices), list(run.bad), alone=run.alone)
+        self.runner.submit(key, list(run.indices), list(run.bad), alone=run.alone)
         return key
 
     def measure(self, indices: Sequence[int]) -> tuple[float, TaskReport]:
         """The seconds that a call of these items takes, and its report, which is not kept."""
         self._submit(_Run(indices, (), alone=True))
-        while (outcome := self._runner.next()) is None:
+        while (outcome := self.runner.next()) is None:
             pass
         if outcome.error is not None:
             raise outcome.error
@@ -202,22 +200,22 @@ class SweepDriver:
         self._ended += 1
         self._done += end - begin
         self._failed += len(report.failures)
-        self._advance(self.progress())
+        self.advance(self.progress())
 
     def _runs(self, found: SweepOutcome, left: Sequence[int], alone: bool) -> _Task:
         """Run items until each has a result or a failure, which ``found`` gets."""
-        stacked, attempts, deaths = self._job.stacked, 0, 0
+        stacked, attempts, deaths = self.job.stacked, 0, 0
         while left:
             outcome = yield _Run(left, tuple(found.failures) if stacked else (), alone)
             if outcome.error is not None:
                 raise outcome.error
             if len(outcome.stuck) == 1:  # its worker is replaced
-                text = f"it did not stop within timeout={self._job.timeout:g} s, and its worker was replaced"
-                self._fail(found, self._job.failure(outcome.stuck[0], TimeoutError(text), ""))
+                text = f"it did not stop within timeout={self.job.timeout:g} s, and its worker was replaced"
+                self._fail(found, self.job.failure(outcome.stuck[0], TimeoutError(text), ""))
                 left = [] if stacked else [each for each in left if each != outcome.stuck[0]]
             elif outcome.report is not None:
                 report: TaskReport = outcome.report
-                retried = [each.index for each in report.failures if each.transient and attempts < self._retries]
+                retried = [each.index for each in report.failures if each.transient and attempts < self.retries]
                 attempts += 1
                 if retried and stacked:
                     continue
@@ -239,7 +237,7 @@ class SweepDriver:
                 alone = True
             else:
                 deaths += max(1, outcome.deaths)
-                if deaths > self._retries:
+                if deaths > self.retries:
                     for index in left:
                         if index not in found.failures:
                             self._fail(found, self._dead(index, deaths))
@@ -247,19 +245,19 @@ class SweepDriver:
 
     def _fail(self, found: SweepOutcome, failure: ItemFailure) -> None:
         found.failures[failure.index] = failure
-        if not self._keep:
+        if not self.keep:
             given = ", ".join(f"{name}={value!r}" for name, value in failure.parameters.items())
             raise BatchItemError(
-                f"item {failure.index} of {len(self._job.params)} ({given[:200]}): {failure.error}; on_error='keep' "
+                f"item {failure.index} of {len(self.job.params)} ({given[:200]}): {failure.error}; on_error='keep' "
                 "goes on",
                 failure.index,
             ) from (None if failure.exception is None else failure.exception.__cause__)
 
     def _dead(self, index: int, deaths: int) -> ItemFailure:
-        limit = self._job.timeout
+        limit = self.job.timeout
         reason = "" if limit is None else f", perhaps because the item did not stop within timeout={limit:g} s"
         error = ClusterError(f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}")
-        return self._job.failure(index, error, "")
+        return self.job.failure(index, error, "")
 
     def found(self, count: int) -> None:
         """Count items that another process has done."""
@@ -267,7 +265,7 @@ class SweepDriver:
 
     def progress(self) -> SweepProgress:
         """The current progress."""
-        total = len(self._job.params)
+        total = len(self.job.params)
         seconds = time.perf_counter() - self._begun
         fresh = self._done - self._at_start
         rate = fresh / seconds if fresh and seconds > 0.0 else math.nan

@@ -15,7 +15,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._optional import is_installed
-from hpfracc.distributed.parameters import SweepParameters, grid, points
+from hpfracc.distributed.items import SweepParameters, grid, points
 from hpfracc.distributed.sweeps import check_options
 from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.ode import FODEResult, problems, solve_fode

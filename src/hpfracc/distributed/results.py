@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._interrupts import run_shielded
 from hpfracc._optional import import_optional
 from hpfracc._results import SmallCurve, as_html
-from hpfracc.distributed.outputs import VALUE, ItemArrays
-from hpfracc.distributed.parameters import ParameterGrid, SweepParameters
+from hpfracc.distributed.items import VALUE, ParameterGrid, SweepOutcome, SweepParameters
 from hpfracc.distributed.stores import SweepStore
-from hpfracc.distributed.tasks import ItemFailure, TaskReport
 from hpfracc.errors import InvalidInputError, StoreError
 
 #: Fraction of the scheduler's time above which a cluster spends more on scheduling than on work.
@@ -86,63 +83,6 @@ class SweepCost:
         return {**asdict(self), "core_hours": self.core_hours}
 
 
-class SweepOutcome:
-    """What is known of some items of a sweep: which ended, with which results and failures, after how much work.
-
-    Parameters
-    ----------
-    begin, end : int
-        The items.
-    keep : bool
-        Whether results are kept; otherwise they stay in a store.
-    """
-
-    def __init__(self, begin: int, end: int, *, keep: bool = True) -> None:
-        self.begin, self.end = begin, end
-        self.found = ItemArrays(begin, end, keep=keep)
-        self.failures: dict[int, ItemFailure] = {}
-        self.workers: set[str] = set()
-        self.seconds = 0.0
-        #: Items of tasks whose files in the store are damaged.
-        self.damaged: list[tuple[int, int]] = []
-
-    def write(self, report: TaskReport) -> None:
-        """Add the report of a task."""
-        self.found.add(report.indices, report.arrays)
-        for index in report.indices:
-            self.failures.pop(index, None)
-        present = self.found.present
-        self.failures |= {each.index: each for each in report.failures if not present[each.index - self.begin]}
-        self.workers.add(report.worker)
-        self.seconds += report.seconds
-
-    def report(self) -> TaskReport:
-        """All of it as one report, with the items in order."""
-        indices = [self.begin + int(place) for place in np.flatnonzero(self.found.present)]
-        failures = [self.failures[index] for index in sorted(self.failures)]
-        return TaskReport(indices, self.found.rows(), failures, self.seconds, max(self.workers, default=""))
-
-    @property
-    def ended(self) -> int:
-        """Number of items that have a result or failed."""
-        return int(self.found.present.sum()) + len(self.failures)
-
-    @classmethod
-    def of(cls, store: SweepStore, *, keep: bool) -> SweepOutcome:
-        """All that is in a store."""
-        outcome = cls(0, len(store.params), keep=keep)
-
-        def read() -> None:
-            for begin, end, report in store.reports():
-                if report is None:
-                    outcome.damaged.append((begin, end))
-                else:
-                    outcome.write(report)
-
-        run_shielded(read)
-        return outcome
-
-
 @dataclass(frozen=True, slots=True)
 class SweepRun:
     """How a sweep ran: its duration, the work of all workers, and what its result says about it."""
@@ -184,7 +124,7 @@ class SweepResult:
         self.params = params
         self.failed = [outcome.failures[index] for index in sorted(outcome.failures)]
         self.name, self.seconds, self.learned, self.uncompared = run.name, run.seconds, run.learned, run.uncompared
-        self._found = outcome.found if store is None else None
+        self._found = outcome if store is None else None
         self._store, self._ended, self._run = store, outcome.ended, run
 
     @property
@@ -211,7 +151,7 @@ class SweepResult:
         """The results by name, with the items along the first axis."""
         if self._found is None:
             assert self._store is not None
-            self._found = SweepOutcome.of(self._store, keep=True).found
+            self._found = self._store.outcome(keep=True)
         if not self._found.arrays:
             why = f"the first failed with {self.failed[0].error}" if self.failed else "none has run"
             raise InvalidInputError(f"no item of the sweep gave a result; {why}")
@@ -394,11 +334,10 @@ class SweepResult:
         ]
         if math.isfinite(self.seconds):
             rate = run.ran / self.seconds if self.seconds > 0.0 else math.nan
-            told = f"{rate:.4g} items a second on {_counted(run.workers, 'worker')}"
+            told = f"{self.seconds:.3g} s, {rate:.4g} items a second on {_counted(run.workers, 'worker')}"
             if run.ran < self._ended:
-                before = self._ended - run.ran
-                told = f"{told}; {before:,} were in the store" if run.ran else "nothing was left to run"
-            lines.append(f"  time      {self.seconds:.3g} s, {told}")
+                told = f"{told}; {self._ended - run.ran:,} were in the store" if run.ran else "nothing was left to run"
+            lines.append(f"  time      {told}")
         if run.ran:
             lines.append(f"  work      {cost.work_seconds:.3g} s in tasks of {_counted(run.batch, 'item')}")
         if self._store is not None:
@@ -430,7 +369,7 @@ def open_sweep(store: Any) -> SweepResult:
         ``.values``, ``.failed``, ``.to_xarray()``, ``.cost()`` as after the sweep itself.
     """
     found = SweepStore.open(store)
-    outcome = SweepOutcome.of(found, keep=False)
+    outcome = found.outcome(keep=False)
     if outcome.damaged:
         told = ", ".join(f"{begin} to {end - 1}" for begin, end in outcome.damaged[:5])
         warnings.warn(

@@ -20,6 +20,7 @@ import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -28,8 +29,14 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._files import parse_json, read_plain, temporary
 from hpfracc._interrupts import run_shielded
-from hpfracc.distributed.parameters import ParameterGrid, ParameterPoints, SweepParameters
-from hpfracc.distributed.tasks import ItemFailure, TaskReport
+from hpfracc.distributed.items import (
+    ItemFailure,
+    ParameterGrid,
+    ParameterPoints,
+    SweepOutcome,
+    SweepParameters,
+    TaskReport,
+)
 from hpfracc.errors import DiskFullError, StoreError
 
 logger = logging.getLogger("hpfracc.distributed")
@@ -54,6 +61,7 @@ _COMPARED = {
 
 
 @final
+@dataclass(frozen=True, slots=True)
 class SweepStore:
     """The folder of one sweep.
 
@@ -67,10 +75,9 @@ class SweepStore:
         Its parameters.
     """
 
-    def __init__(self, path: Path, manifest: Mapping[str, Any], params: SweepParameters) -> None:
-        self.path = path
-        self.manifest = manifest
-        self.params = params
+    path: Path
+    manifest: Mapping[str, Any]
+    params: SweepParameters
 
     @property
     def batch(self) -> int:
@@ -176,6 +183,20 @@ class SweepStore:
             np.savez(buffer, *arrays)
             run_shielded(lambda: _write(self._file(begin, end), buffer.getvalue()))
 
+    def outcome(self, *, keep: bool) -> SweepOutcome:
+        """All that is known; with ``keep`` also the results."""
+        found = SweepOutcome(0, len(self.params), keep=keep)
+
+        def read() -> None:
+            for begin, end, report in self.reports():
+                if report is None:
+                    found.damaged.append((begin, end))
+                else:
+                    found.write(report)
+
+        run_shielded(read)
+        return found
+
     def reports(self) -> Iterator[tuple[int, int, TaskReport | None]]:
         """Items and report of each task with a file, in the order of the items; None if the file is damaged."""
         if not (self.path / "values").is_dir():
@@ -218,7 +239,7 @@ class SweepStore:
 
 def _read(path: Path) -> bytes:
     """The content of a regular file."""
-    return read_plain(path, min(path.stat().st_size, _MAX_BYTES)).data
+    return read_plain(path, min(path.stat().st_size, _MAX_BYTES))
 
 
 def _write(path: Path, data: bytes, *, new: bool = False) -> None:

@@ -14,9 +14,8 @@ from hpfracc._files import to_json
 from hpfracc.distributed.driver import Runner, SweepDriver, SweepProgress
 from hpfracc.distributed.executors import is_cluster, make_runner, require_executor
 from hpfracc.distributed.functions import digest_of
-from hpfracc.distributed.outputs import check_output
-from hpfracc.distributed.parameters import SweepParameters, read_parameters
-from hpfracc.distributed.results import SweepOutcome, SweepResult, SweepRun
+from hpfracc.distributed.items import SweepOutcome, SweepParameters, check_output, read_parameters
+from hpfracc.distributed.results import SweepResult, SweepRun
 from hpfracc.distributed.stores import SweepStore
 from hpfracc.distributed.tasks import Caller, SweepJob, refuse_nesting
 from hpfracc.distributed.worker import versions
@@ -203,7 +202,7 @@ def sweep(
             manifest, found = _manifest(name, job, caller, version, size), SweepStore.find(path)
         if found is not None:
             found.require(manifest)
-            outcome = SweepOutcome.of(found, keep=False)
+            outcome = found.outcome(keep=False)
         before = outcome.ended - (len(outcome.failures) if failed else 0)
         length = size if found is None else found.batch
         begin, meter, used = time.perf_counter(), EnergyMeter({}), dict[str, Any]()
@@ -231,7 +230,7 @@ def sweep(
                 used = {"workers": runner.workers, "overhead": runner.overhead}
                 used |= {"work": driver.seconds, "learned": runner.learned}
         if found is not None and outcome.ended < count:  # another process has done the others
-            outcome = SweepOutcome.of(found, keep=False)
+            outcome = found.outcome(keep=False)
         told = SweepRun(
             name, time.perf_counter() - begin, batch=length or 1, ran=count - before, stacked=is_stacked,
             uncompared=tuple(manifest.get("uncompared", ())), energy=_energy(meter, is_cluster(executor)),
@@ -305,7 +304,7 @@ def _tasks(
     count: int, batch: int, store: SweepStore | None, outcome: SweepOutcome, driver: SweepDriver, failed: bool
 ) -> Iterator[tuple[int, int]]:
     """The items of each task to run. Tasks that another process has stored in the meantime are skipped."""
-    present, failures, damaged = outcome.found.present.copy(), set(outcome.failures), set(outcome.damaged)
+    present, failures, damaged = outcome.present.copy(), set(outcome.failures), set(outcome.damaged)
     for begin in range(0, count, batch):
         end = min(count, begin + batch)
         lost = {index for index in range(begin, end) if not present[index]}

@@ -20,10 +20,9 @@ from hpfracc._config import BackendName, Settings, config, current_backend, get_
 from hpfracc._interrupts import interrupt_scope, start_thread
 from hpfracc.distributed import worker as workers
 from hpfracc.distributed.functions import load, portable
-from hpfracc.distributed.outputs import ItemArrays, Output, read_outputs
-from hpfracc.distributed.parameters import SweepParameters
+from hpfracc.distributed.items import ItemFailure, Output, SweepOutcome, SweepParameters, TaskReport, read_outputs
 from hpfracc.engine.execution.batch.items import item_error, message_of, random_stream
-from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
+from hpfracc.errors import InvalidInputError, ShapeError
 
 #: Exit status of a worker process terminated because a call did not stop.
 EXIT_STATUS = 73
@@ -95,45 +94,6 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemFailure:
-    """An item without a result.
-
-    Attributes
-    ----------
-    index : int
-        Index of the item.
-    parameters : dict
-        Its parameters.
-    error : str
-        Class and message of the error.
-    worker : str
-        The worker on which it failed.
-    exception : BatchItemError or None
-        The error with its cause; None for items of a sweep that was read from a store.
-    transient : bool
-        Whether another attempt may succeed.
-    """
-
-    index: int
-    parameters: Mapping[str, Any] = field(compare=False)  # those of the index; arrays have no single truth value
-    error: str
-    worker: str
-    exception: BatchItemError | None = field(default=None, compare=False, repr=False)
-    transient: bool = field(default=False, compare=False, repr=False)
-
-
-@dataclass(slots=True)
-class TaskReport:
-    """The report of a task: the completed items, their arrays along the first axis, and the failed items."""
-
-    indices: list[int]
-    arrays: dict[str, np.ndarray[Any, Any]]
-    failures: list[ItemFailure]
-    seconds: float
-    worker: str
-
-
-@dataclass(frozen=True, slots=True)
 class SweepJob:
     """The function of a sweep with everything that its calls share."""
 
@@ -179,9 +139,13 @@ class SweepJob:
         ``bad`` are items of a stack that must not be called. They are replaced by another item, so that the stack
         keeps its size.
         """
-        begin = time.perf_counter()
-        done, arrays, failures = _stack(self, indices, bad) if self.stacked else _one_by_one(self, indices)
-        return TaskReport(done, arrays, failures, time.perf_counter() - begin, workers.worker_name())
+        begin, found = time.perf_counter(), SweepOutcome(min(indices), max(indices) + 1)
+        if self.stacked:
+            _stack(self, indices, bad, found)
+        else:
+            _one_by_one(self, indices, found)
+        found.seconds, found.workers = time.perf_counter() - begin, {workers.worker_name()}
+        return found.report()
 
     def failure(self, index: int, error: BaseException, worker: str | None = None) -> ItemFailure:
         """The record of an item that raised, by default here.
@@ -290,27 +254,21 @@ def _is_interrupt(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
-_Found = tuple[list[int], dict[str, np.ndarray[Any, Any]], list[ItemFailure]]
-
-
-def _one_by_one(job: SweepJob, indices: Sequence[int]) -> _Found:
-    found, failures = ItemArrays(min(indices), max(indices) + 1), dict[int, ItemFailure]()
+def _one_by_one(job: SweepJob, indices: Sequence[int], found: SweepOutcome) -> None:
     for index in indices:
         try:
             result = job.call(index)
         except BaseException as error:
-            failures[index] = job.failure(index, error)
+            found.failures[index] = job.failure(index, error)
         else:
             found.add([index], {name: array[None] for name, array in result.items()})
-    return [index for index in indices if index not in failures], found.rows(), list(failures.values())
 
 
-def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
-    failures: dict[int, ItemFailure] = {}
+def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int], found: SweepOutcome) -> None:
     for known in (bool(bad), True):  # whether the items to exclude are known
-        good = [index for index in indices if index not in bad and index not in failures]
+        good = [index for index in indices if index not in bad and index not in found.failures]
         if not good:
-            break
+            return
         try:
             # Rows of a stack are independent, but its size and the position of a row affect the last digits.
             arrays = job.call_stack([index if index in good else good[0] for index in indices])
@@ -321,13 +279,13 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
                 try:
                     job.call(index)
                 except BaseException as alone:
-                    failures[index] = job.failure(index, alone)
-            if known or not failures:  # each succeeds alone
-                failures |= {index: job.failure(index, error) for index in good}
+                    found.failures[index] = job.failure(index, alone)
+            if known or not found.failures:  # each succeeds alone
+                found.failures |= {index: job.failure(index, error) for index in good}
         else:
             rows = [place for place, index in enumerate(indices) if index in good]
-            return good, {name: array[rows] for name, array in arrays.items()}, list(failures.values())
-    return [], {}, list(failures.values())
+            found.add(good, {name: array[rows] for name, array in arrays.items()})
+            return
 
 
 def run_payload(name: str, payload: bytes | None, *given: Any) -> tuple[Any, list[Any]]:

@@ -40,13 +40,8 @@ def advise(analysis: Analysis, wall: int) -> list[dict[str, Any]]:
     wall : int
         Its duration in nanoseconds.
     """
-    found = [
-        *_transfers(analysis, wall),
-        *_launches(analysis),
-        *_compilations(analysis, wall),
-        *_pauses(analysis),
-        *_fallbacks(analysis),
-    ]
+    notable = *_transfers(analysis, wall), *_compilations(analysis, wall)
+    found = [*notable, *_launches(analysis), *_pauses(analysis), *_fallbacks(analysis)]
     return sorted(found, key=lambda remark: -remark["seconds"])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -175,21 +175,12 @@ def _one(analysis: Analysis, places: list[int]) -> dict[str, Any]:
     }
 
 
-class Overhead(NamedTuple):
-    """The cost of a span in nanoseconds, measured with empty ones: inside its own duration, and around it."""
-
-    inside: float
-    around: float
-
-    @property
-    def total(self) -> float:
-        """Total overhead per span."""
-        return self.inside + self.around
-
-
 @cache
-def calibrate(device: str | None = None, rounds: int = 25, spans: int = 40) -> Overhead:
-    """The cost of a span, the 25th percentile over ``rounds`` of empty ones; measured once per process."""
+def calibrate(device: str | None = None, rounds: int = 25, spans: int = 40) -> tuple[float, float]:
+    """The cost of a span in nanoseconds: inside its own duration, and around it.
+
+    The 25th percentile over ``rounds`` of empty spans; measured once per process.
+    """
     recorder = Recorder(capacity=spans)
     recorder.enable()
     inside, around = [], []
@@ -205,7 +196,7 @@ def calibrate(device: str | None = None, rounds: int = 25, spans: int = 40) -> O
         within = sum(span.end - span.start for span in kept)
         inside.append(within / len(kept))
         around.append((outer.end - outer.start - within) / spans)
-    return Overhead(sorted(inside)[rounds // 4], sorted(around)[rounds // 4])
+    return sorted(inside)[rounds // 4], sorted(around)[rounds // 4]
 
 
 def break_down(analysis: Analysis) -> dict[str, Any]:
@@ -217,7 +208,7 @@ def break_down(analysis: Analysis) -> dict[str, Any]:
     add up to the wall time.
     """
     spans = analysis.spans
-    cost = calibrate()
+    inside, around = calibrate()
     busy = analysis.busy()
     nested = sum(parent >= 0 for parent in analysis.parents)
     covered = union([*((span.start, span.end) for span in spans), *(each for found in busy.values() for each in found)])
@@ -226,7 +217,7 @@ def break_down(analysis: Analysis) -> dict[str, Any]:
     for place, span in enumerate(spans):
         sums[span.kind if span.kind in _APART else "host"] += analysis.own[place]
     # The cost around a nested span is part of the parent's self time; around a top-level span, of no span.
-    overhead = min(sums["host"], round(len(spans) * cost.inside + nested * cost.around))
+    overhead = min(sums["host"], round(len(spans) * inside + nested * around))
     worked = {device: length(found) for device, found in busy.items()}
     return {
         "wall_ns": wall,
@@ -240,5 +231,5 @@ def break_down(analysis: Analysis) -> dict[str, Any]:
             device: {"busy_ns": took, "idle_ns": wall - took, "utilisation": took / wall if wall else 0.0}
             for device, took in worked.items()
         },
-        "overhead_per_span_ns": round(cost.total, 1),
+        "overhead_per_span_ns": round(inside + around, 1),
     }

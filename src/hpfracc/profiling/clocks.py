@@ -198,9 +198,12 @@ def read_host_memory() -> Reading:
         now, peak = tracemalloc.get_traced_memory()
         return "tracemalloc", now, peak
     now = int(_process().memory_info().rss)
+    if not sys.platform.startswith("linux"):
+        return "resident", now, None
+    import resource
+
     # The kernel keeps the peak from counters that lag a little behind.
-    peak_resident = max(now, _peak()) if sys.platform.startswith("linux") else None
-    return "resident", now, peak_resident
+    return "resident", now, max(now, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 @functools.cache
@@ -208,12 +211,6 @@ def _process() -> Any:
     import psutil
 
     return psutil.Process()
-
-
-def _peak() -> int:
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 if hasattr(os, "register_at_fork"):  # in a forked child it would still be the parent

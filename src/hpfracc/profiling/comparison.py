@@ -24,6 +24,8 @@ from hpfracc.profiling.document import load_profile
 from hpfracc.profiling.formats import make_table
 
 ComparisonVerdict = Literal["faster", "slower", "inconclusive"]
+_VERDICTS: tuple[ComparisonVerdict, ...] = ("faster", "slower", "inconclusive")
+_STYLES = {"slower": "bold red", "faster": "bold green", "inconclusive": "dim"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +89,31 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        names: tuple[ComparisonVerdict, ...] = ("faster", "slower", "inconclusive")
         return {
             "rules": asdict(self.rules),
-            "verdicts": {verdict: len(self.of(verdict)) for verdict in names},
+            "verdicts": {verdict: len(self.of(verdict)) for verdict in _VERDICTS},
             "rows": [row.to_dict() for row in self.rows],
         }
 
     def __rich__(self) -> Any:
-        return comparison_table(self.to_dict())
+        """Every path with its verdict, as a table."""
+        from rich.console import Group
+        from rich.text import Text
+
+        numbers = dict.fromkeys(("before", "after", "ratio", "repeats"), "number")
+        table = make_table(span="text", **numbers, verdict="word", why="text")
+        for row in self.rows:
+            table.add_row(
+                Text(" > ".join(row.path)),
+                format_seconds(row.before),
+                format_seconds(row.after),
+                "-" if row.ratio is None else f"{row.ratio:.2f}x",
+                "+".join(map(str, row.repeats)),
+                Text(row.verdict, style=_STYLES[row.verdict]),
+                Text(row.reason),
+            )
+        counted = ", ".join(f"{len(self.of(verdict))} {verdict}" for verdict in _VERDICTS)
+        return Group(table, Text(f"  {counted}"))
 
 
 def compare_profiles(
@@ -267,26 +285,3 @@ def holm(values: Sequence[float]) -> list[float]:
     corrected = np.empty(len(values))
     corrected[order] = np.maximum.accumulate(scaled)
     return corrected.tolist()
-
-
-_STYLES = {"slower": "bold red", "faster": "bold green", "inconclusive": "dim"}
-
-
-def comparison_table(told: dict[str, Any]) -> Any:
-    """Every path with its verdict, as a table; ``told`` is from :meth:`Comparison.to_dict`."""
-    from rich.console import Group
-    from rich.text import Text
-
-    numbers = dict.fromkeys(("before", "after", "ratio", "repeats"), "number")
-    table = make_table(span="text", **numbers, verdict="word", why="text")
-    for row in told["rows"]:
-        table.add_row(
-            Text(" > ".join(row["path"])),
-            format_seconds(row["before"]),
-            format_seconds(row["after"]),
-            "-" if row["ratio"] is None else f"{row['ratio']:.2f}x",
-            "+".join(map(str, row["repeats"])),
-            Text(row["verdict"], style=_STYLES[row["verdict"]]),
-            Text(row["reason"]),
-        )
-    return Group(table, Text("  " + ", ".join(f"{count} {verdict}" for verdict, count in told["verdicts"].items())))

@@ -92,6 +92,7 @@ class Timeline:
             self.clock.release(self.device, mark)
 
 
+@dataclass(slots=True, eq=False)
 class DeviceTime:
     """The device's part of a span.
 
@@ -106,30 +107,25 @@ class DeviceTime:
     - ``"pending"``: the device has not passed the marks yet.
     """
 
-    __slots__ = (
-        "_anchor", "_begin", "_clock", "_end", "_idle_at_end", "_keep_begin", "_timeline", "at_most", "device",
-        "duration", "start", "timing",
-    )  # fmt: skip
-
-    def __init__(self, device: str, clock: DeviceClock | None, timeline: Timeline | None) -> None:
-        self.device = device
-        self.timing = "no clock" if clock is None else "pending"
-        self.start: int | None = None
-        self.duration: int | None = None
-        self.at_most: int | None = None
-        self._clock, self._timeline = clock, timeline
-        self._begin: Any = None
-        self._end: Any = None
-        self._anchor: Anchor | None = None
-        self._keep_begin = self._idle_at_end = False
+    device: str
+    _clock: DeviceClock | None
+    _timeline: Timeline | None
+    timing: str = "pending"
+    start: int | None = None
+    duration: int | None = None
+    at_most: int | None = None
+    _begin: Any = None
+    _end: Any = None
+    _anchor: Anchor | None = None
+    _keep_begin: bool = False
+    _idle_at_end: bool = False
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Pickle the numbers only; marks and clocks belong to this process."""
         return self.device, self.timing, self.start, self.duration, self.at_most
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.__init__(state[0], None, None)  # type: ignore[misc]
-        _, self.timing, self.start, self.duration, self.at_most = state
+        self.__init__(state[0], None, None, *state[1:])  # type: ignore[misc]
 
     def begin(self) -> None:
         """Set the first mark."""

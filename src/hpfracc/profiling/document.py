@@ -234,7 +234,7 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = _reading.path("path", path)
     try:
-        found = parse_json(read_plain(path, _MAX_BYTES).data)
+        found = parse_json(read_plain(path, _MAX_BYTES))
     except OSError as error:
         raise InvalidInputError(f"profile {str(path)!r} cannot be read ({error.strerror or error})") from None
     except ValueError as error:

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections.abc import Iterator
 from importlib import resources
 from typing import Any
@@ -139,12 +140,7 @@ def render_page(document: dict[str, Any] | None, title: str = "") -> str:
         "data": _as_data(document),
         "script": script,
     }
-    page = _read("page.html")
-    pieces = []
-    for part in page.split("{{"):
-        slot, closing, rest = part.partition("}}")
-        pieces.append(parts[slot.strip()] + rest if closing else part)
-    return "".join(pieces)
+    return re.sub(r"\{\{(.*?)\}\}", lambda slot: parts[slot[1].strip()], _read("page.html"))
 
 
 def _title(document: dict[str, Any] | None) -> str:

@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import wraps
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from hpfracc import _reading
@@ -43,9 +42,7 @@ class NullSpan:
     def __enter__(self) -> NullSpan:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         return None
 
     def __call__(self, function: Decorated) -> Decorated:

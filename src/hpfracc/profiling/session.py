@@ -110,7 +110,7 @@ class Session:
             found = None if self._unknown.get(device) == libraries else find_clock(device)
             if found is None:  # looked up once more when another library is imported
                 self._unknown[device] = libraries
-                return DeviceTime(device, None, None)
+                return DeviceTime(device, None, None, "no clock")
             clock, full = found
             known = self._devices[device] = clock, full, self._timeline(clock, full) if clock.marks else None
         clock, full, timeline = known

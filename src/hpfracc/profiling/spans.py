@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, cast
 
 from hpfracc.errors import InvalidInputError
@@ -72,12 +71,7 @@ class Span:
     )  # fmt: skip
 
     def __init__(
-        self,
-        recorder: Any,
-        name: str,
-        kind: str = "span",
-        device: str | None = None,
-        metadata: dict[str, Any] | None = None,
+        self, recorder: Any, name: str, kind: str = "span", device: str | None = None, metadata: Any = None
     ) -> None:
         self._recorder = recorder
         self._session: Session | None = None
@@ -132,9 +126,7 @@ class Span:
         self.start = _now()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self.end = _now()
         if kind is not None:
             self.error = _describe(kind, error)
@@ -185,9 +177,14 @@ class Span:
         return None if self.device.duration is None else self.device.duration / 1e9
 
     def _read_memory(self) -> None:
-        where, now, peak = self._reading()
-        if where is None:
+        if self.device is None:
+            reading = read_host_memory() if self._recorder.memory == "all" else None
+        else:
+            told = self.device.memory()
+            reading = None if told is None else (self.device.device, *told)
+        if reading is None:
             return
+        where, now, peak = reading
         if self.memory is None:
             self.memory = (where, now, None, peak)
             return
@@ -198,12 +195,6 @@ class Span:
         # The span's own peak is known only if the counter reached a new high-water mark within it.
         known = peak if peak is not None and peak_before is not None and peak > peak_before else None
         self.memory = (where, before, now, known)
-
-    def _reading(self) -> tuple[str | None, int, int | None]:
-        if self.device is None:
-            return read_host_memory() if self._recorder.memory == "all" else (None, 0, None)
-        told = self.device.memory()
-        return (None, 0, None) if told is None else (self.device.device, *told)
 
     def __repr__(self) -> str:
         state = "open" if not self.end else f"{self.duration * 1e6:.1f} us"

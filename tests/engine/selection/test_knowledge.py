@@ -75,7 +75,7 @@ def test_learning_switched_off_keeps_the_choice() -> None:
         op.kernel("torch")(double)
         for _ in range(50):
             op(X)
-        assert all(samples == 0 for samples, _ in rows(op, X).values())
+        assert {samples for samples, _ in rows(op, X).values()} == {0}
 
 
 def test_wisdom_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,14 +136,15 @@ def arm(backend: str, algorithm: str, device: str = "cpu", workers: int = 1) -> 
 def test_every_host_arm_has_a_prior(operation: str):
     """Each has knots with increasing work and time, in the operation's usual dtype."""
     dtype = "int64" if operation == "bitwise_xor" else "float64"
-    for each in registry.arms(operation):
-        if each.on_host:
-            knots = load_prior().knots(operation, each, "host", dtype)
-            assert knots, f"{each} of {operation} is not in the prior; run benchmarks/make_prior.py"
-            works, times = zip(*knots, strict=True)
-            assert list(works) == sorted(set(works))
-            assert list(times) == sorted(times)
-            assert min(times) > 0.0
+    arms = [each for each in registry.arms(operation) if each.on_host]
+    assert "numpy" in {each.backend for each in arms}
+    for each in arms:
+        knots = load_prior().knots(operation, each, "host", dtype)
+        assert knots, f"{each} of {operation} is not in the prior; run benchmarks/make_prior.py"
+        works, times = zip(*knots, strict=True)
+        assert list(works) == sorted(set(works))
+        assert list(times) == sorted(times)
+        assert min(times) > 0.0
 
 
 def test_the_first_choice_is_reasonable():

@@ -23,13 +23,7 @@ from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked import planning
-from hpfracc.distributed.chunked.planning import (
-    ChunkedWay,
-    Resources,
-    blocks,
-    result_dtype,
-    whole_way,
-)
+from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks, result_dtype, whole_way
 from hpfracc.engine.execution.api import causal_convolution, fft
 from hpfracc.errors import InvalidInputError, ShapeError
 

@@ -266,14 +266,9 @@ def rows_of(f: Any, along: Sequence[int]) -> int:
 
 
 def blocks(
-    name: str,
-    call: Callable[..., Any],
-    *arrays: Any,
-    dtype: Any,
-    ndim: int | None = None,
-    where: bool = False,
+    name: str, call: Callable[..., Any], *arrays: Any, dtype: Any, ndim: int | None = None, where: bool = False,
     **options: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """``map_blocks`` with the caller's settings.
 
     With ``where`` the function gets the position of its block as first argument: the range of each axis of the first

@@ -204,7 +204,7 @@ def read_folder(layout: WisdomLayout, *, merged_only: bool = False) -> list[Sour
         sources, complete = [], True
         for path, kind in list_files(layout):
             try:
-                data = read_plain(path, MAX_BYTES).data if kind in wanted else None
+                data = read_plain(path, MAX_BYTES) if kind in wanted else None
             except UnfitFileError as error:
                 sources.append(Source(path, kind, b"", Content(fault=error.strerror)))
                 continue

@@ -66,7 +66,7 @@ def _read_import(path: Path) -> list[Record]:
         if os.path.isdir(path):
             sources = read_folder(WisdomLayout.of(path))
         else:
-            sources = [Source(path, "merged", b"", read_content(read_plain(path, MAX_BYTES).data, journal=False))]
+            sources = [Source(path, "merged", b"", read_content(read_plain(path, MAX_BYTES), journal=False))]
     except OSError as error:
         raise _failure(f"{path} cannot be imported", error, _REMEDY) from error
     if not sources:
