@@ -274,7 +274,7 @@ class TransferFunction:
         lag = min((key[1] for key in self.numerator), default=0.0)
         above, below = _words(_shift(self.numerator, 0.0, lag)), _words(self.denominator)
         words = above if below == "1" else f"({above})/({below})"
-        return f"{words} e^(-{lag:g} s)" if lag else words
+        return f"{words} e^({-lag:g} s)" if lag else words
 
     # -- other libraries ----------------------------------------------------------------------------------------------
 
@@ -340,7 +340,7 @@ def _read(name: str, given: Mapping[Any, Any]) -> Terms:
 def _words(terms: Terms) -> str:
     parts = []
     for (power, lag), value in terms.items():
-        factors = [f"s^{power:g}" if power not in (0.0, 1.0) else "s" * bool(power), f"e^(-{lag:g} s)" * bool(lag)]
+        factors = [f"s^{power:g}" if power not in (0.0, 1.0) else "s" * bool(power), f"e^({-lag:g} s)" * bool(lag)]
         rest = " ".join(filter(None, factors))
         parts.append(rest if value == 1.0 and rest else f"{value:g} {rest}".strip())
     return " + ".join(parts).replace("+ -", "- ") or "0"
