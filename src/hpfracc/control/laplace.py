@@ -334,12 +334,11 @@ def _add_poles(total: Array, t: Array, poles: _Poles, share: float) -> float:
             else:
                 total[k : k + BLOCK] += factor.real * real - factor.imag * imaginary
             # A change of the denominator by its rounding moves poles of multiplicity m by the power 1/m of it.
-            size_now = (1.0 + radius * times) ** poles.count if poles.count > 1 else 1.0 + radius * times
-            size_now *= poles.condition
-            size_now += abs(centre) * times
-            size_now *= size
-            size_now *= np.abs(factor)
-            worst = max(worst, float(size_now.max()))
+            some = slice(None, None, -max(1, times.size // 512))
+            rounding = poles.condition * (1.0 + radius * times[some]) ** poles.count + abs(centre) * times[some]
+            worst = max(
+                worst, float((rounding * size[some] * np.abs(np.broadcast_to(factor, times.shape)[some])).max())
+            )
     return _EPS * worst
 
 
