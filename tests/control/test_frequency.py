@@ -11,7 +11,7 @@ import pytest
 from scipy import signal
 
 from hpfracc import control
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, ShapeError
 
 mpl.use("agg")
 s = control.s
@@ -91,6 +91,8 @@ def test_norms():
     for wrong in (lambda: control.h2_norm(1 / (s - 1)), lambda: control.h2_norm(1 / (s**0.4 + 1))):
         with pytest.raises(InvalidInputError):
             wrong()
+    with pytest.raises(ShapeError):
+        control.hinf_norm([[[1 / (s + 1)]]])
 
 
 @pytest.mark.parametrize("beta", [0.501, 0.55, 0.8, 1.7])

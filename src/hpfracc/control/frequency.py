@@ -23,7 +23,7 @@ from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.control.stability import is_stable, principal_poles
 from hpfracc.control.systems import as_systems, single
 from hpfracc.control.transfer import Terms, TransferFunction, frequencies
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]
 
@@ -172,7 +172,7 @@ class Margins:
     Attributes
     ----------
     gain : float
-        Factor by which the gain may grow; inf if any.
+        Factor by which the gain may grow until the curve passes -1; inf if it never does.
     phase : float
         Phase in radians that may be lost.
     delay : float
@@ -424,6 +424,8 @@ def hinf_norm(systems: Any) -> float:
     10.012523
     """
     systems = as_systems(systems)
+    if systems.ndim > 2:
+        raise ShapeError(f"systems has shape {systems.shape}; give one system, or a matrix (outputs, inputs)")
     grid = np.unique(np.concatenate([_grid(_require_stable(each, "hinf_norm")) for each in systems.flat]))
     found = [_largest(systems, grid)]
     if not all(each.is_real for each in systems.flat):  # negative frequencies too

@@ -32,12 +32,19 @@ _DECIMALS = 12
 _MAX_DENOMINATOR, _MAX_DEGREE = 1000, 160
 
 
+@functools.lru_cache(maxsize=4096)
+def _settled(value: float) -> float:
+    """A power or a delay without the rounding of sums: the fraction that it is, so that 1/3 + 1/3 is 2/3."""
+    near = float(Fraction(value).limit_denominator(_MAX_DENOMINATOR))
+    return near if abs(near - value) <= 10.0**-_DECIMALS else round(value, _DECIMALS)
+
+
 def _tidy(items: Iterable[tuple[tuple[float, float], complex]]) -> Terms:
     """Terms without zeros, the highest power first; what cancels to rounding is zero."""
     found: Terms = {}
     sizes: dict[tuple[float, float], float] = {}
     for (power, lag), value in items:
-        key = round(power, _DECIMALS) + 0.0, round(lag, _DECIMALS) + 0.0
+        key = _settled(power), _settled(lag)
         found[key] = found.get(key, 0.0) + value
         sizes[key] = sizes.get(key, 0.0) + abs(value)
     kept = {key: value for key, value in found.items() if abs(value) > 1e-15 * sizes[key]}
@@ -53,7 +60,7 @@ def _sum(left: Terms, right: Terms) -> Terms:
 
 
 def _shift(terms: Terms, power: float, lag: float) -> Terms:
-    return {(p - power, k - lag): value for (p, k), value in terms.items()}
+    return {(_settled(p - power), _settled(k - lag)): value for (p, k), value in terms.items()}
 
 
 def evaluate_terms(terms: Terms, points: Array, logarithms: Array) -> Array:
@@ -266,7 +273,7 @@ class TransferFunction:
         for terms in (self.numerator, self.denominator):
             places = [round(key[0] / q) for key in terms]
             row = np.zeros(max(places, default=0) + 1, complex)
-            row[places] = list(terms.values())
+            np.add.at(row, places, list(terms.values()))
             rows.append(row[::-1].real if self.is_real else row[::-1])
         return q, rows[0], rows[1]
 
