@@ -103,6 +103,16 @@ def test_sampled_inputs():
     assert not batch.y[:, 2].any()
 
 
+def test_what_passes_at_once_keeps_all_digits():
+    """Gains without a delay, with one of whole steps, and with one between two samples."""
+    t = np.linspace(0.0, 1.0, 11)
+    u = 1e3 + np.arange(11.0)
+    assert (control.lsim(3 * s / s, u, t).y == 3 * u).all()
+    found = control.lsim(3 * control.delay(0.3), u, t).y
+    assert not found[:3].any() and (found[3:] == 3 * u[:-3]).all()
+    np.testing.assert_allclose(control.lsim(control.delay(0.25), u, t).y[3:], u[3:] - 2.5, rtol=1e-12)
+
+
 def test_several_inputs_and_outputs():
     systems = np.array([[1 / (s + 1), 2 / (s**0.5 + 1)], [control.delay(1.0) / (s + 1), s / (s + 1)]], dtype=object)
     y = control.step_response(systems, [0.0, 1.0, 2.0]).y

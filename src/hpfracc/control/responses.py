@@ -376,9 +376,10 @@ def _hats(
 
     def passed(u: Array, total: Array) -> None:
         for lag, gain in direct.items():
-            whole, share = divmod(lag / step + 1e-9, 1.0)
+            steps = lag / step
+            share, whole = math.modf(round(steps) if abs(steps - round(steps)) < 1e-9 else steps)
             for k, weight in ((int(whole), 1.0 - share), (int(whole) + 1, share)):
-                if weight > 2e-9 and k < u.shape[-1]:
+                if weight and k < u.shape[-1]:
                     total[..., k:] += (gain.real if system.is_real else gain) * weight * u[..., : u.shape[-1] - k]
 
     sums = np.cumsum(np.add.reduceat(hats, np.r_[0, some]))[:-1] + hats[some]
