@@ -169,7 +169,7 @@ class FrequencyResponse(Result):
                     each.axvline(frequency, color="0.4", linewidth=0.8, linestyle=":")
                 ax.annotate(words, (frequency, 0.03), xycoords=("data", "axes fraction"), **style)
                 continue
-            value = complex(self.systems[()](1j * frequency))
+            value = complex(single(self.systems)(1j * frequency))
             place = value.real, value.imag
             if self.kind == "nichols":
                 place = float(np.interp(frequency, self.w, self.degrees)), 20.0 * math.log10(abs(value))

@@ -298,7 +298,7 @@ class PartialInverse:
 
     def _transform(self, s: Array, logs: Array, factor: Factor) -> Array:
         below = evaluate_terms(self._denominator, s, logs) ** self._power
-        return evaluate_terms(self._numerator, s, logs) / below * factor(s)
+        return np.asarray(evaluate_terms(self._numerator, s, logs) / below * factor(s))
 
     def _rest(self, factor: Factor, poles: list[_Poles], t: Array, points: int) -> Array:
         """The integral over a hyperbola of the transform without its poles."""
