@@ -61,6 +61,7 @@ def test_pade_of_a_delay():
         lambda: control.oustaloup(s**0.5 * control.delay(1.0), (1.0, 2.0)),
         lambda: control.oustaloup(s**0.5, (0.0, 2.0)),
         lambda: control.oustaloup(s**0.5, (2.0, 1.0)),
+        lambda: control.oustaloup(s**0.5, (1e-6, 1e6), 30),
         lambda: control.matsuda(1j * s**0.5, (1.0, 2.0)),
         lambda: control.discretize(s**0.5, 0.01, rule="tustn"),
         lambda: control.discretize(s**0.5, 0.01).to_transfer_function(),

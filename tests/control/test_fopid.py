@@ -220,6 +220,31 @@ def test_tuning_of_plants_that_are_unstable_or_negative(plant, words):
     assert control.is_stable(found.controller.closed_loop(plant))
 
 
+def test_tuning_holds_margins_from_several_starts():
+    """A phase margin and a bound of the sensitivity, for each objective; more starts are never worse."""
+    plant = control.delay(0.2) / (s + 1)
+    words = {"horizon": 5.0, "fixed": {"lam": 1.0, "mu": 1.0, "Kd": 0.1}}
+    for objective in ("ise", "itae", "iae"):
+        held = control.tune(plant, objective, starts=1, min_phase_margin=1.1, max_sensitivity=1.5, **words)
+        assert held.success and held.phase_margin >= 0.99 * 1.1 and held.sensitivity <= 1.01 * 1.5
+        # The bound of the sensitivity costs something.
+        assert control.tune(plant, objective, starts=1, max_sensitivity=3.0, **words).objective < held.objective
+    one, three = (control.tune(plant, "itae", starts=count, **words) for count in (1, 3))
+    assert three.evaluations > one.evaluations and three.objective <= one.objective
+
+
+def test_tuning_for_an_objective_of_ones_own():
+    """The largest |T| beside a crossover at 1 rad/s."""
+    plant = 1 / (s * (s + 2))
+
+    def objective(law: control.FOPID) -> float:
+        loop = law.transfer_function() * plant
+        return abs(math.log(abs(loop(1j)))) + float(abs(loop(10j) / (1 + loop(10j))))
+
+    found = control.tune(plant, objective, horizon=10.0, starts=1, fixed={"Ki": 0.0, "Kd": 0.0, "lam": 1.0, "mu": 1.0})
+    assert found.success and found.controller.Kp == pytest.approx(math.sqrt(5.0), rel=0.01)
+
+
 def test_nothing_to_tune():
     plant = 1 / (s + 1)
     for fixed in (dict.fromkeys(("Kp", "Ki", "Kd", "lam", "mu"), 1.0), {"mu": 3.0}):

@@ -11,7 +11,7 @@ import pytest
 from scipy import signal
 
 from hpfracc import control
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, ShapeError
 
 mpl.use("agg")
 s = control.s
@@ -91,6 +91,8 @@ def test_norms():
     for wrong in (lambda: control.h2_norm(1 / (s - 1)), lambda: control.h2_norm(1 / (s**0.4 + 1))):
         with pytest.raises(InvalidInputError):
             wrong()
+    with pytest.raises(ShapeError):
+        control.hinf_norm([[[1 / (s + 1)]]])
 
 
 @pytest.mark.parametrize("beta", [0.501, 0.55, 0.8, 1.7])
@@ -154,14 +156,33 @@ def test_stability_near_the_limit(plant, stable: bool, criterion: str):
     assert (bool(found), found.criterion) == (stable, criterion)
 
 
-def test_plots_are_drawn():
+def test_plots_are_drawn_with_their_margins():
     plant = 3 / (s**1.5 + 0.3 * s**0.7 + 1) * control.delay(0.2)
-    assert len(np.ravel(control.bode(plant).plot())) == 2
-    for draw in (control.nyquist, control.nichols):
-        assert draw(plant).plot().lines
+    held = control.margins(plant)
+    words = [f"gain margin {20.0 * math.log10(held.gain):.3g} dB", f"phase margin {math.degrees(held.phase):.3g}°"]
+    upper, lower = control.bode(plant).plot()
+    assert [each.get_text() for ax in (upper, lower) for each in ax.texts] == words
+    for kind in (control.nyquist, control.nichols):
+        ax = kind(plant).plot()
+        assert [each.get_text() for each in ax.texts] == words
+        gain, phase = (each.xy for each in ax.texts)
+        if kind is control.nyquist:
+            np.testing.assert_allclose(gain, (-1.0 / held.gain, 0.0), atol=1e-9)
+            assert math.hypot(*phase) == pytest.approx(1.0)
+        else:
+            np.testing.assert_allclose(gain, (-180.0, -20.0 * math.log10(held.gain)), atol=0.1)
+            np.testing.assert_allclose(phase, (math.degrees(held.phase) - 180.0, 0.0), atol=0.1)
     assert control.step_response(plant).plot().lines
     with pytest.raises(InvalidInputError, match="two"):
         control.bode(plant).plot(ax=control.nyquist(plant).plot())
+
+
+def test_negative_frequencies_of_complex_coefficients():
+    """Nyquist's plot has the curve of -w, which is the mirror image of that of w for real coefficients only."""
+    for plant in (1 / (s + 1), 1 / (s + 1 - 2j)):
+        found = control.nyquist(plant, [0.5, 1.0, 2.0])
+        x, y = found.plot().lines[1].get_data()
+        np.testing.assert_allclose(x + 1j * y, plant(-1j * found.w))
 
 
 @pytest.mark.parametrize("w", [[2.0, 1.0], [0.0, 1.0], [], "x"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy import signal
@@ -102,6 +103,16 @@ def test_sampled_inputs():
     assert not batch.y[:, 2].any()
 
 
+def test_what_passes_at_once_keeps_all_digits():
+    """Gains without a delay, with one of whole steps, and with one between two samples."""
+    t = np.linspace(0.0, 1.0, 11)
+    u = 1e3 + np.arange(11.0)
+    assert (control.lsim(3 * s / s, u, t).y == 3 * u).all()
+    found = control.lsim(3 * control.delay(0.3), u, t).y
+    assert not found[:3].any() and (found[3:] == 3 * u[:-3]).all()
+    np.testing.assert_allclose(control.lsim(control.delay(0.25), u, t).y[3:], u[3:] - 2.5, rtol=1e-12)
+
+
 def test_several_inputs_and_outputs():
     systems = np.array([[1 / (s + 1), 2 / (s**0.5 + 1)], [control.delay(1.0) / (s + 1), s / (s + 1)]], dtype=object)
     y = control.step_response(systems, [0.0, 1.0, 2.0]).y
@@ -153,6 +164,39 @@ def test_poles_in_clusters_and_far_apart():
     growing = control.step_response(1 / (s - 1), [40.0, 300.0])
     assert np.all(np.abs(growing.y / np.expm1([40.0, 300.0]) - 1.0) < 1e-11)
     assert growing.error_estimate > 1e-16 * growing.y[1]
+
+
+@pytest.mark.parametrize("apart", [1e-2, 1e-3, 3e-4, 1e-4, 1e-6, 1e-8])
+def test_poles_that_are_close_but_not_equal(apart: float):
+    """Beats of two frequencies, and two growing exponentials: the difference of the poles shows at late times."""
+    mp.mp.dps = 40
+    t, a, b = np.array([1.0, 10.0, 100.0, 3000.0]), mp.mpf(1), 1 + mp.mpf(apart)
+    found = control.step_response(1 / ((s**2 + 1) * (s**2 + (1.0 + apart) ** 2)), t)
+    exact = [1 / b**2 - (mp.cos(x) - mp.cos(b * x) / b**2) / (b**2 - 1) for x in map(mp.mpf, t.tolist())]
+    errors = np.abs(found.y - np.array(exact, float))
+    assert errors.max() <= found.error_estimate < 1e-4 * np.abs(found.y).max()
+    t = np.array([1.0, 10.0, 100.0])
+    found = control.step_response(1 / ((s - 1) * (s - (1.0 + apart))), t)
+    exact = [1 / b + (mp.exp(x) - mp.exp(b * x) / b) / (a - b) for x in map(mp.mpf, t.tolist())]
+    errors = np.abs(found.y - np.array(exact, float))
+    assert errors.max() <= found.error_estimate and errors[-1] < 1e-10 * found.y[-1]
+
+
+def test_double_poles_on_the_limit_of_stability():
+    """``1/(s - 2^(1/2) s^(1/2) + 1)^2``, whose double poles the rounding of its coefficients parts."""
+    plant = 1 / (s - math.sqrt(2.0) * s**0.5 + 1) ** 2
+    found = control.step_response(plant, [10.0, 40.0])
+    mp.mp.dps = 60
+    exact = [
+        mp.invertlaplace(
+            lambda z: 1 / z / sum(mp.mpf(v) * z ** mp.mpf(p) for (p, _), v in plant.denominator.items()),
+            mp.mpf(x),
+            method="talbot",
+            degree=120,
+        )
+        for x in (10, 40)
+    ]
+    assert np.abs(found.y - np.array(exact, float)).max() <= found.error_estimate < 1e-8
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 0.05, 0.999999, 1.000001, 1.999999])

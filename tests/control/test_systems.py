@@ -45,6 +45,31 @@ def test_a_loop_of_a_shared_denominator_has_no_poles_too_many():
     assert not unstable and "entry" in unstable.reason
 
 
+def test_factors_that_denominators_share_in_part_count_once():
+    """(s - 1)(s + 2) beside (s - 1)(s + 3): one unstable pole, which the loop moves; integrators and powers too."""
+    plant = [[(s + 4) / ((s - 1) * (s + 2)), 2 / ((s - 1) * (s + 3))], [1 / (s + 5), 1 / (s + 1)]]
+    loop = control.feedback(plant, 3.0)
+    np.testing.assert_allclose(at(loop), np.linalg.solve(np.eye(2) + 3.0 * at(plant), at(plant)), rtol=1e-12)
+    assert control.is_stable(loop) and control.poles(loop).size == 5
+    both = [[1 / (s * (s + 2)), 1 / (s * (s + 3))], [0, 1 / (s + 1)]]
+    assert control.is_stable(control.feedback(both, [[1.0, 0.0], [0.0, 1.0]]))
+    half = [[1 / ((s**0.5 - 1) * (s**0.5 + 2)), 1 / ((s**0.5 - 1) * (s**0.5 + 3))], [0, 1 / (s + 1)]]
+    gain = [[4.0, 0.0], [0.0, 1.0]]
+    loop = control.feedback(half, gain)
+    expected = np.linalg.solve(np.eye(2) + at(half) @ gain, at(half))
+    np.testing.assert_allclose(at(loop), expected, rtol=1e-11)
+    assert control.is_stable(loop)
+
+
+def test_small_coefficients_are_no_rounding():
+    """1e-13 s^2 + s + 1 is not divisible by s + 1: at high frequencies the two differ."""
+    plant = [[1 / (1e-13 * s**2 + s + 1), 1 / (s + 1)]]
+    loop = control.feedback(plant, [[1.0], [1.0]])
+    points = np.array([1e13j, 1e14j])
+    exact = at(plant, points) / (1.0 + at(plant, points).sum(axis=(1, 2), keepdims=True))
+    np.testing.assert_allclose(at(loop, points), exact, rtol=1e-10)
+
+
 def test_norms_and_poles_of_matrices():
     """Frobenius' sum of squares, and each pole once."""
     small = [[1 / (s + 1), 0], [2 / (s + 2), 1 / (s + 1)]]

@@ -44,6 +44,20 @@ def test_small_coefficients_stay():
     assert ((s + 0.1) - s).numerator == {(0.0, 0.0): 0.1} and not ((0.1 + 0.2 - s) + (s - 0.3)).numerator
 
 
+def test_thirds_are_thirds():
+    """1/3 + 1/3 is 2/3, whichever sums it comes from: else two terms would be one power apart by rounding."""
+    third = s ** (1 / 3)
+    assert not ((third + 1) * (third - 1) - (s ** (2 / 3) - 1)).numerator
+    both = 1 / ((third - 1.2) ** 2 + 3 * s ** (2 / 3))
+    assert len(both.denominator) == 3 and control.is_stable(both)
+    found = control.poles(both)  # 4 w^2 - 2.4 w + 1.44 with w = s^(1/3)
+    np.testing.assert_allclose(found, [-0.216], atol=1e-12)
+    _, _, below = both.polynomials()
+    np.testing.assert_allclose(below, [4.0, -2.4, 1.44])
+    edge = control.is_stable(1 / (s ** (2 / 3) - math.sqrt(3.0) * third + 1))  # roots at 30 degrees
+    assert not edge and edge.criterion == "argument principle"
+
+
 def test_arithmetic_is_that_of_values():
     a, b = (s**0.3 + 1) / (s + 2), 3 * control.delay(0.2) / (s**1.2 - 1)
     for one, values in (

@@ -263,8 +263,9 @@ def _assemble(system: TransferFunction, rule: Callable[[float], Ratio], one: Rat
                 above, below = polynomial.polyadd(np.convolve(above, down), crossed), np.convolve(below, down)
         return above, below
 
-    top, bottom = total(system.numerator), total(system.denominator)
-    return np.convolve(top[0], bottom[1]), np.convolve(top[1], bottom[0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        top, bottom = total(system.numerator), total(system.denominator)
+        return np.convolve(top[0], bottom[1]), np.convolve(top[1], bottom[0])
 
 
 def _continuous(system: Any, rule: Callable[[float], Ratio], band: tuple[float, float]) -> Approximation:
@@ -279,5 +280,8 @@ def _compared(
     """A ratio of polynomials, the highest power first, with its error over a band."""
     w = np.geomspace(*band, 200)
     points = 1j * w if dt is None else np.exp(1j * w * dt)
-    found = np.polyval(above, points) / np.polyval(below, points)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.polyval(above, points) / np.polyval(below, points)
+    if not np.isfinite(found).all():
+        raise InvalidInputError("the coefficients overflow; lower the order, or take another unit of time")
     return Approximation(above / below[0], below / below[0], dt, w, np.abs(found / system(1j * w) - 1.0))

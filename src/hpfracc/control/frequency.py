@@ -23,7 +23,7 @@ from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.control.stability import is_stable, principal_poles
 from hpfracc.control.systems import as_systems, single
 from hpfracc.control.transfer import Terms, TransferFunction, frequencies
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]
 
@@ -115,11 +115,11 @@ class FrequencyResponse(Result):
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw it into ``ax`` or a new figure, and return the axes: two of them (magnitude, phase) for Bode's plot."""
-        rows = 2 if self.kind == "bode" else 1
+        count = 2 if self.kind == "bode" else 1
         if ax is None:
-            ax = import_optional("matplotlib.pyplot").subplots(rows, 1, sharex=True, layout="constrained")[1]
-        if np.size(ax) != rows:
-            wanted = "two, for magnitude and phase" if rows == 2 else "one"
+            ax = import_optional("matplotlib.pyplot").subplots(count, 1, sharex=True, layout="constrained")[1]
+        if np.size(ax) != count:
+            wanted = "two, for magnitude and phase" if count == 2 else "one"
             raise InvalidInputError(f"ax has {np.size(ax)} elements; give {wanted}")
         axes = np.ravel(ax)
         labels = {
@@ -128,20 +128,22 @@ class FrequencyResponse(Result):
             "nichols": {"xlabel": "phase in degrees", "ylabel": "magnitude in dB"},
         }
         axes[0].set(**labels[self.kind])
-        for level, angle, values in zip(*map(self._rows, (self.decibels, self.degrees, self.response)), strict=True):
+        rows = map(self._rows, (self.decibels, self.degrees, self.response))
+        for level, angle, values, system in zip(*rows, self.systems.flat, strict=True):
             if self.kind == "bode":
                 axes[0].semilogx(self.w, level, **style)
                 axes[1].semilogx(self.w, angle, **style)
             elif self.kind == "nyquist":
-                (line,) = ax.plot(values.real, values.imag, **style)
-                ax.plot(values.real, -values.imag, color=line.get_color(), linestyle="--", linewidth=0.8)
+                (line,) = axes[0].plot(values.real, values.imag, **style)
+                mirrored = system(-1j * self.w)
+                axes[0].plot(mirrored.real, mirrored.imag, color=line.get_color(), linestyle="--", linewidth=0.8)
             else:
-                ax.plot(angle, level, **style)
+                axes[0].plot(angle, level, **style)
         if self.kind == "bode":
             axes[1].set(xlabel=r"$\omega$", ylabel="phase in degrees")
-            self._draw_margins(*axes)
         else:
-            ax.plot([-1.0 if self.kind == "nyquist" else -180.0], [0.0], "k+")
+            axes[0].plot([-1.0 if self.kind == "nyquist" else -180.0], [0.0], "k+")
+        self._draw_margins(axes)
         for each in axes:
             each.grid(True, which="both" if self.kind == "bode" else "major", alpha=0.3)
         return ax
@@ -149,20 +151,30 @@ class FrequencyResponse(Result):
     def _rows(self, values: Array) -> Array:
         return values.reshape(-1, self.w.size)
 
-    def _draw_margins(self, upper: Any, lower: Any) -> None:
+    def _draw_margins(self, axes: Any) -> None:
+        """Lines in Bode's plot, points on the other curves."""
         found = self.margins
         if found is None:
             return
         marks = (
-            (upper, found.w_phase_crossing, f"gain margin {20.0 * math.log10(found.gain):.3g} dB"),
-            (lower, found.w_gain_crossing, f"phase margin {math.degrees(found.phase):.3g}°"),
+            (axes[0], found.w_phase_crossing, f"gain margin {20.0 * math.log10(found.gain):.3g} dB"),
+            (axes[-1], found.w_gain_crossing, f"phase margin {math.degrees(found.phase):.3g}°"),
         )
-        place = {"xycoords": ("data", "axes fraction"), "xytext": (3, 0), "textcoords": "offset points"}
+        style = {"textcoords": "offset points", "xytext": (3, 3), "fontsize": "small"}
         for ax, frequency, words in marks:
-            if self.w[0] < frequency < self.w[-1]:
-                for each in (upper, lower):
+            if not self.w[0] < frequency < self.w[-1]:
+                continue
+            if self.kind == "bode":
+                for each in axes:
                     each.axvline(frequency, color="0.4", linewidth=0.8, linestyle=":")
-                ax.annotate(words, (frequency, 0.04), fontsize="small", **place)
+                ax.annotate(words, (frequency, 0.03), xycoords=("data", "axes fraction"), **style)
+                continue
+            value = complex(single(self.systems)(1j * frequency))
+            place = value.real, value.imag
+            if self.kind == "nichols":
+                place = float(np.interp(frequency, self.w, self.degrees)), 20.0 * math.log10(abs(value))
+            ax.plot(*place, "k.")
+            ax.annotate(words, place, **style)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +184,7 @@ class Margins:
     Attributes
     ----------
     gain : float
-        Factor by which the gain may grow; inf if any.
+        Factor by which the gain may grow until the curve passes -1; inf if it never does.
     phase : float
         Phase in radians that may be lost.
     delay : float
@@ -424,6 +436,8 @@ def hinf_norm(systems: Any) -> float:
     10.012523
     """
     systems = as_systems(systems)
+    if systems.ndim > 2:
+        raise ShapeError(f"systems has shape {systems.shape}; give one system, or a matrix (outputs, inputs)")
     grid = np.unique(np.concatenate([_grid(_require_stable(each, "hinf_norm")) for each in systems.flat]))
     found = [_largest(systems, grid)]
     if not all(each.is_real for each in systems.flat):  # negative frequencies too

@@ -2,8 +2,8 @@
 
 References
 ----------
-D. Valério, J. Sá da Costa, Signal Processing 86 (2006) 2654-2674 (fractional orders); E. C. Levy, IRE Trans. Autom.
-Control 4 (1959) 37-43 (the linear start).
+D. Valério, M. D. Ortigueira, J. Sá da Costa, J. Comput. Nonlinear Dyn. 3 (2008), doi:10.1115/1.2833906 (Levy's method
+for fractional orders); E. C. Levy, IRE Trans. Autom. Control 4 (1959) 37-43 (the linear start).
 """
 
 from __future__ import annotations

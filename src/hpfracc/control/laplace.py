@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
@@ -23,12 +24,12 @@ from numpy.polynomial import chebyshev
 
 from hpfracc._reading import function, number, numbers, shown
 from hpfracc.control.stability import principal_poles
-from hpfracc.control.transfer import Terms, evaluate_terms
+from hpfracc.control.transfer import Terms, derivative, evaluate_terms
 from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]
 
-_EPS = float(np.finfo(float).eps)
+_EPS, _TINY = float(np.finfo(float).eps), float(np.finfo(float).tiny)
 _PHI, _H, _MU = 1.1721, 1.0818, 4.4921
 #: Points on one side of the hyperbola, and on that which checks it.
 _POINTS, _CHECK = 14, 18
@@ -40,8 +41,12 @@ _DIRECT, BLOCK = 512, 16384
 _DIGITS = 31.8
 #: No pole is taken out at times below this over its size: it is far to the left of the hyperbola, and would cancel.
 _INSIDE = 0.01
-#: Points of a circle about a pole, the largest relative distance of poles in a group, and the relative radius.
-_CIRCLE, _GROUP = 64, 1e-3
+#: Points of the unit circle.
+_UNIT = np.exp(2j * math.pi * np.arange(64) / 64)
+#: Largest distances of poles in a group: relative to their size, and times the last time.
+_GROUP, _CLOSE = 1e-3, 0.5
+#: Further terms of the principal part of a group whose poles are not equal.
+_MORE = 12
 #: Terms of the Fourier series of de Hoog's method, doubled until two results agree, and at most.
 _TERMS, _MAX_TERMS, _AGREE = 16, 512, 1e-9
 #: Terms of the sum that confirms it, the differences that transform its rest, and what is noticed, relatively.
@@ -96,19 +101,25 @@ def inverse_laplace(
     group = np.floor(0.5 * np.log2(times.max(initial=1.0) / times)) if times.size else times
     for each in np.unique(group):
         mine = group == each
-        found = times[mine]
-        terms, apart, best = _TERMS, math.inf, fourier_inverse(transform, found, where, _TERMS, 2.4)
-        while terms < _MAX_TERMS and apart > _AGREE:
-            terms *= 2
-            stretch = 2.0 + 0.1 * (terms.bit_length() % 3)
-            before, best = best, fourier_inverse(transform, found, where, terms, stretch)
-            differences = np.abs(best - before)
-            if not differences.max() < apart and terms > 64:
-                break  # rounding
-            value[mine], error[mine], apart = best, differences, float(differences.max())
-        value[mine], error[mine] = _confirmed(transform, found, where, value[mine], error[mine])
+        with np.errstate(all="ignore"):  # f may overflow
+            value[mine], error[mine] = _inverse(transform, times[mine], where)
     found, error = (value, error) if times.ndim else (value[()], error[()])
     return (found, error) if full_output else found
+
+
+def _inverse(transform: Callable[[Array], Any], t: Array, abscissa: float) -> tuple[Array, Array]:
+    """Values and errors at times of similar size."""
+    terms, apart, best = _TERMS, math.inf, fourier_inverse(transform, t, abscissa, _TERMS, 2.4)
+    value, error = best, np.full(t.shape, math.inf)
+    while terms < _MAX_TERMS and apart > _AGREE:
+        terms *= 2
+        stretch = 2.0 + 0.1 * (terms.bit_length() % 3)
+        before, best = best, fourier_inverse(transform, t, abscissa, terms, stretch)
+        differences = np.abs(best - before)
+        if not differences.max() < apart and terms > 64:
+            break  # rounding
+        value, error, apart = best, differences, float(differences.max())
+    return _confirmed(transform, t, abscissa, value, error)
 
 
 def _confirmed(
@@ -185,46 +196,51 @@ def fourier_inverse(transform: Callable[[Array], Any], t: Array, abscissa: float
 Factor = Callable[[Array], Array]
 
 
+@dataclass(frozen=True, slots=True)
+class _Poles:
+    """Poles about a centre, in number ``count``, and what is known of them.
+
+    A circle about them, relative to the centre; the number of terms of their principal part, and these; and the factor
+    by which the denominator magnifies rounding on the circle.
+    """
+
+    centre: complex
+    circle: Array
+    count: int
+    terms: int
+    condition: float
+    parts: list[complex] = field(default_factory=list)
+
+
 class PartialInverse:
-    """Inverse transforms of ``factor(s) N(s)/D(s)`` without delays, with the poles of N/D taken out.
+    """Inverse transforms of ``factor(s) N(s)/D(s)^power`` without delays, with the poles of N/D taken out.
 
     Parameters
     ----------
     numerator, denominator : dict
         Terms without delays.
-    more : int
-        Points beyond the usual number, for transforms that fall like a high power.
+    power : int
+        Power of the denominator.
     """
 
-    def __init__(self, numerator: Terms, denominator: Terms, more: int = 0) -> None:
-        self._numerator, self._denominator, self._more = numerator, denominator, more
+    def __init__(self, numerator: Terms, denominator: Terms, power: int = 1) -> None:
+        self._numerator, self._denominator, self._power = numerator, denominator, power
+        self._slope = derivative(denominator)
         self._is_real = not any(np.iscomplex([*numerator.values(), *denominator.values()]))
         poles = principal_poles(denominator)
-        groups: list[list[complex]] = []
-        for each in sorted(poles[np.abs(np.angle(poles)) < _ANGLE].tolist(), key=lambda p: (p.real, p.imag)):
-            near = [group for group in groups if min(abs(each - p) for p in group) < _GROUP * abs(each)]
-            groups = [group for group in groups if group not in near]
-            groups.append([each, *(p for group in near for p in group)])
-        #: Points on a circle about each group of poles, relative to their centre, the centre, and their number.
-        self._circles: list[tuple[Array, complex, int]] = []
-        for group in groups:
-            centre = sum(group) / len(group)
-            others = [abs(p - centre) for other in groups if other is not group for p in other]
-            cut = abs(centre) if centre.real >= 0.0 else abs(centre.imag)
-            radius = max(0.5 * min([cut, *others]), 2.0 * max(abs(p - centre) for p in group))
-            circle = radius * np.exp(2j * math.pi * np.arange(_CIRCLE) / _CIRCLE)
-            self._circles.append((circle, centre, len(group)))
+        self._poles = sorted(poles[np.abs(np.angle(poles)) < _ANGLE].tolist(), key=lambda p: (p.real, p.imag))
 
     def __call__(self, t: Array, factor: Factor, total: Array) -> float:
         """Add the function at times above 0, shape (n,), to ``total``; returns its largest error.
 
         That is the difference from a finer rule at some times, and the rounding of poles.
         """
-        poles, end = [], float(t.max(initial=0.0))
-        for circle, centre, count in self._circles:
-            if abs(centre) * end > _INSIDE:
-                values = self._transform(centre + circle, np.log(centre + circle), factor)
-                poles.append((centre, [(values * circle ** (m + 1)).mean() for m in range(count)]))
+        end = float(t.max(initial=0.0))
+        poles = [each for each in self._groups(end) if abs(each.centre) * end > _INSIDE]
+        for each in poles:
+            s = each.centre + each.circle
+            values = self._transform(s, np.log(s), factor)
+            each.parts.extend((values * each.circle ** (m + 1)).mean() for m in range(each.terms))
         rest = partial(self._rest, factor, poles)
         some = np.unique(np.linspace(0, max(t.size - 1, 0), min(t.size, 64)).astype(int))
         before = total[some]
@@ -233,35 +249,76 @@ class PartialInverse:
         else:
             _add_panels(partial(rest, points=_POINTS), t, total)
         error = float(np.abs(total[some] - before - rest(t[some], _CHECK)).max(initial=0.0))
-        for centre, parts in poles:
+        for each in poles:
             # Of the two poles of a conjugate pair, groups of their own, one counts twice.
-            paired = self._is_real and abs(centre.imag) > 1e-6 * abs(centre)
-            if not paired or centre.imag > 0.0:
-                error = max(error, _add_pole(total, t, centre, parts, 2.0 if paired else 1.0))
+            paired = self._is_real and abs(each.centre.imag) > 1e-6 * abs(each.centre)
+            if not paired or each.centre.imag > 0.0:
+                error = max(error, _add_poles(total, t, each, 2.0 if paired else 1.0))
         return error
 
-    def _transform(self, s: Array, logs: Array, factor: Factor) -> Array:
-        ratio = evaluate_terms(self._numerator, s, logs) / evaluate_terms(self._denominator, s, logs)
-        return ratio * factor(s)
+    def _groups(self, end: float) -> list[_Poles]:
+        """The poles, those together that are too close for the responses until ``end`` to be told apart."""
+        groups: list[list[complex]] = []
+        for pole in self._poles:
+            reach = min(_GROUP * abs(pole), _CLOSE / max(end, _TINY))
+            near = [group for group in groups if min(abs(pole - p) for p in group) < reach]
+            groups = [group for group in groups if group not in near]
+            groups.append([pole, *(p for group in near for p in group)])
+        found = []
+        for group in groups:
+            centre, count = sum(group) / len(group), len(group)
+            others = [abs(p - centre) for other in groups if other is not group for p in other]
+            cut = abs(centre) if centre.real >= 0.0 else abs(centre.imag)
+            spread = max(abs(p - centre) for p in group)
+            radius = max(0.5 * min([cut, *others]), 2.0 * spread)
+            circle, terms = radius * _UNIT, count * self._power
+            if count > 1:
+                # Roots of polynomials tell little about close poles; sums of their powers are integrals.
+                centre += self._power_sums(centre, circle, 1)[0] / count
+                sums = np.abs(self._power_sums(centre, circle, count)[1:])
+                rounding = 8.0 * _EPS * self._condition(centre + circle)
+                if (sums > rounding * radius ** np.arange(2, count + 1)).any():
+                    circle, terms = min(radius, max(2.0 * spread, 2.5 * _CLOSE / end)) * _UNIT, terms + _MORE
+            found.append(_Poles(centre, circle, count, terms, self._power * self._condition(centre + circle)))
+        return found
 
-    def _rest(self, factor: Factor, poles: list[tuple[complex, list[complex]]], t: Array, points: int) -> Array:
+    def _power_sums(self, centre: complex, circle: Array, most: int) -> Array:
+        """Sums of the powers 1, 2, ... of the distances of the poles within a circle from its centre."""
+        s = centre + circle
+        logs = np.log(s)
+        rate = evaluate_terms(self._slope, s, logs) / evaluate_terms(self._denominator, s, logs)
+        return np.array([(rate * circle ** (k + 1)).mean() for k in range(1, most + 1)])
+
+    def _condition(self, s: Array) -> float:
+        """The factor by which the denominator magnifies rounding."""
+        logs = np.log(s)
+        plain: Terms = {key: abs(value) for key, value in self._denominator.items()}
+        sizes = evaluate_terms(plain, np.abs(s), logs.real).real
+        return float((sizes / np.abs(evaluate_terms(self._denominator, s, logs))).max())
+
+    def _transform(self, s: Array, logs: Array, factor: Factor) -> Array:
+        below = evaluate_terms(self._denominator, s, logs) ** self._power
+        return np.asarray(evaluate_terms(self._numerator, s, logs) / below * factor(s))
+
+    def _rest(self, factor: Factor, poles: list[_Poles], t: Array, points: int) -> Array:
         """The integral over a hyperbola of the transform without its poles."""
-        points += self._more
+        points += 2 * (self._power - 1)  # the transform falls like a high power
         u = (np.arange(0.5, points) if self._is_real else np.arange(-points + 0.5, points)) * (_H / points)
         shape, slope = 1.0 + np.sin(1j * u - _PHI), 1j * np.cos(1j * u - _PHI)
         mu = _MU * points / t[:, np.newaxis]
         s = mu * shape
         values = self._transform(s, np.log(mu) + np.log(shape), factor)
-        for centre, parts in poles:
-            values -= sum(value / (s - centre) ** (m + 1) for m, value in enumerate(parts))
+        for each in poles:
+            values -= sum(value / (s - each.centre) ** (m + 1) for m, value in enumerate(each.parts))
         sums = (np.exp(s * t[:, np.newaxis]) * values * slope).sum(axis=1)
         sums *= mu[:, 0] * (_H / points) / (2j * math.pi)
         return np.asarray(2.0 * sums.real if self._is_real else sums)
 
 
-def _add_pole(total: Array, t: Array, centre: complex, parts: list[complex], share: float) -> float:
+def _add_poles(total: Array, t: Array, poles: _Poles, share: float) -> float:
     """Add ``share * exp(centre t) sum_m parts[m] t^m/m!``, or its real part, to ``total``; returns the rounding."""
     worst, since, grown, size = 0.0, np.empty(0), np.empty(0, complex), np.empty(0)
+    centre, parts, radius = poles.centre, poles.parts, float(np.abs(poles.circle[0]))
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(0, t.size, BLOCK):
             times = t[k : k + BLOCK]
@@ -276,9 +333,12 @@ def _add_pole(total: Array, t: Array, centre: complex, parts: list[complex], sha
                 total[k : k + BLOCK] += factor * grown
             else:
                 total[k : k + BLOCK] += factor.real * real - factor.imag * imaginary
-            size_now = (1.0 + abs(centre) * times) * size
-            size_now *= np.abs(factor)
-            worst = max(worst, float(size_now.max()))
+            # A change of the denominator by its rounding moves poles of multiplicity m by the power 1/m of it.
+            some = slice(None, None, -max(1, times.size // 512))
+            rounding = poles.condition * (1.0 + radius * times[some]) ** poles.count + abs(centre) * times[some]
+            worst = max(
+                worst, float((rounding * size[some] * np.abs(np.broadcast_to(factor, times.shape)[some])).max())
+            )
     return _EPS * worst
 
 

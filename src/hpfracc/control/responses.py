@@ -229,16 +229,16 @@ def _inverses(system: TransferFunction, end: float) -> tuple[list[tuple[float, I
         return [_along_line(system)], "de Hoog"
     found: list[tuple[float, Inverse]] = []
     loop: Terms = {(0.0, 0.0): 1.0}
-    below, count = plain, 0
+    count = 1
     while loop:
         # Numerators by delay, over a power of the denominator without delays.
         pieces: dict[float, Terms] = {}
         for (p, lag), value in _product(system.numerator, loop).items():
             if lag <= end:
                 pieces.setdefault(lag, {})[(p, 0.0)] = value
-        found += [(lag, PartialInverse(above, below, 2 * count)) for lag, above in pieces.items()]
+        found += [(lag, PartialInverse(above, plain, count)) for lag, above in pieces.items()]
         loop = {key: -v for key, v in _product(loop, delayed).items() if key[1] <= end}
-        below, count = _product(below, plain), count + 1
+        count += 1
     return found, "contour"
 
 
@@ -323,7 +323,9 @@ def _respond(systems: Any, t: Any, power: int) -> Response:
         for lag, gain in direct.items():
             y[place] += np.where(times >= lag, gain if y.dtype.kind == "c" else np.real(gain), 0.0)
         methods.add(method)
-    return Response(times, y, max(errors, default=0.0), " and ".join(sorted(methods)))
+    return Response(
+        times, y, float(np.nan_to_num(errors, nan=math.inf).max(initial=0.0)), " and ".join(sorted(methods))
+    )
 
 
 def _default_times(systems: Array) -> Array:
@@ -374,9 +376,10 @@ def _hats(
 
     def passed(u: Array, total: Array) -> None:
         for lag, gain in direct.items():
-            whole, share = divmod(lag / step + 1e-9, 1.0)
+            steps = lag / step
+            share, whole = math.modf(round(steps) if abs(steps - round(steps)) < 1e-9 else steps)
             for k, weight in ((int(whole), 1.0 - share), (int(whole) + 1, share)):
-                if weight > 2e-9 and k < u.shape[-1]:
+                if weight and k < u.shape[-1]:
                     total[..., k:] += (gain.real if system.is_real else gain) * weight * u[..., : u.shape[-1] - k]
 
     sums = np.cumsum(np.add.reduceat(hats, np.r_[0, some]))[:-1] + hats[some]

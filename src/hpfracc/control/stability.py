@@ -204,7 +204,7 @@ def _newton(terms: Terms, logs: Array, iterations: int) -> Array:
         points = np.exp(logs)
         with np.errstate(all="ignore"):
             change = evaluate_terms(terms, points, logs) / (evaluate_terms(slopes, points, logs) * points)
-        logs = logs - change / np.maximum(1.0, np.abs(change) / 0.3)
+            logs = logs - change / np.maximum(1.0, np.abs(change) / 0.3)
     return logs
 
 

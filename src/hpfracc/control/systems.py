@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import Any, Self, cast
 
@@ -14,14 +15,16 @@ import numpy as np
 
 from hpfracc._optional import import_optional
 from hpfracc._reading import number, shown
-from hpfracc.control.transfer import Terms, TransferFunction, _product, _sum, _tidy, commensurate_order
+from hpfracc.control.transfer import Terms, TransferFunction, _product, _sum, commensurate_order
 from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]
 
 _ONE: Terms = {(0.0, 0.0): 1.0}
-#: Coefficients of a remainder that are smaller, relatively, are rounding; and most terms of a quotient.
+#: Coefficients of a remainder that are smaller than this part of what cancelled are rounding; most terms of a quotient.
 _ROUNDING, _MOST_TERMS = 1e-11, 200
+#: Roots of two denominators that are this close, relatively, may be one.
+_SAME = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -273,7 +276,8 @@ def feedback(forward: Any, back: Any = 1.0, sign: float = -1.0) -> Any:
     Returns
     -------
     TransferFunction or array
-        For arrays :math:`(I - \text{sign}\,G K)^{-1} G`; all entries have one denominator, the determinant.
+        For arrays :math:`(I - \text{sign}\,G K)^{-1} G`; all entries have one denominator, the determinant. Factors
+        that denominators in a row of ``forward``, or in a column of ``back``, have in common count once.
 
     Examples
     --------
@@ -282,33 +286,46 @@ def feedback(forward: Any, back: Any = 1.0, sign: float = -1.0) -> Any:
     (2)/(s^0.8 + 3)
     """
     one, other, share = as_systems(forward, "forward"), as_systems(back, "back"), number("sign", sign)
-    if one.ndim == other.ndim == 0:
-        g, k = one.item(), other.item()
-        turned = {key: -share * value for key, value in _product(g.numerator, k.numerator).items()}
-        below = _sum(_product(g.denominator, k.denominator), turned)
-        return TransferFunction(_product(g.numerator, k.denominator), below)
+    alone = one.ndim == other.ndim == 0
+    if alone:
+        one, other = one.reshape(1, 1), other.reshape(1, 1)
     if other.ndim == 0 and one.ndim == 2 and one.shape[0] == one.shape[1]:
         other = as_systems(np.where(np.eye(len(one)), other, 0.0))
     if one.ndim != 2 or other.shape != one.shape[::-1]:
         raise ShapeError(
             f"forward has shape {one.shape} and back {other.shape}; give (outputs, inputs) and (inputs, outputs)"
         )
-    matrix: list[list[Terms]] = []
-    right: list[list[Terms]] = []
-    for i, row in enumerate(np.asarray(one @ other, object)):
-        shared = _ONE
-        for each in (*row, *one[i]):
-            shared = _multiple(shared, each.denominator)
-        wide = [_product(each.numerator, _times(shared, each.denominator)) for each in row]
-        matrix.append([{key: -share * value for key, value in each.items()} for each in wide])
-        matrix[i][i] = _sum(shared, matrix[i][i])
-        right.append([_product(each.numerator, _times(shared, each.denominator)) for each in one[i]])
+    # With G = P^-1 N and K = M Q^-1 for diagonal P and Q, the loop is Q (P Q - sign N M)^-1 N.
+    rows, above = _over_shared(one)
+    columns, back_above = _over_shared(other.T)
+    matrix = [[_product({(0.0, 0.0): -share}, _dot(left, right)) for right in back_above] for left in above]
+    for i, pair in enumerate(zip(rows, columns, strict=True)):
+        matrix[i][i] = _sum(matrix[i][i], _product(*pair))
     below = _determinant(matrix)
     found = np.empty(one.shape, object)
     for i, j in np.ndindex(found.shape):  # Cramer's rule
-        replaced = [[*row[:i], right[k][j], *row[i + 1 :]] for k, row in enumerate(matrix)]
-        found[i, j] = TransferFunction(_determinant(replaced), below)
-    return found
+        replaced = [[*row[:i], above[k][j], *row[i + 1 :]] for k, row in enumerate(matrix)]
+        found[i, j] = TransferFunction(_product(columns[i], _determinant(replaced)), below)
+    return found[0, 0] if alone else found
+
+
+def _over_shared(systems: Array) -> tuple[list[Terms], list[list[Terms]]]:
+    """A denominator for each row of a matrix, and the numerators over it."""
+    shared, above = [], []
+    for row in systems:
+        parts = [each.denominator for each in row]
+        below = reduce(_multiple, parts)
+        lacking = [_quotient(below, each) for each in parts]
+        if None in lacking:  # by rounding
+            below = reduce(_product, parts)
+            lacking = [reduce(_product, [*parts[:k], *parts[k + 1 :]], _ONE) for k in range(len(parts))]
+        shared.append(below)
+        above.append([_product(each.numerator, cast(Terms, more)) for each, more in zip(row, lacking, strict=True)])
+    return shared, above
+
+
+def _dot(left: list[Terms], right: list[Terms]) -> Terms:
+    return reduce(_sum, map(_product, left, right))
 
 
 def _determinant(rows: list[list[Terms]]) -> Terms:
@@ -317,16 +334,15 @@ def _determinant(rows: list[list[Terms]]) -> Terms:
     total: Terms = {}
     for j, each in enumerate(rows[0]):
         minor = _determinant([[*row[:j], *row[j + 1 :]] for row in rows[1:]])
-        total = _sum(total, {key: (-1.0) ** j * value for key, value in _product(each, minor).items()})
+        total = _sum(total, _product({(0.0, 0.0): (-1.0) ** j}, _product(each, minor)))
     return total
 
 
 def _quotient(terms: Terms, by: Terms) -> Terms | None:
     """The exact quotient; None if there is none."""
     (top, lead), found, rest = next(iter(by.items())), cast(Terms, {}), terms
-    size = max(map(abs, terms.values()))
+    sizes = {key: abs(value) for key, value in terms.items()}
     for _ in range(_MOST_TERMS):
-        rest = {key: value for key, value in _tidy(rest.items()).items() if abs(value) > _ROUNDING * size}
         if not rest:
             return found
         (power, lag), value = next(iter(rest.items()))
@@ -334,17 +350,28 @@ def _quotient(terms: Terms, by: Terms) -> Terms | None:
         if min(place) < -1e-12:
             return None
         found[place] = value / lead
-        rest = _sum(rest, _product({place: -value / lead}, by))
+        taken = _product({place: -value / lead}, by)
+        sizes = {key: sizes.get(key, 0.0) + abs(taken.get(key, 0.0)) for key in {*sizes, *taken}}
+        rest = {key: each for key, each in _sum(rest, taken).items() if abs(each) > _ROUNDING * sizes[key]}
     return None
 
 
-def _times(shared: Terms, denominator: Terms) -> Terms:
-    """What a denominator lacks of a multiple of it."""
-    return cast(Terms, _quotient(shared, denominator))
-
-
 def _multiple(one: Terms, other: Terms) -> Terms:
-    """A common multiple: the larger one if it is divisible by the other, else the product."""
+    """A common multiple: the least one where common factors are found, and divide both; else the product."""
     if _quotient(one, other) is not None:
         return one
-    return other if _quotient(other, one) is not None else _product(one, other)
+    both = TransferFunction(one, other).polynomials()
+    if both is None:
+        return other if _quotient(other, one) is not None else _product(one, other)
+    q, left, right = both
+    shared, others = [], np.roots(left).tolist()
+    for root in np.roots(right):
+        near = min(others, key=lambda z: abs(z - root), default=math.inf)
+        if abs(near - root) <= _SAME * abs(root):
+            others.remove(near)
+            shared.append(root)
+    row, lowest = np.atleast_1d(np.poly(shared)).tolist(), min(key[0] for key in (*one, *other))
+    factor = {(q * (len(row) - 1 - k) + lowest, 0.0): value for k, value in enumerate(row) if value}
+    lacking = _quotient(other, factor)
+    divides = lacking is not None and _quotient(one, factor) is not None
+    return _product(one, cast(Terms, lacking) if divides else other)

@@ -32,12 +32,26 @@ _DECIMALS = 12
 _MAX_DENOMINATOR, _MAX_DEGREE = 1000, 160
 
 
+@functools.lru_cache(maxsize=4096)
+def _settled(value: float) -> float:
+    """A power or a delay without the rounding of sums: the fraction that it is, so that 1/3 + 1/3 is 2/3."""
+    rest, before, now = value, (0, 1), (1, 0)
+    while True:  # continued fractions
+        whole = math.floor(rest)
+        before, now = now, (whole * now[0] + before[0], whole * now[1] + before[1])
+        if now[1] > _MAX_DENOMINATOR:
+            return round(value, _DECIMALS)
+        if abs(now[0] / now[1] - value) <= 10.0**-_DECIMALS * max(1.0, abs(value)):
+            return now[0] / now[1]
+        rest = 1.0 / (rest - whole)
+
+
 def _tidy(items: Iterable[tuple[tuple[float, float], complex]]) -> Terms:
     """Terms without zeros, the highest power first; what cancels to rounding is zero."""
     found: Terms = {}
     sizes: dict[tuple[float, float], float] = {}
     for (power, lag), value in items:
-        key = round(power, _DECIMALS) + 0.0, round(lag, _DECIMALS) + 0.0
+        key = _settled(power), _settled(lag)
         found[key] = found.get(key, 0.0) + value
         sizes[key] = sizes.get(key, 0.0) + abs(value)
     kept = {key: value for key, value in found.items() if abs(value) > 1e-15 * sizes[key]}
@@ -53,7 +67,7 @@ def _sum(left: Terms, right: Terms) -> Terms:
 
 
 def _shift(terms: Terms, power: float, lag: float) -> Terms:
-    return {(p - power, k - lag): value for (p, k), value in terms.items()}
+    return {(_settled(p - power), _settled(k - lag)): value for (p, k), value in terms.items()}
 
 
 def evaluate_terms(terms: Terms, points: Array, logarithms: Array) -> Array:
@@ -266,7 +280,7 @@ class TransferFunction:
         for terms in (self.numerator, self.denominator):
             places = [round(key[0] / q) for key in terms]
             row = np.zeros(max(places, default=0) + 1, complex)
-            row[places] = list(terms.values())
+            np.add.at(row, places, list(terms.values()))
             rows.append(row[::-1].real if self.is_real else row[::-1])
         return q, rows[0], rows[1]
 
@@ -274,7 +288,7 @@ class TransferFunction:
         lag = min((key[1] for key in self.numerator), default=0.0)
         above, below = _words(_shift(self.numerator, 0.0, lag)), _words(self.denominator)
         words = above if below == "1" else f"({above})/({below})"
-        return f"{words} e^(-{lag:g} s)" if lag else words
+        return f"{words} e^({-lag:g} s)" if lag else words
 
     # -- other libraries ----------------------------------------------------------------------------------------------
 
@@ -340,7 +354,7 @@ def _read(name: str, given: Mapping[Any, Any]) -> Terms:
 def _words(terms: Terms) -> str:
     parts = []
     for (power, lag), value in terms.items():
-        factors = [f"s^{power:g}" if power not in (0.0, 1.0) else "s" * bool(power), f"e^(-{lag:g} s)" * bool(lag)]
+        factors = [f"s^{power:g}" if power not in (0.0, 1.0) else "s" * bool(power), f"e^({-lag:g} s)" * bool(lag)]
         rest = " ".join(filter(None, factors))
         parts.append(rest if value == 1.0 and rest else f"{value:g} {rest}".strip())
     return " + ".join(parts).replace("+ -", "- ") or "0"
