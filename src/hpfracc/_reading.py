@@ -222,6 +222,17 @@ def listed(name: str, value: Any, what: str) -> list[Any]:
     return list(value)
 
 
+def times_between(name: str, value: Any, t0: float, t1: float) -> tuple[float, ...]:
+    """Increasing times within an interval; None and an empty sequence are none."""
+    listing = [] if value is None else listed(name, value, "times between t0 and t1")
+    if not listing:
+        return ()
+    times = numbers(name, listing, ndim=1)
+    if np.any(np.diff(times, prepend=t0, append=t1) <= 0.0):
+        raise InvalidInputError(f"{name}={shown(value)}: give increasing times between {t0:g} and {t1:g}")
+    return tuple(times.tolist())
+
+
 def format_seconds(seconds: float | None) -> str:
     """A time with a suitable unit; ``-`` if it is unknown (None, nan) or infinite."""
     if seconds is None or not math.isfinite(seconds):

@@ -291,7 +291,7 @@ def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: An
         paths = driving.paths(dataclasses.replace(source, key=key), 0, simulation.count)
         return increments_of(source.xp, paths)
 
-    y = along(draw, prepare(simulation.problem, method, alpha, simulation.t, simulation.h, start), source.key)
+    y = along(draw, prepare(simulation.problem, method, alpha, simulation.begins, simulation.h, start), source.key)
     try:
         refuse_infinite(simulation.t, y)
     except SolveError as error:

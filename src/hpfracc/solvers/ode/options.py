@@ -13,7 +13,7 @@ import numpy as np
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._choices import DerivativeName
 from hpfracc._frames import refuse_dates
-from hpfracc._reading import broadcasts, flag, function, listed, number, numbers, shown, whole
+from hpfracc._reading import broadcasts, flag, function, listed, number, numbers, shown, times_between, whole
 from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]
@@ -149,7 +149,7 @@ def read_options(t0: float, t1: float, shape: tuple[int, ...], **given: Any) -> 
         dense_output=flag("dense_output", asked.dense_output),
         max_steps=whole("max_steps", asked.max_steps, least=1),
         backend="auto" if backend is None else str(backend).casefold(),
-        breakpoints=_read_breakpoints(asked.breakpoints, t0, t1),
+        breakpoints=times_between("breakpoints", asked.breakpoints, t0, t1),
         moving=moving,
         **_read_limits(asked.max_step, asked.first_step, t1 - t0),
     )
@@ -166,17 +166,6 @@ def _read_limits(max_step: Any, first_step: Any, length: float) -> dict[str, Any
         beyond = f"the interval, {length:g}" if first > length else f"max_step={longest:g}"
         raise InvalidInputError(f"first_step={first:g} is longer than {beyond}; give a shorter one")
     return {"max_step": longest, "first_step": first}
-
-
-def _read_breakpoints(given: Any, t0: float, t1: float) -> tuple[float, ...]:
-    """Increasing times within the interval."""
-    listing = [] if given is None else listed("breakpoints", given, "times between t0 and t1")
-    if not listing:
-        return ()
-    times = numbers("breakpoints", listing, ndim=1)
-    if np.any(np.diff(times, prepend=t0, append=t1) <= 0.0):
-        raise InvalidInputError(f"breakpoints={shown(given)}: give increasing times between {t0:g} and {t1:g}")
-    return tuple(times.tolist())
 
 
 def known_times(t: Any) -> Any:

@@ -69,6 +69,8 @@ class Simulation:
         Whether only the mean and the standard error are stored.
     places : ndarray of int, optional
         Indices of the saved times; all by default.
+    jumps : dict
+        The times at which the functions jump, by the index of the step that begins there.
     """
 
     problem: NoisyProblem
@@ -83,12 +85,23 @@ class Simulation:
     save: str | Callable[[Any, Any], Any]
     moments: bool
     progress: bool | Callable[..., Any]
-    places: np.ndarray | None = None
+    places: np.ndarray | None
+    jumps: dict[int, float]
 
     @property
     def saved(self) -> np.ndarray:
         """Times of the result."""
         return self.t if self.places is None else self.t[self.places]
+
+    @property
+    def begins(self) -> np.ndarray:
+        """The times that the steps begin at; beside a jump, moved by some roundings to the side of the step."""
+        begins, single = self.t.copy(), self.source.library == "jax" and self.source.dtype == "float32"
+        apart = 8.0 * float(np.finfo(np.float32 if single else np.float64).eps) * float(np.abs(self.t).max())
+        for index, jump in self.jumps.items():
+            begins[index - 1] = min(begins[index - 1], jump - self.h) - apart
+            begins[index] = max(begins[index], jump) + apart
+        return begins
 
     @property
     def traced(self) -> bool:
@@ -174,7 +187,7 @@ class Simulation:
         more = xp.module.broadcast_to(begin[-1:], (drawn - low - begin.shape[0], begin.shape[1]))
         begin = xp.concatenate([begin, more]) if more.shape[0] else begin
         driving = self.driving.paths(self.source, low, drawn)
-        steps = prepare(self.problem, self.method, self.alpha, self.t, self.h, begin, self._hurst)
+        steps = prepare(self.problem, self.method, self.alpha, self.begins, self.h, begin, self._hurst)
         y = self._masked(step_along(steps, increments_of(xp, driving), keep=self.save != "last"))
         if drawn > high:
             y, driving, begin = y[: high - low], driving[: high - low], begin[: high - low]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -28,6 +28,9 @@ from hpfracc.solvers.sde.problem import Traits, read_problem, refuse_unreal
 from hpfracc.solvers.sde.result import FSDEResult, read_progress
 from hpfracc.solvers.sde.simulation import Simulation
 
+#: Steps are shortened at most by this factor to meet breakpoints.
+_REFINED = 8
+
 
 def solve_fsde(
     drift: Callable[..., Any],
@@ -38,6 +41,7 @@ def solve_fsde(
     step: float,
     noise_step: float | None = None,
     t_eval: Any = None,
+    breakpoints: Sequence[float] = (),
     alpha: Any = 1.0,
     noise: Noise | None = None,
     correlation: Any = None,
@@ -81,6 +85,9 @@ def solve_fsde(
     t_eval : array_like, shape (k,), optional
         Times that are saved with ``save="all"``, increasing; by default those of all steps. They must be times of
         steps: a path between them is not known.
+    breakpoints : sequence of float, optional
+        Increasing times within ``t_span`` at which ``drift`` or ``diffusion`` jump. They become times of steps, which
+        may be up to 8 times shorter for that, and every step uses the values on its own side of the jump.
     alpha : float, or a scalar of PyTorch or JAX
         Order of the derivative, at most 1; the cost of the history is the same at every step. Above 1/2 for white
         noise, in the Ito sense; above 1 - H for fractional noise, and above 1 - 1/p for stable and tempered noise of
@@ -167,7 +174,7 @@ def read_simulation(*args: Any, **kwargs: Any) -> Simulation:
     bound = inspect.signature(solve_fsde).bind(*args, **kwargs)
     bound.apply_defaults()
     of: Any = SimpleNamespace(**bound.arguments)
-    t, h = _read_times(of.t_span, of.step)
+    t, h, jumps = _read_times(of.t_span, of.step, of.breakpoints)
     count = _reading.whole("paths", of.paths, least=1)
     if _reading.flag("antithetic", of.antithetic) and count % 2:
         raise InvalidInputError(f"paths={count} with antithetic=True: use an even number")
@@ -200,7 +207,7 @@ def read_simulation(*args: Any, **kwargs: Any) -> Simulation:
     if isinstance(process, FractionalBrownian) and library_of(process.H) == "torch":
         process = replace(process, H=process.H.to(source.device))
     driving = Driving(process, times, noises, sets, factor, bool(of.antithetic), apart, every)
-    kept = of.save, of.keep == "moments", of.progress, places
+    kept = of.save, of.keep == "moments", of.progress, places, jumps
     return Simulation(problem, chosen, order, t, h, start, driving, source, count, *kept)
 
 
@@ -313,11 +320,29 @@ def _read_order(alpha: Any, process: Noise) -> Any:
     return order
 
 
-def _read_times(t_span: Any, step: Any) -> tuple[np.ndarray, float]:
+def _read_times(t_span: Any, step: Any, breakpoints: Any) -> tuple[np.ndarray, float, dict[int, float]]:
+    """The times of the steps, their length, and the breakpoints by their step."""
     begin, end = _reading.pair("t_span", t_span)
     length = _reading.number("step", step, above=0, most=end - begin)
     steps = max(1, math.ceil((end - begin) / length * (1.0 - 1e-12)))
-    return np.linspace(begin, end, steps + 1), (end - begin) / steps
+    times = _reading.times_between("breakpoints", breakpoints, begin, end)
+    jumps: dict[int, float] = {}
+    if times:
+        shares = (np.array(times) - begin) / (end - begin)
+        counts = np.arange(steps, _REFINED * steps + 1)
+        for share in shares:
+            counts = counts[np.abs(np.rint(share * counts) - share * counts) <= 1e-12 * counts]
+        # Two steps between two of them: a step has a jump at one of its ends at most.
+        counts = counts[np.diff(np.rint(np.outer(counts, shares)), prepend=0.0).min(1) >= 2]
+        if not counts.size:
+            lengths = f"{length / _REFINED:.6g} to {length:.6g}"
+            raise InvalidInputError(
+                f"breakpoints={_reading.shown(breakpoints)}: no equal steps from {lengths} end at all of them and at "
+                f"t={end:g}; round them to multiples of a common step, or give a shorter step"
+            )
+        steps = int(counts[0])
+        jumps = dict(zip(np.rint(shares * steps).astype(int).tolist(), times, strict=True))
+    return np.linspace(begin, end, steps + 1), (end - begin) / steps, jumps
 
 
 def _read_noise_step(noise_step: Any, h: float) -> int:
