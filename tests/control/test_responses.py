@@ -84,9 +84,20 @@ def test_a_loop_with_a_delay_by_the_method_of_steps():
     found = control.step_response(loop, t)
     assert np.abs(found.y - exact).max() < 1e-9
     late = control.step_response(loop, np.array([5.9, 40.0]))
-    assert late.method == "de Hoog"
-    assert abs(late.y[0] - np.interp(5.9, t, exact)) < 1e-4
+    assert late.method == "contour and de Hoog"
+    assert late.y[0] == control.step_response(loop, np.array([5.9])).y[0]
     assert abs(late.y[1] - 1.0) < 1e-6
+
+
+def test_late_times_of_a_growing_loop_leave_early_ones_alone():
+    """An unstable loop overflows at late times, with an infinite error; early values are those of early times alone."""
+    loop = control.feedback(6.0 / (s**0.5 + 0.1) * control.delay(0.5))
+    early = np.array([0.2, 0.7, 1.0, 3.0])
+    alone = control.step_response(loop, early)
+    found = control.step_response(loop, np.append(early, 400.0))
+    np.testing.assert_array_equal(found.y[:4], alone.y)
+    assert found.error_estimate == math.inf
+    assert alone.error_estimate < 1e-9
 
 
 def test_sampled_inputs():

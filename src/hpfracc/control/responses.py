@@ -219,12 +219,11 @@ def _inverses(system: TransferFunction, end: float) -> tuple[list[tuple[float, I
     """Inverses from a time on, which add up to that of a strictly proper system until ``end``; and the method."""
     delayed = {key: value for key, value in system.denominator.items() if key[1]}
     plain = {key: value for key, value in system.denominator.items() if not key[1]}
-    shortest = min((key[1] for key in delayed), default=math.inf)
-    if end / shortest > _MAX_LOOPS:
+    if end > (longest := _longest_sum(system)):
         if not system.is_real:
             raise InvalidInputError(
-                f"{system} has complex coefficients and t reaches {end / shortest:.3g} delays of its loop; use times "
-                f"below {_MAX_LOOPS * shortest:g}"
+                f"{system} has complex coefficients and t reaches {end / longest * _MAX_LOOPS:.3g} delays of its loop; "
+                f"use times below {longest:g}"
             )
         return [_along_line(system)], "de Hoog"
     found: list[tuple[float, Inverse]] = []
@@ -240,6 +239,11 @@ def _inverses(system: TransferFunction, end: float) -> tuple[list[tuple[float, I
         loop = {key: -v for key, v in _product(loop, delayed).items() if key[1] <= end}
         count += 1
     return found, "contour"
+
+
+def _longest_sum(system: TransferFunction) -> float:
+    """The time until which a loop with delays is a sum over its rounds."""
+    return _MAX_LOOPS * min((key[1] for key in system.denominator if key[1]), default=math.inf)
 
 
 def _along_line(system: TransferFunction) -> tuple[float, Inverse]:
@@ -309,23 +313,35 @@ def _respond(systems: Any, t: Any, power: int) -> Response:
         start: complex = math.inf if degree < 1.0 else 0.0
         if degree == 1.0:
             start = next(iter(rest.numerator.values())) / next(iter(rest.denominator.values()))
-        parts, method = _inverses(rest, float(times.max(initial=0.0)))
-        y[place] = np.where(times > 0.0, 0.0, 0.0 if any(key[1] for key in rest.numerator) else start)
-        begin = y[place].copy()
-        error = sum(_evaluate(inverse, times - lag, _power(power), y[place]) for lag, inverse in parts)
-        if rest.is_real and error > _POOR * float(np.abs(y[place]).max(initial=0.0, where=times > 0.0)):
-            # Poles in clusters cannot be taken out well.
-            lag, inverse = _along_line(rest)
-            other = _evaluate(inverse, times - lag, _power(power), begin)
-            if other < error:
-                y[place], error, method = begin, other, "de Hoog"
-        errors.append(error)
+        if any(key[1] for key in rest.numerator):
+            start = 0.0
+        early = times <= _longest_sum(rest)  # what is said of late times does not spoil these
+        for part in filter(np.any, (early, ~early)):
+            y[place][part], error, method = _without_gain(rest, times[part], power, start)
+            errors.append(error)
+            methods.add(method)
         for lag, gain in direct.items():
             y[place] += np.where(times >= lag, gain if y.dtype.kind == "c" else np.real(gain), 0.0)
-        methods.add(method)
     return Response(
         times, y, float(np.nan_to_num(errors, nan=math.inf).max(initial=0.0)), " and ".join(sorted(methods))
     )
+
+
+def _without_gain(system: TransferFunction, t: Array, power: int, start: complex) -> tuple[Array, float, str]:
+    """The response of a strictly proper system, ``start`` at time 0, with its error and method."""
+    parts, method = _inverses(system, float(t.max(initial=0.0)))
+    y = np.zeros(t.shape, float if system.is_real else complex)
+    y[t == 0.0] = np.real(start) if system.is_real else start
+    begin = y.copy()
+    with np.errstate(over="ignore", invalid="ignore"):  # rounds of a loop with a large gain
+        error = sum(_evaluate(inverse, t - lag, _power(power), y) for lag, inverse in parts)
+    if system.is_real and error > _POOR * float(np.abs(y).max(initial=0.0, where=t > 0.0)):
+        # Poles in clusters cannot be taken out well.
+        lag, inverse = _along_line(system)
+        other = _evaluate(inverse, t - lag, _power(power), begin)
+        if other < error:
+            return begin, other, "de Hoog"
+    return y, error, method
 
 
 def _default_times(systems: Array) -> Array:
