@@ -100,7 +100,7 @@ class RiemannLiouville(OneSidedDerivative):
     )
     any_grid_rules = RuleTable(
         {
-            "l1": later("start.WithInitialTerms", later("any_grid.AnyGridL1")),
+            "l1": later("start.WithInitialTerms", later("any_grid.PiecewiseLinear")),
             "fast": later("start.WithInitialTerms", later("any_grid.FastL1")),
         }
     )

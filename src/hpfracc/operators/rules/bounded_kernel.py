@@ -26,7 +26,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
+from hpfracc.operators.core.values import Samples, constant, join, scalar
 from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.increments import increments
 
@@ -278,17 +278,21 @@ def on_step(order: Order, step: Any) -> Order:
 
 
 def bends_of(steps: Any, grid: Grid) -> Any:
-    """Difference of each increment from linear extrapolation: the second differences, scaled.
+    """Twice the leading coefficient of each interval's parabola times its squared length: scaled second differences.
 
-    ``2 f[t_{k-2}, t_{k-1}, t_k] h_k^2``, on a uniform grid the difference of the two; 0 where there is none before.
+    The parabola goes through the ends of the interval and the point before, on the first interval through the point
+    after; on a uniform grid it is a difference of increments.
     """
-    head = zeros(steps, min(2, steps.shape[-1]))
+    if steps.shape[-1] < 3:
+        return steps * 0
+    bends = steps[..., 2:] - steps[..., 1:-1]
     if grid.uniform:
-        return join([head, steps[..., 2:] - steps[..., 1:-1]])
+        return join([steps[..., :1], bends[..., :1], bends])
     lengths = np.diff(grid.times())
     now, before = lengths[1:], lengths[:-1]
     newer, older = (constant(2.0 * now * factor / (now + before), steps) for factor in (1.0, now / before))
-    return join([head, steps[..., 2:] * newer - steps[..., 1:-1] * older])
+    bends = steps[..., 2:] * newer - steps[..., 1:-1] * older
+    return join([steps[..., :1], bends[..., :1] * scalar((before[0] / now[0]) ** 2, steps), bends])
 
 
 #: Time constants after which the kernel is negligible in double precision.
@@ -317,6 +321,16 @@ class ExponentialRule(LineOrParabola):
     cost = "O(n)"
     any_grid = True
 
+    def __init__(self, *, quadratic: bool, first: float = 0.0) -> None:
+        super().__init__(quadratic=quadratic)
+        #: The share of the parabola on the first interval.
+        self.first = first
+
+    @property
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """The other rule, with a parabola on the first interval, where both are linear, in the same direction."""
+        return ExponentialRule(quadratic=not self.quadratic, first=-1.0 if self.quadratic else 1.0)
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """One recurrence over the increments."""
         x, grid = samples.values, samples.grid
@@ -330,8 +344,10 @@ class ExponentialRule(LineOrParabola):
             decay, one = _rate(xp, order.value, xp.array(_shortest(grid))) * xp.array([1.0]), xp.array([1.0])
         steps = increments(x, 1)
         signal = steps * _factors(mean, x, grid)
-        if self.quadratic:
-            signal = signal + bends_of(steps, grid) * _factors(tilt, x, grid)
+        if self.quadratic or self.first:
+            bends = bends_of(steps, grid)
+            bends = join([bends[..., :2] * self.first, bends[..., 2:] * float(self.quadratic)])
+            signal = signal + bends * _factors(tilt, x, grid)
         return exponential_recurrence(decay, one, lengths, signal, backend=samples.backend)
 
 

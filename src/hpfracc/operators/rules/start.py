@@ -153,7 +153,7 @@ class FittedStart(DelegatingRule):
             head, places, scale = x[..., :count], places[:count], scalar(order.xp.power(unit, -order.value), x)
         else:
             unit = samples.grid.step
-            rate = getattr(self.rule, "rate", 0.0)
+            rate = self.rule.rate if isinstance(self.rule, Tempered) else 0.0
             plain = namespace_of(rate) is NUMPY and namespace_of(unit) is NUMPY
             if plain and float(rate) * float(unit) * count > STEEPEST:
                 return None
