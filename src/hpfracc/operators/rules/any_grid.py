@@ -15,9 +15,8 @@ from hpfracc.history.exponentials import exponential_nodes, exponential_sum, nod
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, add_from, constant, join, namespace_among, scalar
-from hpfracc.operators.rules.differences import slopes
+from hpfracc.operators.rules.differences import slopes, start_points
 from hpfracc.operators.rules.first_points import infinite_at_origin
-from hpfracc.operators.rules.increments import start_points
 from hpfracc.operators.rules.l1 import LType, fractional_part
 
 #: Default relative error of the kernel.
@@ -125,10 +124,14 @@ class AnyGridRule(LType):
         """The power of the distance that is the kernel, times a Gamma function."""
         return order.value if self.integral else -fractional_part(order).value
 
-    def increments(self, samples: Samples, order: Order) -> Any:
-        """``g[k] - exp(-rate h[k]) g[k-1]``, 0 at the first point; g is f, or its derivative of order n - 1."""
+    def interpolated(self, samples: Samples, order: Order) -> Any:
+        """g: f, or its derivative of order n - 1."""
         whole = 0 if self.integral else order.ceiling - 1
-        g = slopes(samples.values, samples.grid.times(), whole) if whole else samples.values
+        return slopes(samples.values, samples.grid.times(), whole) if whole else samples.values
+
+    def increments(self, samples: Samples, order: Order) -> Any:
+        """``g[k] - exp(-rate h[k]) g[k-1]``, 0 at the first point."""
+        g = self.interpolated(samples, order)
         return join([g[..., :1] - g[..., :1], g[..., 1:] - self.decayed(g[..., :-1], samples, 1)])
 
     def decayed(self, values: Any, samples: Samples, first: int) -> Any:
@@ -176,10 +179,6 @@ class PiecewiseLinear(AnyGridRule):
         """``"l1"``, or ``"trapezoid"`` for the integral."""
         return "trapezoid" if self.integral else "l1"
 
-    def at_rate(self, rate: Any) -> PiecewiseLinear:
-        """The same with this rate of decay."""
-        return PiecewiseLinear(rate, integral=self.integral, initial_term=self.initial_term)
-
     def check(self, samples: Samples, order: Order, who: str) -> None:
         """Raise an error for derivatives of order above 1 with a decay too."""
         super().check(samples, order, who)
@@ -225,37 +224,6 @@ class PiecewiseLinear(AnyGridRule):
 
 
 @final
-class FastL1(AnyGridRule):
-    r"""L1 with the kernel :math:`r^{-\beta}` as a sum of exponentials, except on the newest interval.
-
-    :math:`O(\log(T/\tau) \log(1/\epsilon))` states replace the history, where :math:`\tau` is the smallest
-    step. The relative error of the kernel is ``rtol`` (1e-10 by default), so the result differs from the direct sum by
-    at most ``rtol`` times the sum of the absolute increments.
-
-    References
-    ----------
-    S. Jiang, J. Zhang, Q. Zhang, Z. Zhang, Commun. Comput. Phys. 21 (2017) 650-678.
-    """
-
-    name = "fast"
-    cost = "O(n log n)"
-
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """One recurrence over the increments."""
-        refuse_traced_points(samples, order)
-        x, part = samples.values, fractional_part(order)
-        steps, widths = steps_of(samples)
-        with part.xp.scope():
-            rates, weights = fading_terms(samples, part, part.value)
-            newest = power(widths, -part.value, part) * order.guard(order.xp.rgamma(2.0 - part.value))
-            factor = order.guard(order.xp.rgamma(1.0 - part.value))
-        rises = self.increments(samples, order)[..., 1:]
-        past = exponential_recurrence(rates, weights, steps, rises, degree=0, lagged=True, backend=samples.backend)
-        tail = past * scalar(factor, x) + rises * constant(newest, x)
-        return self.with_start(join([x[..., :1] * 0, tail]), samples, order)
-
-
-@final
 class _Curved(DelegatingRule):
     r"""A rule plus the term of the parabola through the last three points, on the newest interval.
 
@@ -287,27 +255,37 @@ _MAX_WHOLE = 3
 
 
 @final
-class FastTrapezoid(AnyGridRule):
-    r"""The same rule with the kernel as a sum of exponentials, except on the newest interval.
+class FastPiecewiseLinear(AnyGridRule):
+    r"""The same without decay, with the kernel as a sum of exponentials, except on the newest interval.
 
-    The integer part m of :math:`\mu` is integrated first, exactly, interval by interval. The kernel
-    :math:`r^{\mu-m-1}` is then applied to the resulting piecewise polynomial. Its relative error is ``rtol``, 1e-10 by
-    default.
+    :math:`O(\log(T/\tau) \log(1/\epsilon))` states replace the history, where :math:`\tau` is the smallest step. The
+    relative error of the kernel is ``rtol`` (1e-10 by default), so L1 differs from the direct sum by at most ``rtol``
+    times the sum of the absolute increments. The integer part m of an integral's order :math:`\mu` is integrated first,
+    exactly, interval by interval, and the kernel :math:`r^{\mu-m-1}` is applied to the resulting piecewise polynomial;
+    for L1 it is applied to the piecewise constant derivative.
+
+    References
+    ----------
+    S. Jiang, J. Zhang, Q. Zhang, Z. Zhang, Commun. Comput. Phys. 21 (2017) 650-678.
     """
 
     name = "fast"
     cost = "O(n log n)"
-    integral = True
+
+    def __init__(self, *, integral: bool = False) -> None:
+        self.integral = integral
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """Integrals of integer order, then one recurrence for each power of the piecewise polynomial."""
-        whole = 0 if order.known is None else math.floor(order.known)
+        whole = -1 if not self.integral else 0 if order.known is None else math.floor(order.known)
         if whole > _MAX_WHOLE:
             raise InvalidInputError(
                 f"alpha={order.known:g}: the fast integral supports orders below {_MAX_WHOLE + 1}; "
                 "use method='trapezoid', or integrate twice"
             )
-        x = samples.values
+        if not self.integral:
+            refuse_traced_points(samples, order)
+        x, xp = self.interpolated(samples, order), order.xp
         steps, widths = steps_of(samples)
         tau = constant(widths, x)
         rise = x[..., 1:] - x[..., :-1]
@@ -317,7 +295,7 @@ class FastTrapezoid(AnyGridRule):
             for d in range(1, r + 1):
                 gain = gain + integrals[r - d][..., :-1] * tau**d / math.factorial(d)
             integrals.append(join([x[..., :1] * 0, array_namespace(gain).cumsum(gain, -1)]))
-        if order.known == whole:
+        if self.integral and order.known == whole:
             if not order.plain:
                 raise InvalidInputError(
                     f"alpha={order.known:g} is differentiable, but the fast integral of integer order is not; "
@@ -327,19 +305,17 @@ class FastTrapezoid(AnyGridRule):
         # On each interval sum_d c_d u^d, u from 0 to 1.
         powers = [integrals[whole - d][..., :-1] * tau**d / math.factorial(d) for d in range(whole + 1)]
         powers.append(rise * tau**whole / math.factorial(whole + 1))
-        nu = order.value - float(whole)
-        xp = order.xp
+        nu = self.exponent(order) - float(whole)
+        guard = order.guard_integral if self.integral else order.guard
         with xp.scope():
             rates, weights = fading_terms(samples, order, 1.0 - nu)
-            factor = order.guard_integral(xp.rgamma(nu))
-            newest = power(widths, nu, order)
-            shares = [math.factorial(d) * xp.rgamma(nu + d + 1.0) / xp.rgamma(nu) for d in range(whole + 2)]
+            factor, newest = guard(xp.rgamma(nu)), power(widths, nu, order)
+            shares = [newest * guard(math.factorial(d) * xp.rgamma(nu + d + 1.0)) for d in range(whole + 2)]
         total: Any = 0.0
-        for d, part in enumerate(powers):
+        for d, (part, share) in enumerate(zip(powers, shares, strict=True)):
             past = exponential_recurrence(
                 rates, weights, steps, part * tau, degree=d, lagged=True, backend=samples.backend
             )
-            with xp.scope():
-                share = newest * shares[d]
-            total = total + past + part * constant(share, x)
-        return join([x[..., :1] * 0, total * scalar(factor, x)])
+            total = total + past * scalar(factor, x) + part * constant(share, x)
+        value = join([x[..., :1] * 0, total])
+        return value if self.integral else self.with_start(value, samples, order)

@@ -24,14 +24,14 @@ from hpfracc._xp import NUMPY, Namespace, namespace_of
 from hpfracc.engine.execution.api import exponential_recurrence, unlogged
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import Grid, known_values
-from hpfracc.operators.core.order import Order
+from hpfracc.operators.core.order import Order, weights_key, weights_of
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar
-from hpfracc.operators.core.weights import weights_key, weights_of
-from hpfracc.operators.rules.increments import increments
+from hpfracc.operators.rules.differences import increments
+from hpfracc.operators.rules.l1 import with_parabolas
 
 #: Moments up to here are evaluated one by one.
-FIRST = 8
+_FIRST = 8
 #: Chebyshev points of a block [L, 2L]: the error falls like 5.8^-20.
 _POINTS = 20
 #: Blocks with more points than this use Clenshaw's scheme, which needs no table.
@@ -67,8 +67,8 @@ def tabulate(xp: Namespace, evaluate: Callable[[Array], tuple[Any, ...]], n: int
         Length of the sequences.
     """
     x, matrix = _chebyshev()
-    starts = [FIRST * 2**i for i in range(max(0, (max(n, 1) - 1) // FIRST).bit_length())]
-    near = np.arange(min(n, FIRST), dtype=np.float64)
+    starts = [_FIRST * 2**i for i in range(max(0, (max(n, 1) - 1) // _FIRST).bit_length())]
+    near = np.arange(min(n, _FIRST), dtype=np.float64)
     places = [near, *(start * (1.5 + 0.5 * x) for start in starts)]
     rows = evaluate(np.concatenate(places))
     found = []
@@ -119,7 +119,7 @@ def kernel_moments(kernel: Callable[[Array], Array], step: float, at: Array) -> 
     The kernel may have an integrable power at 0.
     """
     parts = []
-    for some, count in ((at[at < 1.0], 0), (at[(at >= 1.0) & (at < FIRST)], 20), (at[at >= FIRST], 6)):
+    for some, count in ((at[at < 1.0], 0), (at[(at >= 1.0) & (at < _FIRST)], 20), (at[at >= _FIRST], 6)):
         v, weights = _points_of_interval(count)
         inside = np.asarray(kernel(((some[:, None] + v) * step).reshape(-1))).reshape(-1, len(v)) * weights
         parts.append(np.stack([inside.sum(axis=1), inside @ (0.5 - v), inside @ (0.5 * v * (v - 1.0))]))
@@ -163,7 +163,7 @@ class LineOrParabola(Rule):
     @property
     def companion(self) -> Rule | None:  # type: ignore[override]
         """The linear rule, for the quadratic one."""
-        return type(self)(quadratic=False) if self.quadratic else None
+        return self.changed(quadratic=False) if self.quadratic else None
 
     def accuracy(self, alpha: float) -> float:
         """2 or 3."""
@@ -207,6 +207,7 @@ class KernelMemory(ConvolutionMemory):
     Product integration: P. Linz, *Analytical and Numerical Methods for Volterra Equations*, 1985, chapter 8.
     """
 
+    #: The kernel, the key under which its weights are cached, and whether these are tabulated.
     kernel: Callable[[Array], Array]
     key: Hashable
     smooth: bool
@@ -214,20 +215,6 @@ class KernelMemory(ConvolutionMemory):
     def __init__(self, *, quadratic: bool, integral: bool = False) -> None:
         super().__init__(quadratic=quadratic)
         self.integral = integral
-
-    def of(self, kernel: Callable[[Array], Array], key: Hashable, *, smooth: bool) -> KernelMemory:
-        """The same for this kernel, whose weights are cached under ``key`` and, if it is ``smooth``, tabulated."""
-        found = KernelMemory(quadratic=self.quadratic, integral=self.integral)
-        found.kernel, found.key, found.smooth = kernel, key, smooth
-        return found
-
-    @property
-    def companion(self) -> Rule | None:  # type: ignore[override]
-        """The linear rule, for the quadratic one."""
-        linear = KernelMemory(quadratic=False, integral=self.integral)
-        return (
-            linear.of(self.kernel, self.key, smooth=self.smooth) if self.quadratic and hasattr(self, "kernel") else None
-        )
 
     def accuracy(self, alpha: float) -> float:
         """2 or 3, less alpha for a derivative."""
@@ -258,14 +245,9 @@ class KernelMemory(ConvolutionMemory):
             total = step * np.concatenate([[0.0], np.cumsum(means[:-1])])
             means, tilts, rows = total + step * (0.5 * means + tilts), step * bends, [total]
         if self.quadratic:
-            before = np.concatenate([[0.0], tilts[:-1]])
-            means, rows = means + tilts - before, [*rows, -before]
+            means, before = with_parabolas(NUMPY, means, tilts)
+            rows.append(before)
         return (means, np.stack(rows)) if rows else (means.copy(),)
-
-
-def integral_of(rule: KernelMemory) -> KernelMemory:
-    """The rule for the integral of f."""
-    return KernelMemory(quadratic=rule.quadratic, integral=True)
 
 
 def on_step(order: Order, step: Any) -> Order:
