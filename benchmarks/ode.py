@@ -22,7 +22,7 @@ from _common import heading, print_table, show, write_json
 from scipy.special import gamma
 
 import hpfracc as hf
-from hpfracc.operators.core.order import weight_cache
+from hpfracc.operators.core.weights import weight_cache
 from hpfracc.special import mittag_leffler
 
 END = 10.0

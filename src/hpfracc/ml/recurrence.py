@@ -27,8 +27,9 @@ from hpfracc import _reading
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.history.exponentials import Nodes, exponential_nodes
-from hpfracc.operators.core.order import read_order, weights_of
+from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.sequences import binomials
+from hpfracc.operators.core.weights import weights_of
 from hpfracc.solvers.ode.tensors.blocks import Loop, walk
 from hpfracc.solvers.sde.loops import scan
 

@@ -14,9 +14,10 @@ from hpfracc.engine.execution.api import causal_convolution, composite
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.grids import read_grid
-from hpfracc.operators.core.order import Order, read_order, weights_of
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.sequences import binomials, difference_width
 from hpfracc.operators.core.values import Samples, apply_over_points
+from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.quadrature import Grunwald
 from hpfracc.profiling.recorder import watched
 

@@ -20,12 +20,13 @@ from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, InitialOptions, OrderOrFunction
 from hpfracc.operators.core.function import Function, called_once
 from hpfracc.operators.core.grids import Grid, known_values
-from hpfracc.operators.core.order import Order, read_order, weights_key, weights_of
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome, weighted_outcome
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
+from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.differences import increments
 from hpfracc.operators.rules.l1 import L1Rule
 from hpfracc.operators.rules.start import FittedStart, read_initial

@@ -15,7 +15,7 @@ from hpfracc.engine.execution.prepared import MAX_ENTRIES, PreparedOperands, pre
 from hpfracc.engine.memory.host import HostMemory, HostProbe, MemoryLimit
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection import rent_or_buy
-from hpfracc.operators.core.order import weight_cache
+from hpfracc.operators.core.weights import weight_cache
 
 X = np.linspace(0.0, 1.0, 16)
 

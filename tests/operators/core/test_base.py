@@ -159,7 +159,7 @@ def test_explained_without_running():
 
 def test_weights_are_kept_for_plain_orders():
     """The second call with the same order and length makes no new weights."""
-    from hpfracc.operators.core.order import weight_cache
+    from hpfracc.operators.core.weights import weight_cache
 
     hf.caputo(X, T, 0.4321)
     before = weight_cache.misses

@@ -24,9 +24,10 @@ from hpfracc._xp import NUMPY, Namespace, namespace_of
 from hpfracc.engine.execution.api import exponential_recurrence, unlogged
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import Grid, known_values
-from hpfracc.operators.core.order import Order, weights_key, weights_of
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Samples, constant, join, scalar
+from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
+from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.differences import increments
 from hpfracc.operators.rules.l1 import with_parabolas
 
@@ -328,7 +329,9 @@ class ExponentialRule(LineOrParabola):
         signal = steps * _factors(mean, x, grid)
         if self.quadratic or self.first:
             bends = bends_of(steps, grid)
-            bends = join([bends[..., :2] * self.first, bends[..., 2:] * float(self.quadratic)])
+            # Without it the first point does not depend on the sample after it.
+            head = bends[..., :2] * self.first if self.first else zeros(bends, bends[..., :2].shape[-1])
+            bends = join([head, bends[..., 2:] * float(self.quadratic)])
             signal = signal + bends * _factors(tilt, x, grid)
         return exponential_recurrence(decay, one, lengths, signal, backend=samples.backend)
 

@@ -11,8 +11,9 @@ from numpy.polynomial import polynomial as poly
 from scipy.special import gamma
 
 from hpfracc._xp import Namespace, array_namespace
-from hpfracc.operators.core.order import Order, weights_of
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, constant, join, largest, real_dtype, real_product, scalar
+from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.differences import maybe_whole, slopes_at_start, start_points, weighted_sum, weights_among
 
 Array = np.ndarray[Any, Any]

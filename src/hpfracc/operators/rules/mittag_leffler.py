@@ -13,9 +13,10 @@ from hpfracc._xp import NUMPY, Namespace, of_variables
 from hpfracc.engine.execution.api import unlogged
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import known_values
-from hpfracc.operators.core.order import Order, weights_key, weights_of
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defect
 from hpfracc.operators.core.values import Samples, constant
+from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.bounded_kernel import (
     ConvolutionMemory,
     double_exponential,

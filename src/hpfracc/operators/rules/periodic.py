@@ -18,10 +18,11 @@ from hpfracc.engine.execution.api import matmul, spectral_multiply
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, known_values, read_grid
-from hpfracc.operators.core.order import Order, scaled_weights
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype
+from hpfracc.operators.core.weights import scaled_weights
 
 Ratios = tuple[float, ...]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.polynomial import polynomial as poly
 
 from hpfracc._xp import Namespace
-from hpfracc.operators.core.order import Order, scaled_weights
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.order_tables import WHOLE_TABLE, interleaved_weights
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import (
@@ -23,6 +23,7 @@ from hpfracc.operators.core.sequences import (
     tangent_defects,
 )
 from hpfracc.operators.core.values import Samples, constant
+from hpfracc.operators.core.weights import scaled_weights
 
 
 @final

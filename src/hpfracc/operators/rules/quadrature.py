@@ -12,10 +12,11 @@ import numpy as np
 from scipy.special import bernoulli
 
 from hpfracc._xp import NUMPY, Namespace
-from hpfracc.operators.core.order import Order, scaled_weights, weights_key, weights_of
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, binomials, count_of, long_run, power_sum, previous
 from hpfracc.operators.core.values import Samples, add_from, constant, join, zeros
+from hpfracc.operators.core.weights import scaled_weights, weights_key, weights_of
 from hpfracc.operators.rules.differences import (
     binomial_table,
     forward_differences,

@@ -13,7 +13,7 @@ from scipy.special import gamma
 from hpfracc._arrays import is_array
 from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.order import Order, scaled_weights, weights_of
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.sequences import Lags, long_run
 from hpfracc.operators.core.values import (
@@ -27,6 +27,7 @@ from hpfracc.operators.core.values import (
     scalar,
     zeros,
 )
+from hpfracc.operators.core.weights import scaled_weights, weights_of
 from hpfracc.operators.rules.any_grid import power, reach_of
 from hpfracc.operators.rules.differences import maybe_whole, start_points
 from hpfracc.operators.rules.first_points import (

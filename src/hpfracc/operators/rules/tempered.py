@@ -13,9 +13,10 @@ from hpfracc._arrays import to_host
 from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.engine.execution.api import unlogged
 from hpfracc.operators.core.grids import Grid
-from hpfracc.operators.core.order import Order, weights_key, weights_of
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, add_from, constant, join, namespace_among, scalar, zeros
+from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.differences import start_points
 from hpfracc.operators.rules.first_points import singular_origin, whole_at_origin
 from hpfracc.operators.rules.quadrature import ConvolutionQuadrature

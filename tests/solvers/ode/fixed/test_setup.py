@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hpfracc as hf
-from hpfracc.operators.core.order import weight_cache
+from hpfracc.operators.core.weights import weight_cache
 from hpfracc.solvers.ode.fixed import walk as fixed_solve
 
 pytest.importorskip("numba")
