@@ -220,7 +220,6 @@ def _least(scores: Any, tables: list[Any]) -> tuple[Any, list[Any]]:
     return leads, [(table * share).sum(-2) for table in tables]
 
 
-Array = np.ndarray[Any, Any]
 #: Points farther from the origin than this multiple of point n are not used.
 _REACH = 1000.0
 
