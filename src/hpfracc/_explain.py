@@ -19,8 +19,7 @@ from hpfracc.engine.selection.decision import Explanation
 from hpfracc.engine.workload import WorkloadCharacteristics, as_shape
 from hpfracc.errors import InvalidInputError, UnknownOperationError
 from hpfracc.operators._fractional_difference import fractional_difference
-from hpfracc.operators._fractional_fft import fractional_fft
-from hpfracc.operators._frft import frft
+from hpfracc.operators._frft import fractional_fft, frft
 from hpfracc.operators.core.registry import all_operators
 from hpfracc.solvers.ode import solve_fode
 from hpfracc.solvers.ode.solve import explain_solve

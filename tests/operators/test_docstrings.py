@@ -10,7 +10,7 @@ import pytest
 from hpfracc.operators.core.registry import all_operators
 
 #: Files of functions that are no operators.
-PLAIN = [f"hpfracc.operators.{name}" for name in ("_fractional_difference", "_fractional_fft", "_frft")]
+PLAIN = [f"hpfracc.operators.{name}" for name in ("_fractional_difference", "_frft")]
 
 
 @pytest.mark.parametrize(

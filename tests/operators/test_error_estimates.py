@@ -137,3 +137,32 @@ def test_the_message_says_where_an_estimate_is_missing():
     assert "no error estimate at 15 of 33 points" in hf.caputo(x, t, 0.5, full_output=True).message
     assert "no error estimate" in hf.caputo(x * math.nan, t, 0.5, full_output=True).message
     assert hf.riesz(np.sin(t), t, 1.5, full_output=True).message == ""
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        hf.CaputoFabrizio(0.5),
+        hf.CaputoFabrizio(0.5, "linear"),
+        hf.TemperedCaputo(0.5),
+        hf.TemperedIntegral(0.5),
+        hf.RiemannLiouvilleIntegral(0.5),
+        hf.RiemannLiouvilleIntegral(0.5, "fast"),
+    ],
+)
+@pytest.mark.parametrize("f", [np.sin, np.square, np.exp, lambda t: np.cos(5.0 * t)])
+def test_steps_of_random_length(operator: Any, f: Any):
+    """After an interval much longer than its neighbours every other sample shows nothing of its error.
+
+    At the first points, where a rule has a lower degree on the first interval, its companion must show that.
+    """
+    for seed in (3, 4, 17):
+        steps = np.exp(0.7 * np.random.default_rng(seed).standard_normal(100))
+        t = np.concatenate([[0.0], np.cumsum(steps)]) / steps.sum()
+        found = operator(f(t), t, full_output=True)
+        exact = type(operator)(0.5)(f, t, full_output=True).value
+        known = np.isfinite(found.error_estimate)
+        assert known[2:].all()
+        rounding = 1e-9 if operator.method == "fast" else 1e-12
+        error = np.abs(found.value - exact)[known]
+        assert (error <= 2.5 * found.error_estimate[known] + rounding * np.abs(exact).max()).all()

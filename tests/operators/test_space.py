@@ -13,7 +13,7 @@ from scipy import integrate, special
 import hpfracc as hf
 from hpfracc._xp import NUMPY
 from hpfracc.operators.core.sequences import centred_binomials
-from hpfracc.operators.rules.lattice_power import lattice_power_weights
+from hpfracc.operators.rules.space import lattice_power_weights
 from tests.helpers.convergence import measured_order
 from tests.helpers.thinned import thinned
 

@@ -15,7 +15,7 @@ from hpfracc.operators.core.base import function_of
 from hpfracc.operators.core.call_types import MISSING, NormalisedOptions, OrderNumber
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import RuleTable, later
+from hpfracc.operators.core.rule import by_degree
 from hpfracc.operators.core.values import Samples, join
 from hpfracc.operators.rules.first_points import infinite_at_origin
 from hpfracc.operators.rules.mittag_leffler import kernel_at_points
@@ -27,12 +27,7 @@ class MittagLefflerDerivative(BoundedKernelDerivative):
 
     __slots__ = ()
 
-    rules = RuleTable(
-        {
-            "quadratic": later("mittag_leffler.MittagLefflerMemory", quadratic=True),
-            "linear": later("mittag_leffler.MittagLefflerMemory", quadratic=False),
-        }
-    )
+    rules = by_degree("mittag_leffler.MittagLefflerMemory")
     grids = ("uniform",)
 
     def _kernel(self, order: Order) -> MemoryKernel:

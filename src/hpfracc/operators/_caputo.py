@@ -76,7 +76,7 @@ class Caputo(OneSidedDerivative):
     short_names = ("C",)
     who = "the Caputo derivative"
     rules = RuleTable({"l1-2": later("l1.L12"), "l1": later("l1.L1Rule")})
-    any_grid_rules = RuleTable({"l1": later("any_grid.AnyGridL1"), "fast": later("any_grid.FastL1")})
+    any_grid_rules = RuleTable({"l1": later("any_grid.PiecewiseLinear"), "fast": later("any_grid.FastPiecewiseLinear")})
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
         rule = pick_rule(self, self.method, who, grid)

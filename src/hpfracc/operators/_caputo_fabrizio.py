@@ -22,7 +22,7 @@ from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import RuleTable, later
+from hpfracc.operators.core.rule import by_degree
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype, scalar
 from hpfracc.operators.rules.bounded_kernel import double_exponential
@@ -246,12 +246,7 @@ class CaputoFabrizio(BoundedKernelDerivative):
     definition = "caputo_fabrizio"
     short_names = ("CF",)
     who = "the Caputo-Fabrizio derivative"
-    rules = RuleTable(
-        {
-            "quadratic": later("bounded_kernel.ExponentialRule", quadratic=True),
-            "linear": later("bounded_kernel.ExponentialRule", quadratic=False),
-        }
-    )
+    rules = by_degree("bounded_kernel.ExponentialRule")
 
     def _of_function(self, function: Function) -> Outcome:
         order = self._order()

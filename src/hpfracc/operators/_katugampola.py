@@ -14,7 +14,7 @@ from hpfracc._choices import RuleName
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators._hadamard import PowerVariable
+from hpfracc.operators._psi_caputo import PowerVariable
 from hpfracc.operators._riemann_liouville import RiemannLiouville, RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.base import FractionalOperator, function_of

@@ -22,7 +22,7 @@ from hpfracc.operators.core.function import Function, called_once
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rule, RuleTable, later
+from hpfracc.operators.core.rule import Rule, by_degree
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import join
 from hpfracc.operators.rules.bounded_kernel import DEEP, DEEP_COUNT, double_exponential
@@ -40,9 +40,7 @@ class KernelOperator(FractionalOperator, ABC):
     #: Whether weights can be interpolated between lags: the kernel varies on the scale of the lag.
     smooth: ClassVar[bool] = False
     grids = ("uniform",)
-    rules = RuleTable(
-        {name: later("bounded_kernel.KernelMemory", quadratic=name == "quadratic") for name in ("quadratic", "linear")}
-    )
+    rules = by_degree("bounded_kernel.KernelMemory")
 
     @abstractmethod
     def _kernel(self, end: float) -> KernelFunction:
@@ -53,11 +51,10 @@ class KernelOperator(FractionalOperator, ABC):
         return type(self), astuple(self)  # type: ignore[call-overload]
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
-        rule: Any = pick_rule(self, self.method, who, grid)
+        rule = pick_rule(self, self.method, who, grid)
         step = known_values(grid.require_uniform(who))
         kernel = self._kernel(grid.n * float(1.0 if step is None else step))
-        found: Rule = rule.of(kernel, self._key(), smooth=self.smooth)
-        return found
+        return rule.changed(kernel=kernel, key=self._key(), smooth=self.smooth)
 
     def _of_function(self, function: Function) -> Outcome:
         self._order()
@@ -225,7 +222,7 @@ class PrabhakarIntegral(PrabhakarOperator):
     short_names = ("P",)
     who = "the Prabhakar integral"
     kind = "integral"
-    rules = KernelOperator.rules.wrapped("bounded_kernel.integral_of")
+    rules = by_degree("bounded_kernel.KernelMemory", integral=True)
 
 
 @function_of(PrabhakarIntegral, see_also="prabhakar, riemann_liouville_integral, tempered_integral")

@@ -100,8 +100,8 @@ class RiemannLiouville(OneSidedDerivative):
     )
     any_grid_rules = RuleTable(
         {
-            "l1": later("start.WithInitialTerms", later("any_grid.AnyGridL1")),
-            "fast": later("start.WithInitialTerms", later("any_grid.FastL1")),
+            "l1": later("start.WithInitialTerms", later("any_grid.PiecewiseLinear")),
+            "fast": later("start.WithInitialTerms", later("any_grid.FastPiecewiseLinear")),
         }
     )
 
@@ -180,7 +180,10 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
     scales = True
     rules = RuleTable({"simpson": later("product.Simpson"), "trapezoid": later("product.Trapezoid"), **QUADRATURES})
     any_grid_rules = RuleTable(
-        {"trapezoid": later("any_grid.PiecewiseLinear", integral=True), "fast": later("any_grid.FastTrapezoid")}
+        {
+            "trapezoid": later("any_grid.PiecewiseLinear", integral=True),
+            "fast": later("any_grid.FastPiecewiseLinear", integral=True),
+        }
     )
 
     def _of_function(self, function: Function) -> Outcome:

@@ -21,6 +21,7 @@ from hpfracc.operators.core.call_types import MethodOptions
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.rule import by_degree
 from hpfracc.operators.core.values import Samples, largest
 from hpfracc.operators.rules.bounded_kernel import DEEP, double_exponential
 
@@ -257,7 +258,7 @@ class SonineIntegral(SonineOperator):
     definition = "sonine"
     who = "the Sonine integral"
     kind = "integral"
-    rules = KernelOperator.rules.wrapped("bounded_kernel.integral_of")
+    rules = by_degree("bounded_kernel.KernelMemory", integral=True)
 
     def _kernel(self, end: float) -> KernelFunction:
         return self.associated(end)

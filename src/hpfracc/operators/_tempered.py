@@ -40,9 +40,7 @@ class TemperedOperator(FractionalOperator, ABC):
         return self.alpha if is_array(self.alpha) else self.rate
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
-        rule: Any = super()._rule(order, grid, who)
-        tempered: Rule = rule.at_rate(read_rate(self.rate))
-        return tempered
+        return super()._rule(order, grid, who).changed(rate=read_rate(self.rate))
 
     def _of_function(self, function: Function) -> Outcome:
         order, rate = self._order(), read_rate(self.rate)

@@ -15,18 +15,19 @@ from hpfracc._reading import choice
 from hpfracc._xp import Namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators.core.applying import estimated_distance, largest_nearby, no_estimate, pick_rule, unmeasured
+from hpfracc.operators.core.applying import apply_rule, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, InitialOptions, OrderOrFunction
 from hpfracc.operators.core.function import Function, called_once
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome, weighted_outcome
+from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
 from hpfracc.operators.core.weights import weights_key, weights_of
-from hpfracc.operators.rules.increments import increments
+from hpfracc.operators.rules.differences import increments
 from hpfracc.operators.rules.l1 import L1Rule
 from hpfracc.operators.rules.start import FittedStart, read_initial
 
@@ -153,7 +154,15 @@ class VariableOrder(FractionalOperator):
                 "numbers; detach the step, or give the orders at the points as an array"
             )
         if self.at == "t":
-            return _by_time(self, samples, pick_rule(self, self.method, self.who, grid))
+            rule = pick_rule(self, self.method, self.who, grid)
+            if not samples.n:
+                rule.check(samples, read_order(0.5), self.who)
+            alpha = self._orders(grid.times, samples.n, f"{samples.n} samples")
+            n = self._interval(alpha)
+            middle = read_order(n - 0.5)
+            initial = read_initial(self.initial, middle, self.who)
+            varying = _Varying(rule, _beside(alpha, samples.values), n, initial)
+            return apply_rule(varying, samples, middle, self.who)
         grid.require_uniform(f"{self.who} at={self.at!r}")
         if self.method not in ("auto", "l1"):
             raise InvalidInputError(f"method={self.method!r} is for at='t'; for at={self.at!r} use 'auto' or 'l1'")
@@ -261,54 +270,48 @@ def _beside(alpha: Any, values: Any) -> Any:
     return alpha
 
 
-def _by_time(operator: VariableOrder, samples: Samples, rule: Any) -> Outcome:
-    x, grid = samples.values, samples.grid
-    if not samples.n:
-        rule.check(samples, read_order(0.5), operator.who)
-    alpha = operator._orders(grid.times, samples.n, f"{samples.n} samples")
-    n = operator._interval(alpha)
-    alpha, middle = _beside(alpha, x), read_order(n - 0.5)
-    rule.check(samples, middle, operator.who)
-    given = read_initial(operator.initial, middle, operator.who)
-    known = known_values(alpha)
-    exponent = read_order(float(n) if known is None or not n - 1 < known[0] < n else float(known[0]), ceiling=n)
-    if grid.uniform:
-        width, reach, unit = grid.step, float(samples.n), Grid(samples.n, 0.0, 1.0)
-    else:
-        # In units of the mean step, the kernel extends from the shortest step to the longest lag.
-        times = grid.times()
-        width = float(times[-1] - times[0]) / (samples.n - 1)
-        places = (times - times[0]) / width
-        traced = None if grid.traced is None else (grid.traced - grid.traced[0]) / width
-        unit = Grid(samples.n, 0.0, None, places, traced)
-        reach = samples.n / min(1.0, float(np.diff(places).min()))
-    scaled, scale, plain_rule = replace(samples, grid=unit), _scale(x, alpha, width), rule
-    if n > 1:
-        initial = None if given is None else tuple(one * scalar(width, x) ** k for k, one in enumerate(given, 1))
-        rule = FittedStart(rule, initial)
-    shares = _shares(alpha, n, 24 + round(math.log(reach)))
+@final
+class _Varying(DelegatingRule):
+    """A rule of :class:`Caputo` at orders that vary from point to point, by those at Chebyshev orders."""
 
-    def combine(part: Callable[[Order], Any]) -> Any:
-        with np.errstate(invalid="ignore"):
-            terms = [part(order) * constant(share, x) for order, share in shares]
-            return sum(terms[1:], terms[0]) * scale
+    def __init__(self, rule: Rule, alpha: Any, n: int, initial: tuple[Any, ...] | None) -> None:
+        super().__init__(rule)
+        self.alpha, self.n, self.initial = alpha, n, initial
+        self.one_call = False  # type: ignore[misc]
 
-    def apply(rule: Any, some: Samples) -> Any:
-        if some is not samples:
-            return _by_time(replace(operator, alpha=alpha[::2], ceiling=n), some, plain_rule).value
-        return combine(lambda order: rule.apply(scaled, order, exponent) if n > 1 else rule.apply(scaled, order))
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """The rule at every Chebyshev order."""
+        return self._combined(samples, lambda rule, *parts: rule.apply(*parts))
 
-    value = apply(rule, samples)
+    def start_error(self, samples: Samples, order: Order) -> Any:
+        """As a sum of signed terms: the interpolation between orders is linear in them."""
+        return abs(self._combined(samples, lambda rule, *parts: rule.start_error(*parts))) if self.n > 1 else 0.0
 
-    def error() -> Any:
-        distance = estimated_distance(rule, samples, middle, value, apply)
+    def _combined(self, samples: Samples, part: Callable[..., Any]) -> Any:
+        """The sum of ``part(rule, samples, order)`` over Chebyshev orders, times the share of each at every point."""
+        x, grid, n, rule = samples.values, samples.grid, self.n, self.rule
+        alpha = self.alpha if samples.n == len(self.alpha) else self.alpha[::2]
+        if grid.uniform:
+            width, reach, unit = grid.step, float(samples.n), Grid(samples.n, 0.0, 1.0)
+        else:
+            # In units of the mean step, the kernel extends from the shortest step to the longest lag.
+            times = grid.times()
+            width = float(times[-1] - times[0]) / (samples.n - 1)
+            places = (times - times[0]) / width
+            traced = None if grid.traced is None else (grid.traced - grid.traced[0]) / width
+            unit = Grid(samples.n, 0.0, None, places, traced)
+            reach = samples.n / min(1.0, float(np.diff(places).min()))
+        more: tuple[Order, ...] = ()
         if n > 1:
-            # As a sum of signed terms: the interpolation between orders is linear in them.
-            distance = distance + abs(combine(lambda order: rule.start_error(scaled, order, exponent)))
-        return largest_nearby(unmeasured(distance, rule.measured_from(middle)))
-
-    missing = no_estimate(rule, samples, middle)
-    return Outcome(value, rule.name, None if missing else error, message=missing)
+            given = self.initial and tuple(one * scalar(width, x) ** k for k, one in enumerate(self.initial, 1))
+            known, rule = known_values(alpha), FittedStart(rule, given)
+            first = float(n) if known is None or not n - 1 < known[0] < n else float(known[0])
+            more = (read_order(first, ceiling=n),)
+        scaled, total = replace(samples, grid=unit), 0.0
+        with np.errstate(invalid="ignore"):
+            for order, share in _shares(alpha, n, 24 + round(math.log(reach))):
+                total = total + part(rule, scaled, order, *more) * constant(share, x)
+            return total * _scale(x, alpha, width)
 
 
 def _scale(x: Any, alpha: Any, width: Any) -> Any:

@@ -19,6 +19,7 @@ from hpfracc._arrays import library_of
 from hpfracc._plugs import over_chunks
 from hpfracc.engine.numerics.gamma import reciprocal_gammas
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
+from hpfracc.special.prabhakar import power_series
 
 __all__ = ["m_wright", "wright"]
 
@@ -136,20 +137,10 @@ def m_wright(x: Any, nu: float) -> Any:
 
 def _series(z: Array, lam: float, mu: float) -> tuple[Array, Array]:
     count = 400 if lam == 0 else int(min(400, max(4, (_MAX_GAMMA - abs(mu)) / abs(lam))))
-    inverse = reciprocal_gammas(lam, mu, count)
+    k = np.arange(float(count))
     # The effect of half an ulp in the argument, and rgamma's own error, grow with the argument.
-    slack = 2.0 + np.abs(lam * np.arange(count) + mu) / 8
-    total, sizes, power = np.zeros_like(z), np.zeros(z.shape), np.ones_like(z)
-    last = np.full(z.shape, np.inf)
-    for k in range(count):
-        term = inverse[k] * power
-        total += term
-        sizes += np.abs(term) * slack[k]
-        last = np.abs(term)
-        power *= z / (k + 1)
-        if k > 8 and bool((np.abs(power) * np.abs(inverse[k : k + 4]).max() <= _EPS / 8 * sizes).all()):
-            break
-    return total, _EPS * sizes + 16 * last
+    slack = 2.0 + np.abs(lam * k + mu) / 8
+    return power_series(z, reciprocal_gammas(lam, mu, count), 1.0 / (k + 1.0), slack)
 
 
 def _contour(z: complex, lam: float, mu: float) -> tuple[complex, float]:

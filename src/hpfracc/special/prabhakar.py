@@ -51,7 +51,9 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
         raise InvalidInputError(f"backend={backend!r}, but gamma={gamma!r} is computed in NumPy only; omit backend")
     points = np.ravel(z).astype(np.complex128)
     with np.errstate(all="ignore"):
-        value, bound = _series(points, alpha, beta, gamma)
+        count = min(_MAX_TERMS, max(4, int((170.0 - beta) // alpha) + 1))
+        k, inverse = np.arange(float(count)), reciprocal_gammas(alpha, beta, count)
+        value, bound = power_series(points, inverse, (gamma + k) / (k + 1.0), np.full(count, 4.0))
         if alpha <= 1:
             inside = np.abs(np.angle(points)) >= math.pi * alpha * (1 - 4 * _EPS)
             inside &= ~(bound <= 16 * _EPS * np.abs(value))
@@ -74,22 +76,20 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
     return result.reshape(z.shape).astype(dtype)[()]
 
 
-def _series(z: Array, alpha: float, beta: float, gamma: float) -> tuple[Array, Array]:
-    """The power series and a bound of its rounding and truncation error."""
-    count = min(_MAX_TERMS, max(4, int((170.0 - beta) // alpha) + 1))
-    inverse = reciprocal_gammas(alpha, beta, count)
-    total, sizes = np.zeros_like(z), np.zeros(z.shape)
-    power = np.ones_like(z)
+def power_series(z: Array, coefficients: Array, ratios: Array, slack: Array) -> tuple[Array, Array]:
+    """``sum_k c_k prod_(j<k) ratios_j z^k``, and a bound of its error: that of term k is ``slack[k]`` roundings."""
+    total, sizes, power = np.zeros_like(z), np.zeros(z.shape), np.ones_like(z)
     last = np.full(z.shape, np.inf)
-    for k in range(count):
-        term = inverse[k] * power
+    for k, coefficient in enumerate(coefficients):
+        term = coefficient * power
         total += term
-        sizes += np.abs(term)
         last = np.abs(term)
-        power *= z * ((gamma + k) / (k + 1))
-        if k > 8 and bool((last <= _EPS / 8 * sizes).all()):
+        sizes += last * slack[k]
+        power *= z * ratios[k]
+        # Some coefficients are 0.
+        if k > 8 and bool((np.abs(power) * np.abs(coefficients[k : k + 4]).max() <= _EPS / 8 * sizes).all()):
             break
-    return total, 4 * _EPS * sizes + 64 * last
+    return total, _EPS * sizes + 64 * last
 
 
 def _contour(z: Array, alpha: float, beta: float, gamma: float, terms: int) -> tuple[Array, Array]:

@@ -198,7 +198,7 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
 
     def error() -> Any:
         with np.errstate(invalid="ignore"):
-            distance = estimated_distance(rule, samples, order, value, lambda rule, samples: rule.apply(samples, order))
+            distance = estimated_distance(rule, samples, order, value)
             distance = distance + rounding_of(rule, samples, order) + rule.start_error(samples, order)
         return largest_nearby(unmeasured(distance, rule.measured_from(order)), two_sided=not rule.halves)
 
@@ -227,9 +227,7 @@ def _can_halve(rule: Rule, samples: Samples, order: Order) -> bool:
     return rule.halves and (samples.n + 1) // 2 >= max(rule.least_points(order), 2)
 
 
-def estimated_distance(
-    rule: Rule, samples: Samples, order: Order, value: Any, apply: Callable[[Rule, Samples], Any]
-) -> Any:
+def estimated_distance(rule: Rule, samples: Samples, order: Order, value: Any) -> Any:
     """The larger one of the distances of ``value`` from the rule's companion and from the rule on every other sample.
 
     A companion alone can share the error of the rule, for example where f is singular. The second distance is at least
@@ -237,11 +235,11 @@ def estimated_distance(
     its neighbours.
     """
     companion, xp = rule.companion, array_namespace(value)
-    near = None if companion is None else abs(value - apply(companion, samples))
+    near = None if companion is None else abs(value - companion.apply(samples, order))
     if not _can_halve(rule, samples, order):
         return near
     coarse = replace(samples, values=samples.values[..., ::2], grid=samples.grid.every_other(), recorded=None)
-    apart = abs(value[..., ::2] - apply(rule, coarse))
+    apart = abs(value[..., ::2] - rule.apply(coarse, order))
     first = min(max(rule.measured_from(order), 1), apart.shape[-1])
     # The first points of the coarse grid are not measured either.
     apart = join([zeros(apart, first), apart[..., first:]])

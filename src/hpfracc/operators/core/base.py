@@ -414,7 +414,8 @@ def operator_of(kind: Callable[..., Operator], alpha: Any, *fields: Hashable) ->
     """``kind(alpha, *fields)``, cached if the order is a plain number: creating an operator takes 2 us."""
     if type(alpha) is float:
         try:
-            return cast("Operator", _cached_operator(kind, alpha, *fields))
+            found: Operator = _cached_operator(kind, alpha, *fields)
+            return found
         except TypeError:  # an unhashable field; the operator raises the error
             pass
     return kind(alpha, *fields)
@@ -460,8 +461,8 @@ def function_of(
     """
 
     def decorate(function: Callable[Concatenate[Any, P], Any]) -> OperatorFunction[P]:
-        kind.function_name = function.__name__
-        declared = dataclasses.fields(cast(Any, kind))
+        kind.function_name, made = function.__name__, cast(Any, kind)
+        declared = dataclasses.fields(made)
         own = [each for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
         placed = len(own) - 2
         after = [(field.name, None if field.default is dataclasses.MISSING else field.default) for field in declared]
@@ -472,7 +473,7 @@ def function_of(
                 given = 2 + len(placed_fields)
                 raise TypeError(f"{function.__name__}() takes {len(own)} positional arguments but {given} were given")
             named = [options.pop(name, default) for name, default in after[len(placed_fields) :]]
-            return operator_of(cast(Any, kind), *placed_fields, *named)(f, t, **options)
+            return operator_of(made, *placed_fields, *named)(f, t, **options)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         fields = [

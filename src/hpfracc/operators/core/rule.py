@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from hpfracc.errors import ShapeError
 from hpfracc.operators.core.order import Order
@@ -71,6 +72,12 @@ class Rule(ABC):
         """
         return 0.0
 
+    def changed(self, **parameters: Any) -> Self:
+        """The same rule with other parameters."""
+        found = copy(self)
+        vars(found).update(parameters)
+        return found
+
     @abstractmethod
     def apply(self, samples: Samples, order: Order) -> Any:
         """The operator at every point, shaped like ``samples.values``."""
@@ -111,7 +118,9 @@ class DelegatingRule(Rule):
 
     def around(self, rule: Rule) -> Rule:
         """Another rule, extended like this one."""
-        return type(self)(rule)
+        found = copy(self)
+        DelegatingRule.__init__(found, rule)
+        return found
 
     @property
     def companion(self) -> Rule | None:  # type: ignore[override]
@@ -133,6 +142,11 @@ def later(path: str, *parts: Any, **options: Any) -> Maker:
         return made
 
     return make
+
+
+def by_degree(path: str, **options: Any) -> RuleTable:
+    """The rules of two degrees of a class."""
+    return RuleTable({name: later(path, quadratic=name == "quadratic", **options) for name in ("quadratic", "linear")})
 
 
 #: Convolution quadratures.

@@ -24,13 +24,13 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, binomial, binomials, tangent_defect, trapezoid_defect
 from hpfracc.operators.core.values import Samples, join, zeros
 from hpfracc.operators.rules import l1, product, quadrature
-from hpfracc.operators.rules.first_points import taylor_at_origin
-from hpfracc.operators.rules.increments import (
+from hpfracc.operators.rules.differences import (
     forward_differences,
     increments,
     repeated_differences,
     start_points,
 )
+from hpfracc.operators.rules.first_points import taylor_at_origin
 from hpfracc.operators.rules.start import FittedStart, WithInitialTerms
 
 Array = np.ndarray[Any, Any]

@@ -13,11 +13,10 @@ from hpfracc.engine.execution.api import exponential_recurrence, history_sum
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.exponentials import exponential_nodes, exponential_sum, node_weights
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Samples, constant, join, namespace_among, scalar, zeros
-from hpfracc.operators.rules.differences import slopes
+from hpfracc.operators.core.rule import DelegatingRule, Rule
+from hpfracc.operators.core.values import Samples, add_from, constant, join, namespace_among, scalar
+from hpfracc.operators.rules.differences import slopes, start_points
 from hpfracc.operators.rules.first_points import infinite_at_origin
-from hpfracc.operators.rules.increments import start_points
 from hpfracc.operators.rules.l1 import LType, fractional_part
 
 #: Default relative error of the kernel.
@@ -91,154 +90,86 @@ def _read(beta: Any) -> float:
     return float(beta.detach() if hasattr(beta, "detach") else beta)
 
 
-class _L1(LType):
-    """Common part of both rules."""
+class AnyGridRule(LType):
+    """A rule for the piecewise linear interpolant on any grid, of a derivative or of an integral."""
 
     any_grid = True
     companion_suffices = False
+    #: Whether it integrates, and the rate at which its kernel decays, None without decay.
+    integral: bool = False
+    rate: Any = None
 
     @property
     def companion(self) -> Rule | None:  # type: ignore[override]
         """The same with a parabola on the newest interval."""
         return _Curved(self)
 
+    def accuracy(self, alpha: float) -> float:
+        """``n + 1 - alpha``, or 2 for an integral."""
+        return 2.0 if self.integral else super().accuracy(alpha)
+
+    def least_points(self, order: Order) -> int:
+        """Two, and ``n + 3`` for derivatives above order 1."""
+        return 2 if self.integral else super().least_points(order)
+
+    def head(self, order: Order) -> tuple[int, int]:
+        """That of L-type rules; no points for an integral."""
+        return (0, 0) if self.integral else super().head(order)
+
     def measured_from(self, order: Order) -> int:
-        """Above order 1 ``n + 3``."""
-        return 0 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+        """For derivatives above order 1 ``n + 3``."""
+        return 0 if self.integral or order.ceiling <= 1 else start_points(order.ceiling) + 1
 
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """The sum over the increments. Above order 1 the first points come from the first samples."""
-        refuse_traced_points(samples, order)
-        x, n = samples.values, order.ceiling
-        g = x if n == 1 else slopes(x, samples.grid.times(), n - 1)
-        increments = join([x[..., :1] - x[..., :1], g[..., 1:] - g[..., :-1]])
-        return self.with_start(self._sum(samples, order, increments), samples, order)
+    def exponent(self, order: Order) -> Any:
+        """The power of the distance that is the kernel, times a Gamma function."""
+        return order.value if self.integral else -fractional_part(order).value
 
-    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
-        raise NotImplementedError
+    def interpolated(self, samples: Samples, order: Order) -> Any:
+        """g: f, or its derivative of order n - 1."""
+        whole = 0 if self.integral else order.ceiling - 1
+        return slopes(samples.values, samples.grid.times(), whole) if whole else samples.values
+
+    def increments(self, samples: Samples, order: Order) -> Any:
+        """``g[k] - exp(-rate h[k]) g[k-1]``, 0 at the first point."""
+        g = self.interpolated(samples, order)
+        return join([g[..., :1] - g[..., :1], g[..., 1:] - self.decayed(g[..., :-1], samples, 1)])
+
+    def decayed(self, values: Any, samples: Samples, first: int) -> Any:
+        """``values``, the first of which belongs to interval ``first``, times the decay over their intervals."""
+        if self.rate is None or (namespace_of(self.rate) is NUMPY and float(self.rate) == 0.0):
+            return values
+        times = times_of(samples)[first - 1 :]
+        xp = namespace_among(self.rate, times)
+        with xp.scope():
+            return constant(xp.exp(-xp.array(self.rate) * xp.array(times[1:] - times[:-1])), values) * values
 
 
 @final
-class AnyGridL1(_L1):
-    r"""Caputo derivative of the piecewise linear interpolant, on any increasing grid.
+class PiecewiseLinear(AnyGridRule):
+    r"""An operator of the piecewise linear interpolant of :math:`e^{\lambda t} f`, on any increasing grid.
 
     .. math::
-        D^\alpha f(t_i) \approx \frac{1}{\Gamma(1-\beta)} \sum_{k=1}^{i} \frac{g_k - g_{k-1}}{t_k - t_{k-1}}
-        \int_{t_{k-1}}^{t_k} (t_i - s)^{-\beta} ds,
+        D^{\alpha,\lambda} f(t_i) \approx \frac{1}{\Gamma(1-\beta)} \Big[ \sum_{k=1}^{i} e^{-\lambda(t_i-t_k)}
+        \big(g_k - e^{-\lambda h_k} g_{k-1}\big) \frac{1}{h_k} \int_{t_{k-1}}^{t_k} (t_i-s)^{-\beta}\,ds
+        + e^{-\lambda(t_i-t_0)} (t_i-t_0)^{-\beta} g_0 \Big],
 
     with :math:`g = f^{(n-1)}` (by differences of order 4 where :math:`n = \lceil\alpha\rceil > 1`) and
-    :math:`\beta = \alpha - n + 1`. Order :math:`n + 1 - \alpha` in the largest step at a fixed t, for smooth f. On the
-    graded grid :math:`t_j = T (j/N)^r` and for f that starts like :math:`t^s`, the error times
-    :math:`t^\alpha` is :math:`O(N^{-\min(2-\alpha, rs)})` at every point, for :math:`0 < \alpha < 1`. Exactly zero on
+    :math:`\beta = \alpha - n + 1`; without the last term in the Caputo sense, which is L1. With :math:`-\mu` in place
+    of :math:`\beta` it is the integral, the product trapezoid summed by parts. Order :math:`n + 1 - \alpha` in the
+    largest step at a fixed t for derivatives, 2 for integrals, for f smooth on the scale of 1/rate. On the graded grid
+    :math:`t_j = T (j/N)^r` and for f that starts like :math:`t^s`, the error of L1 times :math:`t^\alpha` is
+    :math:`O(N^{-\min(2-\alpha, rs)})` at every point, for :math:`0 < \alpha < 1`. Caputo's is exactly zero on
     constants. The cost is one weight per pair of points.
 
     References
     ----------
-    M. Stynes, E. O'Riordan, J. L. Gracia, SIAM J. Numer. Anal. 55 (2017) 1057-1079.
+    M. Stynes, E. O'Riordan, J. L. Gracia, SIAM J. Numer. Anal. 55 (2017) 1057-1079; F. Sabzikar, M. M. Meerschaert, J.
+    Chen, J. Comput. Phys. 293 (2015) 14-28 (tempered).
     """
 
-    name = "l1"
     cost = "O(n^2)"
 
-    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
-        part = fractional_part(order)
-        with order.xp.scope():
-            factor = order.guard(order.xp.rgamma(2.0 - part.value))
-        # Scaled, because the plain mean is infinite at fractional part 1, which a differentiable integer order has.
-        total = history_sum(
-            times_of(samples), increments, -part.value, kernel="power", scaled=True, backend=samples.backend
-        )
-        return total * scalar(factor, samples.values)
-
-
-@final
-class FastL1(_L1):
-    r"""The same sum with the kernel :math:`r^{-\beta}` as a sum of exponentials, except on the newest interval.
-
-    :math:`O(\log(T/\tau) \log(1/\epsilon))` states replace the history, where :math:`\tau` is the smallest
-    step. The relative error of the kernel is ``rtol`` (1e-10 by default), so the result differs from the direct sum by
-    at most ``rtol`` times the sum of the absolute increments.
-
-    References
-    ----------
-    S. Jiang, J. Zhang, Q. Zhang, Z. Zhang, Commun. Comput. Phys. 21 (2017) 650-678.
-    """
-
-    name = "fast"
-    cost = "O(n log n)"
-
-    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
-        x, part = samples.values, fractional_part(order)
-        steps, widths = steps_of(samples)
-        with part.xp.scope():
-            rates, weights = fading_terms(samples, part, part.value)
-            newest = power(widths, -part.value, part) * order.guard(order.xp.rgamma(2.0 - part.value))
-            factor = order.guard(order.xp.rgamma(1.0 - part.value))
-        past = exponential_recurrence(
-            rates, weights, steps, increments[..., 1:], degree=0, lagged=True, backend=samples.backend
-        )
-        tail = past * scalar(factor, x) + increments[..., 1:] * constant(newest, x)
-        return join([x[..., :1] * 0, tail])
-
-
-@final
-class _Curved(_L1):
-    r"""A rule plus the term of the parabola through the last three points, on the newest interval.
-
-    .. math:: \frac{\beta\, \tau_i^{2-\beta}}{\Gamma(3-\beta)}\, g[t_{i-2}, t_{i-1}, t_i],
-        \quad \tau_i = t_i - t_{i-1}.
-
-    This is the leading error of L1 for smooth f. At a kink between two points it has the size of the error that the
-    samples do not determine: every other sample may see none of it.
-    """
-
-    companion = None
-
-    def __init__(self, rule: _L1) -> None:
-        self.rule = rule
-        self.name = rule.name  # type: ignore[misc]
-
-    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
-        x, part = samples.values, fractional_part(order)
-        total = self.rule._sum(samples, order, increments)
-        _, widths = steps_of(samples)
-        with part.xp.scope():
-            size = part.value * part.xp.rgamma(3.0 - part.value)
-            effect = constant(power(widths[1:], 2.0 - part.value, part) * size, x)
-        steps = constant(widths, x)
-        rates = increments[..., 1:] / steps
-        term = (rates[..., 1:] - rates[..., :-1]) / (steps[1:] + steps[:-1]) * effect
-        return join([total[..., :2], total[..., 2:] + term])
-
-
-#: Maximum number of ordinary integrals that the fast rule takes first. More would need polynomials of higher degree.
-_MAX_WHOLE = 3
-
-
-@final
-class PiecewiseLinear(Rule):
-    r"""An operator of the piecewise linear interpolant of :math:`e^{\lambda t} f`, on any increasing grid.
-
-    .. math::
-        D^{\alpha,\lambda} f(t_n) \approx \frac{1}{\Gamma(1-\alpha)} \Big[ \sum_{k=1}^{n} e^{-\lambda(t_n-t_k)}
-        \big(f_k - e^{-\lambda h_k} f_{k-1}\big) \frac{1}{h_k} \int_{t_{k-1}}^{t_k} (t_n-s)^{-\alpha}\,ds
-        + e^{-\lambda(t_n-t_0)} (t_n-t_0)^{-\alpha} f_0 \Big],
-
-    without the last term in the Caputo sense; with :math:`-\mu` in place of :math:`\alpha` it is the integral, the
-    product trapezoid summed by parts. Order 2 - alpha in the longest step for derivatives of order up to 1, 2 for
-    integrals, for f smooth on the scale of 1/rate; a grid graded towards the origin keeps it for f that starts like a
-    power. The cost is one weight per pair of points.
-
-    References
-    ----------
-    F. Sabzikar, M. M. Meerschaert, J. Chen, J. Comput. Phys. 293 (2015) 14-28.
-    """
-
-    least = 2
-    cost = "O(n^2)"
-    any_grid = True
-
-    def __init__(self, rate: Any = 0.0, *, integral: bool = False, initial_term: bool = False) -> None:
+    def __init__(self, rate: Any = None, *, integral: bool = False, initial_term: bool = False) -> None:
         self.rate = rate
         self.integral = integral
         self.initial_term = initial_term
@@ -248,18 +179,10 @@ class PiecewiseLinear(Rule):
         """``"l1"``, or ``"trapezoid"`` for the integral."""
         return "trapezoid" if self.integral else "l1"
 
-    def at_rate(self, rate: Any) -> PiecewiseLinear:
-        """The same with this rate of decay."""
-        return PiecewiseLinear(rate, integral=self.integral, initial_term=self.initial_term)
-
-    def accuracy(self, alpha: float) -> float:
-        """``2 - alpha``, or 2 for the integral."""
-        return 2.0 if self.integral else 2.0 - alpha
-
     def check(self, samples: Samples, order: Order, who: str) -> None:
-        """Raise an error for derivatives of order above 1 too."""
+        """Raise an error for derivatives of order above 1 with a decay too."""
         super().check(samples, order, who)
-        if not self.integral and order.ceiling > 1:
+        if self.rate is not None and not self.integral and order.ceiling > 1:
             raise InvalidInputError(
                 f"{who} of order {order.known if order.known is not None else 'above 1'} needs a uniform grid; on any "
                 "other it takes orders up to 1: interpolate the samples onto np.linspace first"
@@ -267,58 +190,102 @@ class PiecewiseLinear(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One history sum over the increments of the interpolant."""
-        x, times, reach = samples.values, times_of(samples), reach_of(samples)
-        exponent = order.value if self.integral else -order.value
+        if not self.integral:
+            refuse_traced_points(samples, order)
+        x, times, exponent = samples.values, times_of(samples), self.exponent(order)
         guard = order.guard_integral if self.integral else order.guard
-        with order.xp.scope():
-            factor = guard(order.xp.rgamma(2.0 + exponent))
-            start = power(reach, exponent, order) * guard(order.xp.rgamma(1.0 + exponent))
         parameters: tuple[Any, ...] = (exponent,)
-        before = x[..., :-1]
-        if namespace_of(self.rate) is not NUMPY or float(self.rate) != 0.0:
+        if self.rate is not None:
             xp = namespace_among(order.value, self.rate, times)
             with xp.scope():
-                rate = xp.array(self.rate)
-                parameters, start = (xp.array(exponent), rate), xp.array(start) * xp.exp(-rate * xp.array(reach))
-                before = constant(xp.exp(-rate * xp.array(times[1:] - times[:-1])), x) * before
-        value = history_sum(
+                parameters = xp.array(exponent), xp.array(self.rate)
+        # Scaled, because the plain mean is infinite at fractional part 1, which a differentiable integer order has.
+        total = history_sum(
             times,
-            join([zeros(x, 1), x[..., 1:] - before]),
+            self.increments(samples, order),
             *parameters,
-            kernel="power" if len(parameters) == 1 else "tempered",
+            kernel="power" if self.rate is None else "tempered",
             scaled=True,
             backend=samples.backend,
-        ) * scalar(factor, x)
+        )
+        with order.xp.scope():
+            factor = guard(order.xp.rgamma(2.0 + exponent))
+        value = total * scalar(factor, x)
         if not (self.integral or self.initial_term):
-            return value
+            return self.with_start(value, samples, order)
+        reach = reach_of(samples)
+        with order.xp.scope():
+            start = power(reach, exponent, order) * guard(order.xp.rgamma(1.0 + exponent))
+        if self.rate is not None:
+            with xp.scope():
+                start = xp.array(start) * xp.exp(-xp.array(self.rate) * xp.array(reach))
         first = infinite_at_origin(x[..., :1], order, []) if self.initial_term else value[..., :1]
         return join([first, value[..., 1:] + x[..., :1] * constant(start, x)])
 
 
 @final
-class FastTrapezoid(Rule):
-    r"""The same rule with the kernel as a sum of exponentials, except on the newest interval.
+class _Curved(DelegatingRule):
+    r"""A rule plus the term of the parabola through the last three points, on the newest interval.
 
-    The integer part m of :math:`\mu` is integrated first, exactly, interval by interval. The kernel
-    :math:`r^{\mu-m-1}` is then applied to the resulting piecewise polynomial. Its relative error is ``rtol``, 1e-10 by
-    default.
+    .. math:: \frac{\beta\, \tau_i^{2-\beta}}{\Gamma(3-\beta)}\, g[t_{i-2}, t_{i-1}, t_i],
+        \quad \tau_i = t_i - t_{i-1},
+
+    with :math:`\beta = -\mu` for an integral. This is the leading error of L1 for smooth f. At a kink between two
+    points it has the size of the error that the samples do not determine, and after an interval much longer than its
+    neighbours that of its error: every other sample may see none of it.
     """
 
-    usual_accuracy = 2.0
-    least = 2
+    rule: AnyGridRule
+    companion = None
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """The rule, plus one product."""
+        x, rule = samples.values, self.rule
+        widths, beta = steps_of(samples)[1], -rule.exponent(order)
+        with order.xp.scope():
+            effect = constant(power(widths[1:], 2.0 - beta, order) * (beta * order.xp.rgamma(3.0 - beta)), x)
+        steps = constant(widths, x)
+        rates = rule.increments(samples, order)[..., 1:] / steps
+        bend = (rates[..., 1:] - rule.decayed(rates[..., :-1], samples, 2)) / (steps[1:] + steps[:-1])
+        return add_from(rule.apply(samples, order), 2, bend * effect)
+
+
+#: Maximum number of ordinary integrals that the fast rule takes first. More would need polynomials of higher degree.
+_MAX_WHOLE = 3
+
+
+@final
+class FastPiecewiseLinear(AnyGridRule):
+    r"""The same without decay, with the kernel as a sum of exponentials, except on the newest interval.
+
+    :math:`O(\log(T/\tau) \log(1/\epsilon))` states replace the history, where :math:`\tau` is the smallest step. The
+    relative error of the kernel is ``rtol`` (1e-10 by default), so L1 differs from the direct sum by at most ``rtol``
+    times the sum of the absolute increments. The integer part m of an integral's order :math:`\mu` is integrated first,
+    exactly, interval by interval, and the kernel :math:`r^{\mu-m-1}` is applied to the resulting piecewise polynomial;
+    for L1 it is applied to the piecewise constant derivative.
+
+    References
+    ----------
+    S. Jiang, J. Zhang, Q. Zhang, Z. Zhang, Commun. Comput. Phys. 21 (2017) 650-678.
+    """
+
     name = "fast"
     cost = "O(n log n)"
-    any_grid = True
+
+    def __init__(self, *, integral: bool = False) -> None:
+        self.integral = integral
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """Integrals of integer order, then one recurrence for each power of the piecewise polynomial."""
-        whole = 0 if order.known is None else math.floor(order.known)
+        whole = -1 if not self.integral else 0 if order.known is None else math.floor(order.known)
         if whole > _MAX_WHOLE:
             raise InvalidInputError(
                 f"alpha={order.known:g}: the fast integral supports orders below {_MAX_WHOLE + 1}; "
                 "use method='trapezoid', or integrate twice"
             )
-        x = samples.values
+        if not self.integral:
+            refuse_traced_points(samples, order)
+        x, xp = self.interpolated(samples, order), order.xp
         steps, widths = steps_of(samples)
         tau = constant(widths, x)
         rise = x[..., 1:] - x[..., :-1]
@@ -328,7 +295,7 @@ class FastTrapezoid(Rule):
             for d in range(1, r + 1):
                 gain = gain + integrals[r - d][..., :-1] * tau**d / math.factorial(d)
             integrals.append(join([x[..., :1] * 0, array_namespace(gain).cumsum(gain, -1)]))
-        if order.known == whole:
+        if self.integral and order.known == whole:
             if not order.plain:
                 raise InvalidInputError(
                     f"alpha={order.known:g} is differentiable, but the fast integral of integer order is not; "
@@ -338,19 +305,17 @@ class FastTrapezoid(Rule):
         # On each interval sum_d c_d u^d, u from 0 to 1.
         powers = [integrals[whole - d][..., :-1] * tau**d / math.factorial(d) for d in range(whole + 1)]
         powers.append(rise * tau**whole / math.factorial(whole + 1))
-        nu = order.value - float(whole)
-        xp = order.xp
+        nu = self.exponent(order) - float(whole)
+        guard = order.guard_integral if self.integral else order.guard
         with xp.scope():
             rates, weights = fading_terms(samples, order, 1.0 - nu)
-            factor = order.guard_integral(xp.rgamma(nu))
-            newest = power(widths, nu, order)
-            shares = [math.factorial(d) * xp.rgamma(nu + d + 1.0) / xp.rgamma(nu) for d in range(whole + 2)]
+            factor, newest = guard(xp.rgamma(nu)), power(widths, nu, order)
+            shares = [newest * guard(math.factorial(d) * xp.rgamma(nu + d + 1.0)) for d in range(whole + 2)]
         total: Any = 0.0
-        for d, part in enumerate(powers):
+        for d, (part, share) in enumerate(zip(powers, shares, strict=True)):
             past = exponential_recurrence(
                 rates, weights, steps, part * tau, degree=d, lagged=True, backend=samples.backend
             )
-            with xp.scope():
-                share = newest * shares[d]
-            total = total + past + part * constant(share, x)
-        return join([x[..., :1] * 0, total * scalar(factor, x)])
+            total = total + past * scalar(factor, x) + part * constant(share, x)
+        value = join([x[..., :1] * 0, total])
+        return value if self.integral else self.with_start(value, samples, order)

@@ -28,10 +28,11 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
 from hpfracc.operators.core.weights import weights_key, weights_of
-from hpfracc.operators.rules.increments import increments
+from hpfracc.operators.rules.differences import increments
+from hpfracc.operators.rules.l1 import with_parabolas
 
 #: Moments up to here are evaluated one by one.
-FIRST = 8
+_FIRST = 8
 #: Chebyshev points of a block [L, 2L]: the error falls like 5.8^-20.
 _POINTS = 20
 #: Blocks with more points than this use Clenshaw's scheme, which needs no table.
@@ -67,8 +68,8 @@ def tabulate(xp: Namespace, evaluate: Callable[[Array], tuple[Any, ...]], n: int
         Length of the sequences.
     """
     x, matrix = _chebyshev()
-    starts = [FIRST * 2**i for i in range(max(0, (max(n, 1) - 1) // FIRST).bit_length())]
-    near = np.arange(min(n, FIRST), dtype=np.float64)
+    starts = [_FIRST * 2**i for i in range(max(0, (max(n, 1) - 1) // _FIRST).bit_length())]
+    near = np.arange(min(n, _FIRST), dtype=np.float64)
     places = [near, *(start * (1.5 + 0.5 * x) for start in starts)]
     rows = evaluate(np.concatenate(places))
     found = []
@@ -119,7 +120,7 @@ def kernel_moments(kernel: Callable[[Array], Array], step: float, at: Array) -> 
     The kernel may have an integrable power at 0.
     """
     parts = []
-    for some, count in ((at[at < 1.0], 0), (at[(at >= 1.0) & (at < FIRST)], 20), (at[at >= FIRST], 6)):
+    for some, count in ((at[at < 1.0], 0), (at[(at >= 1.0) & (at < _FIRST)], 20), (at[at >= _FIRST], 6)):
         v, weights = _points_of_interval(count)
         inside = np.asarray(kernel(((some[:, None] + v) * step).reshape(-1))).reshape(-1, len(v)) * weights
         parts.append(np.stack([inside.sum(axis=1), inside @ (0.5 - v), inside @ (0.5 * v * (v - 1.0))]))
@@ -163,7 +164,7 @@ class LineOrParabola(Rule):
     @property
     def companion(self) -> Rule | None:  # type: ignore[override]
         """The linear rule, for the quadratic one."""
-        return type(self)(quadratic=False) if self.quadratic else None
+        return self.changed(quadratic=False) if self.quadratic else None
 
     def accuracy(self, alpha: float) -> float:
         """2 or 3."""
@@ -207,6 +208,7 @@ class KernelMemory(ConvolutionMemory):
     Product integration: P. Linz, *Analytical and Numerical Methods for Volterra Equations*, 1985, chapter 8.
     """
 
+    #: The kernel, the key under which its weights are cached, and whether these are tabulated.
     kernel: Callable[[Array], Array]
     key: Hashable
     smooth: bool
@@ -214,20 +216,6 @@ class KernelMemory(ConvolutionMemory):
     def __init__(self, *, quadratic: bool, integral: bool = False) -> None:
         super().__init__(quadratic=quadratic)
         self.integral = integral
-
-    def of(self, kernel: Callable[[Array], Array], key: Hashable, *, smooth: bool) -> KernelMemory:
-        """The same for this kernel, whose weights are cached under ``key`` and, if it is ``smooth``, tabulated."""
-        found = KernelMemory(quadratic=self.quadratic, integral=self.integral)
-        found.kernel, found.key, found.smooth = kernel, key, smooth
-        return found
-
-    @property
-    def companion(self) -> Rule | None:  # type: ignore[override]
-        """The linear rule, for the quadratic one."""
-        linear = KernelMemory(quadratic=False, integral=self.integral)
-        return (
-            linear.of(self.kernel, self.key, smooth=self.smooth) if self.quadratic and hasattr(self, "kernel") else None
-        )
 
     def accuracy(self, alpha: float) -> float:
         """2 or 3, less alpha for a derivative."""
@@ -258,14 +246,9 @@ class KernelMemory(ConvolutionMemory):
             total = step * np.concatenate([[0.0], np.cumsum(means[:-1])])
             means, tilts, rows = total + step * (0.5 * means + tilts), step * bends, [total]
         if self.quadratic:
-            before = np.concatenate([[0.0], tilts[:-1]])
-            means, rows = means + tilts - before, [*rows, -before]
+            means, before = with_parabolas(NUMPY, means, tilts)
+            rows.append(before)
         return (means, np.stack(rows)) if rows else (means.copy(),)
-
-
-def integral_of(rule: KernelMemory) -> KernelMemory:
-    """The rule for the integral of f."""
-    return KernelMemory(quadratic=rule.quadratic, integral=True)
 
 
 def on_step(order: Order, step: Any) -> Order:
@@ -278,17 +261,21 @@ def on_step(order: Order, step: Any) -> Order:
 
 
 def bends_of(steps: Any, grid: Grid) -> Any:
-    """Difference of each increment from linear extrapolation: the second differences, scaled.
+    """Twice the leading coefficient of each interval's parabola times its squared length: scaled second differences.
 
-    ``2 f[t_{k-2}, t_{k-1}, t_k] h_k^2``, on a uniform grid the difference of the two; 0 where there is none before.
+    The parabola goes through the ends of the interval and the point before, on the first interval through the point
+    after; on a uniform grid it is a difference of increments.
     """
-    head = zeros(steps, min(2, steps.shape[-1]))
+    if steps.shape[-1] < 3:
+        return steps * 0
+    bends = steps[..., 2:] - steps[..., 1:-1]
     if grid.uniform:
-        return join([head, steps[..., 2:] - steps[..., 1:-1]])
+        return join([steps[..., :1], bends[..., :1], bends])
     lengths = np.diff(grid.times())
     now, before = lengths[1:], lengths[:-1]
     newer, older = (constant(2.0 * now * factor / (now + before), steps) for factor in (1.0, now / before))
-    return join([head, steps[..., 2:] * newer - steps[..., 1:-1] * older])
+    bends = steps[..., 2:] * newer - steps[..., 1:-1] * older
+    return join([steps[..., :1], bends[..., :1] * scalar((before[0] / now[0]) ** 2, steps), bends])
 
 
 #: Time constants after which the kernel is negligible in double precision.
@@ -317,6 +304,16 @@ class ExponentialRule(LineOrParabola):
     cost = "O(n)"
     any_grid = True
 
+    def __init__(self, *, quadratic: bool, first: float = 0.0) -> None:
+        super().__init__(quadratic=quadratic)
+        #: The share of the parabola on the first interval.
+        self.first = first
+
+    @property
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """The other rule, with a parabola on the first interval, where both are linear, in the same direction."""
+        return ExponentialRule(quadratic=not self.quadratic, first=-1.0 if self.quadratic else 1.0)
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """One recurrence over the increments."""
         x, grid = samples.values, samples.grid
@@ -330,8 +327,12 @@ class ExponentialRule(LineOrParabola):
             decay, one = _rate(xp, order.value, xp.array(_shortest(grid))) * xp.array([1.0]), xp.array([1.0])
         steps = increments(x, 1)
         signal = steps * _factors(mean, x, grid)
-        if self.quadratic:
-            signal = signal + bends_of(steps, grid) * _factors(tilt, x, grid)
+        if self.quadratic or self.first:
+            bends = bends_of(steps, grid)
+            # Without it the first point does not depend on the sample after it.
+            head = bends[..., :2] * self.first if self.first else zeros(bends, bends[..., :2].shape[-1])
+            bends = join([head, bends[..., 2:] * float(self.quadratic)])
+            signal = signal + bends * _factors(tilt, x, grid)
         return exponential_recurrence(decay, one, lengths, signal, backend=samples.backend)
 
 

@@ -14,8 +14,7 @@ from hpfracc._xp import Namespace, array_namespace
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, constant, join, largest, real_dtype, real_product, scalar
 from hpfracc.operators.core.weights import weights_of
-from hpfracc.operators.rules.differences import slopes_at_start, weighted_sum, weights_among
-from hpfracc.operators.rules.increments import maybe_whole, start_points
+from hpfracc.operators.rules.differences import maybe_whole, slopes_at_start, start_points, weighted_sum, weights_among
 
 Array = np.ndarray[Any, Any]
 
@@ -31,6 +30,14 @@ def first_places(samples: Samples, last: int, unit: int = 1) -> tuple[Array, Any
         return np.arange(last + 1.0), samples.grid.step
     reach = samples.grid.times()[: last + 1] - samples.grid.times()[0]
     return reach / reach[unit], float(reach[unit])
+
+
+def unit_scale(samples: Samples, order: Order, unit: Any) -> Any:
+    """``unit ** -alpha``, as a factor for the values, where the unit is that of :func:`first_places`."""
+    if samples.grid.uniform:
+        return samples.scale(-order.value)
+    with order.xp.scope():
+        return scalar(order.xp.power(unit, -order.value), samples.values)
 
 
 def first_points(
@@ -72,11 +79,9 @@ def first_points(
 
     if samples.grid.uniform:
         rows, constants = weights_of(("first points", lowest, last, causal), make, order, last)
-        scale = samples.scale(-order.value)
     else:
         with order.xp.scope():
             rows, constants = make(order.xp, order.value, last)
-            scale = scalar(order.xp.power(unit, -order.value), x)
     with order.xp.scope():
         rows, constants = order.guard(rows), order.guard(constants)
     # A constant has no derivative, without rounding.
@@ -87,7 +92,7 @@ def first_points(
         found = real_product(rise, rows)
     if lowest == 0:
         found = found + x[..., :1] * constant(constants, x)
-    found = found * scale
+    found = found * unit_scale(samples, order, unit)
     return array_namespace(x).where(constant(gaps, x) > 0, value[..., 1:last], found) if gaps.any() else found
 
 

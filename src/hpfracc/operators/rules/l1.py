@@ -13,7 +13,7 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, power_differences, previous, trapezoid_defects
 from hpfracc.operators.core.values import Finish, Samples, constant
 from hpfracc.operators.core.weights import scaled_weights
-from hpfracc.operators.rules.increments import backward_size, head_of, increments, start_points
+from hpfracc.operators.rules.differences import backward_size, head_of, increments, start_points
 
 #: Sequences of weights from a namespace, an order and lags.
 Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
@@ -173,6 +173,16 @@ class L12(UniformLType):
         scale = xp.rgamma(2.0 - beta)
         line = power_differences(xp, 1.0 - beta, n) * scale
         bend = trapezoid_defects(xp, 1.0 - beta, n) * scale
-        last = bend[:-1] if isinstance(n, int) else trapezoid_defects(xp, 1.0 - beta, previous(n)) * scale
-        before = xp.concatenate([xp.array([0.0]), last])
-        return line + bend - before, -before.reshape(1, -1)
+        last = None if isinstance(n, int) else trapezoid_defects(xp, 1.0 - beta, previous(n)) * scale
+        weights, first = with_parabolas(xp, line, bend, last)
+        return weights, first.reshape(1, -1)
+
+
+def with_parabolas(xp: Namespace, means: Any, tilts: Any, before: Any = None) -> tuple[Any, Any]:
+    """Weights of the increments for parabolas, and the correction for the first one, where interpolation is linear.
+
+    A parabola adds its kernel's tilt times the difference from the increment before, whose tilts are ``before`` if the
+    lags are not consecutive.
+    """
+    before = xp.concatenate([xp.array([0.0]), tilts[:-1] if before is None else before])
+    return means + tilts - before, -before

@@ -5,26 +5,26 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, final
 
 import numpy as np
 from scipy.special import bernoulli
 
-from hpfracc._xp import Namespace
+from hpfracc._xp import NUMPY, Namespace
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, binomials, count_of, long_run, power_sum, previous
 from hpfracc.operators.core.values import Samples, add_from, constant, join, zeros
 from hpfracc.operators.core.weights import scaled_weights, weights_key, weights_of
-from hpfracc.operators.rules.first_points import first_points, singular_origin, slope_at_origin, whole_at_origin
-from hpfracc.operators.rules.increments import (
+from hpfracc.operators.rules.differences import (
     binomial_table,
     forward_differences,
     maybe_whole,
     repeated_differences,
     start_points,
 )
+from hpfracc.operators.rules.first_points import first_points, singular_origin, slope_at_origin, whole_at_origin
 
 #: Weights up to here come from the product of two power series, those beyond from the expansion about the pole.
 _HEAD = 512
@@ -140,14 +140,12 @@ class ConvolutionQuadrature(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution plus the starting weights."""
         n, p, last = samples.n, self.p, self._degree(order)
-        # Shared by all weights of one plain order. Not cached for traced orders, nor for tables of many orders.
-        shared = _Bend(p) if order.plain else None
 
         def make(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
-            return _multistep_weights(xp, alpha, n, m, shared or _Bend(p))
+            return _multistep_weights(xp, alpha, n, m, p)
 
         def make_starts(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-            return (_starting_weights(xp, alpha, n, last + 1, shared or _Bend(p)),)
+            return (_starting_weights(xp, alpha, n, last + 1, p),)
 
         name = (f"{self.name} starts", last)
         (starts,) = weights_of(name, make_starts, order, n)
@@ -176,30 +174,27 @@ class ConvolutionQuadrature(Rule):
 
 def multistep_weights(xp: Namespace, alpha: Any, n: int, p: int) -> Any:
     """Coefficients of ``(sum_{i=1}^{p} (1-z)^i / i)^alpha``: integrals of order ``-alpha`` if alpha is negative."""
-    return _multistep_weights(xp, alpha, n, 0, _Bend(p))
+    return _multistep_weights(xp, alpha, n, 0, p)
 
 
-class _Bend:
-    """``Q(z)^alpha`` with ``Q = sum_i (1-z)^i / (i+1)``: the method is the Grünwald sum times this factor."""
-
-    def __init__(self, p: int) -> None:
-        self.p = p
-        self._made: tuple[Any, Any] | None = None
-
-    def series(self, xp: Namespace, alpha: Any) -> tuple[Any, Any]:
-        """Coefficients in powers of z, and in powers of 1 - z."""
-        if self._made is None:
-            size, modulus, angle, turn = _circle(self.p)
-            # Cauchy's integral over the unit circle, where Q has no zero. In real arithmetic, which all libraries
-            # support.
-            wave = xp.cos(xp.array(angle) * alpha - xp.array(turn))
-            about_zero = xp.matmul(wave, xp.array(size) * xp.exp(xp.array(modulus) * alpha))
-            about_one = _power_series(xp, alpha, _power_table(tuple(1.0 / (j + 1) for j in range(self.p)), 12))
-            self._made = about_zero, about_one
-        return self._made
+@lru_cache(maxsize=8)
+def _bend_of_number(alpha: float, p: int) -> tuple[Any, Any]:
+    return _bend(NUMPY, alpha, p)
 
 
-def _starting_weights(xp: Namespace, alpha: Any, n: int, count: int, bend: _Bend) -> Any:
+def _bend(xp: Namespace, alpha: Any, p: int) -> tuple[Any, Any]:
+    """Coefficients of ``Q(z)^alpha``, ``Q = sum_i (1-z)^i / (i+1)``, in powers of z, and in powers of 1 - z.
+
+    The method is the Grünwald sum times this factor.
+    """
+    size, modulus, angle, turn = _circle(p)
+    # Cauchy's integral over the unit circle, where Q has no zero. In real arithmetic, which all libraries support.
+    wave = xp.cos(xp.array(angle) * alpha - xp.array(turn))
+    about_zero = xp.matmul(wave, xp.array(size) * xp.exp(xp.array(modulus) * alpha))
+    return about_zero, _power_series(xp, alpha, _power_table(tuple(1.0 / (j + 1) for j in range(p)), 12))
+
+
+def _starting_weights(xp: Namespace, alpha: Any, n: int, count: int, p: int) -> Any:
     """Starting weights: the error of the sum for ``D^alpha binom(t, i)``, i < count, at points count-1 .. n-1, h = 1.
 
     One row per i. The polynomial through the first samples is a sum of these binomials, with forward differences as
@@ -207,13 +202,12 @@ def _starting_weights(xp: Namespace, alpha: Any, n: int, count: int, bend: _Bend
     their difference of size k^(-alpha-1), which would cancel. There it comes from the expansion of the generating
     function at its pole, ``z = -log(zeta)``: each term ``z^s`` contributes ``k^(-s-1) / Gamma(-s)``.
     """
-    p = bend.p
     near = min(n, _FAR[p])
     k = np.arange(count - 1.0, near)
     powers = xp.stack([math.factorial(q) * xp.rgamma(q + 1.0 - alpha) * xp.power(k, q - alpha) for q in range(count)])
     exact = xp.matmul(xp.array(binomial_table(0, count - 1)), powers)
     # The sum of binom(j, i) is a coefficient of the series over (1-z)^(i+1), shifted by i.
-    sums = [_multistep_weights(xp, alpha, near - i, i + 1, bend)[count - 1 - i :] for i in range(count)]
+    sums = [_multistep_weights(xp, alpha, near - i, i + 1, p)[count - 1 - i :] for i in range(count)]
     head = exact - xp.stack(sums)
     if n == near:
         return head
@@ -227,13 +221,13 @@ def _starting_weights(xp: Namespace, alpha: Any, n: int, count: int, bend: _Bend
     return xp.concatenate([head, tail], 1)
 
 
-def _multistep_weights(xp: Namespace, alpha: Any, n: int | Lags, m: int, bend: _Bend) -> Any:
+def _multistep_weights(xp: Namespace, alpha: Any, n: int | Lags, m: int, p: int) -> Any:
     """Coefficients of ``(sum_i (1-z)^i / i)^alpha / (1-z)^m = (1-z)^(alpha-m) Q(z)^alpha``."""
     simple = binomials(xp, alpha - m, n)
-    about_zero, about_one = bend.series(xp, alpha)
+    about_zero, about_one = _bend_of_number(alpha, p) if isinstance(alpha, float) else _bend(xp, alpha, p)
     total = count_of(n)
     head = min(total, _HEAD)
-    lag = np.arange(head)[:, None] - np.arange(_TAPS[bend.p])[None, :]
+    lag = np.arange(head)[:, None] - np.arange(_TAPS[p])[None, :]
     near = xp.matmul(simple[np.maximum(lag, 0)] * xp.array(lag >= 0), about_zero)
     if total <= _HEAD:
         return near

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
 import numpy as np
+from scipy.special import gamma
 
 from hpfracc._arrays import is_array
-from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace_of
+from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.sequences import Lags, long_run
-from hpfracc.operators.core.values import Samples, constant, join, namespace_among, scalar, zeros
-from hpfracc.operators.core.weights import scaled_weights
+from hpfracc.operators.core.values import (
+    Samples,
+    constant,
+    join,
+    largest,
+    namespace_among,
+    real_dtype,
+    real_product,
+    scalar,
+    zeros,
+)
+from hpfracc.operators.core.weights import scaled_weights, weights_of
 from hpfracc.operators.rules.any_grid import power, reach_of
+from hpfracc.operators.rules.differences import maybe_whole, start_points
 from hpfracc.operators.rules.first_points import (
     first_places,
     first_points,
@@ -25,13 +37,189 @@ from hpfracc.operators.rules.first_points import (
     singular_origin,
     slope_at_origin,
     taylor_at_origin,
+    unit_scale,
     whole_at_origin,
 )
-from hpfracc.operators.rules.increments import maybe_whole, start_points
-from hpfracc.operators.rules.start_fits import Start, find_start, samples_of_start
 from hpfracc.operators.rules.tempered import STEEPEST, Tempered
 
 Array = np.ndarray[Any, Any]
+#: The exponents i + j alpha of a fit, as pairs (i, j).
+Shape = tuple[tuple[int, int], ...]
+
+#: Samples beyond those of a fit that it must predict.
+_PREDICTED = 4
+#: Sizes of the fits with powers of t^alpha: functions beyond the polynomial of degree n - 1.
+_MIXED, _HOMOGENEOUS = (1, 3, 5), (3, 5)
+#: The same for polynomials. The first is that of the rules; the second shows how certain a polynomial can be.
+_POLYNOMIALS = (3, 5)
+#: Exponents closer than this are taken for one.
+_GAP = 0.04
+#: A fit with t^alpha must be this much more certain than the polynomial.
+_CLEARLY = 4.0
+#: The samples ask for powers of t^alpha if the largest fit with them leaves residuals this much smaller than the
+#: polynomial of the same size, whose residuals are this many rounding errors. Noise and smooth samples do not.
+_SIGNIFICANT, _BEYOND_ROUNDING = 20.0, 8.0
+#: Standard deviations of noise in the samples that the uncertainty covers.
+_DEVIATIONS = 6.0
+#: Residuals below this multiple of the weights are rounding errors.
+_ROUNDING = 1e-11
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How f starts, in units of a length u: ``f = sum_k coefficients[k-1] (t/u)^k + ...``.
+
+    Attributes
+    ----------
+    coefficients, doubts : list of arrays
+        Taylor coefficients 1 .. n-1 at the origin, and estimates of their errors; one point along the last axis.
+    first : array
+        ``u^alpha D^alpha f`` at the origin and the first points after it, of the fit.
+    is_singular : array of bool
+        Whether the fit has powers of t^alpha; otherwise ``first`` is of no use.
+    """
+
+    coefficients: list[Any]
+    doubts: list[Any]
+    first: Any
+    is_singular: Any
+
+
+def _shapes(n: int, alpha: float, count: int) -> list[Shape]:
+    """The fits to ``count`` samples: two polynomials, and those with powers of t^alpha if there are enough samples."""
+    polynomials: list[Shape] = [tuple((i, 0) for i in range(n + size)) for size in _POLYNOMIALS]
+    if n + _POLYNOMIALS[1] + 2 > count:
+        return polynomials[:1]
+    if not _GAP / 4 < alpha - (n - 1) < 1.0 - _GAP / 4:
+        return polynomials  # t^alpha is as good as a power of the polynomial
+    found = polynomials
+    smooth_source = [(i, 0) for i in range(n, n + 9)] + [(i, 1) for i in range(9)]
+    homogeneous = [(i, j) for j in range(1, 9) for i in range(n)]
+    for pairs, sizes in ((smooth_source, _MIXED), (homogeneous, _HOMOGENEOUS)):
+        kept: list[tuple[int, int]] = []
+        for pair in sorted(pairs, key=lambda pair: pair[0] + pair[1] * alpha):
+            if all(abs(pair[0] - other[0] + (pair[1] - other[1]) * alpha) > _GAP for other in kept):
+                kept.append(pair)
+        found += [(*polynomials[0][:n], *kept[:size]) for size in sizes]
+    return found
+
+
+def samples_of_start(n: int, count: int) -> int:
+    """Number of first samples that determine the start, of ``count`` samples."""
+    return min(count, n + max(*_MIXED, *_HOMOGENEOUS) + _PREDICTED)
+
+
+def _make_fits(n: int, alpha: float, places: Array) -> tuple[Array, ...]:
+    """Each fit as weights of the samples: coefficients of its powers, and residuals; and its uncertainty.
+
+    The residuals are those of the next samples, as orthonormal weights: their norm is that of noise in the samples.
+    The uncertainty of coefficient k is a number times this norm: the largest ratio of both for a neglected power of
+    t, or for noise. Then the sum of the absolute weights, and the exponents: i, j and ``i + j alpha`` of each power.
+    """
+    count, shapes = len(places), _shapes(n, alpha, len(places))
+    most = max(map(len, shapes))
+    neglected = np.linspace(n - 1 + 0.3 * (alpha - (n - 1)), n + 5.0, 61)
+    fits: list[tuple[Array, ...]] = []
+    for shape in shapes:
+        size, unit = len(shape), places[len(shape) - 1]
+        pairs = np.array(shape, dtype=np.float64)
+        powers, log = pairs[:, 0] + pairs[:, 1] * alpha, np.log(places[1:] / unit)[:, None]
+        values = np.concatenate([np.eye(1, size), np.exp(log * powers)])
+        weights = np.zeros((most, count))
+        weights[:size, :size] = np.linalg.inv(values[:size])
+        used = min(size, count - 1)
+        rows = np.eye(count)[used : used + _PREDICTED]
+        rows[:, :used] -= values[used : used + _PREDICTED, :used] @ np.linalg.inv(values[:used, :used])
+        rows = np.linalg.qr(rows.T)[0].T
+        shown = np.concatenate([np.zeros((1, len(neglected))), np.exp(log * neglected)])
+        residuals = np.linalg.norm(rows @ shown, axis=0)
+        clear = residuals > _ROUNDING * np.abs(rows).sum(-1).max()
+        missed = np.abs(weights[1:n] @ shown)
+        ratio = np.where(clear, missed / np.where(clear, residuals, 1.0), 0.0).max(-1)
+        doubts = np.maximum(ratio, _DEVIATIONS * np.linalg.norm(weights[1:n], axis=-1))
+        units = unit ** -np.arange(1.0, n)
+        sums = np.abs(weights[1:n]).sum(-1) * units
+        weights[:size] *= unit ** -powers[:, None]
+        exponents = np.zeros((3, most))
+        exponents[:, :size] = *pairs.T, powers
+        fit = (weights, np.pad(rows, ((0, _PREDICTED - len(rows)), (0, 0))), doubts * units, sums, exponents)
+        if not fits or all(np.isfinite(part).all() for part in fit):
+            fits.append(fit)
+    return tuple(np.stack(table) for table in zip(*fits, strict=True))
+
+
+def _make_first(n: int, exponents: Array, weights: Array, places: Array) -> Any:
+    """``D^alpha`` of each fit at 0 and the next points, as weights of the samples, without its powers below n."""
+    i, j, powers = (exponents[:, row, None, :] for row in range(3))
+    sizes = gamma(powers + 1.0) * ((j > 0) | (i >= n))
+    origin, log = sizes * ((i == 0) & (j == 1)), np.log(places)[:, None]
+
+    def make(xp: Namespace, alpha: Any, _: int) -> tuple[Any]:
+        later = xp.array(sizes) * xp.rgamma(xp.array(powers + 1.0) - alpha)
+        later = later * xp.exp(xp.array(powers * log) - alpha * xp.array(log))
+        return (xp.matmul(xp.concatenate([xp.array(origin), later], 1), xp.array(weights)),)
+
+    return make
+
+
+def find_start(head: Any, order: Order, places: Array, power: float) -> Start:
+    """The start of f from its first samples, at ``places`` in units of some length, with powers of ``t**power``.
+
+    The polynomial of the rules stays, and with it values that are linear in the samples, unless powers of t^alpha, as
+    solutions of fractional equations have them, describe all samples of the start significantly better. Then that fit
+    is taken whose coefficients are least uncertain: that depends on how well it predicts the next samples, and on the
+    rounding errors and the noise that it amplifies. The estimated error is that uncertainty plus half of the distance
+    from the next best fit.
+    """
+    n, count, xp = order.ceiling, len(places), array_namespace(head)
+    scheme = ("start", n, power, places.tobytes())
+    weights, rows, doubts, sums, exponents = weights_of(
+        scheme, lambda xp, alpha, count: _make_fits(n, power, places), Order(power, power, n, NUMPY), count
+    )
+    make_first = _make_first(n, exponents, weights, places[1 : start_points(n)])
+    if order.plain:
+        (first_weights,) = weights_of((*scheme, "first"), make_first, order, count)
+    else:
+        with order.xp.scope():
+            (first_weights,) = of_variables(order.xp, lambda alpha: make_first(order.xp, alpha, count))(order.value)
+    rounding = xp.stop_gradient(largest(head)) * (4.0 * float(np.finfo(real_dtype(head)).eps))
+    head = head - head[..., :1]  # a constant has no derivatives, without rounding
+    coefficients, firsts = real_product(head, weights[:, 1:n]), real_product(head, first_weights)
+    residuals = xp.sqrt((abs(xp.stop_gradient(real_product(head, rows))) ** 2).sum(-1))
+    bounds = constant(doubts, head) * residuals[..., None] + constant(sums, head) * rounding[..., None]
+    score = xp.amax(bounds, -1)
+    polynomials = min(len(weights), len(_POLYNOMIALS))
+    asked = score[..., :1] < 0.0
+    # Fits of as many powers as the second polynomial.
+    sizes, left = (exponents[:, 2] > 0.0).sum(-1), residuals[..., polynomials - 1 : polynomials]
+    for i in polynomials + np.flatnonzero(sizes[polynomials:] == sizes[polynomials - 1]):
+        asked = asked | ((_SIGNIFICANT * residuals[..., i : i + 1] < left) & (left > _BEYOND_ROUNDING * rounding))
+    best = -xp.amax(-score[..., :polynomials], -1, keepdims=True) / _CLEARLY
+    # The polynomial comes first, and leads unless powers of t^alpha are asked for and are more certain.
+    scores = xp.concatenate([xp.where(asked, best, best * 0 - 1.0), score[..., polynomials:]], -1)
+    choices = [
+        xp.concatenate([part[..., :1, :], part[..., polynomials:, :]], -2) for part in (coefficients, bounds, firsts)
+    ]
+    leads, (chosen, bound, first) = _least(scores, choices)
+    _, (other,) = _least(xp.where(leads, math.inf, scores), choices[:1])
+    bound = bound + 0.5 * abs(chosen - other)
+    return Start(
+        [chosen[..., k : k + 1] for k in range(n - 1)],
+        [bound[..., k : k + 1] for k in range(n - 1)],
+        first,
+        ~leads[..., :1],
+    )
+
+
+def _least(scores: Any, tables: list[Any]) -> tuple[Any, list[Any]]:
+    """Which of the ``scores``, along the last axis, are least, and the rows of each table that belong to them."""
+    xp = array_namespace(scores)
+    leads = scores == -xp.amax(-scores, -1, keepdims=True)
+    share = xp.where(leads, 1.0, 0.0)
+    share = (share / share.sum(-1)[..., None])[..., None]
+    return leads, [(table * share).sum(-2) for table in tables]
+
+
 #: Points farther from the origin than this multiple of point n are not used.
 _REACH = 1000.0
 
@@ -80,10 +268,6 @@ class FittedStart(DelegatingRule):
         super().__init__(rule)
         self.initial = initial
         self.one_call = rule.one_call and initial is None  # type: ignore[misc]
-
-    def around(self, rule: Rule) -> Rule:
-        """Another rule with the same start."""
-        return FittedStart(rule, self.initial)
 
     def can_repeat(self, order: Order) -> bool:
         """Not for learned orders: the choice of the start depends on the value."""
@@ -142,23 +326,21 @@ class FittedStart(DelegatingRule):
             return None
         x, n = samples.values, order.ceiling
         count = samples_of_start(n, samples.n)
+        places, unit = first_places(samples, count - 1, n)
+        scale = unit_scale(samples, order, unit)
         if not samples.grid.uniform:
-            unit, points = unit_of(samples, n), samples.grid.times()
-            places = (points[:count] - points[0]) / unit
             if places[1] * _REACH < 1.0:
                 return None
             count = int(np.searchsorted(places, _REACH, side="right"))
             if count < n + 3:
                 return None
-            head, places, scale = x[..., :count], places[:count], scalar(order.xp.power(unit, -order.value), x)
+            head, places = x[..., :count], places[:count]
         else:
-            unit = samples.grid.step
-            rate = getattr(self.rule, "rate", 0.0)
+            rate = self.rule.rate if isinstance(self.rule, Tempered) else 0.0
             plain = namespace_of(rate) is NUMPY and namespace_of(unit) is NUMPY
             if plain and float(rate) * float(unit) * count > STEEPEST:
                 return None
-            head, places = _grown(self.rule, samples, count), np.arange(float(count))
-            scale = samples.scale(-order.value)
+            head = _grown(self.rule, samples, count)
             if order.known is None:
                 with order.xp.scope():
                     scale = scale * scalar(order.guard(order.xp.array(1.0)), x)
@@ -256,26 +438,20 @@ def _with_origin(order: Order, result: Any, values: Any) -> Any:
     return join([infinite_at_origin(values[..., :1], order, []), result[..., 1:]])
 
 
-def unit_of(samples: Samples, n: int) -> float:
-    """The length in which powers of t are measured on any grid: the distance of point n from the origin."""
-    points = samples.grid.times()
-    return float(points[n] - points[0])
-
-
 def taylor_of(samples: Samples, n: int, rule: Rule | None = None) -> list[Any]:
-    """The Taylor coefficients 0 .. n-1 that a rule uses, in units of the step or :func:`unit_of`."""
+    """The Taylor coefficients 0 .. n-1 that a rule uses, in units of the step or of the distance of point n."""
     head = samples.values if rule is None else _grown(rule, samples, start_points(n) + 1)
     return taylor_at_origin(head, first_places(samples, start_points(n), n)[0], n)
 
 
 def terms_of(samples: Samples, order: Order) -> list[Any]:
-    """The derivatives of order alpha of the powers below n of t, in units of the step or :func:`unit_of`."""
+    """The derivatives of order alpha of the powers below n of t, in units of the step or of the distance of point n."""
     x, n = samples.values, order.ceiling
     if samples.grid.uniform:
         rows, key, factor = scaled_weights(("initial", n), make_terms(n), order, samples, -1, few=True)
         terms = [constant(row, x, None if key is None else (key, k)) for k, row in enumerate(rows)]
         return terms if factor is None else [term * factor for term in terms]
-    unit, found = unit_of(samples, n), []
+    unit, found = first_places(samples, n, n)[1], []
     for k in range(n):
         with order.xp.scope():
             size = order.guard(math.factorial(k) * order.xp.rgamma(k + 1.0 - order.value))

@@ -17,8 +17,8 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, add_from, constant, join, namespace_among, scalar, zeros
 from hpfracc.operators.core.weights import weights_key, weights_of
+from hpfracc.operators.rules.differences import start_points
 from hpfracc.operators.rules.first_points import singular_origin, whole_at_origin
-from hpfracc.operators.rules.increments import start_points
 from hpfracc.operators.rules.quadrature import ConvolutionQuadrature
 
 #: Maximum time constants by which a later sample may be ahead of the first points that use it.
@@ -49,17 +49,6 @@ class Tempered(DelegatingRule):
         self.integral = integral
         self.singular = singular
         self.one_call = False  # type: ignore[misc]
-
-    def around(self, rule: Rule) -> Rule:
-        """Another rule, tempered alike."""
-        return self._like(rule, self.rate)
-
-    def at_rate(self, rate: Any) -> Tempered:
-        """The same with this rate of decay."""
-        return self._like(self.rule, rate)
-
-    def _like(self, rule: Rule, rate: Any) -> Tempered:
-        return Tempered(rule, rate, integral=self.integral, singular=self.singular)
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, and one product for each of the first samples."""

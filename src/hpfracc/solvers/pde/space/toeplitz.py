@@ -36,7 +36,7 @@ from hpfracc.engine.execution.api import spectral_multiply, toeplitz_apply
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.intervals import order_value
 from hpfracc.operators.core.sequences import binomials, centred_binomials
-from hpfracc.operators.rules.lattice_power import lattice_power_weights
+from hpfracc.operators.rules.space import lattice_power_weights
 from hpfracc.solvers.pde.boundary import is_function
 from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points, refuse_backwards
