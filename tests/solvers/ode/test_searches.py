@@ -114,7 +114,7 @@ def test_halved_steps_count_a_jump():
 
 @pytest.mark.parametrize(("method", "rate"), [("explicit_rectangle", 50.0), ("pece", 290.0), ("l1", 50.0)])
 def test_a_search_that_would_take_minutes_ends_early(method: Any, rate: float):
-    """By a few thousand steps the rate of convergence shows that the tolerance takes too many; adaptive ones are few."""
+    """Within a few thousand steps the rate of convergence shows that the tolerance takes too many; adaptive are few."""
     calls = []
 
     def counted(t: float, y: Any) -> Any:

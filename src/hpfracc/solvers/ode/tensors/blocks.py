@@ -174,7 +174,7 @@ def _run_block(xp: Namespace, make_step: Callable[[Any], HistoryStep], begin: in
     for index in range(length):
         sums = rows[index]
         if index:
-            sums = window.add(sums, xp.stack(watched) if buffer is None else buffer[:index])
+            sums = window.add(sums, index, xp.stack(watched) if buffer is None else buffer[:index])
         carry, values, kept = step(begin + index, sums, carry)
         if buffer is None:
             watched.append(xp.stack(values))
@@ -198,18 +198,18 @@ def _scan_block(
     shape = (len(weights[0]), *known.shape[2:])
 
     def one(carried: Any, inputs: Any) -> Any:
-        recent, carry = carried  # the newest values are the last ones
-        n, at = inputs
-        carry, values, kept = step(n, window.add(at, recent), carry)
+        recent, carry = carried
+        index, n, at = inputs
+        carry, values, kept = step(n, window.add(at, index, recent), carry)
         stacked = jnp.stack(values)
-        return (jnp.concatenate([recent[1:], stacked[None]]), carry), (stacked, kept)
+        return (recent.at[index].set(stacked), carry), (stacked, kept)
 
     def run(first: Any, known: Any, carry: Any) -> Any:
         """The carry, and the values and what is kept of the steps from ``first`` on."""
         count = known.shape[0]
         if count <= window.length:
-            recent = jnp.zeros((window.length, *shape), known.dtype)
-            (_, carry), found = jax.lax.scan(one, (recent, carry), (first + jnp.arange(count), known))
+            recent, index = jnp.zeros((window.length, *shape), known.dtype), jnp.arange(count)
+            (_, carry), found = jax.lax.scan(one, (recent, carry), (index, first + index, known))
             return carry, found
         part = window.length
         while part * _GROUPS < count:
@@ -219,7 +219,7 @@ def _scan_block(
         matrix = segment_matrix(xp, weights, part, past)
 
         def group(carried: Any, inputs: Any) -> Any:
-            past, carry = carried
+            past, carry = carried  # the newest values are the last ones
             start, at = inputs
             carry, found = run(first + start, at + segment_sums(xp, weights, at.shape[0], past, matrix), carry)
             return (jnp.concatenate([past, found[0]])[at.shape[0] :], carry), found

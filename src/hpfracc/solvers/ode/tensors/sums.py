@@ -6,6 +6,7 @@ Forward in time one value has several sums (S kinds); in the transposed steps se
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,12 +85,18 @@ class Window:
     """Sums over the previous steps of a block of at most ``length``."""
 
     def __init__(self, xp: Namespace, weights: HistoryWeights, length: int, dtype: Any) -> None:
-        self.rows = xp.contiguous(xp.moveaxis(turned(xp, _stacked(xp, weights, length, dtype)), 0, 1))
-        self.xp, self.length = xp, length
+        rows = xp.contiguous(xp.moveaxis(turned(xp, _stacked(xp, weights, length, dtype)), 0, 1))
+        if xp.library == "jax":  # a slice beyond the window has zeros
+            rows = xp.concatenate([rows, xp.zeros(rows.shape, rows.dtype)], 1)
+        self.xp, self.rows, self.length = xp, rows, length
 
-    def add(self, known: Any, values: Any) -> Any:
-        """``known`` (S, ...) and the sums over the newest values, (count, V, ...)."""
-        xp, row = self.xp, self.rows[:, self.length - values.shape[0] :]
+    def add(self, known: Any, index: Any, values: Any) -> Any:
+        """``known`` (S, ...) and the sums over the values before ``index``, (index, V, ...) or zeros from there on."""
+        xp, begin = self.xp, self.length - index
+        if xp.library == "jax":
+            row = sys.modules["jax"].lax.dynamic_slice_in_dim(self.rows, begin, self.length, 1)
+        else:
+            row = self.rows[:, begin : self.length]
         if row.ndim > 3:
             return known + (_aligned(row, 3, known.ndim - 1) * values).sum((1, 2))
         kinds, columns = known.shape[0], math.prod(known.shape[1:])
