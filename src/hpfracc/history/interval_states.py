@@ -254,17 +254,14 @@ class ExponentialHistory:
         read = _decayed((places - begin)[:, None] * rates) * np.asarray(self._w)[:alive]
         intervals = np.arange(first - 1 - lag, stop - 1 - lag)  # counted from 0
         real = intervals[intervals >= 0]
-        tau = weights.steps[real][:, None]
-        z = tau * rates
-        mean, about = _means(z)
+        mean, about = _means(weights.steps[real][:, None] * rates)
         left = _decayed((end - mesh[real + 1])[:, None] * rates)
         added = np.zeros((stop - first + lag, alive))
         skipped = len(intervals) - len(real)
         if weights.parabola:
-            following = weights.following[real][:, None]
-            lever = 2.0 * tau / (tau + following) * about
-            added[skipped:-1] = left * (mean - lever)
-            added[skipped + 1 :] += left * (lever * (tau / following))
+            own, next_one = self._shares(real, mean, about)
+            added[skipped:-1] = left * own
+            added[skipped + 1 :] += left * next_one
         else:
             added[skipped:] = left * mean
         return _decayed((end - begin) * rates), np.ascontiguousarray(added.T), read
@@ -292,12 +289,14 @@ class ExponentialHistory:
         else:
             distance = weights.sigma * xp.array(weights.steps[ns][:, None]) + xp.array(np.asarray(reach))
             g = xp.exp(-distance * xp.array(rates)) * self._w
-        p, q = mean, None
-        if weights.parabola:
-            following = weights.following[intervals - 1][:, None]
-            lever = 2.0 * tau / (tau + following) * about
-            p, q = mean - lever, lever * (tau / following)
+        p, q = self._shares(intervals - 1, mean, about) if weights.parabola else (mean, None)
         return decay, p, q, g
+
+    def _shares(self, intervals: Array, mean: Array, about: Array) -> tuple[Array, Array]:
+        """The weights of the increments over these intervals, counted from 0, and over the following ones."""
+        tau, following = (each[intervals][:, None] for each in (self._weights.steps, self._weights.following))
+        lever = 2.0 * tau / (tau + following) * about
+        return mean - lever, lever * (tau / following)
 
     def _flat(self, x: Any) -> Array:
         flat = np.ascontiguousarray(x).reshape(-1)

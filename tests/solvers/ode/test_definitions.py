@@ -149,6 +149,26 @@ def test_a_fast_tempered_kernel_costs_few_steps(alpha: float, method: Any):
     assert found.y[0, -1] == pytest.approx(1.0 / (1.0 + 1e5**alpha), rel=1e-6, abs=1e-9)
 
 
+@pytest.mark.parametrize(("alpha", "rate", "end"), [(0.5, 1.0, 1e3), (0.8, 100.0, 100.0)])
+@pytest.mark.parametrize("rtol", [1e-4, 1e-6])
+def test_a_neutral_tempered_equation(alpha: float, rate: float, end: float, rtol: float):
+    """D y = rate^alpha y keeps every error: exp(-x) E(x^alpha), x = rate t, stays at 1/alpha after the layer.
+
+    Its steps become thousands of times as long as the memory, and each is solved as exactly as its errors last.
+    """
+
+    def fun(t: float, y: Any) -> Any:
+        return rate**alpha * y
+
+    found = hf.solve_fode(
+        fun, (0.0, end), [1.0], alpha, derivative="tempered_caputo", rate=rate, rtol=rtol, atol=0.1 * rtol
+    )
+    x = np.minimum(rate * found.t, 60.0)
+    error = np.abs(found.y[0] - np.where(x < 60.0, np.exp(-x) * mittag_leffler(x**alpha, alpha), 1.0 / alpha)).max()
+    assert found.success and found.stats["steps"] < 250
+    assert error <= found.error_estimate < rtol / alpha
+
+
 @pytest.mark.parametrize("rate", [1e-12, 7.0, 1e5])
 def test_the_layer_of_a_tempered_kernel(rate: float):
     """exp(-rate t) E(-t^alpha) is found at all times, at dense output and at an event."""

@@ -110,3 +110,30 @@ def test_halved_steps_count_a_jump():
     assert np.abs(found.y[0] - truth(found.t)).max() <= 3.0 * found.error_estimate
     tight = hf.solve_fode(fun, (0.0, end), [1.0], alpha, method="l1", rtol=1e-6, atol=1e-4, max_steps=512)
     assert not tight.success
+
+
+@pytest.mark.parametrize(("method", "rate"), [("explicit_rectangle", 50.0), ("pece", 290.0), ("l1", 50.0)])
+def test_a_search_that_would_take_minutes_ends_early(method: Any, rate: float):
+    """Within a few thousand steps the rate of convergence shows that the tolerance takes too many; adaptive are few."""
+    calls = []
+
+    def counted(t: float, y: Any) -> Any:
+        calls.append(t)
+        return -y
+
+    def solve(method: Any) -> Any:
+        return hf.solve_fode(
+            counted, (0.0, 1.0), [1.0], 0.5, derivative="tempered_caputo", rate=rate, rtol=1e-7, method=method
+        )
+
+    found = solve(method)
+    assert not found.success and "max_steps=" in found.message and "method='adaptive'" in found.message
+    assert found.stats["steps"] < 5_000 and len(calls) < 40_000
+    assert solve("adaptive").success
+
+
+def test_a_search_whose_steps_stay_unstable_says_what_to_do():
+    """Explicit steps of an equation that decays a million times faster."""
+    with np.errstate(all="ignore"):
+        found = hf.solve_fode(lambda t, y: -1e6 * y, (0.0, 1.0), [1.0], 0.5, method="pece")
+    assert not found.success and "1024 equal steps: give step=, or use method='adaptive'" in found.message

@@ -143,12 +143,14 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
         counts[0], counts[1] = counts[0] + found.nfev, counts[1] + found.njev
         return found
 
+    adaptive = find_method("adaptive").refuses(problem, options) is None
+    advice = ", or use method='adaptive', which chooses its steps" if adaptive else ", or use a method of higher order"
     ratios: list[float] = []
     steps = min(_FIRST, options.max_steps)
     result = solve(steps, plain)
     while not result.stats.get("interrupted") and (result.success or steps < 16 * _FIRST):
         if 2 * steps > options.max_steps:
-            _give_up(result, ratios, steps, options)
+            _give_up(result, ratios, steps, options, advice)
             break
         steps *= 2
         coarse, result = result, solve(steps, plain)
@@ -166,8 +168,11 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
                 break
             expected = steps * over ** (1.0 / rate)
         if expected > options.max_steps:
-            _give_up(result, [over], steps, options, jump)
+            _give_up(result, [over], steps, options, advice, jump)
             break
+    else:
+        if not result.stats.get("interrupted"):
+            result.message += f" The search for a step ended with {steps} equal steps: give step={advice}."
     if options.events and not result.stats.get("interrupted"):
         found = solve(steps, dataclasses.replace(options, progress=False, estimate=False))
         found.error_estimate = result.error_estimate
@@ -236,7 +241,9 @@ def _bound_jumps(problem: Problem, result: FODEResult, options: Options) -> tupl
     return float(errors.max()), float(ratios[worst]), float(min(alpha.min(), 1.0)), float(result.t[worst + 1])
 
 
-def _give_up(result: FODEResult, ratios: list[float], steps: int, options: Options, jump: float = math.nan) -> None:
+def _give_up(
+    result: FODEResult, ratios: list[float], steps: int, options: Options, advice: str, jump: float = math.nan
+) -> None:
     off = f"two solutions differ by {ratios[-1]:.3g} times the tolerance" if ratios else "no second solution was made"
     if not math.isnan(jump):
         off = (
@@ -246,6 +253,5 @@ def _give_up(result: FODEResult, ratios: list[float], steps: int, options: Optio
     result.success = False
     result.message = (
         f"rtol={options.rtol:g}, atol={options.atol} was not reached with {steps} equal steps ({off}), and "
-        f"would take more than max_steps={options.max_steps}: loosen it, raise max_steps, or use a method of higher "
-        "order."
+        f"would take more than max_steps={options.max_steps}: loosen it, raise max_steps{advice}."
     )

@@ -134,6 +134,11 @@ class Factors(NamedTuple):
         d = self.inverse.shape[-1]
         return np.asarray((self.inverse @ residual.reshape(-1, d, 1)).reshape(-1))
 
+    def growth(self, size: int) -> float:
+        """By how much a residual of ``size`` elements may grow: a norm of the inverse, or what is seen of it."""
+        rows = self.solve(np.ones(size)) if self.inverse is None else np.abs(self.inverse).sum(axis=-1)
+        return float(np.abs(rows).max())
+
 
 def factorise(slopes: Any, weight: Any, size: int) -> Factors | None:
     """Factors of ``1 - weight slopes``, with one weight or one for each component; None if it is singular."""

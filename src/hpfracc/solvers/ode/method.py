@@ -19,7 +19,7 @@ from hpfracc._reading import text
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import methods
 from hpfracc.solvers.ode.compilation import refuse_compiled
-from hpfracc.solvers.ode.options import MAX_STEPS, Options
+from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult, because
 
@@ -48,7 +48,7 @@ class Method(abc.ABC):
     fixed : bool
         Whether it takes equal steps, given as ``step``.
     search_limit : int
-        Maximum number of steps in a search for a step, unless ``max_steps`` is given.
+        Maximum number of steps in a search for a step, unless ``max_steps`` is given: about half a minute of steps.
     takes : frozenset of str
         What it takes beyond one constant order below 1 of the Caputo derivative: ``"delays"``, ``"riemann_liouville"``,
         ``"infinite"`` (solutions that are infinite at t0), ``"several orders"``, ``"variable orders"``, ``"order 1"``,
@@ -61,7 +61,7 @@ class Method(abc.ABC):
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
     implicit: ClassVar[bool] = False
     fixed: ClassVar[bool] = True
-    search_limit: ClassVar[int] = MAX_STEPS
+    search_limit: ClassVar[int] = 1 << 18
     takes: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -123,6 +123,8 @@ class Newton:
         self.matrix: Any = None
         self.factors: Factors | None = None
         self.weight: Any = None
+        #: By how much a residual may grow if the matrix is inverted, at least 1.
+        self.growth = 1.0
         #: Evaluations per Jacobian, and the extra iterations caused by reusing it.
         self.price = components + 1
         self._fewest, self._excess = KEPT_ITERATIONS, 0
@@ -144,6 +146,7 @@ class Newton:
         size = self.matrix.shape[0] * (self.matrix.shape[1] if self.matrix.ndim == 3 else 1)
         self.factors = factorise(self.matrix, weight, size)
         self.weight = np.array(weight)
+        self.growth = math.inf if self.factors is None else max(self.factors.growth(size), 1.0)
         return self.factors is not None
 
     def forget(self) -> None:
@@ -151,8 +154,9 @@ class Newton:
         self.matrix = self.factors = None
 
     def fits(self, weight: Any) -> bool:
-        """Whether the factors were computed with nearly this weight."""
-        return self.factors is not None and bool((abs(self.weight - weight) <= 0.05 * abs(weight)).all())
+        """Whether the factors were computed with nearly this weight: a nearly singular matrix needs its own."""
+        near = 0.05 / self.growth
+        return self.factors is not None and bool((abs(self.weight - weight) <= near * abs(weight)).all())
 
     @property
     def inverse(self) -> Array | None:

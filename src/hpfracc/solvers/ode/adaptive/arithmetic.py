@@ -113,26 +113,19 @@ class NumpyArithmetic:
     def attempt(self, stepper: Any, step: float, end: float, degree: int) -> Trial | None:
         """Solve the equation of a step."""
         system, corrector, past = stepper.system, stepper.corrector, stepper.values
-        count = len(past)
+        count, single = len(past), len(system.groups) == 1
         stencil = _make_stencil((0.0, 1.0, *(1.0 + np.cumsum(stepper.steps[: count - 1]) / step).tolist()))
-        if len(system.groups) == 1:
-            memory = stepper.memories[0]
+        known = system.start(end).astype(system.dtype, copy=True)
+        inherited, shares = np.empty_like(known), np.empty((count + 1, 1 if single else system.size))
+        for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
             history = memory.history(step)
             half = history.size // 2
-            known, inherited = system.start(end) + history[:half], history[half:]
-            shares = (stencil.polynomials @ memory.tables(step).integrals[: count + 1])[:, np.newaxis]
-        else:
-            known = system.start(end).astype(system.dtype, copy=True)
-            inherited, shares = np.empty_like(known), np.empty((count + 1, system.size))
-            for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
-                history = memory.history(step)
-                half = history.size // 2
-                known[which] += history[:half]
-                inherited[which] = history[half:]
-                shares[:, which] = (stencil.polynomials @ memory.tables(step).integrals[: count + 1])[:, np.newaxis]
+            known[which] += history[:half]
+            inherited[which] = history[half:]
+            shares[:, which] = (stencil.polynomials @ memory.tables(step).integrals[: count + 1])[:, np.newaxis]
         # Shape (R, R), or (R, R, n) if orders differ: row r maps the values to the contribution of degree r.
         weights = stencil.differences[:, :, np.newaxis] * shares[:, np.newaxis]
-        if len(system.groups) == 1:
+        if single:
             weights = weights[..., 0]
         limits = corrector.degrees()
         each = None if limits is None or limits.min() >= degree else np.minimum(limits, degree)

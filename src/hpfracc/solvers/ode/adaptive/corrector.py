@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
+from hpfracc.solvers.ode.jacobian import factorise
 from hpfracc.solvers.ode.newton import KEPT_ITERATIONS, Newton, Norm
 
 Array = np.ndarray[Any, Any]
@@ -32,6 +33,10 @@ _FAILURES = 2
 _STRETCH = 25
 _GENTLE_STEPS = 25
 _GENTLE = 0.15
+#: Response to an error, relative to it, above which a step with fading memory counts as failed.
+_GENTLE_RESPONSE = 0.5
+#: Rate of convergence up to which the iteration for the estimated error of a stiff step converges.
+_CONVERGENT = 0.45
 
 
 class Corrector:
@@ -46,6 +51,7 @@ class Corrector:
         self.switches = 0
         self.contraction = 0.0
         self._failures: list[int] = []
+        self._step = 0  # the number of attempts so far
         self._gentle = 0
         self.newton = Newton(system, system.jacobian, system.components)
         self._age = 0
@@ -65,11 +71,16 @@ class Corrector:
             found = self.loops.solve(tau, known, weight, guess, norm, None)
         else:
             found = self._iterate(tau, known, weight, guess, norm)
-        if found is None:  # repeated failures mark the equation as stiff
-            self._failures = [step for step in self._failures if step > steps - _STRETCH] + [steps]
-            if len(self._failures) >= _FAILURES:
-                self._switch(True)
+        self._step = steps
+        if found is None:
+            self._fail()
         return found
+
+    def _fail(self) -> None:
+        """Record a failed iteration: repeated ones mark the equation as stiff."""
+        self._failures = [step for step in self._failures if step > self._step - _STRETCH] + [self._step]
+        if len(self._failures) >= _FAILURES:
+            self._switch(True)
 
     def _iterate(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any) -> Solved:
         y, last = guess, np.inf
@@ -108,17 +119,30 @@ class Corrector:
         if not self.stiff or self.newton.factors is None:
             moved = change(guess)
             error = known + weight * moved
+            self._note_response(np.abs(weight * moved).max(), np.abs(guess).max())
             # Where the iteration of the step itself contracts slowly, an error that rotates grows with one evaluation.
             if np.abs(error - guess).max() > FAR * np.abs(error).max():
                 moved = change(error)
                 error = known + weight * moved
             return error, moved
         rho = self.newton.weight / weight
-        guess = known
+        guess, apply = known, self.newton.apply
+        if np.max(np.abs(1.0 - rho)) * self.newton.growth > _CONVERGENT:
+            factors = factorise(self.newton.matrix, weight, known.size)
+            if factors is not None:
+                rho, apply = np.ones_like(rho), factors.solve
         for _ in range(LINEAR_ITERATIONS):
-            guess = self.newton.apply(rho * known + (1.0 - rho) * guess)
-        error = guess - self.newton.apply(guess - known - weight * change(guess))
+            guess = apply(rho * known + (1.0 - rho) * guess)
+        error = guess - apply(guess - known - weight * change(guess))
         return error, (error - known) / weight
+
+    def _note_response(self, response: float, size: float) -> None:
+        """Where the memory fades, steps may be so long that an error is answered by one of its size: that is stiff.
+
+        A good guess then hides that the iteration hardly converges, and neutral equations keep all errors of the steps.
+        """
+        if self.system.problem.memory is not None and response > _GENTLE_RESPONSE * size:
+            self._fail()
 
     def accepted(self, weight: Any, scale: Array) -> None:
         """Record an accepted step, which ages the Jacobian and may end stiffness.

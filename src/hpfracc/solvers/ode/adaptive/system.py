@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups
+from hpfracc.solvers.ode.fixed.grid import initial_part, initial_polynomial, order_groups
 from hpfracc.solvers.ode.jacobian import JacobianSource
 from hpfracc.solvers.ode.newton import Norm
 from hpfracc.solvers.ode.problem import NotFiniteError, Problem, check_jacobian, check_value, history_at
@@ -95,9 +95,7 @@ class FlatSystem:
         """The part of the initial values."""
         if self.problem.derivative == "riemann_liouville":
             return np.asarray(initial_part(self.problem, np.array([self.offset + tau]))[:, 0])
-        total = self.initial[0]
-        for number, value in enumerate(self.initial[1:], start=1):
-            total = total + value * ((self.offset + tau) ** number / math.factorial(number))
+        total: Array = initial_polynomial(self.offset + tau, self.initial)
         return total if self.problem.memory is None else total * self.problem.memory.fading(tau)
 
     def __call__(self, tau: float, y: Array, *, shifted: bool = False) -> Array:

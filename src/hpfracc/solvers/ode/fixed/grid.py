@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,6 +125,14 @@ def order_groups(problem: Problem) -> list[tuple[float, Array | slice]]:
         return [(single, slice(None))]
     orders = row_orders(problem)
     return [(float(order), orders == order) for order in np.unique(orders)]
+
+
+def initial_polynomial(tau: Any, initial: Sequence[Any]) -> Any:
+    """The polynomial of the initial values, arrays of any library, at a time after t0."""
+    total = initial[0]
+    for number, value in enumerate(initial[1:], start=1):
+        total = total + value * (tau**number / math.factorial(number))
+    return total
 
 
 def initial_part(problem: Problem, elapsed: Array) -> Array:

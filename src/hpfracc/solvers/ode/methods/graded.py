@@ -40,6 +40,7 @@ class GradedMethod(Method):
 
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     implicit: ClassVar[bool] = True
+    search_limit: ClassVar[int] = 1 << 15
     #: The order of accuracy on a mesh that is graded enough, minus a multiple of alpha.
     accuracy: ClassVar[tuple[float, float]]
 

@@ -74,6 +74,7 @@ class MittagLeffler(Method):
     aliases: ClassVar[tuple[str, ...]] = ("exponential",)
     order: ClassVar[str] = "exact for linear systems; min(2, 1 + alpha) in the rest"
     implicit: ClassVar[bool] = True
+    search_limit: ClassVar[int] = 1 << 14
     takes: ClassVar[frozenset[str]] = frozenset({"order 1", "orders above 1"})
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:

@@ -16,7 +16,8 @@ import numpy as np
 
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.states import Memory, combined, moments, product, remember, remembered
-from hpfracc.solvers.ode.tensors.blocks import Loop, initial_polynomial, walk
+from hpfracc.solvers.ode.fixed.grid import initial_polynomial
+from hpfracc.solvers.ode.tensors.blocks import Loop, walk
 
 #: Highest degree of the polynomials, and number of points of a step: its end and those before.
 HIGHEST = 5

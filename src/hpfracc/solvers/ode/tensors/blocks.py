@@ -6,7 +6,6 @@ many as the largest power of two that divides the number of finished ones, is su
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,14 +15,17 @@ from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import Namespace, array_namespace
 from hpfracc.history.states import Memory
 from hpfracc.solvers.ode.differences import DifferenceTables, step_l1, step_l2_sigma
+from hpfracc.solvers.ode.fixed.grid import initial_polynomial
 from hpfracc.solvers.ode.tensors.newton import solve_step
-from hpfracc.solvers.ode.tensors.sums import HistoryWeights, Sums, Window, earlier_rows, segment_sums
+from hpfracc.solvers.ode.tensors.sums import HistoryWeights, Sums, Window, segment_matrix, segment_sums
 
 #: Steps of a block of a loop in Python.
 BLOCK = 64
-#: A loop of JAX has blocks of groups of steps, each a scan; every block takes time to compile. Within a block the
-#: backward pass stores the values once per group.
-_GROUP, _FEWEST, _MAX_BLOCKS = 16, 64, 16
+#: A loop of JAX has blocks, each of which takes time to compile: four of them, or more where these would be longer than
+#: this, up to sixteen. Within a block there are groups of groups of steps, each a scan; the backward pass stores the
+#: values once per group.
+_LONGEST_BLOCK, _FEW_BLOCKS, _MAX_BLOCKS = 1024, 4, 16
+_GROUP, _GROUPS = 16, 4
 
 #: Number of steps with a state that are recomputed together in the backward pass.
 _REPEATED = 16
@@ -107,7 +109,11 @@ def march_blocks(
     """
     block = BLOCK
     if xp.library == "jax":
-        block = _GROUP * -(-max(_FEWEST, -(-count // _MAX_BLOCKS)) // _GROUP)
+        block = max(BLOCK, min(-(-count // _FEW_BLOCKS), _LONGEST_BLOCK), -(-count // _MAX_BLOCKS))
+        unit = _GROUP
+        while unit * _GROUPS < block:
+            unit *= _GROUPS
+        block = unit * -(-block // unit)
     pending: dict[int, Any] = {}
     values: list[Any] = []
     kept: list[tuple[Any, ...]] = []
@@ -183,51 +189,52 @@ def _run_block(xp: Namespace, make_step: Callable[[Any], HistoryStep], begin: in
 def _scan_block(
     xp: Namespace, step: HistoryStep, begin: int, graph: bool, known: Any, carry: Any, weights: HistoryWeights
 ) -> Any:
-    """A scan over groups of steps, each of which is a scan over steps."""
-    jax, jnp, length = sys.modules["jax"], xp.module, known.shape[0]
-    window = Window(xp, weights, min(_GROUP, length), known.dtype)
+    """Scans within scans: over groups of 256 steps, of 64, of 16, and over single steps.
+
+    So the program does not grow with the number of steps. A group begins with its sums over the groups before it.
+    """
+    jax, jnp = sys.modules["jax"], xp.module
+    window = Window(xp, weights, min(_GROUP, known.shape[0]), known.dtype)
     shape = (len(weights[0]), *known.shape[2:])
 
     def one(carried: Any, inputs: Any) -> Any:
         recent, carry = carried
-        index, first, at = inputs
-        carry, values, kept = step(begin + first + index, window.add(at, index, recent), carry)
+        index, n, at = inputs
+        carry, values, kept = step(n, window.add(at, index, recent), carry)
         stacked = jnp.stack(values)
         return (recent.at[index].set(stacked), carry), (stacked, kept)
 
-    def group(carried: Any, inputs: Any) -> Any:
-        past, carry = carried
-        first, at = inputs
-        count = at.shape[0]
-        if length > _GROUP:  # the contribution of previous groups to all steps of this one at once
-            at = at + earlier_rows(xp, weights, past, first, count)
-        nothing = jnp.zeros((window.length, *shape), known.dtype)
-        rows = (jnp.arange(count), jnp.full(count, first), at)
-        (values, carry), found = jax.lax.scan(one, (nothing, carry), rows)
-        if length > _GROUP:
-            past = jax.lax.dynamic_update_slice_in_dim(past, values[:count], first, 0)
-        return (past, carry), found
+    def run(first: Any, known: Any, carry: Any) -> Any:
+        """The carry, and the values and what is kept of the steps from ``first`` on."""
+        count = known.shape[0]
+        if count <= window.length:
+            recent, index = jnp.zeros((window.length, *shape), known.dtype), jnp.arange(count)
+            (_, carry), found = jax.lax.scan(one, (recent, carry), (index, first + index, known))
+            return carry, found
+        part = window.length
+        while part * _GROUPS < count:
+            part *= _GROUPS
 
-    whole = length - length % _GROUP
-    past = jnp.zeros((length, *shape), known.dtype)
-    found = []
-    if whole:
-        rows = (_GROUP * jnp.arange(whole // _GROUP), known[:whole].reshape(-1, _GROUP, *known.shape[1:]))
-        (past, carry), first = jax.lax.scan(group if graph else jax.checkpoint(group), (past, carry), rows)
-        found.append(jax.tree.map(lambda each: each.reshape(whole, *each.shape[2:]), first))
-    if whole < length:
-        (past, carry), last = group((past, carry), (whole, known[whole:]))
-        found.append(last)
-    values, kept = jax.tree.map(lambda *each: jnp.concatenate(each), *found)
+        whole, past = count - count % part, jnp.zeros(((count - 1) // part * part, *shape), known.dtype)
+        matrix = segment_matrix(xp, weights, part, past)
+
+        def group(carried: Any, inputs: Any) -> Any:
+            past, carry = carried  # the newest values are the last ones
+            start, at = inputs
+            carry, found = run(first + start, at + segment_sums(xp, weights, at.shape[0], past, matrix), carry)
+            return (jnp.concatenate([past, found[0]])[at.shape[0] :], carry), found
+
+        rows = (part * jnp.arange(whole // part), known[:whole].reshape(-1, part, *known.shape[1:]))
+        stored = graph or part > window.length  # of the shortest groups only the beginnings are
+        (past, carry), found = jax.lax.scan(group if stored else jax.checkpoint(group), (past, carry), rows)
+        found = jax.tree.map(lambda each: each.reshape(whole, *each.shape[2:]), found)
+        if whole < count:
+            (_, carry), last = group((past, carry), (whole, known[whole:]))
+            found = jax.tree.map(lambda *each: jnp.concatenate(each), found, last)
+        return carry, found
+
+    carry, (values, kept) = run(begin, known, carry)
     return carry, values, kept
-
-
-def initial_polynomial(tau: Any, initial: Any) -> Any:
-    """The polynomial of the initial values at a time after t0."""
-    total = initial[0]
-    for number, value in enumerate(initial[1:], start=1):
-        total = total + value * (tau**number / math.factorial(number))
-    return total
 
 
 class System(NamedTuple):

@@ -14,9 +14,9 @@ import numpy as np
 
 from hpfracc._interrupts import raise_if_nested
 from hpfracc.history.states import combined, moments, remembered
+from hpfracc.solvers.ode.fixed.grid import initial_polynomial
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.adams import AdaptiveEquation, Mesh, first_past
-from hpfracc.solvers.ode.tensors.blocks import initial_polynomial
 
 #: Maximum number of passes to bring the global error below the tolerance.
 _MAX_PASSES = 6

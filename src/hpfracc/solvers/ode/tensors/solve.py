@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -18,12 +19,12 @@ from hpfracc._xp import array_namespace, convert_like, namespace_of
 from hpfracc.engine.selection.request import never_reason
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.compilation import OPERATION, solve_preference
-from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
+from hpfracc.solvers.ode.fixed.grid import UniformGrid, initial_polynomial, make_grid
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
-from hpfracc.solvers.ode.tensors.blocks import StepGrid, System, initial_polynomial
+from hpfracc.solvers.ode.tensors.blocks import StepGrid, System
 from hpfracc.solvers.ode.tensors.sums import make_sums
 
 Array = np.ndarray[Any, Any]
@@ -202,12 +203,9 @@ def _factors(place: Any, nodes: list[Any], alpha: Any, like: Any) -> list[Any]:
 
         here, powers = raised(place), [raised(node) for node in nodes]
         found = []
-        for j in range(len(nodes)):
-            factor = 1.0 + 0.0 * here
-            for i in range(len(nodes)):
-                if i != j:
-                    factor = factor * (here - powers[i]) / (powers[j] - powers[i])
-            found.append(convert_like(factor, like))
+        for node in powers:
+            factors = ((here - other) / (node - other) for other in powers if other is not node)
+            found.append(convert_like(math.prod(factors, start=1.0 + 0.0 * here), like))
     missing = like.ndim - found[0].ndim
     return [each.reshape(each.shape[0], *(1,) * missing, *each.shape[1:]) for each in found]
 

@@ -106,15 +106,26 @@ class Window:
         return found.reshape(known.shape)
 
 
-def segment_sums(xp: Namespace, weights: HistoryWeights, reach: int, values: Any) -> Any:
-    """The next ``reach`` sums over a segment of values (L, V, ...), of shape (reach, S, ...)."""
-    length, kinds, shape = values.shape[0], len(weights), values.shape[2:]
-    stop, longest, columns = length + reach - 1, LONGEST_PRODUCT, math.prod(shape)
+def segment_matrix(xp: Namespace, weights: HistoryWeights, reach: int, values: Any) -> Any:
+    """The matrix of :func:`segment_sums`, (reach S, L V); None where transforms take its place."""
+    length, longest, one = values.shape[0], LONGEST_PRODUCT, weights[0][0].ndim == 1
     if xp.library == "torch" and values.device.type == "cpu":
-        longest = min(longest, _LONGEST_ON_HOST[columns >= _MANY_COLUMNS])
-    if weights[0][0].ndim == 1 and min(length, reach) <= longest and length * reach <= longest**2:
-        matrix = _toeplitz(xp, _stacked(xp, weights, stop, values.dtype), length, reach)
-        matrix = matrix.reshape(reach * kinds, length * values.shape[1])
+        longest = min(longest, _LONGEST_ON_HOST[math.prod(values.shape[2:]) >= _MANY_COLUMNS])
+    if not one or min(length, reach) > longest or length * reach > longest**2:
+        return None
+    matrix = _toeplitz(xp, _stacked(xp, weights, length + reach - 1, values.dtype), length, reach)
+    return matrix.reshape(reach * len(weights), length * values.shape[1])
+
+
+def segment_sums(xp: Namespace, weights: HistoryWeights, reach: int, values: Any, matrix: Any = None) -> Any:
+    """The next ``reach`` sums over a segment of values (L, V, ...), of shape (reach, S, ...).
+
+    ``matrix`` is that of as many sums or more, if it is known.
+    """
+    length, kinds, shape = values.shape[0], len(weights), values.shape[2:]
+    stop, columns = length + reach - 1, math.prod(shape)
+    matrix = segment_matrix(xp, weights, reach, values) if matrix is None else matrix[: reach * kinds]
+    if matrix is not None:
         return xp.matmul(matrix, values.reshape(matrix.shape[1], columns)).reshape(reach, kinds, *shape)
     size = 1 << (length + reach - 2).bit_length()  # wrap-around affects only sums that are not needed
     width = members = max(shape[0], 1)
@@ -149,26 +160,9 @@ def _toeplitz(xp: Namespace, kernel: Any, length: int, reach: int) -> Any:
     """``w[L + i - j]`` for reach sums i and L values j, of shape (reach, S, L, V)."""
     if xp.library == "torch":
         return xp.moveaxis(kernel.flip(0).unfold(0, length, 1).flip(0), -1, 2)
-    place = length - 1 + np.arange(reach)[:, None] - np.arange(length)[None, :]
+    # By the library's own arange: XLA would compute the whole matrix of constant places and weights as it compiles.
+    place = length - 1 + xp.module.arange(reach)[:, None] - xp.module.arange(length)[None, :]
     return xp.moveaxis(kernel[place], 1, 2)
-
-
-def earlier_rows(xp: Namespace, weights: HistoryWeights, values: Any, first: Any, count: int) -> Any:
-    """The sums of ``count`` steps from ``first`` on over the values before, (L, V, ...) with zeros after; for JAX."""
-    length, shape, lax = values.shape[0], values.shape[2:], sys.modules["jax"].lax
-    kernel = turned(xp, _stacked(xp, weights, length + count, values.dtype))
-    kernel = xp.concatenate([kernel, xp.zeros((length, *kernel.shape[1:]), kernel.dtype)])
-
-    def row(i: Any) -> Any:
-        return lax.dynamic_slice_in_dim(kernel, length + count - first - i, length)  # (L, S, V, ...)
-
-    if kernel.ndim == 3:
-        place = length + count - first - xp.module.arange(count)[:, None] + xp.module.arange(length)[None, :]
-        matrix = xp.moveaxis(kernel[place], 1, 2).reshape(count * len(weights), length * values.shape[1])
-        found = xp.matmul(matrix, values.reshape(matrix.shape[1], math.prod(shape)))
-        return found.reshape(count, len(weights), *shape)
-    # Step by step: all weights of a group at once would take as many times the memory of the history.
-    return lax.map(lambda i: (_aligned(row(i), 3, len(shape)) * values[:, None]).sum((0, 2)), xp.module.arange(count))
 
 
 def weighted(xp: Namespace, row: Any, values: Any) -> Any:
