@@ -13,16 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from hpfracc._optional import EXTRAS, package_version
 from hpfracc.engine.primitives.base import Call, several_axes
 from hpfracc.errors import MissingDependencyError
-
-if TYPE_CHECKING:
-    from hpfracc.profiling.clocks import DeviceClock
 
 #: When a kernel compiles: never, once per dtypes and ranks, or once per shape.
 Compiles = Literal["never", "signature", "shape"]
@@ -134,14 +131,14 @@ class Arm:
 
 
 class DeviceTimer:
-    """Two marks of a clock in a device's queue; :meth:`seconds` checks whether the device has passed the second.
+    """Two marks of an adapter in a device's queue; :meth:`seconds` checks whether the device has passed the second.
 
     Reading never waits.
     """
 
     __slots__ = ("_clock", "_device", "_marks", "_seconds")
 
-    def __init__(self, clock: DeviceClock, device: str) -> None:
+    def __init__(self, clock: Adapter, device: str) -> None:
         self._clock = clock
         self._device = device
         self._marks: list[Any] = []
@@ -261,12 +258,51 @@ class Adapter(ABC):
         return None
 
     def timer(self, device: str) -> DeviceTimer | None:
-        """A timer in the current queue of the device, by the marks of :meth:`clock`; None if the library has none."""
-        clock = None if device == "cpu" else self.clock()
-        return None if clock is None or not clock.marks else DeviceTimer(clock, device)
+        """A timer in the current queue of the device, by marks; None if the library has none."""
+        return DeviceTimer(self, device) if self.marks and device != "cpu" else None
 
-    def clock(self) -> DeviceClock | None:
-        """The library's clock for the profiler; called only after the library is imported."""
+    # The library as a clock of the profiler (:class:`hpfracc.profiling.clocks.DeviceClock`), once it is imported.
+
+    #: Whether a position in the queue of a device can be marked. By default not: then nothing below is ever a mark.
+    marks = False
+
+    def in_use(self) -> bool:
+        """Whether the library already uses its devices."""
+        return False
+
+    def resolve(self, device: str) -> str | None:
+        """The full name of a device that can be timed; None if unknown."""
+        return None
+
+    def mark(self, device: str) -> Any | None:
+        """Set a mark after all work in the current queue of the device."""
+        return None
+
+    def mark_end(self, device: str) -> tuple[bool, Any | None]:
+        """Whether the current queue is known to be empty, and a mark at its end."""
+        return False, None
+
+    def has_passed(self, mark: Any) -> bool:
+        """Whether the device has reached a mark."""
+        raise NotImplementedError(f"{self.name} has no marks")
+
+    def seconds(self, first: Any, second: Any) -> float:
+        """Time between two marks."""
+        raise NotImplementedError(f"{self.name} has no marks")
+
+    def release(self, device: str, mark: Any) -> None:
+        """Return a mark for reuse."""
+        return None
+
+    def wait(self, value: Any) -> bool:
+        """Wait until ``value`` is computed; False if it is not an array of this library."""
+        return False
+
+    def memory(self, device: str) -> tuple[int, int | None] | None:
+        """Bytes of ``device`` in use, and the peak so far, according to the library's pool; None if it does not count.
+
+        Reading has no side effects: a call's peak is known only if it was the highest so far.
+        """
         return None
 
     def free_bytes(self, device: str) -> int | None:
@@ -279,13 +315,6 @@ class Adapter(ABC):
 
     def release_memory(self, device: str) -> None:
         """Release cached but unused memory."""
-        return None
-
-    def peak_bytes(self, device: str) -> tuple[int, int] | None:
-        """Bytes of ``device`` in use, and the peak so far, according to the library's pool; None if it does not count.
-
-        Reading has no side effects: a call's peak is known only if it was the highest so far.
-        """
         return None
 
     def reset_peak(self, device: str) -> None:

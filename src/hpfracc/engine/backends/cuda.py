@@ -1,15 +1,16 @@
-"""CUDA devices of PyTorch and CuPy: their clock for the profiler, and pinned memory for results. Imports neither."""
+"""CUDA devices of PyTorch and CuPy: events as marks in their queues, and pinned memory. Imports neither."""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from typing import Any
 
 import numpy as np
 
+from hpfracc.engine.backends.base import Adapter
 from hpfracc.engine.memory.host import HostProbe
 from hpfracc.engine.memory.staging import PinnedLedger
 
@@ -27,13 +28,13 @@ def device_index(device: str) -> int:
     return int(device.rpartition(":")[2])
 
 
-class CudaClock(ABC):
-    """Events on the current stream of each device, from a pool: creating one takes longer than recording it."""
+class CudaAdapter(Adapter):
+    """Marks are events on the current stream of each device, from a pool: creating one takes longer than recording."""
 
-    name: str
     marks = True
 
     def __init__(self) -> None:
+        self._devices: tuple[str, ...] | None = None
         self._idle: dict[str, deque[Any]] = {}
 
     @abstractmethod

@@ -154,8 +154,7 @@ def delayed(name: str) -> str | None:
 
 def device_clocks() -> list[DeviceClock]:
     """The clocks of the imported libraries; none for one that is unusable in this process."""
-    loaded = (adapter(name) for name in _OWN_MEMORY if is_loaded(name) and name not in _forked)
-    return [clock for each in loaded if (clock := each.clock()) is not None]
+    return [adapter(name) for name in _OWN_MEMORY if is_loaded(name) and name not in _forked]
 
 
 def forked(name: str) -> str | None:

@@ -263,8 +263,10 @@ def read_marks(request: Request, arm: Arm, arrays: tuple[Any, ...]) -> Marks | N
 def _read(arm: Arm) -> Marks | None:
     from hpfracc.engine.memory.buffers import host_buffers  # loaded with the first large call
 
-    marks = resident_bytes() if arm.on_host else registry.adapter(arm.backend).peak_bytes(arm.device)
-    return None if marks is None else Marks(*marks, host_buffers.reused if arm.on_host else 0)
+    found = resident_bytes() if arm.on_host else registry.adapter(arm.backend).memory(arm.device)
+    if found is None or found[1] is None:
+        return None
+    return Marks(found[0], found[1], host_buffers.reused if arm.on_host else 0)
 
 
 def record_peak(request: Request, arm: Arm, before: Marks) -> None:

@@ -18,7 +18,6 @@ from hpfracc.engine.backends.jax import BACKEND
 from hpfracc.engine.hardware import driver_free_bytes
 from hpfracc.engine.primitives.base import Call
 from hpfracc.errors import BackendUnavailableError
-from hpfracc.profiling.clocks import DeviceClock
 
 #: Below this size the overhead of a copy dominates.
 _SMALL_BYTES = 2**16
@@ -128,11 +127,32 @@ class JaxAdapter(Adapter):
             if not array.is_deleted() and target in array.devices():
                 array.block_until_ready()
 
-    def clock(self) -> DeviceClock:
-        """A clock for the profiler, without marks, because JAX hides its queues."""
-        from hpfracc.engine.backends.jax.clock import CLOCK
+    def resolve(self, device: str) -> str | None:
+        """``"gpu"`` and ``"cuda"`` are the first GPU; ``"cpu"``, where calls are asynchronous too, only with our name.
 
-        return CLOCK
+        JAX has no marks, because XLA hides its queues: its spans are "enqueued" unless they wait for their work.
+        """
+        kind, _, index = device.partition(":")
+        if kind not in ("gpu", "cuda", "cpu") or (index and not index.isdigit()):
+            return None
+        full = "cpu" if kind == "cpu" else f"cuda:{index or 0}"
+        return full if full in self._devices() and (kind != "cpu" or index in ("", "0")) else None
+
+    def wait(self, value: Any) -> bool:
+        """Wait for an array, or for all arrays of a structure."""
+        jax = self._jax()
+        if not any(isinstance(leaf, jax.Array) for leaf in jax.tree_util.tree_leaves(value)):
+            return False
+        jax.block_until_ready(value)
+        return True
+
+    def memory(self, device: str) -> tuple[int, int | None] | None:
+        """Bytes in use of XLA's allocator, and their peak, if it counts them."""
+        counts = self._device(device).memory_stats() or {}
+        if "bytes_in_use" not in counts:
+            return None
+        peak = counts.get("peak_bytes_in_use")
+        return int(counts["bytes_in_use"]), None if peak is None else int(peak)
 
     def free_bytes(self, device: str) -> int | None:
         """Bytes that JAX may still allocate of its share of the GPU and that are free; None if it does not count.
@@ -150,15 +170,6 @@ class JaxAdapter(Adapter):
         if driver is not None:
             free = min(free, driver + max(0, int(counts.get("pool_bytes", used)) - used))
         return max(0, free)
-
-    def peak_bytes(self, device: str) -> tuple[int, int] | None:
-        """Bytes of arrays on a CUDA device, and their peak."""
-        if device == "cpu":
-            return None
-        counts = self._device(device).memory_stats() or {}
-        if "peak_bytes_in_use" not in counts:
-            return None
-        return int(counts["bytes_in_use"]), int(counts["peak_bytes_in_use"])
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
         """Zeros, because JAX has no uninitialised arrays."""

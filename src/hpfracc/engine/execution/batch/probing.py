@@ -37,9 +37,9 @@ def measure_peak(run: Callable[[], T], device: str = "cpu", library: str = "nump
         adapter = registry.adapter(library)
         adapter.synchronize(device)
         adapter.reset_peak(device)
-        before, result, after = adapter.peak_bytes(device), run(), adapter.peak_bytes(device)
-        known = before is not None and after is not None and after[1] > before[0]
-        return result, after[1] - before[0] if known else None  # type: ignore[index]
+        before, result, after = adapter.memory(device), run(), adapter.memory(device)
+        peak = None if before is None or after is None or after[1] is None else after[1] - before[0]
+        return result, peak if peak is not None and peak > 0 else None
     nested = tracemalloc.is_tracing()
     gc.collect()
     if nested:

@@ -82,8 +82,8 @@ def read_memory(device: str) -> Reading:
 def _held(name: str, device: str) -> int:
     """Bytes of the library's arrays on the device; of its whole pool if it does not count them."""
     adapter = registry.adapter(name)
-    marks = adapter.peak_bytes(device)
-    return adapter.reserved_bytes(device) if marks is None else marks[0]
+    counts = adapter.memory(device)
+    return adapter.reserved_bytes(device) if counts is None else counts[0]
 
 
 class Pressure(enum.StrEnum):
