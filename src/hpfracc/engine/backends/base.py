@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -30,16 +30,12 @@ class Kernel:
     """A loaded kernel: ``run(*arrays, **params)`` on arrays of its own library, all on one device.
 
     If a transform of one operand can be cached, ``prepare(operand, call)`` computes it and
-    ``apply(prepared, *other_arrays, **params)`` uses it; ``run`` does both. ``specialise(call)`` returns ``apply`` for
-    calls with the parameters of ``call``, which it no longer takes. ``plain`` is the same without the options of the
-    primitive, for calls whose ``facts`` say that they have none.
+    ``apply(prepared, *other_arrays, **params)`` uses it; ``run`` does both.
     """
 
     run: Callable[..., Any]
     prepare: Callable[[Any, Call], Any] | None = None
     apply: Callable[..., Any] | None = None
-    plain: Kernel | None = None
-    specialise: Callable[[Call], Callable[..., Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +127,14 @@ class Arm:
 
 
 class DeviceTimer:
-    """Two marks of an adapter in a device's queue; :meth:`seconds` checks whether the device has passed the second.
+    """Two marks of an adapter in a device's queue; :meth:`seconds` checks whether the device has passed the second."""
 
-    Reading never waits.
-    """
-
-    __slots__ = ("_clock", "_device", "_marks", "_seconds")
+    __slots__ = ("_clock", "_device", "_marks")
 
     def __init__(self, clock: Adapter, device: str) -> None:
         self._clock = clock
         self._device = device
         self._marks: list[Any] = []
-        self._seconds: float | None = None
 
     def start(self) -> None:
         """Mark the beginning."""
@@ -153,13 +145,13 @@ class DeviceTimer:
         self._marks.append(self._clock.mark(self._device))
 
     def seconds(self) -> float | None:
-        """Time between the marks once the device has passed both, otherwise None."""
-        if len(self._marks) == 2 and self._clock.has_passed(self._marks[1]):
-            self._seconds = self._clock.seconds(*self._marks)
-            for mark in self._marks:
-                self._clock.release(self._device, mark)
-            self._marks = []
-        return self._seconds
+        """Time between the marks, once: None until the device has passed both. Reading never waits."""
+        if len(self._marks) < 2 or not self._clock.has_passed(self._marks[1]):
+            return None
+        seconds = self._clock.seconds(*self._marks)
+        while self._marks:
+            self._clock.release(self._device, self._marks.pop())
+        return seconds
 
 
 @dataclass(frozen=True)
@@ -219,6 +211,8 @@ class Adapter(ABC):
 
     #: The backend that it serves.
     declaration: Declaration
+    #: What its out-of-memory messages contain, if it raises a RuntimeError.
+    out_of_memory: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -350,8 +344,10 @@ class Adapter(ABC):
         return False
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether ``error`` is an out-of-memory error of this library."""
-        return isinstance(error, MemoryError)
+        """Whether ``error`` is an out-of-memory error of this library, by its class or its message."""
+        if isinstance(error, MemoryError):
+            return True
+        return isinstance(error, RuntimeError) and any(text in str(error) for text in self.out_of_memory)
 
     def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
         """A context in which kernels for ``call`` must run now, or None."""
@@ -401,20 +397,14 @@ def _too_long(call: Call, most: int) -> str | None:
     return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {longest:,}"
 
 
-def too_long_for_matrix(call: Call) -> str | None:
-    """Refuse a direct sum whose matrix would be too large."""
-    return _too_long(call, MAX_MATRIX_ELEMENTS)
+#: Refuses a direct sum whose matrix would be too large.
+too_long_for_matrix = partial(_too_long, most=MAX_MATRIX_ELEMENTS)
 
 
 #: The same for a causal convolution, whose transforms are faster from there on. A traced call makes its matrix anew: at
 #: 1,000 points and 3 rows a gradient took 60 times as long as with transforms, at 256 about 3 times, and a call with a
 #: cached matrix half as long (benchmarks/jax_layer.py).
-_MAX_CAUSAL_ELEMENTS = 256 * 256
-
-
-def too_long_for_causal_matrix(call: Call) -> str | None:
-    """Reason why a direct causal convolution does not support a call, or None."""
-    return _too_long(call, _MAX_CAUSAL_ELEMENTS)
+too_long_for_causal_matrix = partial(_too_long, most=256 * 256)
 
 
 def too_long_or_wide_for_matrix(call: Call) -> str | None:

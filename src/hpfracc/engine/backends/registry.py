@@ -283,8 +283,7 @@ def load_kernels(operation: str, backend: str) -> dict[str, Kernel]:
 #: Functions that are no primitives and exist for some libraries only: the file in a backend's folder, and the backends.
 _FUNCTIONS = {
     "fused": ("torch",),
-    "gamma_functions": ("torch", "jax"),
-    "mittag_leffler_function": ("torch", "jax"),
+    "special_functions": ("torch", "jax"),
     "tracking": ("torch",),
 }
 #: Those that are imported. No ``functools.cache``, of which ``torch.compile`` warns its users.
@@ -292,7 +291,7 @@ _imported: dict[tuple[str, str], ModuleType] = {}
 
 
 def library_functions(library: str, name: str) -> ModuleType:
-    """The functions ``name`` of a library, such as ``("torch", "gamma_functions")``, imported at the first call.
+    """The functions ``name`` of a library, such as ``("torch", "special_functions")``, imported at the first call.
 
     Modules above the engine get them here and never import a backend by name.
 

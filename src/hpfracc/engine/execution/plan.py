@@ -267,7 +267,7 @@ def choose_and_bind(
         try:
             log = log_transfer(knowledge) if learns(request) else None
             work = request.primitive, request.call, selection.arm, request.placement
-            bound = bind(*work, arrays, log, keyed=request.prepared, plain=not request.shapes[1])
+            bound = bind(*work, arrays, log, keyed=request.prepared)
         except ImportError as error:
             registry.mark_broken(selection.arm.backend, error)
             if request.preference is not None:

@@ -81,7 +81,7 @@ def values_on_bands(xp: Namespace, z: Any, plan: ContourPlan, block: int, *, by_
                 values[where] = band_value(xp, plan, index, points[where], sign)
     if xp.library == "numpy" and not np.isinf(radius).any():  # on a device this would synchronise
         return values
-    return _at_infinity(xp, plan, points, radius, values)
+    return at_infinity(xp, plan, points, radius, values)
 
 
 def _blocks(places: Any, block: int) -> Iterator[Any]:
@@ -89,7 +89,7 @@ def _blocks(places: Any, block: int) -> Iterator[Any]:
         yield places[begin : begin + block]
 
 
-def _at_infinity(xp: Namespace, plan: ContourPlan, points: Any, radius: Any, values: Any) -> Any:
+def at_infinity(xp: Namespace, plan: ContourPlan, points: Any, radius: Any, values: Any) -> Any:
     """Limits along the real axis: inf to the right, 0 to the left for alpha < 2; otherwise there is none."""
     right, left = xp.full_like(radius, math.inf * (-1) ** plan.logs), 0.0 if plan.alpha < 2 else math.nan
     limit = xp.where(points.real > 0, right, left)

@@ -150,7 +150,7 @@ def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
     taken = model.bytes(primitive.workspace(call, algorithm), elements, arm.workers)
     transform = None if arm.on_host else primitive.transform(call, algorithm)
     if transform is not None:
-        from hpfracc.engine.backends.cufft import work_bytes
+        from hpfracc.engine.backends.cuda import work_bytes
 
         taken += work_bytes(transform)
     return call.input_bytes + call.output_bytes + taken

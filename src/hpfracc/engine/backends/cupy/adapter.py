@@ -12,14 +12,13 @@ from hpfracc._optional import import_optional, is_loaded
 from hpfracc.engine.backends.cuda import CudaAdapter, device_index
 from hpfracc.engine.backends.cupy import BACKEND
 
-#: Out-of-memory messages of the underlying libraries.
-_OUT_OF_MEMORY = ("ALLOC_FAILED", "cudaErrorMemoryAllocation")
-
 
 class CupyAdapter(CudaAdapter):
     """CuPy. Its allocator and plan cache keep the user's settings."""
 
     declaration = BACKEND
+    #: Those of cuFFT, cuBLAS and the driver; CuPy's own error is a MemoryError.
+    out_of_memory = ("ALLOC_FAILED", "cudaErrorMemoryAllocation")
 
     def devices(self) -> tuple[str, ...]:
         """Every CUDA device that CuPy finds; none without a driver."""
@@ -132,15 +131,6 @@ class CupyAdapter(CudaAdapter):
         cupy = import_optional("cupy")
         with cupy.cuda.Device(device_index(device)):
             return cupy.empty(shape, dtype)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """CuPy's error, or those of cuFFT, cuBLAS and the driver."""
-        cupy = sys.modules["cupy"] if is_loaded("cupy") else None
-        if isinstance(error, MemoryError) or (
-            cupy is not None and isinstance(error, cupy.cuda.memory.OutOfMemoryError)
-        ):
-            return True
-        return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
 
 
 ADAPTER = CupyAdapter()

@@ -30,6 +30,7 @@ class JaxAdapter(Adapter):
     """JAX. Double precision is enabled in a separate scope; the user's ``jax_enable_x64`` is not changed."""
 
     declaration = BACKEND
+    out_of_memory = ("RESOURCE_EXHAUSTED",)
 
     def __init__(self) -> None:
         self._known: dict[str, Any] | None = None
@@ -188,12 +189,6 @@ class JaxAdapter(Adapter):
         jax = self._jax()
         with self._x64(str(parts[0].dtype)):
             return jax.numpy.concatenate(parts, axis)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """XLA's RESOURCE_EXHAUSTED."""
-        if isinstance(error, MemoryError):
-            return True
-        return isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
     def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
         """Double precision for calls that need it, if the user has not enabled it globally."""

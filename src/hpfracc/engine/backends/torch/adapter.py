@@ -15,14 +15,12 @@ from hpfracc.engine.backends.torch import BACKEND
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: Out-of-memory messages of parts of PyTorch that raise a plain RuntimeError.
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
-
 
 class TorchAdapter(CudaAdapter):
     """PyTorch. Its thread count, default dtype and TF32 settings are not changed."""
 
     declaration = BACKEND
+    out_of_memory = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 
     def devices(self) -> tuple[str, ...]:
         """The host and every CUDA device that PyTorch finds."""
@@ -155,13 +153,6 @@ class TorchAdapter(CudaAdapter):
         """A tensor, on a GPU from PyTorch's caching allocator."""
         torch = import_optional("torch")
         return torch.empty(shape, dtype=getattr(torch, dtype), device=device)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """PyTorch's error, or one of the messages of its parts."""
-        torch = sys.modules["torch"] if is_loaded("torch") else None
-        if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
-            return True
-        return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
 
 
 ADAPTER = TorchAdapter()
