@@ -147,10 +147,7 @@ class BoundArm:
         return self._kernel.apply(prepared, *arrays[1:], **params)
 
     def _run(self, *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
-        scope = None if self._scope is None else self._scope()
-        if scope is None:
-            return self._convert_and_run(arrays, weights_key, params)
-        with scope:
+        with (self._scope and self._scope()) or _UNTIMED:
             return self._convert_and_run(arrays, weights_key, params)
 
     def _convert_and_run(self, arrays: tuple[Any, ...], weights_key: Any, params: dict[str, Any]) -> Any:
@@ -180,10 +177,6 @@ class BoundArm:
         assert self._index is not None and self._kernel.prepare is not None
         converter = self._converters[self._index]
         return self._kernel.prepare(operand if converter is None else converter(operand), self._call)
-
-
-#: Bind an arm to calls of one kind.
-bind = BoundArm
 
 
 def _converter(

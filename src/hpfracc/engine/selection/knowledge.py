@@ -33,7 +33,7 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.selection.costs import CostModel, Option, TransferModel
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.rent_or_buy import compile_account
-from hpfracc.engine.selection.request import CostKey, Request
+from hpfracc.engine.selection.request import PREPARED, CostKey, Request
 from hpfracc.engine.selection.wisdom import STEM, Wisdom, continuing, shares_records, warn_once
 from hpfracc.engine.selection.wisdom_records import Kind, Record
 from hpfracc.errors import ConfigurationError, InvalidInputError
@@ -41,8 +41,6 @@ from hpfracc.profiling.recorder import shared as spans
 
 _DEVICE_NUMBER = re.compile(r"(?<=@)(cuda):\d+")
 _WORKERS = re.compile(r"x\d+$")
-#: Suffix of an operation with a cached transform, in the keys of costs.
-_PREPARED = "+prepared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +182,6 @@ class Knowledge(Guarded):
         self._primed: set[CostKey] = set()
         #: Keys whose knots were measured with the operands on the device: transfers must be added.
         self._without_transfer: set[CostKey] = set()
-        #: Keys of calls with a cached transform whose knots were measured with it.
-        self._kept_measured: set[CostKey] = set()
         self._stored: dict[tuple[str, str], list[Record]] = {}
         #: Ids of the records that were read, written or taken from other processes.
         self._ids: set[str] = set()
@@ -201,11 +197,6 @@ class Knowledge(Guarded):
             self._stored.setdefault((record.operation, record.arm), []).append(record)
         elif record.fingerprint == _gpu_fingerprint(record.route or ""):
             self.transfers.observe(record.route or "", record.nbytes or 0, record.seconds)
-
-    @property
-    def taken(self) -> int:
-        """Number of records read or received from other processes so far."""
-        return len(self._ids)
 
     def records(self) -> list[Record]:
         """The records read at the start of this process or received since, without transfer times."""
@@ -266,25 +257,23 @@ class Knowledge(Guarded):
             if arm.spec.compiles == "never":
                 self.costs.compiling.set_prior(key, 0.0)
             with continuing(self.wisdom.path, f"less is known of {arm.name}"):
-                self._take(key, [record for name in names for record in self._stored.get((name, arm.name), ())])
+                self._take(key, self._stored.get((request.operation, arm.name), ()))
             self._primed.add(key)
 
     def _take(self, key: CostKey, records: Iterable[Record]) -> None:
-        """Learn what the records say about a key; times of the plain operation bound those with a cached transform."""
-        operation, arm = key[0].removesuffix(_PREPARED), key[1]
-        fingerprint = _fingerprint(operation, arm)
+        """Learn what the records say about a key."""
+        operation, arm, start, dtype = key
+        fingerprint = _fingerprint(operation.removesuffix(PREPARED), arm)
         for record in records:
-            exact = record.operation == key[0]
-            if not (exact or record.operation == operation) or (record.arm, record.fingerprint) != (arm, fingerprint):
+            if (record.operation, record.arm, record.fingerprint) != (operation, arm, fingerprint):
                 continue
             if record.kind == "compile":
                 self.costs.compiling.quote(key, (*key, record.id), record.seconds, record.x)
-            elif (record.start, record.dtype) == key[2:] and record.x is not None:
+            elif (record.start, record.dtype) == (start, dtype) and record.x is not None:
                 if record.kind == "knot":
                     self._without_transfer.discard(key)
                     self.costs.add_knot(key, record.x, record.seconds)
-                    self._kept_measured.update({key} if exact else ())
-                elif record.kind == "sample" and exact and record.bucket is not None:
+                elif record.kind == "sample" and record.bucket is not None:
                     self.costs.observe(key, record.bucket, record.x, record.seconds)
 
     def is_first(self, option: Option) -> bool:
@@ -319,14 +308,6 @@ class Knowledge(Guarded):
             key = cast(CostKey, option.key)
             self._without_transfer.discard(key)
             self.costs.add_knot(key, option.x, seconds)
-            if request.prepared:
-                self._kept_measured.add(key)
-            elif request.primitive.prepared_operand is not None:
-                # An upper bound for calls with a cached transform, until those are measured.
-                kept = (f"{key[0]}{_PREPARED}", *key[1:])
-                if kept not in self._kept_measured:
-                    self._without_transfer.discard(kept)
-                    self.costs.add_knot(kept, option.x, seconds)
         self._keep(request, option, "knot", seconds)
 
     def add_compile(self, request: Request, option: Option, seconds: float) -> None:

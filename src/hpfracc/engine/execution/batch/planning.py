@@ -21,7 +21,7 @@ from hpfracc.engine.execution.plan import Plan, make_plan, make_request, plan_ke
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, dtype_of, shape_of
-from hpfracc.engine.selection.call_memory import HOST_SHARE, memory_refusal, predicted_bytes
+from hpfracc.engine.selection.call_memory import HOST_SHARE, predicted_bytes
 from hpfracc.engine.selection.decide import Selection, decide
 from hpfracc.engine.selection.decision import Candidate, Decision, Fallback
 from hpfracc.engine.selection.knowledge import knowledge_for
@@ -131,7 +131,7 @@ class Job:
         """The plan for a chunk: that of the last chunk of the same kind, if there still is memory for it."""
         kind = plan_key(operands, None, key, {}), kernel
         plan = self._plans.get(kind)
-        if plan is not None and _is_current(plan):
+        if plan is not None and plan.version == state.version and plan.has_room():
             return plan
         options: dict[str, Any] = {"backend": self.backend, "limit": self.limit, "kernel": kernel, "short": self.short}
         try:
@@ -140,13 +140,6 @@ class Job:
             raise ChunkTooLargeError(str(error)) from None
         self._plans[kind] = plan
         return plan
-
-
-def _is_current(plan: Plan) -> bool:
-    """Whether a plan holds for another chunk: under the same settings, with memory for it."""
-    request, arm = plan.request, plan.bound.arm
-    need = predicted_bytes(request.primitive, request.call, arm)
-    return plan.version == state.version and memory_refusal(request, arm, need, plan.knowledge.breaker) is None
 
 
 def as_spec(array: Any) -> Any:

@@ -419,7 +419,7 @@ def _sample(monitor: weakref.ref[MemoryMonitor], interval: float, end: SimpleQue
 
 
 _monitors: dict[str, MemoryMonitor] = {}
-_lock = threading.Lock()
+_guard = Guarded()
 
 
 def get_memory_monitor(
@@ -435,7 +435,7 @@ def get_memory_monitor(
     True
     """
     device = watched_device(device_id)
-    with _lock:
+    with _guard._lock:
         if device not in _monitors:
             _monitors[device] = MemoryMonitor(device)
         known = _monitors[device]
@@ -446,7 +446,7 @@ def get_memory_monitor(
 
 def reset() -> None:
     """Close and remove every monitor of this process."""
-    with _lock:
+    with _guard._lock:
         known = list(_monitors.values())
         _monitors.clear()
     for monitor in known:

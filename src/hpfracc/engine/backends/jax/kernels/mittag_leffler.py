@@ -17,8 +17,18 @@ import numpy as np
 from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Band, ContourPlan, make_contour_plan
-from hpfracc.engine.numerics.mittag_leffler_poles import Poles, Strip, add_residues, choose_offset, find_poles, is_close
-from hpfracc.engine.numerics.mittag_leffler_values import at_infinity, leibniz, mirrored, taylor_value
+from hpfracc.engine.numerics.mittag_leffler_values import (
+    Poles,
+    Strip,
+    add_residues,
+    at_infinity,
+    choose_offset,
+    find_poles,
+    is_close,
+    leibniz,
+    mirrored,
+    taylor_value,
+)
 
 _XP = namespace("jax")
 
