@@ -17,6 +17,7 @@ from types import CodeType
 from typing import Any
 
 from hpfracc._optional import package_version
+from hpfracc.engine import workers
 from hpfracc.engine.cgroups import find_groups, read_text
 from hpfracc.engine.hardware.gpu import GPU, DriverMemory, read_driver_memory, read_gpus
 
@@ -93,7 +94,7 @@ def read_cpu(root: Path = Path("/"), affinity: tuple[int, ...] | None = None) ->
     """Read the processor's description; ``root`` and ``affinity`` are for tests."""
     logical = os.cpu_count() or 1
     if affinity is None:
-        affinity = _affinity(logical)
+        affinity = workers.affinity()
     facts = _cpuinfo(read_text(root / "proc/cpuinfo") or "")
     model = facts.get("model name") or facts.get("Model") or facts.get("cpu model") or _model_elsewhere()
     numbers = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")
@@ -108,13 +109,6 @@ def read_cpu(root: Path = Path("/"), affinity: tuple[int, ...] | None = None) ->
         allotment=_allotment(root, affinity),
         quota=_quota(root),
     )
-
-
-def _affinity(logical: int) -> tuple[int, ...]:
-    try:
-        return tuple(sorted(os.sched_getaffinity(0)))
-    except AttributeError:  # not on every system
-        return tuple(range(logical))
 
 
 def _cpuinfo(text: str) -> dict[str, str]:

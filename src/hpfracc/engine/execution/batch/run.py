@@ -35,7 +35,7 @@ from hpfracc.engine.execution.batch.items import (
     stacking_of,
 )
 from hpfracc.engine.execution.batch.planning import Job, decision_in_chunks
-from hpfracc.engine.execution.batch.probing import measure_peak
+from hpfracc.engine.execution.custom import measure_peak
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
