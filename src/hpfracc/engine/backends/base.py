@@ -175,8 +175,6 @@ class Declaration:
         Whether it works on NumPy arrays, so that it needs no adapter of its own.
     shields_compilation : bool
         Whether first calls, which compile, are shielded from interrupts, which would leave its compiler locked.
-    own_threads : bool
-        Whether the library runs an operation on its own threads on the host, which wait for one another.
     """
 
     name: str

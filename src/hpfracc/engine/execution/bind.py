@@ -200,8 +200,10 @@ def _converter(
 
 def _to_caller(arm: Arm, worker: Adapter, home: str, placement: Placement, log: TransferLog | None) -> Converter | None:
     fetch = None if home == "numpy" else partial(_fetch, worker, arm.device, log)
-    give = None if placement.library == "numpy" else partial(_return_to, registry.adapter(placement.library))
-    return _chain(fetch, give)
+    if placement.library == "numpy":
+        return fetch
+    give = registry.adapter(placement.library).from_host
+    return _chain(fetch, lambda array: give(np.asarray(array), "cpu"))
 
 
 def _chain(*steps: Converter | None) -> Converter | None:
@@ -239,10 +241,6 @@ def _around(
             span.size = nbytes(array)
         return span
     return _UNTIMED if log is None else log(worker, route, nbytes(array), device)
-
-
-def _return_to(owner: Adapter, array: np.ndarray) -> Any:
-    return owner.from_host(np.asarray(array), "cpu")
 
 
 def queue_of(arm: Arm) -> str:

@@ -282,19 +282,14 @@ def fingerprint(
     return _digest(json.dumps([backend, hardware, version, threads, source_hash]).encode())
 
 
-def source_hash(source: str | bytes | os.PathLike[str] | Callable[..., Any]) -> str:
+def source_hash(source: bytes | Callable[..., Any]) -> str:
     """Sixteen hexadecimal digits for a kernel's source.
 
     Parameters
     ----------
-    source : path, bytes, str or callable
-        The file of a path; text or bytes; or the source of a function, or its bytecode if there is no source
-        (interactive input).
+    source : bytes or callable
+        The source; or a function, whose source is read, or its bytecode if there is none (interactive input).
     """
-    if isinstance(source, os.PathLike):
-        return _digest(Path(source).read_bytes())
-    if isinstance(source, str):
-        return _digest(source.encode())
     if isinstance(source, bytes):
         return _digest(source)
     import inspect

@@ -90,8 +90,6 @@ class BufferPool(Guarded):
         self._hits = self._misses = self._dropped = 0
         self._held = self._used_bytes = self._peak = 0
         self._pinned = False
-        #: Bytes handed out so far from the pool: they leave no trace in the process's high-water mark.
-        self.reused = 0
 
     def allocate(
         self, shape: int | tuple[int, ...], dtype: Any = "float64", *, clear: bool = True, make: Maker | None = None
@@ -160,7 +158,6 @@ class BufferPool(Guarded):
                 raw = self._idle.pop(found.pop())  # the most recently used one: it may still be in cache
                 self._held -= raw.nbytes
                 self._hits += 1
-                self.reused += raw.nbytes
                 return raw, False
             self._misses += 1
         made = None if make is None else make(size)

@@ -18,7 +18,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -43,23 +42,13 @@ _DEVICE_NUMBER = re.compile(r"(?<=@)(cuda):\d+")
 _WORKERS = re.compile(r"x\d+$")
 
 
-@dataclass(frozen=True, slots=True)
-class Prior:
-    """Knots, compile times and transfer rates measured elsewhere and packaged with the library.
-
-    ``prior.json`` is created by ``benchmarks/make_prior.py`` from calibrations of the machines that it names. It must
-    have the right shape of the curves and identify hopeless arms; a factor of two does not matter.
-    """
-
-    data: dict[str, Any]
-
-    def knots(self, operation: str, arm: Arm, start: str, dtype: str) -> list[tuple[float, float]]:
-        """Points (work, seconds) for an arm; without any, those of another dtype, scaled by its bytes."""
-        starts = self.data["knots"].get(operation, {}).get(general_name(arm), {})
-        for other, points in sorted(starts.get(start, {}).items(), key=lambda pair: pair[0] != dtype):
-            scale = 1.0 if other == dtype else np.dtype(dtype).itemsize / np.dtype(other).itemsize
-            return [(x, seconds * scale) for x, seconds in points]
-        return []
+def prior_knots(operation: str, arm: Arm, start: str, dtype: str) -> list[tuple[float, float]]:
+    """Points (work, seconds) for an arm by the prior; without any, those of another dtype, scaled by its bytes."""
+    starts = load_prior()["knots"].get(operation, {}).get(general_name(arm), {})
+    for other, points in sorted(starts.get(start, {}).items(), key=lambda pair: pair[0] != dtype):
+        scale = 1.0 if other == dtype else np.dtype(dtype).itemsize / np.dtype(other).itemsize
+        return [(x, seconds * scale) for x, seconds in points]
+    return []
 
 
 def general_name(arm: Arm) -> str:
@@ -68,10 +57,15 @@ def general_name(arm: Arm) -> str:
 
 
 @functools.cache
-def load_prior() -> Prior:
-    """The packaged prior."""
+def load_prior() -> dict[str, Any]:
+    """Knots, compile times and transfer rates measured elsewhere and packaged with the library.
+
+    ``prior.json`` is created by ``benchmarks/make_prior.py`` from calibrations of the machines that it names. It must
+    have the right shape of the curves and identify hopeless arms; a factor of two does not matter.
+    """
     text = resources.files("hpfracc.engine.selection").joinpath("prior.json").read_text(encoding="utf-8")
-    return Prior(json.loads(text))
+    prior: dict[str, Any] = json.loads(text)
+    return prior
 
 
 logger = logging.getLogger("hpfracc.engine")
@@ -176,7 +170,7 @@ class Knowledge(Guarded):
         self.wisdom = wisdom
         self.costs = CostModel(compile_account)
         self.chooser = Chooser(self.costs)
-        self.transfers = TransferModel(load_prior().data["transfers"])
+        self.transfers = TransferModel(load_prior()["transfers"])
         self.breaker = CircuitBreaker()
         self.fallbacks: Counter[tuple[str, str, str]] = Counter()
         self._primed: set[CostKey] = set()
@@ -185,7 +179,7 @@ class Knowledge(Guarded):
         self._stored: dict[tuple[str, str], list[Record]] = {}
         #: Ids of the records that were read, written or taken from other processes.
         self._ids: set[str] = set()
-        for pattern, seconds in load_prior().data["compile"].items():
+        for pattern, seconds in load_prior()["compile"].items():
             self.costs.compiling.set_prior(pattern, seconds)
         with continuing(self.wisdom.path, "nothing is known from it"):
             for record in self.wisdom.load():
@@ -246,11 +240,10 @@ class Knowledge(Guarded):
             if key in self._primed:
                 return
             operation, start, dtype = request.call.operation, request.placement.start, request.call.dtype
-            prior = load_prior()
             names = tuple(dict.fromkeys((operation, request.operation)))
-            found = [prior.knots(name, arm, start, dtype) for name in reversed(names)]
+            found = [prior_knots(name, arm, start, dtype) for name in reversed(names)]
             if not any(found) and start == "host" and not arm.on_host:
-                found = [prior.knots(name, arm, "device", dtype) for name in reversed(names)]
+                found = [prior_knots(name, arm, "device", dtype) for name in reversed(names)]
                 self._without_transfer.add(key)
             for x, seconds in next(filter(None, found), []):
                 self.costs.add_knot(key, x, seconds, prior=True)

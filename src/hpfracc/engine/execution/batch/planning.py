@@ -96,9 +96,7 @@ class Job:
     def predict(self, operands: tuple[Any, ...], reserved: int = 0, kernel: str | None = None) -> float:
         """Predicted seconds of a chunk beside ``reserved`` bytes: inf if no arm takes it, 0 if nothing is known."""
         selection = self.select(operands, reserved, kernel)
-        if selection is None:
-            return math.inf
-        return selection.expected if selection.expected == selection.expected else 0.0
+        return math.inf if selection is None else 0.0 if math.isnan(selection.expected) else selection.expected
 
     def run(self, operands: tuple[Any, ...], key: Any = None, kernel: str | None = None) -> Any:
         """Run a chunk; raises :class:`ChunkTooLargeError` if it runs out of memory.
@@ -242,7 +240,12 @@ def choose_plan(
     if ideal is None:
         return None
     call = job.primitive.describe(*specs, **job.params)
-    reserved = 0 if allocated else _reserved(job, call.output_bytes)
+    reserved = 0
+    if not allocated:
+        device, library = job.request.placement.device, job.request.placement.library
+        share, owner = (HOST_SHARE, None) if device == HOST else (job.request.settings.gpu_memory_limit, library)
+        # A result that takes more than half of the memory limits only itself: the chunks would become crumbs.
+        reserved = call.output_bytes if get_budget().fits(2 * call.output_bytes, device, share, owner) else 0
     arms = sorted((row for row in ideal.decision.candidates if row.refused is None), key=_with_compiling)
 
     def search() -> ChunkPlan | None:
@@ -264,16 +267,6 @@ def choose_plan(
 def _with_compiling(row: Candidate) -> float:
     """Predicted seconds of one call with what it must compile; inf if nothing is known."""
     return math.inf if math.isnan(row.total) else row.total + row.compile
-
-
-def _reserved(job: Job, result: int) -> int:
-    """Bytes of the result that chunks leave free, where the operands are.
-
-    0 if it takes more than half of the memory: then only the chunks are limited, because they would become crumbs.
-    """
-    device, library = job.request.placement.device, job.request.placement.library
-    share, owner = (HOST_SHARE, None) if device == HOST else (job.request.settings.gpu_memory_limit, library)
-    return result if get_budget().fits(2 * result, device, share, owner) else 0
 
 
 def _report_slow(job: Job, call: Call, ideal: Selection, plan: ChunkPlan, times: int) -> None:

@@ -315,10 +315,8 @@ class MemoryMonitor(Guarded):
             mean = statistics.fmean(snapshot.allocated for snapshot in self._history)
             sizes = (now.allocated, self._peak, mean, now.free, now.total, self._freed)
             last, peak, mean, free, total, freed = (size / 2**20 for size in sizes)
-            level = now.usage, now.pressure
-            return MemoryStats(
-                self.device, self._snapshots, last, peak, mean, free, total, *level, self._cleanups, freed
-            )
+            rest = now.usage, now.pressure, self._cleanups, freed
+            return MemoryStats(self.device, self._snapshots, last, peak, mean, free, total, *rest)
 
     # Cleaning up.
 
