@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from hpfracc.engine.backends.base import (
-    MAX_MATRIX_ELEMENTS,
-    Declaration,
-    KernelSpec,
-    MemoryModel,
-    too_long_or_wide_for_matrix,
-)
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, fills_one_block
+from hpfracc.engine.backends.base import Declaration, KernelSpec, MemoryModel
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, fills_one_block, several_axes
 
 __all__ = ["BACKEND"]
 
@@ -47,13 +41,7 @@ BACKEND = Declaration(
         KernelSpec("bitwise_xor", "default", INTEGERS),
         KernelSpec("mittag_leffler", "contour", INEXACT, memory=MemoryModel(0.0, block=1 << 17, each=48)),
         KernelSpec("spectral_multiply", "fft", INEXACT, threads=True, memory=MemoryModel(2.0)),
-        KernelSpec(
-            "toeplitz_apply",
-            "direct",
-            INEXACT,
-            refuses=too_long_or_wide_for_matrix,
-            memory=MemoryModel(0.3, MAX_MATRIX_ELEMENTS, 16),
-        ),
+        KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes, memory=MemoryModel(0.3)),
         KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True, memory=MemoryModel(1.8)),
         KernelSpec("stencil_relax", "csgraph", FLOATS),
         KernelSpec("history_sum", "direct", INEXACT, threads=True, memory=MemoryModel(2.0, block=1 << 16, each=58)),
