@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpfracc import _optional
 from hpfracc._config import BACKENDS, check_backend, current_backend, get_settings
@@ -24,9 +24,6 @@ from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import BackendUnavailableError
 from hpfracc.profiling.recorder import shared as spans
-
-if TYPE_CHECKING:
-    from hpfracc.profiling.clocks import DeviceClock
 
 #: Backends whose library holds device memory and threads.
 _OWN_MEMORY = ("torch", "jax", "cupy")
@@ -152,8 +149,8 @@ def delayed(name: str) -> str | None:
     return "its import is under way" if _optional.is_importing(name) else None
 
 
-def device_clocks() -> list[DeviceClock]:
-    """The clocks of the imported libraries; none for one that is unusable in this process."""
+def device_clocks() -> list[Adapter]:
+    """The imported libraries, as clocks for the profiler; none that is unusable in this process."""
     return [adapter(name) for name in _OWN_MEMORY if is_loaded(name) and name not in _forked]
 
 
