@@ -22,7 +22,8 @@ from hpfracc.distributed import worker as workers
 from hpfracc.distributed.functions import load, portable
 from hpfracc.distributed.outputs import ItemArrays, Output, read_outputs
 from hpfracc.distributed.parameters import SweepParameters
-from hpfracc.engine.execution.batch.items import item_error, message_of, random_stream
+from hpfracc.engine.backends.registry import message_of
+from hpfracc.engine.execution.batch.items import item_error, random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
 
 #: Exit status of a worker process terminated because a call did not stop.

@@ -128,9 +128,17 @@ def mark_broken(name: str, error: BaseException) -> None:
         _registry.arms.clear()
 
 
+def message_of(error: BaseException) -> str:
+    """The message of an error, whose ``__str__`` may itself raise."""
+    try:
+        return str(error).strip()
+    except Exception as second:  # a user's class may raise anything here
+        return f"(no message: its __str__ raised {type(second).__name__})"
+
+
 def describe_failure(error: BaseException) -> str:
     """One-line description of an error."""
-    text = str(error).strip().split("\n", 1)[0]
+    text = message_of(error).split("\n", 1)[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
