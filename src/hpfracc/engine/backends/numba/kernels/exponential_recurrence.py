@@ -21,7 +21,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract
 @njit(**_OPTIONS)
 def _advance(state, fade, into, w, x, lagged):  # type: ignore[no-untyped-def]
     """One step of one row; returns its contribution to the value."""
-    total = x * 0.0
+    total = state[0] * 0.0  # not of x: a lagged value excludes its newest input, also one that is not finite
     if lagged:
         for j in range(uintp(fade.size)):
             state[j] *= fade[j]
