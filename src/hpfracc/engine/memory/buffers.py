@@ -99,7 +99,7 @@ class BufferPool(Guarded):
         Memory that is not in the pool comes from ``make``, by default the pool's own. Return it with :meth:`release`; a
         buffer that is merely dropped is lost to the pool, with no other effect.
         """
-        kind, shape = _as_dtype(dtype), as_shape(shape)
+        kind, shape = _as_dtype(dtype), as_shape(shape if isinstance(shape, tuple) else (shape,))
         size = math.prod(shape) * kind.itemsize
         if size >= 2**60:
             raise InvalidInputError(f"shape={shape!r} needs more bytes than any memory has; use fewer elements")
