@@ -225,10 +225,10 @@ def peak_on_gpu(run: Callable[[], Any], backend: str, device: str) -> int | None
         return cupy_peak(run)
     adapter.synchronize(device)
     adapter.reset_peak(device)
-    before = adapter.peak_bytes(device)
+    before = adapter.memory(device)
     result = run()
     adapter.synchronize(device)
-    after = adapter.peak_bytes(device)
+    after = adapter.memory(device)
     del result
     return None if before is None or after is None or after[1] <= max(before) else after[1] - before[0]
 

@@ -19,7 +19,7 @@ from _common import heading, print_table, ratio_in_rounds, show, timed_in_rounds
 
 import hpfracc as hf
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.bind import bind
+from hpfracc.engine.execution.bind import BoundArm
 from hpfracc.engine.execution.calibration.runner import calibrate
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.execution.plan import make_request, plan_key
@@ -46,7 +46,7 @@ def contestants(weights: Any, signal: Any, key: str) -> tuple[dict[str, Callable
     kernels: dict[str, Any] = {}
     for arm in allowed:
         if work[arm] <= HOPELESS * least:
-            bound = bind(
+            bound = BoundArm(
                 operation.primitive, request.call, arm, request.placement, (weights, signal), keyed=True, plain=True
             )
             kernels[arm.name] = lambda run=bound.run: run(weights, signal, weights_key=key)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.execution.bind import bind
+from hpfracc.engine.execution.bind import BoundArm
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.selection.decide import masked
@@ -50,7 +50,7 @@ def preparer(name: str, arm: Arm) -> Callable[[int], Callable[[], Any]]:
         work = operation.primitive.work(request.call, arm.algorithm)
         if refused.get(arm.name, "gone") is not None or work > MAX_WORK:
             raise NotImplementedError(arm.name)
-        bound = bind(operation.primitive, request.call, arm, request.placement, arrays)
+        bound = BoundArm(operation.primitive, request.call, arm, request.placement, arrays)
         return lambda: bound.run(*arrays, **params)
 
     return prepare

@@ -37,7 +37,6 @@ FLOORS = {
     "engine.workers": 2,
     "engine.backends.base": 3,
     "engine.backends.cuda": 3,
-    "engine.backends.cufft": 3,
     "engine.backends.registry": 3,
     "engine.backends.generic": 3,
     "engine.backends.numpy": 3,

@@ -109,7 +109,7 @@ def test_only_the_engine_names_backends():
         ("operators/a.py", "from hpfracc.engine.backends import torch", True),
         ("operators/a.py", "def f():\n    import hpfracc.engine.backends.jax.wide", True),
         ("operators/a.py", "importlib.import_module('hpfracc.engine.backends.numba.heap')", True),
-        ("operators/a.py", "import_module(f'hpfracc.engine.backends.{library}.gamma_functions')", True),
+        ("operators/a.py", "import_module(f'hpfracc.engine.backends.{library}.special_functions')", True),
         ("operators/a.py", "from hpfracc.engine.backends.generic.fft import make_kernels", True),
         ("operators/a.py", "from hpfracc.engine.backends import registry", False),
         ("operators/a.py", "from hpfracc.engine.backends.registry import library_functions", False),

@@ -65,8 +65,7 @@ def takes_workers(function: Callable[..., Any]) -> bool:
 @each()
 def test_kernels_take_workers_exactly_where_they_say(subject: Subject) -> None:
     """``threads=True`` means the keyword ``workers``, in ``run`` and in ``apply``; nothing else has it."""
-    kernel = subject.kernel.plain or subject.kernel  # what stands around a plain kernel hands its options on
-    functions = [function for function in (kernel.run, kernel.apply) if function is not None]
+    functions = [function for function in (subject.kernel.run, subject.kernel.apply) if function is not None]
     assert [takes_workers(function) for function in functions] == [subject.spec.threads] * len(functions)
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc._optional import is_installed
 from hpfracc.distributed.items import host_array
-from hpfracc.engine.execution.batch.items import message_of
+from hpfracc.engine.backends.registry import message_of
 from hpfracc.errors import ClusterError, InvalidInputError
 
 _ATOMS = (type(None), type(...), type(NotImplemented), bool, int, float, complex, str, bytes, bytearray, range, slice)

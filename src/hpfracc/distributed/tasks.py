@@ -21,7 +21,8 @@ from hpfracc._interrupts import interrupt_scope, start_thread
 from hpfracc.distributed import worker as workers
 from hpfracc.distributed.functions import load, portable
 from hpfracc.distributed.items import ItemFailure, Output, SweepOutcome, SweepParameters, TaskReport, read_outputs
-from hpfracc.engine.execution.batch.items import item_error, message_of, random_stream
+from hpfracc.engine.backends.registry import message_of
+from hpfracc.engine.execution.batch.items import item_error, random_stream
 from hpfracc.errors import InvalidInputError, ShapeError
 
 #: Exit status of a worker process terminated because a call did not stop.

@@ -35,12 +35,17 @@ _inside = threading.local()
 _most_cores: int | None = None
 
 
+def affinity() -> tuple[int, ...]:
+    """The hardware threads this process may run on."""
+    try:
+        return tuple(sorted(os.sched_getaffinity(0)))
+    except AttributeError:  # not on every system
+        return tuple(range(os.cpu_count() or 1))
+
+
 def available_cores() -> int:
     """Number of cores this process may use: its affinity, or the limit of :func:`limit_cores`."""
-    try:
-        cores = max(1, len(os.sched_getaffinity(0)))
-    except AttributeError:  # not on every system
-        cores = max(1, os.cpu_count() or 1)
+    cores = len(affinity())
     return cores if _most_cores is None else min(cores, _most_cores)
 
 

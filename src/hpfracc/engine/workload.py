@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 
 T = TypeVar("T")
@@ -79,9 +79,7 @@ class WorkloadCharacteristics:
         requires_gradient: bool = False,
         **features: Any,
     ) -> None:
-        if not isinstance(operation_type, str) or not operation_type:
-            raise InvalidInputError(f"operation_type={operation_type!r} is not a name; use a non-empty string")
-        self.operation_type = operation_type
+        self.operation_type = _reading.text("operation_type", operation_type)
         self.data_size = as_count("data_size", data_size)
         self.data_shape = as_shape(data_shape)
         self.dtype_size = as_count("dtype_size", dtype_size)
@@ -130,16 +128,8 @@ class WorkloadCharacteristics:
 
 
 def as_count(name: str, value: Any) -> int:
-    """``value`` as an int of at least 0; or :class:`InvalidInputError`; accepts integral floats such as 1e6."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidInputError(f"{name}={value!r} is not a whole number; use an int of at least 0") from None
-    if number < 0:
-        raise InvalidInputError(f"{name}={number} is negative; use an int of at least 0")
-    return number
+    """``value`` as an int of at least 0; accepts integral floats such as 1e6."""
+    return _reading.whole(name, int(value) if isinstance(value, float) and value.is_integer() else value, least=0)
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:

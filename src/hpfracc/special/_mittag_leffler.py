@@ -173,7 +173,7 @@ def _of_parameters(z: Any, alpha: Any, beta: Any, gamma: Any, backend: Any, owne
         raise PinnedBackendError(
             f"backend={backend!r}, but the parameters are of {library}; use that backend, or numbers for the parameters"
         )
-    return library_functions(library, "mittag_leffler_function").of_parameters(_as_array(z), alpha, beta)
+    return library_functions(library, "special_functions").of_parameters(_as_array(z), alpha, beta)
 
 
 def _as_array(z: Any) -> Any:

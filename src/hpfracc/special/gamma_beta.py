@@ -197,4 +197,4 @@ def _call(name: str, *operands: Any) -> Any:
         raise UnsupportedDtypeError(
             f"{name} does not support {library} arrays; convert the operands to NumPy, PyTorch or JAX"
         )
-    return getattr(library_functions(library, "gamma_functions"), name)(*operands)
+    return getattr(library_functions(library, "special_functions"), name)(*operands)

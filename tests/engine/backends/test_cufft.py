@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpfracc.engine.backends.cufft import work_bytes
+from hpfracc.engine.backends.cuda import work_bytes
 from hpfracc.engine.primitives.base import Transform
 
 

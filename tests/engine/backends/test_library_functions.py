@@ -27,17 +27,17 @@ def test_the_table_is_that_of_the_folders(name: str):
 def test_the_functions_are_those_of_the_library(library: str):
     """The module in the library's folder, the same one at each call."""
     pytest.importorskip(library)
-    found = registry.library_functions(library, "gamma_functions")
-    assert found is importlib.import_module(f"hpfracc.engine.backends.{library}.gamma_functions")
-    assert registry.library_functions(library, "gamma_functions") is found
+    found = registry.library_functions(library, "special_functions")
+    assert found is importlib.import_module(f"hpfracc.engine.backends.{library}.special_functions")
+    assert registry.library_functions(library, "special_functions") is found
 
 
 def test_a_library_without_them_is_refused():
     """With those that have them."""
     with pytest.raises(
-        BackendUnavailableError, match="cupy has no gamma functions; convert the arrays to torch or jax"
+        BackendUnavailableError, match="cupy has no special functions; convert the arrays to torch or jax"
     ):
-        registry.library_functions("cupy", "gamma_functions")
+        registry.library_functions("cupy", "special_functions")
 
 
 def test_asking_for_nothing_imports_nothing():

@@ -18,7 +18,7 @@ import torch  # noqa: F401
 import hpfracc as hf
 from hpfracc import batch
 from hpfracc._config import current_backend
-from hpfracc.engine.execution.bind import bind
+from hpfracc.engine.execution.bind import BoundArm
 from hpfracc.engine.execution.decision_log import composite, dry_run
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.workers import run_blocks
@@ -189,7 +189,7 @@ def test_the_last_decision_is_that_of_the_call_whatever_its_plan_does_next() -> 
         op(x)
         before = hf.last_decision()
         (plan,) = op._plans.values()
-        again = bind(plan.request.primitive, plan.request.call, plan.bound.arm, plan.request.placement, (x,))
+        again = BoundArm(plan.request.primitive, plan.request.call, plan.bound.arm, plan.request.placement, (x,))
         again.decision = dataclasses.replace(plan.bound.decision, arm="another:arm@cpu")
         plan.bound = again
         assert hf.last_decision() is before

@@ -72,6 +72,21 @@ def test_decision_carries_the_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "driver went away" in str(hf.explain(op, x)) or "failed 1 time" in str(hf.explain(op, x))
 
 
+class SilentError(RuntimeError):
+    def __str__(self) -> str:
+        raise KeyError("nothing to say")
+
+
+def test_an_error_without_a_message_falls_back_too() -> None:
+    """Also if asking for the message raises."""
+    failing = Failing(SilentError)
+    with own_operation(failing) as op:
+        op.kernel("torch")(double)
+        x = numbers()
+        np.testing.assert_array_equal(op(x), 2 * x)
+        assert "no message: its __str__ raised KeyError" in last().fallbacks[0].error
+
+
 @pytest.mark.parametrize("error", [TypeError, ValueError, IndexError, KeyError, ZeroDivisionError])
 def test_the_callers_mistake_is_raised_unchanged(error: type[Exception]) -> None:
     """Never swallowed, never run again elsewhere, at the first call and at later ones."""

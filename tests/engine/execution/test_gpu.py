@@ -10,7 +10,7 @@ import torch
 
 import hpfracc as hf
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.bind import bind
+from hpfracc.engine.execution.bind import BoundArm
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
@@ -82,7 +82,7 @@ def test_every_arm_takes_host_arrays_and_brings_them_back(n: int) -> None:
     for arm in arms:
         if arm.algorithm == "direct" and n > 10_000:
             continue  # right, but hours
-        bound = bind(operation.primitive, request.call, arm, request.placement, (w, x))
+        bound = BoundArm(operation.primitive, request.call, arm, request.placement, (w, x))
         for _ in range(2):
             y = bound.run(w, x)
             assert type(y) is np.ndarray and y.dtype == np.float64

@@ -59,15 +59,15 @@ def test_at_most_one_in_ten_short_calls_is_reviewed(n: int, monkeypatch: pytest.
 
 
 def test_short_calls_are_reviewed_geometrically_and_a_trial_ends_at_once() -> None:
-    """After 4 times as many calls, until that costs little; a slower arm on trial is not kept for so long."""
+    """After 5 times as many calls, until that costs little; a slower arm on trial is not kept for so long."""
     with own_operation(lambda x: x + 1.0) as op:
         op(np.ones(8))
         (plan,) = op._plans.values()
         plan.bound.expected = 1e-6
         plan.bound.decision = replace(plan.bound.decision, explored=False)
-        for now in (1, 4, 16, 64):
+        for now in (1, 5, 25, 125):
             plan.keep_for(0, now)
-            assert plan.review_at == 4 * now
+            assert plan.review_at == 5 * now
         plan.bound.expected = 0.9 * (plans._LOOK_SECONDS + plans._REVIEW_SECONDS)
         plan.keep_for(0, 1000)
         assert plan.review_at == pytest.approx(1000 + 100 / 0.9)

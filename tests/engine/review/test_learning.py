@@ -13,7 +13,7 @@ import hpfracc as hf
 from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
-from hpfracc.engine.execution.bind import bind, pending_times
+from hpfracc.engine.execution.bind import BoundArm, pending_times
 from hpfracc.engine.execution.learn import run_and_learn
 from hpfracc.engine.execution.plan import make_plan, make_request
 from hpfracc.engine.selection.knowledge import knowledge_for
@@ -144,7 +144,7 @@ def test_a_tensor_on_the_host_travels_to_the_gpu_and_back(gpu: list[tuple[str, s
     primitive = hf.causal_convolution.primitive
     request = make_request(primitive, (x, x), {})
     arm = next(arm for arm in registry.arms(primitive.name) if arm.name == "torch:fft@cuda:0")
-    result = bind(primitive, request.call, arm, request.placement, (x, x)).run(x, x)
+    result = BoundArm(primitive, request.call, arm, request.placement, (x, x)).run(x, x)
     assert gpu.count(("in", "cuda:0")) == 2 and [way for way, _ in gpu].count("out") >= 1
     assert isinstance(result, torch.Tensor)
     np.testing.assert_allclose(result.numpy(), np.convolve(x.numpy(), x.numpy())[:50], atol=1e-12)

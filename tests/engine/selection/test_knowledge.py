@@ -18,7 +18,7 @@ from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.selection import wisdom
 from hpfracc.engine.selection.decide import decide
-from hpfracc.engine.selection.knowledge import Prior, general_name, knowledge_for, load_prior
+from hpfracc.engine.selection.knowledge import general_name, knowledge_for, prior_knots
 from hpfracc.engine.selection.wisdom import Wisdom
 from hpfracc.engine.selection.wisdom_sharing import export_wisdom
 from tests.helpers.own_operations import double, own_operation
@@ -139,7 +139,7 @@ def test_every_host_arm_has_a_prior(operation: str):
     arms = [each for each in registry.arms(operation) if each.on_host]
     assert "numpy" in {each.backend for each in arms}
     for each in arms:
-        knots = load_prior().knots(operation, each, "host", dtype)
+        knots = prior_knots(operation, each, "host", dtype)
         assert knots, f"{each} of {operation} is not in the prior; run benchmarks/make_prior.py"
         works, times = zip(*knots, strict=True)
         assert list(works) == sorted(set(works))
@@ -162,12 +162,13 @@ def test_the_first_call_imports_no_library():
         assert hf.explain(operation, shape=(8, 8)).decision.backend == "numpy"
 
 
-def test_another_dtype_is_scaled_by_its_bytes():
+def test_another_dtype_is_scaled_by_its_bytes(monkeypatch: pytest.MonkeyPatch):
     """A dtype without knots of its own uses those of another."""
-    prior = Prior({"knots": {"fft": {"numpy:a@cpu": {"host": {"float64": [[10.0, 4e-6]]}}}}})
-    assert prior.knots("fft", arm("numpy", "a"), "host", "float32") == [(10.0, 2e-6)]
-    assert prior.knots("fft", arm("numpy", "a"), "device", "float32") == []
-    assert prior.knots("fft", arm("numpy", "b"), "host", "float64") == []
+    prior = {"knots": {"fft": {"numpy:a@cpu": {"host": {"float64": [[10.0, 4e-6]]}}}}}
+    monkeypatch.setattr("hpfracc.engine.selection.knowledge.load_prior", lambda: prior)
+    assert prior_knots("fft", arm("numpy", "a"), "host", "float32") == [(10.0, 2e-6)]
+    assert prior_knots("fft", arm("numpy", "a"), "device", "float32") == []
+    assert prior_knots("fft", arm("numpy", "b"), "host", "float64") == []
 
 
 def test_names_do_not_depend_on_the_machine():

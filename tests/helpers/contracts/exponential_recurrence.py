@@ -66,6 +66,10 @@ def cases(primitive: Primitive, dtype: str) -> Iterator[Case]:
     yield case("no points", 3, (2, 0), final=True)
     yield case("no rows", 3, (0, 6), final=True)
     yield case("no terms", 0, (2, 5), final=True)
+    for name, steps in (("one step", None), ("own steps", 9)):
+        lost = case(f"lagged, not finite, {name}", 3, (2, 9), steps, lagged=True, final=True)
+        lost.arrays[3][0, 4] = lost.arrays[3][1, 8] = np.nan
+        yield lost
     plain = case("strided", 4, (3, 10), 10, start=(3,), final=True)
     yield Case("strided", tuple(map(strided_view, plain.arrays)), plain.params)
     yield Case("reversed", tuple(map(reversed_view, plain.arrays)), plain.params)

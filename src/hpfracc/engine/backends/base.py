@@ -12,17 +12,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cached_property, partial
+from typing import Any, Literal
 
 import numpy as np
 
 from hpfracc._optional import EXTRAS, package_version
 from hpfracc.engine.primitives.base import Call, several_axes
 from hpfracc.errors import MissingDependencyError
-
-if TYPE_CHECKING:
-    from hpfracc.profiling.clocks import DeviceClock
 
 #: When a kernel compiles: never, once per dtypes and ranks, or once per shape.
 Compiles = Literal["never", "signature", "shape"]
@@ -33,16 +30,12 @@ class Kernel:
     """A loaded kernel: ``run(*arrays, **params)`` on arrays of its own library, all on one device.
 
     If a transform of one operand can be cached, ``prepare(operand, call)`` computes it and
-    ``apply(prepared, *other_arrays, **params)`` uses it; ``run`` does both. ``specialise(call)`` returns ``apply`` for
-    calls with the parameters of ``call``, which it no longer takes. ``plain`` is the same without the options of the
-    primitive, for calls whose ``facts`` say that they have none.
+    ``apply(prepared, *other_arrays, **params)`` uses it; ``run`` does both.
     """
 
     run: Callable[..., Any]
     prepare: Callable[[Any, Call], Any] | None = None
     apply: Callable[..., Any] | None = None
-    plain: Kernel | None = None
-    specialise: Callable[[Call], Callable[..., Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +127,14 @@ class Arm:
 
 
 class DeviceTimer:
-    """Two marks of a clock in a device's queue; :meth:`seconds` checks whether the device has passed the second.
+    """Two marks of an adapter in a device's queue; :meth:`seconds` checks whether the device has passed the second."""
 
-    Reading never waits.
-    """
+    __slots__ = ("_clock", "_device", "_marks")
 
-    __slots__ = ("_clock", "_device", "_marks", "_seconds")
-
-    def __init__(self, clock: DeviceClock, device: str) -> None:
+    def __init__(self, clock: Adapter, device: str) -> None:
         self._clock = clock
         self._device = device
         self._marks: list[Any] = []
-        self._seconds: float | None = None
 
     def start(self) -> None:
         """Mark the beginning."""
@@ -156,13 +145,13 @@ class DeviceTimer:
         self._marks.append(self._clock.mark(self._device))
 
     def seconds(self) -> float | None:
-        """Time between the marks once the device has passed both, otherwise None."""
-        if len(self._marks) == 2 and self._clock.has_passed(self._marks[1]):
-            self._seconds = self._clock.seconds(*self._marks)
-            for mark in self._marks:
-                self._clock.release(self._device, mark)
-            self._marks = []
-        return self._seconds
+        """Time between the marks, once: None until the device has passed both. Reading never waits."""
+        if len(self._marks) < 2 or not self._clock.has_passed(self._marks[1]):
+            return None
+        seconds = self._clock.seconds(*self._marks)
+        while self._marks:
+            self._clock.release(self._device, self._marks.pop())
+        return seconds
 
 
 @dataclass(frozen=True)
@@ -186,8 +175,6 @@ class Declaration:
         Whether it works on NumPy arrays, so that it needs no adapter of its own.
     shields_compilation : bool
         Whether first calls, which compile, are shielded from interrupts, which would leave its compiler locked.
-    own_threads : bool
-        Whether the library runs an operation on its own threads on the host, which wait for one another.
     """
 
     name: str
@@ -222,6 +209,8 @@ class Adapter(ABC):
 
     #: The backend that it serves.
     declaration: Declaration
+    #: What its out-of-memory messages contain, if it raises a RuntimeError.
+    out_of_memory: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -261,12 +250,51 @@ class Adapter(ABC):
         return None
 
     def timer(self, device: str) -> DeviceTimer | None:
-        """A timer in the current queue of the device, by the marks of :meth:`clock`; None if the library has none."""
-        clock = None if device == "cpu" else self.clock()
-        return None if clock is None or not clock.marks else DeviceTimer(clock, device)
+        """A timer in the current queue of the device, by marks; None if the library has none."""
+        return DeviceTimer(self, device) if self.marks and device != "cpu" else None
 
-    def clock(self) -> DeviceClock | None:
-        """The library's clock for the profiler; called only after the library is imported."""
+    # The library as a clock of the profiler (:class:`hpfracc.profiling.clocks.DeviceClock`), once it is imported.
+
+    #: Whether a position in the queue of a device can be marked. By default not: then nothing below is ever a mark.
+    marks = False
+
+    def in_use(self) -> bool:
+        """Whether the library already uses its devices."""
+        return False
+
+    def resolve(self, device: str) -> str | None:
+        """The full name of a device that can be timed; None if unknown."""
+        return None
+
+    def mark(self, device: str) -> Any | None:
+        """Set a mark after all work in the current queue of the device."""
+        return None
+
+    def mark_end(self, device: str) -> tuple[bool, Any | None]:
+        """Whether the current queue is known to be empty, and a mark at its end."""
+        return False, None
+
+    def has_passed(self, mark: Any) -> bool:
+        """Whether the device has reached a mark."""
+        raise NotImplementedError(f"{self.name} has no marks")
+
+    def seconds(self, first: Any, second: Any) -> float:
+        """Time between two marks."""
+        raise NotImplementedError(f"{self.name} has no marks")
+
+    def release(self, device: str, mark: Any) -> None:
+        """Return a mark for reuse."""
+        return None
+
+    def wait(self, value: Any) -> bool:
+        """Wait until ``value`` is computed; False if it is not an array of this library."""
+        return False
+
+    def memory(self, device: str) -> tuple[int, int | None] | None:
+        """Bytes of ``device`` in use, and the peak so far, according to the library's pool; None if it does not count.
+
+        Reading has no side effects: a call's peak is known only if it was the highest so far.
+        """
         return None
 
     def free_bytes(self, device: str) -> int | None:
@@ -279,13 +307,6 @@ class Adapter(ABC):
 
     def release_memory(self, device: str) -> None:
         """Release cached but unused memory."""
-        return None
-
-    def peak_bytes(self, device: str) -> tuple[int, int] | None:
-        """Bytes of ``device`` in use, and the peak so far, according to the library's pool; None if it does not count.
-
-        Reading has no side effects: a call's peak is known only if it was the highest so far.
-        """
         return None
 
     def reset_peak(self, device: str) -> None:
@@ -321,8 +342,10 @@ class Adapter(ABC):
         return False
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether ``error`` is an out-of-memory error of this library."""
-        return isinstance(error, MemoryError)
+        """Whether ``error`` is an out-of-memory error of this library, by its class or its message."""
+        if isinstance(error, MemoryError):
+            return True
+        return isinstance(error, RuntimeError) and any(text in str(error) for text in self.out_of_memory)
 
     def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
         """A context in which kernels for ``call`` must run now, or None."""
@@ -372,20 +395,14 @@ def _too_long(call: Call, most: int) -> str | None:
     return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {longest:,}"
 
 
-def too_long_for_matrix(call: Call) -> str | None:
-    """Refuse a direct sum whose matrix would be too large."""
-    return _too_long(call, MAX_MATRIX_ELEMENTS)
+#: Refuses a direct sum whose matrix would be too large.
+too_long_for_matrix = partial(_too_long, most=MAX_MATRIX_ELEMENTS)
 
 
 #: The same for a causal convolution, whose transforms are faster from there on. A traced call makes its matrix anew: at
 #: 1,000 points and 3 rows a gradient took 60 times as long as with transforms, at 256 about 3 times, and a call with a
 #: cached matrix half as long (benchmarks/jax_layer.py).
-_MAX_CAUSAL_ELEMENTS = 256 * 256
-
-
-def too_long_for_causal_matrix(call: Call) -> str | None:
-    """Reason why a direct causal convolution does not support a call, or None."""
-    return _too_long(call, _MAX_CAUSAL_ELEMENTS)
+too_long_for_causal_matrix = partial(_too_long, most=256 * 256)
 
 
 def too_long_or_wide_for_matrix(call: Call) -> str | None:

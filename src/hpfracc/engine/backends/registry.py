@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpfracc import _optional
 from hpfracc._config import BACKENDS, check_backend, current_backend, get_settings
@@ -24,9 +24,6 @@ from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import BackendUnavailableError
 from hpfracc.profiling.recorder import shared as spans
-
-if TYPE_CHECKING:
-    from hpfracc.profiling.clocks import DeviceClock
 
 #: Backends whose library holds device memory and threads.
 _OWN_MEMORY = ("torch", "jax", "cupy")
@@ -131,9 +128,17 @@ def mark_broken(name: str, error: BaseException) -> None:
         _registry.arms.clear()
 
 
+def message_of(error: BaseException) -> str:
+    """The message of an error, whose ``__str__`` may itself raise."""
+    try:
+        return str(error).strip()
+    except Exception as second:  # a user's class may raise anything here
+        return f"(no message: its __str__ raised {type(second).__name__})"
+
+
 def describe_failure(error: BaseException) -> str:
     """One-line description of an error."""
-    text = str(error).strip().split("\n", 1)[0]
+    text = message_of(error).split("\n", 1)[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -152,10 +157,9 @@ def delayed(name: str) -> str | None:
     return "its import is under way" if _optional.is_importing(name) else None
 
 
-def device_clocks() -> list[DeviceClock]:
-    """The clocks of the imported libraries; none for one that is unusable in this process."""
-    loaded = (adapter(name) for name in _OWN_MEMORY if is_loaded(name) and name not in _forked)
-    return [clock for each in loaded if (clock := each.clock()) is not None]
+def device_clocks() -> list[Adapter]:
+    """The imported libraries, as clocks for the profiler; none that is unusable in this process."""
+    return [adapter(name) for name in _OWN_MEMORY if is_loaded(name) and name not in _forked]
 
 
 def forked(name: str) -> str | None:
@@ -284,8 +288,7 @@ def load_kernels(operation: str, backend: str) -> dict[str, Kernel]:
 #: Functions that are no primitives and exist for some libraries only: the file in a backend's folder, and the backends.
 _FUNCTIONS = {
     "fused": ("torch",),
-    "gamma_functions": ("torch", "jax"),
-    "mittag_leffler_function": ("torch", "jax"),
+    "special_functions": ("torch", "jax"),
     "tracking": ("torch",),
 }
 #: Those that are imported. No ``functools.cache``, of which ``torch.compile`` warns its users.
@@ -293,7 +296,7 @@ _imported: dict[tuple[str, str], ModuleType] = {}
 
 
 def library_functions(library: str, name: str) -> ModuleType:
-    """The functions ``name`` of a library, such as ``("torch", "gamma_functions")``, imported at the first call.
+    """The functions ``name`` of a library, such as ``("torch", "special_functions")``, imported at the first call.
 
     Modules above the engine get them here and never import a backend by name.
 

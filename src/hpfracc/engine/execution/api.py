@@ -206,7 +206,7 @@ def _explain_name(
 
 def _imagined(on: str | None, gradient: bool, backend: Any) -> Placement:
     """The placement of hypothetical operands; on a device they belong to the requested library, or PyTorch."""
-    if on is None or on in ("cpu", "host"):
+    if on in (None, "cpu", "host"):
         return Placement()
     device = "cuda:0" if on in ("cuda", "gpu") else on
     owners = [name for name in ("torch", "cupy", "jax") if registry.unavailable(name) is None]

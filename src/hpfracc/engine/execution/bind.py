@@ -51,12 +51,12 @@ class BoundArm:
         Operands that look like those of the calls.
     log : callable, optional
         A context around each copy.
-    keyed, plain : bool
-        Whether calls have the ``weights_key`` of a prepared operand, and whether they have no parameters.
+    keyed : bool
+        Whether calls have the ``weights_key`` of a prepared operand.
     """
 
     __slots__ = (
-        "_apply_special", "_cached", "_call", "_converters", "_index", "_kernel", "_no_scope", "_scope", "_tag",
+        "_cached", "_call", "_converters", "_index", "_kernel", "_no_scope", "_scope", "_tag",
         "_to_caller", "arm", "asynchronous", "bare", "decision", "expected", "moves", "option", "run", "run_prepared",
     )  # fmt: skip
 
@@ -70,11 +70,8 @@ class BoundArm:
         log: TransferLog | None = None,
         *,
         keyed: bool = False,
-        plain: bool = False,
     ) -> None:
         kernel = registry.kernel(call.operation, arm.backend, arm.algorithm)
-        if plain and kernel.plain is not None and call.facts.get("plain"):
-            kernel = kernel.plain
         if arm.spec.threads:
             workers = {"workers": arm.workers}
             apply = None if kernel.apply is None else partial(kernel.apply, **workers)
@@ -101,8 +98,6 @@ class BoundArm:
         # Asked at every call, because the settings that a scope changes may differ.
         self._no_scope = None if placement.traced else worker.works_without_scope(call)
         self._scope = None if self._no_scope is None else partial(worker.scope, call)
-        #: ``apply`` of the kernel for the parameters of such calls, which are part of a plan's key.
-        self._apply_special = None if kernel.specialise is None else kernel.specialise(call)
         index = primitive.prepared_operand if kernel.prepare is not None else None
         tracked = placement.gradient or placement.traced
         if tracked and index is not None and (tracks_gradient(arrays[index]) or any(map(is_transformed, arrays))):
@@ -148,16 +143,11 @@ class BoundArm:
         if self._no_scope is not None and not self._no_scope():
             return self._run(*arrays, weights_key=weights_key, **params)
         prepared = self._cached((weights_key, self._tag), self._prepare, arrays[0])
-        if self._apply_special is not None:
-            return self._apply_special(prepared, *arrays[1:])
         assert self._kernel.apply is not None  # a kernel that prepares also applies
         return self._kernel.apply(prepared, *arrays[1:], **params)
 
     def _run(self, *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
-        scope = None if self._scope is None else self._scope()
-        if scope is None:
-            return self._convert_and_run(arrays, weights_key, params)
-        with scope:
+        with (self._scope and self._scope()) or _UNTIMED:
             return self._convert_and_run(arrays, weights_key, params)
 
     def _convert_and_run(self, arrays: tuple[Any, ...], weights_key: Any, params: dict[str, Any]) -> Any:
@@ -189,10 +179,6 @@ class BoundArm:
         return self._kernel.prepare(operand if converter is None else converter(operand), self._call)
 
 
-#: Bind an arm to calls of one kind.
-bind = BoundArm
-
-
 def _converter(
     array: Any, casts: bool, call: Call, arm: Arm, home: str, placement: Placement, log: TransferLog | None
 ) -> Converter | None:
@@ -214,8 +200,10 @@ def _converter(
 
 def _to_caller(arm: Arm, worker: Adapter, home: str, placement: Placement, log: TransferLog | None) -> Converter | None:
     fetch = None if home == "numpy" else partial(_fetch, worker, arm.device, log)
-    give = None if placement.library == "numpy" else partial(_return_to, registry.adapter(placement.library))
-    return _chain(fetch, give)
+    if placement.library == "numpy":
+        return fetch
+    give = registry.adapter(placement.library).from_host
+    return _chain(fetch, lambda array: give(np.asarray(array), "cpu"))
 
 
 def _chain(*steps: Converter | None) -> Converter | None:
@@ -253,10 +241,6 @@ def _around(
             span.size = nbytes(array)
         return span
     return _UNTIMED if log is None else log(worker, route, nbytes(array), device)
-
-
-def _return_to(owner: Adapter, array: np.ndarray) -> Any:
-    return owner.from_host(np.asarray(array), "cpu")
 
 
 def queue_of(arm: Arm) -> str:

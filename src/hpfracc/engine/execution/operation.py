@@ -72,13 +72,6 @@ class Operation(Guarded):
         self._plans: dict[Any, Plan] = {}
         self._retired_calls = 0
 
-    def __copy__(self) -> Operation:
-        """Return the operation itself, because a process has only one of each name."""
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Operation:
-        return self
-
     def __call__(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Any:
         """Run the operation on the fastest arm; the result has the array type of the caller."""
         if len(arrays) == 2 and backend is None and not params:
@@ -311,7 +304,7 @@ def get_operation(name: str) -> Operation:
     return found
 
 
-# A built-in operation is pickled by name, because every process has it.
+# A built-in operation is pickled by name, because every process has it; so a copy is the operation itself.
 copyreg.pickle(Operation, lambda operation: (get_operation, (operation.name,)))
 
 

@@ -20,7 +20,7 @@ from hpfracc._config import current_context
 from hpfracc._torch_transforms import is_deterministic
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.execution.bind import BoundArm, bind, log_transfer
+from hpfracc.engine.execution.bind import BoundArm, log_transfer
 from hpfracc.engine.memory.budget import MemoryGuard, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
 from hpfracc.engine.selection.call_memory import (
@@ -43,11 +43,9 @@ RECHECK = 256
 #: Maximum number of calls between two timed ones.
 MAX_CALLS_BETWEEN_LOOKS = 4096
 #: A call shorter than timing and reviewing one is timed again after this many times as many calls as before it, until
-#: that takes less than the share above. The call after a review is slow too, because caches are cold: with 4, eight of
-#: the first hundred calls.
-_PACE = 4
-
-
+#: that takes less than the share above. The call after a review is slow too, because caches are cold: with 5, six of
+#: the first hundred calls (with 4, eight).
+_PACE = 5
 #: Seconds of timing a call and learning from it, and of choosing again, on an idle desktop.
 _LOOK_SECONDS, _REVIEW_SECONDS = 50e-6, 200e-6
 
@@ -267,7 +265,7 @@ def choose_and_bind(
         try:
             log = log_transfer(knowledge) if learns(request) else None
             work = request.primitive, request.call, selection.arm, request.placement
-            bound = bind(*work, arrays, log, keyed=request.prepared, plain=not request.shapes[1])
+            bound = BoundArm(*work, arrays, log, keyed=request.prepared)
         except ImportError as error:
             registry.mark_broken(selection.arm.backend, error)
             if request.preference is not None:

@@ -6,7 +6,6 @@ from hpfracc import _config
 from hpfracc.engine import hardware, workers
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batch.run import remembered_kernels
 from hpfracc.engine.execution.bind import pending_times
 from hpfracc.engine.execution.operation import all_operations
 from hpfracc.engine.execution.prepared import prepared_operands
@@ -40,7 +39,6 @@ def reset() -> None:
     ladder.reset()
     pool.reset()
     host_buffers.reset()
-    remembered_kernels.clear()
     hardware.reset()
     wisdom.reset_warnings()
     decision_log.forget_last()

@@ -17,6 +17,7 @@ from types import CodeType
 from typing import Any
 
 from hpfracc._optional import package_version
+from hpfracc.engine import workers
 from hpfracc.engine.cgroups import find_groups, read_text
 from hpfracc.engine.hardware.gpu import GPU, DriverMemory, read_driver_memory, read_gpus
 
@@ -93,7 +94,7 @@ def read_cpu(root: Path = Path("/"), affinity: tuple[int, ...] | None = None) ->
     """Read the processor's description; ``root`` and ``affinity`` are for tests."""
     logical = os.cpu_count() or 1
     if affinity is None:
-        affinity = _affinity(logical)
+        affinity = workers.affinity()
     facts = _cpuinfo(read_text(root / "proc/cpuinfo") or "")
     model = facts.get("model name") or facts.get("Model") or facts.get("cpu model") or _model_elsewhere()
     numbers = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")
@@ -108,13 +109,6 @@ def read_cpu(root: Path = Path("/"), affinity: tuple[int, ...] | None = None) ->
         allotment=_allotment(root, affinity),
         quota=_quota(root),
     )
-
-
-def _affinity(logical: int) -> tuple[int, ...]:
-    try:
-        return tuple(sorted(os.sched_getaffinity(0)))
-    except AttributeError:  # not on every system
-        return tuple(range(logical))
 
 
 def _cpuinfo(text: str) -> dict[str, str]:
@@ -288,19 +282,14 @@ def fingerprint(
     return _digest(json.dumps([backend, hardware, version, threads, source_hash]).encode())
 
 
-def source_hash(source: str | bytes | os.PathLike[str] | Callable[..., Any]) -> str:
+def source_hash(source: bytes | Callable[..., Any]) -> str:
     """Sixteen hexadecimal digits for a kernel's source.
 
     Parameters
     ----------
-    source : path, bytes, str or callable
-        The file of a path; text or bytes; or the source of a function, or its bytecode if there is no source
-        (interactive input).
+    source : bytes or callable
+        The source; or a function, whose source is read, or its bytecode if there is none (interactive input).
     """
-    if isinstance(source, os.PathLike):
-        return _digest(Path(source).read_bytes())
-    if isinstance(source, str):
-        return _digest(source.encode())
     if isinstance(source, bytes):
         return _digest(source)
     import inspect

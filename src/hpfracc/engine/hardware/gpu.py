@@ -137,7 +137,9 @@ def _from_files(root: Path) -> list[GPU]:
     for folder in (base / "gpus").iterdir():
         pairs = (line.partition(":") for line in (read_text(folder / "information") or "").splitlines())
         facts = {name.strip(): value.strip() for name, _, value in pairs}
-        if not _has_node(root, facts.get("Device Minor")):
+        minor, nodes = facts.get("Device Minor"), root / "dev"
+        # A GPU of the host may lack a node in this container, unless no node exists yet.
+        if minor is not None and (nodes / "nvidiactl").exists() and not (nodes / f"nvidia{minor}").exists():
             continue
         name = facts.get("Model", "Unknown")
         if name == "Unknown":  # not initialised yet; nvidia-smi initialises it
@@ -146,11 +148,6 @@ def _from_files(root: Path) -> list[GPU]:
         driver = version[1] if version else ""
         gpus.append(GPU("", name, driver, facts.get("GPU UUID", ""), bus, None))
     return gpus
-
-
-def _has_node(root: Path, minor: str | None) -> bool:
-    """Whether this container has a GPU listed by the driver; assumed if no device node exists yet."""
-    return minor is None or not (root / "dev/nvidiactl").exists() or (root / f"dev/nvidia{minor}").exists()
 
 
 def _from_command() -> list[GPU]:

@@ -37,11 +37,6 @@ _UNITS = {"": 1, "b": 1} | {
 _log = logging.getLogger("hpfracc.memory")
 
 
-def allowed(free: int, share: float) -> int:
-    """Bytes that one call may take if ``free`` bytes are free."""
-    return int(share * free)
-
-
 def fits(need: float, free: int | None, share: float) -> bool:
     """Whether ``need`` bytes are allowed; always true if free memory is unknown."""
     return free is None or need <= share * free
@@ -174,7 +169,7 @@ class Budget(Guarded):
     def allowed(self, device: str, share: float, owner: str | None = None) -> int | None:
         """Bytes one call may take on ``device`` now; None if unknown."""
         free = self.free(device, owner)
-        return None if free is None else allowed(free, share)
+        return None if free is None else int(share * free)
 
     def cap(self, device: str, size: int | None) -> int | None:
         """Limit calls to ``size`` bytes on ``device``, however much is free; returns the previous cap."""

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc import _reading
 from hpfracc._interrupts import Guarded
+from hpfracc.engine.workload import as_shape
 from hpfracc.errors import InvalidInputError
 
 #: Largest number of idle bytes that are kept.
@@ -90,8 +90,6 @@ class BufferPool(Guarded):
         self._hits = self._misses = self._dropped = 0
         self._held = self._used_bytes = self._peak = 0
         self._pinned = False
-        #: Bytes handed out so far from the pool: they leave no trace in the process's high-water mark.
-        self.reused = 0
 
     def allocate(
         self, shape: int | tuple[int, ...], dtype: Any = "float64", *, clear: bool = True, make: Maker | None = None
@@ -101,8 +99,10 @@ class BufferPool(Guarded):
         Memory that is not in the pool comes from ``make``, by default the pool's own. Return it with :meth:`release`; a
         buffer that is merely dropped is lost to the pool, with no other effect.
         """
-        kind, shape = _as_dtype(dtype), _as_shape(shape)
+        kind, shape = _as_dtype(dtype), as_shape(shape if isinstance(shape, tuple) else (shape,))
         size = math.prod(shape) * kind.itemsize
+        if size >= 2**60:
+            raise InvalidInputError(f"shape={shape!r} needs more bytes than any memory has; use fewer elements")
         raw, fresh = self._take(size, make or self.make)
         view: np.ndarray[Any, Any] = raw[:size].view(kind).reshape(shape)
         if clear and not fresh:
@@ -158,7 +158,6 @@ class BufferPool(Guarded):
                 raw = self._idle.pop(found.pop())  # the most recently used one: it may still be in cache
                 self._held -= raw.nbytes
                 self._hits += 1
-                self.reused += raw.nbytes
                 return raw, False
             self._misses += 1
         made = None if make is None else make(size)
@@ -216,14 +215,6 @@ def _as_dtype(dtype: Any) -> np.dtype[Any]:
             f"dtype={dtype!r} holds Python objects, arrays or nothing; a pool provides memory for numbers"
         )
     return kind
-
-
-def _as_shape(shape: Any) -> tuple[int, ...]:
-    """A tuple of non-negative integers."""
-    sizes = tuple(_reading.whole("shape", size, least=0) for size in (shape if isinstance(shape, tuple) else (shape,)))
-    if math.prod(sizes) >= 2**60:
-        raise InvalidInputError(f"shape={shape!r} has more elements than fit into any memory; use fewer")
-    return sizes
 
 
 def _rounded(size: int) -> int:

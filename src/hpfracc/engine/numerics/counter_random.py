@@ -96,9 +96,13 @@ def philox(counter: Any, path: Any, stream: Any, key: tuple[Any, Any], *, signed
     return block
 
 
-def uniforms(words: Any, to_float: Any) -> Any:
-    """``(k + 1/2) 2^-52`` with the upper 52 bits k of each word: inside (0, 1), symmetric about 1/2, exact."""
-    return (to_float((words >> 12) & (2**52 - 1)) + 0.5) * 2.0**-52
+def uniforms(words: Any, to_float: Any, single: bool = False) -> Any:
+    """``(k + 1/2) 2^-b`` with the upper b bits k of each word: inside (0, 1), symmetric about 1/2, exact.
+
+    In double precision b is 52, and 23 for numbers that ``single`` precision can hold.
+    """
+    bits = 23 if single else 52
+    return (to_float((words >> (64 - bits)) & (2**bits - 1)) + 0.5) * 2.0**-bits
 
 
 def normal_pairs(xp: Any, radii: Any, angles: Any, to_float: Any) -> tuple[Any, Any]:
@@ -133,3 +137,14 @@ def normal_pairs(xp: Any, radii: Any, angles: Any, to_float: Any) -> tuple[Any, 
     first = xp.where((quarter == 1.0) | (quarter == 2.0), -first, first)
     second = xp.where((quarter == 2.0) | (quarter == 3.0), -second, second)
     return radius * first, radius * second
+
+
+def write_numbers(xp: Any, words: Any, kind: str, single: bool, to_float: Any, out: Any) -> None:
+    """Convert rows of an even number of words to numbers in ``out``, which may be one shorter."""
+    n = out.shape[-1]
+    if kind == "normal":
+        first, second = normal_pairs(xp, words[:, ::2], words[:, 1::2], to_float)
+        out[:, ::2] = first
+        out[:, 1::2] = second[:, : n // 2]
+    else:
+        out[...] = uniforms(words[:, :n], to_float, single)

@@ -46,15 +46,12 @@ def output_blocks(n: int, block: int, most: int) -> list[tuple[int, int]]:
     """Ranges of outputs that are computed together: about ``block`` weights, and at most ``most`` outputs."""
     blocks, low = [], 0
     while low < n:
-        high = min(n, low + _rows_from(low, block, most))
+        # The maximum number of rows r from ``low`` on for which ``r (low + r)`` weights fit into a block.
+        rows = (math.isqrt(low * low + 4 * block) - low) // 2
+        high = min(n, low + max(1, min(most, rows)))
         blocks.append((low, high))
         low = high
     return blocks
-
-
-def _rows_from(low: int, block: int, most: int) -> int:
-    """The maximum number of rows r from ``low`` on for which ``r (low + r)`` weights fit into a block."""
-    return max(1, min(most, (math.isqrt(low * low + 4 * block) - low) // 2))
 
 
 def mean_power(xp: Namespace, a: Any, width: Any, p: Any, scaled: bool = False) -> Any:

@@ -140,7 +140,10 @@ def make_contour_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) 
         radius=radius,
         inverse=inverse,
         bands=bands,
-        wide=tuple(_widened(alpha, beta, logs, band) for band in bands) if order else (),
+        wide=tuple(
+            band if band.elementary else _make_band(alpha, beta, logs, band.lower, band.terms, _WIDENING)
+            for band in (bands if order else ())
+        ),
         edges=edges,
         positive=_poles(alpha, beta, 0, closed),
         negative=_poles(alpha, beta, 1, closed),
@@ -257,10 +260,6 @@ def _make_band(alpha: float, beta: float, logs: int, lower: float, terms: int, w
         points.append(_power(nodes[:count], heights[:count], alpha))
         weights.append(weight)
     return Band(lower, terms, mu, step, reach, False, tuple(points), tuple(weights))
-
-
-def _widened(alpha: float, beta: float, logs: int, band: Band) -> Band:
-    return band if band.elementary else _make_band(alpha, beta, logs, band.lower, band.terms, _WIDENING)
 
 
 def _power(base: np.ndarray, logs: np.ndarray, exponent: float) -> np.ndarray:

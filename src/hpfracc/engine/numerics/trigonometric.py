@@ -56,65 +56,48 @@ def _dct1(xp: Namespace, x: Any) -> Any:
     return xp.fft.rfft(xp.concatenate([x, xp.flip(x[..., 1:-1])], -1)).real
 
 
-def _idct1(xp: Namespace, x: Any) -> Any:
-    return _dct1(xp, x) / (2.0 * (x.shape[-1] - 1))
-
-
 def _dst1(xp: Namespace, x: Any) -> Any:
     zero = _zero(xp, x)
     return -xp.fft.rfft(xp.concatenate([zero, x, zero, -xp.flip(x)], -1)).imag[..., 1 : x.shape[-1] + 1]
 
 
-def _idst1(xp: Namespace, x: Any) -> Any:
-    return _dst1(xp, x) / (2.0 * (x.shape[-1] + 1))
-
-
 # Type II: the even samples followed by the odd samples in reverse form a signal of the same length whose Fourier
 # transform, after a phase shift, has the cosine transform in its real and imaginary parts (J. Makhoul, IEEE
 # Trans. Acoust. Speech Signal Process. 28 (1980) 27-34). A sine transform is the reversed cosine
-# # transform of the signal with alternating signs.
+# transform of the signal with alternating signs.
 
 
 def _dct2(xp: Namespace, x: Any) -> Any:
-    return _cosine(xp, xp.concatenate([x[..., ::2], xp.flip(x[..., 1::2])], -1))
-
-
-def _dst2(xp: Namespace, x: Any) -> Any:
-    return xp.flip(_cosine(xp, xp.concatenate([x[..., ::2], -xp.flip(x[..., 1::2])], -1)))
-
-
-def _cosine(xp: Namespace, permuted: Any) -> Any:
-    n = permuted.shape[-1]
-    half = n // 2 + 1
-    turned = xp.fft.rfft(permuted) * _phases(xp, half, n, permuted)
+    permuted, n = xp.concatenate([x[..., ::2], xp.flip(x[..., 1::2])], -1), x.shape[-1]
+    turned = xp.fft.rfft(permuted) * _phases(xp, n // 2 + 1, n, permuted)
     return 2.0 * xp.concatenate([turned.real, -xp.flip(turned.imag[..., 1 : (n + 1) // 2])], -1)
 
 
 def _idct2(xp: Namespace, x: Any) -> Any:
-    even, odd = _permuted(xp, x)
-    return _in_order(xp, even, odd, x.shape[-1])
-
-
-def _idst2(xp: Namespace, x: Any) -> Any:
-    even, odd = _permuted(xp, xp.flip(x))
-    return _in_order(xp, even, -odd, x.shape[-1])
-
-
-def _permuted(xp: Namespace, x: Any) -> tuple[Any, Any]:
-    """Even and odd samples from their cosine transform."""
     n = x.shape[-1]
     half = n // 2 + 1
     other = xp.concatenate([_zero(xp, x), xp.flip(x)[..., : half - 1]], -1)
     turned = xp.complex(x[..., :half], -other) * _phases(xp, half, n, x).conj()
     permuted = 0.5 * xp.fft.irfft(turned, n)
-    return permuted[..., : (n + 1) // 2], xp.flip(permuted[..., (n + 1) // 2 :])
-
-
-def _in_order(xp: Namespace, even: Any, odd: Any, n: int) -> Any:
+    even, odd = permuted[..., : (n + 1) // 2], xp.flip(permuted[..., (n + 1) // 2 :])
     if n % 2:
         odd = xp.concatenate([odd, _zero(xp, even)], -1)
     return xp.stack((even, odd), -1).reshape(*even.shape[:-1], 2 * even.shape[-1])[..., :n]
 
 
-_FORWARD = {"dct1": _dct1, "dct2": _dct2, "dst1": _dst1, "dst2": _dst2}
-_BACKWARD = {"dct1": _idct1, "dct2": _idct2, "dst1": _idst1, "dst2": _idst2}
+def _signs(xp: Namespace, x: Any) -> Any:
+    return xp.astype(1 - 2 * (xp.arange(0, x.shape[-1], "int32", x) % 2), x.dtype)
+
+
+_FORWARD: dict[str, Callable[[Namespace, Any], Any]] = {
+    "dct1": _dct1,
+    "dct2": _dct2,
+    "dst1": _dst1,
+    "dst2": lambda xp, x: xp.flip(_dct2(xp, x * _signs(xp, x))),
+}
+_BACKWARD: dict[str, Callable[[Namespace, Any], Any]] = {
+    "dct1": lambda xp, x: _dct1(xp, x) / (2.0 * (x.shape[-1] - 1)),
+    "dct2": _idct2,
+    "dst1": lambda xp, x: _dst1(xp, x) / (2.0 * (x.shape[-1] + 1)),
+    "dst2": lambda xp, x: _idct2(xp, xp.flip(x)) * _signs(xp, x),
+}

@@ -53,7 +53,7 @@ class CausalConvolution(Primitive):
     def describe(
         self, weights: Any, signal: Any, starts: Any = None, *, differences: bool = False, starts_from: int = 0
     ) -> Call:
-        """Check the operands; ``facts``: ``taps`` (those used), rows of either, and whether it is a ``plain`` sum."""
+        """Check the operands; ``facts``: ``taps`` (those used) and rows of either."""
         dtype = signal_dtype(self.name, signal, weights=weights)
         rows, points = read_shape(self.name, "weights", weights), read_shape(self.name, "signal", signal)
         length, batch = points[-1], points[:-1]
@@ -70,7 +70,6 @@ class CausalConvolution(Primitive):
             given,
             taps=min(rows[-1], length),
             weight_rows=math.prod(rows[:-1]),
-            plain=starts is None and not differences,
             differences=differences,
             starts=starts is not None,
             starts_from=0 if starts is None else starts_from,

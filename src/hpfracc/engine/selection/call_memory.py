@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from hpfracc._arrays import file_mapping
 from hpfracc._config import Settings
@@ -150,7 +150,7 @@ def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
     taken = model.bytes(primitive.workspace(call, algorithm), elements, arm.workers)
     transform = None if arm.on_host else primitive.transform(call, algorithm)
     if transform is not None:
-        from hpfracc.engine.backends.cufft import work_bytes
+        from hpfracc.engine.backends.cuda import work_bytes
 
         taken += work_bytes(transform)
     return call.input_bytes + call.output_bytes + taken
@@ -236,16 +236,8 @@ _MIN_ON_HOST = 4 * MIN_BYTES
 _HEAP_ARRAY = 2**25
 
 
-class Marks(NamedTuple):
-    """Bytes in use, the peak so far, and bytes that the engine's pool has reused."""
-
-    used: int
-    peak: int
-    reused: int = 0
-
-
-def read_marks(request: Request, arm: Arm, arrays: tuple[Any, ...]) -> Marks | None:
-    """The marks before a call, or None if it cannot be measured."""
+def read_marks(request: Request, arm: Arm, arrays: tuple[Any, ...]) -> tuple[int, int] | None:
+    """Bytes in use before a call, and the peak so far; None if the call cannot be measured."""
     need = modelled_bytes(request.primitive, request.call, arm)
     if need < (_MIN_ON_HOST if arm.on_host else MIN_BYTES):
         return None
@@ -260,19 +252,17 @@ def read_marks(request: Request, arm: Arm, arrays: tuple[Any, ...]) -> Marks | N
     return _read(arm)
 
 
-def _read(arm: Arm) -> Marks | None:
-    from hpfracc.engine.memory.buffers import host_buffers  # loaded with the first large call
-
-    marks = resident_bytes() if arm.on_host else registry.adapter(arm.backend).peak_bytes(arm.device)
-    return None if marks is None else Marks(*marks, host_buffers.reused if arm.on_host else 0)
+def _read(arm: Arm) -> tuple[int, int] | None:
+    found = resident_bytes() if arm.on_host else registry.adapter(arm.backend).memory(arm.device)
+    return None if found is None or found[1] is None else (found[0], found[1])
 
 
-def record_peak(request: Request, arm: Arm, before: Marks) -> None:
+def record_peak(request: Request, arm: Arm, before: tuple[int, int]) -> None:
     """Record the peak of a call that left a new high-water mark."""
     after = _read(arm)
-    if after is None or after.peak <= before.peak:
+    if after is None or after[1] <= before[1]:
         return
-    taken = after.peak - before.used + after.reused - before.reused
+    taken = after[1] - before[0]
     if arm.device == request.placement.device:
         taken += request.call.input_bytes
     need = modelled_bytes(request.primitive, request.call, arm)

@@ -18,7 +18,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -33,7 +32,7 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.selection.costs import CostModel, Option, TransferModel
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.rent_or_buy import compile_account
-from hpfracc.engine.selection.request import CostKey, Request
+from hpfracc.engine.selection.request import PREPARED, CostKey, Request
 from hpfracc.engine.selection.wisdom import STEM, Wisdom, continuing, shares_records, warn_once
 from hpfracc.engine.selection.wisdom_records import Kind, Record
 from hpfracc.errors import ConfigurationError, InvalidInputError
@@ -41,27 +40,15 @@ from hpfracc.profiling.recorder import shared as spans
 
 _DEVICE_NUMBER = re.compile(r"(?<=@)(cuda):\d+")
 _WORKERS = re.compile(r"x\d+$")
-#: Suffix of an operation with a cached transform, in the keys of costs.
-_PREPARED = "+prepared"
 
 
-@dataclass(frozen=True, slots=True)
-class Prior:
-    """Knots, compile times and transfer rates measured elsewhere and packaged with the library.
-
-    ``prior.json`` is created by ``benchmarks/make_prior.py`` from calibrations of the machines that it names. It must
-    have the right shape of the curves and identify hopeless arms; a factor of two does not matter.
-    """
-
-    data: dict[str, Any]
-
-    def knots(self, operation: str, arm: Arm, start: str, dtype: str) -> list[tuple[float, float]]:
-        """Points (work, seconds) for an arm; without any, those of another dtype, scaled by its bytes."""
-        starts = self.data["knots"].get(operation, {}).get(general_name(arm), {})
-        for other, points in sorted(starts.get(start, {}).items(), key=lambda pair: pair[0] != dtype):
-            scale = 1.0 if other == dtype else np.dtype(dtype).itemsize / np.dtype(other).itemsize
-            return [(x, seconds * scale) for x, seconds in points]
-        return []
+def prior_knots(operation: str, arm: Arm, start: str, dtype: str) -> list[tuple[float, float]]:
+    """Points (work, seconds) for an arm by the prior; without any, those of another dtype, scaled by its bytes."""
+    starts = load_prior()["knots"].get(operation, {}).get(general_name(arm), {})
+    for other, points in sorted(starts.get(start, {}).items(), key=lambda pair: pair[0] != dtype):
+        scale = 1.0 if other == dtype else np.dtype(dtype).itemsize / np.dtype(other).itemsize
+        return [(x, seconds * scale) for x, seconds in points]
+    return []
 
 
 def general_name(arm: Arm) -> str:
@@ -70,10 +57,15 @@ def general_name(arm: Arm) -> str:
 
 
 @functools.cache
-def load_prior() -> Prior:
-    """The packaged prior."""
+def load_prior() -> dict[str, Any]:
+    """Knots, compile times and transfer rates measured elsewhere and packaged with the library.
+
+    ``prior.json`` is created by ``benchmarks/make_prior.py`` from calibrations of the machines that it names. It must
+    have the right shape of the curves and identify hopeless arms; a factor of two does not matter.
+    """
     text = resources.files("hpfracc.engine.selection").joinpath("prior.json").read_text(encoding="utf-8")
-    return Prior(json.loads(text))
+    prior: dict[str, Any] = json.loads(text)
+    return prior
 
 
 logger = logging.getLogger("hpfracc.engine")
@@ -178,18 +170,16 @@ class Knowledge(Guarded):
         self.wisdom = wisdom
         self.costs = CostModel(compile_account)
         self.chooser = Chooser(self.costs)
-        self.transfers = TransferModel(load_prior().data["transfers"])
+        self.transfers = TransferModel(load_prior()["transfers"])
         self.breaker = CircuitBreaker()
         self.fallbacks: Counter[tuple[str, str, str]] = Counter()
         self._primed: set[CostKey] = set()
         #: Keys whose knots were measured with the operands on the device: transfers must be added.
         self._without_transfer: set[CostKey] = set()
-        #: Keys of calls with a cached transform whose knots were measured with it.
-        self._kept_measured: set[CostKey] = set()
         self._stored: dict[tuple[str, str], list[Record]] = {}
         #: Ids of the records that were read, written or taken from other processes.
         self._ids: set[str] = set()
-        for pattern, seconds in load_prior().data["compile"].items():
+        for pattern, seconds in load_prior()["compile"].items():
             self.costs.compiling.set_prior(pattern, seconds)
         with continuing(self.wisdom.path, "nothing is known from it"):
             for record in self.wisdom.load():
@@ -201,11 +191,6 @@ class Knowledge(Guarded):
             self._stored.setdefault((record.operation, record.arm), []).append(record)
         elif record.fingerprint == _gpu_fingerprint(record.route or ""):
             self.transfers.observe(record.route or "", record.nbytes or 0, record.seconds)
-
-    @property
-    def taken(self) -> int:
-        """Number of records read or received from other processes so far."""
-        return len(self._ids)
 
     def records(self) -> list[Record]:
         """The records read at the start of this process or received since, without transfer times."""
@@ -255,36 +240,33 @@ class Knowledge(Guarded):
             if key in self._primed:
                 return
             operation, start, dtype = request.call.operation, request.placement.start, request.call.dtype
-            prior = load_prior()
             names = tuple(dict.fromkeys((operation, request.operation)))
-            found = [prior.knots(name, arm, start, dtype) for name in reversed(names)]
+            found = [prior_knots(name, arm, start, dtype) for name in reversed(names)]
             if not any(found) and start == "host" and not arm.on_host:
-                found = [prior.knots(name, arm, "device", dtype) for name in reversed(names)]
+                found = [prior_knots(name, arm, "device", dtype) for name in reversed(names)]
                 self._without_transfer.add(key)
             for x, seconds in next(filter(None, found), []):
                 self.costs.add_knot(key, x, seconds, prior=True)
             if arm.spec.compiles == "never":
                 self.costs.compiling.set_prior(key, 0.0)
             with continuing(self.wisdom.path, f"less is known of {arm.name}"):
-                self._take(key, [record for name in names for record in self._stored.get((name, arm.name), ())])
+                self._take(key, self._stored.get((request.operation, arm.name), ()))
             self._primed.add(key)
 
     def _take(self, key: CostKey, records: Iterable[Record]) -> None:
-        """Learn what the records say about a key; times of the plain operation bound those with a cached transform."""
-        operation, arm = key[0].removesuffix(_PREPARED), key[1]
-        fingerprint = _fingerprint(operation, arm)
+        """Learn what the records say about a key."""
+        operation, arm, start, dtype = key
+        fingerprint = _fingerprint(operation.removesuffix(PREPARED), arm)
         for record in records:
-            exact = record.operation == key[0]
-            if not (exact or record.operation == operation) or (record.arm, record.fingerprint) != (arm, fingerprint):
+            if (record.operation, record.arm, record.fingerprint) != (operation, arm, fingerprint):
                 continue
             if record.kind == "compile":
                 self.costs.compiling.quote(key, (*key, record.id), record.seconds, record.x)
-            elif (record.start, record.dtype) == key[2:] and record.x is not None:
+            elif (record.start, record.dtype) == (start, dtype) and record.x is not None:
                 if record.kind == "knot":
                     self._without_transfer.discard(key)
                     self.costs.add_knot(key, record.x, record.seconds)
-                    self._kept_measured.update({key} if exact else ())
-                elif record.kind == "sample" and exact and record.bucket is not None:
+                elif record.kind == "sample" and record.bucket is not None:
                     self.costs.observe(key, record.bucket, record.x, record.seconds)
 
     def is_first(self, option: Option) -> bool:
@@ -319,14 +301,6 @@ class Knowledge(Guarded):
             key = cast(CostKey, option.key)
             self._without_transfer.discard(key)
             self.costs.add_knot(key, option.x, seconds)
-            if request.prepared:
-                self._kept_measured.add(key)
-            elif request.primitive.prepared_operand is not None:
-                # An upper bound for calls with a cached transform, until those are measured.
-                kept = (f"{key[0]}{_PREPARED}", *key[1:])
-                if kept not in self._kept_measured:
-                    self._without_transfer.discard(kept)
-                    self.costs.add_knot(kept, option.x, seconds)
         self._keep(request, option, "knot", seconds)
 
     def add_compile(self, request: Request, option: Option, seconds: float) -> None:

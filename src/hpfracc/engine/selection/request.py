@@ -163,6 +163,8 @@ def preference_error(operation: str, preference: Preference, why: str) -> Backen
     )
 
 
+#: Suffix of an operation with a cached transform, in the keys of costs.
+PREPARED = "+prepared"
 #: (operation, arm, where the operands start, dtype): the key of a time in the cost model.
 CostKey = tuple[str, str, str, str]
 
@@ -218,7 +220,7 @@ class Request:
     @property
     def operation(self) -> str:
         """The name in the cost model. Calls with a cached transform cost less, and are separate."""
-        return f"{self.call.operation}+prepared" if self.prepared else self.call.operation
+        return f"{self.call.operation}{PREPARED}" if self.prepared else self.call.operation
 
     def cost_key(self, arm: Arm) -> CostKey:
         """The key of the arm's times; calls that record a gradient are separate."""

@@ -17,7 +17,7 @@ from hpfracc._interrupts import Guarded
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.registry import BackendType
-from hpfracc.engine.memory.budget import allowed, get_budget
+from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.selection.decision import Decision, Explanation
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.regret import RegretReport, regret_report
@@ -316,8 +316,8 @@ def calculate_gpu_threshold(dtype_size: int = 8, gpu_memory_limit: float | None 
     share = get_settings().gpu_memory_limit
     if gpu_memory_limit is not None:
         share = check_fraction("gpu_memory_limit", gpu_memory_limit)
-    free = get_budget().free("cuda:0") if hardware.machine().gpus else None
-    return 0 if free is None else allowed(free, share) // size
+    allowed = get_budget().allowed("cuda:0", share) if hardware.machine().gpus else None
+    return 0 if allowed is None else allowed // size
 
 
 _shared: IntelligentBackendSelector | None = None

@@ -172,7 +172,7 @@ def parse_record(entry: Any) -> Record:
     return Record(**entry)
 
 
-#: Number of newest records kept of each group (see :func:`_group`): those that the cost model uses, and a few others.
+#: Number of newest records kept of each group (see :func:`retain`): those that the cost model uses, and a few others.
 PER_GROUP: dict[Kind, int] = {"sample": 32, "knot": 4, "compile": 8, "transfer": 8, "power": 4}
 
 #: Number of newest records kept in total; samples are counted separately, so that they cannot displace a calibration.
@@ -197,21 +197,16 @@ def retain(records: Iterable[Record]) -> list[Record]:
     kept = {True: 0, False: 0}
     found: list[Record] = []
     for record in sorted(records, key=lambda record: record.age_order, reverse=True):
-        group, is_sample = _group(record), record.kind == "sample"
+        group = (
+            *(record.kind, record.fingerprint, record.operation, record.arm, record.start, record.dtype, record.bucket),
+            *(record.x if record.kind == "knot" else None, record.route, (record.nbytes or 0).bit_length()),
+        )
+        is_sample = record.kind == "sample"
         groups[group] += 1
         if groups[group] <= PER_GROUP[record.kind] and kept[is_sample] < (MAX_SAMPLES if is_sample else MAX_OTHERS):
             kept[is_sample] += 1
             found.append(record)
     return found[::-1]
-
-
-def _group(record: Record) -> tuple[Any, ...]:
-    common = (record.kind, record.fingerprint, record.operation, record.arm, record.start, record.dtype)
-    if record.kind == "knot":
-        return (*common, record.bucket, record.x)
-    if record.kind == "transfer":
-        return (*common, record.route, (record.nbytes or 0).bit_length())
-    return (*common, record.bucket)
 
 
 #: Incremented when a kind or a field of records is added: older versions then do not touch the files.

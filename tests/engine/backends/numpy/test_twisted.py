@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.engine.backends.numpy.kernels.causal_convolution import KERNELS
-from hpfracc.engine.backends.numpy.twisted import Spectrum, twist
+from hpfracc.engine.backends.numpy.kernels.causal_convolution import KERNELS, Spectrum, twist
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives import PRIMITIVES

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from hpfracc.engine.backends.torch.clock import TorchClock  # noqa: E402
+from hpfracc.engine.backends.torch.adapter import TorchAdapter  # noqa: E402
 
 
 class Stream:
@@ -43,7 +43,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> dict[int, Stream]:
 
 def test_marks_are_recorded_on_the_current_stream_of_their_device(streams: dict[int, Stream]):
     """Also after the user has changed the stream."""
-    clock = TorchClock()
+    clock = TorchAdapter()
     first = clock.mark("cuda:0")
     assert first.timed and first.recorded == [streams[0]]
     assert clock.mark("cuda:1").recorded == [streams[1]]
@@ -53,7 +53,7 @@ def test_marks_are_recorded_on_the_current_stream_of_their_device(streams: dict[
 
 def test_the_end_mark_tells_whether_the_stream_was_idle(streams: dict[int, Stream]):
     """The stream is asked, and the same stream is marked."""
-    clock = TorchClock()
+    clock = TorchAdapter()
     for index, idle in ((0, True), (1, False)):
         found, mark = clock.mark_end(f"cuda:{index}")
         assert found is idle
@@ -62,7 +62,7 @@ def test_the_end_mark_tells_whether_the_stream_was_idle(streams: dict[int, Strea
 
 def test_released_events_are_used_again(streams: dict[int, Stream]):
     """On their own device only."""
-    clock = TorchClock()
+    clock = TorchAdapter()
     mark = clock.mark("cuda:0")
     clock.release("cuda:0", mark)
     assert clock.mark("cuda:1") is not mark

@@ -13,7 +13,7 @@ import torch
 import hpfracc as hf
 from hpfracc import batch, memory
 from hpfracc.engine.execution.batch.planning import Job
-from hpfracc.engine.execution.batch.probing import measure_peak
+from hpfracc.engine.execution.custom import measure_peak
 from hpfracc.errors import BatchItemError, InvalidInputError, OutOfMemoryError
 from tests.helpers.own_operations import own_operation
 from tests.helpers.thinned import thinned

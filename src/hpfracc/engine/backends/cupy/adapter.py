@@ -9,32 +9,21 @@ from typing import Any
 import numpy as np
 
 from hpfracc._optional import import_optional, is_loaded
-from hpfracc.engine.backends.base import Adapter
-from hpfracc.engine.backends.cuda import device_index
+from hpfracc.engine.backends.cuda import CudaAdapter, device_index
 from hpfracc.engine.backends.cupy import BACKEND
-from hpfracc.profiling.clocks import DeviceClock
-
-#: Out-of-memory messages of the underlying libraries.
-_OUT_OF_MEMORY = ("ALLOC_FAILED", "cudaErrorMemoryAllocation")
 
 
-class CupyAdapter(Adapter):
+class CupyAdapter(CudaAdapter):
     """CuPy. Its allocator and plan cache keep the user's settings."""
 
     declaration = BACKEND
-
-    def __init__(self) -> None:
-        self._devices: tuple[str, ...] | None = None
+    #: Those of cuFFT, cuBLAS and the driver; CuPy's own error is a MemoryError.
+    out_of_memory = ("ALLOC_FAILED", "cudaErrorMemoryAllocation")
 
     def devices(self) -> tuple[str, ...]:
         """Every CUDA device that CuPy finds; none without a driver."""
         if self._devices is None:
-            runtime = import_optional("cupy").cuda.runtime
-            try:
-                count = int(runtime.getDeviceCount())
-            except runtime.CUDARuntimeError:
-                count = 0
-            self._devices = tuple(f"cuda:{index}" for index in range(count))
+            self._devices = tuple(f"cuda:{index}" for index in range(self.visible()[0]))
         return self._devices
 
     def from_host(self, array: np.ndarray, device: str) -> Any:
@@ -57,11 +46,54 @@ class CupyAdapter(Adapter):
         """Wait for a device."""
         import_optional("cupy").cuda.Device(device_index(device)).synchronize()
 
-    def clock(self) -> DeviceClock:
-        """CUDA events on the current stream, for the profiler."""
-        from hpfracc.engine.backends.cupy.clock import CLOCK
+    def in_use(self) -> bool:
+        """Always: importing CuPy means using it."""
+        return True
 
-        return CLOCK
+    def visible(self) -> tuple[int, int]:
+        """No device without a driver."""
+        runtime = import_optional("cupy").cuda.runtime
+        try:
+            return int(runtime.getDeviceCount()), int(runtime.getDevice())
+        except runtime.CUDARuntimeError:
+            return 0, 0
+
+    def record(self, event: Any | None, index: int) -> Any:
+        """On CuPy's stream."""
+        cuda = import_optional("cupy").cuda
+        with cuda.Device(index):
+            event = cuda.Event() if event is None else event
+            event.record(cuda.get_current_stream())
+        return event
+
+    def is_idle(self, index: int) -> bool:
+        """CuPy's stream."""
+        cuda = import_optional("cupy").cuda
+        with cuda.Device(index):
+            return bool(cuda.get_current_stream().done)
+
+    def has_passed(self, mark: Any) -> bool:
+        """Whether the device has reached the event."""
+        return bool(mark.done)
+
+    def seconds(self, first: Any, second: Any) -> float:
+        """Time between two events."""
+        return float(import_optional("cupy").cuda.get_elapsed_time(first, second)) / 1e3
+
+    def wait(self, value: Any) -> bool:
+        """Wait for the stream that works on an array."""
+        cupy = import_optional("cupy")
+        if not isinstance(value, cupy.ndarray):
+            return False
+        with value.device:
+            cupy.cuda.get_current_stream().synchronize()
+        return True
+
+    def memory(self, device: str) -> tuple[int, int | None] | None:
+        """Bytes in use of CuPy's pool, which has no peak."""
+        cupy = import_optional("cupy")
+        with cupy.cuda.Device(device_index(device)):
+            return int(cupy.get_default_memory_pool().used_bytes()), None
 
     def free_bytes(self, device: str) -> int | None:
         """Free memory of the driver plus unused memory of CuPy's pool."""
@@ -99,15 +131,6 @@ class CupyAdapter(Adapter):
         cupy = import_optional("cupy")
         with cupy.cuda.Device(device_index(device)):
             return cupy.empty(shape, dtype)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """CuPy's error, or those of cuFFT, cuBLAS and the driver."""
-        cupy = sys.modules["cupy"] if is_loaded("cupy") else None
-        if isinstance(error, MemoryError) or (
-            cupy is not None and isinstance(error, cupy.cuda.memory.OutOfMemoryError)
-        ):
-            return True
-        return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
 
 
 ADAPTER = CupyAdapter()

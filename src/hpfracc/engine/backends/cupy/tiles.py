@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -247,26 +246,12 @@ def _braces(values: Any) -> str:
     return "{" + ", ".join(str(value) for value in values) + "}"
 
 
-@dataclass(frozen=True, slots=True)
-class TilePlan:
-    """Division of a lattice into tiles.
-
-    Attributes
-    ----------
-    shape, sides : tuple of int
-        Shape of the lattice, and of a tile.
-    grid : tuple of int
-        Tiles along each axis; the last ones may be incomplete.
-    """
+class TilePlan(NamedTuple):
+    """The shape of a lattice, and of a tile; the tiles along each axis, of which the last may be incomplete."""
 
     shape: tuple[int, ...]
     sides: tuple[int, ...]
     grid: tuple[int, ...]
-
-    @property
-    def tiles(self) -> int:
-        """Tiles of one map."""
-        return math.prod(self.grid)
 
 
 def plan_tiles(shape: tuple[int, ...]) -> TilePlan:
@@ -277,7 +262,7 @@ def plan_tiles(shape: tuple[int, ...]) -> TilePlan:
 
 def tiles_of_sources(xp: Any, found: Any, plan: TilePlan) -> Any:
     """Indices of the tiles that have a source; maps follow each other along the first axis of ``found``."""
-    named = xp.zeros(len(found) * plan.tiles, bool)
+    named = xp.zeros(len(found) * math.prod(plan.grid), bool)
     rest = xp.flatnonzero(xp.isfinite(found))
     tile, scale = xp.zeros(rest.shape, np.int64), 1
     for length, side, count in zip(plan.shape[::-1], plan.sides[::-1], plan.grid[::-1], strict=True):
@@ -299,14 +284,14 @@ def relax_by_tiles(
     launch : callable
         Runs the kernel of :func:`tile_source` with at most one block per tile, and its arguments.
     """
-    tiles = len(found) * plan.tiles
+    tiles = len(found) * math.prod(plan.grid)
     sources = tiles_of_sources(xp, found, plan)
     lists = [xp.empty(tiles, np.int64), xp.empty(tiles, np.int64)]
     lists[0][: len(sources)] = sources
     counts = xp.asarray([len(sources), 0, 0], dtype=np.uint64)
     marks = xp.full(tiles, -1, dtype=np.int32)
     shape, around = xp.asarray(plan.shape, dtype=np.int64), xp.asarray(wraps, dtype=np.uint8)
-    points, each = np.int64(math.prod(plan.shape)), np.int64(plan.tiles)
+    points, each = np.int64(math.prod(plan.shape)), np.int64(math.prod(plan.grid))
     turn = 0
     while int(counts[turn % 3]):
         for _ in range(_ROUNDS):

@@ -164,8 +164,8 @@ def _spectral_product(library: Library, operator: Any, x: Any, layout: Layout) -
     """The sum of each row; of blocks what hangs over is added to the next block (overlap-add)."""
     xp, (n, size, step) = library.xp, (layout.points, layout.size, layout.step)
     if layout.twisted:
-        # The point k of the sum plus i times its point ``size + k`` (see ``numpy/twisted.py``). The inverse is a
-        # forward transform of the conjugate, because XLA scales inverse transforms by a separate kernel.
+        # The point k of the sum plus i times its point ``size + k`` (see the kernel of NumPy). The inverse is a forward
+        # transform of the conjugate, because XLA scales inverse transforms by a separate kernel.
         turns = _turns(xp, size, x)
         product = library.multiply(xp.fft.fft(x * turns[:n], n=size), operator)
         return xp.real(xp.fft.fft(product.conj()) * turns)[..., :n]

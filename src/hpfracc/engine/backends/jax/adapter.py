@@ -18,7 +18,6 @@ from hpfracc.engine.backends.jax import BACKEND
 from hpfracc.engine.hardware import driver_free_bytes
 from hpfracc.engine.primitives.base import Call
 from hpfracc.errors import BackendUnavailableError
-from hpfracc.profiling.clocks import DeviceClock
 
 #: Below this size the overhead of a copy dominates.
 _SMALL_BYTES = 2**16
@@ -31,6 +30,7 @@ class JaxAdapter(Adapter):
     """JAX. Double precision is enabled in a separate scope; the user's ``jax_enable_x64`` is not changed."""
 
     declaration = BACKEND
+    out_of_memory = ("RESOURCE_EXHAUSTED",)
 
     def __init__(self) -> None:
         self._known: dict[str, Any] | None = None
@@ -128,11 +128,32 @@ class JaxAdapter(Adapter):
             if not array.is_deleted() and target in array.devices():
                 array.block_until_ready()
 
-    def clock(self) -> DeviceClock:
-        """A clock for the profiler, without marks, because JAX hides its queues."""
-        from hpfracc.engine.backends.jax.clock import CLOCK
+    def resolve(self, device: str) -> str | None:
+        """``"gpu"`` and ``"cuda"`` are the first GPU; ``"cpu"``, where calls are asynchronous too, only with our name.
 
-        return CLOCK
+        JAX has no marks, because XLA hides its queues: its spans are "enqueued" unless they wait for their work.
+        """
+        kind, _, index = device.partition(":")
+        if kind not in ("gpu", "cuda", "cpu") or (index and not index.isdigit()):
+            return None
+        full = "cpu" if kind == "cpu" else f"cuda:{index or 0}"
+        return full if full in self._devices() and (kind != "cpu" or index in ("", "0")) else None
+
+    def wait(self, value: Any) -> bool:
+        """Wait for an array, or for all arrays of a structure."""
+        jax = self._jax()
+        if not any(isinstance(leaf, jax.Array) for leaf in jax.tree_util.tree_leaves(value)):
+            return False
+        jax.block_until_ready(value)
+        return True
+
+    def memory(self, device: str) -> tuple[int, int | None] | None:
+        """Bytes in use of XLA's allocator, and their peak, if it counts them."""
+        counts = self._device(device).memory_stats() or {}
+        if "bytes_in_use" not in counts:
+            return None
+        peak = counts.get("peak_bytes_in_use")
+        return int(counts["bytes_in_use"]), None if peak is None else int(peak)
 
     def free_bytes(self, device: str) -> int | None:
         """Bytes that JAX may still allocate of its share of the GPU and that are free; None if it does not count.
@@ -151,15 +172,6 @@ class JaxAdapter(Adapter):
             free = min(free, driver + max(0, int(counts.get("pool_bytes", used)) - used))
         return max(0, free)
 
-    def peak_bytes(self, device: str) -> tuple[int, int] | None:
-        """Bytes of arrays on a CUDA device, and their peak."""
-        if device == "cpu":
-            return None
-        counts = self._device(device).memory_stats() or {}
-        if "peak_bytes_in_use" not in counts:
-            return None
-        return int(counts["bytes_in_use"]), int(counts["peak_bytes_in_use"])
-
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
         """Zeros, because JAX has no uninitialised arrays."""
         jax = self._jax()
@@ -177,12 +189,6 @@ class JaxAdapter(Adapter):
         jax = self._jax()
         with self._x64(str(parts[0].dtype)):
             return jax.numpy.concatenate(parts, axis)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """XLA's RESOURCE_EXHAUSTED."""
-        if isinstance(error, MemoryError):
-            return True
-        return isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
     def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
         """Double precision for calls that need it, if the user has not enabled it globally."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
-from hpfracc.engine.backends.base import Declaration, KernelSpec, MemoryModel
+from hpfracc.engine.backends.base import IN_PLACE, Declaration, KernelSpec, MemoryModel
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, Call
 
 __all__ = ["BACKEND"]
@@ -14,28 +14,19 @@ def _is_derivative(call: Call) -> str | None:
     return "it computes values only, no derivatives" if call.facts["order"] else None
 
 
-def _compiled(
-    primitive: str,
-    algorithm: str,
-    dtypes: frozenset[str],
-    copies: float = 0.0,
-    refuses: Callable[[Call], str | None] | None = None,
-) -> KernelSpec:
-    memory = MemoryModel(copies)
-    return KernelSpec(primitive, algorithm, dtypes, compiles="signature", threads=True, refuses=refuses, memory=memory)
-
+_compiled = partial(KernelSpec, compiles="signature", threads=True)
 
 #: Only what a compiled loop does faster than NumPy.
 BACKEND = Declaration(
     "numba",
     (
-        _compiled("causal_convolution", "direct", INEXACT, 1.0),
-        _compiled("elementwise", "fused", INEXACT),
-        _compiled("exponential_recurrence", "direct", INEXACT, 1.3),
-        _compiled("mittag_leffler", "contour", INEXACT, 1.0, _is_derivative),
-        _compiled("stencil_relax", "dijkstra", FLOATS, 1.2),
-        _compiled("random", "compiled", FLOATS, 1.0),
-        _compiled("tridiagonal_solve", "thomas", INEXACT, 0.6),
+        _compiled("causal_convolution", "direct", INEXACT, memory=MemoryModel(1.0)),
+        _compiled("elementwise", "fused", INEXACT, memory=IN_PLACE),
+        _compiled("exponential_recurrence", "direct", INEXACT, memory=MemoryModel(1.3)),
+        _compiled("mittag_leffler", "contour", INEXACT, refuses=_is_derivative, memory=MemoryModel(1.0)),
+        _compiled("stencil_relax", "dijkstra", FLOATS, memory=MemoryModel(1.2)),
+        _compiled("random", "compiled", FLOATS, memory=MemoryModel(1.0)),
+        _compiled("tridiagonal_solve", "thomas", INEXACT, memory=MemoryModel(0.6)),
     ),
     import_seconds=0.3,
     import_bytes=95 << 20,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -22,14 +23,9 @@ def all_finite(witnesses: Array) -> bool:
     return cmath.isfinite(witnesses.sum()) or bool(np.isfinite(witnesses).all())
 
 
-def _waves(x: Array, kind: str, axis: int, workers: int = 1) -> Any:
-    transform = NUMPY.fft.dct if kind.startswith("dct") else NUMPY.fft.dst
-    return transform(x, int(kind[-1]), axis=axis, workers=workers)
-
-
-def _waves_back(x: Array, kind: str, axis: int, workers: int = 1) -> Any:
-    transform = NUMPY.fft.idct if kind.startswith("dct") else NUMPY.fft.idst
-    return transform(x, int(kind[-1]), axis=axis, workers=workers, overwrite_x=True)
+def _waves(inverse: str, x: Array, kind: str, axis: int, workers: int = 1) -> Any:
+    transform = getattr(NUMPY.fft, inverse + kind[:3])
+    return transform(x, int(kind[-1]), axis=axis, workers=workers, overwrite_x=bool(inverse))
 
 
 class NumPyLibrary(Library):
@@ -37,7 +33,7 @@ class NumPyLibrary(Library):
 
     history_block, history_rows = 1 << 16, 256
     back_options: Mapping[str, Any] = MappingProxyType({"overwrite_x": True})
-    waves = _waves, _waves_back
+    waves = partial(_waves, ""), partial(_waves, "i")
 
     def finished(self, function: Callable[..., Any], threads: bool = False) -> Callable[..., Any]:
         """Without warnings, and with an array as the result: NumPy converts arrays without axes to scalars."""

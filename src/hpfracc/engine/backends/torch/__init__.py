@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 from hpfracc.engine.backends.base import (
     MAX_MATRIX_ELEMENTS,
@@ -13,7 +13,7 @@ from hpfracc.engine.backends.base import (
     too_long_or_wide_for_matrix,
     too_many_taps,
 )
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS
 
 __all__ = ["BACKEND"]
 
@@ -26,22 +26,11 @@ def _kernel(
     algorithm: str,
     host: MemoryModel,
     gpu: MemoryModel,
-    *,
     dtypes: frozenset[str] = INEXACT,
-    differentiable: bool = True,
-    own_arrays: bool = False,
-    refuses: Callable[[Call], str | None] | None = None,
+    **more: Any,
 ) -> KernelSpec:
-    return KernelSpec(
-        primitive,
-        algorithm,
-        dtypes,
-        differentiable=differentiable,
-        own_arrays=own_arrays,
-        refuses=refuses,
-        memory=host,
-        gpu_memory=gpu,
-    )
+    options = {"differentiable": True, **more}
+    return KernelSpec(primitive, algorithm, dtypes, memory=host, gpu_memory=gpu, **options)
 
 
 BACKEND = Declaration(

@@ -10,23 +10,17 @@ from typing import Any
 import numpy as np
 
 from hpfracc._optional import import_optional, is_loaded
-from hpfracc.engine.backends.base import Adapter
+from hpfracc.engine.backends.cuda import CudaAdapter
 from hpfracc.engine.backends.torch import BACKEND
-from hpfracc.profiling.clocks import DeviceClock
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: Out-of-memory messages of parts of PyTorch that raise a plain RuntimeError.
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 
-
-class TorchAdapter(Adapter):
+class TorchAdapter(CudaAdapter):
     """PyTorch. Its thread count, default dtype and TF32 settings are not changed."""
 
     declaration = BACKEND
-
-    def __init__(self) -> None:
-        self._devices: tuple[str, ...] | None = None
+    out_of_memory = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 
     def devices(self) -> tuple[str, ...]:
         """The host and every CUDA device that PyTorch finds."""
@@ -59,11 +53,53 @@ class TorchAdapter(Adapter):
         if device != "cpu":
             import_optional("torch").cuda.synchronize(device)
 
-    def clock(self) -> DeviceClock:
-        """CUDA events on the current stream, for the profiler."""
-        from hpfracc.engine.backends.torch.clock import CLOCK
+    def in_use(self) -> bool:
+        """Whether PyTorch has a context on a GPU."""
+        return bool(import_optional("torch").cuda.is_initialized())
 
-        return CLOCK
+    def visible(self) -> tuple[int, int]:
+        """No device without a driver."""
+        cuda = import_optional("torch").cuda
+        return (cuda.device_count(), cuda.current_device()) if cuda.is_available() else (0, 0)
+
+    def record(self, event: Any | None, index: int) -> Any:
+        """On PyTorch's stream."""
+        cuda = import_optional("torch").cuda
+        event = cuda.Event(enable_timing=True) if event is None else event
+        event.record(cuda.current_stream(index))
+        return event
+
+    def is_idle(self, index: int) -> bool:
+        """PyTorch's stream."""
+        return bool(import_optional("torch").cuda.current_stream(index).query())
+
+    def has_passed(self, mark: Any) -> bool:
+        """Whether the device has reached the event."""
+        return bool(mark.query())
+
+    def seconds(self, first: Any, second: Any) -> float:
+        """Time between two events."""
+        return float(first.elapsed_time(second)) / 1e3
+
+    def wait(self, value: Any) -> bool:
+        """Wait for the stream that works on a CUDA tensor."""
+        torch = import_optional("torch")
+        if not isinstance(value, torch.Tensor) or not value.is_cuda:
+            return False
+        torch.cuda.current_stream(value.device).synchronize()
+        return True
+
+    def memory(self, device: str) -> tuple[int, int | None] | None:
+        """Bytes of tensors on a CUDA device, and their peak since the last reset."""
+        return None if device == "cpu" else self._counts(device, "allocated_bytes", "current", "peak")
+
+    def _counts(self, device: str, name: str, *columns: str) -> Any:
+        """Counters of PyTorch's pool, 0 before its first use.
+
+        In the nested form: memory_allocated() and the like flatten all counters to read one.
+        """
+        counts = import_optional("torch").cuda.memory_stats_as_nested_dict(device).get(name)
+        return tuple(int(counts["all"][column]) if counts else 0 for column in columns)
 
     def free_bytes(self, device: str) -> int | None:
         """Free memory of the driver plus unused memory of PyTorch's pool; None for the host."""
@@ -71,12 +107,8 @@ class TorchAdapter(Adapter):
             return None
         cuda = import_optional("torch").cuda
         free, _ = cuda.mem_get_info(device)
-        # The nested form: memory_reserved() and memory_allocated() each flatten all counters to read one.
-        counts = cuda.memory_stats_as_nested_dict(device)
-        if not counts:  # nothing was allocated yet
-            return int(free)
-        held, used = (int(counts[name]["all"]["current"]) for name in ("reserved_bytes", "allocated_bytes"))
-        return int(free) + held - used
+        held, used = (self._counts(device, name, "current")[0] for name in ("reserved_bytes", "allocated_bytes"))
+        return int(free) + int(held - used)
 
     def begin_in_child(self) -> None:
         """Use one thread, as in PyTorch's data loaders, because it would wait forever for threads of the parent."""
@@ -96,13 +128,6 @@ class TorchAdapter(Adapter):
         if device != "cpu" and torch is not None and torch.cuda.is_initialized():
             with torch.cuda.device(device):
                 torch.cuda.empty_cache()
-
-    def peak_bytes(self, device: str) -> tuple[int, int] | None:
-        """Bytes of tensors on a CUDA device, and their peak since the last reset."""
-        if device == "cpu":
-            return None
-        cuda = import_optional("torch").cuda
-        return int(cuda.memory_allocated(device)), int(cuda.max_memory_allocated(device))
 
     def reset_peak(self, device: str) -> None:
         """Reset PyTorch's counter."""
@@ -128,13 +153,6 @@ class TorchAdapter(Adapter):
         """A tensor, on a GPU from PyTorch's caching allocator."""
         torch = import_optional("torch")
         return torch.empty(shape, dtype=getattr(torch, dtype), device=device)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """PyTorch's error, or one of the messages of its parts."""
-        torch = sys.modules["torch"] if is_loaded("torch") else None
-        if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
-            return True
-        return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
 
 
 ADAPTER = TorchAdapter()

@@ -206,7 +206,7 @@ def _run_block(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...], begin: int, e
 
     total = None
     for start, result in convolve_block(convolve, weights, signal, begin, end, part, taps, extra):
-        total = result if total is None else _added(job, total, start - begin, result)
+        total = result if total is None else _added(total, start - begin, result)
     return total
 
 
@@ -243,9 +243,9 @@ def convolve_block(
         yield low + skipped + first, result[..., skipped:]
 
 
-def _added(job: Job, total: Any, start: int, more: Any) -> Any:
+def _added(total: Any, start: int, more: Any) -> Any:
     """``total`` with ``more`` added from point ``start`` on."""
-    if job.request.placement.library == "jax":
+    if library_of(total) == "jax":
         return total.at[..., start:].add(more)
     total[..., start:] += more
     return total
@@ -260,5 +260,5 @@ def _add_starts(job: Job, result: Any, signal: Any, starts: Any) -> Any:
         sample = signal[..., number : number + 1]
         if job.request.call.facts["differences"] and number:
             sample = sample - signal[..., number - 1 : number]
-        result = _added(job, result, number, sample * row[number:])
+        result = _added(result, number, sample * row[number:])
     return result

@@ -122,16 +122,7 @@ def random_stream(seed: Any, index: int) -> np.random.Generator:
 
 def item_error(index: int, count: int, error: BaseException) -> BatchItemError:
     """An error that names the item; to be raised from ``error``."""
-    text = message_of(error).split("\n", 1)[0]
-    return BatchItemError(f"item {index} of {count}: {type(error).__name__}: {text}", index)
-
-
-def message_of(error: BaseException) -> str:
-    """The message of an error, whose ``__str__`` may itself raise."""
-    try:
-        return str(error).strip()
-    except Exception as second:  # a user's class may raise anything here
-        return f"(no message: its __str__ raised {type(second).__name__})"
+    return BatchItemError(f"item {index} of {count}: {registry.describe_failure(error)}", index)
 
 
 def by_name(

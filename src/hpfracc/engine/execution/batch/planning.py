@@ -21,7 +21,7 @@ from hpfracc.engine.execution.plan import Plan, make_plan, make_request, plan_ke
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, dtype_of, shape_of
-from hpfracc.engine.selection.call_memory import HOST_SHARE, memory_refusal, predicted_bytes
+from hpfracc.engine.selection.call_memory import HOST_SHARE, predicted_bytes
 from hpfracc.engine.selection.decide import Selection, decide
 from hpfracc.engine.selection.decision import Candidate, Decision, Fallback
 from hpfracc.engine.selection.knowledge import knowledge_for
@@ -96,9 +96,7 @@ class Job:
     def predict(self, operands: tuple[Any, ...], reserved: int = 0, kernel: str | None = None) -> float:
         """Predicted seconds of a chunk beside ``reserved`` bytes: inf if no arm takes it, 0 if nothing is known."""
         selection = self.select(operands, reserved, kernel)
-        if selection is None:
-            return math.inf
-        return selection.expected if selection.expected == selection.expected else 0.0
+        return math.inf if selection is None else 0.0 if math.isnan(selection.expected) else selection.expected
 
     def run(self, operands: tuple[Any, ...], key: Any = None, kernel: str | None = None) -> Any:
         """Run a chunk; raises :class:`ChunkTooLargeError` if it runs out of memory.
@@ -131,7 +129,7 @@ class Job:
         """The plan for a chunk: that of the last chunk of the same kind, if there still is memory for it."""
         kind = plan_key(operands, None, key, {}), kernel
         plan = self._plans.get(kind)
-        if plan is not None and _is_current(plan):
+        if plan is not None and plan.version == state.version and plan.has_room():
             return plan
         options: dict[str, Any] = {"backend": self.backend, "limit": self.limit, "kernel": kernel, "short": self.short}
         try:
@@ -140,13 +138,6 @@ class Job:
             raise ChunkTooLargeError(str(error)) from None
         self._plans[kind] = plan
         return plan
-
-
-def _is_current(plan: Plan) -> bool:
-    """Whether a plan holds for another chunk: under the same settings, with memory for it."""
-    request, arm = plan.request, plan.bound.arm
-    need = predicted_bytes(request.primitive, request.call, arm)
-    return plan.version == state.version and memory_refusal(request, arm, need, plan.knowledge.breaker) is None
 
 
 def as_spec(array: Any) -> Any:
@@ -249,7 +240,12 @@ def choose_plan(
     if ideal is None:
         return None
     call = job.primitive.describe(*specs, **job.params)
-    reserved = 0 if allocated else _reserved(job, call.output_bytes)
+    reserved = 0
+    if not allocated:
+        device, library = job.request.placement.device, job.request.placement.library
+        share, owner = (HOST_SHARE, None) if device == HOST else (job.request.settings.gpu_memory_limit, library)
+        # A result that takes more than half of the memory limits only itself: the chunks would become crumbs.
+        reserved = call.output_bytes if get_budget().fits(2 * call.output_bytes, device, share, owner) else 0
     arms = sorted((row for row in ideal.decision.candidates if row.refused is None), key=_with_compiling)
 
     def search() -> ChunkPlan | None:
@@ -271,16 +267,6 @@ def choose_plan(
 def _with_compiling(row: Candidate) -> float:
     """Predicted seconds of one call with what it must compile; inf if nothing is known."""
     return math.inf if math.isnan(row.total) else row.total + row.compile
-
-
-def _reserved(job: Job, result: int) -> int:
-    """Bytes of the result that chunks leave free, where the operands are.
-
-    0 if it takes more than half of the memory: then only the chunks are limited, because they would become crumbs.
-    """
-    device, library = job.request.placement.device, job.request.placement.library
-    share, owner = (HOST_SHARE, None) if device == HOST else (job.request.settings.gpu_memory_limit, library)
-    return result if get_budget().fits(2 * result, device, share, owner) else 0
 
 
 def _report_slow(job: Job, call: Call, ideal: Selection, plan: ChunkPlan, times: int) -> None:

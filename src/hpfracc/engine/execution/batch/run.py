@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import device_of, is_chunked, library_of, wraps_chunks
-from hpfracc._config import current_context, get_settings
+from hpfracc._config import get_settings
 from hpfracc._frames import label_rows
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._optional import import_optional
@@ -29,14 +29,13 @@ from hpfracc.engine.execution.batch.items import (
     Stacking,
     calls_of,
     item_error,
-    kind_of,
     random_stream,
     rows_of,
     stack,
     stacking_of,
 )
 from hpfracc.engine.execution.batch.planning import Job, decision_in_chunks
-from hpfracc.engine.execution.batch.probing import measure_peak
+from hpfracc.engine.execution.custom import measure_peak
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
@@ -332,8 +331,6 @@ class _ItemFailedError(Exception):
 
 # Groups of items of one kind, which run in chunks.
 
-#: The kernel of each kind of batch, in this process.
-remembered_kernels: dict[Hashable, str] = {}
 #: Items of the first chunk of a function, whose memory is measured, and of later ones if it cannot be.
 _MEASURED, _BEGIN_WITH = 4, 64
 
@@ -359,7 +356,9 @@ class StackedOperation:
         params = dict(how.params)
         request = make_request(operation.primitive, self._specs(first, total), params, backend=batch.backend)
         self._job = Job(operation.primitive, params, replace(request, placement=place(first)), batch.limit)
-        self._job.kernel = self._kernel(first, total)
+        # The same kernel for chunks of any size, so that the size changes no result.
+        whole = self._job.select(self._specs(first, total), ignore_memory=True)
+        self._job.kernel = None if whole is None else f"{whole.arm.backend}:{whole.arm.algorithm}"
         sizes = itertools.chain((total,), driver.sizes_below(total))
         most = next((count for count in sizes if self._fits(first, count, total)), 1)
         self.sizer = _sizer(batch, total, most)
@@ -382,19 +381,6 @@ class StackedOperation:
                 if not shared
             )
         return self._job.predict(specs, reserved) < math.inf
-
-    def _kernel(self, first: tuple[Any, ...], count: int) -> str | None:
-        """The kernel for the whole group: the same for chunks of any size, so that the size changes no result."""
-        request = self._job.request
-        call = (request.call.operation, request.placement, request.shapes, request.preference, kind_of(first), count)
-        # Remembered, so that what is learned in the meantime does not change the result of the same batch.
-        key = (*call, request.settings.version, current_context())
-        if key not in remembered_kernels:
-            selection = self._job.select(self._specs(first, count), ignore_memory=True)
-            if selection is None:
-                return None
-            driver.keep_bounded(remembered_kernels, key, f"{selection.arm.backend}:{selection.arm.algorithm}")
-        return remembered_kernels[key]
 
     def run(self, part: Sequence[int], short: ChunkTooLargeError | None = None) -> list[Any]:
         """The results of these items; after a shortage, of a single one that does not fit as a whole."""

@@ -15,7 +15,7 @@ import numpy as np
 from hpfracc._interrupts import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm, KernelSpec
-from hpfracc.engine.execution.bind import bind
+from hpfracc.engine.execution.bind import BoundArm
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.primitives.base import ArraySpec
@@ -39,9 +39,6 @@ _POINTS_PER_WEIGHT = 16
 FEW_WEIGHTS, PREPARED = "few weights", "prepared"
 #: Variants for kernels that do not support an operation's usual call, and the algorithm of each.
 _MADE_FOR = {FEW_WEIGHTS: "blocked"}
-#: Operators cache the transforms of their weights, so most convolutions have one. What it saves differs between arms
-#: (on an H200 a direct sum of 64 points takes 35 us with a cached matrix, 210 us without; an FFT 85 and 140).
-_VARIANTS = {"causal_convolution": ("", PREPARED, FEW_WEIGHTS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +110,22 @@ def make_series(operations: Iterable[str] | None, backends: Iterable[str], thoro
             Series(name, dtype, placement, variant, most)
             for dtype in _dtypes(name, thorough)
             for placement in [HOST_PLACEMENT, *gpus]
-            for variant in _VARIANTS.get(name, ("",))
+            for variant in _variants(name)
         )
     return found
+
+
+def _variants(operation: str) -> Iterator[str]:
+    """The usual call; with few weights; and with a cached transform, which operators have of their weights.
+
+    What that saves differs between arms: on an H200 a direct sum of 64 points takes 35 us with a cached matrix, 210 us
+    without; an FFT 85 and 140.
+    """
+    yield ""
+    if get_operation(operation).primitive.prepared_operand is not None:
+        yield PREPARED
+    if operation == "causal_convolution":
+        yield FEW_WEIGHTS
 
 
 def _dtypes(operation: str, thorough: bool) -> tuple[str, ...]:
@@ -346,7 +356,9 @@ class ArmTrial:
         option = knowledge.option(request, arm)
         compiles = knowledge.is_first(option)
         with box.pause():  # loads the kernel's module
-            bound = bind(request.primitive, request.call, arm, request.placement, self.arrays, keyed=request.prepared)
+            bound = BoundArm(
+                request.primitive, request.call, arm, request.placement, self.arrays, keyed=request.prepared
+            )
         params = dict(self.params)
         if request.prepared:
             params["weights_key"] = ("calibration", request.shapes)
@@ -380,7 +392,7 @@ class ArmTrial:
         time of the call, which depends on its size, times the power of its arm, which is measured at one size.
         """
         request = self.request
-        bound = bind(request.primitive, request.call, arm, request.placement, self.arrays, keyed=False)
+        bound = BoundArm(request.primitive, request.call, arm, request.placement, self.arrays, keyed=False)
         call = partial(bound.run, *self.arrays, **self.params)
         wait = partial(registry.adapter(arm.backend).synchronize, arm.device)
         clock(call, wait)  # compiles

@@ -10,7 +10,6 @@ import ctypes
 import gc
 import logging
 import os
-import sys
 import threading
 import time
 import weakref
@@ -190,7 +189,9 @@ class Ladder(Guarded):
 
     def _library_caches(self, device: str) -> tuple[int, str]:
         if device == HOST:
-            return 0, "malloc" if _trim_heap() else ""
+            with suppress(OSError, AttributeError, TypeError):  # a C library without it
+                return 0, "malloc" if ctypes.CDLL(None).malloc_trim(0) else ""
+            return 0, ""
         used = [name for name in ("torch", "jax", "cupy") if registry.is_loaded(name)]
         for name in used:
             registry.adapter(name).release_memory(device)
@@ -223,14 +224,6 @@ def _free(device: str) -> int | None:
 
 def _gain(before: int | None, after: int | None) -> int:
     return 0 if before is None or after is None else max(0, after - before)
-
-
-def _trim_heap() -> bool:
-    """Return freed heap memory to the system, if the C library can."""
-    if sys.platform.startswith("linux"):
-        with suppress(OSError, AttributeError):  # a C library without it
-            return bool(ctypes.CDLL(None).malloc_trim(0))
-    return False
 
 
 class Spillable(Guarded):

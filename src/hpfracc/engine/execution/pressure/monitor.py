@@ -82,8 +82,8 @@ def read_memory(device: str) -> Reading:
 def _held(name: str, device: str) -> int:
     """Bytes of the library's arrays on the device; of its whole pool if it does not count them."""
     adapter = registry.adapter(name)
-    marks = adapter.peak_bytes(device)
-    return adapter.reserved_bytes(device) if marks is None else marks[0]
+    counts = adapter.memory(device)
+    return adapter.reserved_bytes(device) if counts is None else counts[0]
 
 
 class Pressure(enum.StrEnum):
@@ -315,10 +315,8 @@ class MemoryMonitor(Guarded):
             mean = statistics.fmean(snapshot.allocated for snapshot in self._history)
             sizes = (now.allocated, self._peak, mean, now.free, now.total, self._freed)
             last, peak, mean, free, total, freed = (size / 2**20 for size in sizes)
-            level = now.usage, now.pressure
-            return MemoryStats(
-                self.device, self._snapshots, last, peak, mean, free, total, *level, self._cleanups, freed
-            )
+            rest = now.usage, now.pressure, self._cleanups, freed
+            return MemoryStats(self.device, self._snapshots, last, peak, mean, free, total, *rest)
 
     # Cleaning up.
 
@@ -419,7 +417,7 @@ def _sample(monitor: weakref.ref[MemoryMonitor], interval: float, end: SimpleQue
 
 
 _monitors: dict[str, MemoryMonitor] = {}
-_lock = threading.Lock()
+_guard = Guarded()
 
 
 def get_memory_monitor(
@@ -435,7 +433,7 @@ def get_memory_monitor(
     True
     """
     device = watched_device(device_id)
-    with _lock:
+    with _guard._lock:
         if device not in _monitors:
             _monitors[device] = MemoryMonitor(device)
         known = _monitors[device]
@@ -446,7 +444,7 @@ def get_memory_monitor(
 
 def reset() -> None:
     """Close and remove every monitor of this process."""
-    with _lock:
+    with _guard._lock:
         known = list(_monitors.values())
         _monitors.clear()
     for monitor in known:

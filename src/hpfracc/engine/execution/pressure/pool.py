@@ -25,10 +25,6 @@ def _pinned(size: int) -> Any:
     return next((made for adapter in loaded if (made := adapter.pinned_bytes(size)) is not None), None)
 
 
-def _dtype_name(dtype: Any) -> str:
-    return str(np.dtype(dtype if isinstance(dtype, type) else str(dtype).removeprefix("torch.")))
-
-
 class MemoryPool(Guarded):
     """A pool of reusable buffers, each with one owner at a time.
 
@@ -91,7 +87,8 @@ class MemoryPool(Guarded):
             raise InvalidInputError(f"library={library!r} for {device}; use 'torch' or 'cupy', and import it first")
         adapter = registry.adapter(name)
         kept = adapter.reserved_bytes(device)
-        made = adapter.empty(shape if isinstance(shape, tuple) else (shape,), _dtype_name(dtype), device)
+        kind = str(np.dtype(dtype if isinstance(dtype, type) else str(dtype).removeprefix("torch.")))
+        made = adapter.empty(shape if isinstance(shape, tuple) else (shape,), kind, device)
         if clear:
             made[...] = 0
         with self._lock:

@@ -95,14 +95,10 @@ def _apply_fused(
     first = cupy.full((*signal.shape[:-1], 1), points, np.int64)
     padded = cupy.empty((*signal.shape[:-1], size), signal.dtype)
     _PAD_CLEAN(signal, points, size, int(differences), padded, first)
-    if signal.dtype.kind == "c":
-        product = fft.fft(padded, size)
-        product *= prepared.operator
-        full = fft.ifft(product, norm="forward", overwrite_x=True)
-    else:
-        product = fft.rfft(padded, size)
-        product *= prepared.operator
-        full = fft.irfft(product, size, norm="forward", overwrite_x=True)
+    forward, back = (fft.fft, fft.ifft) if signal.dtype.kind == "c" else (fft.rfft, fft.irfft)
+    product = forward(padded, size)
+    product *= prepared.operator
+    full = back(product, size, norm="forward", overwrite_x=True)
     result = cupy.empty(signal.shape, signal.dtype)
     _CUT_TAINT(
         cupy.ascontiguousarray(full),

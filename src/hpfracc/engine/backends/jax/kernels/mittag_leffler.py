@@ -17,8 +17,18 @@ import numpy as np
 from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Band, ContourPlan, make_contour_plan
-from hpfracc.engine.numerics.mittag_leffler_poles import Poles, Strip, add_residues, choose_offset, find_poles, is_close
-from hpfracc.engine.numerics.mittag_leffler_values import leibniz, mirrored, taylor_value
+from hpfracc.engine.numerics.mittag_leffler_values import (
+    Poles,
+    Strip,
+    add_residues,
+    at_infinity,
+    choose_offset,
+    find_poles,
+    is_close,
+    leibniz,
+    mirrored,
+    taylor_value,
+)
 
 _XP = namespace("jax")
 
@@ -79,7 +89,8 @@ def _compiled(z: jax.Array, alpha: float, beta: float, order: int) -> jax.Array:
         # Where the other formula applies, this one gets a safe argument.
         far = _beyond(plan, jnp.where(small | ~jnp.isfinite(radius), jnp.full_like(points, -plan.edges[-1]), points))
         values = jnp.where(small, values, far)
-        return _limits(alpha, points, radius, values).astype(z.dtype)
+        values = at_infinity(_XP, plan, points, radius, values)
+        return jnp.where(jnp.isnan(points), points, values).astype(z.dtype)
 
 
 def _beyond(plan: ContourPlan, z: jax.Array) -> jax.Array:
@@ -145,14 +156,6 @@ def _powers(distance: jax.Array, weight: jax.Array, order: int) -> list[jax.Arra
     for _ in range(order):
         powers.append(powers[-1] * reciprocal)
     return powers
-
-
-def _limits(alpha: float, points: jax.Array, radius: jax.Array, values: jax.Array) -> jax.Array:
-    """At infinity: inf to the right of the real axis, 0 to the left for alpha < 2; otherwise there is no limit."""
-    limit = jnp.where(points.real > 0, jnp.inf, 0.0 if alpha < 2 else jnp.nan)
-    limit = jnp.where(points.imag == 0, limit, jnp.nan)
-    values = jnp.where(jnp.isinf(radius), limit.astype(values.dtype), values)
-    return jnp.where(jnp.isnan(points), points, values)
 
 
 KERNELS: dict[str, Kernel] = {"contour": Kernel(mittag_leffler_contour)}

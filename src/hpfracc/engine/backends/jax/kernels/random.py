@@ -54,9 +54,7 @@ def _compiled(paths: jax.Array, key: jax.Array, n: int, kind: str, stream: int, 
             first, second = normal_pairs(jnp, jnp.stack([a, c], -1), jnp.stack([b, d], -1), _to_float)
             values = jnp.stack([first, second], -1)
         else:
-            words = jnp.stack([a, b, c, d], -1)
-            narrow = (_to_float((words >> 41) & (2**23 - 1)) + 0.5) * 2.0**-23
-            values = uniforms(words, _to_float) if dtype == "float64" else narrow
+            values = uniforms(jnp.stack([a, b, c, d], -1), _to_float, dtype == "float32")
         return values.reshape(*paths.shape, 4 * counters.size)[..., :n].astype(dtype)
 
 

@@ -154,16 +154,18 @@ def _equal_work(n: int, taps: int, workers: int) -> list[tuple[int, int]]:
     return [(low, high) for low, high in itertools.pairwise(edges) if high > low]
 
 
-@np.errstate(all="ignore")
 def convolve_with_options(
     weights: Array, signal: Array, *starts: Array, differences: bool = False, starts_from: int = 0, workers: int = 1
 ) -> Array:
     """:func:`convolve_direct` with the options of the primitive."""
-    summands = differences_of(NUMPY, signal) if differences else signal
-    result = convolve_direct(weights, summands, workers=workers)
-    for j, row in enumerate(starts[0] if starts else (), starts_from):
-        result[..., j:] += (summands if j else signal)[..., j : j + 1] * row[j:]
+    if not (differences or starts):
+        return convolve_direct(weights, signal, workers=workers)
+    with np.errstate(all="ignore"):
+        summands = differences_of(NUMPY, signal) if differences else signal
+        result = convolve_direct(weights, summands, workers=workers)
+        for j, row in enumerate(starts[0] if starts else (), starts_from):
+            result[..., j:] += (summands if j else signal)[..., j : j + 1] * row[j:]
     return result
 
 
-KERNELS: dict[str, Kernel] = {"direct": Kernel(convolve_with_options, plain=Kernel(convolve_direct))}
+KERNELS: dict[str, Kernel] = {"direct": Kernel(convolve_with_options)}

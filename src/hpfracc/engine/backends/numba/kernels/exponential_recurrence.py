@@ -11,7 +11,7 @@ from numba import njit, uintp
 from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numba.arrays import Array, behaved, spread
-from hpfracc.engine.numerics.recurrence import arrival
+from hpfracc.engine.numerics.recurrence import arrival, taint
 from hpfracc.engine.workers import even_blocks, run_blocks
 
 # "reassoc" lets the terms be summed in any order, "contract" fuses multiply and add; neither assumes finite numbers.
@@ -21,7 +21,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract
 @njit(**_OPTIONS)
 def _advance(state, fade, into, w, x, lagged):  # type: ignore[no-untyped-def]
     """One step of one row; returns its contribution to the value."""
-    total = x * 0.0
+    total = state[0] * 0.0  # not of x: a lagged value excludes its newest input, also one that is not finite
     if lagged:
         for j in range(uintp(fade.size)):
             state[j] *= fade[j]
@@ -102,7 +102,7 @@ def recur_direct(
     state = np.array(np.broadcast_to(initial, (*batch, terms)), wide).reshape(rows, terms)
     kind = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
     kind = np.result_type(kind, np.complex64) if complex_ else kind
-    lost = np.asarray(~np.isfinite(state).all(-1))
+    first = state.copy()
     uniform = steps.size == 1
     fade, into = (
         np.exp(-rates * steps[0]) if uniform else rates,
@@ -128,27 +128,14 @@ def recur_direct(
     if rows and terms:
         run_blocks(work, range(len(parts)), workers)
     y = out[0] if len(out) == 1 else out.sum(0)
-    bad = ~np.isfinite(y[:, -1]) | ~np.isfinite(state).all(-1) if n and terms else lost
-    if bad.any():
-        _spread(y, state, x, lost, lagged)
+    if n and not (np.isfinite(y[:, -1:]).all() and np.isfinite(state).all()):
+        y, state = taint(NUMPY, y, state, x, first, lagged)
     whole = np.concatenate([y, state], -1) if final else y
     return whole.astype(kind, copy=False).reshape(*batch, whole.shape[-1])
 
 
 def _rows(array: Array, wide: Any, shape: tuple[int, ...], rows: int) -> Array:
     return behaved(spread(array, shape).astype(wide, copy=False).reshape(rows, shape[-1]))
-
-
-def _spread(y: Array, state: Array, x: Array, lost: Array, lagged: bool) -> None:
-    """Set each row to nan from its first non-finite sample on."""
-    bad = ~np.isfinite(x)
-    bad[:, :1] |= lost[:, None]
-    seen = np.logical_or.accumulate(bad, -1)
-    state[seen[:, -1:].any(-1) | lost] = np.nan
-    if lagged:
-        seen[:, 1:] = seen[:, :-1].copy()
-        seen[:, :1] = lost[:, None]
-    y[seen] = np.nan
 
 
 KERNELS: dict[str, Kernel] = {"direct": Kernel(recur_direct)}

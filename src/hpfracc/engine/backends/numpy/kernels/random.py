@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.numerics.counter_random import MASK32, join_key, normal_pairs, uniforms
+from hpfracc.engine.numerics.counter_random import MASK32, join_key, write_numbers
 
 Array = np.ndarray[Any, Any]
 
@@ -17,19 +17,6 @@ _TOGETHER = 1 << 14
 
 def _to_float(words: Array) -> Array:
     return words.astype(np.float64)
-
-
-def _numbers(words: Array, kind: str, dtype: str, out: Array) -> None:
-    """Convert rows of an even number of words to numbers in ``out``, which may be one shorter."""
-    n = out.shape[-1]
-    if kind == "normal":
-        first, second = normal_pairs(np, words[:, ::2], words[:, 1::2], _to_float)
-        out[:, ::2] = first
-        out[:, 1::2] = second[:, : n // 2]
-    elif dtype == "float64":
-        out[...] = uniforms(words[:, :n], _to_float)
-    else:
-        out[...] = ((words[:, :n] >> np.uint64(41)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23)
 
 
 def random_streams(
@@ -57,7 +44,8 @@ def random_streams(
                     place = target
                 row[:] = generator.random_raw(count)
                 place += -(-count // 4)  # half a block stays in the generator's buffer until it is moved
-            _numbers(words, kind, dtype, result[top : top + rows, low:high])
+            out = result[top : top + rows, low:high]
+            write_numbers(np, words, kind, dtype == "float32", _to_float, out)
     return result.reshape(*paths.shape, n)
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch import fused
-from hpfracc.engine.numerics.counter_random import MASK32, join_key, normal_pairs, philox, uniforms
+from hpfracc.engine.numerics.counter_random import MASK32, join_key, philox, write_numbers
 
 #: Numbers that are drawn together: few enough for the cache of the host, enough to fill a GPU.
 _TOGETHER, _TOGETHER_ON_GPU = 1 << 15, 1 << 20
@@ -15,19 +15,6 @@ _TOGETHER, _TOGETHER_ON_GPU = 1 << 15, 1 << 20
 
 def _to_float(words: Tensor) -> Tensor:
     return words.to(torch.float64)
-
-
-def _numbers(words: Tensor, kind: str, dtype: torch.dtype, out: Tensor) -> None:
-    """Convert rows of an even number of words to numbers in ``out``, which may be one shorter."""
-    n = out.shape[-1]
-    if kind == "normal":
-        first, second = normal_pairs(torch, words[:, ::2], words[:, 1::2], _to_float)
-        out[:, ::2] = first
-        out[:, 1::2] = second[:, : n // 2]
-    elif dtype == torch.float64:
-        out[...] = uniforms(words[:, :n], _to_float)
-    else:
-        out[...] = (_to_float((words[:, :n] >> 41) & (2**23 - 1)) + 0.5) * 2.0**-23
 
 
 def random_arithmetic(
@@ -51,7 +38,8 @@ def random_arithmetic(
             counters = torch.arange(low // 4 + 1, -(-high // 4) + 1, device=paths.device)
             blocks = philox(counters[None, :], numbers[top : top + rows, None], streams, pair, signed=True)
             words = torch.stack(blocks, -1).flatten(1)[:, : high - low + (high - low) % 2]
-            _numbers(words, kind, precision, result[top : top + rows, low:high])
+            out = result[top : top + rows, low:high]
+            write_numbers(torch, words, kind, precision == torch.float32, _to_float, out)
     return result.reshape(*paths.shape, n)
 
 

@@ -20,7 +20,7 @@ from hpfracc._interrupts import run_shielded
 from hpfracc._optional import package_version
 from hpfracc.engine.backends.registry import describe_failure
 from hpfracc.engine.execution.pressure.ladder import ladder
-from hpfracc.engine.memory.budget import allowed, get_budget
+from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.selection.request import Preference, preference_error, refusal_reason
 from hpfracc.errors import BackendUnavailableError, HpfraccError, OutOfMemoryError
 from hpfracc.solvers.ode import compiled
@@ -86,7 +86,7 @@ def allowed_bytes(cuda: Any, held: int = 0) -> int:
     """Bytes that a solve may use on the current GPU, including the ``held`` bytes that it has already."""
     free = float(cuda.current_context().get_memory_info().free) + held
     cap = get_budget().caps().get(f"cuda:{_device_number(cuda)}", math.inf)
-    return allowed(int(min(free, cap, 2.0**48)), get_settings().gpu_memory_limit)
+    return int(get_settings().gpu_memory_limit * min(free, cap, 2.0**48))
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,7 +1,8 @@
-"""E_{a,b}(z) in JAX with parameters that are arrays, traced or not, and differentiable.
+"""Special functions for JAX arrays, under jit, grad and vmap: Gamma and its relatives, and E_{a,b}(z).
 
-The tables depend on the values of the parameters, which are not known while tracing, so the value comes from NumPy
-through a callback, under jit and vmap too; the derivative rule calls the same function one order higher.
+The parameters of E_{a,b} may be arrays, traced or not, and are differentiable. The tables depend on the values of the
+parameters, which are not known while tracing, so the value comes from NumPy through a callback, under jit and vmap too;
+the derivative rule calls the same function one order higher.
 """
 
 from __future__ import annotations
@@ -14,12 +15,58 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
+from jax.scipy import special
 
 from hpfracc._arrays import is_tracer
-from hpfracc.engine.numerics.gamma import MAX_DERIVATIVES
+from hpfracc._xp import namespace
+from hpfracc.engine.numerics.gamma import MAX_DERIVATIVES, beta_value, gamma_value
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters, make_contour_plan
 from hpfracc.engine.numerics.mittag_leffler_values import evaluate, pairs_of
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
+
+
+def _operands(name: str, *values: Any) -> tuple[jax.Array, ...]:
+    arrays = tuple(jnp.asarray(value) for value in values)
+    if any(jnp.iscomplexobj(array) for array in arrays):
+        raise UnsupportedDtypeError(f"{name}: JAX supports real numbers only; convert the array to NumPy")
+    return tuple(array.astype(jnp.promote_types(jnp.result_type(*arrays), jnp.float32)) for array in arrays)
+
+
+@jax.custom_jvp
+def _gamma(z: jax.Array) -> jax.Array:
+    with jax.enable_x64(True):
+        return gamma_value(namespace("jax"), z.astype(jnp.float64)).astype(z.dtype)
+
+
+@_gamma.defjvp
+def _gamma_slope(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    (z,), (tangent,) = primals, tangents
+    value = _gamma(z)
+    return value, tangent * value * special.digamma(z)
+
+
+def gamma(z: Any) -> jax.Array:
+    """Gamma(z)."""
+    (z,) = _operands("gamma", z)
+    return _gamma(z)
+
+
+def digamma(z: Any) -> jax.Array:
+    """psi(z)."""
+    (z,) = _operands("digamma", z)
+    return special.digamma(z)
+
+
+def beta(a: Any, b: Any) -> jax.Array:
+    """B(a, b), by Gamma if that stays in range, otherwise by its logarithm."""
+    a, b = jnp.broadcast_arrays(*_operands("beta", a, b))
+    return beta_value(namespace("jax"), a, b, gamma, special.gammaln)
+
+
+def incomplete_beta(a: Any, b: Any, x: Any) -> jax.Array:
+    """I_x(a, b)."""
+    a, b, x = _operands("incomplete_beta", a, b, x)
+    return special.betainc(a, b, x)
 
 
 def of_parameters(z: Any, alpha: Any, beta: Any) -> jax.Array:
