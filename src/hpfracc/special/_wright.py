@@ -135,7 +135,7 @@ def m_wright(x: Any, nu: float) -> Any:
 
 
 def _series(z: Array, lam: float, mu: float) -> tuple[Array, Array]:
-    count = 400 if lam == 0 else int(min(400, max(4, (_MAX_GAMMA - abs(mu)) / abs(lam))))
+    count = 400 if lam == 0 else int(min(400, max(4, (math.copysign(_MAX_GAMMA, lam) - mu) / lam)))
     inverse = reciprocal_gammas(lam, mu, count)
     # The effect of half an ulp in the argument, and rgamma's own error, grow with the argument.
     slack = 2.0 + np.abs(lam * np.arange(count) + mu) / 8
@@ -147,7 +147,9 @@ def _series(z: Array, lam: float, mu: float) -> tuple[Array, Array]:
         sizes += np.abs(term) * slack[k]
         last = np.abs(term)
         power *= z / (k + 1)
-        if k > 8 and bool((np.abs(power) * np.abs(inverse[k : k + 4]).max() <= _EPS / 8 * sizes).all()):
+        # Integer parameters: all terms up to the last pole of Gamma, at 0, may vanish.
+        rest = np.abs(power) * np.abs(inverse[k : k + 4]).max()
+        if k > 8 and (lam <= 0 or lam * k + mu > 0) and bool((rest <= _EPS / 8 * sizes).all()):
             break
     return total, _EPS * sizes + 16 * last
 
