@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hpfracc._arrays import library_of, refuse_units
+from hpfracc._arrays import library_of, refuse_masked, refuse_units
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 _T = TypeVar("_T")
@@ -152,9 +152,11 @@ def numbers(
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Real numbers on the host as float64, of any shape or of ``ndim`` axes.
 
-    Text, objects, complex numbers and rows of different lengths are refused.
+    Text, objects, complex numbers, rows of different lengths and masked arrays are refused.
     """
     refuse_units(value, name)
+    if isinstance(value, np.ndarray):
+        refuse_masked(value, name)
     try:
         found = np.asarray(value)
         if found.dtype.kind not in "fiu" and not (found.dtype.kind == "b" and library_of(value) == "numpy"):
@@ -187,8 +189,13 @@ def pair(name: str, value: Any, *, infinite: bool = False) -> tuple[float, float
 
 
 def array(name: str, value: Any) -> Any:
-    """An array of numbers of any library; lists and numbers become NumPy arrays, text and ragged rows are refused."""
+    """An array of numbers of any library; lists and numbers become NumPy arrays.
+
+    Text, ragged rows and masked arrays, whose masks would be lost, are refused.
+    """
     refuse_units(value, name)
+    if isinstance(value, np.ndarray):
+        refuse_masked(value, name)
     if library_of(value) != "python" and not isinstance(value, np.ndarray | np.generic):
         return value
     try:

@@ -468,3 +468,25 @@ def test_vmap_along_another_axis_than_the_last(name: str, mapped: int):
     y = x.clone().requires_grad_()
     (found,) = torch.autograd.grad(sum(apply(each).abs().square().sum() for each in y.unbind(mapped)), y)
     torch.testing.assert_close(slope, found.movedim(mapped, 0), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        hf.Caputo,
+        hf.RiemannLiouville,
+        lambda alpha: hf.PsiCaputo(alpha, lambda t: t + t**2),
+        lambda alpha: hf.Katugampola(alpha, 1.5),
+        hf.ErdelyiKober,
+    ],
+)
+def test_a_learned_order_of_zero(operator: Any):
+    """The value is f, and the gradient that of the orders around 0: it was wrong, as was Erdelyi-Kober's value."""
+    torch = pytest.importorskip("torch")
+    alpha = torch.tensor(0.0, dtype=torch.float64, requires_grad=True)
+    t = np.linspace(0.0, 1.0, 65)
+    value = operator(alpha)(torch.tensor(t**3), torch.tensor(t))[50]
+    value.backward()
+    around = [operator(order)(t**3, t)[50] for order in (-1e-5, 1e-5)]
+    assert float(value.detach()) == pytest.approx(t[50] ** 3, abs=1e-13)
+    assert float(alpha.grad) == pytest.approx((around[1] - around[0]) / 2e-5, rel=1e-5)

@@ -11,7 +11,7 @@ from scipy import special as scipy_special
 
 import hpfracc.special as special
 from hpfracc._optional import is_installed
-from hpfracc.errors import UnsupportedDtypeError
+from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 from tests.helpers.thinned import thinned
 
 Z = np.concatenate([np.linspace(-20.3, 50.2, 400), [1e-8, -1e-8, 0.5]])
@@ -116,3 +116,21 @@ def test_complex_tensors_are_refused():
     torch = importlib.import_module("torch")
     with pytest.raises(UnsupportedDtypeError, match="convert the tensor to NumPy"):
         special.gamma(torch.tensor([1j]))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        special.gamma,
+        lambda x: special.beta(2.0, x),
+        lambda x: special.generalized_binomial(x, 2),
+        lambda x: special.mittag_leffler(x, 0.5, 1.0, 0.5),
+        lambda x: special.mittag_leffler(1.0, x),
+        lambda x: special.wright(x, 0.5, 1.0),
+        lambda x: special.m_wright(x, 0.5),
+    ],
+)
+def test_masked_arrays_are_refused(call):
+    """The values below a mask would appear in the result as if they were data."""
+    with pytest.raises(InvalidInputError, match="masked array"):
+        call(np.ma.masked_array([0.5, 0.7], mask=[False, True]))

@@ -222,3 +222,32 @@ def test_numbers_in_numbers_out():
     if is_installed("torch"):
         torch = importlib.import_module("torch")
         assert hf.mittag_leffler(torch.tensor(-1.0), 0.5).shape == ()
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "z"),
+    [
+        (150, -20, -7e104),
+        (150, 0, -1e200),
+        (60, 0, 1.0),
+        (60.5, 0, 3e60),
+        (1, -80, 2.5),
+        (2, -150, -9.0),
+        (0.9, -120, 27.66),
+        (1.1, -120, 57.8),
+        (2.5, -149.5, -500.0),
+        (0.9, -149.5, -3.0),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_extreme_parameters(alpha, beta, z):
+    """Large alpha, or beta far below 0: they were lost in cancellation, or errors of Python."""
+    with mpmath.workdps(400):
+        terms = [mpmath.mpf(z) ** k * mpmath.rgamma(mpmath.mpf(alpha) * k + mpmath.mpf(beta)) for k in range(700)]
+        exact = float(mpmath.fsum(terms))
+    assert hf.mittag_leffler(float(z), float(alpha), float(beta)) == pytest.approx(exact, rel=2e-13)
+
+
+def test_parameters_beyond_the_range_of_gamma():
+    with pytest.raises(InvalidInputError, match="beyond the range of float64"):
+        hf.mittag_leffler(1.0, 50.0, -149.5)

@@ -48,6 +48,15 @@ def test_agrees_with_the_series(lam, mu, z):
     assert np.iscomplexobj(value) == isinstance(z, complex)
 
 
+@pytest.mark.parametrize(
+    ("lam", "mu", "z"),
+    [(1.0, -20.0, 0.3), (1.0, -20.0, -9.0), (2.0, -60.0, 5 + 1j), (1.0, -100.0, 2.0), (0.3, -80.0, 3.0)],
+)
+def test_leading_terms_that_vanish(lam, mu, z):
+    """The terms at poles of the Gamma function are zero, but not the sum: the values were 0 or lost in cancellation."""
+    assert special.wright(z, lam, mu) == pytest.approx(by_series(lam, mu, z), rel=3e-13)
+
+
 def test_is_bessel():
     """W_{1,n+1}(-x^2/4) (x/2)^n = J_n(x)."""
     x = np.linspace(0.1, 60, 200)

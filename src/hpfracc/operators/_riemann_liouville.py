@@ -30,7 +30,9 @@ class OneSidedDerivative(FractionalOperator, ABC):
         """Apply to samples. Errors call the operator ``who``."""
         order = self._order()
         rule = self._rule(order, samples.grid, who)
-        if order.known is not None and order.known < 0.0:
+        # The rules have no term that depends on an order of 0: its gradient is that of the integral.
+        learns_at_zero = order.known == 0.0 and not order.plain
+        if learns_at_zero or (order.known is not None and order.known < 0.0):
             method: RuleName = "fast" if self.method in FAST else "auto"
             return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
         if order.is_integer:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, refuse_masked
 from hpfracc._plugs import over_chunks
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.engine.execution.operation import get_operation
@@ -141,6 +141,8 @@ def _of_pairs(z: Any, alpha: Any, beta: Any, call: Callable[[Any, float, float],
         raise InvalidInputError(
             f"the parameters are arrays of NumPy and z is of {library_of(z)}; convert them to one library"
         )
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        refuse_masked(value, name)
     z = np.asarray(_as_array(z))
     if z.dtype.kind not in "fc":
         z = z.astype(np.float64)
@@ -179,6 +181,8 @@ def _of_parameters(z: Any, alpha: Any, beta: Any, gamma: Any, backend: Any, owne
 def _as_array(z: Any) -> Any:
     if library_of(z) == "python":
         return _reading.array("z", z)
-    if isinstance(z, np.ndarray) and not z.dtype.isnative:
-        return z.astype(z.dtype.newbyteorder("="))
+    if isinstance(z, np.ndarray):
+        refuse_masked(z, "z")
+        if not z.dtype.isnative:
+            return z.astype(z.dtype.newbyteorder("="))
     return z

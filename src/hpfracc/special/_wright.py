@@ -136,11 +136,11 @@ def m_wright(x: Any, nu: float) -> Any:
 
 
 def _series(z: Array, lam: float, mu: float) -> tuple[Array, Array]:
-    count = 400 if lam == 0 else int(min(400, max(4, (_MAX_GAMMA - abs(mu)) / abs(lam))))
+    count = 400 if lam == 0 else int(min(400, max(4, (math.copysign(_MAX_GAMMA, lam) - mu) / lam)))
     k = np.arange(float(count))
     # The effect of half an ulp in the argument, and rgamma's own error, grow with the argument.
     slack = 2.0 + np.abs(lam * k + mu) / 8
-    return power_series(z, reciprocal_gammas(lam, mu, count), 1.0 / (k + 1.0), slack)
+    return power_series(z, reciprocal_gammas(lam, mu, count), 1.0 / (k + 1.0), slack, -mu / lam if lam > 0 else 0.0)
 
 
 def _contour(z: complex, lam: float, mu: float) -> tuple[complex, float]:

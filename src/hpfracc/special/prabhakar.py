@@ -53,7 +53,7 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
     with np.errstate(all="ignore"):
         count = min(_MAX_TERMS, max(4, int((170.0 - beta) // alpha) + 1))
         k, inverse = np.arange(float(count)), reciprocal_gammas(alpha, beta, count)
-        value, bound = power_series(points, inverse, (gamma + k) / (k + 1.0), np.full(count, 4.0))
+        value, bound = power_series(points, inverse, (gamma + k) / (k + 1.0), np.full(count, 4.0), -beta / alpha)
         if alpha <= 1:
             inside = np.abs(np.angle(points)) >= math.pi * alpha * (1 - 4 * _EPS)
             inside &= ~(bound <= 16 * _EPS * np.abs(value))
@@ -76,8 +76,11 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
     return result.reshape(z.shape).astype(dtype)[()]
 
 
-def power_series(z: Array, coefficients: Array, ratios: Array, slack: Array) -> tuple[Array, Array]:
-    """``sum_k c_k prod_(j<k) ratios_j z^k``, and a bound of its error: that of term k is ``slack[k]`` roundings."""
+def power_series(z: Array, coefficients: Array, ratios: Array, slack: Array, pole: float = 0.0) -> tuple[Array, Array]:
+    """``sum_k c_k prod_(j<k) ratios_j z^k``, and a bound of its error: that of term k is ``slack[k]`` roundings.
+
+    Coefficients before ``pole``, where those of integer parameters may all be 0, do not end it.
+    """
     total, sizes, power = np.zeros_like(z), np.zeros(z.shape), np.ones_like(z)
     last = np.full(z.shape, np.inf)
     for k, coefficient in enumerate(coefficients):
@@ -87,7 +90,9 @@ def power_series(z: Array, coefficients: Array, ratios: Array, slack: Array) -> 
         sizes += last * slack[k]
         power *= z * ratios[k]
         # Some coefficients are 0.
-        if k > 8 and bool((np.abs(power) * np.abs(coefficients[k : k + 4]).max() <= _EPS / 8 * sizes).all()):
+        if k > max(8.0, pole) and bool(
+            (np.abs(power) * np.abs(coefficients[k : k + 4]).max() <= _EPS / 8 * sizes).all()
+        ):
             break
     return total, _EPS * sizes + 64 * last
 

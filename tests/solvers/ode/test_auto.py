@@ -256,3 +256,17 @@ def test_without_numba_everything_runs(monkeypatch: pytest.MonkeyPatch):
     assert result.success
     with pytest.raises(MissingDependencyError, match="hpfracc\\[numba\\]"):
         hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-3, compile=True)
+
+
+@pytest.mark.parametrize(
+    ("method", "alpha"), [("bdf2", 0.2), ("multistep_trapezoid", 0.2), ("implicit_rectangle", 0.5)]
+)
+def test_the_estimate_covers_the_times_between_the_first_steps(method, alpha):
+    """There interpolation may be less accurate than the steps: 22 and 178 times the estimate, with ``success``."""
+    times = np.array([1e-8, 1e-6, 1e-4, 1e-2, 1.0, 5.0])
+    for output in ({"t_eval": times}, {"dense_output": True}):
+        found = hf.solve_fode(lambda t, y: -y, (0.0, 5.0), [1.0], alpha, method=method, **output)
+        y = found.y if found.sol is None else found.sol(times)
+        error = np.abs(y[0] - hf.mittag_leffler(-(times**alpha), alpha)).max()
+        # The first-order method cannot reach the tolerance there.
+        assert error < 3.0 * found.error_estimate if method != "implicit_rectangle" else not found.success

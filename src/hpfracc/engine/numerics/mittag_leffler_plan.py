@@ -26,6 +26,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+from scipy import special
 
 from hpfracc.engine.numerics.gamma import reciprocal_gammas
 from hpfracc.errors import InvalidInputError
@@ -36,6 +37,8 @@ _EPS = 2.0**-53
 _MAX_TERMS = 100
 _LARGEST_GAMMA = 100.0
 _MAX_TAYLOR = 72
+#: Larger powers of the nodes leave the range of float64, though not their products with e^s.
+_LARGEST_POWER = 60.0
 #: Maximum u of the nodes, where e^s is negligible with any power of s.
 _FARTHEST = 24.0
 #: Relative width of the second parabola: poles on one have Im u = 0.37 on the other, and e^s is not so large that small
@@ -114,6 +117,7 @@ def check_parameters(alpha: float, beta: float) -> None:
 
 
 @lru_cache(maxsize=256)
+@np.errstate(over="ignore", invalid="ignore")  # sizes of integrands that are then not used
 def make_contour_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> ContourPlan:
     """The tables for a derivative of E_{alpha,beta}, ``order`` times in z and ``logs`` times in beta."""
     check_parameters(alpha, beta)
@@ -124,6 +128,10 @@ def make_contour_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) 
         terms = max(0, math.ceil(beta / alpha) - 1)
         inverse = reciprocal_gammas(-alpha, beta, terms + 1)
         bands: tuple[Band, ...] = (Band(radius, terms, 1.0, 1.0, 0.0, True, (), ()),)
+    elif beta - alpha < -_LIMIT - 20.0:
+        raise InvalidInputError(
+            f"beta={beta!r} with alpha={alpha!r}: 1/Gamma(beta - alpha) is beyond the range of float64; raise beta"
+        )
     else:
         most = int(min(_MAX_TERMS, max(1.0, (_LARGEST_GAMMA + beta) / alpha)))
         inverse = reciprocal_gammas(-alpha, beta, most + 1, logs)
@@ -154,20 +162,33 @@ def make_contour_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) 
 
 def _power_series(alpha: float, beta: float, order: int, logs: int, least: float) -> tuple[np.ndarray, float]:
     """Coefficients of the derivative, and the radius (at least ``least``) within which they are accurate."""
-    count = min(_MAX_TAYLOR + 16 * order, max(3, int((_LIMIT + 20.0 - beta) // alpha) + 1 - order))
+    count = min(_MAX_TAYLOR + 16 * order, max(3, int((_LIMIT + 20.0 - beta) // alpha) + 1 - order) + 2)
+    if beta <= 0.0 and beta == int(beta) and alpha == int(alpha):
+        count += int(-beta // alpha) + 1  # the terms at poles of Gamma, which vanish
     coefficients = reciprocal_gammas(alpha, beta, count + order, logs)[order:]
-    coefficients *= np.array([float(math.perm(k + order, order)) for k in range(count)])
+    factors = np.array([float(math.perm(k + order, order)) for k in range(count)])
+    coefficients *= factors
     with np.errstate(divide="ignore"):
         heights = np.log(np.abs(coefficients))
+    # Coefficients below the range of float64 are known by their size: where they matter, the series is not used.
+    arguments = beta + alpha * np.arange(order, count + order)
+    beyond = arguments > _LIMIT + 20.0
+    heights[beyond] = np.log(factors[beyond]) - special.gammaln(arguments[beyond])
+    rest = min(count - 2, int(np.argmax(beyond)) if beyond.any() else count)
+    last = math.log(arguments[-1]) if arguments[-1] > 0.0 else -math.inf
     # The dominant term near zero: the first, unless 1/Gamma(beta) is tiny.
     leading = next(k for k in range(count) if heights[k] > heights[: k + 2].max() - 3.0)
     orders = np.arange(count)
     radius, kept = 2.0**-12, count
-    for quarter in range(-48, 1600):
+    for quarter in range(-48, 4088):
         terms = heights + orders * (quarter / 4 * math.log(2.0))
         largest = float(terms[leading:].max())
         total = float(np.exp(terms[leading:] - largest).sum()) * math.exp(min(largest, 700.0))
-        ends = float(terms[-2:].max()) < largest + math.log(_EPS / 8)
+        # For a negative beta the terms fall and rise again, to the size of the exponential term.
+        turn = quarter / 4 * math.log(2.0) / alpha  # log s*
+        peak = (1 - beta + order * (1 - alpha)) * turn + math.exp(min(turn, 700.0)) - (order + 1) * math.log(alpha)
+        small = largest + math.log(_EPS / 8)
+        ends = float(terms[rest:].max()) < small and (turn <= last or peak < small)
         start = math.exp(min(float(terms[leading]), 700.0))
         # Where the series starts to cancel, so do the integral and the exponentials.
         steady = total <= 2.5 * start or (order == 0 and total <= _alternative(alpha, beta, logs, 2.0 ** (quarter / 4)))
@@ -241,7 +262,7 @@ def _least_residue(alpha: float, beta: float, logs: int, radius: float) -> float
         return 0.0
     s = min(radius ** (1 / alpha), 600.0)
     height = abs(complex(math.log(s), math.pi / alpha)) ** logs
-    return float(s ** (1 - beta) / alpha * math.exp(s * math.cos(math.pi / alpha)) * height)
+    return math.exp(min((1 - beta) * math.log(s) + s * math.cos(math.pi / alpha), 690.0)) / alpha * height
 
 
 def _make_band(alpha: float, beta: float, logs: int, lower: float, terms: int, widening: float) -> Band:
@@ -253,7 +274,10 @@ def _make_band(alpha: float, beta: float, logs: int, lower: float, terms: int, w
         heights = np.log(nodes)
         sizes = nodes.real - (exponent - alpha) * heights.real + np.log(np.abs(widths))
         count = int(np.nonzero(sizes > sizes.max() + math.log(_EPS / 16))[0][-1]) + 1
-        weight = widths[:count] * np.exp(nodes[:count]) * _power(nodes[:count], heights[:count], alpha - exponent)
+        weight = widths[:count] * np.exp(nodes[:count])
+        parts = max(1, math.ceil(abs(alpha - exponent) / _LARGEST_POWER))
+        for _ in range(parts):
+            weight = weight * _power(nodes[:count], heights[:count], (alpha - exponent) / parts)
         weight = weight * (-heights[:count]) ** logs
         if offset == 0.0:
             weight[0] *= 0.5  # on the axis, and its own conjugate

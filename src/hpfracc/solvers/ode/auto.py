@@ -23,6 +23,8 @@ Array = np.ndarray[Any, Any]
 _ROUNDING = 1e-10
 #: Below this order L1 on a graded mesh is far more accurate for the same number of steps.
 _SMALL_ORDER = 0.25
+#: Parts of the first step at which dense output is compared.
+_FRACTIONS = np.array([1e-4, 1e-2, 0.1, 0.5])
 #: Steps of the first attempt of a search.
 _FIRST = 64
 
@@ -127,6 +129,9 @@ def _orders_below(problem: Problem, bound: float) -> bool:
 def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FODEResult:
     r"""Solutions with 64, 128, 256, ... steps, until ``|y_h - y_2h| <= atol + rtol |y_h|`` at all common points.
 
+    These are the steps and the times of output between them: within the first steps, where the solution is not smooth,
+    interpolation may be less accurate than the steps.
+
     The difference of the last two solutions is the error estimate; it is at least the error of the finer one for every
     order of 1 or more. Where the right-hand side jumps, both may have the same error: the estimate is then at least the
     integral of the jump over its step, :math:`J h^\alpha/\Gamma(1+\alpha)`. If the tolerance would need more than
@@ -134,7 +139,7 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
     """
     if options.max_steps == MAX_STEPS:
         options = dataclasses.replace(options, max_steps=method.search_limit)
-    # The search compares the steps only. Everything else is done once, with the final step.
+    # Everything else than the states is done once, with the final step.
     plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=True, estimate=False)
     counts = [0, 0]
 
@@ -156,7 +161,7 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
         coarse, result = result, solve(steps, plain)
         if not (coarse.success and result.success):
             continue
-        result.error_estimate, ratio = _distance(coarse, result, options)
+        result.error_estimate, ratio = _distance(coarse, result, options, _between(problem, result, options))
         ratios.append(ratio)
         if ratio > 1.0:
             expected, over, jump = _expected(ratios, steps), ratio, math.nan
@@ -191,11 +196,23 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
     return result
 
 
-def _distance(coarse: FODEResult, fine: FODEResult, options: Options) -> tuple[float, float]:
+def _between(problem: Problem, fine: FODEResult, options: Options) -> Array:
+    """Times of output at which two solutions are compared, besides their common steps."""
+    if options.t_eval is not None:
+        return options.t_eval[options.t_eval > problem.t0]
+    if options.dense_output:
+        return problem.t0 + (fine.t[1] - problem.t0) * _FRACTIONS
+    return np.empty(0)
+
+
+def _distance(coarse: FODEResult, fine: FODEResult, options: Options, between: Array) -> tuple[float, float]:
     """The maximum difference, absolute and relative to the tolerance."""
-    common = fine.y[..., ::2]
+    common, other = fine.y[..., ::2], coarse.y
+    if between.size and coarse.sol is not None and fine.sol is not None:
+        common = np.concatenate([common, fine.sol(between)], axis=-1)
+        other = np.concatenate([other, coarse.sol(between)], axis=-1)
     finite = np.isfinite(common)  # the origin of a Riemann-Liouville problem is not finite
-    difference = np.abs(np.where(finite, common, 0.0) - np.where(finite, coarse.y, 0.0))
+    difference = np.abs(np.where(finite, common, 0.0) - np.where(finite, other, 0.0))
     bound = np.asarray(options.atol)[..., None] + options.rtol * np.abs(np.where(finite, common, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(difference == 0.0, 0.0, difference / bound)
