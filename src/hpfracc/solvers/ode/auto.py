@@ -199,9 +199,9 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
 def _between(problem: Problem, fine: FODEResult, options: Options) -> Array:
     """Times of output at which two solutions are compared, besides their common steps."""
     if options.t_eval is not None:
-        return options.t_eval[options.t_eval > problem.t0]
+        return np.asarray(options.t_eval[options.t_eval > problem.t0])
     if options.dense_output:
-        return problem.t0 + (fine.t[1] - problem.t0) * _FRACTIONS
+        return np.asarray(problem.t0 + (fine.t[1] - problem.t0) * _FRACTIONS)
     return np.empty(0)
 
 
