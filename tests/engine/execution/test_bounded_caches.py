@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.engine.execution.batch import probing
+from hpfracc.engine.execution import custom
 from hpfracc.engine.execution.prepared import MAX_ENTRIES, PreparedOperands, prepared_operands
 from hpfracc.engine.memory.host import HostMemory, HostProbe, MemoryLimit
 from hpfracc.engine.primitives.base import ArraySpec
@@ -67,11 +67,11 @@ def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(account._savings) == rent_or_buy._MAX_SAVINGS
     assert (account.saved(19_999), account.saved(0)) == (1.0, 0.0)
 
-    monkeypatch.setattr(probing.Probe, "_try", lambda *_: None)
-    probe = probing.Probe(np.sin)
+    monkeypatch.setattr(custom.Probe, "_try", lambda *_: None)
+    probe = custom.Probe(np.sin)
     for number in range(1000):
         probe.bytes_for((ArraySpec((4,)),), {"order": number})
-    assert len(probe._lines) <= probing._MAX_LINES
+    assert len(probe._lines) <= custom._MAX_LINES
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ from hpfracc.operators.rules.differences import increments
 from hpfracc.operators.rules.l1 import with_parabolas
 
 #: Moments up to here are evaluated one by one.
-_FIRST = 8
+FIRST = 8
 #: Chebyshev points of a block [L, 2L]: the error falls like 5.8^-20.
 _POINTS = 20
 #: Blocks with more points than this use Clenshaw's scheme, which needs no table.
@@ -68,8 +68,8 @@ def tabulate(xp: Namespace, evaluate: Callable[[Array], tuple[Any, ...]], n: int
         Length of the sequences.
     """
     x, matrix = _chebyshev()
-    starts = [_FIRST * 2**i for i in range(max(0, (max(n, 1) - 1) // _FIRST).bit_length())]
-    near = np.arange(min(n, _FIRST), dtype=np.float64)
+    starts = [FIRST * 2**i for i in range(max(0, (max(n, 1) - 1) // FIRST).bit_length())]
+    near = np.arange(min(n, FIRST), dtype=np.float64)
     places = [near, *(start * (1.5 + 0.5 * x) for start in starts)]
     rows = evaluate(np.concatenate(places))
     found = []
@@ -120,7 +120,7 @@ def kernel_moments(kernel: Callable[[Array], Array], step: float, at: Array) -> 
     The kernel may have an integrable power at 0.
     """
     parts = []
-    for some, count in ((at[at < 1.0], 0), (at[(at >= 1.0) & (at < _FIRST)], 20), (at[at >= _FIRST], 6)):
+    for some, count in ((at[at < 1.0], 0), (at[(at >= 1.0) & (at < FIRST)], 20), (at[at >= FIRST], 6)):
         v, weights = _points_of_interval(count)
         inside = np.asarray(kernel(((some[:, None] + v) * step).reshape(-1))).reshape(-1, len(v)) * weights
         parts.append(np.stack([inside.sum(axis=1), inside @ (0.5 - v), inside @ (0.5 * v * (v - 1.0))]))

@@ -224,7 +224,8 @@ def _starting_weights(xp: Namespace, alpha: Any, n: int, count: int, p: int) -> 
 def _multistep_weights(xp: Namespace, alpha: Any, n: int | Lags, m: int, p: int) -> Any:
     """Coefficients of ``(sum_i (1-z)^i / i)^alpha / (1-z)^m = (1-z)^(alpha-m) Q(z)^alpha``."""
     simple = binomials(xp, alpha - m, n)
-    about_zero, about_one = _bend_of_number(alpha, p) if isinstance(alpha, float) else _bend(xp, alpha, p)
+    bend = _bend_of_number(alpha, p) if isinstance(alpha, float) else _bend(xp, alpha, p)
+    about_zero, about_one = (xp.array(each) for each in bend)
     total = count_of(n)
     head = min(total, _HEAD)
     lag = np.arange(head)[:, None] - np.arange(_TAPS[p])[None, :]

@@ -148,7 +148,7 @@ def test_threads():
 
 
 def test_timer_never_waits():
-    """A timer says nothing while the device is busy, then the time between its marks, and its events are used again."""
+    """A timer says nothing while the device is busy, then its time, once, and its events are used again."""
     timer = ADAPTER.timer(DEVICE)
     assert timer is not None
     assert timer.seconds() is None
@@ -163,7 +163,7 @@ def test_timer_never_waits():
     elapsed = timer.seconds()
     assert elapsed is not None
     assert 0.01 < elapsed < 10
-    assert timer.seconds() == elapsed
+    assert timer.seconds() is None
     again = ADAPTER.timer(DEVICE)
     assert again is not None
     again.start()

@@ -141,7 +141,8 @@ class Corrector:
 
         A good guess then hides that the iteration hardly converges, and neutral equations keep all errors of the steps.
         """
-        if self.system.problem.memory is not None and response > _GENTLE_RESPONSE * size:
+        memory = self.system.problem.memory
+        if memory is not None and memory.fades and response > _GENTLE_RESPONSE * size:
             self._fail()
 
     def accepted(self, weight: Any, scale: Array) -> None:

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from scipy import special
@@ -37,6 +37,9 @@ _SHARE = 0.3
 
 class EquationMemory(ABC):
     """The kernel of an equation."""
+
+    #: Whether it fades exponentially, so that steps may grow beyond its length.
+    fades: ClassVar[bool] = False
 
     @abstractmethod
     def kernel(self, alpha: float, shortest: float, longest: float, eps: float) -> ExponentialKernel:
@@ -72,6 +75,8 @@ class TemperedKernel(ExponentialKernel):
 @dataclass(frozen=True, slots=True)
 class Tempering(EquationMemory):
     """Tempering with a rate."""
+
+    fades: ClassVar[bool] = True
 
     rate: float
 
