@@ -276,7 +276,7 @@ def test_results_travel_and_show_themselves():
     other = pickle.loads(pickle.dumps(found))
     assert np.array_equal(other.u, found.u)
     assert np.array_equal(other.mass, found.mass)
-    assert np.array_equal(other.sol(0.5), found.sol(0.5))
+    np.testing.assert_allclose(other.sol(0.5), found.sol(0.5), rtol=0, atol=1e-13)
     assert "method='l2_1sigma'" in repr(other)
     assert other.decision.to_dict()["history"] == "direct"
     with pytest.raises(InvalidInputError, match="another process"):
