@@ -371,3 +371,17 @@ def test_other_grids_are_taken_as_they_are(times):
     """Deviations beyond the rounding, grids without one, and short ones are not uniform."""
     found = hf.caputo(np.sin(times), times, 0.5, full_output=True)
     assert found.method == "l1" and "rounding to" not in found.message
+
+
+@pytest.mark.parametrize("order", [2.0, 3.0])
+def test_rounding_counts_where_steps_are_short(order):
+    """A derivative of whole order on steps of random length: rounding, magnified by them, is in the estimate."""
+    points = np.concatenate([[0.0], np.cumsum(np.random.default_rng(3).lognormal(0.0, 0.7, 1000))])
+    points /= points[-1]
+    found = hf.caputo(np.sin(3.0 * points), points, order, full_output=True)
+    exact = 3.0**order * np.sin(3.0 * points + 0.5 * np.pi * order)
+    error, estimate = np.abs(found.value - exact), np.asarray(found.error_estimate)
+    known = np.isfinite(estimate)
+    assert known[2:].mean() > 0.9
+    assert np.all(error[known] <= 3.0 * estimate[known])
+    assert estimate[known].max() < 30.0 * error[known].max()

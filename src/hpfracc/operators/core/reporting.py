@@ -258,11 +258,13 @@ def warn_of(operator: Any, value: Any, estimate: Any, message: str) -> None:
 
 def rounding_of(rule: Rule, samples: Samples, order: Order) -> Any:
     """The rounding errors of the samples, amplified by a derivative, which grow as the step decreases; 0 if small."""
-    alpha = order.known
-    if alpha is None or not samples.grid.uniform or not (size := rule.magnification(alpha)):
+    alpha, grid = order.known, samples.grid
+    if alpha is None or not (size := rule.magnification(alpha)):
         return 0.0
-    eps = float(np.finfo(real_dtype(samples.values)).eps)
-    return largest(samples.values) * (eps * size) * scalar(samples.scale(-alpha), samples.values)
+    rounding = largest(samples.values) * float(np.finfo(real_dtype(samples.values)).eps)
+    if grid.uniform:
+        return rounding * size * scalar(samples.scale(-alpha), samples.values)
+    return 0.0 if grid.traced is not None else rounding * constant(rule.magnification_at(grid.times(), alpha), rounding)
 
 
 def propagated_noise(apply: Callable[[Samples], Outcome], samples: Samples, value: Any, sigma: float) -> Any:

@@ -8,6 +8,8 @@ from copy import copy
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from hpfracc.errors import ShapeError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, step_power
@@ -71,6 +73,10 @@ class Rule(ABC):
         0 for a rule that integrates, which reduces them.
         """
         return 0.0
+
+    def magnification_at(self, points: np.ndarray[Any, Any], alpha: float) -> np.ndarray[Any, Any]:
+        """The same at each point of a grid that is not uniform, with the powers of the steps in it."""
+        return np.zeros(1)
 
     def changed(self, **parameters: Any) -> Self:
         """The same rule with other parameters."""

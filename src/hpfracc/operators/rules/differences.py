@@ -154,6 +154,11 @@ class Differences(Rule):
         """Sum of the absolute weights."""
         return backward_size(math.ceil(alpha)) if alpha > 0.0 else 0.0
 
+    def magnification_at(self, points: Array, alpha: float) -> Array:
+        """The same on a grid that is not uniform."""
+        later, starts = slope_weights(points, math.ceil(alpha))
+        return np.concatenate([np.abs(starts).sum(axis=1), np.abs(later).sum(axis=1)])
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """Differences of differences, summed."""
         m, x = order.ceiling, samples.values
@@ -181,13 +186,18 @@ def slopes(x: Any, points: Array, m: int) -> Any:
     """
     if m == 0:
         return x
-    count = m + DIFFERENCE_ORDER
-    n = len(points)
-    window = np.lib.stride_tricks.sliding_window_view(points, count)[:, ::-1]  # newest first
-    weights = near_weights(window - window[:, :1], m)
+    n, count = len(points), m + DIFFERENCE_ORDER
+    weights, starts = slope_weights(points, m)
     later = sum(x[..., count - 1 - i : n - i] * constant(np.ascontiguousarray(weights[:, i]), x) for i in range(count))
-    first = [weighted_sum(x, weights_among(points[:count], j, m)) for j in range(count - 1)]
-    return join([*first, later])
+    return join([*(weighted_sum(x, row) for row in starts), later])
+
+
+def slope_weights(points: Array, m: int) -> tuple[Array, Array]:
+    """Weights of :func:`slopes`: of the last samples, the newest first, at later points, and at each of the first."""
+    count = m + DIFFERENCE_ORDER
+    window = np.lib.stride_tricks.sliding_window_view(points, count)[:, ::-1]
+    starts = [weights_among(points[:count], j, m) for j in range(count - 1)]
+    return near_weights(window - window[:, :1], m), np.stack(starts)
 
 
 def slopes_at_start(x: Any, points: Array, most: int) -> list[Any]:
