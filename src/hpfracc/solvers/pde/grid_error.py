@@ -33,8 +33,9 @@ _OF_TIME = ("t0", "t1", "breaks", "start_power", "integrated", "rtol", "atol", "
 #: Fewest points of a coarser axis.
 _FEWEST = 5
 #: Steps in time of the compared solutions, if the solution itself has more than twice as many; and how far the one on
-#: the given grid may be from the solution, relative to its largest value, before they are multiplied.
-_STEPS, _MORE, _CLOSE = 32, 4, 0.1
+#: the given grid may be from the solution, relative to its largest value, before they are multiplied. If another method
+#: made the solution, it may be farther.
+_STEPS, _MORE, _CLOSE, _NEAR = 32, 4, 0.1, 0.3
 #: The range of orders that are accepted; that of differences ends with their own order.
 _MIN_ORDER, _MAX_ORDER = 0.5, 20.0
 #: Weights of the neighbours at distances 1, 3 and 5 in the polynomial of degree 5 through them.
@@ -48,7 +49,14 @@ _SHARE = 0.5
 
 
 def estimate_grid_error(
-    problem: EvolutionProblem, method: EvolutionMethod, t: float, u: Any, steps: int, wanted: bool | str
+    problem: EvolutionProblem,
+    method: EvolutionMethod,
+    t: float,
+    u: Any,
+    steps: int,
+    wanted: bool | str,
+    *,
+    replaced: bool = False,
 ) -> tuple[float, str]:
     """An estimate of the largest error of ``u`` at time ``t`` due to the grid, and why there is none if it is nan.
 
@@ -58,6 +66,8 @@ def estimate_grid_error(
         The solution at the unknown points at ``t``, after ``steps`` steps.
     wanted : bool or "auto"
         Whether to solve on coarser grids; ``"auto"``: for NumPy arrays. Spectral methods have a cheaper estimate.
+    replaced : bool
+        Whether another method than ``method`` made ``u``.
     """
     if t <= problem.t0:
         return math.nan, "there is no step"
@@ -74,7 +84,7 @@ def estimate_grid_error(
         with warnings.catch_warnings(), np.errstate(all="ignore"), quiet:
             warnings.simplefilter("ignore")
             before = tuple(one for one in problem.breaks if one < t)
-            found = _compared(dataclasses.replace(problem, t1=t, breaks=before), method, u, steps)
+            found = _compared(dataclasses.replace(problem, t1=t, breaks=before), method, u, steps, replaced)
             if found is not None:
                 found = max(found, _rough(problem, t), 0.0 if math.isnan(cheap) else cheap)
     except Exception as error:  # the user's functions may take this grid alone
@@ -94,12 +104,12 @@ def estimate_grid_error(
     return found, ""
 
 
-def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps: int) -> float | None:
+def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps: int, replaced: bool) -> float | None:
     """The error from two coarser grids, or from one if there is no second; None if there is none."""
     if method.exact:
         steps = 1
     else:
-        steps, u = _fewer_steps(problem, method, u, steps)
+        steps, u = _fewer_steps(problem, method, u, steps, replaced)
     found = [_values(problem, u)]
     grids, gaps, ratios = [problem.space.grid], [], []
     for _ in range(2):
@@ -138,15 +148,18 @@ def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps:
     return float(max(first, gaps[1] / (ratios[1] ** most * (ratios[0] ** most - 1.0))))
 
 
-def _fewer_steps(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps: int) -> tuple[int, Any]:
+def _fewer_steps(
+    problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps: int, replaced: bool
+) -> tuple[int, Any]:
     """A number of steps that is small and still follows the solution, and the solution after them."""
     count = _STEPS
     while 2 * count < steps:
         rough = _last(problem, method, count)
-        if problem.largest(rough - u) <= _CLOSE * problem.largest(u):
+        if problem.largest(rough - u) <= (_NEAR if replaced else _CLOSE) * problem.largest(u):
             return count, rough
         count *= _MORE
-    return steps, u
+    # The difference of two methods is no error of the grid.
+    return steps, _last(problem, method, steps) if replaced else u
 
 
 def _last(problem: EvolutionProblem, method: EvolutionMethod, steps: int) -> Any:

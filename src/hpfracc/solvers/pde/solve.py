@@ -428,7 +428,10 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         happened = run.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
     in_space, why = math.nan, "the solve did not reach its end"
     if run.success:
-        in_space, why = estimate_grid_error(problem, method.stand_in(problem), *run.newest, run.steps, options.estimate)
+        stand_in = method.stand_in(problem)
+        in_space, why = estimate_grid_error(
+            problem, stand_in, *run.newest, run.steps, options.estimate, replaced=stand_in is not method
+        )
     if math.isnan(in_space):
         problem.notes.append(f"no estimate of the error in space: {why}")
     elif why:
