@@ -271,3 +271,14 @@ def test_times_rise_from_any_start(derivative: str):
     found = hf.solve_fode(lambda t, y: -3.0 * y, (1.4, 3.0), [1.0], 0.3, derivative=derivative, rtol=1e-8, **more)
     assert found.success and found.t[0] == 1.4 and found.t[-1] == 3.0
     assert np.all(np.diff(found.t) > 0.0) and found.y.shape == (1, found.t.size) and found.y[0, 0] == 1.0
+
+
+@pytest.mark.parametrize("method", ["explicit_rectangle", "implicit_rectangle", "pece", "implicit_trapezoid"])
+@pytest.mark.parametrize("alpha", [0.2, 0.3, 0.5])
+def test_between_the_first_steps_the_error_is_that_of_the_steps(method, alpha):
+    """Also for a method that does not evaluate the right-hand side at t0."""
+    t = np.linspace(0.0, 0.1, 501)[1:]
+    found = hf.solve_fode(lambda t, y: -y, (0.0, 0.1), [1.0], alpha, method=method, step=0.01, t_eval=t)
+    error = np.abs(found.y[0] - hf.mittag_leffler(-(t**alpha), alpha))
+    assert error.max() < 1.2 * error[49::50].max()
+    assert error.max() < 3.0 * found.error_estimate

@@ -109,6 +109,8 @@ class _StartingPowers:
     def __init__(self, table: Tableau, known: int) -> None:
         self.problem, self.step = table.problem, table.grid.step
         self.f, self.begins, self.most = table.f[:, :known], table.begins, table.powers
+        #: Some methods do not evaluate the right-hand side at t0.
+        self.blind = table.rule is not None and table.rule.starts_blind
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without functions."""
@@ -118,10 +120,11 @@ class _StartingPowers:
     def fitted(self) -> tuple[tuple[float, ...], Array]:
         """The powers, and ``c h^(nu+alpha)`` of each row and power."""
         powers = self.begins or starting_powers(self.problem)
-        count = min(len(powers.exponents), self.most, self.f.shape[1] - powers.first)
+        first = max(powers.first, int(self.blind))
+        count = min(len(powers.exponents), self.most, self.f.shape[1] - first)
         exponents = powers.exponents[:count]
-        nodes = np.arange(powers.first, powers.first + count, dtype=np.float64)
-        values = self.f[:, powers.first : powers.first + count]
+        nodes = np.arange(first, first + count, dtype=np.float64)
+        values = self.f[:, first : first + count]
         fitted = np.linalg.solve(nodes[:, None] ** np.array(exponents), values.T).T if count else values
         return exponents, fitted * self.step ** row_orders(self.problem)[:, None]
 
