@@ -189,3 +189,13 @@ def test_negative_frequencies_of_complex_coefficients():
 def test_frequencies_out_of_order(w):
     with pytest.raises((InvalidInputError, ValueError, TypeError)):
         control.bode(1 / s, w)
+
+
+def test_the_phase_of_a_delay_is_known_between_frequencies():
+    """A delay turns many times between two frequencies: its phase is -w times it, and no multiple of a turn is lost."""
+    w = np.geomspace(1e-2, 1e4, 200)
+    plain = 2.0 / (s**1.5 + 0.8 * s**0.7 + 1.0)
+    delayed = control.bode(plain * control.delay(0.2), w)
+    np.testing.assert_allclose(delayed.phase, control.bode(plain, w).phase - 0.2 * w, rtol=0, atol=1e-8)
+    several = np.array([plain * control.delay(0.2), plain])
+    np.testing.assert_allclose(control.nichols(several, w).phase[0], delayed.phase, rtol=0, atol=1e-8)

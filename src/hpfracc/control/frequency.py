@@ -39,6 +39,10 @@ _NEAR = np.append(np.linspace(0.0, 5.0, 51), 5.2 * 1.04 ** np.arange(400.0))
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
+#: Nichols plots show magnitudes from here on, in dB.
+_LOWEST = -40.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FrequencyResponse(Result):
     """``G(i w)`` over frequencies.
@@ -99,8 +103,10 @@ class FrequencyResponse(Result):
 
     @property
     def phase(self) -> Array:
-        """Continuous phase in radians."""
-        return np.asarray(np.unwrap(np.angle(self.response), axis=-1))
+        """Continuous phase in radians. That of a delay is known, however fast it turns between two frequencies."""
+        lags = [min((key[1] for key in system.numerator), default=0.0) for system in self.systems.flat]
+        turned = np.reshape(lags, (*self.systems.shape, 1)) * self.w
+        return np.asarray(np.unwrap(np.angle(self.response * np.exp(1j * turned)), axis=-1) - turned)
 
     @property
     def degrees(self) -> Array:
@@ -143,6 +149,11 @@ class FrequencyResponse(Result):
             axes[1].set(xlabel=r"$\omega$", ylabel="phase in degrees")
         else:
             axes[0].plot([-1.0 if self.kind == "nyquist" else -180.0], [0.0], "k+")
+        if self.kind == "nichols" and (seen := self.decibels >= _LOWEST).any():
+            # A delay turns without end where nothing is left to see.
+            axes[0].set_ylim(bottom=max(_LOWEST, float(self.decibels.min())))
+            angles = self.degrees[seen]
+            axes[0].set_xlim(min(float(angles.min()), -180.0) - 20.0, max(float(angles.max()), -180.0) + 20.0)
         self._draw_margins(axes)
         for each in axes:
             each.grid(True, which="both" if self.kind == "bode" else "major", alpha=0.3)
