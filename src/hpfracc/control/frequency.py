@@ -27,6 +27,8 @@ from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]
 
+#: Nichols plots show magnitudes from here on, in dB.
+_LOWEST = -40.0
 #: Most crossings of the negative axis that are located.
 _MOST_CROSSINGS = 50
 #: Most peaks that are looked at closely.
@@ -37,10 +39,6 @@ _MOST_TURNS, _MOST_PANELS = 2e4, 1e5
 _NEAR = np.append(np.linspace(0.0, 5.0, 51), 5.2 * 1.04 ** np.arange(400.0))
 #: Points of Gauss and Legendre in a panel of the H2 norm.
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-
-
-#: Nichols plots show magnitudes from here on, in dB.
-_LOWEST = -40.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,8 +85,7 @@ class FrequencyResponse(Result):
     @property
     def margins(self) -> Margins | None:
         """The margins of a single real system; None for others."""
-        only: Any = self.systems[()]
-        return margins(only) if self.systems.ndim == 0 and only.is_real else None
+        return margins(self.systems) if self.systems.ndim == 0 and single(self.systems).is_real else None
 
     @property
     def magnitude(self) -> Array:
@@ -104,8 +101,8 @@ class FrequencyResponse(Result):
     @property
     def phase(self) -> Array:
         """Continuous phase in radians. That of a delay is known, however fast it turns between two frequencies."""
-        lags = [min((key[1] for key in system.numerator), default=0.0) for system in self.systems.flat]
-        turned = np.reshape(lags, (*self.systems.shape, 1)) * self.w
+        lags = [[min((key[1] for key in system.numerator), default=0.0)] for system in self.systems.flat]
+        turned = np.reshape(lags * self.w, self.response.shape)
         return np.asarray(np.unwrap(np.angle(self.response * np.exp(1j * turned)), axis=-1) - turned)
 
     @property
@@ -125,7 +122,7 @@ class FrequencyResponse(Result):
         if ax is None:
             ax = import_optional("matplotlib.pyplot").subplots(count, 1, sharex=True, layout="constrained")[1]
         if np.size(ax) != count:
-            wanted = "two, for magnitude and phase" if count == 2 else "one"
+            wanted = ("one", "two, for magnitude and phase")[count - 1]
             raise InvalidInputError(f"ax has {np.size(ax)} elements; give {wanted}")
         axes = np.ravel(ax)
         labels = {
@@ -150,10 +147,8 @@ class FrequencyResponse(Result):
         else:
             axes[0].plot([-1.0 if self.kind == "nyquist" else -180.0], [0.0], "k+")
         if self.kind == "nichols" and (seen := self.decibels >= _LOWEST).any():
-            # A delay turns without end where nothing is left to see.
-            axes[0].set_ylim(bottom=max(_LOWEST, float(self.decibels.min())))
-            angles = self.degrees[seen]
-            axes[0].set_xlim(min(float(angles.min()), -180.0) - 20.0, max(float(angles.max()), -180.0) + 20.0)
+            angles = np.append(self.degrees[seen], -180.0)  # a delay turns on where nothing is left to see
+            axes[0].set(xlim=(angles.min() - 20.0, angles.max() + 20.0), ylim=(max(_LOWEST, self.decibels.min()), None))
         self._draw_margins(axes)
         for each in axes:
             each.grid(True, which="both" if self.kind == "bode" else "major", alpha=0.3)
