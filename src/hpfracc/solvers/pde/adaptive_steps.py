@@ -24,7 +24,7 @@ from hpfracc.solvers.ode.adaptive.stepper import Stepper, stable_degrees
 from hpfracc.solvers.ode.problem import NotFiniteError
 from hpfracc.solvers.pde.driver import StepProgress
 from hpfracc.solvers.pde.method import Question
-from hpfracc.solvers.pde.nonlinear import ReactionSolver
+from hpfracc.solvers.pde.nonlinear import ROUGH, ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, StepForm
 from hpfracc.solvers.pde.recording import Run
 from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before, note_jumps
@@ -256,7 +256,7 @@ class _EvolutionCorrector:
     def _linear(self, change: Array, weight: Any) -> Array:
         system, shift = self.system, self._shift(weight)
         system.problem.count("error_solves")
-        found = system.form.solve(shift, system.shaped(change) * shift)
+        found = system.form.solve(shift, system.shaped(change) * shift, None, ROUGH)
         return np.asarray(found, system.dtype).reshape(-1)
 
 

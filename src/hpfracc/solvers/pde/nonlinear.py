@@ -18,6 +18,8 @@ from hpfracc.solvers.pde.space.krylov import gmres
 _SHARE = 1e-2
 #: Largest numbers of fixed-point iterations and of Newton iterations, and the residual of the linear equations.
 _MAX_SIMPLE, _MAX_NEWTON, _LINEAR = 12, 15, 1e-3
+#: Residual of linear equations for an error, of which a few digits are enough.
+ROUGH = 1e-3
 #: Contraction rate above which the fixed-point iteration is abandoned for Newton's method.
 _SLOW = 0.35
 
@@ -78,7 +80,7 @@ class ReactionSolver:
         near, value = self._newest
         moved = self._react(t, near + guess) - value
         self.problem.count("solves")
-        return self._space.solve(shift - self._slope, rhs + moved - self._slope * guess, guess)
+        return self._space.solve(shift - self._slope, rhs + moved - self._slope * guess, guess, ROUGH)
 
     def _operator(self, t: Any, v: Any) -> tuple[Semidiscretisation, Callable[[Any, Any], Any]]:
         """The operator of the step and what is left of the reaction; that of a coefficient of u is taken at ``v``."""

@@ -20,6 +20,7 @@ from hpfracc.history.blocks import steps_together
 from hpfracc.history.intervals import order_value
 from hpfracc.solvers.pde.orders import VaryingOrder
 from hpfracc.solvers.pde.space.base import Semidiscretisation
+from hpfracc.solvers.pde.space.krylov import RTOL
 
 Array = np.ndarray[Any, Any]
 
@@ -330,12 +331,12 @@ class StepForm:
         """``A c``."""
         return self.symbol * c if self.modal else self.problem.space.apply(c)
 
-    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+    def solve(self, shift: Any, rhs: Any, guess: Any = None, rtol: float = RTOL) -> Any:
         """``(shift - A)^-1 rhs``."""
         if self.modal:
             return rhs / (shift - self.symbol)
         self.problem.count("solves")
-        return self.problem.space.solve(shift, rhs, guess)
+        return self.problem.space.solve(shift, rhs, guess, rtol)
 
 
 def in_blocks(form: StepForm, states: Iterator[Any], steps: int) -> Iterator[Any]:

@@ -24,6 +24,7 @@ from hpfracc.solvers.pde.boundary import (
     is_homogeneous,
     varies_in_time,
 )
+from hpfracc.solvers.pde.space.krylov import RTOL
 from hpfracc.solvers.pde.terms import Diffusion, SpaceTerm, coefficients_of, is_tensor
 
 Array = np.ndarray[Any, Any]
@@ -259,8 +260,8 @@ class Semidiscretisation(abc.ABC):
         """``A u``, for homogeneous boundary data; in the eigenvectors."""
         return self.backward(self.symbol * self.forward(u))
 
-    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """``(shift - A)^-1 rhs``, in the eigenvectors; iterative methods start from ``guess``."""
+    def solve(self, shift: Any, rhs: Any, guess: Any = None, rtol: float = RTOL) -> Any:
+        """``(shift - A)^-1 rhs``, in the eigenvectors; iterative methods start from ``guess``, and stop at ``rtol``."""
         return self.backward(self.forward(rhs) / (shift - self.symbol))
 
     def forcing(self, t: float) -> Any:

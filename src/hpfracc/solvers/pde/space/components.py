@@ -13,6 +13,7 @@ from hpfracc._arrays import to_host
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Neumann, NoFlux
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
+from hpfracc.solvers.pde.space.krylov import RTOL
 from hpfracc.solvers.pde.space.modes import BoxModes
 from hpfracc.solvers.pde.terms import Advection, CrossDiffusion, Diffusion, FractionalDiffusion, Matrix, OneSided
 
@@ -106,7 +107,7 @@ class ComponentSpaces(Semidiscretisation):
             return super().apply(u)
         return self._joined([space.apply(part) for space, part in zip(self.spaces, self._each(u), strict=True)])
 
-    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+    def solve(self, shift: Any, rhs: Any, guess: Any = None, rtol: float = RTOL) -> Any:
         """Solves each component's system; the shift may be one for each component, with the axes of a state."""
         shifts = [shift] * len(self.spaces)
         if getattr(shift, "ndim", 0):
@@ -116,7 +117,7 @@ class ComponentSpaces(Semidiscretisation):
             return super().solve(shift, rhs)
         guesses = [None] * len(self.spaces) if guess is None else self._each(guess)
         parts = zip(self.spaces, shifts, self._each(rhs), guesses, strict=True)
-        return self._joined([space.solve(own, part, start) for space, own, part, start in parts])
+        return self._joined([space.solve(own, part, start, rtol) for space, own, part, start in parts])
 
     def forcing(self, t: float) -> Any:
         """The forcing of each component; zero where a component has none."""
@@ -275,10 +276,10 @@ class CrossSpace(ComponentSpaces):
         """The matrix times the Laplacian of each component."""
         return self._state(self._mix(0, self.spaces[0].apply(u)))
 
-    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+    def solve(self, shift: Any, rhs: Any, guess: Any = None, rtol: float = RTOL) -> Any:
         """One system for each combination."""
         parts = zip(self.spaces, self._rates, self._each(self._mix(1, rhs)), strict=True)
-        found = [space.solve(shift / rate, part / rate) for space, rate, part in parts]
+        found = [space.solve(shift / rate, part / rate, None, rtol) for space, rate, part in parts]
         return self._state(self._mix(2, self._joined(found)))
 
     def forcing(self, t: float) -> Any:

@@ -27,7 +27,7 @@ from hpfracc.solvers.pde.boundary import (
 from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.axes import AxisBasis, diagonalise
 from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, refuse_grid
-from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
+from hpfracc.solvers.pde.space.krylov import RTOL, conjugate_gradients, gmres
 from hpfracc.solvers.pde.space.toeplitz import (
     ToeplitzPart,
     ToeplitzPreconditioner,
@@ -93,7 +93,7 @@ class ToeplitzSpace(GridSpace):
         """The product with a part."""
         return ToeplitzProduct(part, self.shape, self.xp, self._backend, self.setting.complex_state)
 
-    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+    def solve(self, shift: Any, rhs: Any, guess: Any = None, rtol: float = RTOL) -> Any:
         """A division if it is diagonalised, LU for few points, otherwise conjugate gradients or GMRES."""
         from scipy.linalg import lu_solve
 
@@ -116,9 +116,11 @@ class ToeplitzSpace(GridSpace):
             return shift * u - self.apply(u)
 
         if self.symmetric and not self.setting.complex_state:
-            found, self.iterations = conjugate_gradients(operator, precondition, rhs, guess, axes=len(self.shape))
+            found, self.iterations = conjugate_gradients(
+                operator, precondition, rhs, guess, axes=len(self.shape), rtol=rtol
+            )
         else:
-            found, self.iterations = gmres(operator, precondition, rhs, guess)
+            found, self.iterations = gmres(operator, precondition, rhs, guess, rtol=rtol)
         return found
 
     def _factorise(self, shift: complex) -> Any:

@@ -14,6 +14,7 @@ from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_function, 
 from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.axes import diagonalise, matrix_product
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, refuse_backwards, refuse_grid, trapezoid
+from hpfracc.solvers.pde.space.krylov import RTOL
 from hpfracc.solvers.pde.terms import FractionalDiffusion
 
 Array = np.ndarray[Any, Any]
@@ -301,7 +302,7 @@ class JacobiInterval(Semidiscretisation):
             return super().apply(u)
         return self._varying * self.backward(self.xp.array(self._eigenvalues) * self.forward(u))
 
-    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+    def solve(self, shift: Any, rhs: Any, guess: Any = None, rtol: float = RTOL) -> Any:
         """Division by the shifted eigenvalues; with a coefficient that is not positive everywhere, a dense system."""
         if self._varying is None:
             return super().solve(shift, rhs)

@@ -13,6 +13,7 @@ from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.space.axes import matrix_product
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
+from hpfracc.solvers.pde.space.krylov import RTOL
 from hpfracc.solvers.pde.terms import Matrix
 
 Array = np.ndarray[Any, Any]
@@ -97,7 +98,7 @@ class SparseSpace(Semidiscretisation):
         factors = xp.where(values > 0, xp.where(values > 0, values, 1.0) ** (self._power - 1.0), 0.0)
         return self.backward(factors * self.forward(u))
 
-    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+    def solve(self, shift: Any, rhs: Any, guess: Any = None, rtol: float = RTOL) -> Any:
         """In the eigenvectors, by a sparse factorisation, or by one for each pole."""
         if self.symbol is not None:
             return super().solve(shift, rhs)

@@ -17,7 +17,7 @@ from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Exterior, NoFlux, Periodic, Robin, is_function
 from hpfracc.solvers.pde.space.axes import AxisBasis, make_axis
 from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, axis_part, broadcast_points, refuse_grid, trapezoid
-from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
+from hpfracc.solvers.pde.space.krylov import RTOL, conjugate_gradients, gmres
 from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm, coefficients_of
 
 Array = np.ndarray[Any, Any]
@@ -262,7 +262,7 @@ class FiniteVolumes(GridSpace):
     def _column(self, one: CellAxis, values: Array) -> Any:
         return self.xp.array(values.reshape(-1, *(1,) * (-1 - one.place)))
 
-    def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
+    def solve(self, shift: Any, rhs: Any, guess: Any = None, rtol: float = RTOL) -> Any:
         """Elimination on one axis, otherwise a preconditioned Krylov method."""
         first, *others = self.axes
         if not others and not first.periodic and (self.xp.library == "numpy" or not first.moves):
@@ -278,10 +278,10 @@ class FiniteVolumes(GridSpace):
 
         if self._symmetric:
             found, self.iterations = conjugate_gradients(
-                shifted, approximate, masses * rhs, guess, axes=len(self.shape)
+                shifted, approximate, masses * rhs, guess, axes=len(self.shape), rtol=rtol
             )
         else:
-            found, self.iterations = gmres(shifted, approximate, masses * rhs, guess)
+            found, self.iterations = gmres(shifted, approximate, masses * rhs, guess, rtol=rtol)
         return found
 
     def _solve_bands(self, shift: Any, rhs: Any) -> Any:
