@@ -182,3 +182,43 @@ def test_the_error_estimate_knows_what_was_dropped():
     found = hf.caputo(np.exp, 1e-6, 2.5, full_output=True)
     exact = 1e-6**0.5 / math.gamma(1.5)
     assert abs(found.value - exact) <= found.error_estimate
+
+
+@pytest.mark.parametrize("mu", [0.3, 1e-4, 1e-9, 1e-13, 1e-15, 1e-17, 1e-300])
+def test_integrals_of_small_order_on_the_graded_mesh(mu: float):
+    """To rounding, also where mu - 1 is -1; and derivatives as near to an integer order."""
+    at = np.array([0.01, 0.5, 2.0])
+    found = hf.riemann_liouville_integral(np.sqrt, at, mu, method="graded", full_output=True)
+    np.testing.assert_allclose(found.value, of_power(0.5, -mu, at), rtol=1e-13)
+    assert float(found.error_estimate) < 1e-12
+    np.testing.assert_allclose(
+        hf.caputo(lambda t: t**1.5, at, 1.0 - mu, method="graded"), of_power(1.5, 1.0 - mu, at), rtol=1e-10
+    )
+
+
+@pytest.mark.parametrize("operator", [hf.riemann_liouville, hf.marchaud, hf.grunwald_letnikov])
+def test_the_origin_on_the_graded_mesh(operator: Callable[..., Any]):
+    """Infinite with the sign of f there, as for samples and smooth f; 0 for f that vanishes; nan if it is not known."""
+    at = np.array([0.0, 0.5, 1.0])
+    for f, below, above in (
+        (lambda t: np.abs(t - 0.3), math.inf, -math.inf),
+        (lambda t: np.sqrt(t) - 1.0, -math.inf, math.inf),
+        (lambda t: np.abs(t - 0.3) - 0.3, 0.0, -math.inf),
+        (lambda t: np.maximum(t - 0.3, 0.0), 0.0, 0.0),
+        (np.sqrt, 0.0, math.nan),
+    ):
+        for alpha, right in ((0.4, below), (1.6, above)):
+            found = operator(f, at, alpha, method="graded", full_output=True).value[0]
+            np.testing.assert_equal(float(found) + 0.0, right)
+
+
+def test_orders_above_the_degree_of_the_polynomials():
+    """The derivative of order 16 and more of 16 coefficients is no 0 that is certain."""
+    for alpha in (15.5, 16.0, 20.5):
+        found = hf.caputo(np.sin, 1.0, alpha, full_output=True)
+        assert not found.converged
+        assert found.error_estimate > 1.0
+        with pytest.raises(hf.errors.InvalidInputError, match="up to order 15"):
+            hf.caputo(np.sin, 1.0, alpha, method="graded")
+    with pytest.raises(hf.errors.InvalidInputError, match="512 terms"):
+        hf.caputo(np.sin, 1.0, 600.5)

@@ -11,6 +11,7 @@ from numpy.polynomial import legendre
 from scipy.special import rgamma
 
 from hpfracc._arrays import to_host
+from hpfracc._xp import array_namespace
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import DivergenceError, InvalidInputError
 from hpfracc.operators.core.function import Function
@@ -18,9 +19,10 @@ from hpfracc.operators.core.jacobi import between, derivative_matrix, end_deriva
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import constant, join, real_dtype
+from hpfracc.operators.rules.first_points import infinite_at_origin
 
-#: Points of one panel: its polynomial has degree 15.
-_POINTS = 16
+#: Points of one panel, and the degree of its polynomial.
+_POINTS, DEGREE = 16, 15
 #: Largest number of panels: a power t^0.1 at the origin takes some 500 halvings; noise takes them all.
 _MAX_PANELS = 2000
 #: Points of the result that are processed together.
@@ -37,6 +39,11 @@ _SAFETY = 4.0
 _FALLING = 0.9
 
 Array = np.ndarray[Any, Any]
+
+
+def integer_derivative(order: Order, initial_terms: bool) -> int:
+    """The order of the derivative of the polynomials that an operator integrates; 0 for their terms at the origin."""
+    return 0 if initial_terms and not order.is_integer else order.ceiling
 
 
 def differentiate_graded(function: Function, order: Order, *, initial_terms: bool) -> Outcome:
@@ -56,8 +63,13 @@ def differentiate_graded(function: Function, order: Order, *, initial_terms: boo
         raise InvalidInputError(
             "method='graded' does not support a traced order; declare the singular power with factor=, or give samples"
         )
-    mesh, values = _fit(function)
+    if integer_derivative(order, initial_terms) > DEGREE:
+        raise InvalidInputError(
+            f"method='graded' with order {order.value}: its polynomials have derivatives up to order {DEGREE}; apply "
+            "the operator to a derivative of f"
+        )
     n = 0 if initial_terms else max(order.ceiling, 0)
+    mesh, values = _fit(function)
     _refuse_divergence(mesh, function, n)
     resolved = mesh.resolved(n, 1e-4 * function.rtol)
     distance = function.points - function.origin
@@ -68,6 +80,8 @@ def differentiate_graded(function: Function, order: Order, *, initial_terms: boo
         tails.append(to_host(values) @ tail.T)
         noises.append(np.sqrt(np.abs(to_host(values)) ** 2 @ (weights**2).T))
     value = parts[0] if len(parts) == 1 else join(parts)
+    if initial_terms and distance[0] == 0.0 and not order.is_integer:
+        value = join([_at_origin(mesh, values, order), value[..., 1:]])
 
     def error() -> float:
         """A multiple of the contribution of the last three coefficients of every panel, and of unresolved panels.
@@ -83,6 +97,20 @@ def differentiate_graded(function: Function, order: Order, *, initial_terms: boo
     if not resolved:
         message += f", and neither did {panels} of them; f may be noisy or discontinuous"
     return Outcome(value, "graded", error, resolved, message, function.rtol)
+
+
+def _at_origin(mesh: _Mesh, values: Any, order: Order) -> Any:
+    """A Riemann-Liouville derivative at the origin itself, by the first panel; nan if slopes count and it has none."""
+    graded = bool(mesh.rough[0]) or mesh.right[0] < _DEEP * mesh.right[-1]
+    slopes = []
+    for k in range(order.ceiling):
+        ends = end_derivatives(_POINTS, k)
+        slope = matmul(values[..., :_POINTS], constant(transform(_POINTS, 0.0) @ ends[:, None], values))
+        doubt = 100.0 * mesh.floor * max(1.0, float(np.abs(ends).max()))
+        if graded:
+            doubt = math.nan if k else max(doubt, float(mesh.sizes[0, 1:].sum()))
+        slopes.append((array_namespace(slope).where(abs(slope) <= doubt, slope * 0, slope), abs(slope) * 0 * doubt))
+    return infinite_at_origin(slopes[0][0], order, slopes[1:])
 
 
 def _largest(sizes: Array) -> float:
@@ -251,9 +279,11 @@ def _near(t: float, a: float, b: float, slopes: Array, n: int, mu: float) -> Arr
     """The same for a panel that ends at t, contains it, or lies shortly before it."""
     reach, gap = t - a, max(t - b, 0.0)
     if gap == 0.0:
-        x, w = gauss_points(_POINTS, mu - 1.0)
-        r = 0.5 * reach * (1.0 + x)
-        weight = w * (0.5 * reach) ** mu
+        # Radau's rule, with a point at t itself, which for a small mu has nearly all of the weight.
+        x, w = gauss_points(_POINTS, mu)
+        r = 0.5 * reach * np.append(0.0, 1.0 + x)
+        inner = w / (1.0 + x) * (0.5 * reach) ** mu * rgamma(mu)
+        weight = np.append(reach**mu * rgamma(mu + 1.0) - inner.sum(), inner)
     else:
         # Away from t in intervals that double, on each of which the kernel is smooth.
         doublings = math.ceil(math.log2(reach / gap))
@@ -261,10 +291,10 @@ def _near(t: float, a: float, b: float, slopes: Array, n: int, mu: float) -> Arr
         x, w = gauss_points(_POINTS, 0.0)
         size = 0.5 * np.diff(edges)[:, None]
         r = (edges[:-1, None] + size * (1.0 + x)).reshape(-1)
-        weight = (size * w).reshape(-1) * r ** (mu - 1.0)
+        weight = (size * w).reshape(-1) * r ** (mu - 1.0) * rgamma(mu)
     half = 0.5 * (b - a)
     basis = legendre.legvander((t - r - a) / half - 1.0, slopes.shape[1] - 1)
-    return np.asarray((slopes @ (basis.T @ weight)) * rgamma(mu) / half**n)
+    return np.asarray((slopes @ (basis.T @ weight)) / half**n)
 
 
 def _add_jumps(table: Array, mesh: _Mesh, distance: Array, alpha: float, n: int, initial_terms: bool) -> None:

@@ -242,8 +242,8 @@ def meets(value: Any, estimate: Any, rtol: float, scale: float = 0.0) -> bool:
 
 def warn_of(operator: Any, value: Any, estimate: Any, message: str) -> None:
     """Warn, at the user's own call, of a result that may miss its tolerance."""
-    size = float(np.max(np.abs(to_host(value)), initial=0.0))
-    error = float(np.max(to_host(estimate), initial=0.0))
+    sizes = np.abs(to_host(value))
+    size, error = (float(np.max(part, initial=0.0)) for part in (sizes[np.isfinite(sizes)], to_host(estimate)))
     known = "its error is not known" if math.isnan(error) else f"its error may be {error:.1g}"
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("hpfracc."):

@@ -13,7 +13,7 @@ from hpfracc._xp import NUMPY, array_namespace
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.graded import differentiate_graded
+from hpfracc.operators.core.graded import DEGREE, differentiate_graded, integer_derivative
 from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.jacobi import (
     between,
@@ -88,8 +88,9 @@ def differentiate(function: Function, order: Order, method: str, *, initial_term
         )
     if method == "graded":
         return differentiate_graded(function, order, initial_terms=initial_terms)
-    series = _fit(function)
-    if not series.resolved and method == "auto" and order.plain and series.looked:
+    degree = integer_derivative(order, initial_terms)
+    series = _fit(function, degree)
+    if not series.resolved and method == "auto" and order.plain and series.looked and degree <= DEGREE:
         return differentiate_graded(function, order, initial_terms=initial_terms)
     return _apply(series, function, order, initial_terms)
 
@@ -113,12 +114,13 @@ class _Series:
     looked: bool = True
 
 
-def _fit(function: Function) -> _Series:
+def _fit(function: Function, degree: int) -> _Series:
+    """The series, of more than ``degree`` coefficients: the derivative of that order of fewer is 0."""
     # An integer power is smooth by itself, and Caputo needs its initial terms.
     power = 0.0 if function.factor >= 0.0 and float(function.factor).is_integer() else function.factor
     length = _length(function)
     series = None
-    for points in _COUNTS:
+    for points in [count for count in _COUNTS if count > degree]:
         nodes, _ = gauss_points(points, power)
         at = function.origin + 0.5 * length * (1.0 + nodes)
         values = function.at(at)
@@ -146,7 +148,10 @@ def _fit(function: Function) -> _Series:
         series = _Series(values, power, points, count, matrix, level, -_growth(size[:count]), resolved)
         if resolved:
             break
-    assert series is not None
+    if series is None:
+        raise InvalidInputError(
+            f"a derivative of order {degree} of a callable, whose series has {_COUNTS[-1]} terms; use a lower order"
+        )
     return series
 
 
