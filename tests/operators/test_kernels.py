@@ -210,3 +210,88 @@ def test_kernels_without_an_associated_one_are_refused():
         hf.SonineDerivative(0.5)
     with pytest.raises(InvalidInputError, match="differs from 1 by"):
         hf.SonineDerivative(lambda u: u**-0.5 + (u < 0.3)).associated(1.0)
+
+
+@pytest.mark.parametrize("alpha", [0.99, 1.0 - 1e-9])
+def test_prabhakar_near_order_1(alpha: float):
+    """The kernel has most of its integral before any lag that is a number: of samples, callables and integrals."""
+    at, rho, gamma, omega = T[[1, 30, 64]], *SHAPE
+    exact = [t ** (1.0 - alpha) * three_parameters(omega * t**rho, rho, 2.0 - alpha, -gamma) for t in at]
+    np.testing.assert_allclose(hf.prabhakar(T, T, alpha, *SHAPE)[[1, 30, 64]], exact, rtol=1e-11)
+    mu = 1.0 - alpha
+    exact = [t ** (1.0 + mu) * three_parameters(omega * t**rho, rho, 2.0 + mu, gamma) for t in at]
+    np.testing.assert_allclose(hf.prabhakar_integral(lambda t: t, at, mu, *SHAPE), exact, rtol=1e-11)
+
+
+def test_a_kernel_that_is_no_power_where_its_integral_counts():
+    """With rho and the order near 0 it varies before the smallest lag, and is refused."""
+    with pytest.raises(InvalidInputError, match="not proportional to"):
+        hf.prabhakar_integral(T, T, 0.001, 0.01)
+    np.testing.assert_array_equal(hf.prabhakar_integral(T, T, 0.3, 0.01)[:1], [0.0])
+
+
+@pytest.mark.parametrize("a", [0.02, 0.97, 0.985])
+def test_sonine_kernels_near_both_limits(a: float):
+    """Kernels that are nearly bounded, or nearly not integrable, by the closed forms of power laws."""
+    at, scale = T[[1, 30, 64]], math.gamma(1.0 - a)
+    found = hf.sonine_derivative(T, T, lambda u: u**-a)[[1, 30, 64]]
+    np.testing.assert_allclose(found, scale * of_power(1.0, a, at), rtol=1e-11)
+    found = hf.sonine_derivative(np.square, at, lambda u: u**-a)
+    np.testing.assert_allclose(found, scale * of_power(2.0, a, at), rtol=1e-11)
+    found = hf.sonine_integral(lambda t: t, at, lambda u: u**-a)
+    np.testing.assert_allclose(found, of_power(1.0, -a, at) / scale, rtol=1e-10)
+
+
+@pytest.mark.parametrize("origin", [0.0, 1.0])
+@pytest.mark.parametrize("factor", [-0.99, -0.5, 0.01, 0.5])
+def test_kernels_and_a_declared_power(factor: float, origin: float):
+    """Of the distance from the origin, wherever that is, with an estimate that holds."""
+    at = np.array([0.25, 2.0])
+    rho, gamma, omega = SHAPE
+
+    def f(t: Array) -> Array:
+        return np.asarray((t - origin) ** factor)
+
+    options: dict[str, Any] = {"origin": origin, "factor": factor, "full_output": True}
+    cases = [(hf.prabhakar_integral, -0.6, gamma)] + [(hf.prabhakar, 0.6, -gamma)] * (factor > 0.0)
+    for operator, alpha, third in cases:
+        exact = np.array(
+            [
+                math.gamma(factor + 1.0)
+                * t ** (factor - alpha)
+                * three_parameters(omega * t**rho, rho, factor + 1.0 - alpha, third)
+                for t in at
+            ]
+        )
+        found = operator(f, origin + at, abs(alpha), *SHAPE, **options)
+        np.testing.assert_allclose(found.value, exact, rtol=1e-9)
+        assert found.converged
+        assert (np.abs(found.value - exact) <= 3.0 * found.error_estimate + 1e-14 * np.abs(exact)).all()
+
+
+@pytest.mark.parametrize("operator", [hf.prabhakar, hf.prabhakar_integral, hf.sonine_derivative, hf.sonine_integral])
+def test_kernels_of_unusual_input(operator: Callable[..., Any]):
+    """Callables in single precision, which the kernel exceeds; the origin alone; few samples."""
+    order = power_law(0.4) if operator in (hf.sonine_derivative, hf.sonine_integral) else 0.6
+    single = operator(lambda t: np.cos(t).astype(np.float32), T[[1, 64]], order)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, operator(np.cos, T[[1, 64]], order), atol=1e-5)
+    assert operator(np.cos, 0.0, order) == 0.0
+    assert operator(np.cos, T[[0, 64]], order)[0] == 0.0
+    for n in (2, 5):
+        assert np.isfinite(operator(np.ones(n), T[:n], order)).all()
+
+
+def test_a_kernel_whose_parameter_changed_is_a_new_one():
+    """The function is the same object, its values are not: samples, callables and the associated kernel follow them."""
+    parameter = {"a": 0.3}
+
+    def kernel(u: Array) -> Array:
+        return np.asarray(u ** -parameter["a"])
+
+    for operator in (hf.sonine_derivative, hf.sonine_integral):
+        for f, t in ((np.cos(T), T), (np.cos, T[[8, 64]])):
+            parameter["a"] = 0.3
+            operator(f, t, kernel)
+            parameter["a"] = 0.6
+            np.testing.assert_allclose(operator(f, t, kernel), operator(f, t, lambda u: u**-0.6), rtol=1e-13)

@@ -25,7 +25,7 @@ from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import by_degree
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype, scalar
-from hpfracc.operators.rules.bounded_kernel import double_exponential
+from hpfracc.operators.rules.bounded_kernel import DEEP, double_exponential
 from hpfracc.operators.rules.differences import Differences
 
 #: Numbers of points of the double exponential rule, tried in turn.
@@ -154,26 +154,29 @@ def convolve_function(
     method: str,
     here: Any = None,
     outside: Any = 0.0,
-    width: float = _WIDTH,
+    powers: tuple[float, float] | None = None,
 ) -> Outcome:
-    """``outside`` plus the integral of ``fall(u)`` times f(t - u), or times f(t) - f(t - u) with ``here`` = f(t)."""
+    """``outside`` plus the integral of ``fall(u)`` times f(t - u), or times f(t) - f(t - u) with ``here`` = f(t).
+
+    ``powers`` are those of a ``fall`` that is singular at 0 and of a singular f: see :func:`double_exponential`.
+    """
     if method not in ("auto", "quadrature"):
         raise InvalidInputError(f"method={method!r} is for samples; a callable takes 'auto' or 'quadrature'")
-    change, converged, value = math.inf, False, _quadrature(function, fall, here, width, _COUNTS[0])
+    change, converged, value = math.inf, False, _quadrature(function, fall, here, powers, _COUNTS[0])
     looked = known_values(value) is not None
     if not looked:
-        value = _quadrature(function, fall, here, width, _BLIND)
+        value = _quadrature(function, fall, here, powers, _BLIND)
         message = f"{_BLIND} points of quadrature; f is traced, so that its values are unknown"
     # Differences of f are formed, each with a rounding error of f.
     size = value if here is None else here
     rounding = float(np.finfo(real_dtype(size)).eps) * _largest(size) if looked else math.nan
     for count in _COUNTS[1:] if looked else ():
-        finer = _quadrature(function, fall, here, width, count)
+        finer = _quadrature(function, fall, here, powers, count)
         change, allowed = _largest(finer - value), max(function.rtol * _largest(finer + outside), 10.0 * rounding)
         value = finer
         if change <= allowed:
             # Repeat at the points between: features that all earlier points missed, such as a narrow pulse, show there.
-            between = _quadrature(function, fall, here, width, count - 1, shifted=True)
+            between = _quadrature(function, fall, here, powers, count - 1, shifted=True)
             change, value = _largest(between - value), 0.5 * (value + between)
             converged = change <= allowed
         message = f"{2 * count - 1} points of quadrature"
@@ -189,10 +192,16 @@ def _largest(values: Any) -> float:
 
 
 def _quadrature(
-    function: Function, fall: Callable[[Array], Any], here: Any, width: float, count: int, shifted: bool = False
+    function: Function,
+    fall: Callable[[Array], Any],
+    here: Any,
+    powers: tuple[float, float] | None,
+    count: int,
+    shifted: bool = False,
 ) -> Any:
     """The integral in :func:`convolve_function` with ``count`` points, or with those between them if ``shifted``."""
-    left, right, weight = double_exponential(count, width, shifted=shifted)
+    width = _WIDTH if powers is None else DEEP
+    left, right, weight = double_exponential(count, width, powers or (1.0, 1.0), shifted=shifted)
     lag, parts = function.points - function.origin, []
     size = max(1, _CHUNK // count)
     for start in range(0, len(lag), size):
@@ -205,7 +214,8 @@ def _quadrature(
         before = function.at(points.reshape(-1))
         before = before.reshape(*before.shape[:-1], *u.shape)
         change = before if here is None else here[..., start : start + size, None] - before
-        parts.append((change * constant(rate, before) * constant(length * weight, before)).sum(-1))
+        # The rates alone may exceed the range of single precision.
+        parts.append((change * constant(rate * constant(length * weight, rate), before)).sum(-1))
     return parts[0] if len(parts) == 1 else join(parts)
 
 

@@ -30,6 +30,9 @@ from hpfracc.special import mittag_leffler
 
 Array = np.ndarray[Any, Any]
 KernelFunction = Callable[[Array], Array]
+#: About the smallest lag, relative to the largest, at which a kernel is evaluated, and the largest share of its
+#: integral that may be wrong because it is taken for a power before.
+_SMALLEST, _VARIED = 1e-270, 1e-9
 
 
 class KernelOperator(FractionalOperator, ABC):
@@ -43,49 +46,76 @@ class KernelOperator(FractionalOperator, ABC):
     rules = by_degree("bounded_kernel.KernelMemory")
 
     @abstractmethod
-    def _kernel(self, end: float) -> KernelFunction:
-        """The kernel at lags up to ``end``."""
+    def _kernel(self, end: float) -> tuple[KernelFunction, float]:
+        """The kernel at lags up to ``end``, and p where it starts like the lag to the power p - 1."""
 
-    def _key(self) -> Hashable:
-        """The parameters of the kernel."""
+    def _key(self, end: float) -> Hashable:
+        """What identifies the kernel up to this lag."""
         return type(self), astuple(self)  # type: ignore[call-overload]
+
+    def _resolved(self, end: float) -> tuple[KernelFunction, float]:
+        """The kernel, and the power; refuses one that is not yet a power at lags whose integral counts."""
+        kernel, power = self._kernel(end)
+        lags = end * np.array([_SMALLEST, 1e10 * _SMALLEST])
+        near, far = np.asarray(kernel(lags)) * lags ** (1.0 - power)
+        if abs(near - far) * _SMALLEST**power > _VARIED * abs(far):
+            raise InvalidInputError(
+                f"{self.who}: between lags of {lags[0]:.0e} and {lags[1]:.0e} the kernel is not proportional to "
+                f"t**{power - 1.0:g}, but its integral up to there counts; give parameters that are farther from 0"
+            )
+        return kernel, power
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
         rule = pick_rule(self, self.method, who, grid)
         step = known_values(grid.require_uniform(who))
-        kernel = self._kernel(grid.n * float(1.0 if step is None else step))
-        return rule.changed(kernel=kernel, key=self._key(), smooth=self.smooth)
+        end = grid.n * float(1.0 if step is None else step)
+        kernel, power = self._resolved(end)
+        return rule.changed(kernel=kernel, power=power, key=self._key(end), smooth=self.smooth)
 
     def _of_function(self, function: Function) -> Outcome:
         self._order()
-        derivative, length = self.kind == "derivative", function.end - function.origin or 1.0
-        if derivative and function.factor < 0.0:
-            raise InvalidInputError(f"factor={function.factor:g}: f is infinite at the origin, where f(t0) is needed")
-        kernel, errors = self._kernel(length), []
-        inner = replace(function, points=function.points[function.points > function.origin])
-        if derivative:
-            kept, plain = replace(function, f=called_once(function.f)), read_order(1.0)
+        derivative, factor, start = self.kind == "derivative", function.factor, function.origin
+        if derivative and factor < 0.0:
+            raise InvalidInputError(f"factor={factor:g}: f is infinite at the origin, where f(t0) is needed")
+        length = function.end - start or 1e-3
+        kernel, power = self._resolved(length)
+        lags = function.points[function.points > start] - start
+        kept = replace(function, f=called_once(function.f))
+        singular = not float(factor).is_integer()
+        if singular:
+            # Of its distance from the origin, which is known however small it is.
+            kept = replace(kept, own_to_user=lambda x: start + x, origin=0.0)
+        plain = read_order(1.0 if derivative else 0.0)
 
-            def slope(t: Any) -> Any:
-                points = to_host(t).astype(np.float64)
-                turn = np.argsort(points)
-                there = replace(kept, points=np.append(points[turn], function.end))
-                found = differentiate(there, plain, "auto", initial_terms=False)
-                errors.append(found.error)
-                return found.value[..., np.argsort(turn)]
+        def applied(points: Array) -> Outcome:
+            """f', or the smooth part of f times the power that it contains."""
+            there = replace(kept, points=np.append(points, kept.origin + length))
+            return differentiate(there, plain, "auto", initial_terms=False)
 
-            inner = replace(inner, f=slope, axis=-1)
-        outcome = convolve_function(inner, kernel, self.method, width=DEEP)
-        if len(inner.points) < len(function.points):
-            first = outcome.value[..., :1] * (math.nan if function.factor < 0.0 else 0.0)
-            outcome = replace(outcome, value=join([first, outcome.value]))
-        own, of_slope = outcome.error, errors[-1] if errors else None
-        if own is None or of_slope is None:
+        def inside(t: Any) -> Any:
+            points = to_host(t).astype(np.float64)
+            turn = np.argsort(points)
+            return applied(points[turn]).value[..., np.argsort(turn)]
+
+        inner = replace(kept, points=kept.origin + (lags if len(lags) else np.array([length])))
+        if derivative or singular:
+            inner = replace(inner, f=inside, axis=-1, own_to_user=None)
+        ends = (power, (factor or 1.0) if derivative else 1.0 + factor)
+        outcome = convolve_function(inner, kernel, self.method, powers=ends)
+        if len(lags) < len(function.points):
+            first = outcome.value[..., :1] * (math.nan if factor < 0.0 else 0.0)
+            scale = float(np.abs(to_host(outcome.value)).max(initial=0.0)) if outcome.looked else 0.0
+            value = join([first, outcome.value])[..., : len(function.points)]
+            outcome = replace(outcome, value=value, scale=scale)
+        own = outcome.error
+        if own is None or inner.f is not inside:
             return outcome
 
         def error() -> Any:
-            left, _, weights = double_exponential(DEEP_COUNT, DEEP)
-            return own() + of_slope() * length * float(np.abs(kernel(length * left)) @ weights)
+            of_inside = applied(inner.points).error
+            assert of_inside is not None
+            left, _, weights = double_exponential(DEEP_COUNT, DEEP, (power, 1.0))
+            return own() + of_inside() * length * float(np.abs(kernel(length * left)) @ weights)
 
         return replace(outcome, error=error)
 
@@ -114,11 +144,11 @@ class PrabhakarOperator(KernelOperator, ABC):
             )
         return order
 
-    def _kernel(self, end: float) -> KernelFunction:
+    def _kernel(self, end: float) -> tuple[KernelFunction, float]:
         alpha, rho, gamma, omega = self._order().value, self.rho, self.gamma, self.omega
         if self.kind == "derivative":
             alpha, gamma = 1.0 - alpha, -gamma
-        return lambda t: t ** (alpha - 1.0) * np.asarray(mittag_leffler(omega * t**rho, rho, alpha, gamma))
+        return lambda t: t ** (alpha - 1.0) * np.asarray(mittag_leffler(omega * t**rho, rho, alpha, gamma)), alpha
 
 
 @final

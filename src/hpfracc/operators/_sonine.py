@@ -82,18 +82,24 @@ def _interpolation(places: Array) -> Array:
     panel = np.minimum(x.astype(int), _PANELS - 1)
     table = np.zeros((len(places), _PANELS, _POINTS))
     table[np.arange(len(places)), panel] = legendre.legvander(2.0 * (x - panel) - 1.0, _POINTS - 1)
-    return table.reshape(len(places), -1)
+    return table.reshape(len(places), _PANELS * _POINTS)
+
+
+def find_associated(kernel: KernelFunction, end: float) -> AssociatedKernel:
+    """The associated kernel up to a lag; a function whose values have changed since it was asked is a new one."""
+    t = end * np.geomspace(_FIRST, 1.0, 400)
+    values = np.asarray(kernel(t), dtype=np.float64)
+    return _found(kernel, end, _checked_power(t, values), values.tobytes())
 
 
 @lru_cache(maxsize=16)
-def find_associated(kernel: KernelFunction, end: float) -> AssociatedKernel:
+def _found(kernel: KernelFunction, end: float, power: float, content: bytes) -> AssociatedKernel:
     """Collocation of the Volterra equation of the first kind, at lags from 1e-18 of the end to the end."""
-    power = _checked_power(kernel, end)
 
     def convolution(x: Array, count: int) -> Array:
         """At the places x of every panel, from the coefficients."""
         t = end * _FIRST ** (1.0 - (np.arange(_PANELS)[:, None] + 0.5 + 0.5 * x).reshape(-1) / _PANELS)
-        left, right, weights = double_exponential(count, DEEP)
+        left, right, weights = double_exponential(count, DEEP, (power, 1.0 - power))
         rows = []
         for each in t:
             past = each * left
@@ -115,10 +121,8 @@ def find_associated(kernel: KernelFunction, end: float) -> AssociatedKernel:
     return AssociatedKernel(end, power, residual, values)
 
 
-def _checked_power(kernel: KernelFunction, end: float) -> float:
-    """The power of 1/t with which a kernel starts; raises an error if it has no associated one."""
-    t = end * np.geomspace(_FIRST, 1.0, 400)
-    values = np.asarray(kernel(t), dtype=np.float64)
+def _checked_power(t: Array, values: Array) -> float:
+    """The power of 1/t with which a kernel starts, from its values; raises an error if it has no associated one."""
     if values.shape != t.shape or not (np.isfinite(values) & (values >= 0.0)).all() or values[-1] == values[0]:
         raise InvalidInputError(
             f"kernel gives {values[:1]} at t={t[0]:.3g} and {values[-1:]} at t={t[-1]:.3g}; it must give a finite and "
@@ -170,8 +174,8 @@ class SonineOperator(KernelOperator, ABC):
     def _order(self) -> Order:
         return read_order(self.alpha)
 
-    def _key(self) -> Hashable:
-        return type(self), self.kernel
+    def _key(self, end: float) -> Hashable:
+        return type(self), self.associated(end)
 
 
 @final
@@ -206,10 +210,8 @@ class SonineDerivative(SonineOperator):
     definition = "sonine"
     who = "the Sonine derivative"
 
-    def _kernel(self, end: float) -> KernelFunction:
-        self.associated(end)
-        kernel: KernelFunction = self.kernel
-        return kernel
+    def _kernel(self, end: float) -> tuple[KernelFunction, float]:
+        return self.kernel, 1.0 - self.associated(end).power
 
 
 @function_of(SonineDerivative, see_also="sonine_integral, caputo, prabhakar, tempered_caputo")
@@ -260,8 +262,9 @@ class SonineIntegral(SonineOperator):
     kind = "integral"
     rules = by_degree("bounded_kernel.KernelMemory", integral=True)
 
-    def _kernel(self, end: float) -> KernelFunction:
-        return self.associated(end)
+    def _kernel(self, end: float) -> tuple[KernelFunction, float]:
+        found = self.associated(end)
+        return found, found.power
 
     def _of_samples(self, samples: Samples) -> Outcome:
         outcome = KernelOperator._of_samples(self, samples)

@@ -40,6 +40,8 @@ _TABLE = 4096
 #: Half the interval of the double exponential rule for kernels with a power at 0: its first point is 1e-270; and its
 #: number of points.
 DEEP, DEEP_COUNT = 6.0, 320
+#: A power of a distance is negligible beyond the double exponential of this over the power.
+_NEGLIGIBLE = 13.0
 #: Terms of the series of the tilt: enough below z = 2.
 _TERMS = 9
 
@@ -95,33 +97,46 @@ def _polynomial(xp: Namespace, coefficients: Any, at: Array) -> Any:
     return coefficients[0] + x * last - before
 
 
-@lru_cache(maxsize=4)
-def _points_of_interval(count: int) -> tuple[Array, Array]:
+@lru_cache(maxsize=8)
+def _points_of_interval(count: int, power: float) -> tuple[Array, Array]:
     """Points and weights on (0, 1): Gauss's, or for 0 those of a double exponential rule for a power at 0."""
     if count:
         nodes, weights = legendre.leggauss(count)
         return 0.5 * (1.0 + nodes), 0.5 * weights
-    left, _, weights = double_exponential(DEEP_COUNT, DEEP)
+    left, _, weights = double_exponential(DEEP_COUNT, DEEP, (power, 1.0))
     return left, weights
 
 
-def double_exponential(count: int, width: float, *, shifted: bool = False) -> tuple[Array, Array, Array]:
-    """Points on (0, 1), their distances from 1, and weights; at the midpoints between one more if ``shifted``."""
+def double_exponential(
+    count: int, width: float, powers: tuple[float, float] = (1.0, 1.0), *, shifted: bool = False
+) -> tuple[Array, Array, Array]:
+    """Points on (0, 1), their distances from 1, and weights; at the midpoints between one more if ``shifted``.
+
+    An integrand like the distance to the power p - 1 at an end, with p in ``powers``, has a fraction ``x**p`` of its
+    integral before a point x: half of it before 1e-270 if p is 0.001. The points that are missing there get the
+    integrand of the outermost one, times that power, so that their weights are added to its own.
+    """
     step = 2.0 * width / (count if shifted else count - 1)
     place = -width + step * (np.arange(count) + (0.5 if shifted else 0.0))
     turn = np.pi * np.sinh(place)
     left, right = 1.0 / (1.0 + np.exp(-turn)), 1.0 / (1.0 + np.exp(turn))
-    return left, right, left * right * np.pi * np.cosh(place) * step
+    weights = left * right * np.pi * np.cosh(place) * step
+    for end, power in zip((0, -1), powers, strict=True):
+        last = abs(place[end])
+        missing = np.arange(last + step, np.arcsinh(_NEGLIGIBLE / max(power, 1e-300) + np.sinh(last)), step)
+        shares = np.cosh(missing) / np.cosh(last) * np.exp(-power * np.pi * (np.sinh(missing) - np.sinh(last)))
+        weights[end] *= 1.0 + shares.sum()
+    return left, right, weights
 
 
-def kernel_moments(kernel: Callable[[Array], Array], step: float, at: Array) -> tuple[Array, ...]:
+def kernel_moments(kernel: Callable[[Array], Array], power: float, step: float, at: Array) -> tuple[Array, ...]:
     """Mean, tilt and ``int_0^1 K((l+v) h) (v^2 - v)/2 dv`` at places l: 0, then whole numbers, then from 8 on.
 
-    The kernel may have an integrable power at 0.
+    At 0 the kernel is like the lag to the ``power`` less 1.
     """
     parts = []
     for some, count in ((at[at < 1.0], 0), (at[(at >= 1.0) & (at < FIRST)], 20), (at[at >= FIRST], 6)):
-        v, weights = _points_of_interval(count)
+        v, weights = _points_of_interval(count, power)
         inside = np.asarray(kernel(((some[:, None] + v) * step).reshape(-1))).reshape(-1, len(v)) * weights
         parts.append(np.stack([inside.sum(axis=1), inside @ (0.5 - v), inside @ (0.5 * v * (v - 1.0))]))
     return tuple(np.concatenate(parts, axis=1))
@@ -208,8 +223,9 @@ class KernelMemory(ConvolutionMemory):
     Product integration: P. Linz, *Analytical and Numerical Methods for Volterra Equations*, 1985, chapter 8.
     """
 
-    #: The kernel, the key under which its weights are cached, and whether these are tabulated.
+    #: The kernel, one more than its power at 0, the key of its weights in the cache, and whether they are tabulated.
     kernel: Callable[[Array], Array]
+    power: float
     key: Hashable
     smooth: bool
 
@@ -235,9 +251,11 @@ class KernelMemory(ConvolutionMemory):
     def _moments(self, step: float, n: int) -> tuple[Array, ...]:
         with unlogged():
             if self.smooth:
-                found: tuple[Array, ...] = tabulate(NUMPY, lambda at: kernel_moments(self.kernel, step, at), n)
+                found: tuple[Array, ...] = tabulate(
+                    NUMPY, lambda at: kernel_moments(self.kernel, self.power, step, at), n
+                )
                 return found
-            return kernel_moments(self.kernel, step, np.arange(float(n)))
+            return kernel_moments(self.kernel, self.power, step, np.arange(float(n)))
 
     def _put(self, step: float, means: Array, tilts: Array, bends: Array) -> tuple[Array, ...]:
         rows = []

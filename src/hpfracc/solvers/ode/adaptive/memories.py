@@ -106,7 +106,7 @@ class SonineKernel(ExponentialKernel):
     def integrals(self, u: float | Array, count: int) -> Array:
         """By the double exponential rule."""
         u = np.asarray(u, dtype=float)
-        places, _, weights = double_exponential(DEEP_COUNT, DEEP)
+        places, _, weights = double_exponential(DEEP_COUNT, DEEP, (self.associated.power, 1.0))
         values = self.associated(np.maximum(u[..., np.newaxis] * places, np.finfo(float).tiny)) * weights
         return np.asarray(u[..., np.newaxis] * (values @ places[:, np.newaxis] ** np.arange(count)))
 
