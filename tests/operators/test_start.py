@@ -217,3 +217,17 @@ def test_a_missing_estimate_has_a_reason():
     assert "no error estimate" in hf.weyl(np.sin(periodic), periodic, 0.5, full_output=True).message
     with pytest.raises(InvalidInputError):
         hf.Caputo(1.5, initial="slope")(T, T)
+
+
+@pytest.mark.parametrize("alpha", [1.3, 2.4])
+def test_the_start_of_samples_of_any_size(alpha: float):
+    """Which fit is taken does not depend on the unit of f, and the dtype stays: single precision too."""
+    f = solution(1.3)
+    plain = hf.caputo(f, T, alpha)
+    for size in (1e-300, 1e-170, 1e170, 1e280):
+        np.testing.assert_allclose(hf.caputo(f * size, T, alpha) / size, plain, rtol=1e-6)
+    single = hf.caputo(f.astype(np.float32), T, 1.3)
+    for size in (1.0, 2.0**83, 2.0**-83):
+        found = hf.caputo((f * size).astype(np.float32), T, 1.3)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found / np.float32(size), single, rtol=1e-4)

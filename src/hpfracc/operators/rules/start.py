@@ -185,7 +185,10 @@ def find_start(head: Any, order: Order, places: Array, power: float) -> Start:
     rounding = xp.stop_gradient(largest(head)) * (4.0 * float(np.finfo(real_dtype(head)).eps))
     head = head - head[..., :1]  # a constant has no derivatives, without rounding
     coefficients, firsts = real_product(head, weights[:, 1:n]), real_product(head, first_weights)
-    residuals = xp.sqrt((abs(xp.stop_gradient(real_product(head, rows))) ** 2).sum(-1))
+    missed = abs(xp.stop_gradient(real_product(head, rows)))
+    most = xp.amax(missed, -1, keepdims=True)
+    # Squares of the samples themselves may exceed the range of their dtype.
+    residuals = most[..., 0] * xp.sqrt(((missed / xp.where(most > 0, most, most * 0 + 1)) ** 2).sum(-1))
     bounds = constant(doubts, head) * residuals[..., None] + constant(sums, head) * rounding[..., None]
     score = xp.amax(bounds, -1)
     polynomials = min(len(weights), len(_POLYNOMIALS))
@@ -215,7 +218,8 @@ def _least(scores: Any, tables: list[Any]) -> tuple[Any, list[Any]]:
     """Which of the ``scores``, along the last axis, are least, and the rows of each table that belong to them."""
     xp = array_namespace(scores)
     leads = scores == -xp.amax(-scores, -1, keepdims=True)
-    share = xp.where(leads, 1.0, 0.0)
+    nothing = zeros(scores, scores.shape[-1])
+    share = xp.where(leads, nothing + 1.0, nothing)
     share = (share / share.sum(-1)[..., None])[..., None]
     return leads, [(table * share).sum(-2) for table in tables]
 
