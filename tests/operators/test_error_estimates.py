@@ -166,3 +166,33 @@ def test_steps_of_random_length(operator: Any, f: Any):
         rounding = 1e-9 if operator.method == "fast" else 1e-12
         error = np.abs(found.value - exact)[known]
         assert (error <= 2.5 * found.error_estimate[known] + rounding * np.abs(exact).max()).all()
+
+
+@pytest.mark.parametrize("steps", [0.1, 3.0, 30.0, 300.0])
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9, 1.5])
+def test_tempered_samples_whose_step_is_long(alpha: float, steps: float):
+    """Beside 1/rate: far from the origin the operator is (rate + i)^alpha of exp(it), and the estimate knows it."""
+    t = np.linspace(0.0, 20.0, 201)
+    rate = steps / t[1]
+    for operator, power, f in (
+        (hf.tempered, alpha, np.cos(t)),
+        (hf.tempered_caputo, alpha, np.exp(1j * t)),
+        (hf.tempered_integral, -alpha, np.cos(t)),
+    ):
+        found = operator(f, t, alpha, rate, full_output=True)
+        exact = (rate + 1j) ** power * np.exp(1j * t)
+        exact = exact if np.iscomplexobj(f) else exact.real
+        far = t > 200.0 / rate + 2.0
+        assert (np.abs(found.value - exact) <= 3.0 * found.error_estimate)[far].all()
+
+
+def test_every_missing_estimate_has_a_reason():
+    """Tempered derivatives of whole order have an estimate; over several axes the message says that there is none."""
+    t = np.linspace(0.0, 2.0, 41)
+    for alpha in (1.0, 2.0):
+        found = hf.tempered(np.cos(t), t, alpha, 1.5, full_output=True)
+        exact = (1.5 + 1j) ** alpha * np.exp(1j * t)
+        assert (np.abs(found.value - exact.real) <= found.error_estimate)[5:].all()
+    found = hf.fractional_laplacian(np.outer(t, t), (t, t), 1.5, axis=(0, 1), full_output=True)
+    assert math.isnan(found.error_estimate)
+    assert "no error estimate" in found.message

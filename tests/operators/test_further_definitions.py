@@ -8,6 +8,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from scipy import special
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
@@ -174,3 +175,24 @@ def test_distributed_order_of_an_exponential(low: float, high: float):
     rough = few(F, T, full_output=True)
     exact = hf.DistributedOrder(few.weight, low, high, nodes=120)(F, T)
     assert (np.abs(rough.value - exact) <= 3.0 * np.asarray(rough.error_estimate))[20:].all()
+
+
+@pytest.mark.parametrize("kind", ["peak", "bell", "root"])
+def test_the_estimate_of_distributed_order_sees_narrow_weights(kind: str):
+    """Weights that 16 nodes do not resolve, wherever they are: the error of t^2 is within three estimates."""
+    random, at = np.random.default_rng(4), np.array([1e-4, 0.1, 3e3])
+    x, w = np.polynomial.legendre.leggauss(400)
+    for _ in range(12):
+        place, width = random.uniform(0.0, 1.0), 10.0 ** random.uniform(-2.0, -0.5)
+
+        def weight(beta: Any, place: float = place, width: float = width) -> Any:
+            off = (beta - place) / width
+            return {"peak": 1.0 / (1.0 + off**2), "bell": np.exp(-(off**2)), "root": abs(off) ** 0.5}[kind]
+
+        pieces = [(0.0, place), (place, 1.0)]
+        orders = np.concatenate([a + 0.5 * (b - a) * (1.0 + x) for a, b in pieces])
+        parts = np.concatenate([0.5 * (b - a) * w for a, b in pieces]) * weight(orders)
+        for t in at:
+            exact = sum(parts * 2.0 * t ** (2.0 - orders) * special.rgamma(3.0 - orders))
+            found = hf.distributed_order(np.square, t, weight, full_output=True)
+            assert abs(found.value - exact) <= 3.0 * np.max(found.error_estimate)

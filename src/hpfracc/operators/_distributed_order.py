@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Unpack, final
 
 import numpy as np
+from numpy.polynomial import legendre
 
 from hpfracc import _reading
 from hpfracc._choices import RuleName
@@ -18,6 +20,11 @@ from hpfracc.operators.core.call_types import MethodOptions
 from hpfracc.operators.core.function import Function, called_once
 from hpfracc.operators.core.reporting import Outcome, weighted_outcome
 from hpfracc.operators.core.values import Samples
+
+#: Panels of orders, and points of each, at which an error estimate evaluates the weight.
+_PANELS, _POINTS = 32, 16
+
+Array = np.ndarray[Any, Any]
 
 
 @final
@@ -38,7 +45,8 @@ class DistributedOrder(FractionalOperator):
         a and b, in [0, 2] with b at most 1 or a at least 1.
     nodes : int
         Number of Gauss-Legendre nodes in the order; the error falls exponentially if the weight is smooth. The error
-        estimate of an operator includes its difference from three quarters of them.
+        estimate of an operator includes the differences from three quarters of them, and from the integral of the
+        weight times the polynomial through all, which shows weights that are narrow.
     method : str
         For operators: as for :class:`Caputo`, with the order of accuracy at b.
 
@@ -73,11 +81,9 @@ class DistributedOrder(FractionalOperator):
 
     def terms(self) -> tuple[tuple[float, float], ...]:
         """Coefficients and orders of the quadrature rule, largest order first."""
-        x, w = np.polynomial.legendre.leggauss(self.nodes)
-        orders = self.low + 0.5 * (self.high - self.low) * (1.0 + x)
-        scale = 0.5 * (self.high - self.low) * w
+        x, w = legendre.leggauss(self.nodes)
         found = []
-        for order, part in zip(orders, scale, strict=True):
+        for order, part in zip(self._orders(x), 0.5 * (self.high - self.low) * w, strict=True):
             value = self.weight(float(order)) if callable(self.weight) else self.weight
             weight = _reading.number(f"DistributedOrder: weight({order:g})", value, least=0.0)
             if weight > 0.0:
@@ -85,6 +91,23 @@ class DistributedOrder(FractionalOperator):
         if not found:
             raise InvalidInputError("DistributedOrder: the weight is zero at every node; give a positive one")
         return tuple(sorted(found, key=lambda pair: -pair[1]))
+
+    def _orders(self, places: Array) -> Array:
+        """The orders at places of [-1, 1]."""
+        return self.low + 0.5 * (self.high - self.low) * (1.0 + places)
+
+    def _interpolated(self) -> list[tuple[float, float]]:
+        """The coefficients and orders of the integral of the weight times the polynomial through the nodes.
+
+        With narrow or rough weights, of which few nodes tell little, it differs from the quadrature rule.
+        """
+        x, w = legendre.leggauss(self.nodes)
+        inner, parts = legendre.leggauss(_POINTS)
+        fine = (np.linspace(-1.0, 1.0, _PANELS, endpoint=False)[:, None] + (1.0 + inner) / _PANELS).reshape(-1)
+        weights = [self.weight(float(order)) if callable(self.weight) else self.weight for order in self._orders(fine)]
+        moments = (weights * np.tile(parts / _PANELS, _PANELS)) @ legendre.legvander(fine, self.nodes - 1)
+        shares = (moments * (np.arange(self.nodes) + 0.5)) @ (legendre.legvander(x, self.nodes - 1).T * w)
+        return list(zip(0.5 * (self.high - self.low) * shares, self._orders(x).tolist(), strict=True))
 
     def _of_samples(self, samples: Samples) -> Outcome:
         return self._sum(lambda order: Caputo(order, self.method).applied(samples, self.who))
@@ -94,15 +117,19 @@ class DistributedOrder(FractionalOperator):
         return self._sum(lambda order: Caputo(order, self.method)._of_function(kept))
 
     def _sum(self, part: Callable[[float], Outcome]) -> Outcome:
+        part = lru_cache(part)
         total = weighted_outcome([(part(order), share) for share, order in self.terms()], f"{self.nodes} orders")
         error = total.error
 
         def with_rule() -> Any:
             assert error is not None
-            fewer = replace(self, nodes=3 * self.nodes // 4 or 2)
-            coarse = sum(share * part(order).value for share, order in fewer.terms())
-            with np.errstate(invalid="ignore"):
-                return error() + largest_nearby(abs(total.value - coarse))
+            found, fewer = error(), replace(self, nodes=3 * self.nodes // 4 or 2)
+            for terms in (fewer.terms(), self._interpolated()):
+                with np.errstate(invalid="ignore"):
+                    found = found + largest_nearby(
+                        abs(total.value - sum(share * part(order).value for share, order in terms))
+                    )
+            return found
 
         return total if error is None else replace(total, error=with_rule)
 

@@ -170,7 +170,9 @@ def call_over_axes(
     value = array_namespace(value).moveaxis(value, behind, places)
     if not full_output:
         return value
-    notes = "; ".join(grid.note for grid in grids if grid.note)
+    notes = "; ".join(
+        ["no error estimate: there is none over several axes", *(grid.note for grid in grids if grid.note)]
+    )
     return OperatorResult(value, rule.name, math.nan, join_decisions(made), grids[0].origin, message=notes)
 
 

@@ -201,9 +201,10 @@ def report_outcome(operator: Any, outcome: Outcome, result: OperatorResult, rtol
 def _missing_note(estimate: Any, message: str) -> str:
     """Where an estimate is missing: at some points, or everywhere if the message has no reason yet."""
     known = known_values(estimate)
-    if known is None or not known.ndim or not np.isnan(known).any():
+    if known is None or not np.isnan(known).any():
         return ""
-    places = np.isnan(known).reshape(-1, known.shape[-1]).any(axis=0)
+    missed = np.isnan(np.atleast_1d(known))
+    places = missed.reshape(-1, missed.shape[-1]).any(axis=0)
     count, missing = places.size, int(places.sum())
     if missing == count:
         return "" if message else "no error estimate: too few samples, or some that are not finite"

@@ -307,7 +307,11 @@ class FittedStart(DelegatingRule):
         found = self._start(samples, order, exponent)
         start = None if found is None else found[0]
         if found is None or start is None:
-            return math.nan
+            if not isinstance(self.rule, Tempered) or not samples.grid.uniform:
+                return math.nan
+            # It decays like the kernel.
+            fall = _exponential(self.rule, samples, -1.0, samples.n)
+            return array_namespace(fall).where(fall < math.exp(-STEEPEST), fall * 0, math.nan)
         terms = found[2]
         return sum(doubt * abs(term) for doubt, term in zip(start.doubts, terms, strict=True))
 
