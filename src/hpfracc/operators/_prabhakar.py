@@ -13,6 +13,7 @@ import numpy as np
 from hpfracc._arrays import to_host
 from hpfracc._choices import RuleName
 from hpfracc._reading import number
+from hpfracc.engine.execution.api import unlogged
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo_fabrizio import convolve_function
 from hpfracc.operators.core.applying import pick_rule
@@ -57,7 +58,8 @@ class KernelOperator(FractionalOperator, ABC):
         """The kernel, and the power; refuses one that is not yet a power at lags whose integral counts."""
         kernel, power = self._kernel(end)
         lags = end * np.array([_SMALLEST, 1e10 * _SMALLEST])
-        near, far = np.asarray(kernel(lags)) * lags ** (1.0 - power)
+        with unlogged():
+            near, far = np.asarray(kernel(lags)) * lags ** (1.0 - power)
         if abs(near - far) * _SMALLEST**power > _VARIED * abs(far):
             raise InvalidInputError(
                 f"{self.who}: between lags of {lags[0]:.0e} and {lags[1]:.0e} the kernel is not proportional to "
