@@ -161,7 +161,7 @@ def test_refusals():
         hf.psi_caputo(F, X, 0.5, lambda s: 1.0)
     with pytest.raises(InvalidInputError, match="psi is given by samples, but f is a callable"):
         hf.psi_caputo(np.sin, X, 0.5, X)
-    with pytest.raises(InvalidInputError, match="psi does not increase: 1 at the origin 0"):
+    with pytest.raises(InvalidInputError, match="psi must be finite and increase, but is 1 at t=0 and 0 at t=1"):
         hf.psi_caputo(np.sin, [1.0, 2.0], 0.5, lambda s: np.where(s == 0.0, 1.0, s - 1.0))
     torch = pytest.importorskip("torch")
     step = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
@@ -205,3 +205,19 @@ def test_a_psi_that_cannot_carry_the_derivative_says_so():
         hf.psi_caputo(t, step=step, alpha=0.4, psi=np.sinh(t))
     with pytest.raises(hf.errors.InvalidInputError, match="give psi in functions of torch, or detach"):
         hf.psi_caputo(t, step=step, alpha=0.4, psi=lambda at: np.sinh(np.asarray(getattr(at, "detach", lambda: at)())))
+
+
+def test_psi_is_checked_from_the_origin_on():
+    """It is finite and increases before the first point too, is real, and its inverse is its own."""
+    for psi, given in ((np.log, {}), (np.floor, {}), (lambda s: 0.0 * s, {}), (np.negative, {})):
+        with pytest.raises(InvalidInputError, match="psi must be finite and increase"), np.errstate(divide="ignore"):
+            hf.psi_caputo(np.sin, [0.5, 1.0], 0.5, psi, **given)
+    for psi in (lambda s: s + 0j, F + 0j):
+        with pytest.raises(InvalidInputError, match="must give real numbers"):
+            hf.psi_caputo(F, X, 0.5, psi)
+    for inverse in (lambda x: x, lambda x: x**0.500001, lambda x: np.nan * x):
+        with pytest.raises(InvalidInputError, match="give the inverse of psi"):
+            hf.psi_caputo(np.sin, 1.0, 0.5, np.square, inverse=inverse)
+    for t in ([0.0], [1e-9], [0.0, 1e-3, 1.0], [1e6]):
+        found = hf.psi_caputo(lambda s: s**4, t, 0.5, np.square, inverse=np.sqrt)
+        np.testing.assert_allclose(found, hf.psi_caputo(lambda s: s**4, t, 0.5, np.square), rtol=1e-9)

@@ -9,7 +9,7 @@ from typing import Any, Unpack, final
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
+from hpfracc._arrays import is_tracer, library_of, refuse_masked, tracks_gradient
 from hpfracc._choices import RuleName
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -18,11 +18,23 @@ from hpfracc.operators._riemann_liouville import RiemannLiouville, RiemannLiouvi
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, CeilingOptions, InitialOptions, MethodOptions, OrderNumber
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, images_of, invert, require_rising, rounding_of_points, uniform_step
+from hpfracc.operators.core.grids import (
+    Grid,
+    images_of,
+    invert,
+    real_images,
+    require_rising,
+    rounding_of_points,
+    uniform_step,
+)
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 
 Array = np.ndarray[Any, Any]
+
+
+#: Largest distance of psi of its inverse, relative to the largest value of psi.
+_ALIKE = 1e-8
 
 
 class ChangedVariable(FractionalOperator, ABC):
@@ -120,18 +132,14 @@ class PsiCaputo(ChangedVariable):
         if library_of(points) != "numpy":
             return self._traced(points), 0.0
         here = points[0] == origin
-        images = self._sampled(len(points)) if here and not callable(self.psi) else self._images(points)
-        require_rising(images, points)
-        start = float(images[0] if here else self._images(np.array([origin]))[0])
-        if not start <= images[0]:
-            raise InvalidInputError(
-                f"psi does not increase: {start:g} at the origin {origin:g} and {images[0]:g} at t={points[0]:g}"
-            )
-        return images - start, max(abs(start), abs(float(images[-1])))
+        given = points if here else np.append(origin, points)
+        images = self._sampled(len(points)) if here and not callable(self.psi) else self._images(given)
+        require_rising(images, given)
+        return images[len(given) - len(points) :] - images[0], float(np.abs(images[[0, -1]]).max())
 
     def _sampled(self, n: int) -> Array:
         refuse_masked(self.psi, "psi", "t")
-        images = to_host(self.psi).astype(np.float64)
+        images = real_images(self.psi)
         if images.shape != (n,):
             raise ShapeError(f"psi has shape {images.shape} but f has {n} samples; give psi at each point")
         return images
@@ -164,8 +172,19 @@ class PsiCaputo(ChangedVariable):
 
     def _original(self, x: Array, function: Function) -> Array:
         """The points at which psi has these values, between the origin and the last point."""
-        images = x + float(self._images(np.array([function.origin]))[0])
-        return invert(self.psi, self.inverse, images, function.origin, function.end)
+        start, end = self._images(np.array([function.origin, function.end]))
+        images = x + start
+        found = invert(self.psi, self.inverse, images, function.origin, function.end)
+        if self.inverse is not None:
+            back = self._images(found)
+            wrong = np.flatnonzero(~(np.abs(back - images) <= _ALIKE * max(abs(start), abs(end), np.abs(images).max())))
+            if wrong.size:
+                j = int(wrong[0])
+                raise InvalidInputError(
+                    f"inverse gives {found[j]:.12g} for {images[j]:.12g}, but psi is {back[j]:.12g} there; give the "
+                    "inverse of psi, or omit it: it is then found by bisection"
+                )
+        return found
 
 
 def _moving_points(grid: Grid, t: Any) -> Any:
