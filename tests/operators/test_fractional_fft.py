@@ -114,3 +114,12 @@ def test_bad_input_is_named(x, alpha, options, words):
     """The error shows the value."""
     with pytest.raises(hf.errors.HpfraccError, match=words):
         hf.fractional_fft(x, alpha, **options)
+
+
+@pytest.mark.parametrize("alpha", [Fraction(10**30 + 1, 7), Fraction(-(10**25)) + Fraction(1, 3), Fraction(10**400, 7)])
+def test_fractions_above_1_are_exact(alpha: Fraction):
+    """Whole numbers of cycles turn nothing, however many they are."""
+    x = np.cos(np.arange(7.0)) + 1j
+    phases = np.array([[float(alpha * n * k % 1) for k in range(9)] for n in range(7)])
+    right = x @ np.exp(-2j * np.pi * phases)
+    np.testing.assert_allclose(hf.fractional_fft(x, alpha, points=9), right, atol=1e-14)

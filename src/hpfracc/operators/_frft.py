@@ -88,7 +88,8 @@ def fractional_fft(
 def _fractional_fft(values: Any, alpha: Any, points: int | None, backend: Any) -> Any:
     low = 0.0
     if isinstance(alpha, Fraction):
-        exact, alpha = alpha, float(alpha)
+        exact = alpha - round(alpha)  # a whole number turns no phase
+        alpha = float(exact)
         low = float(exact - Fraction(alpha))
     order = read_order(alpha)
     rates = (0.0, order.value, 0.0, 0.0, low, 0.0) if low else (0.0, order.value, 0.0)
