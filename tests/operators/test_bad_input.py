@@ -302,3 +302,29 @@ def test_masked_arrays_are_refused_with_the_way_to_drop_their_gaps(call: Any, wo
         call(t, gaps)
     keep = ~np.ma.getmaskarray(gaps)
     assert hf.caputo(gaps.data[keep], t[keep], 0.5).shape == (keep.sum(),)
+
+
+@pytest.mark.parametrize("operator", [hf.tempered, hf.tempered_caputo, hf.tempered_integral, hf.erdelyi_kober_integral])
+def test_a_callable_of_a_wrong_shape_inside_another_function(operator: Callable[..., Any]):
+    """Operators that multiply f by a function of t refuse it like the others."""
+    with pytest.raises(ShapeError, match=r"f returned shape \(3,\) for"):
+        operator(lambda t: np.ones(3), [0.5, 1.0], 0.5)
+
+
+@pytest.mark.parametrize("shape", [(2,), (3, 1), (2, 60)])
+def test_marchaud_before_of_a_wrong_shape(shape: tuple[int, ...]):
+    """It is a number, or one for each row, with an axis of length 1 for the points."""
+    f, t = np.ones((2, 60)), np.linspace(0.0, 1.0, 60)
+    with pytest.raises(ShapeError, match="before has shape"):
+        hf.marchaud(f, t, 0.5, before=np.ones(shape))
+    assert not hf.marchaud(f, t, 0.5, before=np.ones((2, 1))).any()
+    assert not hf.marchaud(f, t, 0.5, before=np.array(1.0)).any()
+
+
+@pytest.mark.parametrize("operator", [hf.weyl, hf.weyl_integral, hf.riesz])
+def test_periodic_callables_at_whole_numbers(operator: Callable[..., Any]):
+    """Points may be integers, as for the other operators."""
+    options: dict[str, Any] = {"alpha": 0.5, "period": 2.0 * np.pi}
+    options |= {"method": "spectral"} if operator is hf.riesz else {}
+    at = np.array([1, 2, 5])
+    np.testing.assert_array_equal(operator(np.cos, at, **options), operator(np.cos, at.astype(float), **options))

@@ -212,12 +212,22 @@ def test_polynomials_are_exact():
 
 
 def test_units_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch):
-    """The unit of time scales the result, and samples may be compressed in blocks."""
+    """The units of time and of f scale the result, and samples may be compressed in blocks."""
     random = np.random.default_rng(4)
     t = np.linspace(0.0, 1.0, 150)
     samples = np.cos(4.0 * t) + 0.01 * random.standard_normal(150)
     one, other = hf.smooth_derivative(samples, t, 0.5), hf.smooth_derivative(samples, 3.0 + 100.0 * t, 0.5)
     np.testing.assert_allclose(other.value, one.value / 10.0, rtol=1e-6, atol=1e-8)
+    for size in (2.0**-540, 2.0**540):
+        for noise in ("estimate", 0.01):
+            scaled = "estimate" if isinstance(noise, str) else noise * size
+            one, other = (
+                hf.smooth_derivative(f, t, 0.5, noise=level)
+                for f, level in ((samples, noise), (samples * size, scaled))
+            )
+            for name in ("value", "standard_error", "smooth", "noise", "roughness"):
+                np.testing.assert_allclose(getattr(other, name) / size, getattr(one, name), rtol=1e-9)
+    one = hf.smooth_derivative(samples, t, 0.5)
     monkeypatch.setattr("hpfracc.operators._smooth_derivative._ROWS", 37)
     blocks = hf.smooth_derivative(samples, t, 0.5)
     np.testing.assert_allclose(blocks.value, one.value, rtol=1e-5, atol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -121,3 +122,20 @@ def test_a_periodic_callable_carries_gradients():
     np.testing.assert_allclose(
         apply(*operands).detach(), 1.3 * 2**0.6 * np.sin(2 * at.numpy() + 0.3 * np.pi), atol=1e-12
     )
+
+
+@pytest.mark.parametrize("alpha", [0.4, 1.6])
+def test_riesz_feller_of_samples_that_do_not_end_in_0(alpha: float):
+    """At both ends it is infinite; the inner points have a derivative in the order all the same."""
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    x = np.linspace(0.0, 1.0, 12)
+
+    def inner(a: Any) -> Any:
+        return hf.riesz_feller(torch.cos(torch.tensor(x)), x, a, 0.2)[2:-2]
+
+    order = torch.tensor(alpha, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(inner, (order,))
+    with jax.enable_x64(True):
+        slope = jax.grad(lambda a: hf.riesz_feller(jax.numpy.cos(x), x, a, 0.2, ceiling=math.ceil(alpha))[5])(alpha)
+    (by_torch,) = torch.autograd.grad(inner(order)[3], order)
+    np.testing.assert_allclose(float(slope), float(by_torch), rtol=1e-9)

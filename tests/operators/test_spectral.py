@@ -210,6 +210,7 @@ def test_the_origin_on_the_graded_mesh(operator: Callable[..., Any]):
         for alpha, right in ((0.4, below), (1.6, above)):
             found = operator(f, at, alpha, method="graded", full_output=True).value[0]
             np.testing.assert_equal(float(found) + 0.0, right)
+    assert hf.riemann_liouville(np.sqrt, at, -0.4)[0] == 0.0  # an integral
 
 
 def test_orders_above_the_degree_of_the_polynomials():

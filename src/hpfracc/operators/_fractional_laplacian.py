@@ -21,13 +21,13 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators.core.applying import UNIFORM, apply_rule, order_beside, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
-from hpfracc.operators.core.call_types import MISSING, MethodOptions, OrderNumber, PeriodOptions
+from hpfracc.operators.core.call_types import MISSING, CeilingOptions, MethodOptions, OrderNumber, PeriodOptions
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, read_grid
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import OperatorResult, Outcome, weighted_outcome
 from hpfracc.operators.core.rule import Rule, RuleTable, later
-from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, points_like, scalar
+from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, points_like, scalar, zeros
 from hpfracc.operators.rules.periodic import LaplacianRule, RieszWaves, check_period, of_periodic_function, sampled
 from hpfracc.operators.rules.space import Integral
 
@@ -333,6 +333,8 @@ class RieszFeller(RieszOperator):
         ``"spectral"`` for a periodic function sampled over one period.
     period : float, optional
         For ``"spectral"``: as for :class:`Weyl`.
+    ceiling : int, optional
+        For ``"centred"``: the integer n, needed only if ``alpha`` is traced and above 1.
 
     Notes
     -----
@@ -349,6 +351,7 @@ class RieszFeller(RieszOperator):
     theta: float = 0.0
     method: RuleName = "auto"
     period: Any = None
+    ceiling: int | None = None
 
     definition = "riesz_feller"
     short_names = ("RF", "feller")
@@ -368,14 +371,20 @@ class RieszFeller(RieszOperator):
         even, values = self.applied(samples, self.who), samples.values
         if not self.theta or even.method == "spectral":
             return even
-        one_sided = RiemannLiouville(self.alpha)
+        one_sided = RiemannLiouville(self.alpha, ceiling=self.ceiling)
         left = one_sided.applied(samples, self.who)
         right = one_sided.applied(replace(samples, values=flip(values), grid=samples.grid.reflected()), self.who)
         right = replace(right, value=flip(right.value), error=right.error and partial(_flipped, right.error))
         order, angle = order_beside(self._order(), values), 0.5 * math.pi * self.theta
         with order.xp.scope():
             size = scalar(0.5 * math.sin(angle) / order.xp.sin(order.xp.array(0.5 * math.pi) * order.value), values)
-        total = weighted_outcome([(even, math.cos(angle)), (left, size), (right, -size)], "")
+        odd = weighted_outcome([(left, 1.0), (right, -1.0)], "")
+        xp, nothing = array_namespace(values), zeros(odd.value, samples.n)
+        # At an end where f is not 0 it is infinite, which a derivative of the factor would multiply by 0.
+        finite = xp.isfinite(odd.value)
+        value = xp.where(finite, odd.value, nothing) * size
+        value = value + xp.stop_gradient(xp.where(finite, nothing, odd.value * size))
+        total = weighted_outcome([(even, math.cos(angle)), (odd.changed(value, abs(size)), 1.0)], "")
         return replace(total, method=even.method)
 
 
@@ -383,9 +392,13 @@ def _flipped(error: Callable[[], Any]) -> Any:
     return flip(error())
 
 
+class FellerOptions(PeriodOptions, CeilingOptions, total=False):
+    """The options of :func:`riesz_feller`."""
+
+
 @function_of(RieszFeller, see_also="riesz, weyl, riemann_liouville")
 def riesz_feller(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, theta: float = 0.0, **options: Unpack[PeriodOptions]
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, theta: float = 0.0, **options: Unpack[FellerOptions]
 ) -> Any:
     """Riesz-Feller derivative of samples or of a callable.
 

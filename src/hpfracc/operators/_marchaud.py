@@ -10,7 +10,7 @@ import numpy as np
 from hpfracc._arrays import is_array
 from hpfracc._choices import RuleName
 from hpfracc._reading import number
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, CeilingOptions, OrderNumber
@@ -95,7 +95,17 @@ class Marchaud(FractionalOperator):
             if self.before != "first":
                 raise InvalidInputError(f"before={self.before!r} is not known; use a number, an array or 'first'")
             return first
-        return self.before if is_array(self.before) else number("before", self.before)
+        if not is_array(self.before):
+            return number("before", self.before)
+        shape, room = tuple(self.before.shape), tuple(first.shape)
+        if shape and (
+            shape[-1] != 1 or any(a != b and 1 not in (a, b) for a, b in zip(shape[::-1], room[::-1], strict=False))
+        ):
+            raise ShapeError(
+                f"before has shape {shape}, but f without its points {room}; give one number, or an array that "
+                "broadcasts against that"
+            )
+        return self.before
 
 
 class MarchaudOptions(CeilingOptions, total=False):

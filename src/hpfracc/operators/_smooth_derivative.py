@@ -154,13 +154,16 @@ def smooth_derivative(
     require_increasing(times)
     kind = choice("method", method, ("tikhonov", "spline", "kalman"))
     length = times[-1] - times[0]
-    x = (times - times[0]) / length
-    fit = _Fit(x, samples, degree, _read_noise(noise), whole("nodes", nodes, least=4), kind == "spline")
+    x, known = (times - times[0]) / length, _read_noise(noise)
+    # A power of two near the samples, whose squares may not be numbers.
+    size = math.ldexp(1.0, math.frexp(float(np.abs(samples).max()))[1] - 1)
+    samples, known = samples / size, None if known is None else known / size
+    fit = _Fit(x, samples, degree, known, whole("nodes", nodes, least=4), kind == "spline")
     found = _smoothed(x, samples, order, degree, fit) if kind == "kalman" else fit.derivative(x, order)
     value, error, smooth = found
-    unit = length**order
-    roughness = fit.roughness / length ** (degree + 0.5)
-    return SmoothDerivative(times, value / unit, error / unit, smooth, fit.noise, fit.freedom, roughness)
+    unit = size / length**order
+    roughness = size * fit.roughness / length ** (degree + 0.5)
+    return SmoothDerivative(times, value * unit, error * unit, size * smooth, size * fit.noise, fit.freedom, roughness)
 
 
 class SmoothDerivativeStream:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, TypeVar, 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpfracc._arrays import KINDS, has_unit, is_chunked, is_sharded, quick_kind, to_host
+from hpfracc._arrays import KINDS, has_unit, is_chunked, is_sharded, quick_kind
 from hpfracc._choices import RuleName, SideName
 from hpfracc._frames import has_labels, open_samples, with_units
 from hpfracc._plugs import cluster_support
@@ -33,7 +33,7 @@ from hpfracc.operators.core.applying import (
 )
 from hpfracc.operators.core.call_types import ArraySamples, CallParameters, OperatorFunction, P, SameArray
 from hpfracc.operators.core.function import FAST, Function, read_problem
-from hpfracc.operators.core.grids import Grid, cached_grid
+from hpfracc.operators.core.grids import Grid, cached_grid, read_points
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import OperatorResult, Outcome, propagated_noise, relabelled, report_outcome
 from hpfracc.operators.core.rule import Rule
@@ -302,7 +302,7 @@ class FractionalOperator(ABC):
             return origin
         if origin is not None:
             raise InvalidInputError(f"origin={origin!r}: {self.who} is two-sided and has no origin; leave it out")
-        return None if t is None else float(np.min(to_host(t), initial=np.inf))
+        return None if t is None else float(read_points(t).min())
 
     def _tolerance(self, rtol: Any) -> float:
         """The tolerance of ``method="fast"``; no other method for samples has one."""

@@ -90,23 +90,25 @@ class Function:
                 "if it takes single numbers only, give np.vectorize(f)"
             )
             raise
-        values = as_values(values, given)
-        if not values.shape or values.shape[self.axis if values.ndim > 1 else -1] != len(points):
-            raise ShapeError(
-                f"f returned shape {tuple(values.shape)} for {len(points)} points; it must return one value per point, "
-                f"along axis {self.axis}: give np.vectorize(f) if it takes single numbers only"
-            )
-        if values.ndim > 1:
-            values = move_axis(values, self.axis, -1)
+        values = self._along_last(as_values(values, given), len(points))
         self._refuse_nonfinite(values, points)
         return values
+
+    def _along_last(self, values: Any, count: int) -> Any:
+        """Values of f with their points along the last axis; raises an error if there is not one for each point."""
+        if not values.shape or values.shape[self.axis if values.ndim > 1 else -1] != count:
+            raise ShapeError(
+                f"f returned shape {tuple(values.shape)} for {count} points; it must return one value per point, "
+                f"along axis {self.axis}: give np.vectorize(f) if it takes single numbers only"
+            )
+        return move_axis(values, self.axis, -1) if values.ndim > 1 else values
 
     def changed(self, change: Callable[[Any, Any], Any]) -> Function:
         """The function ``change(t, f(t))``, whose values have their points along the last axis."""
 
         def f(t: Any) -> Any:
             values = as_values(self.f(t))
-            return change(t, move_axis(values, self.axis, -1) if values.ndim > 1 else values)
+            return change(t, self._along_last(values, len(t)) if values.shape else values)
 
         return replace(self, f=f, axis=-1)
 

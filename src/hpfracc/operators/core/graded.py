@@ -80,7 +80,7 @@ def differentiate_graded(function: Function, order: Order, *, initial_terms: boo
         tails.append(to_host(values) @ tail.T)
         noises.append(np.sqrt(np.abs(to_host(values)) ** 2 @ (weights**2).T))
     value = parts[0] if len(parts) == 1 else join(parts)
-    if initial_terms and distance[0] == 0.0 and not order.is_integer:
+    if initial_terms and distance[0] == 0.0 and order.ceiling > 0 and not order.is_integer:
         value = join([_at_origin(mesh, values, order), value[..., 1:]])
 
     def error() -> float:
