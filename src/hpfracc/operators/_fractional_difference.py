@@ -112,7 +112,7 @@ def _fractional_difference(values: Any, d: Any, window: Any, threshold: Any, inv
     with composite():
         if taps == 0:
             return values * 1.0
-        if taps is None or (inverse and _is_whole(order, taps, n)):
+        if taps is None or (inverse and (taps == n or (order.is_integer and 0 <= order.value < taps))):
             turned = order.negated() if inverse else order
             samples = Samples(values, read_grid(None, 1.0, None, n), backend)
             with np.errstate(invalid="ignore"):
@@ -143,11 +143,6 @@ def _taps(order: Order, n: int, window: Any, threshold: Any) -> int | None:
         # Later weights are zero. A non-finite observation must not be multiplied by them.
         taps = min(int(order.value) + 1, n if taps is None else taps)
     return taps if taps is None else min(taps, n)
-
-
-def _is_whole(order: Order, taps: int, n: int) -> bool:
-    """Whether all nonzero weights are used, so that ``-d`` is the inverse."""
-    return taps == n or (order.is_integer and 0 <= order.value < taps)
 
 
 def _make_weights(xp: Namespace, d: Any, taps: int) -> tuple[Any, ...]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Unpack, final
 
 import numpy as np
@@ -374,7 +373,8 @@ class RieszFeller(RieszOperator):
         one_sided = RiemannLiouville(self.alpha, ceiling=self.ceiling)
         left = one_sided.applied(samples, self.who)
         right = one_sided.applied(replace(samples, values=flip(values), grid=samples.grid.reflected()), self.who)
-        right = replace(right, value=flip(right.value), error=right.error and partial(_flipped, right.error))
+        error = right.error
+        right = replace(right, value=flip(right.value), error=error and (lambda: flip(error())))
         order, angle = order_beside(self._order(), values), 0.5 * math.pi * self.theta
         with order.xp.scope():
             size = scalar(0.5 * math.sin(angle) / order.xp.sin(order.xp.array(0.5 * math.pi) * order.value), values)
@@ -386,10 +386,6 @@ class RieszFeller(RieszOperator):
         value = value + xp.stop_gradient(xp.where(finite, nothing, odd.value * size))
         total = weighted_outcome([(even, math.cos(angle)), (odd.changed(value, abs(size)), 1.0)], "")
         return replace(total, method=even.method)
-
-
-def _flipped(error: Callable[[], Any]) -> Any:
-    return flip(error())
 
 
 class FellerOptions(PeriodOptions, CeilingOptions, total=False):

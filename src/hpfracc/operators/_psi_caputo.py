@@ -9,7 +9,7 @@ from typing import Any, Unpack, final
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer, library_of, refuse_masked, tracks_gradient
+from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._choices import RuleName
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -18,15 +18,7 @@ from hpfracc.operators._riemann_liouville import RiemannLiouville, RiemannLiouvi
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, CeilingOptions, InitialOptions, MethodOptions, OrderNumber
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import (
-    Grid,
-    images_of,
-    invert,
-    real_images,
-    require_rising,
-    rounding_of_points,
-    uniform_step,
-)
+from hpfracc.operators.core.grids import Grid, images_of, invert, require_rising, rounding_of_points, uniform_step
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 
@@ -135,11 +127,12 @@ class PsiCaputo(ChangedVariable):
         given = points if here else np.append(origin, points)
         images = self._sampled(len(points)) if here and not callable(self.psi) else self._images(given)
         require_rising(images, given)
+        images = images.astype(np.float64)
         return images[len(given) - len(points) :] - images[0], float(np.abs(images[[0, -1]]).max())
 
     def _sampled(self, n: int) -> Array:
         refuse_masked(self.psi, "psi", "t")
-        images = real_images(self.psi)
+        images = to_host(self.psi)
         if images.shape != (n,):
             raise ShapeError(f"psi has shape {images.shape} but f has {n} samples; give psi at each point")
         return images
@@ -176,13 +169,12 @@ class PsiCaputo(ChangedVariable):
         images = x + start
         found = invert(self.psi, self.inverse, images, function.origin, function.end)
         if self.inverse is not None:
-            back = self._images(found)
-            wrong = np.flatnonzero(~(np.abs(back - images) <= _ALIKE * max(abs(start), abs(end), np.abs(images).max())))
-            if wrong.size:
-                j = int(wrong[0])
+            gap = np.abs(self._images(found) - images)
+            if not gap.max(initial=0.0) <= _ALIKE * max(abs(start), abs(end), np.abs(images).max(initial=0.0)):
+                j = int(gap.argmax())
                 raise InvalidInputError(
-                    f"inverse gives {found[j]:.12g} for {images[j]:.12g}, but psi is {back[j]:.12g} there; give the "
-                    "inverse of psi, or omit it: it is then found by bisection"
+                    f"inverse gives {found[j]:.12g} for {images[j]:.12g}, but psi there differs from it by "
+                    f"{gap[j]:.2g}; give the inverse of psi, or omit it: it is then found by bisection"
                 )
         return found
 

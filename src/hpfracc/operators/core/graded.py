@@ -81,7 +81,10 @@ def differentiate_graded(function: Function, order: Order, *, initial_terms: boo
         noises.append(np.sqrt(np.abs(to_host(values)) ** 2 @ (weights**2).T))
     value = parts[0] if len(parts) == 1 else join(parts)
     if initial_terms and distance[0] == 0.0 and order.ceiling > 0 and not order.is_integer:
-        value = join([_at_origin(mesh, values, order), value[..., 1:]])
+        singular = bool(mesh.rough[0]) or mesh.right[0] < _DEEP * mesh.right[-1]
+        first = matmul(values[..., :_POINTS], constant(transform(_POINTS, 0.0), values))
+        change = float(mesh.sizes[0, 1:].sum()) if singular else None
+        value = join([value_at_origin(first, order, mesh.floor, change), value[..., 1:]])
 
     def error() -> float:
         """A multiple of the contribution of the last three coefficients of every panel, and of unresolved panels.
@@ -99,16 +102,19 @@ def differentiate_graded(function: Function, order: Order, *, initial_terms: boo
     return Outcome(value, "graded", error, resolved, message, function.rtol)
 
 
-def _at_origin(mesh: _Mesh, values: Any, order: Order) -> Any:
-    """A Riemann-Liouville derivative at the origin itself, by the first panel; nan if slopes count and it has none."""
-    graded = bool(mesh.rough[0]) or mesh.right[0] < _DEEP * mesh.right[-1]
+def value_at_origin(coefficients: Any, order: Order, level: float, change: float | None = None) -> Any:
+    """A Riemann-Liouville derivative at the origin itself, of a series of polynomials that begins there.
+
+    Slopes at the ``level`` of the truncated terms count as 0. With a ``change``, that of f on a panel which ends a
+    graded mesh, they are unknown, and the result is nan if they matter.
+    """
     slopes = []
     for k in range(order.ceiling):
-        ends = end_derivatives(_POINTS, k)
-        slope = matmul(values[..., :_POINTS], constant(transform(_POINTS, 0.0) @ ends[:, None], values))
-        doubt = 100.0 * mesh.floor * max(1.0, float(np.abs(ends).max()))
-        if graded:
-            doubt = math.nan if k else max(doubt, float(mesh.sizes[0, 1:].sum()))
+        ends = end_derivatives(coefficients.shape[-1], k)
+        slope = matmul(coefficients, constant(ends[:, None], coefficients))
+        doubt = 100.0 * level * max(1.0, float(np.abs(ends).max()))
+        if change is not None:
+            doubt = math.nan if k else max(doubt, change)
         slopes.append((array_namespace(slope).where(abs(slope) <= doubt, slope * 0, slope), abs(slope) * 0 * doubt))
     return infinite_at_origin(slopes[0][0], order, slopes[1:])
 

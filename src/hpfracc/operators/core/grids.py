@@ -392,17 +392,9 @@ def graded_grid(end: float, n: int, exponent: float, *, origin: float = 0.0) -> 
 _HALVINGS = 64
 
 
-def real_images(values: Any) -> np.ndarray[Any, Any]:
-    """Values of psi in float64."""
-    images = np.asarray(to_host(values))
-    if images.dtype.kind not in "iuf":
-        raise InvalidInputError(f"psi has values of dtype {images.dtype}; it must give real numbers")
-    return images.astype(np.float64)
-
-
 def images_of(psi: Callable[[Any], Any], points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The values of psi at points."""
-    images = real_images(psi(points))
+    images = np.asarray(to_host(psi(points)))
     if images.shape != points.shape:
         raise ShapeError(
             f"psi returned shape {images.shape} for {len(points)} points; it must return one value per point: "
@@ -420,7 +412,7 @@ def invert(
 ) -> np.ndarray[Any, Any]:
     """The points between the origin and the end at which psi has these values; by bisection without an inverse."""
     if inverse is not None:
-        return real_images(inverse(images))
+        return np.asarray(to_host(inverse(images)), dtype=np.float64)
     # A single point at the origin gives an empty interval, which is widened as in the fit.
     low, high = np.zeros_like(images), np.full_like(images, end - origin or 1e-3)
     for _ in range(_HALVINGS):
@@ -431,7 +423,9 @@ def invert(
 
 
 def require_rising(images: np.ndarray[Any, Any], points: np.ndarray[Any, Any]) -> None:
-    """Raise an error unless the values of psi at these points are finite and increase."""
+    """Raise an error unless the values of psi at these points are real, finite and increase."""
+    if images.dtype.kind not in "iuf":
+        raise InvalidInputError(f"psi has values of dtype {images.dtype}; it must give real numbers")
     wrong = np.flatnonzero(~(np.diff(images) > 0.0) | ~np.isfinite(images[1:]))
     if wrong.size or not np.isfinite(images[:1]).all():
         j = int(wrong[0]) if wrong.size else 0

@@ -65,11 +65,8 @@ def derivative_matrix(count: int, times: int) -> np.ndarray[Any, Any]:
 
 def end_derivatives(count: int, times: int) -> np.ndarray[Any, Any]:
     """The derivatives of the first ``count`` Legendre polynomials at -1."""
-    found = []
-    for j in range(count):
-        size = math.prod(range(j - times + 1, j + times + 1)) / (2.0**times * math.factorial(times))
-        found.append(0.0 if j < times else (-1.0) ** (j - times) * size)
-    return np.array(found)
+    matrix = derivative_matrix(count, times)
+    return np.asarray(matrix @ (-1.0) ** np.arange(matrix.shape[1]))
 
 
 def _recurrence(xp: Namespace, a: Any, b: Any, total: float, x: Any, count: int) -> list[Any]:

@@ -118,9 +118,7 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
 def _read(alpha: Any, library: str) -> float | None:
     """The value, or None if it is traced or mapped."""
     if library == "jax":
-        if not is_tracer(alpha):
-            return float(alpha)
-        return None
+        return None if is_tracer(alpha) else float(alpha)
     try:
         return float(alpha.detach())
     except RuntimeError:  # torch.func.vmap does not allow it

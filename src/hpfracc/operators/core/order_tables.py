@@ -335,7 +335,7 @@ class _Evaluation:
         parts, place = [array[..., :_HEAD]], _HEAD
         for _, count, block in _runs(self.table.n):
             at = array[..., place : place + _NODES * count].reshape(*array.shape[:-1], count, _NODES)
-            basis = self._kept(("cardinals", block), partial(_on_device, self.xp, block))
+            basis = self._kept(("cardinals", block), partial(self.xp.array, _cardinals(block)))
             parts.append(self.xp.module.matmul(at, basis).flatten(-2))
             place += _NODES * count
         return self.xp.module.cat(parts, -1)[..., : self.table.n]
@@ -386,10 +386,6 @@ class _Evaluation:
             given += [] if change is None else [(row, change)]
             row += math.prod(shape[:-1])
         return _fused().table_slope(value, self._on_gpu(), given)
-
-
-def _on_device(xp: Namespace, block: int) -> Any:
-    return xp.array(_cardinals(block))
 
 
 def _fused() -> Any:

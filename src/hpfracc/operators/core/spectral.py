@@ -13,7 +13,7 @@ from hpfracc._xp import NUMPY, array_namespace
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.graded import DEGREE, differentiate_graded, integer_derivative
+from hpfracc.operators.core.graded import DEGREE, differentiate_graded, integer_derivative, value_at_origin
 from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.jacobi import (
     between,
@@ -285,13 +285,7 @@ def _with_origin(
             return join([_combine(coefficients, ends), value[..., 1:]])
         if order.ceiling <= 0 or not initial_terms:
             return value
-        slopes = []
-        for k in range(order.ceiling):
-            ends = end_derivatives(count, k)
-            slope = _combine(coefficients, ends)
-            unknown = 100.0 * series.level * max(1.0, float(np.abs(ends).max()))
-            slopes.append((xp.where(abs(slope) <= unknown, slope * 0, slope), abs(slope) * 0))
-        return join([infinite_at_origin(slopes[0][0], order, slopes[1:]), value[..., 1:]])
+        return join([value_at_origin(coefficients, order, series.level), value[..., 1:]])
     if order.known is None:
         return join([value[..., :1] * math.nan, value[..., 1:]])
     exponent = power - order.known

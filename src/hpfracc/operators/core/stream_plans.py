@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -176,9 +177,7 @@ def _increment_plan(rule: l1.UniformLType, order: Order, rtol: float | None, hor
     n = order.ceiling
     beta = float(order.value) - (n - 1)
 
-    def weights(begin: int, end: int) -> Array:
-        return _between(lambda lags: rule.make(NUMPY, beta, lags)[0], begin, end)
-
+    weights = partial(_between, lambda lags: rule.make(NUMPY, beta, lags)[0])
     plan = StreamPlan(
         weights=weights,
         far=Exponentials(*_far_terms(beta, weights, rtol, horizon)),
@@ -202,8 +201,7 @@ def _binomial_plan(rule: quadrature.GrunwaldSum, order: Order, rtol: float | Non
     m = max(order.ceiling, 0)
     shift = 0.5 * alpha if isinstance(rule, quadrature.WeightedGrunwald) else 0.0
 
-    def weights(begin: int, end: int) -> Array:
-        return _between(lambda lags: rule.make(NUMPY, alpha, lags, m), begin, end)
+    weights = partial(_between, lambda lags: rule.make(NUMPY, alpha, lags, m))
 
     def inputs(x: Any) -> Any:
         return join([zeros(x, m), repeated_differences(x, m)]) if m else x * 1
@@ -230,10 +228,7 @@ def _binomials_at(gamma: float, k: Array, shift: float) -> Array:
 
 def _trapezoid_plan(mu: float, rtol: float | None, horizon: float) -> StreamPlan:
     """Integrals of ``s^(mu-1)`` against hat functions."""
-
-    def weights(begin: int, end: int) -> Array:
-        return _between(lambda lags: product.make_weights(NUMPY, mu, lags)[0], begin, end)
-
+    weights = partial(_between, lambda lags: product.make_weights(NUMPY, mu, lags)[0])
     scale = float(NUMPY.rgamma(mu + 2.0))
     return StreamPlan(
         weights=weights,

@@ -63,12 +63,9 @@ def scaled_weights(
                 made = order.guard(made[0]), *made[1:]
         return made, weights_key(scheme, order, n), samples.scale(exponent)
     factor = step_power(step, exponent, samples.values)
-
-    def make_scaled(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
-        return tuple(array * factor for array in make(xp, alpha, n))
-
     name = (scheme, factor)
-    return weights_of(name, make_scaled, order, n), weights_key(name, order, n), None
+    made = weights_of(name, lambda xp, a, n: tuple(array * factor for array in make(xp, a, n)), order, n)
+    return made, weights_key(name, order, n), None
 
 
 def weights_of(

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, to_host
 from hpfracc._xp import NUMPY, array_namespace, namespace_of, of_variables
 from hpfracc.engine.execution.api import exponential_recurrence, history_sum
 from hpfracc.errors import InvalidInputError
@@ -78,16 +78,12 @@ def fading_terms(samples: Samples, order: Order, beta: Any) -> tuple[Any, Any]:
     if order.plain:
         found = exponential_sum(float(beta), shortest, longest, rtol)
         return found.rates, found.weights
-    least, most = _TRACED if order.known is None else (known := _read(beta), known)
+    least, most = _TRACED if order.known is None else (known := float(to_host(beta)), known)
     nodes = exponential_nodes(least, most, shortest, longest, rtol)
     weights = of_variables(order.xp, lambda beta: node_weights(order.xp, beta, nodes))(beta)
     if order.known is None:
         weights = order.xp.where((beta >= least) & (beta <= most), weights, math.nan)
     return nodes.rates, weights
-
-
-def _read(beta: Any) -> float:
-    return float(beta.detach() if hasattr(beta, "detach") else beta)
 
 
 class AnyGridRule(LType):

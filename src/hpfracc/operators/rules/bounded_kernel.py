@@ -338,11 +338,13 @@ class ExponentialRule(LineOrParabola):
         order = on_step(order, grid.step)
         xp = order.xp
         # On a non-uniform grid each interval has its own rate; there is none before the first point.
-        lengths = grid.step if grid.uniform else np.concatenate([[1.0], np.diff(grid.times())])
+        steps = None if grid.uniform else np.diff(grid.times())
+        lengths = grid.step if steps is None else np.concatenate([[1.0], steps])
+        shortest = grid.step if steps is None else float(steps.min(initial=math.inf))
         with xp.scope():
             means, tilts = _moments(xp, order.value, xp.array(lengths))
             mean, tilt = order.guard(means), order.guard(tilts)
-            decay, one = _rate(xp, order.value, xp.array(_shortest(grid))) * xp.array([1.0]), xp.array([1.0])
+            decay, one = _rate(xp, order.value, xp.array(shortest)) * xp.array([1.0]), xp.array([1.0])
         steps = increments(x, 1)
         signal = steps * _factors(mean, x, grid)
         if self.quadratic or self.first:
@@ -352,13 +354,6 @@ class ExponentialRule(LineOrParabola):
             bends = join([head, bends[..., 2:] * float(self.quadratic)])
             signal = signal + bends * _factors(tilt, x, grid)
         return exponential_recurrence(decay, one, lengths, signal, backend=samples.backend)
-
-
-def _shortest(grid: Grid) -> Any:
-    """The length of the shortest interval."""
-    if grid.uniform:
-        return grid.step
-    return float(np.diff(grid.times()).min(initial=math.inf))
 
 
 def _rate(xp: Namespace, alpha: Any, shortest: Any) -> Any:

@@ -258,8 +258,9 @@ def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, p
         left_out = float(level * np.sqrt((size**2).sum()))
         sizes = np.abs(to_host(coefficients)).reshape(-1, 1 + 2 * len(waves))[:, 1:]
         heights = (sizes[:, : len(waves)] + sizes[:, len(waves) :]).max(axis=0)
-        # Rounding of a point moves wave k by k turns of its size; that of f reaches all waves alike.
-        moved = ((_ROUNDED + 2.0 * math.pi * waves * _farthest(function, start, length)) * size * heights).sum()
+        # Rounding of a point, in periods, moves wave k by k turns of its size; that of f reaches all waves alike.
+        periods = max(1.0, float(np.abs(function.points - start).max(initial=0.0)) / length, abs(start) / length)
+        moved = ((_ROUNDED + 2.0 * math.pi * waves * periods) * size * heights).sum()
         noise = float(np.abs(to_host(values)).max(initial=0.0)) * float(np.sqrt((size**2).sum() / count))
         return left_out + float(np.finfo(real_dtype(values)).eps) * (float(moved) + _ROUNDED * noise)
 
@@ -270,11 +271,6 @@ def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, p
     else:
         message = f"{count} samples of a period did not resolve f to the tolerance: it is not smooth enough"
     return Outcome(value, "spectral", error, resolved, message, looked=looked and order.known is not None)
-
-
-def _farthest(function: Function, start: float, length: float) -> float:
-    """The largest distance of a point from the start, in periods, and at least one."""
-    return max(1.0, float(np.abs(function.points - start).max(initial=0.0)) / length, abs(start) / length)
 
 
 def _fit(function: Function, start: float, length: float) -> tuple[Any, float, bool, bool]:

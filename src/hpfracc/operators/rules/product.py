@@ -138,10 +138,7 @@ def make_halves(xp: Namespace, mu: Any, n: int | Lags) -> tuple[Any]:
 
 def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any]:
     """The weights, and the corrections for the first three samples, one row each, unused before its sample."""
-    return _interleaved(xp, make_halves(xp, mu, (n + 1) // 2)[0], n)
-
-
-def _interleaved(xp: Namespace, rows: Any, n: int) -> tuple[Any, Any]:
+    rows = make_halves(xp, mu, (n + 1) // 2)[0]
     even = xp.concatenate([rows[:2], 0.0 * rows[:2]])
     whole = xp.stack([even, rows[2:]], -1).reshape(4, -1)[:, :n]
     return whole[0], whole[1:]

@@ -144,11 +144,8 @@ class ConvolutionQuadrature(Rule):
         def make(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
             return _multistep_weights(xp, alpha, n, m, p)
 
-        def make_starts(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-            return (_starting_weights(xp, alpha, n, last + 1, p),)
-
         name = (f"{self.name} starts", last)
-        (starts,) = weights_of(name, make_starts, order, n)
+        (starts,) = weights_of(name, lambda xp, a, n: (_starting_weights(xp, a, n, last + 1, p),), order, n)
         key = weights_key(name, order, n)
         scale = samples.scale(-order.value)
         value = convolve_by_parts(samples, order, self.name, make)[..., last:]
