@@ -6,10 +6,9 @@ import math
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Unpack, cast, final
+from typing import Any, Unpack, final
 
 import numpy as np
-from scipy.special import gammainc, rgamma
 
 from hpfracc._arrays import is_array, to_host
 from hpfracc._choices import RuleName
@@ -48,24 +47,16 @@ class TemperedOperator(FractionalOperator, ABC):
         error = outcome.error
         if error is None or not samples.grid.uniform:
             return outcome
-        return replace(outcome, error=lambda: error() + abs(samples.values) * self._error_of_one(samples))
 
-    def _error_of_one(self, samples: Samples) -> Any:
-        """The error of f = 1 by the same rule, which shows whether the step resolves 1/rate; coarser ones may not."""
-        order, rate, times = self._order(), _known(read_rate(self.rate)), samples.grid.known_times()
-        integral = self.kind == "integral"
-        if order.known is None or not rate or times is None or (order.is_integer and not integral):
-            return 0.0
-        alpha, n, t = order.known, order.ceiling, times - times[0]
-        given: dict[str, Any] = {"initial": [0.0] * (n - 1)} if n > 1 and hasattr(self, "initial") else {}
-        like = Samples(np.ones(len(t)), Grid(len(t), 0.0, float(to_host(samples.grid.step))))
-        found = replace(cast(Any, self), alpha=alpha, rate=rate, **given).applied(like, self.who).value
-        with np.errstate(divide="ignore", invalid="ignore"):
-            exact = rate ** (-alpha if integral else alpha) * gammainc(alpha if integral else n - alpha, rate * t)
-            for k in range(n if self.initial_terms else 0):
-                exact = exact + rate**k * t ** (k - alpha) * rgamma(k + 1.0 - alpha) * np.exp(-rate * t)
-            error = np.abs(found - exact)
-        return constant(np.where(np.isfinite(error), error, 0.0), samples.values)
+        def bounded() -> Any:
+            """Steps longer than 1/rate are all wrong alike: a power of the step multiplies f, instead of the rate."""
+            alpha, rate, step = self._order().known, _known(self.rate), _known(samples.grid.step)
+            if alpha is None or rate is None or step is None or rate * step <= 1.0:
+                return error()
+            power = alpha if self.kind == "derivative" else -alpha
+            return error() + abs(samples.values) * (rate**power + step**-power)
+
+        return replace(outcome, error=bounded)
 
     def _of_function(self, function: Function) -> Outcome:
         order, rate = self._order(), read_rate(self.rate)
