@@ -14,7 +14,7 @@ from hpfracc import _reading
 from hpfracc.errors import AccuracyWarning, InvalidInputError, SolveError
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.method import EvolutionMethod
-from hpfracc.solvers.pde.nonlinear import ReactionSolver
+from hpfracc.solvers.pde.nonlinear import ReactionSolver, own_slopes
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 from hpfracc.solvers.pde.reading import read_evolution
 
@@ -244,8 +244,8 @@ def _newton(problem: EvolutionProblem, known: Any, *, singular: bool) -> Any:
     reaction, u, shift, stepped = problem.reaction, problem.u0, 0.0, problem
     assert reaction is not None
     if singular:
-        step = 1e-6 * max(problem.largest(u), 1.0)
-        shift = problem.largest(reaction(0.0, u + step) - reaction(0.0, u)) / step or 1.0
+        scale = problem.largest(_data(problem, problem.t0, u)) / _norm(problem)
+        shift = max(map(problem.largest, own_slopes(problem, problem.t0, u, scale))) or 1.0
         # Its Jacobian by differences.
         stepped = dataclasses.replace(problem, reaction=lambda t, v: reaction(t, v) + shift * v, jacobian=None)
     try:

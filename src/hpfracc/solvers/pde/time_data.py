@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_tracer, to_host
+from hpfracc.solvers.pde.nonlinear import own_slopes
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.recording import Run
 
@@ -67,7 +68,8 @@ class TimeData:
 
         On each step longer than the distance between two looks, the data at the looks are compared with the polynomial
         through the data at ``points`` ends of steps around it, between two jumps. A mean difference d on a step
-        :math:`\tau` changes u by up to about :math:`d \tau^\alpha / \Gamma(1+\alpha)`.
+        :math:`\tau` changes u by up to about :math:`d / (\Gamma(1+\alpha) \tau^{-\alpha} + s)`, where -s is the largest
+        slope of a reaction that damps everywhere, otherwise 0.
         """
         if not len(self.looks):
             return 0.0
@@ -80,7 +82,10 @@ class TimeData:
         bounds = np.concatenate([[0], np.flatnonzero(jumps), [len(mesh) - 1]])
         pieces = np.searchsorted(bounds, np.arange(len(mesh) - 1), side="right").tolist()
         powers = {alpha, problem.start_power or alpha} | ({1.0} if problem.integrated is not None else set())
-        worst, known = 0.0, dict[float, Array]()
+        damping, worst, known = 0.0, 0.0, dict[float, Array]()
+        if problem.reaction is not None and problem.frozen is None:
+            slopes = own_slopes(problem, problem.t0, problem.u0, problem.atol)
+            damping = max(0.0, -max(float(to_host(one).real.max()) for one in slopes))
         for k in np.flatnonzero(np.diff(mesh) > spacing).tolist():
             length, numbers = float(mesh[k + 1] - mesh[k]), slice(begins[k], ends[k])
             looks = self.looks[numbers]
@@ -97,7 +102,7 @@ class TimeData:
             lines = _lagrange(looks, nodes) @ np.stack([known[t] for t in times]).reshape(len(nodes), -1)
             seen = self.values[numbers] if len(self.values) else np.stack([data(t) for t in looks.tolist()])
             gap = float(np.abs(seen.reshape(len(looks), -1) - lines).max(axis=1).mean())
-            worst = max(worst, *(gap * length**p / math.gamma(1.0 + p) for p in powers))
+            worst = max(worst, *(gap / (math.gamma(1.0 + p) * length**-p + damping) for p in powers))
         return worst
 
 
