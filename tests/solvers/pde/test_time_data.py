@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import brentq
 
 import hpfracc as hf
-from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, Dirichlet
+from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, Dirichlet, Neumann
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde.driver import StepProgress, run_mesh
 from hpfracc.solvers.pde.method import Question
@@ -209,6 +209,20 @@ def test_a_source_that_is_infinite_at_the_start():
         found = hf.solve_fpde(None, (0.0, 1.0), 0.0 * X, source=source, method=method, rtol=1e-2, **GIVEN)
         error = np.abs(found.u[:, 8] - response(found.t, power=-0.3)).max()
         assert found.success and error < 3.0 * found.error_estimate.time < 1e-2
+
+
+def test_a_flux_that_cannot_be_computed_at_the_start():
+    """t^(-alpha/2) into a half-line keeps its end at 1, of order 1 too, without a method by name and without warnings."""
+    x = np.linspace(0.0, 8.0, 81)
+    fluxes = {1.0: lambda t: t**-0.5 / math.gamma(0.5), 0.6: lambda t: np.float64(t) ** -0.3 / math.gamma(0.7)}
+    for alpha, flux in fluxes.items():
+        ends = Neumann(flux), Neumann(0.0)
+        given = {"x": x, "space": Diffusion(1.0), "boundary": ends, "alpha": alpha, "rtol": 1e-2}
+        found = hf.solve_fpde(None, (0.0, 1.0), 0.0 * x, **given)
+        assert "not finite at t0" in found.decision.reason
+        assert abs(found.u[-1, 0] - 1.0) < 3.0 * sum(found.error_estimate) < 1e-1
+    late = hf.solve_fpde(None, (0.0, 1.0), 0.0 * x, **given | {"alpha": 1.5, "du0": 0.0})
+    assert "finite ones, or use 'l1'" in late.message
 
 
 def test_given_steps_see_jumps_in_their_estimate():

@@ -373,13 +373,9 @@ class _EvolutionPass:
 
 def can_step(problem: EvolutionProblem, data: TimeData) -> bool:
     """Whether the right-hand side is finite at t0, where the first step starts."""
-    try:
-        with np.errstate(all="ignore"):
-            known = problem.known(problem.t0)
-            acts = None if problem.reaction is None else problem.reaction(problem.t0, problem.u0)
-    except ArithmeticError:  # such as 0.0**-0.5
-        return False
-    return data.power >= 0.0 and all(np.isfinite(each).all() for each in (known, acts) if each is not None)
+    xp, known = problem.xp, problem.known(problem.t0)
+    acts = None if problem.reaction is None else problem.reaction(problem.t0, problem.u0)
+    return data.power >= 0.0 and all(xp.isfinite(xp.abs(each)).all() for each in (known, acts) if each is not None)
 
 
 def run_steps(question: Question, data: TimeData, progress: StepProgress) -> tuple[Run, float, float]:

@@ -108,6 +108,7 @@ class ReactionSolver:
 
     def damped(self, shift: Any, rhs: Any) -> Any:
         """The change of a solution by ``rhs``, with the mean slope of the reaction."""
+        self.problem.count("solves")
         return self._space.solve(shift - self._slope, rhs, None, ROUGH)
 
     def _operator(self, t: Any, v: Any) -> tuple[Semidiscretisation, Callable[[Any, Any], Any]]:

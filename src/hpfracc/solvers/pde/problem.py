@@ -254,10 +254,11 @@ class EvolutionProblem:
 
     def known(self, t: float, *, whole: bool = False) -> Any:
         """``b(t) + source(t)``; None if there is neither. A source that is integrated only if ``whole``."""
-        total = self.space.forcing(t)
-        if self.source is not None and (whole or self.integrated is None):
-            own = self.source(t)
-            total = own if total is None else total + own
+        with np.errstate(invalid="ignore"):  # data may be infinite at t0
+            total = self.space.forcing(t)
+            if self.source is not None and (whole or self.integrated is None):
+                own = self.source(t)
+                total = own if total is None else total + own
         return total
 
     def largest(self, u: Any) -> float:

@@ -245,13 +245,10 @@ def _data(problem: EvolutionProblem) -> Callable[[float], Array]:
     """Source and boundary data, and the reaction of the initial state, as a function of time."""
 
     def value(t: float) -> Array:
-        try:
-            total = problem.known(t, whole=True) if problem.varies else None
-            if problem.reaction is not None:
-                own = problem.reaction(t, problem.u0)
-                total = own if total is None else total + own
-        except ArithmeticError:  # such as 0.0**-0.5
-            return np.full(problem.state_shape, math.inf)
+        total = problem.known(t, whole=True) if problem.varies else None
+        if problem.reaction is not None:
+            own = problem.reaction(t, problem.u0)
+            total = own if total is None else total + own
         return np.asarray(to_host(problem.xp.stop_gradient(total)))
 
     return value
