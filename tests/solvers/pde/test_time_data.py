@@ -212,7 +212,7 @@ def test_a_source_that_is_infinite_at_the_start():
 
 
 def test_a_flux_that_cannot_be_computed_at_the_start():
-    """t^(-alpha/2) into a half-line keeps its end at 1, of order 1 too, without a method by name and without warnings."""
+    """t^(-alpha/2) into a half-line keeps its end at 1, of order 1 too; no method is named, and nothing warned of."""
     x = np.linspace(0.0, 8.0, 81)
     fluxes = {1.0: lambda t: t**-0.5 / math.gamma(0.5), 0.6: lambda t: np.float64(t) ** -0.3 / math.gamma(0.7)}
     for alpha, flux in fluxes.items():
