@@ -68,8 +68,8 @@ class TimeData:
 
         On each step longer than the distance between two looks, the data at the looks are compared with the polynomial
         through the data at ``points`` ends of steps around it, between two jumps. A mean difference d on a step
-        :math:`\tau` changes u by up to about :math:`d / (\Gamma(1+\alpha) \tau^{-\alpha} + s)`, where -s is the largest
-        slope of a reaction that damps everywhere, otherwise 0.
+        :math:`\tau` changes u by about :math:`(\Gamma(1+\alpha) \tau^{-\alpha} + s - A)^{-1} d`, where -s is the
+        largest slope of a reaction that damps everywhere, otherwise 0; above order 1, which is not damped, without A.
         """
         if not len(self.looks):
             return 0.0
@@ -81,16 +81,12 @@ class TimeData:
         jumps = np.isin(mesh, problem.breaks)
         bounds = np.concatenate([[0], np.flatnonzero(jumps), [len(mesh) - 1]])
         pieces = np.searchsorted(bounds, np.arange(len(mesh) - 1), side="right").tolist()
-        powers = {alpha, problem.start_power or alpha} | ({1.0} if problem.integrated is not None else set())
-        damping, worst, known = 0.0, 0.0, dict[float, Array]()
-        if problem.reaction is not None and problem.frozen is None:
-            slopes = own_slopes(problem, problem.t0, problem.u0, problem.atol)
-            damping = max(0.0, -max(float(to_host(one).real.max()) for one in slopes))
-        for k in np.flatnonzero(np.diff(mesh) > spacing).tolist():
-            length, numbers = float(mesh[k + 1] - mesh[k]), slice(begins[k], ends[k])
-            looks = self.looks[numbers]
-            if not len(looks) or (k == 0 and self.power < 0.0):
-                continue
+        known = dict[float, Array]()
+
+        def gap(k: int) -> Array:
+            """The mean difference on a step, at each unknown."""
+            nonlocal known
+            looks = slice(begins[k], ends[k])
             first, last = bounds[pieces[k] - 1 : pieces[k] + 1].tolist()
             first = min(max(k + 1 - points // 2, first), max(first, last + 1 - points))
             last = min(first + points, last + 1)
@@ -99,10 +95,31 @@ class TimeData:
             if jumps[first]:  # behind the jump, which steps end before
                 times[0] = max(float(nodes[0] + 2.0 * (nodes[0] - just_before(float(nodes[0]), problem))), self.first)
             known = {t: known[t] if t in known else data(t) for t in times}  # neighbouring steps share most of them
-            lines = _lagrange(looks, nodes) @ np.stack([known[t] for t in times]).reshape(len(nodes), -1)
-            seen = self.values[numbers] if len(self.values) else np.stack([data(t) for t in looks.tolist()])
-            gap = float(np.abs(seen.reshape(len(looks), -1) - lines).max(axis=1).mean())
-            worst = max(worst, *(gap / (math.gamma(1.0 + p) * length**-p + damping) for p in powers))
+            lines = np.tensordot(_lagrange(self.looks[looks], nodes), np.stack([known[t] for t in times]), 1)
+            seen = self.values[looks] if len(self.values) else np.stack([data(t) for t in self.looks[looks].tolist()])
+            return np.asarray(np.abs(seen - lines).mean(axis=0))
+
+        damping = 0.0
+        if problem.reaction is not None and problem.frozen is None:
+            slopes = own_slopes(problem, problem.t0, problem.u0, problem.atol)
+            damping = max(0.0, -max(float(to_host(one).real.max()) for one in slopes))
+        powers = {alpha, problem.start_power or alpha} | ({1.0} if problem.integrated is not None else set())
+        changes = dict[int, tuple[float, float, float]]()
+        for k in np.flatnonzero(np.diff(mesh) > spacing).tolist():
+            if ends[k] > begins[k] and not (k == 0 and self.power < 0.0):
+                length = float(mesh[k + 1] - mesh[k])
+                shift = math.gamma(1.0 + alpha) * length**-alpha
+                scale = max(shift / math.gamma(1.0 + p) * length**p for p in powers)
+                changes[k] = scale * _largest(gap(k)) / (shift + damping), scale, shift + damping
+        space = problem.space if problem.frozen is None else problem.frozen(problem.t0, problem.u0)
+        worst, zero = 0.0, 0.0 * problem.xp.stop_gradient(problem.u0)
+        for k in sorted(changes, key=lambda k: -changes[k][0]):
+            undamped, scale, shift = changes[k]
+            if undamped <= worst:
+                break
+            if alpha <= 1.0:
+                undamped = problem.largest(space.solve(shift, zero + problem.xp.array(scale * gap(k))))
+            worst = max(worst, undamped)
         return worst
 
 
