@@ -238,6 +238,39 @@ def test_given_steps_see_jumps_in_their_estimate():
         assert error < 3.0 * found.error_estimate.time < 30.0 * error
 
 
+@pytest.mark.parametrize("method", ["l1", "convolution_quadrature", "crank_nicolson", "adaptive"])
+def test_short_steps_see_jumps_too(method: str):
+    """A switch between steps that are shorter than the distance between two looks at the data."""
+
+    def source(t: float, x: np.ndarray) -> np.ndarray:
+        return float(t > 0.4321) * np.sin(np.pi * x)
+
+    alpha = 1.0 if method == "crank_nicolson" else ALPHA
+    given = {"source": source, "method": method, "estimate": True, "save": "all", **GIVEN, "alpha": alpha}
+    for asked in ({"rtol": 1e-2},) if method == "adaptive" else ({"step": 1 / 2048}, {"rtol": 1e-2}):
+        found = hf.solve_fpde(None, (0.0, 1.0), 0.0 * X, max_steps=4096, **asked, **given)
+        error = np.abs(found.u[:, 8] - response(found.t - 0.4321, alpha)).max()
+        assert error < 3.0 * found.error_estimate.time
+        assert not found.success or "step" in asked or error < 2e-3
+
+
+def test_delayed_states_are_not_taken_for_data_that_change():
+    """The steps for a delay are those that its solution needs; a given step has an estimate that sees its kinks."""
+    x, alpha = np.linspace(0.0, np.pi, 9), 0.5
+    given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": alpha, "delays": [0.3], "save": "all"}
+    given |= {"history": 0.2 * np.sin(x), "method": "l2_1sigma", "estimate": True}
+
+    def exact(t):
+        late = np.maximum(t - 0.3, 0.0) ** alpha
+        answer = 2.8 * late / alpha * ML(-late, alpha, alpha) - 1.2 * late * ML(-late, alpha, alpha + 1.0)
+        return ML(-(t**alpha), alpha) - 0.4 * t**alpha * ML(-(t**alpha), alpha, alpha + 1.0) - answer
+
+    for asked in ({"rtol": 1e-3}, {"step": 1 / 1024}):
+        found = hf.solve_fpde(lambda t, u, then: -2.0 * then[0], (0.0, 0.6), np.sin(x), **given, **asked)
+        error = np.abs(found.u[:, 4] - exact(found.t)).max()
+        assert found.success and found.stats["steps"] < 1024 and error < 3.0 * found.error_estimate.time
+
+
 @pytest.mark.parametrize("points", [17, 65])
 def test_the_estimate_for_moving_ends_is_damped_as_they_are(points):
     """What ends do between the steps is carried by the operator: its size, in the cells next to them, is not."""

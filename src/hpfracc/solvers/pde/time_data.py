@@ -26,6 +26,8 @@ _SAME = 64
 _NEAR, _NEARER, _NEAREST, _GROWS = 20, 40, 60, 1.5
 #: A difference between two looks that is checked for a jump, in units of the median; halvings that a jump survives.
 _LARGE, _HALVINGS = 4.0, 12
+#: Places within a step at which data that jump there are compared with a polynomial.
+_NEAR_JUMPS = (np.arange(8) + 0.5) / 8
 #: Share of the change up to the first look by which data that jump at t0 have changed just behind it.
 _STAYS = 0.5
 #: Largest numbers of differences that are checked, of jumps between two looks, and of jumps at which a mesh is graded.
@@ -66,13 +68,17 @@ class TimeData:
     def defect(self, problem: EvolutionProblem, mesh: Array, points: int = 2) -> float:
         r"""The error of u from data that change between the steps unseen.
 
-        On each step longer than the distance between two looks, the data at the looks are compared with the polynomial
-        through the data at ``points`` ends of steps around it, between two jumps. A mean difference d on a step
-        :math:`\tau` changes u by about :math:`(\Gamma(1+\alpha) \tau^{-\alpha} + s - A)^{-1} d`, where -s is the
-        largest slope of a reaction that damps everywhere, otherwise 0; above order 1, which is not damped, without A.
+        On each step longer than the distance between two looks, or within which the data jump, the data at the looks,
+        or at times near the jump, are compared with the polynomial through the data at ``points`` ends of steps around
+        it, between two jumps. A mean difference d on a step :math:`\tau` changes u by about
+        :math:`(\Gamma(1+\alpha) \tau^{-\alpha} + s - A)^{-1} d`, where -s is the largest slope of a reaction that
+        damps everywhere, otherwise 0; above order 1, which is not damped, without A.
         """
         if not len(self.looks):
             return 0.0
+        rough = self.jumps if problem.delayed is None else (*self.jumps, *problem.delayed.kinks(problem.t1))
+        places = [t for t in rough if t <= mesh[-1] and just_before(t, problem) not in problem.breaks]
+        jumping = set((np.searchsorted(mesh, places) - 1).tolist())
         data, alpha = _data(problem), problem.alpha_value
         spacing = (mesh[-1] - mesh[0]) / len(self.looks)
         # The looks within each step: none at its start.
@@ -86,7 +92,6 @@ class TimeData:
         def gap(k: int) -> Array:
             """The mean difference on a step, at each unknown."""
             nonlocal known
-            looks = slice(begins[k], ends[k])
             first, last = bounds[pieces[k] - 1 : pieces[k] + 1].tolist()
             first = min(max(k + 1 - points // 2, first), max(first, last + 1 - points))
             last = min(first + points, last + 1)
@@ -95,8 +100,11 @@ class TimeData:
             if jumps[first]:  # behind the jump, which steps end before
                 times[0] = max(float(nodes[0] + 2.0 * (nodes[0] - just_before(float(nodes[0]), problem))), self.first)
             known = {t: known[t] if t in known else data(t) for t in times}  # neighbouring steps share most of them
-            lines = np.tensordot(_lagrange(self.looks[looks], nodes), np.stack([known[t] for t in times]), 1)
-            seen = self.values[looks] if len(self.values) else np.stack([data(t) for t in self.looks[looks].tolist()])
+            looks, stored = self.looks[begins[k] : ends[k]], self.values[begins[k] : ends[k]]
+            if k in jumping:
+                looks, stored = mesh[k] + (mesh[k + 1] - mesh[k]) * _NEAR_JUMPS, self.values[:0]
+            lines = np.tensordot(_lagrange(looks, nodes), np.stack([known[t] for t in times]), 1)
+            seen = stored if len(stored) else np.stack([data(t) for t in looks.tolist()])
             return np.asarray(np.abs(seen - lines).mean(axis=0))
 
         damping = 0.0
@@ -105,8 +113,8 @@ class TimeData:
             damping = max(0.0, -max(float(to_host(one).real.max()) for one in slopes))
         powers = {alpha, problem.start_power or alpha} | ({1.0} if problem.integrated is not None else set())
         changes = dict[int, tuple[float, float, float]]()
-        for k in np.flatnonzero(np.diff(mesh) > spacing).tolist():
-            if ends[k] > begins[k] and not (k == 0 and self.power < 0.0):
+        for k in sorted({*np.flatnonzero(np.diff(mesh) > spacing).tolist(), *jumping}):
+            if (k in jumping or ends[k] > begins[k]) and not (k == 0 and self.power < 0.0):
                 length = float(mesh[k + 1] - mesh[k])
                 shift = math.gamma(1.0 + alpha) * length**-alpha
                 scale = max(shift / math.gamma(1.0 + p) * length**p for p in powers)
@@ -153,7 +161,8 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
         sizes[here] = np.abs(block).reshape(len(block), -1).max(axis=1)
         if not np.isfinite(sizes[here]).all():
             return TimeData(np.empty(0), not_finite=float(looks[here][~np.isfinite(sizes[here])][0]))
-        if not start and count * block[0].nbytes <= _BYTES:
+        # Those of delays change with the solution.
+        if not start and count * block[0].nbytes <= _BYTES and problem.delayed is None:
             values = np.empty((count, *block.shape[1:]), np.result_type(block.dtype, float))
         if len(values):
             values[here] = block
