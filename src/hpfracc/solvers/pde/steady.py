@@ -24,6 +24,8 @@ Array = np.ndarray[Any, Any]
 _SHIFT, _ITERATIONS = 1e-8, 20
 #: Relative size below which a sum over the grid counts as zero, and the largest residual, in units of ``|A| |u|``.
 _ZERO, _RESIDUAL = 1e-9, 1e-8
+#: An eigenvalue that counts as zero, in units of their median.
+_NO_RATE = 1e-12
 #: The time up to which initial data would have been forgotten.
 _LONG = 1e9
 
@@ -205,8 +207,12 @@ def _integral(problem: EvolutionProblem, u: Any) -> Any:
 
 
 def _is_singular(problem: EvolutionProblem) -> bool:
-    """Whether the operator conserves mass, or is zero for constants."""
-    image, space = problem.space.apply(_trial(problem)), problem.space
+    """Whether the operator has an eigenvalue of 0; if they are not known, conserves mass or is zero for constants."""
+    space = problem.space
+    if space.symbol is not None:
+        sizes = np.abs(space.symbol)
+        return bool(sizes.min() <= _NO_RATE * np.median(sizes))
+    image = space.apply(_trial(problem))
     lost = np.abs(_integral(problem, image)).max()
     flat = problem.largest(space.apply(np.ones(problem.state_shape)))
     return bool(lost <= _ZERO * np.max(_integral(problem, np.abs(image)))) or flat <= _ZERO * problem.largest(image)

@@ -163,6 +163,8 @@ class PolarSpace(Semidiscretisation):
     setting: SpaceSetting
     _forward: Any
     _backward: Any
+    #: For each wave, to coefficients that fall off along the radius if u is resolved.
+    _series: Any
     _weights: Any  # of the integral, at all radii
     #: The conditions at the first and the last radius, and whether these are no unknowns.
     conditions: Ends
@@ -215,14 +217,10 @@ class PolarSpace(Semidiscretisation):
         """By the weights of the integral."""
         return self.restrict(self._weights + self.xp.zeros((self.grid[0].size, self.shape[1]), "float64")) * u
 
-    def _coefficients(self, u: Any) -> Any:
-        """Coefficients of u that fall off along the radius and over the waves if it is resolved."""
-        return self.forward(u)
-
     def space_error(self, u: Any) -> float:
         """The fraction of the coefficients in the highest third, of radii or of waves, times the largest u."""
         largest = float(np.abs(np.asarray(to_host(u))).max(initial=0.0))
-        c = np.abs(np.asarray(to_host(self._coefficients(u))))
+        c = np.abs(np.asarray(to_host(self._along_radius(self._series, self.xp.rfftn(u, (-1,))))))
         n, waves = c.shape[-2:]
         high = np.zeros((n, waves), bool)
         high[n - n // 3 :] = True
@@ -262,7 +260,7 @@ class JacobiDisc(PolarSpace):
         omega = (0.5 * (1.0 - t)) ** s
         root = np.sqrt(q / omega)
         waves = disc.angles // 2 + 1
-        forward, backward = np.empty((waves, n, n)), np.empty((waves, n, n))
+        forward, backward, series = np.empty((waves, n, n)), np.empty((waves, n, n)), np.zeros((waves, n, n))
         eigenvalues = np.empty((n, waves))
         for m in range(waves):
             basis, mu, norms = _radial(t, r, s, m)
@@ -273,10 +271,11 @@ class JacobiDisc(PolarSpace):
             eigenvalues[:, m] = _REST * singular[-1] ** -2.0
             eigenvalues[: singular.size, m] = singular**-2.0
             forward[m], backward[m] = left.T * root, left / root[:, None]
+            series[m, : norms.size] = (basis / norms).T * (q / omega)
         self.eigenvalues = radius**-order * eigenvalues
         refuse_backwards(term.coefficient)
         self.symbol = -term.coefficient * xp.array(self.eigenvalues)
-        self._forward, self._backward = xp.array(forward), xp.array(backward)
+        self._forward, self._backward, self._series = map(xp.array, (forward, backward, series))
         self.shape = (n, disc.angles)
         self.points = self._places(radius * r)
         self.conditions, self.missing = (self._outside, self._outside), (False, True)
@@ -414,10 +413,6 @@ class PolarModes(PolarSpace):
         parts = [each * self._datum(end, t) for end, each in enumerate(self._responses) if each is not None]
         total = sum(parts) + self.xp.zeros(self.shape, "float64")
         return total if self._power == 1.0 else self.backward(self._lowering * self.forward(total))
-
-    def _coefficients(self, u: Any) -> Any:
-        """Of Legendre polynomials and waves."""
-        return self._along_radius(self._series, self.xp.rfftn(u, (-1,)))
 
 
 def _radial(t: Array, r: Array, s: float, m: int) -> tuple[Array, Array, Array]:
