@@ -85,6 +85,22 @@ def test_modes_decay_like_mittag_leffler_functions(order, alpha):
         assert error - 1e-11 < found.error_estimate.space < 1e-6 + 3e3 * error
 
 
+def test_the_estimate_sees_waves_as_they_are():
+    """A mode on few angles is exact, and said to be; a jump is not, and the estimate is near its error."""
+    disc, zeros = Disc(1.0, 16, 16), special.jn_zeros(0, 400)
+    given = {"x": disc, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": 0.5}
+
+    def mode(x, y):
+        return special.jv(2, special.jn_zeros(2, 1)[0] * np.hypot(x, y)) * np.cos(2.0 * np.arctan2(y, x))
+
+    assert hf.solve_fpde(None, (0.0, 0.1), mode, **given).error_estimate.space < 1e-6
+    jump = hf.solve_fpde(None, (0.0, 0.1), lambda x, y: 1.0 * (np.hypot(x, y) < 0.5), **given)
+    weights = special.jv(1, 0.5 * zeros) / (zeros * special.jv(1, zeros) ** 2)
+    exact = special.jv(0, np.outer(disc.grid()[0], zeros)) @ (weights * mittag_leffler(-(zeros**2) * 0.1**0.5, 0.5))
+    error = np.abs(jump.u[-1, :, 0] - exact).max()
+    assert error < 3.0 * jump.error_estimate.space < 9.0 * error
+
+
 def test_a_coefficient_of_the_radius_and_every_condition():
     """u = r^4 cos 2 theta + 3 with k = 1 + r^2, from its source and its data; of finite degree, so exact."""
 

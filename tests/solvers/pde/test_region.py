@@ -296,6 +296,8 @@ def test_bad_regions():
         solve(np.ones((9, 7), bool))
     with pytest.raises(ShapeError, match="returned shape"):
         solve(lambda x, y: np.ones(3, bool))
+    with pytest.raises(InvalidInputError, match="dtype float64"):  # of which all but 0 would be True
+        solve(lambda x, y: 0.5 - np.hypot(x, y), boundary=0.0)
     with pytest.raises(InvalidInputError, match="dtype float64"):
         solve(np.ones((9, 9)))
     with pytest.raises(InvalidInputError, match="does not increase"):

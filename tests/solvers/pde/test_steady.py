@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, SolveError
-from hpfracc.pde import Advection, Diffusion, Dirichlet, Exterior, FractionalDiffusion
+from hpfracc.pde import Advection, Diffusion, Dirichlet, Disc, Exterior, FractionalDiffusion
 
 X = np.linspace(0.0, 1.0, 33)
 #: Bratu's equation u'' + exp(u) = 0: the lower branch.
@@ -91,6 +91,29 @@ def test_integral_laplacian():
     x = np.linspace(-1.0, 1.0, 33)
     found = hf.steady_state(x=x, space=FractionalDiffusion(1.0, "integral"), boundary=Exterior(0.0), source=1.0)
     np.testing.assert_allclose(found.u, np.sqrt(1.0 - x**2), atol=1e-10)
+
+
+@pytest.mark.parametrize("points", [17, 129])
+@pytest.mark.parametrize("order", [0.5, 1.5])
+def test_the_estimate_of_a_torsion_function_is_that_of_rounding(order, points):
+    """Of an interval and a disc: a source that does not vanish at the ends is no less resolved for that."""
+    x = np.linspace(-1.0, 1.0, points)
+    given = {"space": FractionalDiffusion(order, "integral"), "boundary": "exterior", "source": 1.0}
+    line = hf.steady_state(x=x, **given)
+    assert np.abs(line.u - (1.0 - x**2) ** (order / 2) / math.gamma(1.0 + order)).max() < 1e-12
+    assert line.error_estimate < 1e-11
+    disc = hf.steady_state(x=Disc(2.0, 24, 16), **given)
+    exact = (4.0 - disc.x[0] ** 2) ** (order / 2) / (2.0**order * math.gamma(1.0 + order / 2) ** 2)
+    assert np.abs(disc.u - exact[:, None]).max() < 1e-11
+    assert disc.error_estimate < 1e-11
+
+
+def test_a_kink_in_a_source_is_seen():
+    """The estimate for a nonlocal equation with the source |x|, against a grid that has 8 times as many points."""
+    given = {"space": FractionalDiffusion(1.5, "integral"), "boundary": "exterior", "source": lambda t, x: np.abs(x)}
+    coarse, fine = (hf.steady_state(x=np.linspace(-1.0, 1.0, points), **given) for points in (33, 257))
+    error = np.abs(coarse.u - fine.u[::8]).max()
+    assert error < 3.0 * coarse.error_estimate < 30.0 * error
 
 
 @pytest.mark.parametrize(

@@ -171,12 +171,12 @@ class _EvolutionCorrector:
 
     stiff, switches, solves_to_damp, iterates = True, 0, True, False
 
-    def __init__(self, system: _EvolutionSystem) -> None:
+    def __init__(self, system: _EvolutionSystem, share: float) -> None:
         self.system, self.contraction = system, math.inf
         #: Why the newest step was not solved.
         self.failure = ""
         problem = system.problem
-        self._reactions = None if problem.linear else ReactionSolver(problem)
+        self._reactions = None if problem.linear else ReactionSolver(problem, share)
         symbol = problem.space.symbol
         self.radius = math.inf if symbol is None else float(np.abs(symbol).max())
         #: The eigenvalue of each element, if they are independent.
@@ -256,7 +256,11 @@ class _EvolutionCorrector:
     def _linear(self, change: Array, weight: Any) -> Array:
         system, shift = self.system, self._shift(weight)
         system.problem.count("error_solves")
-        found = system.form.solve(shift, system.shaped(change) * shift, None, ROUGH)
+        rhs = system.shaped(change) * shift
+        if self._reactions is None:
+            found = system.form.solve(shift, rhs, None, ROUGH)
+        else:
+            found = self._reactions.damped(shift, rhs)
         return np.asarray(found, system.dtype).reshape(-1)
 
 
@@ -300,7 +304,7 @@ class _EvolutionPass:
         """Yield the time of each step."""
         problem, options, system = self.problem, self.options, self.system
         length = problem.t1 - problem.t0
-        corrector = _EvolutionCorrector(system)
+        corrector = _EvolutionCorrector(system, self.share)
         between = options.t_eval is not None or bool(options.events) or options.dense_output
         few = system.size <= _FEW
         memory = functools.partial(ExponentialMemory if few else TrackedMemory, in_place=not between)
@@ -369,13 +373,9 @@ class _EvolutionPass:
 
 def can_step(problem: EvolutionProblem, data: TimeData) -> bool:
     """Whether the right-hand side is finite at t0, where the first step starts."""
-    try:
-        with np.errstate(all="ignore"):
-            known = problem.known(problem.t0)
-            acts = None if problem.reaction is None else problem.reaction(problem.t0, problem.u0)
-    except ArithmeticError:  # such as 0.0**-0.5
-        return False
-    return data.power >= 0.0 and all(np.isfinite(each).all() for each in (known, acts) if each is not None)
+    xp, known = problem.xp, problem.known(problem.t0)
+    acts = None if problem.reaction is None else problem.reaction(problem.t0, problem.u0)
+    return data.power >= 0.0 and all(xp.isfinite(xp.abs(each)).all() for each in (known, acts) if each is not None)
 
 
 def run_steps(question: Question, data: TimeData, progress: StepProgress) -> tuple[Run, float, float]:

@@ -168,7 +168,16 @@ def boundary_value(condition: BoundaryCondition, t: float, coordinates: tuple[An
     if not is_function(data):
         return data
     least, most = positional_range(data) or (1, 1)
-    return data(t) if least <= 1 and most < math.inf else data(t, *coordinates)
+    return evaluated(data, t, *(() if least <= 1 and most < math.inf else coordinates))
+
+
+def evaluated(function: Callable[..., Any], *args: Any) -> Any:
+    """The value of a function of the user; infinite where that cannot be computed, as for ``0.0**-0.5`` at t0."""
+    with np.errstate(divide="ignore", over="ignore"):
+        try:
+            return function(*args)
+        except ArithmeticError:
+            return math.inf
 
 
 def is_homogeneous(condition: BoundaryCondition) -> bool:

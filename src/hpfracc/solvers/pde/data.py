@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import numbers
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from hpfracc import _reading
 from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, refuse_masked
 from hpfracc._xp import Namespace, user_scope
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.pde.boundary import SIDES, is_function, positional_range
+from hpfracc.solvers.pde.boundary import SIDES, evaluated, is_function, positional_range
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
 Array = np.ndarray[Any, Any]
@@ -175,7 +174,7 @@ def read_source(problem: EvolutionProblem, source: Any, places: tuple[Any, ...],
 
             def evaluate(t: Any) -> Any:
                 with scope():
-                    found = value(t, *(points if takes else ()), *args)
+                    found = evaluated(value, t, *(points if takes else ()), *args)
                 return _fitted(name, found, target, problem)
 
             return evaluate
@@ -200,10 +199,9 @@ def read_source(problem: EvolutionProblem, source: Any, places: tuple[Any, ...],
         return space.restrict(found + xp.zeros((*lead, *shape), "float64")) if apart else found
 
     problem.source, problem.steady_source = total, steady
-    with contextlib.suppress(ArithmeticError):  # such as 0.0**-0.5: the data need not be finite at t0
-        now = total(problem.t0)
-        if steady:
-            problem.source = lambda t: now
+    now = total(problem.t0)
+    if steady:
+        problem.source = lambda t: now
 
 
 def _fitted(name: str, value: Any, shape: tuple[int, ...], problem: EvolutionProblem) -> Any:

@@ -249,18 +249,18 @@ def _rough(problem: EvolutionProblem, t: float) -> float:
             source = np.broadcast_to(np.asarray(problem.source(when)), problem.state_shape)
             if problem.integrated is not None:
                 source = source * (t - problem.t0) ** problem.integrated / math.gamma(1.0 + problem.integrated)
-            unclear = _unclear(source, problem)
+            unclear = _unclear(source, problem, source=True)
             if unclear is not None:
                 total = max(total, _SHARE * float(np.abs(space.solve(shift, unclear)).max()))
     return total
 
 
-def _unclear(values: Array, problem: EvolutionProblem) -> Array | None:
+def _unclear(values: Array, problem: EvolutionProblem, *, source: bool = False) -> Array | None:
     """The distance of each value from the polynomial through its neighbours, over all axes; None if it is smooth.
 
     Methods with points of their own have a measure of their own.
     """
-    own = problem.space.unresolved(values)
+    own = problem.space.unresolved(values, source=source)
     if own is not None:
         return np.asarray(own)
     count, scattered = len(problem.space.grid), problem.space.scattered

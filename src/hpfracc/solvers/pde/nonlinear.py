@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,8 @@ _SHARE = 1e-2
 _MAX_SIMPLE, _MAX_NEWTON, _LINEAR = 12, 15, 1e-3
 #: Residual of linear equations for an error, of which a few digits are enough.
 ROUGH = 1e-3
+#: Distance of a change from its guess, relative to it, above which it is computed again.
+_FAR = 0.1
 #: Contraction rate above which the fixed-point iteration is abandoned for Newton's method.
 _SLOW = 0.35
 
@@ -36,11 +39,15 @@ class ReactionSolver:
     ----------
     problem : EvolutionProblem
         With a reaction.
+    share : float
+        Share of the tolerance to which the equations are solved, relative to that of other methods.
     """
 
-    def __init__(self, problem: EvolutionProblem) -> None:
-        self.problem, self.xp = problem, problem.xp
+    def __init__(self, problem: EvolutionProblem, share: float = 1.0) -> None:
+        self.problem, self.xp, self._share = problem, problem.xp, _SHARE * share
         self._slope: Any = None
+        #: The newest rate of contraction.
+        self._rate = 1.0
         self._trusted = 0
         #: The newest iterate, and the reaction there.
         self._newest: tuple[Any, Any] = (None, None)
@@ -50,7 +57,10 @@ class ReactionSolver:
         problem = self.problem
         self._space, self._react = self._operator(t, guess)
         if self._slope is None or self._trusted <= 0:
-            self._slope = 0.0 if problem.frozen is not None else self._mean_slope(t, guess, shift)
+            # Where the guess is 0, the first iterate shows how large solutions are.
+            near = guess if problem.largest(guess) else self._space.solve(shift, rhs + self._react(t, guess), guess)
+            scale = problem.largest(near)
+            self._slope = 0.0 if problem.frozen is not None else self._mean_slope(t, guess, shift, scale)
             self._trusted = 20
         self._trusted -= 1
         m, v, last = self._slope, guess, math.inf
@@ -64,23 +74,42 @@ class ReactionSolver:
                 break
             if change <= self._allowed(size):
                 return v
-            if number and change > _SLOW * last:
-                self._trusted = 0
-                break
-            # The remaining error is about change * rate / (1 - rate).
-            rate = change / last if number else 1.0
-            if number and change * rate / (1.0 - rate) <= self._allowed(size):
-                return v
+            if number:
+                rate = self._rate = change / last
+                if rate > _SLOW:
+                    self._trusted = 0
+                    break
+                # The remaining error is about change * rate / (1 - rate).
+                if change * rate / (1.0 - rate) <= self._allowed(size):
+                    return v
             last = change
         return self._newton(t, shift, rhs, guess if not math.isfinite(self.problem.largest(v)) else v)
 
     def perturbed(self, t: Any, shift: Any, rhs: Any, guess: Any) -> Any:
-        """The change of the newest solution by ``rhs``, to first order; ``guess`` is a similar change."""
+        """The change of the newest solution by ``rhs``, to first order; ``guess`` is a similar change.
+
+        By one step of the fixed point, by a second one if that is too far, or by GMRES where it contracts slowly.
+        """
         # The slope where the reaction was evaluated last, next to v.
-        near, value = self._newest
-        moved = self._react(t, near + guess) - value
+        (near, value), m, largest = self._newest, self._slope, self.problem.largest
+
+        def iterated(e: Any) -> Any:
+            self.problem.count("solves")
+            return self._space.solve(shift - m, rhs + self._react(t, near + e) - value - m * e, e, ROUGH)
+
+        first = found = iterated(guess)
+        change = largest(first - guess)
+        if self._rate * change > _FAR * largest(first):
+            found = iterated(first)
+            if largest(found - first) > _FAR * change:
+                with contextlib.suppress(SolveError):
+                    found = found + self._solve_linear(t, shift, near, value, iterated(found) - found)
+        return found
+
+    def damped(self, shift: Any, rhs: Any) -> Any:
+        """The change of a solution by ``rhs``, with the mean slope of the reaction."""
         self.problem.count("solves")
-        return self._space.solve(shift - self._slope, rhs + moved - self._slope * guess, guess, ROUGH)
+        return self._space.solve(shift - self._slope, rhs, None, ROUGH)
 
     def _operator(self, t: Any, v: Any) -> tuple[Semidiscretisation, Callable[[Any, Any], Any]]:
         """The operator of the step and what is left of the reaction; that of a coefficient of u is taken at ``v``."""
@@ -93,6 +122,7 @@ class ReactionSolver:
 
     def _newton(self, t: Any, shift: Any, rhs: Any, v: Any) -> Any:
         problem, m = self.problem, self._slope
+        self._rate = 1.0
         for _ in range(_MAX_NEWTON):
             problem.count("newton_iterations")
             self._space, self._react = self._operator(t, v)
@@ -122,41 +152,52 @@ class ReactionSolver:
 
         def product(x: Any) -> Any:
             self.problem.count("solves")
-            return x - self._space.solve(shift - m, self._along(t, v, value, x) - m * x, None)
+            return x - self._space.solve(shift - m, self._along(t, v, value, x, scale) - m * x, None)
 
+        scale = max(self.problem.largest(v), self.problem.largest(defect))
         return gmres(product, lambda x: x, defect, rtol=_LINEAR)[0]
 
-    def _along(self, t: Any, v: Any, value: Any, x: Any) -> Any:
-        """``J x``, by the user's Jacobian or a finite difference along x."""
+    def _along(self, t: Any, v: Any, value: Any, x: Any, scale: float) -> Any:
+        """``J x``, by the user's Jacobian or a finite difference along x, small for values of this scale."""
         problem = self.problem
         if problem.jacobian is not None:
             return problem.jacobian(t, v)(x)
-        largest = self.problem.largest(x)
-        step = 1e-7 * max(self.problem.largest(v), 1e-3) / max(largest, 1e-300)
+        step = 1e-7 * scale / (problem.largest(x) or 1.0)
         return (self._react(t, v + step * x) - value) / step
 
-    def _mean_slope(self, t: Any, v: Any, shift: Any) -> Any:
+    def _mean_slope(self, t: Any, v: Any, shift: Any, scale: float) -> Any:
         """The mean of dR/du for each component, at most half of ``shift``, so that the operator stays definite."""
-        problem, reaction, xp = self.problem, self.problem.reaction, self.xp
-        assert reaction is not None
-        step = 1e-6 * max(self.problem.largest(v), 1e-3)
-        value = reaction(t, v)
+        problem, xp = self.problem, self.xp
         least = float(np.min(shift)) if isinstance(shift, np.ndarray) else order_value(shift)
         limit = 0.5 * abs(least) if math.isfinite(least) else 0.0
-        if problem.components is None:
-            return min(_number((reaction(t, v + step) - value).mean() / step), limit)
-        found = []
-        for component in range(problem.components):
-            mask = np.zeros((problem.components, *(1,) * len(problem.space.shape)))
-            mask[component] = step
-            moved = reaction(t, v + xp.array(mask))
-            found.append(min(_number((moved - value)[component].mean() / step), limit))
-        if problem.space.symbol is None or problem.space.mixes:
+        found = [min(_number(slopes.mean()), limit) for slopes in own_slopes(problem, t, v, scale)]
+        if len(found) == 1 or problem.space.symbol is None or problem.space.mixes:
             return float(np.mean(found))  # some discretisations take a single number only
         return xp.array(np.array(found).reshape(-1, *(1,) * len(problem.space.shape)))
 
     def _allowed(self, size: float) -> float:
-        return _SHARE * (float(np.max(self.problem.atol)) + self.problem.rtol * size)
+        return self._share * (float(np.max(self.problem.atol)) + self.problem.rtol * size)
+
+
+def own_slopes(problem: EvolutionProblem, t: Any, u: Any, scale: float) -> list[Any]:
+    """The slope at each point of the reaction of each component with respect to itself, by finite differences.
+
+    A component changes by a millionth of its largest value or, where that is 0, of the largest of all, ``scale``, or
+    ``atol``.
+    """
+    reaction, xp = problem.reaction, problem.xp
+    assert reaction is not None
+    value, whole = reaction(t, u), problem.largest(u) or scale or problem.atol or 1.0
+    if problem.components is None:
+        step = 1e-6 * whole
+        return [(reaction(t, u + step) - value) / step]
+    found = []
+    for component in range(problem.components):
+        step = 1e-6 * (problem.largest(u[component]) or whole)
+        mask = np.zeros((problem.components, *(1,) * len(problem.space.shape)))
+        mask[component] = step
+        found.append((reaction(t, u + xp.array(mask)) - value)[component] / step)
+    return found
 
 
 def _number(value: Any) -> float:

@@ -70,7 +70,7 @@ class DelayedFrames:
         for delay in self.delays:
             self._before(t0 - delay)
         #: Whether the solution jumps at t0, so that the reaction jumps behind each delay.
-        self.jumps = not np.allclose(self._before(t0), start, rtol=1e-9, atol=1e-12)
+        self.jumps = not np.allclose(self._before(t0), start, rtol=1e-9, atol=1e-9 * float(np.abs(start).max()))
 
     def kinks(self, t1: float) -> tuple[float, ...]:
         """The first times behind t0 at which the solution is not smooth, because it was not at t0."""
@@ -254,10 +254,11 @@ class EvolutionProblem:
 
     def known(self, t: float, *, whole: bool = False) -> Any:
         """``b(t) + source(t)``; None if there is neither. A source that is integrated only if ``whole``."""
-        total = self.space.forcing(t)
-        if self.source is not None and (whole or self.integrated is None):
-            own = self.source(t)
-            total = own if total is None else total + own
+        with np.errstate(invalid="ignore"):  # data may be infinite at t0
+            total = self.space.forcing(t)
+            if self.source is not None and (whole or self.integrated is None):
+                own = self.source(t)
+                total = own if total is None else total + own
         return total
 
     def largest(self, u: Any) -> float:

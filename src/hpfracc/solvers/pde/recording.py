@@ -278,7 +278,7 @@ class Run:
         culprit = self._infinite_data(t)
         if culprit is not None:
             self.blames_data = True
-            return f"{told}{culprit} not finite; give data that are finite at every time after t0."
+            return f"{told}{culprit}."
         return (
             f"{told}take a smaller step, check the reaction and the sign of the diffusion there, or whether the "
             "solution blows up."
@@ -293,5 +293,8 @@ class Run:
                 acts = None if problem.reaction is None else problem.reaction(time, u)
             for value, what in ((known, "the source or boundary data are"), (acts, "the reaction is")):
                 if value is not None and not np.all(np.isfinite(np.asarray(to_host(problem.xp.stop_gradient(value))))):
-                    return f"at t = {time:g} {what}"
+                    remedy = "give data that are finite at every time after t0"
+                    if time == problem.t0:
+                        remedy = "give finite ones, or use 'l1' for orders up to 1, which takes those behind t0"
+                    return f"at t = {time:g} {what} not finite; {remedy}"
         return None

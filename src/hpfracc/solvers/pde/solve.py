@@ -370,8 +370,9 @@ def _solve(question: Question, progress: StepProgress) -> tuple[Question, Run, f
             )
         stats = dict(problem.stats)
         data = scan_data(problem, options.max_step)
-        if method.chooses_steps and not can_step(problem, data):
-            method = method.stand_in(problem)
+        needs_start = method.chooses_steps or (question.reason != _ASKED and not method.meets_breaks)
+        if needs_start and not can_step(problem, data):
+            method = DiffusionL1() if problem.alpha_value == 1.0 else method.stand_in(problem)
             question = question._replace(
                 method=method, reason="the data are not finite at t0, towards which its mesh is graded"
             )

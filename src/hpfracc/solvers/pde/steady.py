@@ -14,7 +14,7 @@ from hpfracc import _reading
 from hpfracc.errors import AccuracyWarning, InvalidInputError, SolveError
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.method import EvolutionMethod
-from hpfracc.solvers.pde.nonlinear import ReactionSolver
+from hpfracc.solvers.pde.nonlinear import ReactionSolver, own_slopes
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 from hpfracc.solvers.pde.reading import read_evolution
 
@@ -24,6 +24,8 @@ Array = np.ndarray[Any, Any]
 _SHIFT, _ITERATIONS = 1e-8, 20
 #: Relative size below which a sum over the grid counts as zero, and the largest residual, in units of ``|A| |u|``.
 _ZERO, _RESIDUAL = 1e-9, 1e-8
+#: An eigenvalue that counts as zero, in units of their median.
+_NO_RATE = 1e-12
 #: The time up to which initial data would have been forgotten.
 _LONG = 1e9
 
@@ -205,8 +207,12 @@ def _integral(problem: EvolutionProblem, u: Any) -> Any:
 
 
 def _is_singular(problem: EvolutionProblem) -> bool:
-    """Whether the operator conserves mass, or is zero for constants."""
-    image, space = problem.space.apply(_trial(problem)), problem.space
+    """Whether the operator has an eigenvalue of 0; if they are not known, conserves mass or is zero for constants."""
+    space = problem.space
+    if space.symbol is not None:
+        sizes = np.abs(space.symbol)
+        return bool(sizes.min() <= _NO_RATE * np.median(sizes))
+    image = space.apply(_trial(problem))
     lost = np.abs(_integral(problem, image)).max()
     flat = problem.largest(space.apply(np.ones(problem.state_shape)))
     return bool(lost <= _ZERO * np.max(_integral(problem, np.abs(image)))) or flat <= _ZERO * problem.largest(image)
@@ -244,8 +250,8 @@ def _newton(problem: EvolutionProblem, known: Any, *, singular: bool) -> Any:
     reaction, u, shift, stepped = problem.reaction, problem.u0, 0.0, problem
     assert reaction is not None
     if singular:
-        step = 1e-6 * max(problem.largest(u), 1.0)
-        shift = problem.largest(reaction(0.0, u + step) - reaction(0.0, u)) / step or 1.0
+        scale = problem.largest(_data(problem, problem.t0, u)) / _norm(problem)
+        shift = max(map(problem.largest, own_slopes(problem, problem.t0, u, scale))) or 1.0
         # Its Jacobian by differences.
         stepped = dataclasses.replace(problem, reaction=lambda t, v: reaction(t, v) + shift * v, jacobian=None)
     try:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_tracer, to_host
+from hpfracc.solvers.pde.nonlinear import own_slopes
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.recording import Run
 
@@ -25,6 +26,8 @@ _SAME = 64
 _NEAR, _NEARER, _NEAREST, _GROWS = 20, 40, 60, 1.5
 #: A difference between two looks that is checked for a jump, in units of the median; halvings that a jump survives.
 _LARGE, _HALVINGS = 4.0, 12
+#: Places within a step at which data that jump there are compared with a polynomial.
+_NEAR_JUMPS = (np.arange(8) + 0.5) / 8
 #: Share of the change up to the first look by which data that jump at t0 have changed just behind it.
 _STAYS = 0.5
 #: Largest numbers of differences that are checked, of jumps between two looks, and of jumps at which a mesh is graded.
@@ -65,12 +68,17 @@ class TimeData:
     def defect(self, problem: EvolutionProblem, mesh: Array, points: int = 2) -> float:
         r"""The error of u from data that change between the steps unseen.
 
-        On each step longer than the distance between two looks, the data at the looks are compared with the polynomial
-        through the data at ``points`` ends of steps around it, between two jumps. A mean difference d on a step
-        :math:`\tau` changes u by up to about :math:`d \tau^\alpha / \Gamma(1+\alpha)`.
+        On each step longer than the distance between two looks, or within which the data jump, the data at the looks,
+        or at times near the jump, are compared with the polynomial through the data at ``points`` ends of steps around
+        it, between two jumps. A mean difference d on a step :math:`\tau` changes u by about
+        :math:`(\Gamma(1+\alpha) \tau^{-\alpha} + s - A)^{-1} d`, where -s is the largest slope of a reaction that
+        damps everywhere, otherwise 0; above order 1, which is not damped, without A.
         """
         if not len(self.looks):
             return 0.0
+        rough = self.jumps if problem.delayed is None else (*self.jumps, *problem.delayed.kinks(problem.t1))
+        places = [t for t in rough if t <= mesh[-1] and just_before(t, problem) not in problem.breaks]
+        jumping = set((np.searchsorted(mesh, places) - 1).tolist())
         data, alpha = _data(problem), problem.alpha_value
         spacing = (mesh[-1] - mesh[0]) / len(self.looks)
         # The looks within each step: none at its start.
@@ -79,13 +87,11 @@ class TimeData:
         jumps = np.isin(mesh, problem.breaks)
         bounds = np.concatenate([[0], np.flatnonzero(jumps), [len(mesh) - 1]])
         pieces = np.searchsorted(bounds, np.arange(len(mesh) - 1), side="right").tolist()
-        powers = {alpha, problem.start_power or alpha} | ({1.0} if problem.integrated is not None else set())
-        worst, known = 0.0, dict[float, Array]()
-        for k in np.flatnonzero(np.diff(mesh) > spacing).tolist():
-            length, numbers = float(mesh[k + 1] - mesh[k]), slice(begins[k], ends[k])
-            looks = self.looks[numbers]
-            if not len(looks) or (k == 0 and self.power < 0.0):
-                continue
+        known = dict[float, Array]()
+
+        def gap(k: int) -> Array:
+            """The mean difference on a step, at each unknown."""
+            nonlocal known
             first, last = bounds[pieces[k] - 1 : pieces[k] + 1].tolist()
             first = min(max(k + 1 - points // 2, first), max(first, last + 1 - points))
             last = min(first + points, last + 1)
@@ -94,10 +100,34 @@ class TimeData:
             if jumps[first]:  # behind the jump, which steps end before
                 times[0] = max(float(nodes[0] + 2.0 * (nodes[0] - just_before(float(nodes[0]), problem))), self.first)
             known = {t: known[t] if t in known else data(t) for t in times}  # neighbouring steps share most of them
-            lines = _lagrange(looks, nodes) @ np.stack([known[t] for t in times]).reshape(len(nodes), -1)
-            seen = self.values[numbers] if len(self.values) else np.stack([data(t) for t in looks.tolist()])
-            gap = float(np.abs(seen.reshape(len(looks), -1) - lines).max(axis=1).mean())
-            worst = max(worst, *(gap * length**p / math.gamma(1.0 + p) for p in powers))
+            looks, stored = self.looks[begins[k] : ends[k]], self.values[begins[k] : ends[k]]
+            if k in jumping:
+                looks, stored = mesh[k] + (mesh[k + 1] - mesh[k]) * _NEAR_JUMPS, self.values[:0]
+            lines = np.tensordot(_lagrange(looks, nodes), np.stack([known[t] for t in times]), 1)
+            seen = stored if len(stored) else np.stack([data(t) for t in looks.tolist()])
+            return np.asarray(np.abs(seen - lines).mean(axis=0))
+
+        damping = 0.0
+        if problem.reaction is not None and problem.frozen is None:
+            slopes = own_slopes(problem, problem.t0, problem.u0, problem.atol)
+            damping = max(0.0, -max(float(to_host(one).real.max()) for one in slopes))
+        powers = {alpha, problem.start_power or alpha} | ({1.0} if problem.integrated is not None else set())
+        changes = dict[int, tuple[float, float, float]]()
+        for k in sorted({*np.flatnonzero(np.diff(mesh) > spacing).tolist(), *jumping}):
+            if (k in jumping or ends[k] > begins[k]) and not (k == 0 and self.power < 0.0):
+                length = float(mesh[k + 1] - mesh[k])
+                shift = math.gamma(1.0 + alpha) * length**-alpha
+                scale = max(shift / math.gamma(1.0 + p) * length**p for p in powers)
+                changes[k] = scale * _largest(gap(k)) / (shift + damping), scale, shift + damping
+        space = problem.space if problem.frozen is None else problem.frozen(problem.t0, problem.u0)
+        worst, zero = 0.0, 0.0 * problem.xp.stop_gradient(problem.u0)
+        for k in sorted(changes, key=lambda k: -changes[k][0]):
+            undamped, scale, shift = changes[k]
+            if undamped <= worst:
+                break
+            if alpha <= 1.0:
+                undamped = problem.largest(space.solve(shift, zero + problem.xp.array(scale * gap(k))))
+            worst = max(worst, undamped)
         return worst
 
 
@@ -131,7 +161,8 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
         sizes[here] = np.abs(block).reshape(len(block), -1).max(axis=1)
         if not np.isfinite(sizes[here]).all():
             return TimeData(np.empty(0), not_finite=float(looks[here][~np.isfinite(sizes[here])][0]))
-        if not start and count * block[0].nbytes <= _BYTES:
+        # Those of delays change with the solution.
+        if not start and count * block[0].nbytes <= _BYTES and problem.delayed is None:
             values = np.empty((count, *block.shape[1:]), np.result_type(block.dtype, float))
         if len(values):
             values[here] = block
@@ -240,13 +271,10 @@ def _data(problem: EvolutionProblem) -> Callable[[float], Array]:
     """Source and boundary data, and the reaction of the initial state, as a function of time."""
 
     def value(t: float) -> Array:
-        try:
-            total = problem.known(t, whole=True) if problem.varies else None
-            if problem.reaction is not None:
-                own = problem.reaction(t, problem.u0)
-                total = own if total is None else total + own
-        except ArithmeticError:  # such as 0.0**-0.5
-            return np.full(problem.state_shape, math.inf)
+        total = problem.known(t, whole=True) if problem.varies else None
+        if problem.reaction is not None:
+            own = problem.reaction(t, problem.u0)
+            total = own if total is None else total + own
         return np.asarray(to_host(problem.xp.stop_gradient(total)))
 
     return value

@@ -9,7 +9,7 @@ import pytest
 from scipy import special, stats
 
 from hpfracc import noise, transport
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import HpfraccError, InvalidInputError
 from hpfracc.solvers.sde.transport.domains import exit_quantile
 
 COUNT = 20_000
@@ -364,3 +364,20 @@ def test_fractional_motion_leaves_an_interval():
     assert means[1] / means[0] == pytest.approx(2.0 ** (1.0 / 0.7), rel=1e-9)
     with pytest.raises(InvalidInputError, match="give step= and until="):
         transport.first_passage(noise.FractionalBrownian(0.7), (-1.0, 1.0))
+
+
+def test_fractions_and_times_are_read() -> None:
+    """Numbers that are no fractions, and text, are errors with their value."""
+    left = transport.first_passage(noise.Brownian(), (-1.0, 1.0), paths=10, rng=1)
+    for q in (1.5, -0.1, float("nan"), "median"):
+        with pytest.raises(HpfraccError, match="q"):
+            left.quantile(q)
+    with pytest.raises(HpfraccError, match="t='late'"):
+        left.survival("late")
+
+
+def test_the_tail_of_times_beyond_the_largest_number() -> None:
+    """At index 0.01 a third of the times overflows: they count as censored, not as a slope of 0."""
+    slow = transport.first_passage(noise.Subordinated(noise.Brownian(), 0.01), (-1.0, 1.0), paths=4000, rng=2)
+    value, error = slow.tail_exponent(1.0)
+    assert np.isinf(slow.times).any() and 0.005 < value < 0.015 and 0.0 < error < 0.001

@@ -10,7 +10,14 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.solvers.pde.method import EvolutionMethod, needs_order_one, register_evolution_method, time_steps
+from hpfracc.solvers.pde.method import (
+    EvolutionMethod,
+    ExplicitPart,
+    needs_order_one,
+    register_evolution_method,
+    time_steps,
+)
+from hpfracc.solvers.pde.nonlinear import own_slopes
 from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, StepFailedError
 
 Array = np.ndarray[Any, Any]
@@ -72,7 +79,7 @@ class ImexBDF2(EvolutionMethod):
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """Keeps two states and two reactions from step to step."""
-        space, u = problem.space, problem.u0
+        space, u, explicit = problem.space, problem.u0, ExplicitPart(problem)
         older: Any = None
         older_rest: Any = None
         last = math.nan
@@ -80,7 +87,9 @@ class ImexBDF2(EvolutionMethod):
         first_slope = math.nan
         for number, (t, h) in enumerate(time_steps(mesh)):
             if self.stabilisation == "auto" and problem.reaction is not None and number % _LOOK == 0:
-                slope = _largest_slope(problem, t, u)
+                scale = h * problem.largest(explicit(t, u))  # of the solution after a step from 0
+                slope = max(map(problem.largest, own_slopes(problem, t, u, scale)))
+                slope = slope if math.isfinite(slope) else 0.0
                 first_slope = slope if number == 0 else first_slope
                 if slope * h > _RUNAWAY and slope > _RUNAWAY * first_slope > 0.0:
                     raise StepFailedError(
@@ -109,11 +118,3 @@ class ImexBDF2(EvolutionMethod):
             older, older_rest, last = u, rest, h
             u = space.solve(shift, rhs, guess)
             yield u
-
-
-def _largest_slope(problem: EvolutionProblem, t: float, u: Any) -> float:
-    """The largest pointwise slope of the reaction by finite differences, each component with respect to itself."""
-    assert problem.reaction is not None
-    step = 1e-6 * max(problem.largest(u), 1e-3)
-    found = problem.largest(problem.reaction(t, u + step) - problem.reaction(t, u)) / step
-    return found if math.isfinite(found) else 0.0

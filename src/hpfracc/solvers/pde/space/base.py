@@ -291,8 +291,8 @@ class Semidiscretisation(abc.ABC):
         """An estimate of the largest error of ``u`` due to the grid, from ``u`` alone; nan if there is none."""
         return math.nan
 
-    def unresolved(self, u: Any) -> Any:
-        """The size of what the points do not resolve in the values ``u``, by coefficients; None if that is unknown."""
+    def unresolved(self, u: Any, *, source: bool = False) -> Any:
+        """The size of what the points do not resolve in a state or source, by coefficients; None if that is unknown."""
         return None
 
     def step_bytes(self) -> int:

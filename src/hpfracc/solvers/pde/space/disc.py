@@ -163,6 +163,11 @@ class PolarSpace(Semidiscretisation):
     setting: SpaceSetting
     _forward: Any
     _backward: Any
+    #: For each wave, to coefficients that fall off along the radius if u is resolved, and back; and the factor of all
+    #: solutions at each radius.
+    _series: Any
+    _functions: Any
+    _factor: Any = 1.0
     _weights: Any  # of the integral, at all radii
     #: The conditions at the first and the last radius, and whether these are no unknowns.
     conditions: Ends
@@ -215,19 +220,26 @@ class PolarSpace(Semidiscretisation):
         """By the weights of the integral."""
         return self.restrict(self._weights + self.xp.zeros((self.grid[0].size, self.shape[1]), "float64")) * u
 
-    def _coefficients(self, u: Any) -> Any:
-        """Coefficients of u that fall off along the radius and over the waves if it is resolved."""
-        return self.forward(u)
-
     def space_error(self, u: Any) -> float:
         """The fraction of the coefficients in the highest third, of radii or of waves, times the largest u."""
         largest = float(np.abs(np.asarray(to_host(u))).max(initial=0.0))
         c = np.abs(np.asarray(to_host(self._coefficients(u))))
-        n, waves = c.shape[-2:]
-        high = np.zeros((n, waves), bool)
-        high[n - n // 3 :] = True
-        high[:, waves - waves // 3 :] = True
-        return largest * float((c * high).sum()) / float(c.sum()) if largest else 0.0
+        return largest * float((c * self._high).sum()) / float(c.sum()) if largest else 0.0
+
+    def unresolved(self, u: Any, *, source: bool = False) -> Any:
+        """What the lower coefficients leave of u, or of a source, which does not have the factor of a solution."""
+        factor = self._factor if source else 1.0
+        low = self._along_radius(self._functions, self._coefficients(factor * u) * ~self._high)
+        return np.abs(u - self.xp.irfftn(low, [self.shape[1]], (-1,)) / factor)
+
+    def _coefficients(self, u: Any) -> Any:
+        return self._along_radius(self._series, self.xp.rfftn(u, (-1,)))
+
+    @property
+    def _high(self) -> Array:
+        """The highest third of the coefficients, of radii or of waves."""
+        n, waves = self.shape[0], self.shape[1] // 2 + 1
+        return (np.arange(n)[:, None] >= n - n // 3) | (np.arange(waves) >= waves - waves // 3)
 
 
 @final
@@ -263,6 +275,7 @@ class JacobiDisc(PolarSpace):
         root = np.sqrt(q / omega)
         waves = disc.angles // 2 + 1
         forward, backward = np.empty((waves, n, n)), np.empty((waves, n, n))
+        series, functions = np.zeros((waves, n, n)), np.zeros((waves, n, n))
         eigenvalues = np.empty((n, waves))
         for m in range(waves):
             basis, mu, norms = _radial(t, r, s, m)
@@ -273,10 +286,13 @@ class JacobiDisc(PolarSpace):
             eigenvalues[:, m] = _REST * singular[-1] ** -2.0
             eigenvalues[: singular.size, m] = singular**-2.0
             forward[m], backward[m] = left.T * root, left / root[:, None]
+            series[m, : norms.size] = (basis / norms).T * (q / omega)
+            functions[m, :, : norms.size] = omega[:, None] * basis
         self.eigenvalues = radius**-order * eigenvalues
         refuse_backwards(term.coefficient)
         self.symbol = -term.coefficient * xp.array(self.eigenvalues)
         self._forward, self._backward = xp.array(forward), xp.array(backward)
+        self._series, self._functions, self._factor = xp.array(series), xp.array(functions), omega[:, None]
         self.shape = (n, disc.angles)
         self.points = self._places(radius * r)
         self.conditions, self.missing = (self._outside, self._outside), (False, True)
@@ -378,7 +394,8 @@ class PolarModes(PolarSpace):
         self.shape = (r[unknown].size, theta.size)
         self.points = self._places(r[unknown])
         self._weights = xp.array(2.0 * math.pi / theta.size * rule[:, None])
-        self._series = xp.array(np.linalg.inv(legendre.legvander(places[unknown], self.shape[0] - 1))[None])
+        polynomials = legendre.legvander(places[unknown], self.shape[0] - 1)[None]
+        self._series, self._functions = xp.array(np.linalg.inv(polynomials)), xp.array(polynomials)
         used = [self.conditions[end] for end in (0, 1) if self._responses[end] is not None]
         self.forced, self.forcing_varies = bool(used), any(map(varies_in_time, used))
 
@@ -414,10 +431,6 @@ class PolarModes(PolarSpace):
         parts = [each * self._datum(end, t) for end, each in enumerate(self._responses) if each is not None]
         total = sum(parts) + self.xp.zeros(self.shape, "float64")
         return total if self._power == 1.0 else self.backward(self._lowering * self.forward(total))
-
-    def _coefficients(self, u: Any) -> Any:
-        """Of Legendre polynomials and waves."""
-        return self._along_radius(self._series, self.xp.rfftn(u, (-1,)))
 
 
 def _radial(t: Array, r: Array, s: float, m: int) -> tuple[Array, Array, Array]:

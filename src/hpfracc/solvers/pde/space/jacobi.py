@@ -352,10 +352,10 @@ class JacobiInterval(Semidiscretisation):
         """The largest of what is not resolved; nan with exterior data."""
         return math.nan if self.forced else float(self.unresolved(to_host(u)).max())
 
-    def unresolved(self, u: Any) -> Any:
-        """The absolute sum of the last third of the polynomials."""
-        last = slice(2 * self.shape[0] // 3, None)
-        return np.abs(u @ self._basis.expand[last].T) @ np.abs(self._basis.functions[:, last]).T
+    def unresolved(self, u: Any, *, source: bool = False) -> Any:
+        """The absolute sum of the last third of the polynomials, with their factor that a source does not have."""
+        last, factor = slice(2 * self.shape[0] // 3, None), self._basis.omega if source else 1.0
+        return np.abs((factor * u) @ self._basis.expand[last].T) @ np.abs(self._basis.functions[:, last]).T / factor
 
     def step_bytes(self) -> int:
         """Two matrices."""

@@ -85,10 +85,7 @@ class Region:
         if _reading.flag("Region: cut", self.cut) and not is_function(self.inside):
             raise InvalidInputError("Region: cut=True needs a function of the coordinates, which says where a curve is")
         if not is_function(self.inside):
-            found = np.asarray(self.inside)
-            if found.dtype != bool:
-                raise InvalidInputError(f"Region: inside has dtype {found.dtype}; give True and False, as in u > 0")
-            object.__setattr__(self, "inside", found)
+            object.__setattr__(self, "inside", _check_mask(np.asarray(self.inside)))
 
     def cells(self, periodic: tuple[bool, ...] | None = None) -> Array:
         """Which cells are inside, of one less than points along each axis that is not periodic."""
@@ -126,10 +123,10 @@ class Region:
     def holds(self, places: tuple[Array, ...]) -> Array:
         """Whether points are inside, by the function."""
         shape = np.broadcast_shapes(*(one.shape for one in places))
-        found = np.asarray(self.inside(*places))
+        found = _check_mask(np.asarray(self.inside(*places)))
         if not _reading.broadcasts(found.shape, shape):
             raise ShapeError(f"Region: inside returned shape {found.shape} for points of shape {shape}")
-        return np.broadcast_to(found, shape).astype(bool)
+        return np.broadcast_to(found, shape)
 
     def on_grid(self, axes: tuple[Array, ...], periodic: tuple[bool, ...]) -> Region:
         """The same region on some of its points."""
@@ -146,6 +143,12 @@ class Region:
         if not np.array_equal(every, some):
             raise InvalidInputError("the region has details of one cell; give a function, or a finer mask")
         return Region(axes, every)
+
+
+def _check_mask(found: Array) -> Array:
+    if found.dtype != bool:
+        raise InvalidInputError(f"Region: inside has dtype {found.dtype}; give True and False, as in u > 0")
+    return found
 
 
 class ScatteredSpace(SparseSpace):

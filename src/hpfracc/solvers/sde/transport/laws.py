@@ -326,7 +326,7 @@ class StableJumps(_LevyJumps):
                 variance = 2.0 * one_sided(0.5 * self.alpha, angle, -np.log(wait))
             normals = draw.normals(components, _APART)
             return np.asarray(self.scale * np.sqrt(variance)[..., None] * normals)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", divide="ignore"):
             return np.asarray(self._law.from_uniforms(np, np.asarray(self.scale), angle, -np.log(wait)))
 
     @property

@@ -89,7 +89,7 @@ class FirstPassage:
     def survival(self, t: Any) -> PassageEstimate:
         """Probability of being inside after the time t, for any shape of t."""
         self._need("a survival probability")
-        t = np.asarray(t, float)
+        t = _reading.numbers("t", t, finite=False)
         if np.any(np.isnan(t)) or np.any(t > self.until * ROUNDING):
             raise InvalidInputError(f"the paths end at until={self.until:g}, before t={t.max():g}; use a larger until=")
         alive = self.paths - np.searchsorted(np.sort(self.times), t * ROUNDING, side="right")
@@ -113,7 +113,10 @@ class FirstPassage:
     def quantile(self, q: Any) -> np.ndarray:
         """Times by which a fraction q of the paths has left; inf if that is after the end."""
         self._need("a quantile")
-        return np.asarray(np.quantile(self.times, q, method="inverted_cdf"))
+        share = _reading.numbers("q", q, least=0.0)
+        if np.any(share > 1.0):
+            raise InvalidInputError(f"q={_reading.shown(q)}: give fractions of the paths, at most 1")
+        return np.asarray(np.quantile(self.times, share, method="inverted_cdf"))
 
     def exit_probability(self, side: Literal["left", "right"] = "right") -> PassageEstimate:
         """Probability of leaving through the lower (``"left"``) or the upper end before ``until``."""
@@ -146,7 +149,9 @@ class FirstPassage:
         gone = int(np.count_nonzero(np.isfinite(late)))
         if gone < 2:
             raise InvalidInputError(f"{gone} paths left after {after:g}; an exponent needs more: use a smaller after=")
-        value = gone / float(np.sum(np.log(np.minimum(late, self.until) / after)))
+        # Times beyond the largest number count as censored too.
+        last = min(self.until, np.finfo(float).max)
+        value = gone / float(np.sum(np.log(np.minimum(late, last) / after)))
         return self._counted(PassageEstimate(value, value / math.sqrt(gone)), lambda each: each.tail_exponent(after))
 
     def plot(self, *, ax: Any = None, log: bool = True, **style: Any) -> Any:
