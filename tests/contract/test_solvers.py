@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,20 @@ def test_adaptive_steps_are_given_on_the_same_grid():
     t, y = FixedStepODESolver(adaptive=True).solve(lambda t, y: -y, (0.0, 1.0), [1.0], 0.9, 0.25, rtol=1e-4)
     np.testing.assert_allclose(t, [0.0, 0.25, 0.5, 0.75, 1.0])
     np.testing.assert_allclose(y[:, 0], mittag_leffler(-(t**0.9), 0.9), atol=2e-4)
+
+
+def test_numbers_and_tensors_as_states():
+    """A number has arguments and delayed states as arrays have; tensors stay tensors."""
+    _, y = FixedStepODESolver().solve(lambda t, y, rate: -rate * y, (0.0, 1.0), 1.0, 0.6, 0.1, args=(2.0,))
+    _, arrays = FixedStepODESolver().solve(lambda t, y: -2.0 * y, (0.0, 1.0), [1.0], 0.6, 0.1)
+    np.testing.assert_array_equal(y, arrays[:, 0])
+    _, y = FixedStepODESolver().solve(
+        lambda t, y, past: -past[0], (0.0, 0.5), 1.0, 0.6, 0.1, delays=[1.0], history=1.0, method="implicit_trapezoid"
+    )
+    assert y[-1] == pytest.approx(1.0 - 0.5**0.6 / math.gamma(1.6))
+    torch = pytest.importorskip("torch")
+    _, y = FixedStepODESolver().solve(lambda t, y: -2.0 * y, (0.0, 1.0), torch.ones(2, dtype=torch.float64), 0.6, 0.1)
+    assert isinstance(y, torch.Tensor) and y.shape == (11, 2)
 
 
 def test_other_derivatives():

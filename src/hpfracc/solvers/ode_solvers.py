@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from hpfracc._arrays import library_of
 from hpfracc._choices import DerivativeName, MethodName
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._reading import number
@@ -90,7 +91,7 @@ class FixedStepODESolver:
         """
         number("h", h, above=0.0)
         shape = np.shape(y0)
-        fun = f if shape else (lambda t, y: np.reshape(f(t, y[0]), (1,)))
+        fun = f if shape else (lambda t, y, *more: np.reshape(f(t, y[0], *more), (1,)))
         if self.adaptive:
             times = make_grid(float(t_span[0]), float(t_span[1]), float(h)).times()
             options = {"t_eval": times, **options}
@@ -100,5 +101,5 @@ class FixedStepODESolver:
             result = solve_fode(fun, t_span, y0, alpha, derivative=self.derivative_type, **options)
         if not result.success:
             raise SolveError(result.message)
-        y = np.moveaxis(result.y, -1, 0)
+        y = result.y.movedim(-1, 0) if library_of(result.y) == "torch" else np.moveaxis(result.y, -1, 0)
         return result.t, y if shape else y[:, 0]

@@ -129,6 +129,8 @@ def test_delays_need_a_history():
         read_problem(decay, (0.0, 1.0), [1.0], 0.5, delays=[0.1])
     with pytest.raises(InvalidInputError, match="above 0"):
         read_problem(decay, (0.0, 1.0), [1.0], 0.5, delays=[-0.1], history=lambda t: [1.0])
+    with pytest.raises(InvalidInputError, match="no delays: give delays="):
+        read_problem(decay, (0.0, 1.0), [1.0], 0.5, history=1.0)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])

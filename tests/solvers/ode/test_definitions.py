@@ -11,7 +11,7 @@ import pytest
 from scipy.special import gammainc
 
 import hpfracc as hf
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 from hpfracc.solvers.ode.solve import explain_solve
 from hpfracc.special import mittag_leffler
 
@@ -339,3 +339,28 @@ def test_tensors_are_refused():
     torch = pytest.importorskip("torch")
     with pytest.raises(InvalidInputError, match="NumPy arrays"):
         hf.solve_fode(_decay, (1.0, 2.0), torch.ones(1), 0.5, derivative="caputo_hadamard")
+
+
+def test_dense_output_ends_in_the_times_of_the_equation():
+    """At a terminal event too, which is one of log t inside; further terms are states inside that."""
+
+    def half(t: float, y: Any) -> Any:
+        return y[0] - 0.5
+
+    half.terminal = True  # type: ignore[attr-defined]
+    found = hf.solve_fode(
+        _decay,
+        (2.0, 40.0),
+        [1.0],
+        0.9,
+        derivative="caputo_hadamard",
+        terms=[(0.5, 0.2)],
+        events=half,
+        dense_output=True,
+    )
+    assert (found.sol.t_min, found.sol.t_max) == (2.0, pytest.approx(found.t[-1], rel=1e-14))
+    assert found.sol(found.t[-1]) == pytest.approx(0.5, abs=1e-12)
+    with pytest.raises(InvalidInputError, match=rf"known from 2 to {found.t[-1]:g}, not at 20 to 20"):
+        found.sol(20.0)
+    with pytest.raises(UnsupportedDtypeError, match="t='late'"):
+        found.sol("late")

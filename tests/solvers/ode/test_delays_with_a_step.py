@@ -113,6 +113,33 @@ def test_a_jump_at_the_start_on_a_step():
     assert observed_order([1 / 80, 1 / 160, 1 / 320], errors) > 1.1
 
 
+@pytest.mark.parametrize("method", ["pece", "implicit_trapezoid"])
+@pytest.mark.parametrize(("place", "alpha"), [(0.65, 0.8), (0.3, 1.0), (2.5, 0.4), (2.5, 0.8)])
+def test_the_estimate_knows_a_delay_of_a_few_steps(place: float, alpha: float, method: str):
+    """The bend that it causes has no smooth steps before it, by which others are found."""
+    step = 0.02
+    result = hf.solve_fode(
+        lambda t, y, past: -past[0], (0.0, 1.0), [1.0], alpha, delays=[place * step], history=1.0, step=step,
+        method=method,
+    )  # fmt: skip
+    errors = [abs(y - closed_form(t, alpha, place * step)) for t, y in zip(result.t, result.y[0], strict=True)]
+    assert max(errors) < 2.0 * result.error_estimate
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.5])
+@pytest.mark.parametrize("place", [1.0, 1.7, 2.0, 3.0])
+def test_the_estimate_knows_a_jump_after_a_few_steps(place: float, alpha: float):
+    """``D^alpha y = y(t - delay)`` from 1, behind a history of 0."""
+    delay = place * 0.02
+    result = hf.solve_fode(
+        lambda t, y, past: past[0], (0.0, 1.0), [1.0], alpha, delays=[delay], history=0.0, step=0.02,
+        dy0=[[0.0]] if alpha > 1.0 else None,
+    )  # fmt: skip
+    powers = [(k, alpha * k) for k in range(math.ceil(1.0 / delay) + 1)]
+    terms = [np.maximum(result.t - k * delay, 0.0) ** p / math.gamma(p + 1.0) for k, p in powers]
+    assert np.abs(result.y[0] - sum(terms)).max() < 2.0 * result.error_estimate
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

@@ -57,6 +57,15 @@ def test_the_implicit_rectangle_is_of_first_order(alpha: float):
         assert np.max(np.abs(result.y[0, 1:] / exact - 1.0)) < 1.5 * (0.5 / steps)
 
 
+def test_small_orders_start_with_numbers_beyond_squaring():
+    """The first values of the right-hand side are about 1e250 here; no intermediate result overflows."""
+    result = hf.solve_fode(
+        lambda t, y: -0.42 * y, (5.0, 6.7), [0.5], 0.067, derivative="riemann_liouville", rtol=1.5e-5, atol=2e-7
+    )
+    exact = 0.5 * 1.7 ** (0.067 - 1.0) * mittag_leffler(-0.42 * 1.7**0.067, 0.067, 0.067)
+    assert result.success and abs(result.y[0, -1] - exact) < 1e-5
+
+
 def test_what_was_a_fifth_off():
     """alpha = 0.3 with a step of 0.005: BDF2 has too many powers, and the rectangle is right to three digits."""
     result = solve(decay, 0.3, step=0.005)

@@ -112,6 +112,30 @@ def test_halved_steps_count_a_jump():
     assert not tight.success
 
 
+@pytest.mark.parametrize(("method", "alpha"), [("l1", 0.2), ("l2_1sigma", 0.1), ("auto", lambda t: 0.1 * t - 0.4)])
+def test_a_search_where_times_do_not_tell_the_first_steps_apart(method: Any, alpha: Any):
+    """The first steps of a graded mesh are shorter than the spacing of numbers about t0 = 5."""
+    found = hf.solve_fode(decay, (5.0, 6.0), [1.0], alpha, method=method, rtol=1e-3, atol=1e-6)
+    assert found.success and found.error_estimate < 1e-3
+
+
+def test_a_remedy_that_would_be_refused_is_not_offered():
+    """Adaptive steps take no order that varies in time; a jump is named also where no more steps are allowed."""
+    for start, fall in ((0.8, 0.1), (0.9, 0.01)):
+        found = hf.solve_fode(
+            lambda t, y: -0.2 * y + 0.02 * (t >= 0.503), (0.0, 1.0), [1.0], lambda t, a=start, b=fall: a - b * t,
+            rtol=3e-5, atol=3e-5, max_steps=2000,
+        )  # fmt: skip
+        assert not found.success and "right-hand side jumps near" in found.message and "adaptive" not in found.message
+
+
+def test_the_last_state_is_that_of_the_last_time():
+    """Where several steps end at the same number, the last of them counts."""
+    found = hf.solve_fode(decay, (1e15, 1e15 + 1.0), [1.0], 0.5)
+    assert np.all(np.diff(found.t) > 0.0) and found.y[0, 0] == 1.0
+    assert found.y[0, -1] == pytest.approx(float(hf.mittag_leffler(-1.0, 0.5)), abs=1e-6)
+
+
 @pytest.mark.parametrize(("method", "rate"), [("explicit_rectangle", 50.0), ("pece", 290.0), ("l1", 50.0)])
 def test_a_search_that_would_take_minutes_ends_early(method: Any, rate: float):
     """Within a few thousand steps the rate of convergence shows that the tolerance takes too many; adaptive are few."""

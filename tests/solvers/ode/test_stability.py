@@ -21,6 +21,12 @@ def test_real_eigenvalues(alpha: float):
     assert stable_radii(PECE(), alpha)[-1] == pytest.approx(math.gamma(alpha + 2.0), rel=0.02)
 
 
+@pytest.mark.parametrize("alpha", [8.2, 15.0])
+def test_orders_whose_weights_cancel(alpha: float):
+    """Where sums of weights vanish by rounding there is no boundary, and no warning."""
+    assert np.all(stable_radii(PECE(), alpha) > 0.0)
+
+
 def test_euler_and_the_circle():
     """Euler's method of order 1 is stable in the circle about -1, to the growth of 2 % a step that is left out."""
     radii = stable_radii(ExplicitRectangle(), 1.0)

@@ -15,7 +15,7 @@ from hpfracc.solvers.ode.method import Method, find_method
 from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
 from hpfracc.solvers.ode.progress import EventWatch
-from hpfracc.solvers.ode.result import FODEResult, because
+from hpfracc.solvers.ode.result import FODEResult, because, later_times
 
 Array = np.ndarray[Any, Any]
 
@@ -151,11 +151,12 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
     adaptive = find_method("adaptive").refuses(problem, options) is None
     advice = ", or use method='adaptive', which chooses its steps" if adaptive else ", or use a method of higher order"
     ratios: list[float] = []
+    over = jump = math.nan
     steps = min(_FIRST, options.max_steps)
     result = solve(steps, plain)
     while not result.stats.get("interrupted") and (result.success or steps < 16 * _FIRST):
         if 2 * steps > options.max_steps:
-            _give_up(result, ratios, steps, options, advice)
+            _give_up(result, over, steps, options, advice, jump)
             break
         steps *= 2
         coarse, result = result, solve(steps, plain)
@@ -173,7 +174,7 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
                 break
             expected = steps * over ** (1.0 / rate)
         if expected > options.max_steps:
-            _give_up(result, [over], steps, options, advice, jump)
+            _give_up(result, over, steps, options, advice, jump)
             break
     else:
         if not result.stats.get("interrupted"):
@@ -236,36 +237,35 @@ def _bound_jumps(problem: Problem, result: FODEResult, options: Options) -> tupl
     """
     if problem.delays:  # whose right-hand side alone does not have the solution's jumps
         return 0.0, 0.0, 1.0, math.nan
-    fun = RightHandSide(problem)
-    y = result.y.reshape(-1, result.t.size)
+    fun, kept = RightHandSide(problem), later_times(result.t)
+    t, y = result.t[kept], result.y.reshape(-1, result.t.size)[:, kept]
     with np.errstate(all="ignore"):
-        values = [fun(t, y[:, n + 1].reshape(problem.shape)).reshape(-1) for n, t in enumerate(result.t[1:].tolist())]
-    steps = np.diff(result.t)[1:]
+        values = [fun(each, y[:, n + 1].reshape(problem.shape)).reshape(-1) for n, each in enumerate(t[1:].tolist())]
+    steps = np.diff(t)[1:]
     from hpfracc.solvers.ode.fixed.error_estimate import find_jumps  # which a solve without a step does not need
 
     jumps = find_jumps(np.stack(values, axis=1), steps)
     if not jumps.any():
         return 0.0, 0.0, 1.0, math.nan
     order = problem.orders
-    orders = order.known if order.function is None else order.function(result.t[1:][jumps.max(axis=0).argmax()])
+    orders = order.known if order.function is None else order.function(t[1:][jumps.max(axis=0).argmax()])
     alpha = np.broadcast_to(np.asarray(orders, np.float64), problem.shape).reshape(-1, 1)
     # Above order 1 it grows until the end.
-    later = np.maximum(problem.t1 - result.t[1:-1], steps) ** np.maximum(alpha - 1.0, 0.0)
+    later = np.maximum(problem.t1 - t[1:-1], steps) ** np.maximum(alpha - 1.0, 0.0)
     errors = jumps * steps ** np.minimum(alpha, 1.0) * later * rgamma(1.0 + np.minimum(alpha, 1.0))
     bound = np.broadcast_to(options.atol, problem.shape).reshape(-1, 1) + options.rtol * np.abs(y[:, 2:])
     ratios = (errors / bound).max(axis=0)
     worst = int(ratios.argmax())
-    return float(errors.max()), float(ratios[worst]), float(min(alpha.min(), 1.0)), float(result.t[worst + 1])
+    return float(errors.max()), float(ratios[worst]), float(min(alpha.min(), 1.0)), float(t[worst + 1])
 
 
-def _give_up(
-    result: FODEResult, ratios: list[float], steps: int, options: Options, advice: str, jump: float = math.nan
-) -> None:
-    off = f"two solutions differ by {ratios[-1]:.3g} times the tolerance" if ratios else "no second solution was made"
+def _give_up(result: FODEResult, over: float, steps: int, options: Options, advice: str, jump: float) -> None:
+    off = f"two solutions differ by {over:.3g} times the tolerance" if over == over else "no second solution was made"
     if not math.isnan(jump):
+        meets = f"; method='adaptive' with breakpoints=[{jump:.6g}] meets it exactly" if "'adaptive'" in advice else ""
         off = (
-            f"the right-hand side jumps near t = {jump:.6g}, where equal steps may be off by {ratios[-1]:.3g} times "
-            f"the tolerance; method='adaptive' with breakpoints=[{jump:.6g}] meets it exactly"
+            f"the right-hand side jumps near t = {jump:.6g}, where equal steps may be off by {over:.3g} times "
+            f"the tolerance{meets}"
         )
     result.success = False
     result.message = (

@@ -256,6 +256,8 @@ def read_problem(
     lags = tuple(number("delays", each, above=0.0) for each in listed("delays", delays, "numbers above 0"))
     if lags and history is None:
         raise InvalidInputError("delays need a history: give history=, a function of t before t0 or a constant")
+    if history is not None and not lags:
+        raise InvalidInputError("history is given, and no delays: give delays=, or omit it")
     past = _read_history(history, state)
     args = args if isinstance(args, tuple) else (args,)
     others = tuple(_read_term(term, state.shape) for term in listed("terms", terms, "pairs (coefficient, order)"))

@@ -159,8 +159,11 @@ def because(result: FODEResult, reason: str) -> FODEResult:
 
 
 def later_times(t: NDArray[Any]) -> NDArray[Any]:
-    """Which of rising times are later than all before: steps may be shorter than times can tell, as next to t0 = 1."""
-    return np.concatenate([np.ones(min(t.size, 1), bool), np.diff(np.maximum.accumulate(t)) > 0.0])
+    """The first of rising times, and the last of those that are equal: steps may be shorter than times can tell."""
+    highest = np.maximum.accumulate(t)
+    kept: NDArray[Any] = (np.diff(highest, append=np.inf) > 0.0) & (highest > highest[:1])
+    kept[:1] = True
+    return kept
 
 
 def inaccurate(ratio: float, rtol: float, jump: float | None = None) -> str:

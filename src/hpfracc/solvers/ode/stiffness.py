@@ -256,28 +256,28 @@ def _boundary(rule: Any, alpha: float) -> Array:
     """The z whose solutions grow at the rate `_RATE`, shape (roots, points along the circle)."""
     weights = np.stack(rule.weights(NUMPY, alpha, _LENGTH)[0])
     symbols = np.fft.rfft(weights * np.exp(-_RATE * np.arange(_LENGTH)))
-    if not rule.corrections:
-        with np.errstate(divide="ignore"):
-            return np.asarray(1.0 / symbols[:1])
-    m, now = rule.corrections, float(weights[1, 0])
-    predicted, corrected = symbols[0], symbols[1] - now
+    m, now = rule.corrections, float(weights[-1, 0])
+    predicted, corrected = symbols[0], symbols[-1] - now
+    inverses: Array = symbols
     if m == 1:
         root = np.sqrt(0.25 * corrected**2 + now * predicted)
-        return np.asarray(1.0 / np.stack([0.5 * corrected + root, 0.5 * corrected - root]))
-    powers = [corrected * now**i for i in range(m)] + [now**m * predicted]  # the coefficients of z^1 .. z^(m+1)
-    # The companion matrix of the reversed polynomial, whose roots are 1/z.
-    matrix = np.zeros((predicted.size, m + 1, m + 1), complex)
-    matrix[:, 0] = np.stack(powers, axis=-1)
-    matrix[:, range(1, m + 1), range(m)] = 1.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(1.0 / np.linalg.eigvals(matrix)).T
+        inverses = np.stack([0.5 * corrected + root, 0.5 * corrected - root])
+    elif m > 1:
+        # The companion matrix of the reversed polynomial, with the coefficients of z^1 .. z^(m+1); its roots are 1/z.
+        powers = [corrected * now**i for i in range(m)] + [now**m * predicted]
+        matrix = np.zeros((predicted.size, m + 1, m + 1), complex)
+        matrix[:, 0] = np.stack(powers, axis=-1)
+        matrix[:, range(1, m + 1), range(m)] = 1.0
+        inverses = np.linalg.eigvals(matrix).T
+    with np.errstate(divide="ignore", invalid="ignore"):  # terms of high orders cancel to 0
+        return np.asarray(1.0 / inverses)
 
 
 def _radii(boundary: Array) -> Array:
     """The least modulus of the boundary in each interval of its angle."""
     edges = np.linspace(0.0, math.pi, _INTERVALS + 1)
     radii = np.full(_INTERVALS, np.inf)
-    for branch in boundary:
+    for branch in (each[np.isfinite(each)] for each in boundary):
         angle, size = np.abs(np.angle(branch)), np.abs(branch)
         low, high = np.minimum(angle[1:], angle[:-1]), np.maximum(angle[1:], angle[:-1])
         # Roots come in any order: what jumps between two branches is no piece of the boundary.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode.fixed.grid import times_within
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult, later_times
@@ -67,14 +68,17 @@ class Substitution:
 class _Solution:
     """``sol(t)`` from that of the other equation."""
 
-    whole: Callable[[Any], Any]
+    whole: Any
     change: Substitution | None
+
+    t_min = property(lambda self: float(self.change.outside(np.array([self.whole.t_min]))[0]))
+    t_max = property(lambda self: float(self.change.outside(np.array([self.whole.t_max]))[0]))
 
     def __call__(self, t: Any) -> Array:
         if self.change is None:
             raise InvalidInputError("this solution was pickled, which drops the functions that it needs; solve again")
-        times = np.asarray(t, dtype=np.float64)
-        x = self.change.inside(times.reshape(-1))
+        times = times_within(t, self.t_min, self.t_max)
+        x = np.clip(self.change.inside(times.reshape(-1)), self.whole.t_min, self.whole.t_max)
         y = self.change.states(x, self.whole(x))
         return y.reshape(*y.shape[:-1], *times.shape)
 

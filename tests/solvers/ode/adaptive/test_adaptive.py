@@ -184,6 +184,31 @@ def test_time_is_counted_from_the_start():
     assert here.t[1] < 1e-12
 
 
+@pytest.mark.parametrize("stiff", [False, True])
+@pytest.mark.parametrize("alpha", [0.03, 0.06])
+def test_the_estimate_covers_the_times_between_the_steps(alpha: float, stiff: bool):
+    """For small orders the error is much larger there than at the steps, where the polynomials meet the solution."""
+    rate, rtol = -1.8 if stiff else -0.05, 1e-4
+
+    def exact(t: Any) -> Any:
+        z = rate * t**alpha
+        source = gamma(3.0) * t ** (alpha + 2.0) * mittag_leffler(z, alpha, alpha + 3.0)
+        return 0.7 * mittag_leffler(z, alpha) + 1.3 * source
+
+    result = hf.solve_fode(
+        lambda t, y: rate * y + 1.3 * t**2, (0.0, 2.0), [0.7], alpha, rtol=rtol, atol=1e-7, dense_output=True
+    )
+    assert bool(result.stats["switches"]) == stiff
+    between = (result.t[-26:-1, None] + np.diff(result.t[-26:])[:, None] * [0.3, 0.6]).reshape(-1)
+    errors = np.abs(result.sol(between)[0] - exact(between))
+    assert errors.max() < 2.0 * result.error_estimate
+    assert np.all(errors < 1e-7 + rtol * np.abs(exact(between)))
+    asked = hf.solve_fode(
+        lambda t, y: rate * y + 1.3 * t**2, (0.0, 2.0), [0.7], alpha, rtol=rtol, atol=1e-7, t_eval=between
+    )
+    assert np.abs(asked.y[0] - exact(between)).max() < 2.0 * asked.error_estimate
+
+
 def test_dense_output_is_the_solution_everywhere():
     """sol(t) agrees with t_eval and with the exact solution, also where y behaves like t^alpha."""
     t = np.concatenate([[0.0], np.geomspace(1e-9, 10.0, 60)])

@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpfracc.history.states import WITHIN
 from hpfracc.solvers.ode.problem import NotFiniteError
 
 Array = np.ndarray[Any, Any]
-
-#: Points within a step at which interpolation errors are evaluated.
-_INSIDE = np.linspace(0.1, 0.9, 5)
 
 
 class Stencil(NamedTuple):
@@ -212,21 +210,34 @@ class NumpyArithmetic:
         return error, moved, coefficients[: degree + 1], largest, ratio
 
 
-def interpolate_states(
-    stencil: Stencil, states: Array, ratio: Callable[[Array], float], own: tuple[float, float]
-) -> tuple[Array | None, float, float]:
-    """The more accurate of the method's integral, with error and order ``own``, and a polynomial through ``states``.
+def interpolate(
+    stepper: Any, trial: Trial, step: float, degree: int, ratio: Callable[[Array], float]
+) -> tuple[Array | None, Array, float]:
+    """The solution over a step: the method's integral, or a polynomial through the states if that is more accurate.
 
-    At the steps of a stiff equation an error of the right-hand side is damped by the implicit solve; in the integral
-    between them it is not. The states are smooth there: of the polynomials through the newest 2, 3, ... states, the one
-    with the smallest next term is used; ``ratio`` is the size of a term in units of the tolerance. Returns its
-    coefficients in powers of x, None for the integral; its error; and the power of the step with which that decreases.
+    What the polynomial of the right-hand side omits is 0 at the steps, so that its integral up to a time between them
+    is larger than up to the end: many times so for small orders. If the equation is stiff, the implicit solve damps
+    the error at the end as well, and the states are smooth: of the polynomials through the newest 2, 3, ... of them
+    the one with the smallest next term is used.
+
+    Returns the coefficients in powers of x, None for the integral; the error between the steps beyond that at the end;
+    and the power of the step with which it decreases. ``ratio`` is the size of an error in units of the tolerance.
     """
-    best: tuple[Array | None, float, float] = (None, *own)
-    for points in range(2, min(len(stencil.differences), len(states))):
+    stencil, rows, stiff = trial.stencil, len(trial.terms), stepper.corrector.stiff
+    defect = min(degree + 1, rows - 1)
+    omitted = np.broadcast_to(defect if trial.each is None else np.minimum(trial.each + 1, rows - 1), trial.y.shape)
+    own = np.empty(trial.y.shape)
+    for (_, which), memory in zip(stepper.system.groups, stepper.memories, strict=True):
+        tables = memory.tables(step)
+        inside, end = (np.abs(each[..., :rows] @ stencil.polynomials.T) for each in (tables.between, tables.integrals))
+        own[which] = (np.maximum(inside.max(axis=0) / end, 1.0) - (not stiff))[omitted[which]]
+    own *= np.abs(trial.terms[defect])
+    best: tuple[Array | None, Array, float] = (None, own, defect + stepper.least)
+    states = np.stack([trial.y, *stepper.states])
+    for points in range(2, min(rows, len(states)) if stiff else 0):
         difference = stencil.differences[points, : points + 1] @ states[: points + 1]
-        shape = np.abs(_INSIDE[:, None] ** np.arange(points + 1) @ stencil.polynomials[points, : points + 1]).max()
-        error = float(shape) * ratio(difference)
-        if error < best[1]:
+        shape = np.abs(WITHIN[:, None] ** np.arange(points + 1) @ stencil.polynomials[points, : points + 1]).max()
+        error = shape * np.abs(difference)
+        if ratio(error) < ratio(best[1]):
             best = stencil.coefficients(points - 1)[:, :points] @ states[:points], error, float(points)
     return best

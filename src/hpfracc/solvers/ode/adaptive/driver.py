@@ -198,7 +198,9 @@ class _Pass:
         stepper, problem = self.stepper, self.problem
         assert stepper is not None
         resolved = _RESOLVED * self._share * (stepper.atol + stepper.rtol * stepper.largest) * (stepper.error != 0.0)
-        error = np.maximum(np.abs(stepper.error), resolved) * self._importance(stepper)
+        asked = self.wanted is not None and self.wanted[self.next : self.next + 1].min(initial=math.inf) < stepper.tau
+        inside = stepper.inside if asked or self.solution is not None else 0.0
+        error = np.maximum(np.abs(stepper.error) + inside, resolved) * self._importance(stepper)
         self.largest_error = np.maximum(self.largest_error, error)
         if problem.delays:
             self._error_times.append(stepper.tau)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.history.states import ExponentialMemory, Snapshot
-from hpfracc.solvers.ode.adaptive.arithmetic import NumpyArithmetic, Trial, interpolate_states
+from hpfracc.solvers.ode.adaptive.arithmetic import NumpyArithmetic, Trial, interpolate
 from hpfracc.solvers.ode.adaptive.corrector import Corrector
 from hpfracc.solvers.ode.adaptive.solution import Continuation, Piece
 from hpfracc.solvers.ode.options import Options
@@ -155,6 +155,7 @@ class Stepper:
         self.errors: list[float] = []  # sizes of the terms of the newest step
         self.error = np.zeros_like(self.y)
         self.moved = np.zeros_like(self.y)
+        self.inside: Any = 0.0  # the error within the newest step, beyond that at its end
         self.ratio = 0.0
         self.largest = system.magnitude(self.y)
         self.accepted = self.rejected = 0
@@ -262,25 +263,21 @@ class Stepper:
         size = 0.0 if jump is None else self.system.norm(trial.scale)(jump)
         if size < _NEGLIGIBLE:  # such as rounding of terms that cancel
             jump = None
-        if jump is not None and error <= 1.0:
-            if size > 1.0:
-                return self._reject(size, 0.0)
-            trial.terms[min(degree + 1, len(trial.terms) - 1)] += jump
+        if jump is not None and error <= 1.0 < size:
+            return self._reject(size, 0.0)
         if not error <= 1.0:
             self.degree = degree - 1 if degree > 1 and errors[degree - 1 + ahead] <= error else degree
             return self._reject(error, degree + ahead)
         through, most = None, math.inf
-        if self.between and self.corrector.stiff:
+        if self.between:
             tolerance = trial.scale / self.share
-            defect = min(degree + 1, len(trial.terms) - 1)
-            own = self.system.ratio(trial.terms[defect], tolerance), defect + self.least
-            states = np.stack([trial.y, *self.states])
-            through, wrong, order = interpolate_states(
-                trial.stencil, states, lambda x: self.system.ratio(x, tolerance), own
-            )
+            through, inside, order = interpolate(self, trial, step, degree, lambda x: self.system.ratio(x, tolerance))
+            wrong = self.system.ratio(inside, tolerance)
             if not wrong <= 1.0:
                 return self._reject(wrong, order - self.least)
-            most = self.controller.growth(wrong, order - self.least)
+            most, self.inside = self.controller.growth(wrong, order - self.least), inside
+        if jump is not None:
+            trial.terms[min(degree + 1, len(trial.terms) - 1)] += jump
         self._take(trial, step, end, degree, through)
         self._choose_degree(errors, degree, most)
         if jump is not None:
@@ -385,7 +382,7 @@ class Stepper:
         cancel the errors of the next steps; above order 1 none of them fades.
         """
         newest, end, start = trial.values[:3]
-        bulge = (end - start) / self.steps[0] - (newest - end) / step  # above the straight line, if positive
+        bulge = (end - start) * (step / self.steps[0]) - (newest - end)  # above the straight line, if positive
         signs = np.where(np.real((start - end) * np.conj(bulge)) < 0.0, -1.0, 1.0)
         self.moved = signs * self.moved
         trial.inherited[...] = signs * trial.inherited

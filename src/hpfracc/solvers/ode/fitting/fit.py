@@ -133,8 +133,8 @@ def fit_fode(
         and both, derivatives with respect to parameters and initial values come from the variational equation instead
         of finite differences.
     method, step, **options
-        As in :func:`solve_fode`: ``rtol``, ``atol``, ``max_steps``, ``max_step``, ``first_step``,
-        ``breakpoints``.
+        As in :func:`solve_fode`: ``rtol``, ``atol`` (by default 1e-9, or 1e-9 of the largest datum if that is less),
+        ``max_steps``, ``max_step``, ``first_step``, ``breakpoints``.
     halve : bool
         Whether a fit with a ``step`` is repeated with half the step (``halved`` of the result), because an estimated
         order easily absorbs the discretisation error.
@@ -190,6 +190,8 @@ def fit_fode(
         raise InvalidInputError(f"t0={first:g} lies beyond data: every set needs times from t0 on, and one after it")
     guess, bounds = arguments.read_table("guess", guess), arguments.read_table("bounds", bounds)
     chosen = arguments.read_observe(observe)
+    if not callable(chosen):  # a tolerance above the data would leave only noise of the solver
+        options.setdefault("atol", 1e-9 * min(1.0, arguments.largest_datum(sets)))
     states = arguments.read_states(y0, guess, sets, chosen, several)
     slopes = arguments.read_slopes(dy0, guess, states)
     coefficients, factors, orders = arguments.read_terms(terms, guess)

@@ -157,7 +157,10 @@ class PlainModel(FitModel):
         options: dict[str, Any] = {} if equation.jac is None else {"jac": jac}
         if slopes:
             options["dy0"] = slopes
-        pairs = zip(unknowns.coefficients.at(rows).T, unknowns.orders.at(rows).T, equation.coefficients, strict=True)
+        powers = unknowns.orders.at(rows)
+        if powers.size and np.any(powers >= np.reshape(order, (-1, 1))[:members]):
+            raise SolveError("the order of a term reaches alpha")
+        pairs = zip(unknowns.coefficients.at(rows).T, powers.T, equation.coefficients, strict=True)
         options["terms"] = [
             (shared(factor[:, None]) if isinstance(given, str) else given, shared(power[:, None]))
             for factor, power, given in pairs

@@ -82,20 +82,25 @@ class LeastSquares:
         """SciPy's result, with ``x`` in the units of ``start``."""
         from scipy.optimize import least_squares
 
-        if not np.isfinite(self.residuals(start)).all():
+        first = np.abs(self.residuals(start)).max()
+        if not np.isfinite(first):
             shown = ", ".join(f"{n} = {v:g}" for n, v in zip(self.names, start, strict=True))
             raise SolveError(f"the equation cannot be solved at the guess ({shown}): {self.message or 'not finite'}")
+
+        # Of the residuals, because the bound of the gradient must not depend on the units of the data.
+        unit = max(first, _FELT * np.abs(self.observed).max()) or 1.0
+        options |= {"f_scale": options.get("f_scale", 1.0) / unit}
 
         def jacobian(u: Array) -> Array:
             x = self._outer(u)
             found = self.slopes(x)
             sizes = np.maximum(np.abs(x), np.abs(start)) + (start == 0.0)
             # Rounding must not move an unknown without an effect.
-            return np.where(unfelt(found, sizes, self.observed), 0.0, found * np.where(self.logarithmic, x, 1.0))
+            return np.where(unfelt(found, sizes, self.observed), 0.0, found * np.where(self.logarithmic, x, 1.0)) / unit
 
         ends = dict(zip(("ftol", "xtol", "gtol"), tolerances, strict=True))
         found = least_squares(
-            lambda u: self.residuals(self._outer(u)), self._inner(start), jac=jacobian, bounds=self.bounds,
+            lambda u: self.residuals(self._outer(u)) / unit, self._inner(start), jac=jacobian, bounds=self.bounds,
             x_scale="jac", **ends, **options,
         )  # fmt: skip
         width, u = self.bounds[1] - self.bounds[0], found.x
@@ -103,7 +108,8 @@ class LeastSquares:
         close = np.minimum(u - self.bounds[0], self.bounds[1] - u) < slack
         found.at_bound = close | (found.active_mask != 0)
         found.x = self._outer(u)
-        found.slopes = found.jac / np.where(self.logarithmic, found.x, 1.0)
+        found.slopes = found.jac * unit / np.where(self.logarithmic, found.x, 1.0)
+        found.cost *= unit**2
         return found
 
     def report(self, found: Any, start: Array, loss: str, f_scale: float, absolute: bool) -> dict[str, Any]:

@@ -80,6 +80,11 @@ def _read_set(times: Array, data: Any, sigma: Any) -> DataSet:
     return DataSet(times, table, spread)
 
 
+def largest_datum(sets: list[DataSet]) -> float:
+    """The largest absolute value among the data; 1 if all are 0 or missing."""
+    return max(float(np.abs(each.data).max(initial=0.0, where=np.isfinite(each.data))) for each in sets) or 1.0
+
+
 def read_observe(observe: Any) -> Any:
     """None, a function, or an array of components."""
     if observe is None or callable(observe):
@@ -342,11 +347,13 @@ def read_unknowns(
     derivatives = len(dy0[0])
     orders, free = _read_free("alpha", alpha, guess.get("alpha", derivatives + _FIRST_ORDER))
     low, high = _read_bounds("alpha", bounds, orders.shape, (derivatives + _ABOVE, derivatives + 1.0))
-    if "alpha" in bounds and "alpha" not in guess:  # a default guess is moved into the bounds
+    top = term_orders[0].max(initial=0.0, where=~term_orders[1])
+    low = np.maximum(low, np.minimum(top + _ABOVE, 0.5 * (top + high)))  # alpha is the highest order
+    if "alpha" not in guess:  # a default guess is moved into the bounds
         orders = np.where(free, np.clip(orders, low, high), orders)
     entries.append(("alpha", "alpha", orders, free, low, high))
     below = np.floor(term_orders[0])  # an order stays between two integers
-    between = (below + _ABOVE, below + 1.0 - _ABOVE)
+    between = (below + _ABOVE, np.minimum(below + 1.0, np.where(free, high, orders).min()) - _ABOVE)
     for name, pair, limits in (("coefficients", coefficients, _ANY), ("orders", term_orders, between)):
         entries.append((name, name, *pair, *_read_bounds(name, bounds, pair[0].shape, limits)))
     for number, (state, slopes) in enumerate(zip(y0, dy0, strict=True)):

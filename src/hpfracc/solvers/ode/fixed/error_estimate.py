@@ -18,6 +18,7 @@ not oscillate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,7 @@ from hpfracc.solvers.ode.fixed.dense import DelayedStates
 from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Tableau, rectangle_weights, trapezoid_weights
 from hpfracc.solvers.ode.newton import Newton, Norm
-from hpfracc.solvers.ode.problem import RightHandSide, jacobian_source
+from hpfracc.solvers.ode.problem import Problem, RightHandSide, history_at, jacobian_source
 
 Array = np.ndarray[Any, Any]
 Defects = Callable[[], Array]
@@ -59,15 +60,18 @@ def estimate_errors(
     if last < _FEWEST or not (np.isfinite(table.y[:, : last + 1]).all() and np.isfinite(table.f[:, : last + 1]).all()):
         return None
     jumps = find_jumps(table.f[:, : table.known])
-    nodes = _nodes(table, jumps)
     with np.errstate(over="ignore", invalid="ignore"):
         first = fun(problem.t0, problem.y0)  # which some methods do not evaluate
         if not np.isfinite(first).all():
             return None
+        changes = np.diff(np.concatenate([first.reshape(-1, 1), table.f[:, 1:5]], axis=1))
+        if delayed is not None:
+            _add_first_jumps(jumps, np.abs(changes), table, delayed.problem)
+        nodes = _nodes(table, jumps)
         # Above order 1 no powers are fitted to the start, but a source may have one.
-        bends = np.abs(np.diff(np.concatenate([first.reshape(-1, 1), table.f[:, 1:4]], axis=1), n=2))
+        bends = np.abs(np.diff(changes[:, :3]))
         bent = (row_orders(problem) > 1.0) & (bends[:, 0] > 1.5 * bends[:, 1])
-        jumps[:, 0] = np.where(bent, 0.3 * bends[:, 0], 0.0)
+        jumps[:, 0] = np.where(bent, 0.3 * bends[:, 0], jumps[:, 0])
 
         def layer_defects() -> Array:
             found = _defects(table, nodes, None)
@@ -95,6 +99,19 @@ def find_jumps(f: Array, steps: Array | float = 1.0) -> Array:
     notable = changes[:, 3:] > 1e-12 * np.abs(f).max(axis=1, keepdims=True)
     changes[:, :3], changes[:, 3:] = 0.0, np.where(sharp & notable, changes[:, 3:], 0.0)
     return changes
+
+
+def _add_first_jumps(jumps: Array, changes: Array, table: Tableau, problem: Problem) -> None:
+    """Add what delays cause within the first steps, which have too few before them to tell it from what is smooth.
+
+    After a delay f jumps if the history does not end with y0, and otherwise bends like a power, up to order 1.
+    """
+    jumping = not np.array_equal(history_at(problem, problem.t0), problem.y0.reshape(-1))
+    for place in (lag / table.grid.step for lag in problem.delays):
+        ends = {math.floor(place * (1.0 - 1e-9)), math.floor(place * (1.0 + 1e-9))}
+        bound = changes * (1.0 if jumping else (place - max(ends)) * (row_orders(table.problem)[:, None] <= 1.0))
+        for n in ends.intersection(range(bound.shape[1])):
+            jumps[:, n] = np.maximum(jumps[:, n], bound[:, n])
 
 
 def _jump_defects(table: Tableau, nodes: Array, jumps: Array) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import rgamma
 
+from hpfracc._reading import numbers
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
@@ -104,7 +105,7 @@ def check_room(problem: Problem, count: int, orders: int, *, arrays: int = _FULL
 
 def times_within(t: Any, t_min: float, t_max: float) -> Array:
     """The times at which a solution from ``t_min`` to ``t_max`` is asked for; raises an error if they are outside."""
-    times = np.asarray(t, dtype=np.float64)
+    times = numbers("t", t, finite=False)
     slack = 1e-12 * max(abs(t_min), abs(t_max))
     if times.size and not (times.min() >= t_min - slack and times.max() <= t_max + slack):
         asked = f"{float(times.min()):g} to {float(times.max()):g}"
