@@ -51,10 +51,21 @@ def test_terms_grow_like_the_two_logarithms() -> None:
 
 
 def test_all_terms_decay_and_add() -> None:
-    """Weights are positive, up to the tolerance for the constant term, so that sums lose no digits."""
+    """Weights are positive, so that sums lose no digits."""
     found = exponential_sum(0.3, 1e-7, 10.0, 1e-10)
-    assert (found.weights[1:] > 0).all() and abs(found.weights[0]) < 1e-2
-    assert found.rates[0] == 0.0 and (np.diff(found.rates) > 0).all()
+    assert (found.weights > 0).all()
+    assert found.rates[0] >= 0.0 and (np.diff(found.rates) > 0).all()
+
+
+@pytest.mark.parametrize("beta", [0.05, 0.5, 0.8, 1.5])
+@pytest.mark.parametrize("rtol", [1e-6, 1e-13])
+def test_few_terms_stand_for_the_slow_ones(beta: float, rtol: float) -> None:
+    """Eight terms or a fifth fewer than the rule for all powers on 200 steps: a thread's memory on a GPU is that long."""
+    all_powers = exponential_nodes(beta, beta, 1.0, 200.0, rtol).rates.size
+    found = exponential_sum(beta, 1.0, 200.0, rtol)
+    assert found.rates.size <= max(all_powers - 8, 0.85 * all_powers)
+    t = np.concatenate([np.linspace(1.0, 3.0, 501), np.geomspace(3.0, 200.0, 501)])
+    assert np.max(np.abs(found(t) * t**beta - 1.0)) <= rtol
 
 
 def test_shorter_distances_append_terms() -> None:

@@ -10,12 +10,14 @@ the tolerance. The rates fall doubly exponentially on the left; those that canno
 longest distance T are combined into one term of rate 0, whose weight makes the sum exact at T. Terms too fast for the
 shortest distance are dropped. This takes :math:`O(\log(T/h) \log(1/\epsilon))` terms. The rates do not depend on
 :math:`\beta`, so that weights exist for an order that carries a gradient, up to and including :math:`\beta = 0`. A
-shorter distance appends terms and leaves the others as they are, so that their states stay valid.
+shorter distance appends terms and leaves the others as they are, so that their states stay valid. For a plain order
+(:func:`exponential_sum`) the slow terms are replaced by the few nodes of the Gauss rule for their measure.
 
 References
 ----------
 W. McLean, Exponential sum approximations for t^-beta, in Contemporary Computational Mathematics (2018) 911-930;
-G. Beylkin, L. Monzón, Appl. Comput. Harmon. Anal. 28 (2010) 131-149.
+G. Beylkin, L. Monzón, Appl. Comput. Harmon. Anal. 28 (2010) 131-149; G. H. Golub, J. H. Welsch, Math. Comp. 23 (1969)
+221-230, for the Gauss rule.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import linalg, special
 
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
@@ -41,6 +43,8 @@ FULL_PRECISION = 1e-15
 _RULE = 0.2
 #: Smaller powers have the spacing of this one, which is shorter than theirs.
 _LEAST = 0.02
+#: Largest rate, times the longest distance, of the terms that a Gauss rule replaces, and the share of its error.
+_SLOW, _GAUSS = 4.5, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +134,31 @@ def exponential_sum(beta: float, shortest: float, longest: float, rtol: float) -
     (True, True)
     """
     nodes = exponential_nodes(beta, beta, shortest, longest, rtol)
-    found = Exponentials(nodes.rates, np.asarray(node_weights(NUMPY, beta, nodes)))
+    weights = np.asarray(node_weights(NUMPY, beta, nodes))
+    slow = nodes.rates * longest <= _SLOW
+    few = _gauss(nodes.rates[slow], weights[slow], longest, _GAUSS * rtol * longest**-beta)
+    found = Exponentials(*(np.concatenate([a, b[~slow]]) for a, b in zip(few, (nodes.rates, weights), strict=True)))
     for array in (found.rates, found.weights):
         array.setflags(write=False)
     return found
+
+
+def _gauss(rates: Array, weights: Array, longest: float, tolerance: float) -> tuple[Array, Array]:
+    """The shortest Gauss rule for these point masses that keeps their sum of exponentials up to ``longest``."""
+    # The error of the rule may leave less than nothing for the constant term.
+    t, weights = np.linspace(0.0, longest, 65), np.maximum(weights, 0.0)
+    exact = np.exp(-np.multiply.outer(t, rates)) @ weights
+    # Householder's reflections keep the first vector, so that the rest becomes the Jacobi matrix of the measure.
+    bordered = np.diag(np.concatenate([[0.0], rates * longest]))
+    bordered[0, 1:] = bordered[1:, 0] = np.sqrt(weights)
+    reduced = linalg.hessenberg(bordered)
+    diagonal, beside = np.diag(reduced)[1:], np.diag(reduced, 1)
+    for count in range(1, len(rates)):
+        values, vectors = linalg.eigh_tridiagonal(diagonal[:count], beside[1:count])
+        found = np.maximum(values, 0.0) / longest, (beside[0] * vectors[0]) ** 2
+        if np.max(np.abs(np.exp(-np.multiply.outer(t, found[0])) @ found[1] - exact)) <= tolerance:
+            return found
+    return rates, weights
 
 
 @lru_cache(maxsize=256)

@@ -308,13 +308,15 @@ class Stepper:
         known = min(len(values) - 2, len(self.steps))  # earlier changes; one is enough behind a restart
         if known < 1:
             return None
-        change, few = np.abs(values[0] - values[1]) / step, min(known, 2)
-        before = np.abs(values[1 : few + 1] - values[2 : few + 2]) / np.reshape(self.steps[:few], (few, 1))
-        limit = _JUMP * before.max(axis=0)
+        # Each change in units of the newest one's step; few operations, because most steps end here.
+        changes = np.abs(values[: min(known, 2) + 1] - values[1 : min(known, 2) + 2])
+        limit = changes[1] * (_JUMP * step / self.steps[0])
+        if known > 1:
+            limit = np.maximum(limit, changes[2] * (_JUMP * step / self.steps[1]))
         jump: Array | None = None
-        if (change > limit).any():
-            jumps = change > limit + self._rounding(values) / step
-            jump = np.where(jumps, change * step, 0.0) if jumps.any() else None
+        if (changes[0] > limit).any():
+            jumps = changes[0] > limit + self._rounding(values)
+            jump = np.where(jumps, changes[0], 0.0) if jumps.any() else None
         # Terms of low degrees are not that small.
         if known >= _JUMP_ORDERS <= degree + 1 and self._terms_grow(trial.errors, step):
             small = self._find_small_jump(values, step, self._rounding(values))
@@ -408,8 +410,7 @@ class Stepper:
 
     def highest_degree(self) -> int:
         """The highest degree that is stable."""
-        contraction = self.corrector.contraction if self.corrector.stiff else 0.0
-        return int(stable_degrees(contraction, self.most))
+        return int(stable_degrees(self.corrector.contraction, self.most)) if self.corrector.stiff else HIGHEST
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
