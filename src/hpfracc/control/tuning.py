@@ -70,7 +70,7 @@ def tune(
     max_control: float = math.inf,
     fixed: Mapping[str, float] | None = None,
     starts: int = 3,
-    seed: int = 0,
+    rng: int | np.random.Generator = 0,
 ) -> Tuning:
     """Choose gains and orders of a FOPID for a step of the setpoint.
 
@@ -92,8 +92,8 @@ def tune(
         Parameters that are not tuned, such as ``{"mu": 1.0}``.
     starts : int
         Number of starts of the search (Nelder and Mead).
-    seed : int
-        Seed of the starts.
+    rng : int or numpy.random.Generator
+        Of the starts; the same number gives the same controller.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def tune(
     kept = {choice("fixed", name, _TUNED): number(f"fixed[{name!r}]", value) for name, value in given.items()}
     if len(kept) == len(_TUNED):
         raise InvalidInputError(f"fixed={shown(given)} leaves nothing to tune; name fewer")
-    random = np.random.default_rng(whole("seed", seed, least=0))
+    random = np.random.default_rng(rng if isinstance(rng, np.random.Generator) else whole("rng", rng, least=0))
     limit, least = number("max_sensitivity", max_sensitivity, above=1.0), number("min_phase_margin", min_phase_margin)
     gain = abs(complex(system(1j / end)))
     # The sign of the gain of a stable plant; other plants need that of their highest power.
