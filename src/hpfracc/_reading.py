@@ -188,6 +188,16 @@ def pair(name: str, value: Any, *, infinite: bool = False) -> tuple[float, float
     return ends
 
 
+def generator(rng: Any) -> np.random.Generator:
+    """A generator of NumPy from one, from a seed, or new for None."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"rng={shown(rng)}: give a numpy.random.Generator, or a whole number from 0 on"
+        ) from None
+
+
 def array(name: str, value: Any) -> Any:
     """An array of numbers of any library; lists and numbers become NumPy arrays.
 

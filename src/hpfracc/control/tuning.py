@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from hpfracc._reading import choice, instance, number, shown, whole
+from hpfracc._reading import choice, generator, instance, number, shown, whole
 from hpfracc.control.fopid import FOPID
 from hpfracc.control.frequency import margins
 from hpfracc.control.laplace import fourier_inverse
@@ -107,7 +107,7 @@ def tune(
     kept = {choice("fixed", name, _TUNED): number(f"fixed[{name!r}]", value) for name, value in given.items()}
     if len(kept) == len(_TUNED):
         raise InvalidInputError(f"fixed={shown(given)} leaves nothing to tune; name fewer")
-    random = np.random.default_rng(rng if isinstance(rng, np.random.Generator) else whole("rng", rng, least=0))
+    random = generator(rng)
     limit, least = number("max_sensitivity", max_sensitivity, above=1.0), number("min_phase_margin", min_phase_margin)
     gain = abs(complex(system(1j / end)))
     # The sign of the gain of a stable plant; other plants need that of their highest power.

@@ -294,6 +294,14 @@ class Model:
 
         fitted = tuple(names[k] for k in places)
         problem = LeastSquares(fitted, lambda x: flat(predicted(x)), slopes, observed, lower, upper, scales)
+        lengths = np.linalg.norm(observed), np.linalg.norm(flat(predicted(start)))
+        if candidates and min(lengths) > 0.0:
+            # The data may be in other units: parameters with one unit go along.
+            for unit in dict.fromkeys(each.unit for each in chosen):
+                share = np.array([each.unit == unit for each in chosen]) & scales
+                moved = [start, *(start * (lengths[0] / lengths[1]) ** (k * share) for k in (1, -1))]
+                costs = [float(np.linalg.norm(problem.residuals(each))) for each in moved]
+                start = moved[int(np.argmin(np.nan_to_num(costs, nan=math.inf)))]
         rng, others = np.random.default_rng(7), []
         anywhere = scales | np.isinf(lower) | np.isinf(upper)
         for _ in range(candidates):
