@@ -20,7 +20,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import chebyshev
+from numpy.polynomial import chebyshev, polynomial
 
 from hpfracc._reading import function, number, numbers, shown
 from hpfracc.control.stability import principal_poles
@@ -354,11 +354,11 @@ def _panel(count: int) -> tuple[Array, Array, Array]:
 
     The entries of their product are large: it would lose two digits.
     """
-    angles = math.pi * (np.arange(count) + 0.5) / count
-    series = np.cos(np.outer(np.arange(count), angles)) * (2.0 / count)
+    nodes = chebyshev.chebpts1(count)
+    series = chebyshev.chebvander(nodes, count - 1).T * (2.0 / count)
     series[0] *= 0.5
     powers = [np.pad(chebyshev.cheb2poly(row), (0, count - 1 - k)) for k, row in enumerate(np.eye(count))]
-    return np.cos(angles), series, np.stack(powers, axis=1)
+    return nodes, series, np.stack(powers, axis=1)
 
 
 def _add_panels(function: Callable[[Array], Array], times: Array, added: Array) -> None:
@@ -378,15 +378,7 @@ def _add_panels(function: Callable[[Array], Array], times: Array, added: Array) 
         panels.append((begin, end, 0.5 * (high + low), 0.5 * (high - low), *_panel(math.ceil(_DIGITS / rate))))
         begin = end
     values = function(np.concatenate([centre + half * nodes for _, _, centre, half, nodes, *_ in panels]))
-    scaled, sums, start = np.empty(BLOCK), np.empty(BLOCK, values.dtype), 0
+    start = 0
     for begin, end, centre, half, nodes, series, powers in panels:
         row, start = powers @ (series @ values[start : start + nodes.size]), start + nodes.size
-        x, total = scaled[: end - begin], sums[: end - begin]
-        np.subtract(times[begin:end], centre, out=x)
-        x *= 1.0 / half
-        np.multiply(x, row[-1], out=total)
-        total += row[-2]
-        for coefficient in row[-3::-1]:
-            total *= x
-            total += coefficient
-        added[begin:end] += total
+        added[begin:end] += polynomial.polyval((times[begin:end] - centre) / half, row)
