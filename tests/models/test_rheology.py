@@ -48,9 +48,8 @@ def test_relaxation_convolved_with_creep_is_time(material):
 def test_fit_of_data_in_other_units(unit):
     """From values of 1: data in pascals of a material in gigapascals, and the other way round."""
     truth = models.zener(unit, 5.0 * unit, 0.3, 0.6)
-    for quantity in ("modulus", "relaxation"):
-        found = models.zener().fit(T, truth.simulate(T, quantity), quantity)
-        np.testing.assert_allclose(found.estimates, list(truth.values.values()), rtol=1e-6)
+    found = models.zener().fit(T, truth.simulate(T, "modulus"))
+    np.testing.assert_allclose(found.estimates, list(truth.values.values()), rtol=1e-6)
 
 
 def test_order_one_is_the_classical_material():

@@ -48,7 +48,7 @@ def _tidy(items: Iterable[tuple[tuple[float, float], complex]]) -> Terms:
         key = _settled(power), _settled(lag)
         found[key] = found.get(key, 0.0) + value
         sizes[key] = sizes.get(key, 0.0) + abs(value)
-    kept = {key: value for key, value in found.items() if abs(value) > 1e-15 * sizes[key]}
+    kept = {key: value for key, value in found.items() if abs(value) > 1e-15 * sizes[key] or sizes[key] == math.inf}
     return dict(sorted(kept.items(), key=lambda item: (-item[0][0], item[0][1])))
 
 
