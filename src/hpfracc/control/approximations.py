@@ -30,6 +30,8 @@ from hpfracc.special.binomial import grunwald_weights
 Array = np.ndarray[Any, Any]
 #: Numerator and denominator of an approximation of s^alpha, the lowest power first.
 Ratio = tuple[Array, Array]
+#: The variable s itself.
+_S: Ratio = np.array([0.0, 1.0]), np.ones(1)
 #: The factor, and the coefficient in the denominator, of generating functions of s.
 _RULES = {"tustin": (2.0, 1.0), "al_alaoui": (8.0 / 7.0, 1.0 / 7.0), "euler": (1.0, 0.0)}
 
@@ -118,7 +120,7 @@ def oustaloup(system: Any, band: Any, order: int = 5) -> Approximation:
         corners = low * (high / low) ** ((k + n + 0.5 * (1.0 + alpha)) / (2 * n + 1))
         return high**alpha * polynomial.polyfromroots(-zeros), polynomial.polyfromroots(-corners)
 
-    return _continuous(system, rule, (low, high))
+    return _approximated(system, rule, _S, (low, high))
 
 
 def matsuda(system: Any, band: Any, order: int = 4) -> Approximation:
@@ -150,7 +152,7 @@ def matsuda(system: Any, band: Any, order: int = 4) -> Approximation:
             above, below = polynomial.polyadd(factors[k] * above, more), above
         return above, below
 
-    return _continuous(system, rule, (low, high))
+    return _approximated(system, rule, _S, (low, high))
 
 
 def cfe(system: Any, center: float = 1.0, order: int = 4, band: Any = None) -> Approximation:
@@ -178,7 +180,7 @@ def cfe(system: Any, center: float = 1.0, order: int = 4, band: Any = None) -> A
         above, below = (polynomial.Polynomial(row)(x).coef for row in rows)
         return c**alpha * above, below
 
-    return _continuous(system, rule, (low, high))
+    return _approximated(system, rule, _S, (low, high))
 
 
 def pade(lag: float, order: int = 3) -> TransferFunction:
@@ -222,10 +224,7 @@ def discretize(system: Any, step: float, order: int = 5, rule: str = "tustin", b
         return above * (factor / length) ** alpha, below
 
     one = factor / length * np.array([1.0, -1.0]), np.array([1.0, back])
-    above, below = _assemble(single(system), fractional, one)
-    degree = max(len(above), len(below))
-    rows = [np.concatenate([row, np.zeros(degree - len(row))]) for row in (above, below)]
-    return _compared(single(system), rows[0], rows[1], (low, high), length)
+    return _approximated(system, fractional, one, (low, high), length)
 
 
 def _band(band: Any) -> tuple[float, float]:
@@ -268,16 +267,16 @@ def _assemble(system: TransferFunction, rule: Callable[[float], Ratio], one: Rat
         return np.convolve(top[0], bottom[1]), np.convolve(top[1], bottom[0])
 
 
-def _continuous(system: Any, rule: Callable[[float], Ratio], band: tuple[float, float]) -> Approximation:
-    system = single(system)
-    above, below = (row[::-1] for row in _assemble(system, rule, (np.array([0.0, 1.0]), np.ones(1))))
-    return _compared(system, above, below, band)
-
-
-def _compared(
-    system: TransferFunction, above: Array, below: Array, band: tuple[float, float], step: float | None = None
+def _approximated(
+    system: Any, rule: Callable[[float], Ratio], one: Ratio, band: tuple[float, float], step: float | None = None
 ) -> Approximation:
-    """A ratio of polynomials, the highest power first, with its error over a band."""
+    """The approximation with ``one`` for s, in powers of s, or of 1/z with a step; and its error over a band."""
+    system = single(system)
+    rows = _assemble(system, rule, one)
+    if step is None:
+        above, below = (row[::-1] for row in rows)
+    else:
+        above, below = (np.pad(row, (0, max(map(len, rows)) - len(row))) for row in rows)
     w = np.geomspace(*band, 200)
     points = 1j * w if step is None else np.exp(1j * w * step)
     with np.errstate(over="ignore", invalid="ignore"):
