@@ -173,6 +173,14 @@ def numbers(
     return found
 
 
+def increasing_times(t: Any) -> np.ndarray:
+    """Increasing times from 0 or later to one above 0."""
+    times = numbers("t", t, ndim=1, least=0.0)
+    if not times.size or times[-1] == 0.0 or (np.diff(times) <= 0.0).any():
+        raise InvalidInputError("t has to increase, from 0 or later, to a time above 0")
+    return times
+
+
 def pair(name: str, value: Any, *, infinite: bool = False) -> tuple[float, float]:
     """Two numbers in ascending order, such as bounds."""
     refuse_units(value, name)

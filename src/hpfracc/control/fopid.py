@@ -16,7 +16,7 @@ import numpy as np
 from scipy import linalg
 
 from hpfracc._interrupts import run_shielded
-from hpfracc._reading import flag, number, numbers, pair, shown
+from hpfracc._reading import flag, increasing_times, number, pair, shown
 from hpfracc.control.responses import Response
 from hpfracc.control.systems import caputo_chain, feedback, single
 from hpfracc.control.transfer import TransferFunction, s
@@ -139,12 +139,10 @@ class FOPID:
         """
         from hpfracc.solvers.ode.solve import solve_fode
 
-        system, times = single(plant, "plant"), numbers("t", t, ndim=1, least=0.0)
+        system, times = single(plant, "plant"), increasing_times(t)
         low, high = pair("limits", limits, infinite=True)
         if system.relative_degree <= 0.0:
             raise InvalidInputError(f"the plant {system} passes its input on at once; give one that falls like s^-q")
-        if not times.size or times[-1] == 0.0 or (np.diff(times) <= 0.0).any():
-            raise InvalidInputError("t has to increase, from 0 or later, to a time above 0")
         target, load = _of_time("setpoint", setpoint), _of_time("disturbance", disturbance)
         laws = [self.Ki / s**self.lam, self.Kd * s**self.mu / (1 + self.Tf * s)]
         parts = [caputo_chain(each) for each in (system, *(law for law in laws if law.numerator))]

@@ -25,7 +25,7 @@ from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
 from hpfracc.solvers.ode.fitting.result import Estimates
 from hpfracc.solvers.ode.fitting.search import LeastSquares, differences
 
-__all__ = ["Model", "ModelFit", "Parameter", "described", "increasing_times", "new_axes"]
+__all__ = ["Model", "ModelFit", "Parameter", "described", "new_axes"]
 
 Array = np.ndarray[Any, Any]
 
@@ -325,14 +325,6 @@ def new_axes(ax: Any) -> Any:
     """The given axes, or those of a new figure."""
     pyplot = import_optional("matplotlib.pyplot")
     return pyplot.subplots(layout="constrained")[1] if ax is None else ax
-
-
-def increasing_times(t: Any) -> Array:
-    """Increasing times from 0 or later to one above 0."""
-    times = numbers("t", t, ndim=1, least=0.0)
-    if not times.size or times[-1] == 0.0 or (np.diff(times) <= 0.0).any():
-        raise InvalidInputError("t has to increase, from 0 or later, to a time above 0")
-    return times
 
 
 def _read_sigma(sigma: Any, data: Array) -> Array:
