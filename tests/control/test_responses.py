@@ -153,6 +153,8 @@ def test_inverse_laplace_knows_its_error():
     ):
         value, error = control.inverse_laplace(transform, t, abscissa=1.0 if exact[-1] > 1 else 0.0, full_output=True)
         assert np.all(np.abs(value - exact) <= 3.0 * error)
+    assert control.inverse_laplace(lambda z: 1 / (z + 1), [1e-300, 1e300]) == pytest.approx([1.0, 0.0])
+    assert control.inverse_laplace(lambda z: 1 / z, []).size == 0
 
 
 def test_inverse_laplace_hears_fast_oscillations():

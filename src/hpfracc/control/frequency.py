@@ -247,7 +247,7 @@ def _grid(system: TransferFunction) -> Array:
                 near = max(abs(pole.real), 1e-12 * pole.imag) * _NEAR
                 grid += [pole.imag - near, pole.imag + near]
     found = np.unique(np.concatenate(grid))
-    return found[(found >= low) & (found <= high)]
+    return np.asarray(found[(found >= low) & (found <= high)])
 
 
 def _of(systems: Any, w: Any, kind: str) -> FrequencyResponse:

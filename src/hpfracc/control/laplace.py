@@ -100,7 +100,7 @@ def inverse_laplace(
             )
     value, error = np.empty(times.shape), np.empty(times.shape)
     # A line serves times within a factor of 4.
-    group = np.floor(0.5 * np.log2(times.max(initial=1.0) / times)) if times.size else times
+    group = np.floor(0.5 * (np.log2(times.max(initial=1.0)) - np.log2(times)))
     for each in np.unique(group):
         mine = group == each
         with np.errstate(all="ignore"):  # f may overflow

@@ -294,14 +294,14 @@ class Model:
 
         fitted = tuple(names[k] for k in places)
         problem = LeastSquares(fitted, lambda x: flat(predicted(x)), slopes, observed, lower, upper, scales)
-        lengths = np.linalg.norm(observed), np.linalg.norm(flat(predicted(start)))
-        if candidates and min(lengths) > 0.0:
-            # The data may be in other units: parameters with one unit go along.
-            for unit in dict.fromkeys(each.unit for each in chosen):
-                share = np.array([each.unit == unit for each in chosen]) & scales
-                moved = [start, *(start * (lengths[0] / lengths[1]) ** (k * share) for k in (1, -1))]
-                costs = [float(np.linalg.norm(problem.residuals(each))) for each in moved]
-                start = moved[int(np.argmin(np.nan_to_num(costs, nan=math.inf)))]
+        # The data of a closed form may be in other units: parameters with one unit go along.
+        for unit in dict.fromkeys(each.unit for each in chosen if candidates):
+            share = np.array([each.unit == unit for each in chosen]) & scales
+            with np.errstate(all="ignore"):
+                ratio = np.linalg.norm(observed) / np.linalg.norm(flat(predicted(start)))
+                ways = [start, *(start * ratio ** (k * share) for k in (1, -1))]
+                costs = [float(np.linalg.norm(problem.residuals(each))) for each in ways]
+            start = ways[int(np.argmin(np.nan_to_num(costs, nan=math.inf)))]
         rng, others = np.random.default_rng(7), []
         anywhere = scales | np.isinf(lower) | np.isinf(upper)
         for _ in range(candidates):
@@ -313,7 +313,8 @@ class Model:
             if math.isfinite(cost):
                 others.append((cost, trial.tolist()))
         starts = [start, *(np.array(trial) for _, trial in sorted(others)[: _SEARCHES - 1])]
-        found = min((problem.minimise(each, (end, end, end)) for each in starts), key=lambda each: float(each.cost))
+        with np.errstate(over="ignore"):  # of trials far from the data
+            found = min((problem.minimise(each, (end, end, end)) for each in starts), key=lambda each: float(each.cost))
         report = problem.report(found, start, "linear", 1.0, flag("absolute_sigma", absolute_sigma))
         for complaint in report["warnings"]:
             warnings.warn(complaint, AccuracyWarning, stacklevel=3)
