@@ -20,8 +20,8 @@ from hpfracc.ml.torch.neural_fsde import NeuralFSDE
 
 MODELS: dict[str, dict[str, Any]] = {
     "volterra": {"alpha": 0.7},
-    "fbm": {"hurst": 0.7},
-    "markov": {"hurst": 0.7},
+    "fbm": {"H": 0.7},
+    "markov": {"H": 0.7},
 }
 
 

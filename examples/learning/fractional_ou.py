@@ -55,7 +55,7 @@ class Equation(torch.nn.Module):
         self.rate = torch.nn.Parameter(torch.tensor(0.0, dtype=torch.float64))
         self.size = torch.nn.Parameter(torch.tensor(0.0, dtype=torch.float64))
         order = LearnableOrder(0.5, bounds=(0.0, 1.0))
-        self.paths = NeuralFSDE(self.drift, self.strength, "fbm", hurst=order, noise="additive", step=END / STEPS)
+        self.paths = NeuralFSDE(self.drift, self.strength, "fbm", H=order, noise="additive", step=END / STEPS)
 
     def drift(self, t: object, y: torch.Tensor) -> torch.Tensor:
         """Mean reversion to 0."""

@@ -173,6 +173,14 @@ def numbers(
     return found
 
 
+def increasing_times(t: Any) -> np.ndarray:
+    """Increasing times from 0 or later to one above 0."""
+    times = numbers("t", t, ndim=1, least=0.0)
+    if not times.size or times[-1] == 0.0 or (np.diff(times) <= 0.0).any():
+        raise InvalidInputError("t has to increase, from 0 or later, to a time above 0")
+    return times
+
+
 def pair(name: str, value: Any, *, infinite: bool = False) -> tuple[float, float]:
     """Two numbers in ascending order, such as bounds."""
     refuse_units(value, name)
@@ -186,6 +194,16 @@ def pair(name: str, value: Any, *, infinite: bool = False) -> tuple[float, float
     if not ends[0] < ends[1]:
         raise InvalidInputError(f"{name}={shown(value)}: give (low, high) with low < high")
     return ends
+
+
+def generator(rng: Any) -> np.random.Generator:
+    """A generator of NumPy from one, from a seed, or new for None."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"rng={shown(rng)}: give a numpy.random.Generator, or a whole number from 0 on"
+        ) from None
 
 
 def array(name: str, value: Any) -> Any:

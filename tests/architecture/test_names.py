@@ -366,16 +366,17 @@ ONE_WORD = {
     "workers": ("n_jobs", "jobs", "n_workers", "num_workers", "cores", "n_threads", "num_threads"),
     "progress": ("verbose", "show_progress", "progress_bar", "on_progress"),
     "rng": ("random_state", "generator", "random_seed"),
+    "t": ("time",),
     "path": ("file", "filename", "file_path"),
     "dim": ("dimension",),
     "backend": ("engine", "platform"),
 }
 #: Functions that have another word all the same: the beginning of the name, the words, and why.
 OTHER_WORDS = {
-    "hpfracc.control": ({"dt"}, "the sampling time of a controller, whose usual name it is"),
     "hpfracc.solvers.sde.rough": ({"tol"}, "the error of a price or a volatility, not that of a solver"),
     "hpfracc.solvers.sde.noise.circulant.HoskingStream": ({"hurst"}, "beside other capital letters"),
-    "hpfracc.ml": ({"hurst", "fractional_order", "h"}, "PyTorch's style, old names, and the hidden state of a layer"),
+    "hpfracc.lattice": ({"time"}, "an old name"),
+    "hpfracc.ml": ({"fractional_order", "h"}, "an old name, and the hidden state of a layer"),
     "hpfracc.algorithms.gpu_optimized_methods": ({"h"}, "an old import path"),
     "hpfracc.solvers.ode_solvers": ({"h"}, "an old import path"),
 }

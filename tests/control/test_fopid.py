@@ -204,7 +204,7 @@ def test_tuning_holds_its_constraints():
     assert found.controller.mu == 0.5
     t = np.linspace(0.0, 10.0, 101)
     assert abs(control.step_response(found.controller.closed_loop(plant), t).y[-1] - 1.0) < 0.05
-    for wrong in ({"objective": "itea"}, {"fixed": {"K": 1.0}}, {"horizon": -1.0}):
+    for wrong in ({"objective": "itea"}, {"fixed": {"K": 1.0}}, {"horizon": -1.0}, {"rng": -1}):
         with pytest.raises(InvalidInputError):
             control.tune(plant, **{"horizon": 5.0, **wrong})
 
@@ -243,6 +243,11 @@ def test_tuning_for_an_objective_of_ones_own():
 
     found = control.tune(plant, objective, horizon=10.0, starts=1, fixed={"Ki": 0.0, "Kd": 0.0, "lam": 1.0, "mu": 1.0})
     assert found.success and found.controller.Kp == pytest.approx(math.sqrt(5.0), rel=0.01)
+    fixed = {"Ki": 0.0, "Kd": 0.0, "lam": 1.0, "mu": 1.0}
+    one, same = (
+        control.tune(plant, objective, horizon=10.0, fixed=fixed, rng=r) for r in (3, np.random.default_rng(3))
+    )
+    assert one == same
 
 
 def test_nothing_to_tune():

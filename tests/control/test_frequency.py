@@ -26,6 +26,35 @@ def test_poles_of_commensurate_systems():
         control.poles(1 / (s + control.delay(1.0)))
 
 
+def test_poles_at_the_origin():
+    """Those of integer systems as roots of their polynomials; a fractional power has a branch point there."""
+    found = control.poles(1 / (s**2 * (s + 1e-13) * (s + 2e-13)))
+    np.testing.assert_allclose(found, -np.sort(-np.roots([1.0, 3e-13, 2e-26, 0.0, 0.0])), rtol=1e-12)
+    assert control.poles(1 / s**1.5).size == 0
+
+
+@pytest.mark.parametrize(
+    ("system", "gain", "sensitivity"),
+    [
+        (-0.5 / (s + 1), 2.0, 2.0),
+        (-0.25 * s / (s**0.5 + 1) ** 2, 4.0, 4.0 / 3.0),
+        (1 / s**0.1, math.inf, 1.0),
+        (0.5 / (s**0.05 + 1), math.inf, 1.0),
+    ],
+)
+def test_margins_at_both_ends(system, gain: float, sensitivity: float):
+    """The curve may end on the negative axis, and |1 + G| be smallest at 0 or at infinity, however slowly G falls."""
+    found = control.margins(system)
+    assert (found.gain, found.sensitivity) == pytest.approx((gain, sensitivity), rel=1e-12)
+
+
+def test_bandwidth_of_small_powers():
+    """|1 + (i w)^0.05|^2 = 10^0.3, a quadratic equation in w^0.05."""
+    cosine = math.cos(0.025 * math.pi)
+    root = -cosine + math.sqrt(cosine**2 + 10**0.3 - 1.0)
+    assert control.bandwidth(1 / (s**0.05 + 1)) == pytest.approx(root**20, rel=1e-9)
+
+
 @pytest.mark.parametrize("powers", [(math.sqrt(2.0), 0.3), (1.2345, 0.6789), (2.71, 1.6789), (1.05, math.pi / 3)])
 def test_poles_of_others_are_zeros_of_the_denominator(powers: tuple[float, float]):
     plant = 1 / (s ** powers[0] + 0.3 * s ** powers[1] + 1)

@@ -149,9 +149,12 @@ def test_inverse_laplace_knows_its_error():
         (lambda z: z**-0.5 / (z**0.5 + 1), hf.mittag_leffler(-(t**0.5), 0.5)),
         (lambda z: 1 / (z * z + 1), np.sin(t)),
         (lambda z: 1 / (z - 1), np.exp(t)),
+        (lambda z: np.exp(-np.sqrt(z)), np.exp(-0.25 / t) / (2 * math.sqrt(math.pi) * t**1.5)),
     ):
         value, error = control.inverse_laplace(transform, t, abscissa=1.0 if exact[-1] > 1 else 0.0, full_output=True)
-        assert np.all(np.abs(value - exact) <= 3.0 * error + 1e-11 * np.abs(exact) + 1e-11)
+        assert np.all(np.abs(value - exact) <= 3.0 * error)
+    assert control.inverse_laplace(lambda z: 1 / (z + 1), [1e-300, 1e300]) == pytest.approx([1.0, 0.0])
+    assert control.inverse_laplace(lambda z: 1 / z, []).size == 0
 
 
 def test_inverse_laplace_hears_fast_oscillations():

@@ -130,3 +130,10 @@ def test_other_libraries():
 def test_bad_input(wrong):
     with pytest.raises((InvalidInputError, ShapeError, UnsupportedDtypeError)):
         wrong()
+
+
+def test_coefficients_that_overflow_are_refused():
+    """They are no rounding of 0."""
+    large = control.TransferFunction({0.5: 1e200}, {0.0: 1.0})
+    with pytest.raises(InvalidInputError, match="inf"):
+        large * large

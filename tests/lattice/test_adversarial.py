@@ -160,6 +160,7 @@ BAD = {
     "all closed": lambda: Lattice((2, 2), obstacles=np.ones((2, 2), bool)).distance_map(0),
     "from an obstacle": lambda: Lattice((2, 2), obstacles=[0]).shortest_path(0, 3),
     "end of time": lambda: Lattice((3, 3)).fractional(1.0).diffuse(FIELD, np.inf),
+    "seed": lambda: Lattice((3, 3)).fractional(1.0).sample(0, 2, rng=-1),
     "no time": lambda: Lattice((3, 3)).fractional(1.0).diffuse(FIELD, "x"),
     "times": lambda: Lattice((3, 3)).fractional(1.0).diffuse(FIELD, [1.0, 2.0]),
     "back in time": lambda: Lattice((3, 3)).fractional(1.0).return_probability([1.0, -1.0]),

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* calls a module:UserWarning")
 TIMES = [0.0, 0.5, 1.0]
 MODELS: list[dict[str, Any]] = [
     {"model": "volterra", "alpha": 0.7},
-    {"model": "fbm", "hurst": 0.7},
-    {"model": "markov", "hurst": 0.7},
+    {"model": "fbm", "H": 0.7},
+    {"model": "markov", "H": 0.7},
 ]
 
 
@@ -56,8 +56,8 @@ def strength(t: Any, y: Any) -> Any:
     [
         ({"model": "volterra", "alpha": 1.0}, 1),
         ({"model": "volterra", "alpha": torch.tensor(1.0, dtype=torch.float64)}, 2),
-        ({"model": "fbm", "hurst": 0.5, "interpretation": "ito"}, 1),
-        ({"model": "markov", "hurst": 0.5}, 2),
+        ({"model": "fbm", "H": 0.5, "interpretation": "ito"}, 1),
+        ({"model": "markov", "H": 0.5}, 2),
     ],
 )
 def test_euler_and_maruyama_at_order_one(options: dict[str, Any], sets: int):
@@ -76,8 +76,8 @@ def test_euler_and_maruyama_at_order_one(options: dict[str, Any], sets: int):
     [
         (decay, {"alpha": 0.75}, 0.606029),
         (still, {"alpha": 0.75}, 1.331872),
-        (still, {"model": "fbm", "hurst": 0.2}, 1.0),
-        (still, {"model": "markov", "hurst": 0.2}, 1.0),
+        (still, {"model": "fbm", "H": 0.2}, 1.0),
+        (still, {"model": "markov", "H": 0.2}, 1.0),
     ],
 )
 @thinned(one_in=2)
@@ -92,7 +92,7 @@ def test_known_variances(drift: Any, options: dict[str, Any], exact: float):
 @pytest.mark.parametrize("kind", ["additive", "diagonal", "general"])
 def test_gradients_are_those_of_the_paths(options: dict[str, Any], kind: str):
     """In initial values, a parameter of each function, and the order, against differences with the same noise."""
-    name = "alpha" if "alpha" in options else "hurst"
+    name = "alpha" if "alpha" in options else "H"
 
     def paths(y0: Any, rate: Any, size: Any, order: Any) -> Any:
         if kind == "additive":
@@ -119,7 +119,7 @@ def test_stored_is_direct(options: dict[str, Any], monkeypatch: pytest.MonkeyPat
         torch.manual_seed(0)
         net = torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.Dropout(0.3), torch.nn.Linear(5, 2)).double()
         order = LearnableOrder(0.7, bounds=(0.5, 1.0))
-        name = "hurst" if options else "alpha"
+        name = "H" if options else "alpha"
         model = NeuralFSDE(
             lambda t, y, net=net: net(y), strength, step=0.125, adjoint=adjoint, **options, **{name: order}
         )
@@ -171,7 +171,7 @@ def test_stored_keeps_neither_activations_nor_noise():
 def test_stratonovich_s_integral_at_one_half():
     """dX = X o dW is exp(W): the default is a method that converges to it, and not Euler's."""
     grid = np.linspace(0.0, 1.0, 257)
-    model = NeuralFSDE(still, lambda t, y: y, "fbm", hurst=0.5, interpretation="stratonovich", step=1 / 256)
+    model = NeuralFSDE(still, lambda t, y: y, "fbm", H=0.5, interpretation="stratonovich", step=1 / 256)
     found = model(torch.ones(8, 1, dtype=torch.float64), [0.0, 1.0], rng=2)[-1, :, 0]
     motion = noise.Brownian().sample(grid, size=8, rng=2)[:, -1]
     np.testing.assert_allclose(found.numpy(), np.exp(motion), rtol=0.02)
@@ -186,7 +186,7 @@ def test_numbers_keep_their_digits():
 
 def ornstein_uhlenbeck(control: Any, step: float, samples: int) -> tuple[Any, float]:
     """Bounds of single paths for dX = -X dt + dW from 0, observed as 1 at t = 1 with error 1/2; and the likelihood."""
-    model = NeuralFSDE(decay, 1.0, "fbm", hurst=0.5, noise="additive", step=step)
+    model = NeuralFSDE(decay, 1.0, "fbm", H=0.5, noise="additive", step=step)
     data = torch.ones(2, samples, 1, dtype=torch.float64)
 
     def log_prob(x: Any, target: Any) -> Any:
@@ -233,7 +233,7 @@ def test_bound_of_the_markov_model_learns():
     gain = tensor([0.1] * 8).requires_grad_()
     scale = tensor(0.3).requires_grad_()
     size = torch.nn.Parameter(tensor([0.5]))
-    model = NeuralFSDE(decay, size, "markov", hurst=LearnableOrder(0.3), noise="additive", step=0.25)
+    model = NeuralFSDE(decay, size, "markov", H=LearnableOrder(0.3), noise="additive", step=0.25)
 
     def control(t: Any, y: Any, factors: Any) -> Any:
         seen.append(tuple(factors.shape))
@@ -270,18 +270,18 @@ def test_samples_seeds_and_state():
     [
         ({"model": "rough", "alpha": 0.7}, "use 'volterra'"),
         ({"alpha": 0.7, "noise": "white"}, "use 'additive'"),
-        ({"hurst": 0.7}, "takes alpha="),
-        ({"model": "markov", "alpha": 0.7}, "takes hurst="),
-        ({"model": "fbm", "hurst": 0.3}, "multiplicative noise"),
-        ({"model": "markov", "hurst": 0.3}, "multiplicative noise"),
-        ({"model": "fbm", "hurst": 1.2}, "between 0 and 1"),
-        ({"model": "fbm", "hurst": 0.5}, "interpretation='ito' or 'stratonovich'"),
+        ({"H": 0.7}, "takes alpha="),
+        ({"model": "markov", "alpha": 0.7}, "takes H="),
+        ({"model": "fbm", "H": 0.3}, "multiplicative noise"),
+        ({"model": "markov", "H": 0.3}, "multiplicative noise"),
+        ({"model": "fbm", "H": 1.2}, "between 0 and 1"),
+        ({"model": "fbm", "H": 0.5}, "interpretation='ito' or 'stratonovich'"),
         ({"alpha": 0.4}, "above 1/2"),
         ({"alpha": 0.7, "interpretation": "stratonovich"}, "leave method="),
         ({"alpha": 0.7, "step": 0.0}, "above 0"),
         ({"alpha": 0.7, "step": 0.3}, "whole number of steps"),
         ({"alpha": 0.7, "adjoint": "continuous"}, "use 'direct'"),
-        ({"model": "markov", "hurst": 0.7, "factors": 1}, "at least 2 and at most 16"),
+        ({"model": "markov", "H": 0.7, "factors": 1}, "at least 2 and at most 16"),
         ({"alpha": 0.7, "noise": "additive"}, "takes numbers or a tensor"),
     ],
 )
@@ -316,7 +316,7 @@ def test_shapes_and_owners_that_are_refused():
     with pytest.raises(ShapeError, match="data has shape"):
         model.elbo(y0, TIMES, data[0], still, scale=1.0)
     with pytest.raises(InvalidInputError, match="use model='markov'"):
-        NeuralFSDE(decay, 1.0, "fbm", hurst=0.7, noise="additive", step=0.25).elbo(y0, TIMES, data, still, scale=1.0)
+        NeuralFSDE(decay, 1.0, "fbm", H=0.7, noise="additive", step=0.25).elbo(y0, TIMES, data, still, scale=1.0)
     jax = pytest.importorskip("jax")
     with pytest.raises(PinnedBackendError, match=r"ml\.jax"):
         model(jax.numpy.ones((2, 2)), TIMES)
@@ -324,7 +324,7 @@ def test_shapes_and_owners_that_are_refused():
 
 def test_a_square_root_of_a_negative_state():
     """The error says which function, at which step and state."""
-    model = NeuralFSDE(still, lambda t, y: torch.sqrt(y), "fbm", hurst=0.5, interpretation="ito", step=0.1)
+    model = NeuralFSDE(still, lambda t, y: torch.sqrt(y), "fbm", H=0.5, interpretation="ito", step=0.1)
     with pytest.raises(SolveError, match=r"diffusion of path \d is nan at step \d+, t=.*square root"):
         model(torch.full((8, 1), 0.01), [0.0, 1.0], rng=0)
 

@@ -19,7 +19,7 @@ def found_on(device: str, name: str, adjoint: str) -> list[Any]:
     """Paths, a loss of all kinds, and the gradients of the parameters, brought to the host."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2)).double()
-    order = {"alpha" if name == "volterra" else "hurst": LearnableOrder(0.7, bounds=(0.5, 1.0))}
+    order = {"alpha" if name == "volterra" else "H": LearnableOrder(0.7, bounds=(0.5, 1.0))}
     model = NeuralFSDE(
         lambda t, y: net(y), lambda t, y: 0.3 + 0.2 * torch.sin(y), name, step=0.125, adjoint=adjoint, **order
     )

@@ -60,9 +60,9 @@ def in_torch(options: dict[str, Any], name: str, value: float) -> tuple[Any, lis
 
 
 CASES = [
-    pytest.param({"model": "markov"}, "hurst", 0.7, id="markov"),
+    pytest.param({"model": "markov"}, "H", 0.7, id="markov"),
     pytest.param({"model": "volterra"}, "alpha", 0.7, id="volterra", marks=pytest.mark.slow),
-    pytest.param({"model": "fbm"}, "hurst", 0.7, id="fbm", marks=pytest.mark.slow),
+    pytest.param({"model": "fbm"}, "H", 0.7, id="fbm", marks=pytest.mark.slow),
 ]
 
 
@@ -103,7 +103,7 @@ def test_bound_and_losses_under_jit():
                 Layer(jax.numpy.array(KERNEL)),
                 strong,
                 "markov",
-                hurst=hurst,
+                H=hurst,
                 noise="additive",
                 step=0.25,
                 adjoint=adjoint,
@@ -171,7 +171,7 @@ def test_rough_multiplicative_noise_that_is_traced_gives_nan():
     """An H that JAX traces has no value to refuse."""
 
     def last(hurst: Any) -> Any:
-        model = NeuralFSDE(lambda t, y: -y, strength, "markov", hurst=hurst, step=0.25)
+        model = NeuralFSDE(lambda t, y: -y, strength, "markov", H=hurst, step=0.25)
         return model(jax.numpy.ones((2, 1)), TIMES, key=jax.random.key(1))
 
     assert np.isnan(jax.jit(last)(0.3)).all() and np.isfinite(jax.jit(last)(0.6)).all()
@@ -216,7 +216,7 @@ def test_losses_are_those_of_torch():
 def test_what_is_refused():
     """Before anything is compiled."""
     with pytest.raises(InvalidInputError, match="multiplicative noise"):
-        NeuralFSDE(lambda t, y: -y, strength, "fbm", hurst=0.3, step=0.25)(
+        NeuralFSDE(lambda t, y: -y, strength, "fbm", H=0.3, step=0.25)(
             jax.numpy.ones((2, 1)), TIMES, key=jax.random.key(0)
         )
     model = NeuralFSDE(lambda t, y: -y, 0.3, alpha=0.75, noise="additive", step=0.25)

@@ -42,6 +42,13 @@ def test_special_cases_of_havriliak_negami():
     np.testing.assert_allclose(models.cole_cole(2.0, 0.5, 1.0).decay(T), 2.0 * np.exp(-T / 0.5), rtol=1e-10)
 
 
+def test_tail_of_havriliak_negami():
+    """gamma x^-alpha/Gamma(1 - alpha) with x = t/tau, relative to itself."""
+    t = np.array([1e12, 1e20, 1e100])
+    tail = 2.0 * 0.6 * (t / 0.5) ** -0.8 / float(mp.gamma(0.2))
+    np.testing.assert_allclose(models.havriliak_negami(2.0, 0.5, 0.8, 0.6).decay(t), tail, rtol=2e-9)
+
+
 def test_arc_of_cole_cole_is_symmetric_and_part_of_a_circle():
     """About w tau = 1, with its centre below the axis."""
     alpha, value = 0.6, models.cole_cole(2.0, 1.0, 0.6, 1.0).permittivity(W)

@@ -44,6 +44,14 @@ def test_relaxation_convolved_with_creep_is_time(material):
     assert near + far == pytest.approx(1.0, rel=1e-8)
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1e9])
+def test_fit_of_data_in_other_units(unit):
+    """From values of 1: data in pascals of a material in gigapascals, and the other way round."""
+    truth = models.zener(unit, 5.0 * unit, 0.3, 0.6)
+    found = models.zener().fit(T, truth.simulate(T, "modulus"))
+    np.testing.assert_allclose(found.estimates, list(truth.values.values()), rtol=1e-6)
+
+
 def test_order_one_is_the_classical_material():
     """Exponentials instead of Mittag-Leffler functions."""
     np.testing.assert_allclose(models.maxwell(2.0, 1.0, 3.0).relaxation(T), 3.0 * np.exp(-1.5 * T), rtol=1e-11)

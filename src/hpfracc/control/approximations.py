@@ -30,6 +30,8 @@ from hpfracc.special.binomial import grunwald_weights
 Array = np.ndarray[Any, Any]
 #: Numerator and denominator of an approximation of s^alpha, the lowest power first.
 Ratio = tuple[Array, Array]
+#: The variable s itself.
+_S: Ratio = np.array([0.0, 1.0]), np.ones(1)
 #: The factor, and the coefficient in the denominator, of generating functions of s.
 _RULES = {"tustin": (2.0, 1.0), "al_alaoui": (8.0 / 7.0, 1.0 / 7.0), "euler": (1.0, 0.0)}
 
@@ -41,8 +43,8 @@ class Approximation:
     Attributes
     ----------
     numerator, denominator : numpy.ndarray
-        Coefficients in s, or in z if ``dt`` is given, the highest power first, as in ``scipy.signal``.
-    dt : float or None
+        Coefficients in s, or in z if ``step`` is given, the highest power first, as in ``scipy.signal``.
+    step : float or None
         The sampling time of a discrete system.
     w, error : numpy.ndarray
         Frequencies of the band and the relative error there.
@@ -50,7 +52,7 @@ class Approximation:
 
     numerator: Array
     denominator: Array
-    dt: float | None
+    step: float | None
     w: Array
     error: Array
 
@@ -64,7 +66,7 @@ class Approximation:
         return np.polyval(self.numerator, points) / np.polyval(self.denominator, points)
 
     def __repr__(self) -> str:
-        where = "continuous" if self.dt is None else f"dt={self.dt:g}"
+        where = "continuous" if self.step is None else f"step={self.step:g}"
         return (
             f"Approximation(degree {len(self.denominator) - 1}, {where}, error {self.max_error:.2g} over "
             f"[{self.w[0]:g}, {self.w[-1]:g}])"
@@ -72,7 +74,7 @@ class Approximation:
 
     def to_transfer_function(self) -> TransferFunction:
         """The same as a transfer function in s; for continuous approximations."""
-        if self.dt is not None:
+        if self.step is not None:
             raise InvalidInputError("a discrete approximation has no transfer function in s; use to_scipy()")
         return TransferFunction.from_polynomials(self.numerator, self.denominator)
 
@@ -80,7 +82,7 @@ class Approximation:
         """The same as ``scipy.signal.TransferFunction``."""
         from scipy import signal
 
-        more = {} if self.dt is None else {"dt": self.dt}
+        more = {} if self.step is None else {"dt": self.step}
         return signal.TransferFunction(self.numerator, self.denominator, **more)
 
 
@@ -118,7 +120,7 @@ def oustaloup(system: Any, band: Any, order: int = 5) -> Approximation:
         corners = low * (high / low) ** ((k + n + 0.5 * (1.0 + alpha)) / (2 * n + 1))
         return high**alpha * polynomial.polyfromroots(-zeros), polynomial.polyfromroots(-corners)
 
-    return _continuous(system, rule, (low, high))
+    return _approximated(system, rule, _S, (low, high))
 
 
 def matsuda(system: Any, band: Any, order: int = 4) -> Approximation:
@@ -150,7 +152,7 @@ def matsuda(system: Any, band: Any, order: int = 4) -> Approximation:
             above, below = polynomial.polyadd(factors[k] * above, more), above
         return above, below
 
-    return _continuous(system, rule, (low, high))
+    return _approximated(system, rule, _S, (low, high))
 
 
 def cfe(system: Any, center: float = 1.0, order: int = 4, band: Any = None) -> Approximation:
@@ -178,7 +180,7 @@ def cfe(system: Any, center: float = 1.0, order: int = 4, band: Any = None) -> A
         above, below = (polynomial.Polynomial(row)(x).coef for row in rows)
         return c**alpha * above, below
 
-    return _continuous(system, rule, (low, high))
+    return _approximated(system, rule, _S, (low, high))
 
 
 def pade(lag: float, order: int = 3) -> TransferFunction:
@@ -188,26 +190,26 @@ def pade(lag: float, order: int = 3) -> TransferFunction:
     return TransferFunction({float(k): (-1.0) ** k * v for k, v in enumerate(row)}, dict(enumerate(row)))
 
 
-def discretize(system: Any, dt: float, order: int = 5, rule: str = "tustin", band: Any = None) -> Approximation:
+def discretize(system: Any, step: float, order: int = 5, rule: str = "tustin", band: Any = None) -> Approximation:
     r"""A discrete filter: :math:`s` becomes a generating function of z, and its power a ratio of polynomials in 1/z.
 
     Parameters
     ----------
     system : TransferFunction
         A system without delays.
-    dt : float
+    step : float
         The sampling time.
     order : int
         Degree of the filter of each fractional power, by Padé's approximation of its series.
     rule : {"tustin", "al_alaoui", "euler"}
-        :math:`\frac{2}{dt} \frac{1-z^{-1}}{1+z^{-1}}`, :math:`\frac{8}{7 dt} \frac{1-z^{-1}}{1+z^{-1}/7}`, or
-        :math:`(1-z^{-1})/dt`.
+        :math:`\frac{2}{h} \frac{1-z^{-1}}{1+z^{-1}}`, :math:`\frac{8}{7 h} \frac{1-z^{-1}}{1+z^{-1}/7}`, or
+        :math:`(1-z^{-1})/h` for the step h.
     band : tuple of float, optional
         The band of the reported error; by default from a thousandth to half of Nyquist's frequency.
     """
-    step, n = number("dt", dt, above=0.0), whole("order", order, least=1, most=20)
+    length, n = number("step", step, above=0.0), whole("order", order, least=1, most=20)
     factor, back = _RULES[choice("rule", rule, _RULES)]
-    top = math.pi / step
+    top = math.pi / length
     low, high = (1e-3 * top, 0.5 * top) if band is None else _band(band)
 
     def fractional(alpha: float) -> Ratio:
@@ -219,13 +221,10 @@ def discretize(system: Any, dt: float, order: int = 5, rule: str = "tustin", ban
         matrix = np.array([[series[n + i - j] for j in range(1, n + 1)] for i in range(1, n + 1)])
         below = np.concatenate([[1.0], np.linalg.lstsq(matrix, -series[n + 1 : 2 * n + 1], rcond=None)[0]])
         above = np.convolve(series, below)[: n + 1]
-        return above * (factor / step) ** alpha, below
+        return above * (factor / length) ** alpha, below
 
-    one = factor / step * np.array([1.0, -1.0]), np.array([1.0, back])
-    above, below = _assemble(single(system), fractional, one)
-    degree = max(len(above), len(below))
-    rows = [np.concatenate([row, np.zeros(degree - len(row))]) for row in (above, below)]
-    return _compared(single(system), rows[0], rows[1], (low, high), step)
+    one = factor / length * np.array([1.0, -1.0]), np.array([1.0, back])
+    return _approximated(system, fractional, one, (low, high), length)
 
 
 def _band(band: Any) -> tuple[float, float]:
@@ -268,20 +267,20 @@ def _assemble(system: TransferFunction, rule: Callable[[float], Ratio], one: Rat
         return np.convolve(top[0], bottom[1]), np.convolve(top[1], bottom[0])
 
 
-def _continuous(system: Any, rule: Callable[[float], Ratio], band: tuple[float, float]) -> Approximation:
-    system = single(system)
-    above, below = (row[::-1] for row in _assemble(system, rule, (np.array([0.0, 1.0]), np.ones(1))))
-    return _compared(system, above, below, band)
-
-
-def _compared(
-    system: TransferFunction, above: Array, below: Array, band: tuple[float, float], dt: float | None = None
+def _approximated(
+    system: Any, rule: Callable[[float], Ratio], one: Ratio, band: tuple[float, float], step: float | None = None
 ) -> Approximation:
-    """A ratio of polynomials, the highest power first, with its error over a band."""
+    """The approximation with ``one`` for s, in powers of s, or of 1/z with a step; and its error over a band."""
+    system = single(system)
+    rows = _assemble(system, rule, one)
+    if step is None:
+        above, below = (row[::-1] for row in rows)
+    else:
+        above, below = (np.pad(row, (0, max(map(len, rows)) - len(row))) for row in rows)
     w = np.geomspace(*band, 200)
-    points = 1j * w if dt is None else np.exp(1j * w * dt)
+    points = 1j * w if step is None else np.exp(1j * w * step)
     with np.errstate(over="ignore", invalid="ignore"):
         found = np.polyval(above, points) / np.polyval(below, points)
     if not np.isfinite(found).all():
         raise InvalidInputError("the coefficients overflow; lower the order, or take another unit of time")
-    return Approximation(above / below[0], below / below[0], dt, w, np.abs(found / system(1j * w) - 1.0))
+    return Approximation(above / below[0], below / below[0], step, w, np.abs(found / system(1j * w) - 1.0))

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import linalg
 
 from hpfracc._interrupts import run_shielded
-from hpfracc._reading import flag, number, numbers, pair, shown
+from hpfracc._reading import flag, increasing_times, number, pair, shown
 from hpfracc.control.responses import Response
 from hpfracc.control.systems import caputo_chain, feedback, single
 from hpfracc.control.transfer import TransferFunction, s
@@ -76,7 +76,7 @@ class FOPID:
 
     def controller(
         self,
-        dt: float,
+        step: float,
         *,
         limits: tuple[float, float] = (-math.inf, math.inf),
         setpoint_weight: float = 1.0,
@@ -87,7 +87,7 @@ class FOPID:
 
         Parameters
         ----------
-        dt : float
+        step : float
             Time between two samples.
         limits : tuple of float
             Range of the actuator. The integral does not grow while the output is beyond it.
@@ -97,7 +97,7 @@ class FOPID:
             Whether a sample is processed by code that Numba compiles now, which takes seconds; the same outputs, but
             for rounding.
         """
-        return FOPIDController(self, dt, limits, setpoint_weight, derivative_weight, compile)
+        return FOPIDController(self, step, limits, setpoint_weight, derivative_weight, compile)
 
     def closed_loop(self, plant: Any) -> TransferFunction:
         """The transfer function from setpoint to output of the loop with a plant."""
@@ -139,12 +139,10 @@ class FOPID:
         """
         from hpfracc.solvers.ode.solve import solve_fode
 
-        system, times = single(plant, "plant"), numbers("t", t, ndim=1, least=0.0)
+        system, times = single(plant, "plant"), increasing_times(t)
         low, high = pair("limits", limits, infinite=True)
         if system.relative_degree <= 0.0:
             raise InvalidInputError(f"the plant {system} passes its input on at once; give one that falls like s^-q")
-        if not times.size or times[-1] == 0.0 or (np.diff(times) <= 0.0).any():
-            raise InvalidInputError("t has to increase, from 0 or later, to a time above 0")
         target, load = _of_time("setpoint", setpoint), _of_time("disturbance", disturbance)
         laws = [self.Ki / s**self.lam, self.Kd * s**self.mu / (1 + self.Tf * s)]
         parts = [caputo_chain(each) for each in (system, *(law for law in laws if law.numerator))]
@@ -186,25 +184,25 @@ def _of_time(name: str, given: Any) -> Callable[[float], float]:
 _Memory = tuple[Array, Array, int, float, float]
 
 
-def _memory(order: float, dt: float) -> _Memory:
+def _memory(order: float, step: float) -> _Memory:
     """A fractional integral of a piecewise linear input, as a sum of exponentials with a last step done exactly."""
     if order <= 1e-12:  # the input itself
         return np.empty((4, 0)), np.empty(0), 0, 0.0, 1.0
-    kernel = exponential_kernel(order, dt, _HORIZON * dt, _KERNEL)
-    count = kernel.needed(dt)
+    kernel = exponential_kernel(order, step, _HORIZON * step, _KERNEL)
+    count = kernel.needed(step)
     rates, powers = np.meshgrid(kernel.rates[:count], np.arange(kernel.power + 1))
-    moments = exponential_moments(np, rates[0] * dt, moment_rule(kernel.power + 2)).T
+    moments = exponential_moments(np, rates[0] * step, moment_rule(kernel.power + 2)).T
     # Of an input that falls to 0, or rises to 1, over a step: x in the moments counts back from its end.
-    early = dt ** (powers + 1) * moments[1:]
-    late = dt ** (powers + 1) * moments[:-1] - early
-    past = kernel.weights[:count] * np.exp(-rates * dt) * dt ** powers[::-1]
-    scale = dt**order / math.gamma(order + 2.0)
-    rows = np.stack([each.ravel() for each in (past, early, late, np.exp(-rates * dt))])
+    early = step ** (powers + 1) * moments[1:]
+    late = step ** (powers + 1) * moments[:-1] - early
+    past = kernel.weights[:count] * np.exp(-rates * step) * step ** powers[::-1]
+    scale = step**order / math.gamma(order + 2.0)
+    rows = np.stack([each.ravel() for each in (past, early, late, np.exp(-rates * step))])
     # States are moments of the past, those with the first power of the distance behind.
     return rows, np.zeros(rates.size), count, scale * order, scale
 
 
-def _step(
+def _advance(
     error: float,
     proportional: float,
     derived: float,
@@ -215,10 +213,10 @@ def _step(
 ) -> tuple[float, tuple[float, ...]]:
     """The output for a sample and what is kept for the next one; changes the states. Numba compiles this text too."""
     before, past, earlier, _, _, filtered, shift, count = own
-    kp, ki, kd, share, low, high, dt, differences = law
+    kp, ki, kd, share, low, high, step, differences = law
     rows, states, plain, first, last = integral
     integrated = float(rows[0] @ states) + first * before + last * error if count > 0.0 else 0.0
-    slope = (derived - past) / dt if differences < 2.0 else (derived - 2.0 * past + earlier) / dt**2
+    slope = (derived - past) / step if differences < 2.0 else (derived - 2.0 * past + earlier) / step**2
     slope_rows, slope_states, slope_plain, slope_first, slope_last = derivative
     filtered += share * (float(slope_rows[0] @ slope_states) + (slope_first + slope_last) * slope - filtered)
     wanted = kp * proportional + ki * integrated + kd * filtered + shift
@@ -227,12 +225,12 @@ def _step(
         # Conditional integration: an error that drives the output further beyond its limits is not added.
         held = (wanted - output) * error * ki > 0.0
         if states.size > plain:
-            states[plain:] += dt * states[:plain]
+            states[plain:] += step * states[:plain]
         states *= rows[3]
         if not held:
             states += rows[1] * before + rows[2] * error
     if slope_states.size > slope_plain:
-        slope_states[slope_plain:] += dt * slope_states[:slope_plain]
+        slope_states[slope_plain:] += step * slope_states[:slope_plain]
     slope_states *= slope_rows[3]
     slope_states += slope_rows[1] * slope + slope_rows[2] * slope
     return output, (error, derived, past, proportional, integrated, filtered, shift, count + 1.0)
@@ -248,25 +246,25 @@ class FOPIDController:
     """
 
     def __init__(
-        self, law: FOPID, dt: float, limits: Any, setpoint_weight: float, derivative_weight: float, compile: bool
+        self, law: FOPID, step: float, limits: Any, setpoint_weight: float, derivative_weight: float, compile: bool
     ) -> None:
-        self.dt = number("dt", dt, above=0.0)
+        self.step = number("step", step, above=0.0)
         self.limits = pair("limits", limits, infinite=True)
         self.setpoint_weight = number("setpoint_weight", setpoint_weight)
         self.derivative_weight = number("derivative_weight", derivative_weight)
         self.law = law
         # D^mu y = I^(n - mu) D^n y with n = ceil(mu), and differences for D^n
         self._differences = math.ceil(law.mu - 1e-12)
-        self._integral = _memory(law.lam, self.dt)
-        self._derivative = _memory(self._differences - law.mu, self.dt)
+        self._integral = _memory(law.lam, self.step)
+        self._derivative = _memory(self._differences - law.mu, self.step)
         # The error that was integrated last, two values of what is differenced, the proportional, the integral and the
         # filtered derivative part, what changes of gains take from the output, and the number of samples.
         self._own: tuple[float, ...] = (0.0,) * 8
-        self._step = _step
+        self._advance = _advance
         if flag("compile", compile):
             from hpfracc.solvers.ode.compiled import compile_as_it_is
 
-            self._step, saved = compile_as_it_is(_step), self.state()
+            self._advance, saved = compile_as_it_is(_advance), self.state()
             run_shielded(lambda: self.push(0.0))
             self.restore(saved)
 
@@ -305,7 +303,9 @@ class FOPIDController:
             proportional = self.setpoint_weight * target - measured
             derived = self.derivative_weight * target - measured
         own = self._own if self._own[7] else (error, *self._own[1:])  # at rest before: integrals of a jump are 0
-        output, own = self._step(error, proportional, derived, own, self._numbers(), self._integral, self._derivative)
+        output, own = self._advance(
+            error, proportional, derived, own, self._numbers(), self._integral, self._derivative
+        )
         self._own = own
         if not own[7] % _FLUSHED:
             for states in self._states().values():
@@ -313,9 +313,9 @@ class FOPIDController:
         return output
 
     def _numbers(self) -> tuple[float, ...]:
-        law, (low, high), dt = self.law, self.limits, self.dt
+        law, (low, high), step = self.law, self.limits, self.step
         gains = float(law.Kp), float(law.Ki), float(law.Kd)
-        return (*gains, dt / (law.Tf + dt), low, high, dt, float(self._differences))
+        return (*gains, step / (law.Tf + step), low, high, step, float(self._differences))
 
     def _output(self, law: FOPID) -> float:
         proportional, integral, derived, shift = self._own[3:7]
@@ -333,7 +333,7 @@ class FOPIDController:
             found = {name: np.asarray(state[name], float) for name in self._states()}
             for name, states in self._states().items():
                 if states.shape != found[name].shape:
-                    raise ValueError(f"its {name} has another shape; restore one with the same orders and dt")
+                    raise ValueError(f"its {name} has another shape; restore one with the same orders and step")
             (past, earlier), parts = state["past"], state["parts"]
             kept = state["before"], past, earlier, *parts, state["shift"], state["count"]
             if len(kept) != len(self._own):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -37,6 +36,8 @@ _MOST_PEAKS = 100
 _MOST_TURNS, _MOST_PANELS = 2e4, 1e5
 #: Distances from a pole, in units of its distance from the axis.
 _NEAR = np.append(np.linspace(0.0, 5.0, 51), 5.2 * 1.04 ** np.arange(400.0))
+#: Most decades beyond the scales of a system, and points in a decade.
+_LONGEST, _DENSITY = 40.0, 200.0
 #: Points of Gauss and Legendre in a panel of the H2 norm.
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
@@ -125,12 +126,8 @@ class FrequencyResponse(Result):
             wanted = ("one", "two, for magnitude and phase")[count - 1]
             raise InvalidInputError(f"ax has {np.size(ax)} elements; give {wanted}")
         axes = np.ravel(ax)
-        labels = {
-            "bode": {"ylabel": "magnitude in dB"},
-            "nyquist": {"xlabel": "Re G", "ylabel": "Im G"},
-            "nichols": {"xlabel": "phase in degrees", "ylabel": "magnitude in dB"},
-        }
-        axes[0].set(**labels[self.kind])
+        plane = ("Re G", "Im G") if self.kind == "nyquist" else ("phase in degrees", "magnitude in dB")
+        axes[0].set(xlabel="" if self.kind == "bode" else plane[0], ylabel=plane[1])
         rows = map(self._rows, (self.decibels, self.degrees, self.response))
         for level, angle, values, system in zip(*rows, self.systems.flat, strict=True):
             if self.kind == "bode":
@@ -196,7 +193,7 @@ class Margins:
     delay : float
         Delay that may be added.
     w_phase_crossing, w_gain_crossing : float
-        Frequencies at which the phase is -180 degrees and the gain is 1; nan if there is none.
+        Frequencies, from 0 to inf, at which the phase is -180 degrees and the gain is 1; nan if there is none.
     sensitivity : float
         The largest ``|1/(1 + G)|``.
     """
@@ -232,7 +229,11 @@ def _scales(system: TransferFunction) -> tuple[float, float, float]:
 def _grid(system: TransferFunction) -> Array:
     """Frequencies over all scales of a system, dense about poles near the axis, and in each turn of a delay."""
     low, high, lag = _scales(system)
-    grid = [np.geomspace(1e-4 * low, 1e4 * high, 2000)]
+    # The smaller the difference of two powers, the longer one takes to outweigh the other.
+    powers = [sorted({key[0] for key in terms}) for terms in (system.numerator, system.denominator)]
+    reach = 10.0 ** min(4.0 / min([1.0, *(q - p for row in powers for p, q in pairwise(row))]), _LONGEST)
+    low, high = low / reach, high * reach
+    grid = [np.geomspace(low, high, max(2000, math.ceil(_DENSITY * math.log10(high / low))))]
     if lag > 0.0 and system.numerator:
         sizes = np.abs(system(1j * grid[0]))
         last = grid[0][np.flatnonzero(sizes >= 0.1 * min(1.0, sizes.max()))[-1]]
@@ -246,15 +247,14 @@ def _grid(system: TransferFunction) -> Array:
                 near = max(abs(pole.real), 1e-12 * pole.imag) * _NEAR
                 grid += [pole.imag - near, pole.imag + near]
     found = np.unique(np.concatenate(grid))
-    return found[(found >= 1e-4 * low) & (found <= 1e4 * high)]
+    return np.asarray(found[(found >= low) & (found <= high)])
 
 
 def _of(systems: Any, w: Any, kind: str) -> FrequencyResponse:
     systems = as_systems(systems)
     if w is None:
-        grids = [_grid(each) for each in systems.flat]
-        low = max(min(grid[0] for grid in grids) * 10.0, 1e-12)
-        w = np.geomspace(low, max(grid[-1] for grid in grids) / 10.0, 1000)
+        lows, highs, _ = zip(*map(_scales, systems.flat), strict=True)
+        w = np.geomspace(max(1e-3 * min(lows), 1e-12), 1e3 * max(highs), 1000)
     points = frequencies(w)
     response = np.empty((*systems.shape, points.size), complex)
     for place in np.ndindex(systems.shape):
@@ -291,21 +291,17 @@ def nichols(systems: Any, w: Any = None) -> FrequencyResponse:
     return _of(systems, w, "nichols")
 
 
-def _crossings(fun: Callable[[Array], Array], grid: Array, rank: Array | None = None) -> list[float]:
+def _crossings(fun: Callable[[Any], Any], grid: Array, rank: Array | None = None) -> list[float]:
     """Frequencies at which a function changes its sign between two points of the grid; those of the lowest ranks."""
     values = fun(grid)
     found = []
     places = np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0)
     for k in places if rank is None else places[np.argsort(rank[places])[:_MOST_CROSSINGS]]:
         low, high = float(grid[k]), float(grid[k + 1])
-        if _at(fun, low) * _at(fun, high) < 0.0:  # rounding may depend on the number of points
-            low = float(optimize.brentq(partial(_at, fun), low, high, xtol=1e-15 * high))
+        if fun(low) * fun(high) < 0.0:  # rounding may depend on the number of points
+            low = float(optimize.brentq(fun, low, high, xtol=1e-15 * high))
         found.append(low)
     return found
-
-
-def _at(fun: Callable[[Array], Array], w: float) -> float:
-    return float(fun(np.array([w]))[0])
 
 
 def margins(system: Any) -> Margins:
@@ -332,15 +328,18 @@ def margins(system: Any) -> Margins:
     # Where the curve crosses the negative axis, and the unit circle.
     # A delay turns it very often; the margin is where the gain is near 1.
     rank = np.abs(np.log(np.abs(system(1j * grid))))
-    turns = [w for w in _crossings(lambda w: system(1j * w).imag, grid, rank) if system(1j * w).real < 0.0]
-    gains = [(1.0 / abs(complex(system(1j * w))), w) for w in turns]
+    ends = [w for w in (0.0, math.inf) if np.isfinite(system(1j * w))]
+    turns = [*_crossings(lambda w: system(1j * w).imag, grid, rank), *ends]
+    gains = [(1.0 / abs(complex(system(1j * w))), w) for w in turns if system(1j * w).real < 0.0]
     gain, w_phase = min((each for each in gains if each[0] > 1.0 + 1e-12), default=(math.inf, math.nan))
     ones = _crossings(lambda w: np.log(np.abs(system(1j * w))), grid)
     phases = [((math.pi + float(np.angle(system(1j * w)))) % (2.0 * math.pi), w) for w in ones]
     signed = [(each if each <= math.pi else each - 2.0 * math.pi, w) for each, w in phases]
     phase, w_gain = min(signed, key=lambda pair: abs(pair[0]), default=(math.inf, math.nan))
     delays = [each / w for each, w in phases]
-    sensitivity = _peak(lambda w: 1.0 / np.abs(1.0 + system(1j * w)), grid)
+    with np.errstate(divide="ignore"):
+        peaks = [1.0 / np.abs(1.0 + system(1j * w)) for w in ends]
+    sensitivity = float(max([_peak(lambda w: 1.0 / np.abs(1.0 + system(1j * w)), grid), *peaks]))
     return Margins(gain, phase, min(delays, default=math.inf), w_phase, w_gain, sensitivity)
 
 

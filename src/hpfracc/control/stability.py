@@ -66,7 +66,8 @@ def poles(system: Any) -> Array:
     Returns
     -------
     numpy.ndarray
-        Complex poles, those furthest to the right first.
+        Complex poles, those furthest to the right first. Among them is 0 as often as the lowest power of the
+        denominator says if that is whole; otherwise 0 is a branch point, and no pole.
 
     Examples
     --------
@@ -81,10 +82,11 @@ def poles(system: Any) -> Array:
                 f"{each} has delays in its denominator, and so infinitely many poles; use control.is_stable, or "
                 "replace the delay by control.pade"
             )
-        own = principal_poles(each.denominator)
+        lowest = min(key[0] for key in each.denominator)
+        own = np.append(principal_poles(each.denominator), np.zeros(int(lowest) if lowest % 1.0 == 0.0 else 0))
         known = np.abs(own[:, np.newaxis] - found) <= _SAME * np.abs(own)[:, np.newaxis]
         found = np.concatenate([found, own[~known.any(axis=1)]])
-    return found[np.lexsort((-found.imag, -found.real.round(12)))]
+    return found[np.lexsort((-found.imag, -(found.real / (np.abs(found).max(initial=0.0) or 1.0)).round(12)))]
 
 
 def is_stable(system: Any) -> Stability:

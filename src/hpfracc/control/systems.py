@@ -77,10 +77,7 @@ class StateSpace:
         systems : TransferFunction or array of them, shape (outputs, inputs)
             Proper systems without delays.
         """
-        grid = as_systems(systems)
-        if grid.ndim not in (0, 2):
-            raise ShapeError(f"systems has shape {grid.shape}; give one system, or a matrix (outputs, inputs)")
-        grid = grid.reshape(grid.shape or (1, 1))
+        grid = _as_matrix(systems)
         q = commensurate_order([key[0] for each in grid.flat for key in (*each.numerator, *each.denominator)])
         if q is not None:
             q /= math.ceil(q / 2.0)  # at most 2
@@ -186,10 +183,7 @@ def to_control(systems: Any) -> Any:
     ----------
     systems : TransferFunction or array of them, shape (outputs, inputs)
     """
-    found = as_systems(systems)
-    if found.ndim not in (0, 2):
-        raise ShapeError(f"systems has shape {found.shape}; give one system, or a matrix (outputs, inputs)")
-    rows = [[each.integer_polynomials("python-control") for each in row] for row in np.atleast_2d(found)]
+    rows = [[each.integer_polynomials("python-control") for each in row] for row in _as_matrix(systems)]
     above, below = ([[pair[k] for pair in row] for row in rows] for k in (0, 1))
     return import_optional("control").TransferFunction(above, below)
 
@@ -212,6 +206,14 @@ def as_systems(systems: Any, what: str = "systems") -> Array:
             f"{what}={shown(systems)} is no transfer function; build one from control.s, such as 1/(s**0.5 + 1)"
         )
     return found
+
+
+def _as_matrix(systems: Any) -> Array:
+    """Transfer functions as a matrix (outputs, inputs)."""
+    found = as_systems(systems)
+    if found.ndim not in (0, 2):
+        raise ShapeError(f"systems has shape {found.shape}; give one system, or a matrix (outputs, inputs)")
+    return found.reshape(found.shape or (1, 1))
 
 
 def _of_another(system: Any, what: str) -> Any:

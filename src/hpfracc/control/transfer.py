@@ -35,15 +35,9 @@ _MAX_DENOMINATOR, _MAX_DEGREE = 1000, 160
 @functools.lru_cache(maxsize=4096)
 def _settled(value: float) -> float:
     """A power or a delay without the rounding of sums: the fraction that it is, so that 1/3 + 1/3 is 2/3."""
-    rest, before, now = value, (0, 1), (1, 0)
-    while True:  # continued fractions
-        whole = math.floor(rest)
-        before, now = now, (whole * now[0] + before[0], whole * now[1] + before[1])
-        if now[1] > _MAX_DENOMINATOR:
-            return round(value, _DECIMALS)
-        if abs(now[0] / now[1] - value) <= 10.0**-_DECIMALS * max(1.0, abs(value)):
-            return now[0] / now[1]
-        rest = 1.0 / (rest - whole)
+    found = float(Fraction(value).limit_denominator(_MAX_DENOMINATOR))
+    near = abs(found - value) <= 10.0**-_DECIMALS * max(1.0, abs(value))
+    return found if near else round(value, _DECIMALS)
 
 
 def _tidy(items: Iterable[tuple[tuple[float, float], complex]]) -> Terms:
@@ -54,7 +48,7 @@ def _tidy(items: Iterable[tuple[tuple[float, float], complex]]) -> Terms:
         key = _settled(power), _settled(lag)
         found[key] = found.get(key, 0.0) + value
         sizes[key] = sizes.get(key, 0.0) + abs(value)
-    kept = {key: value for key, value in found.items() if abs(value) > 1e-15 * sizes[key]}
+    kept = {key: value for key, value in found.items() if abs(value) > 1e-15 * sizes[key] or sizes[key] == math.inf}
     return dict(sorted(kept.items(), key=lambda item: (-item[0][0], item[0][1])))
 
 

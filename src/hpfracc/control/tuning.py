@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from hpfracc._reading import choice, instance, number, shown, whole
+from hpfracc._reading import choice, generator, instance, number, shown, whole
 from hpfracc.control.fopid import FOPID
 from hpfracc.control.frequency import margins
 from hpfracc.control.laplace import fourier_inverse
@@ -70,7 +70,7 @@ def tune(
     max_control: float = math.inf,
     fixed: Mapping[str, float] | None = None,
     starts: int = 3,
-    seed: int = 0,
+    rng: int | np.random.Generator = 0,
 ) -> Tuning:
     """Choose gains and orders of a FOPID for a step of the setpoint.
 
@@ -92,8 +92,8 @@ def tune(
         Parameters that are not tuned, such as ``{"mu": 1.0}``.
     starts : int
         Number of starts of the search (Nelder and Mead).
-    seed : int
-        Seed of the starts.
+    rng : int or numpy.random.Generator
+        Of the starts; the same number gives the same controller.
 
     Returns
     -------
@@ -107,20 +107,19 @@ def tune(
     kept = {choice("fixed", name, _TUNED): number(f"fixed[{name!r}]", value) for name, value in given.items()}
     if len(kept) == len(_TUNED):
         raise InvalidInputError(f"fixed={shown(given)} leaves nothing to tune; name fewer")
-    random = np.random.default_rng(whole("seed", seed, least=0))
+    random = generator(rng)
     limit, least = number("max_sensitivity", max_sensitivity, above=1.0), number("min_phase_margin", min_phase_margin)
-    gain = abs(complex(system(1j / end)))
     # The sign of the gain of a stable plant; other plants need that of their highest power.
-    terms = (system.numerator, system.denominator)
-    ends = [next(iter(each.values())) for each in terms]
-    shown_gain = complex(system(1j / end)) if is_stable(system) else complex(ends[0] / ends[1])
-    sign = -1.0 if shown_gain.real < 0.0 else 1.0
-    gain *= sign
+    steady = is_stable(system)
+    first, last = (next(iter(terms.values())) for terms in (system.numerator, system.denominator))
+    told = complex(system(1j / end) if steady else first / last)
+    sign = -1.0 if told.real < 0.0 else 1.0
+    gain = sign * abs(complex(system(1j / end)))
     base = FOPID(0.5 / gain, 2.0 / gain / end, 1.0, 0.02 * end / gain, 0.9, 1e-3 * end)
     if start is not None:
         base = instance("start", start, FOPID, "control.FOPID(1.0, 0.5)")
         sign = -1.0 if base.Kp + base.Ki < 0.0 else 1.0
-    elif not is_stable(system):  # as much gain as a stable loop needs
+    elif not steady:  # as much gain as a stable loop needs
         more = (replace(base, **{name: 2.0**k * getattr(base, name) for name in _GAINS}) for k in range(8))
         base = next((each for each in more if is_stable(each.closed_loop(system))), base)
     base = replace(base, **kept)
@@ -145,20 +144,16 @@ def tune(
 
     def loss(values: Array) -> float:
         """The objective; a loop that would be the best one so far has to be stable."""
-        nonlocal lowest
-        found, law = value_of(values), law_of(values)
+        nonlocal count, lowest
+        count, law = count + 1, law_of(values)
+        found = 1e9 if law is None else value_of(law)
         if law is not None and found < lowest:
             if not is_stable(law.closed_loop(system)):
                 return 1e6 + found
             lowest = found
         return found
 
-    def value_of(values: Array) -> float:
-        nonlocal count
-        count += 1
-        law = law_of(values)
-        if law is None:
-            return 1e9
+    def value_of(law: FOPID) -> float:
         open_loop = plain * law.transfer_function()(1j * w)
         peak = float((1.0 / np.abs(1.0 + open_loop)).max())
         penalty = 100.0 * max(0.0, peak / limit - 0.98)
@@ -178,9 +173,9 @@ def tune(
         late = float(np.abs(e[-30:]).max() / max(np.abs(e).max(), 1e-12))
         return float(np.trapezoid(weight, times)) * (1.0 + penalty + 10.0 * max(0.0, late - 0.2))
 
-    first = np.array([math.log(max(sign * getattr(base, n), 1e-6)) if n in _GAINS else getattr(base, n) for n in names])
+    guess = np.array([math.log(max(sign * getattr(base, n), 1e-6)) if n in _GAINS else getattr(base, n) for n in names])
     spread = [0.8 if n in _GAINS else 0.2 for n in names]
-    starting = [first, *(first + random.normal(0.0, spread) for _ in range(tries - 1))]
+    starting = [guess, *(guess + random.normal(0.0, spread) for _ in range(tries - 1))]
     options = {"maxfev": 250, "xatol": 1e-3, "fatol": 1e-6}
     tried = [optimize.minimize(loss, each, method="Nelder-Mead", options=options) for each in starting]
     best = min(tried, key=lambda found: float(np.nan_to_num(found.fun, nan=np.inf)))

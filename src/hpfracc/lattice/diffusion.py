@@ -224,7 +224,7 @@ class FractionalDiffusion:
             raise InvalidInputError("alpha is traced, and sampling needs its value; give a number")
         counts = [_reading.whole(name, value, least=0) for name, value in (("steps", steps), ("walkers", walkers))]
         first = self.geometry.index(start)
-        return _sample_walks(self.geometry, self._order.known, first, counts[0], counts[1], np.random.default_rng(rng))
+        return _sample_walks(self.geometry, self._order.known, first, counts[0], counts[1], _reading.generator(rng))
 
 
 def _read_times(times: Any) -> Array:

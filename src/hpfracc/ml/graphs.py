@@ -65,17 +65,16 @@ class _GraphLayer(OperatorLayer):
 class DiffusionLayer(_GraphLayer):
     """Diffusion with memory."""
 
-    def __init__(self, laplacian: Any, beta: OrderLike = 0.5, time: float = 1.0, *, method: str = "auto") -> None:
+    def __init__(self, laplacian: Any, beta: OrderLike = 0.5, t: float = 1.0, *, method: str = "auto") -> None:
         order = self._single_order(beta, "fractional diffusion")
-        time = _reading.number("time", time, above=0)
-        self._prepare(laplacian, method, True, order=order, time=time)
+        self._prepare(laplacian, method, True, order=order, t=_reading.number("t", t, above=0))
 
     def forward(self, x: Any) -> Any:
         """Features after the diffusion, of shape (..., nodes, features)."""
         beta = self._fixed()
         if beta is not None and not 0.0 < beta <= 1.0:
             raise InvalidInputError(f"beta={beta:g} is outside (0, 1]; use an order there")
-        return self._function("diffusion", x, self.time)
+        return self._function("diffusion", x, self.t)
 
 
 class PowerLayer(_GraphLayer):
@@ -112,10 +111,10 @@ def _decomposed(full: Any, symmetric: bool) -> dict[str, Any]:
 class _Decay:
     """The decay of modes with the eigenvalues ``values``."""
 
-    time: float
+    t: float
 
     def __call__(self, values: Any, beta: Any) -> Any:
-        return mittag_leffler(-values * self.time**beta, beta)
+        return mittag_leffler(-values * self.t**beta, beta)
 
 
 def _power(values: Any, alpha: Any) -> Any:
@@ -157,8 +156,8 @@ def _apply(f: Any, arrays: list[Any], alpha: Any, method: str) -> Any:
     return xp.astype(found, kind)
 
 
-def _diffuse(arrays: list[Any], beta: Any, ceiling: int | None, _: None, method: str, time: float) -> Any:
-    return _apply(_Decay(time), arrays, beta, method)
+def _diffuse(arrays: list[Any], beta: Any, ceiling: int | None, _: None, method: str, t: float) -> Any:
+    return _apply(_Decay(t), arrays, beta, method)
 
 
 def _raise(arrays: list[Any], alpha: Any, ceiling: int | None, _: None, method: str) -> Any:

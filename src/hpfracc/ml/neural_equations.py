@@ -84,7 +84,7 @@ class PathLayer:
         model: str = "volterra",
         *,
         alpha: Any = None,
-        hurst: Any = None,
+        H: Any = None,
         noise: str = "diagonal",
         step: float,
         interpretation: str | None = None,
@@ -97,8 +97,8 @@ class PathLayer:
         _reading.choice("adjoint", adjoint, ("direct", "stored"))
         if not callable(drift):
             raise InvalidInputError(f"drift={drift!r} cannot be called; give a module or a function drift(t, y)")
-        wanted, other = ("alpha", "hurst") if model == "volterra" else ("hurst", "alpha")
-        if {"alpha": alpha is not None, "hurst": hurst is not None} != {wanted: True, other: False}:
+        wanted, other = ("alpha", "H") if model == "volterra" else ("H", "alpha")
+        if {"alpha": alpha is not None, "H": H is not None} != {wanted: True, other: False}:
             raise InvalidInputError(f"model={model!r} takes {wanted}=, such as 0.75, and no {other}=")
         if interpretation is not None:
             _reading.choice("interpretation", interpretation, ("ito", "stratonovich"))
@@ -110,7 +110,7 @@ class PathLayer:
         count = _reading.whole("factors", factors, least=2, most=16)
         if noise == "additive" and not callable(diffusion):
             refuse_foreign(self.library, "neural_fsde", "diffusion", diffusion)
-        given = alpha if hurst is None else hurst
+        given = alpha if H is None else H
         refuse_foreign(self.library, "neural_fsde", "the order", given)
         order = self._as_order(given)
         if order.channels is not None:
@@ -239,19 +239,19 @@ def simulate(
         raise InvalidInputError(f"control={control!r} cannot be called; give a function control(t, y)")
     span, numbers = read_times(t, spec.step)
     options: dict[str, Any] = {"alpha": order, "interpretation": "ito", "method": "euler"}
-    hurst = None if spec.model == "volterra" or is_tracer(order) else plain_number(order)
-    if hurst is not None and not 0.0 < hurst < 1.0:
-        raise InvalidInputError(f"hurst={hurst}: the Hurst index lies strictly between 0 and 1; 0.5 is Brownian motion")
-    if hurst is not None and hurst < 0.5 and not additive:
+    H = None if spec.model == "volterra" or is_tracer(order) else plain_number(order)
+    if H is not None and not 0.0 < H < 1.0:
+        raise InvalidInputError(f"H={H}: the Hurst index lies strictly between 0 and 1; 0.5 is Brownian motion")
+    if H is not None and H < 0.5 and not additive:
         raise InvalidInputError(
-            f"hurst={hurst} with multiplicative noise: below 1/2 the squares of the increments add up to infinity, and "
-            "the integral needs more than the path; use noise='additive', or hurst=0.5 and above"
+            f"H={H} with multiplicative noise: below 1/2 the squares of the increments add up to infinity, and "
+            "the integral needs more than the path; use noise='additive', or H=0.5 and above"
         )
     if spec.model == "markov":
         del options["alpha"]
     if spec.model == "fbm":
-        meaning = spec.interpretation if hurst == 0.5 else None
-        process = Brownian() if hurst == 0.5 and library_of(order) == "python" else FractionalBrownian(order)
+        meaning = spec.interpretation if H == 0.5 else None
+        process = Brownian() if H == 0.5 and library_of(order) == "python" else FractionalBrownian(order)
         method = spec.method or ("auto" if meaning == "stratonovich" else "euler")
         options = {"noise": process, "interpretation": meaning, "method": method}
     # JAX: arrays inside the functions become arguments of one compiled program; everything else is static.
@@ -264,7 +264,7 @@ def simulate(
         shape = "(paths, d, m)" if spec.noise == "general" else "(paths, d)"
         raise ShapeError(f"noise={spec.noise!r} takes a diffusion of shape {shape}; it returned another number of axes")
     found, spent = _integrated(simulation, spec, order, control, along)
-    if spec.model != "volterra" and hurst is None and not additive:
+    if spec.model != "volterra" and H is None and not additive:
         # H was traced: return nan if its value is too rough for multiplicative noise.
         found = simulation.source.xp.where(order >= 0.5, found, float("nan"))
     return simulation.source.xp.moveaxis(found, -1, 0)[numbers], spent
@@ -282,7 +282,7 @@ def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: An
         if isinstance(driving.noise, FractionalBrownian) or method.name not in ("euler", "markov"):
             raise InvalidInputError(
                 "a control needs noise driven by a Brownian motion and Euler's method; use model='markov' or "
-                "'volterra', or model='fbm' with the plain number hurst=0.5"
+                "'volterra', or model='fbm' with the plain number H=0.5"
             )
         method = Controlled(method, _control_with_factors if markov else _control)
         start = source.xp.concatenate([start, source.xp.zeros_like(start[:, :1])], -1)

@@ -25,7 +25,7 @@ from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
 from hpfracc.solvers.ode.fitting.result import Estimates
 from hpfracc.solvers.ode.fitting.search import LeastSquares, differences
 
-__all__ = ["Model", "ModelFit", "Parameter", "described", "increasing_times", "new_axes"]
+__all__ = ["Model", "ModelFit", "Parameter", "described", "new_axes"]
 
 Array = np.ndarray[Any, Any]
 
@@ -294,6 +294,14 @@ class Model:
 
         fitted = tuple(names[k] for k in places)
         problem = LeastSquares(fitted, lambda x: flat(predicted(x)), slopes, observed, lower, upper, scales)
+        # The data of a closed form may be in other units: parameters with one unit go along.
+        for unit in dict.fromkeys(each.unit for each in chosen if candidates):
+            share = np.array([each.unit == unit for each in chosen]) & scales
+            with np.errstate(all="ignore"):
+                ratio = np.linalg.norm(observed) / np.linalg.norm(flat(predicted(start)))
+                ways = [start, *(start * ratio ** (k * share) for k in (1, -1))]
+                costs = [float(np.linalg.norm(problem.residuals(each))) for each in ways]
+            start = ways[int(np.argmin(np.nan_to_num(costs, nan=math.inf)))]
         rng, others = np.random.default_rng(7), []
         anywhere = scales | np.isinf(lower) | np.isinf(upper)
         for _ in range(candidates):
@@ -305,7 +313,8 @@ class Model:
             if math.isfinite(cost):
                 others.append((cost, trial.tolist()))
         starts = [start, *(np.array(trial) for _, trial in sorted(others)[: _SEARCHES - 1])]
-        found = min((problem.minimise(each, (end, end, end)) for each in starts), key=lambda each: float(each.cost))
+        with np.errstate(over="ignore"):  # of trials far from the data
+            found = min((problem.minimise(each, (end, end, end)) for each in starts), key=lambda each: float(each.cost))
         report = problem.report(found, start, "linear", 1.0, flag("absolute_sigma", absolute_sigma))
         for complaint in report["warnings"]:
             warnings.warn(complaint, AccuracyWarning, stacklevel=3)
@@ -317,14 +326,6 @@ def new_axes(ax: Any) -> Any:
     """The given axes, or those of a new figure."""
     pyplot = import_optional("matplotlib.pyplot")
     return pyplot.subplots(layout="constrained")[1] if ax is None else ax
-
-
-def increasing_times(t: Any) -> Array:
-    """Increasing times from 0 or later to one above 0."""
-    times = numbers("t", t, ndim=1, least=0.0)
-    if not times.size or times[-1] == 0.0 or (np.diff(times) <= 0.0).any():
-        raise InvalidInputError("t has to increase, from 0 or later, to a time above 0")
-    return times
 
 
 def _read_sigma(sigma: Any, data: Array) -> Array:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._reading import choice, function, listed, number, numbers
+from hpfracc._reading import choice, function, increasing_times, listed, number, numbers
 from hpfracc.errors import ShapeError, SolveError
-from hpfracc.models.base import Model, ModelFit, described, increasing_times, new_axes
+from hpfracc.models.base import Model, ModelFit, described, new_axes
 from hpfracc.solvers.ode.problems import TestEquation, brusselator, duffing, lorenz, lotka_volterra
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.solve import solve_fode

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from hpfracc._reading import function, number, numbers
+from hpfracc._reading import function, increasing_times, number, numbers
 from hpfracc.errors import InvalidInputError, SolveError
-from hpfracc.models.base import Model, ModelFit, described, increasing_times
+from hpfracc.models.base import Model, ModelFit, described
 from hpfracc.models.equations import TimeCourse
 from hpfracc.solvers.ode.solve import solve_fode
 from hpfracc.special import mittag_leffler

@@ -59,7 +59,7 @@ class GraphDiffusion(graphs.DiffusionLayer, Layer):
         Symmetric; treated as a constant.
     beta : float, array or LearnableOrder
         The order, in (0, 1].
-    time : float
+    t : float
         Duration of the diffusion, positive.
     method : {"auto", "eigen", "lanczos"}
         By an eigendecomposition, computed once, for up to 2,048 nodes; for larger graphs by the Lanczos method, which
@@ -76,7 +76,7 @@ class GraphDiffusion(graphs.DiffusionLayer, Layer):
     >>> import numpy as np
     >>> from hpfracc.ml.jax.equations import GraphDiffusion
     >>> path = np.array([[1.0, -1.0], [-1.0, 1.0]])
-    >>> found = GraphDiffusion(path, beta=1.0, time=0.5)(np.array([[1.0], [0.0]]))
+    >>> found = GraphDiffusion(path, beta=1.0, t=0.5)(np.array([[1.0], [0.0]]))
     >>> [round(float(value), 4) for value in found.ravel()]
     [0.6839, 0.3161]
     """

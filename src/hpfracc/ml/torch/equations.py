@@ -83,7 +83,7 @@ class GraphDiffusion(graphs.DiffusionLayer, LayerModule):
         Laplacian of an undirected graph, dense or sparse; it gets no gradient.
     beta : float, Tensor, Parameter or LearnableOrder
         The order, in (0, 1].
-    time : float
+    t : float
         Duration of the diffusion, positive.
     method : {"auto", "eigen", "lanczos"}
         By an eigendecomposition, computed once, for up to 2,048 nodes; for larger graphs by the Lanczos method, which
@@ -100,7 +100,7 @@ class GraphDiffusion(graphs.DiffusionLayer, LayerModule):
     >>> import torch
     >>> from hpfracc.ml import GraphDiffusion
     >>> path = torch.tensor([[1.0, -1.0], [-1.0, 1.0]])
-    >>> GraphDiffusion(path, beta=1.0, time=0.5)(torch.tensor([[1.0], [0.0]])).flatten()
+    >>> GraphDiffusion(path, beta=1.0, t=0.5)(torch.tensor([[1.0], [0.0]])).flatten()
     tensor([0.6839, 0.3161])
     """
 

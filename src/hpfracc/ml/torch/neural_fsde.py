@@ -47,14 +47,14 @@ class NeuralFSDE(PathLayer, nn.Module):  # type: ignore[misc]
         of Ornstein-Uhlenbeck factors, for :meth:`elbo`.
     alpha : float, tensor, nn.Parameter or LearnableOrder
         The order of the Volterra equation, above 1/2 and at most 1.
-    hurst : float, tensor, nn.Parameter or LearnableOrder
+    H : float, tensor, nn.Parameter or LearnableOrder
         H of the other models.
     noise : {"additive", "diagonal", "general"}
         The shape of the diffusion.
     step : float
         Length of a step.
     interpretation : {"ito", "stratonovich"}, optional
-        Interpretation of multiplicative noise at ``hurst=0.5``.
+        Interpretation of multiplicative noise at ``H=0.5``.
     method : str, optional
         Method of :func:`hpfracc.solve_fsde`, for ``"fbm"``. By default Euler's, or the one the Stratonovich integral
         needs.
@@ -190,7 +190,7 @@ class NeuralFSDE(PathLayer, nn.Module):  # type: ignore[misc]
 
     def extra_repr(self) -> str:
         """Model, order, noise and step."""
-        name = "alpha" if self.spec.model == "volterra" else "hurst"
+        name = "alpha" if self.spec.model == "volterra" else "H"
         return (
             f"model={self.spec.model!r}, {name}={shown_order(self.order)}, noise={self.spec.noise!r}, "
             f"step={self.spec.step:g}"
