@@ -271,12 +271,12 @@ def _alternative(alpha: float, beta: float, logs: int, radius: float) -> float:
 
 
 def _least_residue(alpha: float, beta: float, logs: int, radius: float) -> float:
-    """Size of the smallest exponential term that exists for every direction of z; none below alpha = 1."""
+    """Size of the fewest exponential terms that exist for any direction of z; none below alpha = 1."""
     if alpha < 1:
         return 0.0
-    s = min(radius ** (1 / alpha), 600.0)
-    height = abs(complex(math.log(s), math.pi / alpha)) ** logs
-    return math.exp(min((1 - beta) * math.log(s) + s * math.cos(math.pi / alpha), 690.0)) / alpha * height
+    s, angles = min(radius ** (1 / alpha), 600.0), np.arange(1.0, max(2.0, alpha), 2.0) * (math.pi / alpha)
+    sizes = np.exp(np.minimum((1 - beta) * math.log(s) + s * np.cos(angles), 690.0))
+    return float((sizes * np.abs(math.log(s) + 1j * angles) ** logs).sum()) / alpha
 
 
 def _make_band(alpha: float, beta: float, logs: int, lower: float, terms: int, widening: float) -> Band:
