@@ -149,6 +149,15 @@ def test_factors_beyond_float64(backend, alpha, beta, z):
         assert value == pytest.approx(-4.1879724299219489e-200, rel=1e-13, abs=0)
 
 
+@pytest.mark.parametrize(("alpha", "beta"), [(1.9, -50.0), (1.9, -100.3), (1.99, -10.0)])
+def test_residues_that_vanish_late(alpha, beta):
+    """Far to the left of the origin -1/(z Gamma(beta - alpha)) remains, although residues are larger for long."""
+    with mpmath.workdps(40):
+        right = float(mpmath.rgamma(mpmath.mpf(beta) - mpmath.mpf(alpha)) / mpmath.mpf(10) ** 60)
+    for backend in BACKENDS:
+        assert evaluate(backend, np.array([-1e60]), alpha=alpha, beta=beta)[0] == pytest.approx(right, rel=1e-14, abs=0)
+
+
 def test_continuous_in_alpha_at_one():
     """There is no jump at the elementary formula: E_{1+-d} differs from exp by about d."""
     z = np.linspace(-15, 5, 41)

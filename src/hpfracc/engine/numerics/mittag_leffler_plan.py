@@ -220,11 +220,13 @@ def _make_bands(alpha: float, beta: float, logs: int, radius: float, inverse: np
         rest = _remainders(*integrand, lower)
         kept = np.abs(inverse) * upper**-orders
         kept[0] = 0.0
-        value = np.maximum(np.maximum.accumulate(kept), _least_residue(alpha, beta, logs, upper))
+        lasting = np.maximum.accumulate(kept)
+        value = np.maximum(lasting, _least_residue(alpha, beta, logs, upper))
         # Sum of sizes, with less weight for terms that are accurate to the last place.
         losses = rest + 0.1 * np.cumsum(np.where(orders > 0, np.abs(inverse), 0.0) * lower**-orders)
         sparing = losses <= 4.0 * losses.min()
-        negligible = sparing & (rest < _EPS / 8 * value)
+        # Below alpha = 2 residues vanish at larger |z|, and only the expansion remains.
+        negligible = sparing & (rest < _EPS / 8 * (value if alpha >= 2 else lasting))
         if negligible.any() or lower == upper:
             break
         # The fewest terms for which the remainder and its rounding are small relative to the value; else the least
@@ -259,7 +261,7 @@ def _integrand(alpha: float, beta: float, logs: int, orders: np.ndarray) -> tupl
 def _remainders(sizes: np.ndarray, powers: np.ndarray, radius: float) -> np.ndarray:
     """Bounds of the remainders at ``radius``."""
     terms = np.arange(len(sizes))[:, None]
-    return np.exp(sizes - np.maximum(powers, math.log(radius)) - terms * math.log(radius)).sum(axis=1)
+    return np.asarray(np.exp(sizes - np.maximum(powers, math.log(radius)) - terms * math.log(radius)).sum(axis=1))
 
 
 def _alternative(alpha: float, beta: float, logs: int, radius: float) -> float:
@@ -274,7 +276,7 @@ def _least_residue(alpha: float, beta: float, logs: int, radius: float) -> float
     """Size of the fewest exponential terms that exist for any direction of z; none below alpha = 1."""
     if alpha < 1:
         return 0.0
-    s, angles = min(radius ** (1 / alpha), 600.0), np.arange(1.0, max(2.0, alpha), 2.0) * (math.pi / alpha)
+    s, angles = radius ** (1 / alpha), np.arange(1.0, max(2.0, alpha), 2.0) * (math.pi / alpha)
     sizes = np.exp(np.minimum((1 - beta) * math.log(s) + s * np.cos(angles), 690.0))
     return float((sizes * np.abs(math.log(s) + 1j * angles) ** logs).sum()) / alpha
 
