@@ -114,8 +114,8 @@ def reciprocal_gammas(
         if nearest > 0:
             values[k] = _on_the_right(argument, derivative, shift * k)
         else:
-            value = _by_reflection(1 - argument, float(argument - nearest), derivative) * (-1.0 if nearest % 2 else 1.0)
-            values[k] = math.ldexp(value, shift * k)
+            value = _by_reflection(1 - argument, float(argument - nearest), derivative)
+            values[k] = math.ldexp(value, shift * k) * (-1.0) ** nearest
         argument += increment
     return values
 
@@ -144,9 +144,7 @@ def _by_reflection(argument: Fraction, distance: float, derivative: int) -> floa
     sine, cosine = math.sin(math.pi * distance), math.cos(math.pi * distance)
     psi = float(special.psi(x))
     size = math.gamma(x) * (1.0 + psi * float(argument - Fraction(x)))
-    if derivative == 0:
-        return sine / math.pi * size
-    if derivative == 1:
-        return size * (cosine - sine / math.pi * psi)
+    if derivative < 2:
+        return size * (cosine * derivative + sine / math.pi * (-psi) ** derivative)
     square = psi * psi + float(special.polygamma(1, x))
     return size * (-math.pi * sine - 2.0 * cosine * psi + sine / math.pi * square)

@@ -144,25 +144,14 @@ def make_contour_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) 
     edges = np.array([band.lower for band in bands])
     if order:
         taylor, radius, unit = _power_series(alpha, beta, order, logs, radius)
+    wide = tuple(
+        band if band.elementary else _make_band(alpha, beta, logs, band.lower, band.terms, _WIDENING)
+        for band in (bands if order else ())
+    )
+    right, left = (_poles(alpha, beta, odd, closed) for odd in (0, 1))
+    correction = float(1 / Fraction(alpha) - Fraction(1 / alpha))
     return ContourPlan(
-        alpha=alpha,
-        beta=beta,
-        order=order,
-        logs=logs,
-        taylor=taylor,
-        unit=unit,
-        radius=radius,
-        inverse=inverse,
-        bands=bands,
-        wide=tuple(
-            band if band.elementary else _make_band(alpha, beta, logs, band.lower, band.terms, _WIDENING)
-            for band in (bands if order else ())
-        ),
-        edges=edges,
-        positive=_poles(alpha, beta, 0, closed),
-        negative=_poles(alpha, beta, 1, closed),
-        correction=float(1 / Fraction(alpha) - Fraction(1 / alpha)),
-        closed=closed,
+        alpha, beta, order, logs, taylor, unit, radius, inverse, bands, wide, edges, right, left, correction, closed
     )
 
 

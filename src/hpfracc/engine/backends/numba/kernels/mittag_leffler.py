@@ -67,8 +67,7 @@ def _grown(real: float, power: float, size: float, root: float, excess: float) -
     """``size**power exp(real - excess)``, given ``size**(power/4)``."""
     if excess >= _BEYOND:
         return math.exp(real + power * math.log(size) - excess)
-    quarter = root * math.exp(0.25 * real) * math.exp(-0.25 * excess)
-    return (quarter * quarter) * (quarter * quarter)
+    return (root * math.exp(0.25 * real) * math.exp(-0.25 * excess)) ** 4
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
