@@ -84,3 +84,13 @@ def test_bad_weights_are_refused(call):
     """Invalid counts and orders raise an error."""
     with pytest.raises(InvalidInputError):
         special.grunwald_weights(*call)
+
+
+@pytest.mark.parametrize("alpha", [1e-12, 1e-6, 1 - 1e-12, 1 + 1e-12, 1.999999, 3 - 2**-50])
+def test_weights_of_orders_near_whole_numbers(alpha: float):
+    """All digits remain where one factor of the recurrence almost vanishes."""
+    weights, binomials = special.grunwald_weights(alpha, 40), special.generalized_binomial(alpha, np.arange(40))
+    with mp.workdps(60):
+        right = [float(mp.binomial(mp.mpf(alpha), k)) for k in range(40)]
+    np.testing.assert_allclose(binomials, right, rtol=1e-14)
+    np.testing.assert_allclose(weights, right * (-1.0) ** np.arange(40), rtol=1e-14)

@@ -9,6 +9,7 @@ import time
 from itertools import groupby
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special as scipy_special
@@ -21,6 +22,7 @@ from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 from tests.helpers.thinned import thinned
 
 TABLE = json.loads((Path(__file__).parent / "data" / "mittag_leffler.json").read_text(encoding="utf-8"))
+NEEDS_JAX = pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
 BACKENDS = [name for name in ("numpy", "numba", "torch") if is_installed(name)]
 
 
@@ -86,7 +88,7 @@ def test_agrees_with_mpmath(backend: str, as_complex: bool, one_in: int):
     assert misses(backend, some_pairs(one_in), as_complex) == []
 
 
-@pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
+@NEEDS_JAX
 @pytest.mark.parametrize("one_in", [320, pytest.param(40, marks=pytest.mark.slow)])
 def test_agrees_with_mpmath_in_jax(one_in: int):
     """The same for JAX at some points, because it compiles for each pair of parameters."""
@@ -116,6 +118,44 @@ def test_elementary_cases(alpha, beta, formula):
 def test_a_value_others_get_wrong():
     """E_{3,1}(-1000) = -71.40768781..."""
     assert special.mittag_leffler(-1000.0, 3.0) == pytest.approx(-71.407687812437788, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "z"),
+    [
+        (1.7, 150.0, 240.87),
+        (1.7, 150.0, 16815.6),
+        (5.0, 142.73, 31577354266.3),
+        (0.3, 150.0, 4.853),
+        (0.5, 140.0, 13.606236),
+        (12.0, 1e-20, 1e-292),
+        (33.3, 150.0, -2.7e82),
+        (100.0, 126.8, 6.5e250),
+        (150.0, 0.5, -1e250),
+    ],
+)
+@pytest.mark.parametrize("backend", [*BACKENDS, pytest.param("jax", marks=NEEDS_JAX)])
+@thinned(lambda backend, alpha, beta, z: backend != "jax" or alpha in (0.5, 33.3))
+def test_factors_beyond_float64(backend, alpha, beta, z):
+    """Values in range whose coefficients or residues are products of numbers that are not."""
+    with mpmath.workdps(120):
+        a, b, total, term, k = mpmath.mpf(alpha), mpmath.mpf(beta), 0, 1, 0
+        while alpha * k < 300 + abs(z) ** (1 / alpha) * 4 or abs(term) > abs(total) * 1e-30:
+            term = mpmath.mpf(z) ** k * mpmath.rgamma(a * k + b)
+            total, k = total + term, k + 1
+    assert evaluate(backend, np.array([z]), alpha=alpha, beta=beta)[0] == pytest.approx(float(total), rel=1e-13, abs=0)
+    if alpha == 12.0:  # z^51 exp(z)
+        value = evaluate(backend, np.array([-800.0]), alpha=1.0, beta=-50.0)[0]
+        assert value == pytest.approx(-4.1879724299219489e-200, rel=1e-13, abs=0)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(1.9, -50.0), (1.9, -100.3), (1.99, -10.0)])
+def test_residues_that_vanish_late(alpha, beta):
+    """Far to the left of the origin -1/(z Gamma(beta - alpha)) remains, although residues are larger for long."""
+    with mpmath.workdps(40):
+        right = float(mpmath.rgamma(mpmath.mpf(beta) - mpmath.mpf(alpha)) / mpmath.mpf(10) ** 60)
+    for backend in BACKENDS:
+        assert evaluate(backend, np.array([-1e60]), alpha=alpha, beta=beta)[0] == pytest.approx(right, rel=1e-14, abs=0)
 
 
 def test_continuous_in_alpha_at_one():

@@ -116,13 +116,13 @@ def _horner(coefficients: Sequence[Any], first: int, squares: Any, terms: int) -
 def _closed(xp: Namespace, alpha: Any, near: Any, length: Any) -> tuple[Any, Any]:
     """Closed form by powers, for intervals that are not distant."""
     touches = near <= 0.0
-    inner = xp.log(xp.where(touches, 1.0, near))
-    outer = xp.log(near + length)
+    start = xp.where(touches, 1.0, near)
+    inner, outer, growth = xp.log(start), xp.log(near + length), xp.log1p(length / start)
     one, two = 1.0 - alpha, 2.0 - alpha
-    # By 1 / Gamma(2 - alpha), which stays finite at order 1.
+    # By 1 / Gamma(2 - alpha), which stays finite at order 1, and by expm1, because near it both powers are almost 1.
     scale = xp.rgamma(xp.array(two))
-    area = (xp.exp(one * outer) - xp.where(touches, 0.0, xp.exp(one * inner))) * scale
-    lever = (xp.exp(two * outer) - xp.where(touches, 0.0, xp.exp(two * inner))) * (scale * one / two)
+    area = xp.where(touches, xp.exp(one * outer), xp.exp(one * inner) * xp.expm1(one * growth)) * scale
+    lever = xp.where(touches, xp.exp(two * outer), xp.exp(two * inner) * xp.expm1(two * growth)) * (scale * one / two)
     return area / length, ((near + 0.5 * length) * area - lever) / length**2
 
 

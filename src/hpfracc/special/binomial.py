@@ -68,7 +68,7 @@ def generalized_binomial(alpha: Any, k: Any) -> Any:
 def grunwald_weights(alpha: Any, n: int) -> Any:
     r"""The first ``n`` coefficients of :math:`(1-x)^\alpha`, :math:`w_k = (-1)^k \binom{\alpha}{k}`.
 
-    Computed by the recurrence :math:`w_k = (1 - (\alpha+1)/k)\, w_{k-1}`.
+    Computed by the recurrence :math:`w_k = (k - 1 - \alpha)/k\, w_{k-1}`.
 
     Parameters
     ----------
@@ -94,4 +94,4 @@ def grunwald_weights(alpha: Any, n: int) -> Any:
     xp = namespace_of(alpha)
     order = np.asarray(_reading.number("alpha", alpha)) if xp is NUMPY else alpha.reshape(())
     k = xp.arange(1, max(n, 1), order.dtype, like=order)
-    return xp.cumprod(xp.concatenate([xp.ones_like(order)[None], 1 - (order + 1) / k]))[:n]
+    return xp.cumprod(xp.concatenate([xp.ones_like(order)[None], (k - 1 - order) / k]))[:n]

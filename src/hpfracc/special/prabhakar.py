@@ -110,11 +110,10 @@ def _contour(z: Array, alpha: float, beta: float, gamma: float, terms: int) -> t
     nodes, widths = parabola(mu, step, np.arange(math.ceil(12 / step)) + 0.5)
     for node, width in zip(nodes, widths, strict=True):
         for s, weight in ((node, width), (node.conjugate(), width.conjugate())):
-            if terms:
-                factor = s ** (alpha * gamma - beta) * _remainder(s**alpha / z, coefficients, gamma, terms)
-            else:
-                factor = s**-beta * (1 - z * s**-alpha) ** -gamma
-            part = weight * np.exp(s) * factor
+            # By halves, because the whole power may leave the range of float64.
+            half = s ** ((alpha * gamma * bool(terms) - beta) / 2)
+            rest = _remainder(s**alpha / z, coefficients, gamma, terms) if terms else (1 - z * s**-alpha) ** -gamma
+            part = (half * np.exp(s)) * (half * weight) * rest
             value, size = value + part, size + np.abs(part)
     return value * scale, 8 * _EPS * size * np.abs(scale)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -31,6 +32,9 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 /
 _FAR = 16
 #: Beyond this argument Gamma and its reciprocal leave the range of float64.
 _END = 190.0
+#: Beyond this argument the reciprocal of Gamma loses digits in float64.
+_LARGEST = 170.0
+_HALF_LOG_TWO_PI = Decimal("0.9189385332046727417803297364056176398614")
 #: Number of derivatives of 1/Gamma that are implemented below.
 MAX_DERIVATIVES = 2
 
@@ -89,10 +93,13 @@ def beta_value(xp: Namespace, a: Any, b: Any, gamma: Callable[[Any], Any], gamma
     return xp.where(small, direct, sign * xp.exp(logs))
 
 
-def reciprocal_gammas(alpha: float, beta: float, count: int, derivative: int = 0) -> np.ndarray:
-    """A derivative of ``1/Gamma`` at ``beta + alpha k`` for k < count.
+def reciprocal_gammas(
+    alpha: float, beta: float, count: int, derivative: int = 0, first: int = 0, shift: int = 0
+) -> np.ndarray:
+    """A derivative of ``1/Gamma`` at ``beta + alpha (first + k)``, times ``2**(shift k)``, for k < count.
 
-    With exact arguments, because near a zero half an ulp of the argument would lose all digits.
+    With exact arguments, because near a zero half an ulp of the argument would lose all digits, and for large arguments
+    two. The product may be in range where 1/Gamma is not.
     """
     if not 0 <= derivative <= MAX_DERIVATIVES:
         raise InvalidInputError(
@@ -100,33 +107,44 @@ def reciprocal_gammas(alpha: float, beta: float, count: int, derivative: int = 0
             f"{MAX_DERIVATIVES}: differentiate it less often in alpha and beta"
         )
     values = np.empty(count)
-    argument, increment = Fraction(beta), Fraction(alpha)
+    increment = Fraction(alpha)
+    argument = Fraction(beta) + first * increment
     for k in range(count):
-        nearest, x = round(argument), float(argument)
+        nearest = round(argument)
         if nearest > 0:
-            values[k] = _on_the_right(x, derivative)
+            values[k] = _on_the_right(argument, derivative, shift * k)
         else:
-            values[k] = _by_reflection(x, float(argument - nearest), derivative) * (-1.0 if nearest % 2 else 1.0)
+            value = _by_reflection(1 - argument, float(argument - nearest), derivative)
+            values[k] = math.ldexp(value, shift * k) * (-1.0) ** nearest
         argument += increment
     return values
 
 
-def _on_the_right(x: float, derivative: int) -> float:
-    value = float(special.rgamma(x))
-    if derivative == 0:
-        return value
+def _on_the_right(argument: Fraction, derivative: int, exponent: int) -> float:
+    x = float(argument)
     psi = float(special.psi(x))
-    return -psi * value if derivative == 1 else (psi * psi - float(special.polygamma(1, x))) * value
+    if x > _LARGEST:
+        value = float(_by_logarithm(argument) * Decimal(2) ** exponent)
+    else:
+        value = math.ldexp(float(special.rgamma(x)) * (1.0 - psi * float(argument - Fraction(x))), exponent)
+    return value * (1.0, -psi, psi * psi - float(special.polygamma(1, x)))[derivative]
 
 
-def _by_reflection(x: float, distance: float, derivative: int) -> float:
-    """``1/Gamma(x) = sin(pi x) Gamma(1 - x) / pi``, with ``distance`` from the nearest integer, without the sign."""
+def _by_logarithm(argument: Fraction) -> Decimal:
+    """``1/Gamma`` by Stirling's formula, in decimal numbers, whose exponents have no limit."""
+    with localcontext(prec=40):
+        x = Decimal(argument.numerator) / Decimal(argument.denominator)
+        rest = sum((Decimal(c) / x ** (2 * k + 1) for k, c in enumerate(_STIRLING)), _HALF_LOG_TWO_PI)
+        return (x - (x - Decimal("0.5")) * x.ln() - rest).exp()
+
+
+def _by_reflection(argument: Fraction, distance: float, derivative: int) -> float:
+    """``1/Gamma(1 - x) = sin(pi x) Gamma(x) / pi``, with ``distance`` from the nearest integer, without the sign."""
+    x = float(argument)
     sine, cosine = math.sin(math.pi * distance), math.cos(math.pi * distance)
-    size = math.gamma(1.0 - x)
-    if derivative == 0:
-        return sine / math.pi * size
-    psi = float(special.psi(1.0 - x))
-    if derivative == 1:
-        return size * (cosine - sine / math.pi * psi)
-    square = psi * psi + float(special.polygamma(1, 1.0 - x))
+    psi = float(special.psi(x))
+    size = math.gamma(x) * (1.0 + psi * float(argument - Fraction(x)))
+    if derivative < 2:
+        return size * (cosine * derivative + sine / math.pi * (-psi) ** derivative)
+    square = psi * psi + float(special.polygamma(1, x))
     return size * (-math.pi * sine - 2.0 * cosine * psi + sine / math.pi * square)

@@ -37,6 +37,10 @@ _EPS = 2.0**-53
 _MAX_TERMS = 100
 _LARGEST_GAMMA = 100.0
 _MAX_TAYLOR = 72
+#: Values of abs(z) beyond this have no band of their own.
+_LARGEST_SIZE = 2.0**1000
+#: Logarithm of the smallest coefficient that is used as it is.
+_SMALLEST = -680.0
 #: Larger powers of the nodes leave the range of float64, though not their products with e^s.
 _LARGEST_POWER = 60.0
 #: Maximum u of the nodes, where e^s is negligible with any power of s.
@@ -91,7 +95,8 @@ class ContourPlan:
     beta: float
     order: int
     logs: int
-    taylor: np.ndarray
+    taylor: np.ndarray  # of z/unit, a power of two that keeps the coefficients in range
+    unit: float
     radius: float
     inverse: np.ndarray  # 1/Gamma(beta - alpha k), or a derivative of it
     bands: tuple[Band, ...]
@@ -121,7 +126,7 @@ def check_parameters(alpha: float, beta: float) -> None:
 def make_contour_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> ContourPlan:
     """The tables for a derivative of E_{alpha,beta}, ``order`` times in z and ``logs`` times in beta."""
     check_parameters(alpha, beta)
-    taylor, radius = _power_series(alpha, beta, 0, logs, 0.0)
+    taylor, radius, unit = _power_series(alpha, beta, 0, logs, 0.0)
     closed = alpha == int(alpha) and beta == int(beta) and not logs
     if closed:
         # 1/Gamma vanishes at 0, -1, ...: the expansion in 1/z is finite, without a remainder.
@@ -138,47 +143,35 @@ def make_contour_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) 
         bands = _make_bands(alpha, beta, logs, radius, inverse)
     edges = np.array([band.lower for band in bands])
     if order:
-        taylor, radius = _power_series(alpha, beta, order, logs, radius)
+        taylor, radius, unit = _power_series(alpha, beta, order, logs, radius)
+    wide = tuple(
+        band if band.elementary else _make_band(alpha, beta, logs, band.lower, band.terms, _WIDENING)
+        for band in (bands if order else ())
+    )
+    right, left = (_poles(alpha, beta, odd, closed) for odd in (0, 1))
+    correction = float(1 / Fraction(alpha) - Fraction(1 / alpha))
     return ContourPlan(
-        alpha=alpha,
-        beta=beta,
-        order=order,
-        logs=logs,
-        taylor=taylor,
-        radius=radius,
-        inverse=inverse,
-        bands=bands,
-        wide=tuple(
-            band if band.elementary else _make_band(alpha, beta, logs, band.lower, band.terms, _WIDENING)
-            for band in (bands if order else ())
-        ),
-        edges=edges,
-        positive=_poles(alpha, beta, 0, closed),
-        negative=_poles(alpha, beta, 1, closed),
-        correction=float(1 / Fraction(alpha) - Fraction(1 / alpha)),
-        closed=closed,
+        alpha, beta, order, logs, taylor, unit, radius, inverse, bands, wide, edges, right, left, correction, closed
     )
 
 
-def _power_series(alpha: float, beta: float, order: int, logs: int, least: float) -> tuple[np.ndarray, float]:
-    """Coefficients of the derivative, and the radius (at least ``least``) within which they are accurate."""
-    count = min(_MAX_TAYLOR + 16 * order, max(3, int((_LIMIT + 20.0 - beta) // alpha) + 1 - order) + 2)
+def _power_series(alpha: float, beta: float, order: int, logs: int, least: float) -> tuple[np.ndarray, float, float]:
+    """Coefficients of the derivative in z/unit, the radius (at least ``least``) of their accuracy, and ``unit``."""
+    count = _MAX_TAYLOR + 16 * order
     if beta <= 0.0 and beta == int(beta) and alpha == int(alpha):
         count += int(-beta // alpha) + 1  # the terms at poles of Gamma, which vanish
-    coefficients = reciprocal_gammas(alpha, beta, count + order, logs)[order:]
+    orders = np.arange(count)
+    arguments = beta + alpha * (orders + order)
     factors = np.array([float(math.perm(k + order, order)) for k in range(count)])
-    coefficients *= factors
+    near = int(np.searchsorted(arguments, _LIMIT + 20.0))
+    coefficients = factors[:near] * reciprocal_gammas(alpha, beta, near, logs, order)
+    far = arguments[near:]
     with np.errstate(divide="ignore"):
-        heights = np.log(np.abs(coefficients))
-    # Coefficients below the range of float64 are known by their size: where they matter, the series is not used.
-    arguments = beta + alpha * np.arange(order, count + order)
-    beyond = arguments > _LIMIT + 20.0
-    heights[beyond] = np.log(factors[beyond]) - special.gammaln(arguments[beyond])
-    rest = min(count - 2, int(np.argmax(beyond)) if beyond.any() else count)
+        beyond = np.log(factors[near:]) - special.gammaln(far) + logs * np.log(special.psi(far))
+        heights = np.concatenate([np.log(np.abs(coefficients)), beyond])
     last = math.log(arguments[-1]) if arguments[-1] > 0.0 else -math.inf
     # The dominant term near zero: the first, unless 1/Gamma(beta) is tiny.
     leading = next(k for k in range(count) if heights[k] > heights[: k + 2].max() - 3.0)
-    orders = np.arange(count)
     radius, kept = 2.0**-12, count
     for quarter in range(-48, 4088):
         terms = heights + orders * (quarter / 4 * math.log(2.0))
@@ -188,7 +181,7 @@ def _power_series(alpha: float, beta: float, order: int, logs: int, least: float
         turn = quarter / 4 * math.log(2.0) / alpha  # log s*
         peak = (1 - beta + order * (1 - alpha)) * turn + math.exp(min(turn, 700.0)) - (order + 1) * math.log(alpha)
         small = largest + math.log(_EPS / 8)
-        ends = float(terms[rest:].max()) < small and (turn <= last or peak < small)
+        ends = float(terms[-2:].max()) < small and (turn <= last or peak < small)
         start = math.exp(min(float(terms[leading]), 700.0))
         # Where the series starts to cancel, so do the integral and the exponentials.
         steady = total <= 2.5 * start or (order == 0 and total <= _alternative(alpha, beta, logs, 2.0 ** (quarter / 4)))
@@ -196,27 +189,34 @@ def _power_series(alpha: float, beta: float, order: int, logs: int, least: float
             break
         radius = 2.0 ** (quarter / 4)
         kept = int(np.nonzero(terms > largest + math.log(_EPS / 4))[0][-1]) + 1
-    return coefficients[:kept], radius
+    known = np.isfinite(heights[1:kept])
+    smallest = (heights[1:kept][known] - _SMALLEST) / orders[1:kept][known]
+    shift = math.ceil(-float(smallest.min(initial=0.0)) / math.log(2.0))
+    if shift or kept > near:
+        coefficients = factors[:kept] * reciprocal_gammas(alpha, beta, kept, logs, order, shift)
+    return coefficients[:kept], radius, 2.0**shift
 
 
 def _make_bands(alpha: float, beta: float, logs: int, radius: float, inverse: np.ndarray) -> tuple[Band, ...]:
     """Bands outwards from ``radius`` until the expansion alone is sufficient."""
     orders = np.arange(float(inverse.size))
-    sizes, powers = _integrand(alpha, beta, logs, orders)
+    integrand = _integrand(alpha, beta, logs, orders)
     ratio = 2.0 ** max(0.5, alpha / 3)
     bands: list[Band] = []
     lower = radius
     while True:
-        upper = lower * ratio
-        rest = (sizes / np.maximum(powers, lower)).sum(axis=1) * lower**-orders
+        upper = min(lower * ratio, _LARGEST_SIZE)
+        rest = _remainders(*integrand, lower)
         kept = np.abs(inverse) * upper**-orders
         kept[0] = 0.0
-        value = np.maximum(np.maximum.accumulate(kept), _least_residue(alpha, beta, logs, upper))
+        lasting = np.maximum.accumulate(kept)
+        value = np.maximum(lasting, _least_residue(alpha, beta, logs, upper))
         # Sum of sizes, with less weight for terms that are accurate to the last place.
         losses = rest + 0.1 * np.cumsum(np.where(orders > 0, np.abs(inverse), 0.0) * lower**-orders)
         sparing = losses <= 4.0 * losses.min()
-        negligible = sparing & (rest < _EPS / 8 * value)
-        if negligible.any():
+        # Below alpha = 2 residues vanish at larger |z|, and only the expansion remains.
+        negligible = sparing & (rest < _EPS / 8 * (value if alpha >= 2 else lasting))
+        if negligible.any() or lower == upper:
             break
         # The fewest terms for which the remainder and its rounding are small relative to the value; else the least
         # loss.
@@ -229,7 +229,7 @@ def _make_bands(alpha: float, beta: float, logs: int, radius: float, inverse: np
         terms = int(np.argmax(negligible))
         bands.append(Band(lower, terms, 1.0, 1.0, 0.0, True, (), ()))
         lower *= 4.0
-        rest = (sizes / np.maximum(powers, lower)).sum(axis=1) * lower**-orders
+        rest = _remainders(*integrand, lower)
         kept = np.abs(inverse) * (4.0 * lower) ** -orders
         kept[0] = 0.0
         negligible = rest < _EPS / 8 * np.maximum.accumulate(kept)
@@ -238,13 +238,19 @@ def _make_bands(alpha: float, beta: float, logs: int, radius: float, inverse: np
 
 
 def _integrand(alpha: float, beta: float, logs: int, orders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sizes of the weights and of s^a after each number of terms, to choose that number."""
+    """Logarithms of the sizes of the weights and of s^a after each number of terms, to choose that number."""
     exponents = (beta - alpha * orders)[:, None]
     mu = np.maximum(1.0, exponents)
     nodes, widths = parabola(1.0, 0.1640625, np.arange(120) + 0.5)
     heights = np.log(mu * np.abs(nodes))
-    sizes = 2 * np.exp(np.log(mu * np.abs(widths)) + mu * nodes.real - (exponents - alpha) * heights)
-    return sizes * np.abs(heights + 1j * np.angle(nodes)) ** logs, np.exp(alpha * heights)
+    sizes = np.log(2 * mu * np.abs(widths)) + mu * nodes.real - (exponents - alpha) * heights
+    return sizes + logs * np.log(np.abs(heights + 1j * np.angle(nodes))), alpha * heights
+
+
+def _remainders(sizes: np.ndarray, powers: np.ndarray, radius: float) -> np.ndarray:
+    """Bounds of the remainders at ``radius``."""
+    terms = np.arange(len(sizes))[:, None]
+    return np.asarray(np.exp(sizes - np.maximum(powers, math.log(radius)) - terms * math.log(radius)).sum(axis=1))
 
 
 def _alternative(alpha: float, beta: float, logs: int, radius: float) -> float:
@@ -252,17 +258,16 @@ def _alternative(alpha: float, beta: float, logs: int, radius: float) -> float:
     size = _least_residue(alpha, beta, logs, radius)
     if alpha == int(alpha) and beta == int(beta) and not logs:
         return size
-    sizes, powers = _integrand(alpha, beta, logs, np.zeros(1))
-    return size + float((sizes / np.maximum(powers, radius)).sum())
+    return size + float(_remainders(*_integrand(alpha, beta, logs, np.zeros(1)), radius)[0])
 
 
 def _least_residue(alpha: float, beta: float, logs: int, radius: float) -> float:
-    """Size of the smallest exponential term that exists for every direction of z; none below alpha = 1."""
+    """Size of the fewest exponential terms that exist for any direction of z; none below alpha = 1."""
     if alpha < 1:
         return 0.0
-    s = min(radius ** (1 / alpha), 600.0)
-    height = abs(complex(math.log(s), math.pi / alpha)) ** logs
-    return math.exp(min((1 - beta) * math.log(s) + s * math.cos(math.pi / alpha), 690.0)) / alpha * height
+    s, angles = radius ** (1 / alpha), np.arange(1.0, max(2.0, alpha), 2.0) * (math.pi / alpha)
+    sizes = np.exp(np.minimum((1 - beta) * math.log(s) + s * np.cos(angles), 690.0))
+    return float((sizes * np.abs(math.log(s) + 1j * angles) ** logs).sum()) / alpha
 
 
 def _make_band(alpha: float, beta: float, logs: int, lower: float, terms: int, widening: float) -> Band:

@@ -109,7 +109,7 @@ def values_together(count: int) -> int:
 
 def taylor_value(plan: ContourPlan, z: Any) -> Any:
     """The power series."""
-    total = z * 0.0
+    total, z = z * 0.0, z * (1.0 / plan.unit)
     for coefficient in plan.taylor[::-1].tolist():
         total = total * z + coefficient
     return total
@@ -212,6 +212,8 @@ def _fractions(xp: Namespace, points: Any, weights: Any, z: Any, order: int) -> 
 #: Larger exponents are factored out before exp and restored at the end, to avoid inf - inf.
 _LARGE = 600.0
 _HUGE = 1e300
+#: With a smaller excess, the quarters of a residue's exponent and power are in range, and keep all digits.
+_BEYOND = 200.0
 #: Im u of a pole below which derivatives are more accurate along another parabola.
 _CLOSE = 0.3
 _PHASES = tuple(complex(round(math.cos(2 * math.pi * t)), round(math.sin(2 * math.pi * t))) for t in OFFSETS)
@@ -336,7 +338,7 @@ def add_residues(
         excess = xp.where(pole.present & (beyond > excess), beyond, excess)
     total = total * xp.exp(-excess)
     for pole in poles:
-        alive = pole.present & (xp.real(pole.s) > -750.0)
+        alive = pole.present & (xp.real(pole.s) + (1 - plan.beta) * xp.log(pole.size) > -750.0)
         jet = _residue(xp, plan, order, pole, excess)
         if strip is not None:
             log_q = _log_q(xp, strip, pole.root)
@@ -361,9 +363,9 @@ def _residue(xp: Namespace, plan: ContourPlan, order: int, pole: Poles, excess: 
     """``s^(1-b) e^s / a``, times a power of ``-log s``, as a series, without the factor ``exp(excess)``."""
     alpha, power = plan.alpha, 1 - plan.beta
     real, imag = xp.real(pole.s), xp.imag(pole.s)
-    plain = pole.size**power * xp.exp(xp.where(real < _LARGE, real, _LARGE))
+    quarter = pole.size ** (power / 4) * xp.exp(real / 4) * xp.exp(-excess / 4)
     joined = xp.exp(real + power * xp.log(pole.size) - excess)
-    size = xp.where((excess > 0) | (real > _LARGE), joined, plain)
+    size = xp.where(excess < _BEYOND, (quarter * quarter) * (quarter * quarter), joined)
     value = _unit(xp, imag) * pole.phase * (size / alpha)
     jet: Jet = [value]
     if order:

@@ -63,7 +63,7 @@ class _Tables(NamedTuple):
 
 
 def _tables(bands: tuple[Band, ...]) -> _Tables:
-    longest = max((points.size for band in bands for points in band.points), default=0)
+    longest = max([1, *(points.size for band in bands for points in band.points)])
     points = np.full((longest, len(bands) * len(OFFSETS)), 1j)
     weights = np.zeros_like(points)
     for row, band in enumerate(bands):

@@ -20,6 +20,8 @@ from hpfracc.errors import InvalidInputError
 
 _LARGE = 600.0
 _HUGE = 1e300
+#: With a smaller excess, the quarters of a residue's exponent and power are in range, and keep all digits.
+_BEYOND = 200.0
 #: Minimum number of values per thread: about 50 microseconds of work.
 _MIN = 512
 #: Sums may be reordered, for vector instructions; nan and inf keep their meaning.
@@ -61,6 +63,14 @@ def _root(alpha: float, correction: float, size: float) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _grown(real: float, power: float, size: float, root: float, excess: float) -> float:
+    """``size**power exp(real - excess)``, given ``size**(power/4)``."""
+    if excess >= _BEYOND:
+        return math.exp(real + power * math.log(size) - excess)
+    return (root * math.exp(0.25 * real) * math.exp(-0.25 * excess)) ** 4
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _log_q(step: float, mu: float, root: complex) -> complex:
     value = (-2.0 * math.pi / step) * (root / math.sqrt(mu) - 1.0)
     return value if value.real < _LARGE else complex(_LARGE, 0.0)
@@ -68,7 +78,7 @@ def _log_q(step: float, mu: float, root: complex) -> complex:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _real(points, values, scalars, taylor, inverse, edges, bands, shapes, nodes, positive, negative):  # type: ignore[no-untyped-def]
-    alpha, beta, correction, radius, _ = scalars
+    alpha, beta, correction, radius, shrink, _ = scalars
     power = 1.0 - beta
     starts, stops = shapes
     for i in range(points.size):
@@ -77,7 +87,7 @@ def _real(points, values, scalars, taylor, inverse, edges, bands, shapes, nodes,
         if not size > radius:
             total = 0.0
             for k in range(taylor.size - 1, -1, -1):
-                total = total * x + taylor[k]
+                total = total * (x * shrink) + taylor[k]
             values[i] = total
             continue
         if math.isinf(size):
@@ -110,15 +120,12 @@ def _real(points, values, scalars, taylor, inverse, edges, bands, shapes, nodes,
             log_size = math.log(s)
             for j in range(count):
                 excess = max(excess, s * poles[j, 0] + power * log_size - _LARGE)
-            scale = s**power / alpha
+            scale = s ** (0.25 * power)
             for j in range(count):
                 real, imag = s * poles[j, 0], s * poles[j, 1]
-                if real < -750.0:
+                if real + power * log_size < -750.0:
                     continue
-                if excess > 0.0 or real > _LARGE:
-                    grown = math.exp(real + power * log_size - excess) / alpha
-                else:
-                    grown = scale * math.exp(real)
+                grown = _grown(real, power, s, scale, excess) / alpha
                 angle = imag + poles[j, 4]
                 part = grown * math.cos(angle)
                 if integrates:
@@ -146,7 +153,7 @@ def _real(points, values, scalars, taylor, inverse, edges, bands, shapes, nodes,
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _complex(points, values, scalars, taylor, inverse, edges, bands, shapes, nodes):  # type: ignore[no-untyped-def]
-    alpha, beta, correction, radius, closed = scalars
+    alpha, beta, correction, radius, shrink, closed = scalars
     power = 1.0 - beta
     starts, stops = shapes
     most = math.floor((alpha + 1.0) / 2.0)
@@ -158,7 +165,7 @@ def _complex(points, values, scalars, taylor, inverse, edges, bands, shapes, nod
         if not size > radius:
             total = complex(0.0, 0.0)
             for k in range(taylor.size - 1, -1, -1):
-                total = total * z + taylor[k]
+                total = total * (z * shrink) + taylor[k]
             values[i] = total
             continue
         if math.isinf(size):
@@ -202,12 +209,9 @@ def _complex(points, values, scalars, taylor, inverse, edges, bands, shapes, nod
             if not -math.pi + slack < theta < math.pi + slack:
                 continue
             real, imag = s_size * math.cos(theta), s_size * math.sin(theta)
-            if real < -750.0:
+            if real + power * log_size < -750.0:
                 continue
-            if excess > 0.0 or real > _LARGE:
-                grown = math.exp(real + power * log_size - excess) / alpha
-            else:
-                grown = s_size**power * math.exp(real) / alpha
+            grown = _grown(real, power, s_size, s_size ** (0.25 * power), excess) / alpha
             angle = imag + theta * power
             part = complex(grown * math.cos(angle), grown * math.sin(angle))
             if integrates:
@@ -274,7 +278,7 @@ def _packed(alpha: float, beta: float) -> tuple[Any, Any, Any]:
             weights.append(weight)
     p, w = np.concatenate(points), np.concatenate(weights)
     bands = np.array([(band.terms, band.mu, band.step, float(band.elementary), band.reach) for band in plan.bands])
-    scalars = (plan.alpha, plan.beta, plan.correction, plan.radius, plan.closed)
+    scalars = (plan.alpha, plan.beta, plan.correction, plan.radius, 1.0 / plan.unit, plan.closed)
     shared = (scalars, plan.taylor, plan.inverse, plan.edges, bands, (starts, stops))
     nodes = np.array([p.real, p.imag**2, w.real, w.imag * p.imag])
     return shared, (nodes, _table(plan.positive), _table(plan.negative)), np.array([p.real, p.imag, w.real, w.imag])
