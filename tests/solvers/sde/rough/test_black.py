@@ -55,8 +55,8 @@ def test_prices_without_a_volatility():
 
 def test_arguments_are_checked():
     """An unknown option is refused by name, and a negative volatility, strike or forward by value."""
-    for bad in ({"volatility": -0.2}, {"strike": -1.0}, {"forward": -1.0}):
+    for bad in ({"volatility": -0.2}, {"K": -1.0}, {"forward": -1.0}):
         with pytest.raises(InvalidInputError, match=f"{next(iter(bad))} has an entry of -"):
-            black_price(**{"forward": 1.0, "strike": 1.0, "maturity": 1.0, "volatility": 0.2, **bad})
+            black_price(**{"forward": 1.0, "K": 1.0, "T": 1.0, "volatility": 0.2, **bad})
     with pytest.raises(InvalidInputError, match="kind='straddle'"):
         black_price(100.0, 90.0, 1.0, 0.2, "straddle")

@@ -239,14 +239,14 @@ class HoskingStream:
        Res. 20, 1984.
     """
 
-    def __init__(self, hurst: float, step: float, shape: tuple[int, ...], source: RandomSource) -> None:
-        self._hurst, self._step, self._shape, self._source = hurst, step, shape, source
+    def __init__(self, H: float, step: float, shape: tuple[int, ...], source: RandomSource) -> None:
+        self._hurst, self._step, self._shape, self._source = H, step, shape, source
         self._count = math.prod(shape)
         self._last = np.zeros(self._count)
         self._past = np.empty((self._count, _BLOCK))
         self._coefficients = np.empty(0)
         self._variance = 1.0
-        self._lags = autocovariance(hurst, _BLOCK)
+        self._lags = autocovariance(H, _BLOCK)
         self._normals = np.empty((self._count, 0))
         self.steps = 0
 
