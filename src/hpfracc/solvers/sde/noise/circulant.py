@@ -173,7 +173,7 @@ def autocovariance(hurst: Any, n: int, xp: Namespace = NUMPY) -> Any:
     .. math:: \gamma(k) = \tfrac12 \left(|k+1|^{2H} - 2 |k|^{2H} + |k-1|^{2H}\right)
         = k^{2H} \sum_{j \ge 1} \binom{2H}{2j} k^{-2j}.
 
-    The relative error is at most 6e-14.
+    The relative error is at most 6e-14 for H from 0.02 on; below, the absolute one is at most 1e-15.
     """
     twice = 2.0 * hurst
     # In terms of powers minus 1, whose sums vanish at H = 1/2 without cancellation.
