@@ -60,3 +60,11 @@ def test_arguments_are_checked():
             black_price(**{"forward": 1.0, "K": 1.0, "T": 1.0, "volatility": 0.2, **bad})
     with pytest.raises(InvalidInputError, match="kind='straddle'"):
         black_price(100.0, 90.0, 1.0, 0.2, "straddle")
+
+
+def test_strikes_and_forwards_of_zero():
+    """A call with strike 0 is the forward, whatever its volatility; a price of such an option has no volatility."""
+    found = black_price([100.0, 100.0, 0.0, 0.0], [0.0, 90.0, 100.0, 0.0], [1.0, 0.0, 1.0, 1.0], 0.2)
+    np.testing.assert_array_equal(found, [100.0, 10.0, 0.0, 0.0])
+    assert black_price(0.0, 100.0, 1.0, 0.2, "put") == 100.0
+    assert np.isnan(implied_volatility([100.0, 5.0], [100.0, 0.0], [0.0, 90.0], 1.0)).all()

@@ -126,6 +126,9 @@ def test_bad_strikes():
         MODEL.characteristic_function(1.0j, 1.0)
     with pytest.raises(InvalidInputError, match="rtol="):
         MODEL.price(1.0, 1.0, rtol=0.0)
+    for bad, match in (({"u": np.nan}, "u is not finite"), ({"u": 1.0, "atol": -1e-8}, "atol=-1e-08")):
+        with pytest.raises(InvalidInputError, match=match):
+            MODEL.characteristic_function(**bad, T=1.0)
 
 
 @pytest.mark.parametrize("nodes", [(40, 80), pytest.param(heston._NODES, marks=pytest.mark.slow)], ids=len)

@@ -32,7 +32,7 @@ def black_price(forward: Any, K: Any, T: Any, volatility: Any, kind: str = "call
     """
     given = {"forward": forward, "K": K, "T": T, "volatility": volatility}
     forward, K, T, volatility = (_reading.numbers(name, each, least=0) for name, each in given.items())
-    cheap = _price(np.abs(np.log(K / forward)), volatility * np.sqrt(T)) * np.minimum(forward, K)
+    cheap = _price(_distance(forward, K), volatility * np.sqrt(T)) * np.minimum(forward, K)
     return (cheap + intrinsic(forward, K, kind))[()]
 
 
@@ -58,14 +58,20 @@ def implied_volatility(price: Any, forward: Any, K: Any, T: Any, kind: str = "ca
     price, forward, K, T = np.broadcast_arrays(
         *(_reading.numbers(name, each, finite=False) for name, each in given.items())
     )
-    cheap = (price - intrinsic(forward, K, kind)) / np.minimum(forward, K)
-    x = np.abs(np.log(K / forward))
+    x, smaller = _distance(forward, K), np.minimum(forward, K)
+    cheap = (price - intrinsic(forward, K, kind)) / np.where(smaller > 0.0, smaller, np.nan)
     result = np.full(cheap.shape, np.nan)
     result[cheap == 0.0] = 0.0
     usable = (cheap > 0.0) & (cheap < 1.0) & (T > 0.0) & np.isfinite(x)
     if usable.any():
         result[usable] = _invert(np.log(cheap[usable]), x[usable]) / np.sqrt(T[usable])
     return result[()]
+
+
+def _distance(forward: Any, K: Any) -> Any:
+    """``|ln(K/F)|``: infinite where one of them is 0, and 0 where both are."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(forward == K, 0.0, np.abs(np.log(K / forward)))
 
 
 def _price(x: Any, total: Any) -> Any:

@@ -168,8 +168,11 @@ class Heston(VolatilityModel):
         u = np.asarray(u)
         if u.dtype.kind not in "fciu":
             raise InvalidInputError(f"u has dtype {u.dtype}; give real or complex frequencies")
-        if not np.all((u.imag >= -1.0) & (u.imag <= 0.0)):
-            raise InvalidInputError("u has an imaginary part outside [-1, 0], where the transform need not exist")
+        if not np.all(np.isfinite(u.real) & (u.imag >= -1.0) & (u.imag <= 0.0)):
+            raise InvalidInputError(
+                "u is not finite, or has an imaginary part outside [-1, 0], where the transform need not exist"
+            )
+        _reading.number("atol", atol, above=0)
         own, maturity = self._numbers("characteristic_function"), _reading.number("T", T, above=0)
         exponent = own._log_transform(u.astype(complex).ravel(), maturity, atol)[0]
         own._check(exponent, maturity)
@@ -345,8 +348,7 @@ class Heston(VolatilityModel):
         self, strikes: np.ndarray, maturities: np.ndarray, rtol: float, slopes: bool = False
     ) -> tuple[Valuation, dict[str, np.ndarray]]:
         """Undiscounted prices of puts below the forward and of calls above it; derivatives as of :meth:`_invert`."""
-        if not 1e-14 <= rtol < 1.0:
-            raise InvalidInputError(f"rtol={rtol!r} is out of range; use a number from 1e-14 to 1, such as 1e-8")
+        _reading.number("rtol", rtol, least=1e-14, below=1)
         value, error = np.empty(strikes.shape), np.empty(strikes.shape)
         found: dict[str, np.ndarray] = {"at": strikes, "maturity": maturities} if slopes else {}
         for maturity in np.unique(maturities):
