@@ -107,6 +107,15 @@ def test_euler_would_be_wrong_for_rough_multiplicative_noise() -> None:
         hf.solve_fsde(linear, multiple, (0, 1), 1.0, step=0.1, noise=process, method="euler")
 
 
+@pytest.mark.parametrize("index", [0.26, 0.4])
+def test_rough_noise_is_followed_by_its_flow(index: float) -> None:
+    """Below 1/2 ``"auto"`` has all digits of exp(a t + s Z), of which steps of order 2H - 1/2 have none at 0.26."""
+    found = hf.solve_fsde(
+        linear, multiple, (0, 1), 1.0, step=0.05, noise=noise.FractionalBrownian(index), paths=9, rng=3
+    )
+    np.testing.assert_allclose(found.y[:, 0], np.exp(RATE * found.t + SIZE * found.noise[:, 0]), rtol=1e-8)
+
+
 def test_the_second_order_method_would_be_wrong_below_one_quarter() -> None:
     """Forced at H = 0.15, its error grows with the number of steps; at H = 0.4 it shrinks: the first is refused."""
     medians = {}

@@ -109,9 +109,9 @@ def solve_fsde(
         Required for multiplicative Brownian noise. For H above 1/2 it is the Young integral; below, it is the limit
         along smooth paths, here called Stratonovich. Noise with jumps is in the Ito sense.
     method : {"auto", "euler", "second_order", "milstein", "doss_sussmann", "implicit_euler"}
-        ``"auto"`` is Euler's method for additive noise, jumps, and orders below 1; otherwise the second-order method if
-        it converges, and else the Doss-Sussmann method. ``"milstein"`` is the second-order method; for orders below 1
-        it is a separate method. ``"implicit_euler"`` is for stiff drifts.
+        ``"auto"`` is Euler's method for additive noise, jumps, and orders below 1; otherwise the second-order method,
+        and for H below 1/2 the Doss-Sussmann method if each component has one noise. ``"milstein"`` is the
+        second-order method; for orders below 1 it is a separate method. ``"implicit_euler"`` is for stiff drifts.
     save : {"all", "last"} or callable
         What is saved: all times, the last one, or ``save(t, y)``, called with all times and paths of shape ``(k, d,
         n)``, which returns an array of k rows. Paths are simulated in chunks that fit into memory, unless all of them
@@ -164,7 +164,7 @@ def solve_fsde(
     >>> rough = {"noise": noise.FractionalBrownian(0.3), "paths": 5, "rng": 1}
     >>> result = hf.solve_fsde(lambda t, y: -y, lambda t, y: 0.2 * y, (0, 1), 1.0, step=0.01, **rough)
     >>> result.y.shape, result.method
-    ((5, 1, 101), 'second_order')
+    ((5, 1, 101), 'doss_sussmann')
     """
     return read_simulation(**locals()).run()
 
@@ -286,6 +286,8 @@ def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> 
         names = ["euler"]
         if not caputo:
             further = ["second_order", "doss_sussmann"]
+            if traits.roughness_up_to(0.5) and traits.hurst != 0.5:
+                further.reverse()  # the order 2H - 1/2 of the second is too low to be of use
             names = [*names, *further] if traits.additive or traits.jumps else [*further, *names]
         reasons = {each: methods[each].refuses(traits) for each in names}
         for each, reason in reasons.items():
@@ -480,7 +482,7 @@ def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
     known = methods_for(traits, ordinary=ordinary)
     reasons = {name: each.refuses(traits) for name, each in known.items()}
     refused = {name: why for name, why in reasons.items() if why is not None}
-    reason = "it is the first that converges for this noise"
+    reason = "it is the most accurate that converges for this noise"
     if kwargs.get("method", "auto") != "auto":
         reason = "it was asked for by its name"
     elif not ordinary:
