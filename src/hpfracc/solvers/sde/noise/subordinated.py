@@ -233,8 +233,8 @@ def increment_moment(alpha: float, power: float, s: Any, t: Any) -> np.ndarray:
     \frac{s^\alpha}{x^\alpha (s+x)}` (Dynkin, Lamperti) and starts again, so the moment is an integral of those of
     :math:`E_{t-s-x}`, which is a hypergeometric function of :math:`1 - s/t`.
     """
-    _, high, ratio = ordered_times(s, t)
-    gap, order = 1.0 - ratio, 1.0 - alpha + power * alpha
+    low, high, _ = ordered_times(s, t)
+    gap, order = (high - low) / np.where(high > 0.0, high, 1.0), 1.0 - alpha + power * alpha
     moment = special.gamma(1.0 + power) * special.rgamma(1.0 + power * alpha)
     factor = np.sin(np.pi * alpha) / np.pi * special.beta(1.0 - alpha, 1.0 + power * alpha)
     # 2F1(order, 1 - alpha; order + 1; gap) is finite at gap = 1, where the factor is its inverse.
