@@ -113,8 +113,10 @@ def rough_models(seconds: float) -> list[dict[str, Any]]:
     """The characteristic function of rough Heston at 80 frequencies, and rough Bergomi paths against their normals."""
     heston = rough.Heston(H=0.1, kappa=0.3, theta=0.04, sigma=0.4, rho=-0.7, v0=0.04)
     u = np.linspace(0.5, 40.0, 80) - 0.5j
-    error = np.abs(heston.characteristic_function(u, 1.0, tol=1e-6) - heston.characteristic_function(u, 1.0, tol=1e-12))
-    spent = min(_spent(lambda: heston.characteristic_function(u, 1.0, tol=1e-6), 1) for _ in range(7))
+    error = np.abs(
+        heston.characteristic_function(u, 1.0, atol=1e-6) - heston.characteristic_function(u, 1.0, atol=1e-12)
+    )
+    spent = min(_spent(lambda: heston.characteristic_function(u, 1.0, atol=1e-6), 1) for _ in range(7))
     bergomi = rough.Bergomi(H=0.07, eta=1.9, rho=-0.9, xi=0.235**2)
     generator = np.random.Generator(np.random.Philox(1))
 

@@ -27,7 +27,7 @@ from hpfracc import noise
 
 #: The most telling first: a process that runs out of time has measured those.
 EQUATIONS: dict[str, dict[str, Any]] = {
-    "second_order, fBm 0.3": {"noise": noise.FractionalBrownian(0.3)},
+    "second_order, fBm 0.3": {"noise": noise.FractionalBrownian(0.3), "method": "second_order"},
     "euler, Caputo 0.7": {"alpha": 0.7, "interpretation": "ito"},
     "euler, additive fBm 0.3": {"noise": noise.FractionalBrownian(0.3), "diffusion": 0.5},
     "euler, Caputo 0.7, additive fBm 0.7": {"alpha": 0.7, "noise": noise.FractionalBrownian(0.7), "diffusion": 0.5},

@@ -43,7 +43,7 @@ def heston_prices(rng: np.random.Generator) -> Outcome:
     tol = 10.0 ** rng.uniform(-9.0, -5.0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", AccuracyWarning)
-        found = model.price(strike, T, tol=tol)
+        found = model.price(strike, T, rtol=tol)
     error = abs(float(found.value) - _heston_put_below(model, strike, T))
     told = " ".join(str(each.message) for each in caught)
     return Outcome(f"{model}, K={strike:.6g}, T={T:.6g}", error, float(found.error), 1e-11, tol, not told, told)
@@ -56,7 +56,7 @@ def heston_paths(rng: np.random.Generator) -> Outcome:
         kappa=rng.uniform(0.1, 3.0), sigma=rng.uniform(0.1, 0.6), rho=rng.uniform(-0.9, 0.5),
     )  # fmt: skip
     T, count = rng.uniform(0.1, 2.0), 4000
-    paths = model.sample([0.0, T], count, rng=int(rng.integers(2**31)), tol=1e-3)
+    paths = model.sample([0.0, T], count, rng=int(rng.integers(2**31)), atol=1e-3)
     strike = math.exp(rng.uniform(-0.5, 0.5) * math.sqrt(model.theta * T))
     spot = paths.S[:, -1]
     payoff = np.maximum(spot - strike, 0.0)

@@ -360,6 +360,8 @@ ONE_WORD = {
     "step": ("dt", "h", "delta_t", "time_step", "step_size"),
     "alpha": ("fractional_order", "fractional_orders"),
     "H": ("hurst", "hurst_exponent"),
+    "K": ("strike", "strikes"),
+    "T": ("maturity", "maturities"),
     "paths": ("n_paths", "num_paths"),
     "size": ("n_samples", "num_samples"),
     "max_steps": ("max_iter", "maxiter", "max_iterations", "n_steps", "num_steps"),
@@ -373,8 +375,6 @@ ONE_WORD = {
 }
 #: Functions that have another word all the same: the beginning of the name, the words, and why.
 OTHER_WORDS = {
-    "hpfracc.solvers.sde.rough": ({"tol"}, "the error of a price or a volatility, not that of a solver"),
-    "hpfracc.solvers.sde.noise.circulant.HoskingStream": ({"hurst"}, "beside other capital letters"),
     "hpfracc.lattice": ({"time"}, "an old name"),
     "hpfracc.ml": ({"fractional_order", "h"}, "an old name, and the hidden state of a layer"),
     "hpfracc.algorithms.gpu_optimized_methods": ({"h"}, "an old import path"),

@@ -163,7 +163,7 @@ def test_a_simulation_is_explained() -> None:
         hf.solve_fsde, slope, lambda t, y: y, (0, 1), 1.0, step=0.01, noise=process, paths=10**6, save="last"
     )
     assert calls[0] == 1
-    assert found.method == "second_order" and found.steps == 100 and found.library == "numpy"
+    assert found.method == "doss_sussmann" and found.steps == 100 and found.library == "numpy"
     assert found.chunks * found.rows >= 10**6 and found.kept_bytes == 8 * 10**6
     assert "does not converge" in found.refused["euler"]
     assert "1,000,000 in" in str(found) and "not 'euler'" in str(found)

@@ -13,6 +13,7 @@ import hpfracc as hf
 from hpfracc import noise
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.sde.methods import METHODS
+from hpfracc.solvers.sde.noise.process import read_grid
 from hpfracc.solvers.sde.problem import read_problem
 from hpfracc.solvers.sde.stiffness import stability_limit
 from tests.helpers.caputo_order import integrate
@@ -104,6 +105,15 @@ def test_euler_would_be_wrong_for_rough_multiplicative_noise() -> None:
     assert ratios[0] > 3 * ratios[1] > 9 * ratios[2]
     with pytest.raises(InvalidInputError, match="does not converge"):
         hf.solve_fsde(linear, multiple, (0, 1), 1.0, step=0.1, noise=process, method="euler")
+
+
+@pytest.mark.parametrize("index", [0.26, 0.4])
+def test_rough_noise_is_followed_by_its_flow(index: float) -> None:
+    """Below 1/2 ``"auto"`` has all digits of exp(a t + s Z), of which steps of order 2H - 1/2 have none at 0.26."""
+    found = hf.solve_fsde(
+        linear, multiple, (0, 1), 1.0, step=0.05, noise=noise.FractionalBrownian(index), paths=9, rng=3
+    )
+    np.testing.assert_allclose(found.y[:, 0], np.exp(RATE * found.t + SIZE * found.noise[:, 0]), rtol=1e-8)
 
 
 def test_the_second_order_method_would_be_wrong_below_one_quarter() -> None:
@@ -411,3 +421,28 @@ def test_a_number_is_the_diffusion_of_all_components() -> None:
         lambda t, y: -y, lambda t, y: 0.3, (0, 1), [1.0, 2.0], step=0.1, rng=1, interpretation="ito", method="euler"
     )
     np.testing.assert_allclose(function.y, plain.y, rtol=1e-14)
+
+
+def test_times_in_single_precision_are_those_that_were_meant() -> None:
+    """0.1 in single precision is no divisor of 1, and a grid of such times is uniform all the same."""
+    single = np.float32
+    given: dict[str, Any] = {"step": single(0.1), "noise_step": single(0.05), "breakpoints": [single(0.3)], "rng": 1}
+    found = hf.solve_fsde(lambda t, y: -y, 0.1, (single(0), single(0.7)), 1.0, **given)
+    np.testing.assert_allclose(found.t, np.linspace(0.0, 0.7, 8), atol=1e-7)
+    some = hf.solve_fsde(lambda t, y: -y, 0.1, (0, 1), 1.0, step=0.1, t_eval=np.array([0.3, 0.7], single), rng=1)
+    np.testing.assert_allclose(some.t, [0.3, 0.7], rtol=1e-15)
+    grids = np.linspace(0, 1, 5001, dtype=single), np.linspace(0, 1, 5001)
+    one, two = (noise.FractionalBrownian(0.3).sample(grid, rng=1) for grid in grids)  # too long for a matrix
+    np.testing.assert_array_equal(one, two)
+    uneven = np.cumsum([0.0, 0.1, 0.1001, 0.0999], dtype=single)  # not by rounding
+    assert read_grid(uneven).step is None
+
+
+def test_times_that_coincide_are_refused() -> None:
+    """Where steps are below the spacing of numbers, in the precision in which the functions see the time."""
+    with pytest.raises(InvalidInputError, match="coincide in float64"):
+        hf.solve_fsde(lambda t, y: -y, 0.1, (1e16, 1e16 + 10), 1.0, step=0.5)
+    jax = pytest.importorskip("jax")
+    one = jax.numpy.ones(1, "float32")
+    with pytest.raises(InvalidInputError, match="coincide in float32"):
+        hf.solve_fsde(lambda t, y: -y, 0.1, (1e6, 1e6 + 1), one, step=0.01)

@@ -21,7 +21,7 @@ from hpfracc.errors import BackendUnavailableError, InvalidInputError, PinnedBac
 from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antithetic
 from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_for
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
-from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid, read_parameter
+from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid, read_parameter, rounding_of
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.solvers.sde.noise.stable import StableLevy, TemperedStable
 from hpfracc.solvers.sde.problem import Traits, read_problem, refuse_unreal
@@ -109,9 +109,9 @@ def solve_fsde(
         Required for multiplicative Brownian noise. For H above 1/2 it is the Young integral; below, it is the limit
         along smooth paths, here called Stratonovich. Noise with jumps is in the Ito sense.
     method : {"auto", "euler", "second_order", "milstein", "doss_sussmann", "implicit_euler"}
-        ``"auto"`` is Euler's method for additive noise, jumps, and orders below 1; otherwise the second-order method if
-        it converges, and else the Doss-Sussmann method. ``"milstein"`` is the second-order method; for orders below 1
-        it is a separate method. ``"implicit_euler"`` is for stiff drifts.
+        ``"auto"`` is Euler's method for additive noise, jumps, and orders below 1; otherwise the second-order method,
+        and for H below 1/2 the Doss-Sussmann method if each component has one noise. ``"milstein"`` is the
+        second-order method; for orders below 1 it is a separate method. ``"implicit_euler"`` is for stiff drifts.
     save : {"all", "last"} or callable
         What is saved: all times, the last one, or ``save(t, y)``, called with all times and paths of shape ``(k, d,
         n)``, which returns an array of k rows. Paths are simulated in chunks that fit into memory, unless all of them
@@ -164,7 +164,7 @@ def solve_fsde(
     >>> rough = {"noise": noise.FractionalBrownian(0.3), "paths": 5, "rng": 1}
     >>> result = hf.solve_fsde(lambda t, y: -y, lambda t, y: 0.2 * y, (0, 1), 1.0, step=0.01, **rough)
     >>> result.y.shape, result.method
-    ((5, 1, 101), 'second_order')
+    ((5, 1, 101), 'doss_sussmann')
     """
     return read_simulation(**locals()).run()
 
@@ -188,6 +188,12 @@ def read_simulation(*args: Any, **kwargs: Any) -> Simulation:
     strength = of.diffusion
     others = (of.args, () if callable(strength) else (strength,), of.correlation, of.alpha, *owned)
     source = place_state(of.backend, of.rng, of.key, of.y0, others, first_path=of.first_path, count=count)
+    seen = t.astype(source.dtype) if source.library == "jax" else t  # time is a number elsewhere
+    if not np.all(np.diff(seen) > 0.0):
+        raise InvalidInputError(
+            f"times from {t[0]:.6g} in steps of {h:.6g} coincide in {seen.dtype}; let time begin near 0, or use "
+            "float64 or longer steps"
+        )
     start = _read_start(of.y0, count, source)
     if not callable(strength):
         strength = _read_numbers("diffusion", strength, source, ", or a function of (t, y)")
@@ -280,6 +286,8 @@ def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> 
         names = ["euler"]
         if not caputo:
             further = ["second_order", "doss_sussmann"]
+            if traits.roughness_up_to(0.5) and traits.hurst != 0.5:
+                further.reverse()  # the order 2H - 1/2 of the second is too low to be of use
             names = [*names, *further] if traits.additive or traits.jumps else [*further, *names]
         reasons = {each: methods[each].refuses(traits) for each in names}
         for each, reason in reasons.items():
@@ -323,15 +331,16 @@ def _read_order(alpha: Any, process: Noise) -> Any:
 def _read_times(t_span: Any, step: Any, breakpoints: Any) -> tuple[np.ndarray, float, dict[int, float]]:
     """The times of the steps, their length, and the breakpoints by their step."""
     begin, end = _reading.pair("t_span", t_span)
-    length = _reading.number("step", step, above=0, most=end - begin)
-    steps = max(1, math.ceil((end - begin) / length * (1.0 - 1e-12)))
+    rounding = rounding_of(t_span, step, breakpoints)
+    length = _reading.number("step", step, above=0, most=(end - begin) * (1.0 + rounding))
+    steps = max(1, math.ceil((end - begin) / length * (1.0 - rounding)))
     times = _reading.times_between("breakpoints", breakpoints, begin, end)
     jumps: dict[int, float] = {}
     if times:
         shares = (np.array(times) - begin) / (end - begin)
         counts = np.arange(steps, _REFINED * steps + 1)
         for share in shares:
-            counts = counts[np.abs(np.rint(share * counts) - share * counts) <= 1e-12 * counts]
+            counts = counts[np.abs(np.rint(share * counts) - share * counts) <= rounding * counts]
         # Two steps between two of them: a step has a jump at one of its ends at most.
         counts = counts[np.diff(np.rint(np.outer(counts, shares)), prepend=0.0).min(1) >= 2]
         if not counts.size:
@@ -350,7 +359,7 @@ def _read_noise_step(noise_step: Any, h: float) -> int:
     if noise_step is None:
         return 1
     ratio = h / _reading.number("noise_step", noise_step, above=0)
-    if round(ratio) < 1 or abs(ratio - round(ratio)) > 1e-9 * ratio:
+    if round(ratio) < 1 or abs(ratio - round(ratio)) > max(1e-9, rounding_of(noise_step)) * ratio:
         raise InvalidInputError(
             f"noise_step={noise_step!r} does not divide the step {h:.12g} into a whole number of parts; use "
             f"{h:.12g} / {max(1, round(ratio))}"
@@ -367,7 +376,7 @@ def _read_places(t_eval: Any, t: np.ndarray, save: Any) -> np.ndarray | None:
     times = read_grid(t_eval, "t_eval", first=float(t[0])).times
     places: np.ndarray = np.searchsorted(t, times - 0.5 * (t[1] - t[0]))
     near = places < t.size
-    near[near] = np.abs(t[places[near]] - times[near]) <= 1e-9 * (t[-1] - t[0])
+    near[near] = np.abs(t[places[near]] - times[near]) <= max(1e-9, rounding_of(t_eval)) * (t[-1] - t[0])
     if not near.all():
         raise InvalidInputError(
             f"t_eval has {times[~near][0]:.12g}, which is not the time of a step from {t[0]:.12g} to {t[-1]:.12g} in "
@@ -473,7 +482,7 @@ def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
     known = methods_for(traits, ordinary=ordinary)
     reasons = {name: each.refuses(traits) for name, each in known.items()}
     refused = {name: why for name, why in reasons.items() if why is not None}
-    reason = "it is the first that converges for this noise"
+    reason = "it is the most accurate that converges for this noise"
     if kwargs.get("method", "auto") != "auto":
         reason = "it was asked for by its name"
     elif not ordinary:

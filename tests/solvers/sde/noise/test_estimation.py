@@ -75,6 +75,9 @@ def test_wavelets_and_detrending_see_no_trend() -> None:
         assert pytest.approx(two.H, abs=1e-8 if method == "wavelets" else 1e-6) == one.H
     with pytest.raises(ShapeError, match="needs at least 128"):
         hf.hurst(path[:100], method="dfa")
+    with pytest.raises(ShapeError, match="needs at least 144"):  # two octaves do not show whether a line fits
+        hf.hurst(path[:143], method="wavelets")
+    assert hf.hurst(path[:144], method="wavelets").standard_error > 0.05
 
 
 def test_neither_scale_nor_trend_matters() -> None:

@@ -76,6 +76,43 @@ def test_skewed_numbers_near_index_1(alpha: float) -> None:
             assert abs(value / float(exact) - 1.0) < 2e-15
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("alpha", [0.3, 0.999, 1.0, 1.0 + 1e-6, 1.5, 2.0 - 1e-9, 2.0])
+@pytest.mark.parametrize("beta", [1.0, -1.0, 0.999999])
+def test_numbers_near_both_ends(alpha: float, beta: float, dtype: type) -> None:
+    """The transform in 50 digits, from uniform numbers next to 0 and 1, where the tails are."""
+    eps = float(np.finfo(dtype).eps)
+    uniform = np.array([0.5 * eps, 4 * eps, 1e3 * eps, 0.7, 1.0 - 1e3 * eps, 1.0 - 4 * eps, 1.0 - eps], dtype)
+    found = standard_stable(np, alpha, beta, uniform, np.full(7, 0.75, dtype))
+    with mpmath.workdps(50):
+        a, skew, wait = mpmath.mpf(alpha), mpmath.mpf(beta), mpmath.mpf(0.75)
+        for value, u in zip(found.tolist(), uniform.tolist(), strict=True):
+            v = mpmath.pi * (mpmath.mpf(u) - 0.5)
+            if alpha == 1.0:
+                half = mpmath.pi / 2 + skew * v
+                logarithm = mpmath.log(mpmath.pi / 2 * wait * mpmath.cos(v) / half)
+                exact = 2 / mpmath.pi * (half * mpmath.tan(v) - skew * logarithm)
+            else:
+                tangent = skew * mpmath.tan(mpmath.pi * a / 2)
+                turned = a * v + mpmath.atan(tangent)
+                size = (1 + tangent**2) ** (1 / (2 * a)) * mpmath.sin(turned) / mpmath.cos(v) ** (1 / a)
+                exact = size * (mpmath.cos(v - turned) / wait) ** ((1 - a) / a)
+            assert abs(value - float(exact)) < 64 * eps * (abs(float(exact)) + 0.1)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.999])
+def test_tempered_and_inverse_motion_at_extreme_indices(alpha: float) -> None:
+    """Laplace transform and moments within 4 standard errors, where powers of stable numbers leave double precision."""
+    jumps = noise.TemperedStable(alpha, 1.3).sample(np.linspace(0.0, 1.0, 6), COUNT, rng=7)[:, -1]
+    assert abs(mean_error(np.exp(-2.0 * jumps), np.exp(1.3**alpha - 3.3**alpha))) < 4
+    for index in (alpha, 0.1 * alpha):
+        clock = noise.InverseSubordinator(index).sample([0.5, 3.0], COUNT, rng=8)[:, 1]
+        for k in (1, 2):
+            assert (
+                abs(mean_error(clock**k, special.gamma(k + 1) * 3.0 ** (k * index) / special.gamma(1 + k * index))) < 4
+            )
+
+
 def test_fractional_moment() -> None:
     """E |X|^0.5 of the symmetric stable law with index 1.5."""
     values = np.abs(noise.StableLevy(1.5).sample([1.0], 10 * COUNT, rng=4)[:, 0]) ** 0.5

@@ -55,8 +55,16 @@ def test_prices_without_a_volatility():
 
 def test_arguments_are_checked():
     """An unknown option is refused by name, and a negative volatility, strike or forward by value."""
-    for bad in ({"volatility": -0.2}, {"strike": -1.0}, {"forward": -1.0}):
+    for bad in ({"volatility": -0.2}, {"K": -1.0}, {"forward": -1.0}):
         with pytest.raises(InvalidInputError, match=f"{next(iter(bad))} has an entry of -"):
-            black_price(**{"forward": 1.0, "strike": 1.0, "maturity": 1.0, "volatility": 0.2, **bad})
+            black_price(**{"forward": 1.0, "K": 1.0, "T": 1.0, "volatility": 0.2, **bad})
     with pytest.raises(InvalidInputError, match="kind='straddle'"):
         black_price(100.0, 90.0, 1.0, 0.2, "straddle")
+
+
+def test_strikes_and_forwards_of_zero():
+    """A call with strike 0 is the forward, whatever its volatility; a price of such an option has no volatility."""
+    found = black_price([100.0, 100.0, 0.0, 0.0], [0.0, 90.0, 100.0, 0.0], [1.0, 0.0, 1.0, 1.0], 0.2)
+    np.testing.assert_array_equal(found, [100.0, 10.0, 0.0, 0.0])
+    assert black_price(0.0, 100.0, 1.0, 0.2, "put") == 100.0
+    assert np.isnan(implied_volatility([100.0, 5.0], [100.0, 0.0], [0.0, 90.0], 1.0)).all()

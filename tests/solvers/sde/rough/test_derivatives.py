@@ -17,13 +17,13 @@ K, T = np.array([85.0, 120.0]), 0.5
 
 def priced(model, K=K, T=T, kind="call"):
     """Prices to nearly all digits."""
-    return model.price(K, T, kind=kind, tol=1e-12).value
+    return model.price(K, T, kind=kind, rtol=1e-12).value
 
 
 @pytest.mark.parametrize(("model", "kind"), [(MODEL, "call"), (FLAT, "put")])
 def test_greeks_are_differences_of_exact_prices(model, kind):
     """Each derivative is the central difference of the price, and gamma the second one."""
-    found = model.greeks(K, T, kind=kind, tol=1e-11)
+    found = model.greeks(K, T, kind=kind, rtol=1e-11)
     names = {"H", "kappa", "sigma", "rho", "S0", "r", "q"} | ({"v0", "theta"} if model is MODEL else {"xi"})
     assert set(found) == names | {"K", "T", "gamma"}
     for name in names:

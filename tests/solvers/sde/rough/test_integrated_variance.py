@@ -109,8 +109,8 @@ def test_tolerance_chooses_the_steps():
     coarse, bias = plan_sampling(MODEL, (0.0, 0.1, 1.0), None, 1e-3)
     fine, smaller = plan_sampling(MODEL, (0.0, 0.1, 1.0), None, 1e-5)
     assert bias <= 1e-3 and smaller <= 1e-5 and coarse.ends[0] < fine.ends[0]
-    with pytest.warns(AccuracyWarning, match="above tol=1e-09"):
-        MODEL.sample([0.0, 1.0], rng=1, tol=1e-9)
+    with pytest.warns(AccuracyWarning, match="above atol=1e-09"):
+        MODEL.sample([0.0, 1.0], rng=1, atol=1e-9)
 
 
 def test_bad_sampling():
@@ -119,7 +119,7 @@ def test_bad_sampling():
         MODEL.sample([0.5, 1.0])
     with pytest.raises(InvalidInputError, match="step=0"):
         MODEL.sample([0.0, 1.0], step=0)
-    with pytest.raises(InvalidInputError, match="tol=nan"):
-        MODEL.sample([0.0, 1.0], tol=math.nan)
+    with pytest.raises(InvalidInputError, match="atol=nan"):
+        MODEL.sample([0.0, 1.0], atol=math.nan)
     with pytest.raises(InvalidInputError, match="1,000,000 steps"):
         MODEL.sample([0.0, 1.0], step=1e-6)

@@ -86,11 +86,9 @@ def _halved(xp: Namespace, change: Change, y: Any, depth: int) -> Any:
     value, found = _extrapolated(xp, change, y)
     if depth >= _MAX_HALVINGS or bool(found.all()):
         return value
-
-    def half(y: Any) -> Any:
-        return 0.5 * change(y)
-
-    finer = _halved(xp, half, _halved(xp, half, y, depth + 1), depth + 1)
+    finer = y
+    for _ in range(2):
+        finer = _halved(xp, lambda y: 0.5 * change(y), finer, depth + 1)
     return xp.where(found[:, None], value, finer)
 
 

@@ -173,7 +173,7 @@ def autocovariance(hurst: Any, n: int, xp: Namespace = NUMPY) -> Any:
     .. math:: \gamma(k) = \tfrac12 \left(|k+1|^{2H} - 2 |k|^{2H} + |k-1|^{2H}\right)
         = k^{2H} \sum_{j \ge 1} \binom{2H}{2j} k^{-2j}.
 
-    The relative error is at most 6e-14.
+    The relative error is at most 6e-14 for H from 0.02 on; below, the absolute one is at most 1e-15.
     """
     twice = 2.0 * hurst
     # In terms of powers minus 1, whose sums vanish at H = 1/2 without cancellation.
@@ -239,14 +239,14 @@ class HoskingStream:
        Res. 20, 1984.
     """
 
-    def __init__(self, hurst: float, step: float, shape: tuple[int, ...], source: RandomSource) -> None:
-        self._hurst, self._step, self._shape, self._source = hurst, step, shape, source
+    def __init__(self, H: float, step: float, shape: tuple[int, ...], source: RandomSource) -> None:
+        self._hurst, self._step, self._shape, self._source = H, step, shape, source
         self._count = math.prod(shape)
         self._last = np.zeros(self._count)
         self._past = np.empty((self._count, _BLOCK))
         self._coefficients = np.empty(0)
         self._variance = 1.0
-        self._lags = autocovariance(hurst, _BLOCK)
+        self._lags = autocovariance(H, _BLOCK)
         self._normals = np.empty((self._count, 0))
         self.steps = 0
 

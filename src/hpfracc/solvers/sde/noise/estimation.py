@@ -288,7 +288,7 @@ def _octaves(levels: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarray]:
 
 METHODS: dict[str, _Energies] = {"variations": _variations, "dfa": _fluctuations, "wavelets": _octaves}
 #: Fewest points of a path.
-_POINTS = {"variations": 32, "dfa": 128, "wavelets": 128}
+_POINTS = {"variations": 32, "dfa": 128, "wavelets": 144}
 
 
 def by_scales(method: str, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -247,35 +247,43 @@ def _largest_smaller(alpha: float, total: np.ndarray, first: np.ndarray, rest: n
 
 
 def standard_stable(xp: Any, alpha: float, beta: float, uniform: Any, wait: Any) -> Any:
-    """S1 with scale 1, from uniform numbers in (0, 1) and exponential ones."""
-    v = math.pi * (uniform - 0.5)
-    # cos v = sin(pi u), accurate at both ends.
-    cosine = xp.sin(math.pi * xp.where(uniform < 0.5, uniform, 1.0 - uniform))
+    """S1 with scale 1, from uniform numbers in (0, 1) and exponential ones.
+
+    Angles are counted from the nearer end of the interval, where a difference from pi / 2 would have no digits.
+    """
+    one, upper = xp.ones_like(uniform), uniform >= 0.5
+    side, w = xp.where(upper, one, -one), math.pi * xp.where(upper, 1.0 - uniform, uniform)
+    sine = xp.sin(w)
     if alpha == 1.0:
+        slope = xp.cos(w) / sine * side
         if beta == 0.0:
-            return xp.sin(v) / cosine
-        half = 0.5 * math.pi + beta * v
-        return (2.0 / math.pi) * (half * xp.sin(v) / cosine - beta * xp.log(0.5 * math.pi * wait * cosine / half))
-    # By the distance from the pole, because pi times the index is rounded.
-    tangent = beta / math.tan(0.5 * math.pi * (1.0 - alpha)) if alpha != 2.0 else 0.0
-    shift = math.atan(tangent) / alpha
-    size = (1.0 + tangent * tangent) ** (0.5 / alpha)
-    turned = alpha * (v + shift)
-    power = (1.0 - alpha) / alpha
-    return size * xp.sin(turned) / cosine ** (1.0 / alpha) * (xp.cos(v - turned) / wait) ** power
+            return slope
+        half = xp.where(upper, 0.5 * math.pi * (1.0 + beta) - beta * w, 0.5 * math.pi * (1.0 - beta) + beta * w)
+        return (2.0 / math.pi) * (half * slope - beta * xp.log(0.5 * math.pi * wait * sine / half))
+    # Sine and cosine of pi / 2 times the index, or times its distance from 2, where that is above 1.
+    far, near = (math.sin(0.5 * math.pi * size) for size in (min(alpha, 2.0 - alpha), abs(1.0 - alpha)))
+
+    def end(skewness: float) -> tuple[float, float]:
+        """The angle at an end, or what it lacks to pi if that is less, and the direction in which it grows."""
+        across = near * near - skewness * far * far
+        return math.atan2((1.0 + skewness) * far * near, abs(across)), math.copysign(1.0, across)
+
+    angle, turn = (xp.where(upper, high * one, low * one) for high, low in zip(end(beta), end(-beta), strict=True))
+    size = math.hypot(1.0, beta * far / near) ** (1.0 / alpha)
+    base = (xp.sin(angle + turn * abs(1.0 - alpha) * w) / wait) ** (1.0 - alpha) / sine
+    return size * side * xp.sin(angle + turn * math.copysign(alpha, alpha - 1.0) * w) * base ** (1.0 / alpha)
 
 
-def one_sided(alpha: float, uniform: np.ndarray, wait: np.ndarray) -> np.ndarray:
-    """Positive stable numbers with ``E exp(-s S) = exp(-s^alpha)``, 0 < alpha < 1 (Kanter, 1975)."""
-    return np.asarray((kanter(alpha, uniform) / wait) ** ((1.0 - alpha) / alpha))
+def one_sided(alpha: float, uniform: np.ndarray, wait: np.ndarray, time: Any = 1.0) -> np.ndarray:
+    """Positive stable numbers with ``E exp(-s S) = exp(-time s^alpha)``, 0 < alpha < 1 (Kanter, 1975)."""
+    return np.asarray((time * kanter(alpha, uniform) * wait ** (alpha - 1.0)) ** (1.0 / alpha))
 
 
 def kanter(alpha: float, uniform: np.ndarray) -> np.ndarray:
-    """``A(u) = (sin(a u)^a sin((1-a) u)^(1-a) / sin u)^(1/(1-a))`` at u = pi times the uniform numbers."""
-    u = math.pi * uniform
-    sine = np.sin(math.pi * np.where(uniform < 0.5, uniform, 1.0 - uniform))
-    inside = np.sin(alpha * u) ** alpha * np.sin((1.0 - alpha) * u) ** (1.0 - alpha) / sine
-    return np.asarray(inside ** (1.0 / (1.0 - alpha)))
+    """``sin(a u)^a sin((1-a) u)^(1-a) / sin u`` at u = pi times the uniform numbers."""
+    u, w = math.pi * uniform, math.pi * np.where(uniform < 0.5, uniform, 1.0 - uniform)
+    first = np.sin(np.where(uniform < 0.5, alpha * u, w + (1.0 - alpha) * u))
+    return np.asarray(first**alpha * np.sin((1.0 - alpha) * u) ** (1.0 - alpha) / np.sin(w))
 
 
 #: Maximum tempering of a piece, ``rate * scale * step^(1/alpha)``, for alpha below and above 1. The acceptance
@@ -364,9 +372,9 @@ class TemperedStable(LevyNoise):
                 f"steps of up to {np.max(steps):.3g} with rate={self.rate} take {parts:,} pieces each; the process is "
                 "close to a Gaussian one there: use a smaller interval, or fewer steps"
             )
-        sizes = np.repeat(self.scale * (steps / parts) ** (1.0 / self.alpha), parts, axis=-1)
-        sizes = np.broadcast_to(sizes, (paths.size, sizes.shape[-1]))
-        alpha, shift = self.alpha, 0.0
+        times = np.repeat(self.scale**self.alpha * steps / parts, parts, axis=-1)
+        times = np.broadcast_to(times, (paths.size, times.shape[-1]))
+        alpha = self.alpha
         if above:
             # E exp(-s S) = exp(s^alpha) has the scale |cos(pi alpha / 2)|^(1/alpha) in S1.
             unit = math.sin(0.5 * math.pi * (alpha - 1.0)) ** (1.0 / alpha)
@@ -374,11 +382,15 @@ class TemperedStable(LevyNoise):
 
         def propose(rows: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             angle, wait, chance = uniform[:, ::3], -np.log(uniform[:, 1::3]), uniform[:, 2::3]
-            drawn = unit * standard_stable(np, alpha, 1.0, angle, wait) if above else one_sided(alpha, angle, wait)
-            kept = chance <= np.exp(-self.rate * sizes[rows] * np.maximum(drawn + shift, 0.0))
-            return sizes[rows] * drawn, kept
+            if above:
+                sizes = times[rows] ** (1.0 / alpha)
+                drawn = sizes * (unit * standard_stable(np, alpha, 1.0, angle, wait))
+                return drawn, chance <= np.exp(-self.rate * np.maximum(drawn + sizes * shift, 0.0))
+            with np.errstate(over="ignore"):  # such numbers are rejected
+                drawn = one_sided(alpha, angle, wait, times[rows])
+            return drawn, chance <= np.exp(-self.rate * drawn)
 
-        values = _by_rejection(host, paths, (sizes.shape[-1], 3), itertools.count(stream, stride), propose)
+        values = _by_rejection(host, paths, (times.shape[-1], 3), itertools.count(stream, stride), propose)
         total = values.reshape(paths.size, -1, parts).sum(-1)
         if above:
             total += steps * (self.scale**alpha * alpha * self.rate ** (alpha - 1.0))

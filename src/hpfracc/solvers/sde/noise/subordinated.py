@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -195,25 +196,27 @@ class InverseSubordinator(Noise):
         """Time until each path passes its distance, and its value then."""
         alpha = self.alpha
         uniform = host.numbers_of(paths, 3 + 2 * _ATTEMPTS, kind="uniform", stream=stream)
-        before = distance * special.betaincinv(alpha, 1.0 - alpha, uniform[:, 0])
+        share = special.betaincinv(alpha, 1.0 - alpha, uniform[:, 0])
+        # Towards 0 the share is a power that underflows, though its root does not.
+        root = np.where(share > 1e-250, share**alpha, uniform[:, 0] * (math.pi * alpha / math.sin(math.pi * alpha)))
         left = distance * special.betaincinv(1.0 - alpha, alpha, 1.0 - uniform[:, 0])
-        jump = left * uniform[:, 1] ** (-1.0 / alpha)
+        with np.errstate(over="ignore"):  # beyond all times
+            jump = left * uniform[:, 1] ** (-1.0 / alpha)
         wait = special.gammaincinv(2.0 - alpha, uniform[:, 2])
         tilted = self._angles(host, paths, uniform[:, 3:], stream)
-        stable = (tilted / wait) ** ((1.0 - alpha) / alpha)
-        return (before / stable) ** alpha, before + jump
+        return distance**alpha * root * wait ** (1.0 - alpha) / tilted, distance * share + jump
 
     def _angles(self, host: RandomSource, paths: np.ndarray, uniform: np.ndarray, stream: int) -> np.ndarray:
-        """``A(u)`` with u of density proportional to ``A^-(1-alpha)``, by rejection."""
+        """:func:`kanter` of u with the density proportional to its inverse, by rejection."""
         alpha = self.alpha
-        least = (1.0 - alpha) * alpha ** (alpha / (1.0 - alpha))
+        least = (1.0 - alpha) ** (1.0 - alpha) * alpha**alpha
         found = np.empty(paths.size)
         waiting = np.arange(paths.size)
         further = 0
         while True:
             for k in range(0, uniform.shape[-1], 2):
                 value = kanter(alpha, uniform[:, k])
-                kept = uniform[:, k + 1] <= (least / value) ** (1.0 - alpha)
+                kept = uniform[:, k + 1] * value <= least
                 found[waiting[kept]] = value[kept]
                 waiting, uniform = waiting[~kept], uniform[~kept]
                 if not waiting.size:
@@ -230,8 +233,8 @@ def increment_moment(alpha: float, power: float, s: Any, t: Any) -> np.ndarray:
     \frac{s^\alpha}{x^\alpha (s+x)}` (Dynkin, Lamperti) and starts again, so the moment is an integral of those of
     :math:`E_{t-s-x}`, which is a hypergeometric function of :math:`1 - s/t`.
     """
-    _, high, ratio = ordered_times(s, t)
-    gap, order = 1.0 - ratio, 1.0 - alpha + power * alpha
+    low, high, _ = ordered_times(s, t)
+    gap, order = (high - low) / np.where(high > 0.0, high, 1.0), 1.0 - alpha + power * alpha
     moment = special.gamma(1.0 + power) * special.rgamma(1.0 + power * alpha)
     factor = np.sin(np.pi * alpha) / np.pi * special.beta(1.0 - alpha, 1.0 + power * alpha)
     # 2F1(order, 1 - alpha; order + 1; gap) is finite at gap = 1, where the factor is its inverse.

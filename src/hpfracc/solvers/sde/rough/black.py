@@ -14,15 +14,15 @@ _MAX_ITERATIONS = 100
 _ROOT_HALF = math.sqrt(0.5)
 
 
-def black_price(forward: Any, strike: Any, maturity: Any, volatility: Any, kind: str = "call") -> Any:
+def black_price(forward: Any, K: Any, T: Any, volatility: Any, kind: str = "call") -> Any:
     r"""Undiscounted price of a European option under Black's model.
 
     .. math:: C = F \Phi(d_1) - K \Phi(d_2), \qquad d_{1,2} = \frac{\ln(F/K)}{\sigma\sqrt T} \pm \frac{\sigma\sqrt T}{2}
 
     Parameters
     ----------
-    forward, strike, maturity, volatility : array_like
-        Broadcast against each other; all positive.
+    forward, K, T, volatility : array_like
+        Forward price, strike, maturity and volatility, broadcast against each other; all at least 0.
     kind : {"call", "put"}
         The option.
 
@@ -30,18 +30,13 @@ def black_price(forward: Any, strike: Any, maturity: Any, volatility: Any, kind:
     -------
     ndarray or float
     """
-    forward, strike = (_reading.numbers(*given, least=0) for given in (("forward", forward), ("strike", strike)))
-    time, volatility = (
-        _reading.numbers("maturity", maturity, least=0),
-        _reading.numbers("volatility", volatility, least=0),
-    )
-    total = volatility * np.sqrt(time)
-    log_moneyness = np.log(strike / forward)
-    cheap = _price(np.abs(log_moneyness), total) * np.minimum(forward, strike)
-    return (cheap + intrinsic(forward, strike, kind))[()]
+    given = {"forward": forward, "K": K, "T": T, "volatility": volatility}
+    forward, K, T, volatility = (_reading.numbers(name, each, least=0) for name, each in given.items())
+    cheap = _price(_distance(forward, K), volatility * np.sqrt(T)) * np.minimum(forward, K)
+    return (cheap + intrinsic(forward, K, kind))[()]
 
 
-def implied_volatility(price: Any, forward: Any, strike: Any, maturity: Any, kind: str = "call") -> Any:
+def implied_volatility(price: Any, forward: Any, K: Any, T: Any, kind: str = "call") -> Any:
     """The volatility for which Black's formula gives ``price`` (undiscounted).
 
     Newton's method on the logarithm of the price of the out-of-the-money option, safeguarded by bisection. Accurate to
@@ -50,8 +45,8 @@ def implied_volatility(price: Any, forward: Any, strike: Any, maturity: Any, kin
 
     Parameters
     ----------
-    price, forward, strike, maturity : array_like
-        Broadcast against each other.
+    price, forward, K, T : array_like
+        Undiscounted price, forward price, strike and maturity, broadcast against each other.
     kind : {"call", "put"}
         The option.
 
@@ -59,18 +54,24 @@ def implied_volatility(price: Any, forward: Any, strike: Any, maturity: Any, kin
     -------
     ndarray or float
     """
-    given = {"price": price, "forward": forward, "strike": strike, "maturity": maturity}
-    price, forward, strike, maturity = np.broadcast_arrays(
+    given = {"price": price, "forward": forward, "K": K, "T": T}
+    price, forward, K, T = np.broadcast_arrays(
         *(_reading.numbers(name, each, finite=False) for name, each in given.items())
     )
-    cheap = (price - intrinsic(forward, strike, kind)) / np.minimum(forward, strike)
-    x = np.abs(np.log(strike / forward))
+    x, smaller = _distance(forward, K), np.minimum(forward, K)
+    cheap = (price - intrinsic(forward, K, kind)) / np.where(smaller > 0.0, smaller, np.nan)
     result = np.full(cheap.shape, np.nan)
     result[cheap == 0.0] = 0.0
-    usable = (cheap > 0.0) & (cheap < 1.0) & (maturity > 0.0) & np.isfinite(x)
+    usable = (cheap > 0.0) & (cheap < 1.0) & (T > 0.0) & np.isfinite(x)
     if usable.any():
-        result[usable] = _invert(np.log(cheap[usable]), x[usable]) / np.sqrt(maturity[usable])
+        result[usable] = _invert(np.log(cheap[usable]), x[usable]) / np.sqrt(T[usable])
     return result[()]
+
+
+def _distance(forward: Any, K: Any) -> Any:
+    """``|ln(K/F)|``: infinite where one of them is 0, and 0 where both are."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(forward == K, 0.0, np.abs(np.log(K / forward)))
 
 
 def _price(x: Any, total: Any) -> Any:
@@ -111,7 +112,7 @@ def _invert(target: np.ndarray, x: np.ndarray) -> np.ndarray:
     return total
 
 
-def intrinsic(forward: Any, strike: Any, kind: str) -> Any:
+def intrinsic(forward: Any, K: Any, kind: str) -> Any:
     """What an option is worth if it ends now; raises an error unless ``kind`` is ``"call"`` or ``"put"``."""
     _reading.choice("kind", kind, ("call", "put"))
-    return np.maximum(forward - strike if kind == "call" else strike - forward, 0.0)
+    return np.maximum(forward - K if kind == "call" else K - forward, 0.0)

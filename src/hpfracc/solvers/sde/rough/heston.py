@@ -103,7 +103,7 @@ class Heston(VolatilityModel):
     8.336636
     """
 
-    _accuracy: ClassVar[dict[str, Any]] = {"tol": 1e-6}
+    _accuracy: ClassVar[dict[str, Any]] = {"rtol": 1e-6}
     _free: ClassVar[tuple[str, ...]] = ("H", "kappa", "sigma", "rho")
 
     H: Any
@@ -147,7 +147,7 @@ class Heston(VolatilityModel):
         mean = own.theta + (own.v0 - own.theta) * mittag_leffler(-own.kappa * times**a, a, 2.0)
         return np.asarray(times * mean)[()]
 
-    def characteristic_function(self, u: Any, T: float, *, tol: float = 1e-10) -> Any:
+    def characteristic_function(self, u: Any, T: float, *, atol: float = 1e-10) -> Any:
         r"""The transform :math:`E\,e^{i u X_T}` of :math:`X_T = \ln(S_T/F_T)`.
 
         Parameters
@@ -157,7 +157,7 @@ class Heston(VolatilityModel):
             parameters.
         T : float
             Maturity.
-        tol : float
+        atol : float
             Absolute error.
 
         Returns
@@ -168,14 +168,17 @@ class Heston(VolatilityModel):
         u = np.asarray(u)
         if u.dtype.kind not in "fciu":
             raise InvalidInputError(f"u has dtype {u.dtype}; give real or complex frequencies")
-        if not np.all((u.imag >= -1.0) & (u.imag <= 0.0)):
-            raise InvalidInputError("u has an imaginary part outside [-1, 0], where the transform need not exist")
+        if not np.all(np.isfinite(u.real) & (u.imag >= -1.0) & (u.imag <= 0.0)):
+            raise InvalidInputError(
+                "u is not finite, or has an imaginary part outside [-1, 0], where the transform need not exist"
+            )
+        _reading.number("atol", atol, above=0)
         own, maturity = self._numbers("characteristic_function"), _reading.number("T", T, above=0)
-        exponent = own._log_transform(u.astype(complex).ravel(), maturity, tol)[0]
+        exponent = own._log_transform(u.astype(complex).ravel(), maturity, atol)[0]
         own._check(exponent, maturity)
         return np.exp(exponent).reshape(u.shape)[()]
 
-    def price(self, K: Any, T: Any, *, kind: str = "call", tol: float = 1e-8) -> Valuation:
+    def price(self, K: Any, T: Any, *, kind: str = "call", rtol: float = 1e-8) -> Valuation:
         """Prices of European options.
 
         Parameters
@@ -184,7 +187,7 @@ class Heston(VolatilityModel):
             Strikes and maturities, broadcast against each other.
         kind : {"call", "put"}
             The option.
-        tol : float
+        rtol : float
             Target error, relative to ``S0``.
 
         Returns
@@ -196,7 +199,7 @@ class Heston(VolatilityModel):
         """
         tensors, own = self._tensors(K=K, T=T), self._plain()
         strikes, maturities = read_quotes(K=without_tensor("K", K), T=without_tensor("T", T))
-        found, slopes = own._out_of_money(strikes, maturities, tol, bool(tensors))
+        found, slopes = own._out_of_money(strikes, maturities, rtol, bool(tensors))
         price = own._prices(kind, strikes, maturities, found)
         if not tensors:
             return price
@@ -204,18 +207,18 @@ class Heston(VolatilityModel):
             attach_gradient(price.value, own._price_slopes(kind, price.value, slopes), tensors), price.error
         )
 
-    def implied_volatility(self, K: Any, T: Any, *, tol: float = 1e-10) -> Valuation:
+    def implied_volatility(self, K: Any, T: Any, *, rtol: float = 1e-10) -> Valuation:
         """Black-Scholes volatilities of the prices, with their errors; see :meth:`price` for the parameters."""
         own = self._numbers("implied_volatility")
         strikes, maturities = read_quotes(K=K, T=T)
-        return own._volatilities(strikes, maturities, own._out_of_money(strikes, maturities, tol)[0])
+        return own._volatilities(strikes, maturities, own._out_of_money(strikes, maturities, rtol)[0])
 
-    def greeks(self, K: Any, T: Any, *, kind: str = "call", tol: float = 1e-8) -> dict[str, Any]:
+    def greeks(self, K: Any, T: Any, *, kind: str = "call", rtol: float = 1e-8) -> dict[str, Any]:
         """Derivatives of the prices of European options.
 
         Parameters
         ----------
-        K, T, kind, tol
+        K, T, kind, rtol
             As in :meth:`price`.
 
         Returns
@@ -228,7 +231,7 @@ class Heston(VolatilityModel):
         """
         own = self._numbers("greeks")
         strikes, maturities = read_quotes(K=K, T=T)
-        found, slopes = own._out_of_money(strikes, maturities, tol, True)
+        found, slopes = own._out_of_money(strikes, maturities, rtol, True)
         price = own._prices(kind, strikes, maturities, found)
         return {name: np.asarray(each)[()] for name, each in own._price_slopes(kind, price.value, slopes).items()}
 
@@ -239,7 +242,7 @@ class Heston(VolatilityModel):
         rng: Any = None,
         *,
         step: float | None = None,
-        tol: float = 1e-4,
+        atol: float = 1e-4,
         first_path: int = 0,
     ) -> RoughPaths:
         r"""Paths of price and variance.
@@ -258,8 +261,8 @@ class Heston(VolatilityModel):
         rng : None, int, numpy.random.Generator or SeedSequence, optional
             Seed of the random numbers.
         step : float, optional
-            Largest step. By default there are as many steps to each of the times as ``tol`` needs, mostly 8 to 16.
-        tol : float
+            Largest step. By default there are as many steps to each of the times as ``atol`` needs, mostly 8 to 16.
+        atol : float
             Without ``step``: largest bias of implied volatilities, see :class:`~hpfracc.rough.RoughPaths`.
         first_path : int
             Number of the first path: paths are the same up to rounding in one call and in several.
@@ -278,14 +281,14 @@ class Heston(VolatilityModel):
         own = self._numbers("sample")
         if own.sigma == 0.0:
             raise InvalidInputError("sigma=0: the variance is deterministic; use a positive sigma")
-        for name, number in (("step", step), ("tol", tol)):
+        for name, number in (("step", step), ("atol", atol)):
             if number is not None:
                 _reading.number(name, number, above=0)
-        scheme, bias = plan_sampling(own, tuple(times.tolist()), step, tol)
-        if bias > tol and step is None:
+        scheme, bias = plan_sampling(own, tuple(times.tolist()), step, atol)
+        if bias > atol and step is None:
             warnings.warn(
                 f"implied volatilities of the paths have a bias of {bias:.2g} with {scheme.sizes.size:,} steps, above "
-                f"tol={tol:g}; give a step= or a larger tol",
+                f"atol={atol:g}; give a step= or a larger atol",
                 AccuracyWarning,
                 stacklevel=2,
             )
@@ -307,7 +310,7 @@ class Heston(VolatilityModel):
         return self
 
     def _log_transform(
-        self, u: np.ndarray, T: float, tol: float, slopes: bool = False
+        self, u: np.ndarray, T: float, atol: float, slopes: bool = False
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Logarithm of the transform at ``u``, its error, and its derivatives."""
         curve = self.xi is not None
@@ -315,7 +318,7 @@ class Heston(VolatilityModel):
         measure = curve_measure(self.xi) if curve else plain_measure
         c, b = -0.5 * u * (u + 1j), 1j * u * self.rho * self.sigma - self.kappa
         equation = c, b, 0.5 * self.sigma**2, self.H + 0.5, T
-        found = solve_riccati(*equation, weights=weights, tol=tol, measure=measure, slopes=slopes)
+        found = solve_riccati(*equation, weights=weights, atol=atol, measure=measure, slopes=slopes)
         exponent = weights[0] * found.integral + weights[1] * found.right_side
         error = np.minimum(found.error, 1.0)
         if not slopes:
@@ -342,11 +345,10 @@ class Heston(VolatilityModel):
             )
 
     def _out_of_money(
-        self, strikes: np.ndarray, maturities: np.ndarray, tol: float, slopes: bool = False
+        self, strikes: np.ndarray, maturities: np.ndarray, rtol: float, slopes: bool = False
     ) -> tuple[Valuation, dict[str, np.ndarray]]:
         """Undiscounted prices of puts below the forward and of calls above it; derivatives as of :meth:`_invert`."""
-        if not 1e-14 <= tol < 1.0:
-            raise InvalidInputError(f"tol={tol!r} is out of range; use a number from 1e-14 to 1, such as 1e-8")
+        _reading.number("rtol", rtol, least=1e-14, below=1)
         value, error = np.empty(strikes.shape), np.empty(strikes.shape)
         found: dict[str, np.ndarray] = {"at": strikes, "maturity": maturities} if slopes else {}
         for maturity in np.unique(maturities):
@@ -354,12 +356,12 @@ class Heston(VolatilityModel):
             for tilt in np.unique(tilts[maturities == maturity]):
                 here = (maturities == maturity) & (tilts == tilt)
                 cut = float(cuts[here].max())
-                value[here], error[here], more = self._invert(strikes[here], float(maturity), tol, tilt, cut, slopes)
+                value[here], error[here], more = self._invert(strikes[here], float(maturity), rtol, tilt, cut, slopes)
                 for name, each in more.items():
                     found.setdefault(name, np.empty(strikes.shape))[here] = each
-        if (worst := float(np.max(error, initial=0.0))) > tol * self.S0:
+        if (worst := float(np.max(error, initial=0.0))) > rtol * self.S0:
             warnings.warn(
-                f"prices have an estimated error of {worst:.2g}, above tol={tol:g} times S0; see .error of the result",
+                f"the estimated error of prices is {worst:.2g}, above rtol={rtol:g} times S0; see .error of the result",
                 AccuracyWarning,
                 stacklevel=3,
             )
@@ -383,14 +385,14 @@ class Heston(VolatilityModel):
         return {name: np.broadcast_to(each, K.shape) for name, each in found.items()}
 
     def _priced(
-        self, strikes: np.ndarray, maturities: np.ndarray, names: tuple[str, ...], tol: float
+        self, strikes: np.ndarray, maturities: np.ndarray, names: tuple[str, ...], rtol: float
     ) -> tuple[Valuation, np.ndarray]:
         """Undiscounted prices out of the money, and their derivatives in parameters along a new last axis."""
-        found, slopes = self._out_of_money(strikes, maturities, tol, bool(names))
+        found, slopes = self._out_of_money(strikes, maturities, rtol, bool(names))
         return found, np.stack([-slopes[name] for name in names], -1) if names else np.empty(0)
 
     def _invert(
-        self, K: np.ndarray, T: float, tol: float, tilt: float, cutoff: float, slopes: bool = False
+        self, K: np.ndarray, T: float, rtol: float, tilt: float, cutoff: float, slopes: bool = False
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Lewis' formula at one maturity, along ``u = sinh(y + i tilt) - i sin(tilt)`` up to the cutoff.
 
@@ -399,7 +401,7 @@ class Heston(VolatilityModel):
         """
         forward = float(self.forward(T))
         log_moneyness = np.log(forward / K)
-        target = tol * self.S0
+        target = rtol * self.S0
         cut = math.asinh(cutoff)
         sums: list[np.ndarray] = []
         inside = np.zeros(K.shape)
@@ -410,7 +412,7 @@ class Heston(VolatilityModel):
             numbers = np.arange(nodes + 1) if level == 0 else np.arange(1, nodes, 2)
             y = step * numbers
             u, weight = contour(y, tilt)
-            exponent, error, factors = self._log_transform(u - 0.5j, T, 0.1 * tol, slopes)
+            exponent, error, factors = self._log_transform(u - 0.5j, T, 0.1 * rtol, slopes)
             exponent = exponent + 1j * u * log_moneyness[:, None]
             self._check(exponent, T)
             terms = weight * np.exp(exponent)

@@ -235,11 +235,11 @@ def _fourier_nodes(model: Any, T: float, tilt: float, cutoff: float) -> tuple[np
 
 @lru_cache(maxsize=8)
 def plan_sampling(
-    model: Any, times: tuple[float, ...], step: float | None, tol: float
+    model: Any, times: tuple[float, ...], step: float | None, atol: float
 ) -> tuple[IntegratedVariance, float]:
-    """The scheme with steps of at most ``step``, or with a bias of at most ``tol``, and its bias.
+    """The scheme with steps of at most ``step``, or with a bias of at most ``atol``, and its bias.
 
-    With ``tol`` there are equally many steps to the first requested time as to the last; in between, steps grow.
+    With ``atol`` there are equally many steps to the first requested time as to the last; in between, steps grow.
     """
     grid = np.array(times)
     if step is not None:
@@ -247,7 +247,7 @@ def plan_sampling(
         return scheme, scheme.bias()
     for steps in _STEPS:
         scheme = _with_steps(model, grid, steps * np.diff(grid) / grid[1:])
-        if (bias := scheme.bias()) <= tol:
+        if (bias := scheme.bias()) <= atol:
             break
     return scheme, bias
 

@@ -27,9 +27,9 @@ _STRIKES = 41
 
 
 class Accuracy(TypedDict, total=False):
-    """Options of the prices in a calibration: ``tol`` for Heston, the others for Bergomi."""
+    """Options of the prices in a calibration: ``rtol`` for Heston, the others for Bergomi."""
 
-    tol: float
+    rtol: float
     paths: int
     steps: int
     rng: int
@@ -110,7 +110,7 @@ class VolatilityModel(ABC):
         max_evaluations : int
             Maximum number of surfaces.
         **accuracy
-            ``tol`` of the prices of Heston; ``paths``, ``steps`` and the seed ``rng`` of Bergomi.
+            ``rtol`` of the prices of Heston; ``paths``, ``steps`` and the seed ``rng`` of Bergomi.
 
         Returns
         -------

@@ -115,7 +115,7 @@ def solve_riccati(
     T: float,
     *,
     weights: tuple[float, float],
-    tol: float,
+    atol: float,
     measure: Measure = plain_measure,
     slopes: bool = False,
 ) -> RiccatiSolution:
@@ -133,7 +133,7 @@ def solve_riccati(
         End of the interval.
     weights : (float, float)
         The combination of the two integrals that must be accurate.
-    tol : float
+    atol : float
         Absolute error of that combination where its real part is at least -40; below, its exponential is 0.
     measure : callable
         The measure of the integrals.
@@ -162,7 +162,7 @@ def solve_riccati(
             change = np.abs(np.tensordot(weights, new - integrals[:, todo], 1))
             error[todo] = change
             matters = np.tensordot(weights, new, 1).real > -40.0
-            finished |= (change <= tol) | ~matters
+            finished |= (change <= atol) | ~matters
         integrals[:, todo] = new
         if slopes and finished.any():
             parts = h[finished], right_side[finished], b[todo[finished]]

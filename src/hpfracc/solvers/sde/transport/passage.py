@@ -359,7 +359,7 @@ def _read_process(process: Any, ends: Domain, start: Any, until: float, step: An
             if clock is not None:  # the value of a stable subordinator then
                 uniform = source.numbers(0, count, 2, kind="uniform", stream=_CLOCK)
                 with np.errstate(over="ignore"):
-                    times = times ** (1.0 / clock) * one_sided(clock, uniform[:, 0], -np.log(uniform[:, 1]))
+                    times = one_sided(clock, uniform[:, 0], -np.log(uniform[:, 1]), times)
             return _until(times, places, until)
 
         return exactly, "exact", infinite
