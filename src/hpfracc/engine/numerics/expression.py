@@ -54,10 +54,6 @@ _DEEPEST = 100
 Result = Literal["bool", "real", "complex"]
 
 
-def _plain_power(base: str, exponent: int) -> str:
-    return f"({base} ** ({exponent}))"
-
-
 @dataclass(frozen=True, slots=True)
 class Node:
     """One step: an operand (``"name"``), a number, an operator, a comparison or a function call."""
@@ -119,7 +115,7 @@ class Expression:
         self,
         number: Callable[[float], str] = repr,
         name: Callable[[str], str] = str,
-        power: Callable[[str, int], str] = _plain_power,
+        power: Callable[[str, int], str] = "({} ** ({}))".format,
         quotient: Callable[[str, str], str] = "({} / {})".format,
     ) -> str:
         """The source in another dialect: how numbers, operands, small integer powers and quotients are written."""
@@ -295,7 +291,7 @@ def _render(
     node: Node,
     number: Callable[[float], str] = repr,
     name: Callable[[str], str] = str,
-    power: Callable[[str, int], str] = _plain_power,
+    power: Callable[[str, int], str] = "({} ** ({}))".format,
     quotient: Callable[[str, str], str] = "({} / {})".format,
 ) -> str:
     """A formula with its leaves, small integer powers and quotients written in a dialect."""
