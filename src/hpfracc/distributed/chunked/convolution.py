@@ -118,10 +118,9 @@ def apply_operation(operation: Any, arrays: tuple[Any, ...], backend: Any, param
     The signal may be a ``DataArray`` that wraps one, with the dimension of its points as ``dim``.
     """
     if operation.name != "causal_convolution" or len(arrays) != 2 or params.keys() - {"dim"}:
-        given = f" with {', '.join(params)}" if params else ""
         raise InvalidInputError(
-            f"{operation.name} does not take Dask arrays{given}; apply it to their blocks by map_blocks, or load them "
-            "with .compute()"
+            f"{operation.name} does not take Dask arrays{' with these options' if params else ''}; apply it to their "
+            "blocks by map_blocks, or load them with .compute()"
         )
     return convolve(*arrays, dim=params.get("dim"), backend=backend)
 
