@@ -144,6 +144,17 @@ def test_the_rule_of_ways(monkeypatch: pytest.MonkeyPatch):
     assert "one row of 33,554,432 bytes" in text and "-> spectrum" in text
 
 
+@pytest.mark.parametrize("way", ["blockwise", "rechunk", "overlap", "spectrum"])
+@pytest.mark.parametrize(("dtype", "kind"), [("float32", "float64"), ("float32", "complex128"), ("int16", "float32")])
+def test_convolutions_have_the_dtype_that_they_declare(way: str, dtype: str, kind: str):
+    """That of one call, in the precision of the signal: the dtype of the weights makes it complex at most."""
+    weights, data = np.array([1.0, -0.5, 0.25]).astype(kind), (10 * DATA).astype(dtype)
+    whole = hf.causal_convolution(weights, data)
+    found = hf.distributed.convolve(weights, da.from_array(data, chunks=(2, N if way == "blockwise" else 24)), way=way)
+    assert found.dtype == whole.dtype
+    np.testing.assert_allclose(found.compute(), whole, rtol=1e-4, atol=1e-5, strict=True)
+
+
 def test_what_cannot_fit_is_refused_before_the_start(monkeypatch: pytest.MonkeyPatch):
     """An operator that needs a whole row in a worker, whose memory is too small."""
     monkeypatch.setattr(Resources, "known", classmethod(lambda cls: cls(2, 100 << 20)))

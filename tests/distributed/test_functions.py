@@ -208,7 +208,7 @@ def test_what_cannot_be_compared_is_named_and_version_stands_for_it(tmp_path: Pa
     result = hf.sweep(locked, items, store=tmp_path / "two", version=1)
     assert result.uncompared == ()
     assert hf.sweep(locked, items, store=tmp_path / "two", version=1).complete
-    with pytest.raises(StoreError, match="its function differ"):
+    with pytest.raises(StoreError, match="differs in its function"):
         hf.sweep(locked, items, store=tmp_path / "two", version=2)
     with pytest.raises(InvalidInputError, match="version=1.5"):
         hf.sweep(locked, items, version=1.5)  # type: ignore[arg-type]
@@ -229,7 +229,7 @@ def test_old_and_new_results_are_not_mixed(tmp_path: Path):
     with pytest.raises(KeyboardInterrupt):
         hf.sweep(scaled, items, store=store, batch=3, progress=stop)
     table.loc[0, "rate"] = 10.0
-    with pytest.raises(StoreError, match="its function differ"):
+    with pytest.raises(StoreError, match="differs in its function"):
         hf.sweep(scaled, items, store=store)
     table.loc[0, "rate"] = 1.0
     assert np.array_equal(hf.sweep(scaled, items, store=store).values, np.arange(6.0))

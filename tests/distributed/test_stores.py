@@ -128,18 +128,18 @@ def test_a_store_of_another_sweep_is_refused(tmp_path: Path):
 
     sweep()
     sweep()
-    with pytest.raises(StoreError, match="its function differ"):
+    with pytest.raises(StoreError, match="differs in its function"):
         sweep(work.square)
-    with pytest.raises(StoreError, match="its parameters differ"):
+    with pytest.raises(StoreError, match="differs in its parameters"):
         sweep(items=hf.grid(x=np.arange(13.0)))
-    with pytest.raises(StoreError, match="its function and output differ"):
+    with pytest.raises(StoreError, match="differs in its function and output"):
         sweep(output=float)
-    with pytest.raises(StoreError, match=r"its batch \(3 in the store\) differ"):
+    with pytest.raises(StoreError, match=r"differs in its batch \(3 in the store\)"):
         sweep(batch=4)
-    with hf.config(deterministic=True), pytest.raises(StoreError, match="its settings differ"):
+    with hf.config(deterministic=True), pytest.raises(StoreError, match="differs in its settings"):
         sweep()
     factor = 3.0
-    with pytest.raises(StoreError, match="its function differ"):
+    with pytest.raises(StoreError, match="differs in its function"):
         sweep()
     with pytest.raises(StoreError, match="not empty"):
         hf.sweep(work.square, ITEMS, store=tmp_path)
@@ -209,7 +209,7 @@ def test_two_processes_share_one_store(tmp_path: Path):
         assert each.complete and np.array_equal(each.values, ITEMS.values["x"] / 3.0)
     # The first one had submitted its next tasks, and ran those again.
     assert sorted(set(work.CALLS)) == list(ITEMS.values["x"]) and len(work.CALLS) < 24
-    with pytest.raises(StoreError, match=r"its batch \(3 in the store\) differ"):
+    with pytest.raises(StoreError, match=r"differs in its batch \(3 in the store\)"):
         hf.sweep(third, ITEMS, store=store, batch=4)
 
 

@@ -142,10 +142,9 @@ class SweepStore:
         if manifest["batch"] not in (None, self.batch):
             other.append(f"batch ({self.batch} in the store)")
         if other:
-            verb = "differ" if len(other) > 1 else "differs"
             raise StoreError(
-                f"store={str(self.path)!r} belongs to another sweep: its {' and '.join(other)} {verb}; use another "
-                "folder, or call sweep with the original arguments"
+                f"store={str(self.path)!r} belongs to another sweep, which differs in its {' and '.join(other)}; "
+                "use another folder, or call sweep with the original arguments"
             )
         versions, before = manifest["versions"], self.manifest.get("versions", {})
         changed = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -133,3 +135,17 @@ def test_a_workload_of_that_name_is_decided_by_its_arms() -> None:
         op.kernel("torch")(double)
         rows = hf.explain(hf.WorkloadCharacteristics(op.name, 100, (100,))).decision.candidates
         assert {"numpy:default@cpu", "torch:default@cpu"} <= {row.arm for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"dtypes": ["flot64"]}, "did you mean 'float64'"),
+        ({"dtypes": [np.float64]}, "use 'bool'"),
+        ({"compiles": "always"}, "use 'never', 'signature', 'shape'"),
+    ],
+)
+def test_what_no_kernel_has_is_refused(options: dict[str, Any], words: str) -> None:
+    """A kernel for a dtype that does not exist would never run, and nothing would say so."""
+    with own_operation(double) as op, pytest.raises(InvalidInputError, match=words):
+        op.kernel("torch", **options)

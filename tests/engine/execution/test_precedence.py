@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 
 import hpfracc as hf
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, PinnedBackendError
@@ -147,11 +148,16 @@ def test_lists_numbers_and_float32() -> None:
 
 
 def test_mixtures_are_refused() -> None:
-    """Two libraries in one call, or a masked array, would need a guess."""
+    """Two libraries in one call, or a masked array, would need a guess; NumPy sees an object in a sparse one."""
     with pytest.raises(InvalidInputError, match="torch and jax"):
         hf.causal_convolution(torch.from_numpy(W), jnp.asarray(X))
     with pytest.raises(InvalidInputError, match="masked"):
         hf.causal_convolution(W, np.ma.masked_array(X, X > 2))
+    for sparse in (csr_array(np.eye(3)), csr_array(np.eye(3)).tocoo()):
+        with pytest.raises(InvalidInputError, match=r"sparse .*toarray\(\)"):
+            hf.engine.reduction(sparse)
+        with pytest.raises(InvalidInputError, match="sparse"):
+            hf.engine.matmul(np.eye(3), sparse)
 
 
 def test_results_may_be_written_to() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hpfracc._optional import is_installed
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
@@ -12,6 +13,7 @@ from tests.helpers.contracts import cases, reference
 
 CONTRACT = PRIMITIVES["tridiagonal_solve"]
 solve = get_operation("tridiagonal_solve")
+BACKENDS = [name for name in ("numpy", "numba", "torch", "jax") if is_installed(name)]
 
 
 def dense(lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray) -> np.ndarray:
@@ -43,6 +45,23 @@ def test_a_singular_matrix_gives_nan() -> None:
     for backend in ("numpy", "numba"):
         found = solve(zero, diagonal, zero, ones, backend=backend)
         assert np.isnan(found[0]).all() and np.array_equal(found[1], [0.5, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_singular_complex_matrix_gives_nan(backend: str) -> None:
+    """Not an error of Python's complex division."""
+    zero, diagonal = np.zeros((2, 3), complex), np.array([[1, 0, 1], [2, 2, 2]], complex)
+    found = solve(zero, diagonal, zero, np.ones((2, 3)), backend=backend)
+    assert np.isnan(found[0]).all() and np.array_equal(found[1], [0.5, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_single_equations_broadcast_all_operands(backend: str) -> None:
+    """Also against the diagonals that are not read; the result may be written to."""
+    found = solve(np.full((3, 2, 1), np.nan), np.full(1, 2.0), np.ones((2, 1)), np.ones(1), backend=backend)
+    np.testing.assert_array_equal(found, np.full((3, 2, 1), 0.5), strict=True)
+    found[0, 0] = 7.0
+    assert found[1, 0] == 0.5
 
 
 def test_what_is_refused() -> None:

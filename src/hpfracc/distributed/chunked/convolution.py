@@ -23,8 +23,9 @@ from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked import planning
-from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks, result_dtype, whole_way
+from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks, whole_way
 from hpfracc.engine.execution.api import causal_convolution, fft
+from hpfracc.engine.primitives.base import signal_dtype
 from hpfracc.errors import InvalidInputError, ShapeError
 
 _WAYS = ("auto", "blockwise", "rechunk", "overlap", "spectrum")
@@ -90,14 +91,14 @@ def convolve(weights: Any, signal: Any, *, dim: Any = None, way: str = "auto", b
     planning.check_chunks(signal, "signal")
     resources, along, sizes = Resources.known(), (signal.ndim - 1,), signal.chunks[-1]
     weights = weights[: signal.shape[-1]]
-    dtype = np.result_type(result_dtype(signal), result_dtype(weights))
+    name = "causal_convolution"
+    dtype = np.dtype(signal_dtype(name, signal, weights=weights))
     # Lazy weights are an additional operand of each task.
     given = weights.rechunk(-1).to_delayed().reshape(-1)[0] if lazy else weights
 
     def call(block: Any, weights: Any) -> Any:
         return causal_convolution(weights, block, backend=backend)
 
-    name = "causal_convolution"
     ways = whole_way(name, call, signal, along, resources, dtype, given)
     if len(sizes) > 1:
         by_spectra = functools.partial(convolve_spectra, weights, signal, dtype, backend, resources)
@@ -118,8 +119,8 @@ def apply_operation(operation: Any, arrays: tuple[Any, ...], backend: Any, param
     """
     if operation.name != "causal_convolution" or len(arrays) != 2 or params.keys() - {"dim"}:
         raise InvalidInputError(
-            f"{operation.name} does not take Dask arrays; apply it to their blocks by map_blocks, or load them with "
-            ".compute()"
+            f"{operation.name} does not take Dask arrays{' with these options' if params else ''}; apply it to their "
+            "blocks by map_blocks, or load them with .compute()"
         )
     return convolve(*arrays, dim=params.get("dim"), backend=backend)
 

@@ -120,7 +120,8 @@ class BoundArm:
         self.bare: Callable[..., Any] | None = kernel.run if direct and (index is None or not keyed) else None
         self.run: Callable[..., Any] = self._run
         if self.bare is not None:
-            self.run = partial(_without_key, kernel.run) if keyed else kernel.run
+            # A kernel that prepares no operand has no use for the key.
+            self.run = (lambda *arrays, weights_key, **params: kernel.run(*arrays, **params)) if keyed else kernel.run
         ready = keyed and index == 0 and self._to_caller is None and not any(self._converters[1:])
         self.run_prepared: Callable[..., Any] | None = self._run_prepared if ready else None
 
@@ -212,11 +213,6 @@ def _chain(*steps: Converter | None) -> Converter | None:
     if len(given) < 2:
         return given[0] if given else None
     return lambda value: functools.reduce(lambda found, step: step(found), given, value)
-
-
-def _without_key(run: Callable[..., Any], *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
-    """Call a kernel that prepares no operand, without the key."""
-    return run(*arrays, **params)
 
 
 def _send(worker: Adapter, device: str, log: TransferLog | None, array: np.ndarray) -> Any:

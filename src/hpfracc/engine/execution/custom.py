@@ -7,7 +7,7 @@ import logging
 import math
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
 
@@ -161,16 +161,18 @@ class OwnOperation(Operation):
             Whether it is differentiable by its library; by default True for torch and jax.
         """
         name = check_backend(backend)
+        compiles = _COMPILES.get(name, "never") if compiles is None else compiles
+        _reading.choice("compiles", compiles, get_args(Compiles))
         spec = KernelSpec(
             primitive=self.name,
             algorithm=algorithm,
-            dtypes=NUMBERS if dtypes is None else frozenset(dtypes),
-            compiles=_COMPILES.get(name, "never") if compiles is None else compiles,
+            dtypes=frozenset(_reading.choice("dtypes", each, sorted(NUMBERS)) for each in dtypes or NUMBERS),
+            compiles=compiles,
             differentiable=name in _DIFFERENTIABLE if differentiable is None else differentiable,
         )
 
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
-            _reading.function(f"{self.name}: kernel", function, "of its arrays")
+            _reading.function(f"{self.name}: kernel", function, "the arrays of a call")
             self._own.check_current()
             registry.register_kernel(self.name, name, spec, Kernel(function))
             self.reset_plans()

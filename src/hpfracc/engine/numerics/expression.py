@@ -54,10 +54,6 @@ _DEEPEST = 100
 Result = Literal["bool", "real", "complex"]
 
 
-def _plain_power(base: str, exponent: int) -> str:
-    return f"({base} ** ({exponent}))"
-
-
 @dataclass(frozen=True, slots=True)
 class Node:
     """One step: an operand (``"name"``), a number, an operator, a comparison or a function call."""
@@ -119,10 +115,11 @@ class Expression:
         self,
         number: Callable[[float], str] = repr,
         name: Callable[[str], str] = str,
-        power: Callable[[str, int], str] = _plain_power,
+        power: Callable[[str, int], str] = "({} ** ({}))".format,
+        quotient: Callable[[str, str], str] = "({} / {})".format,
     ) -> str:
-        """The source in another dialect: how a number, an operand and a small integer power are written."""
-        return _render(self.tree, number, name, power)
+        """The source in another dialect: how numbers, operands, small integer powers and quotients are written."""
+        return _render(self.tree, number, name, power, quotient)
 
 
 def parse_expression(expression: str, names: Sequence[str]) -> Expression:
@@ -294,14 +291,15 @@ def _render(
     node: Node,
     number: Callable[[float], str] = repr,
     name: Callable[[str], str] = str,
-    power: Callable[[str, int], str] = _plain_power,
+    power: Callable[[str, int], str] = "({} ** ({}))".format,
+    quotient: Callable[[str, str], str] = "({} / {})".format,
 ) -> str:
-    """A formula with its leaves and small integer powers written in a dialect."""
+    """A formula with its leaves, small integer powers and quotients written in a dialect."""
     if node.kind == "name":
         return name(str(node.value))
     if node.kind == "number":
         return _bracketed(number, float(node.value))
-    parts = [_render(argument, number, name, power) for argument in node.arguments]
+    parts = [_render(argument, number, name, power, quotient) for argument in node.arguments]
     if node.kind == "call":
         return f"{node.value}({', '.join(parts)})"
     if node.value == "negative":
@@ -311,7 +309,7 @@ def _render(
         # An integer exponent is a few multiplications; a float calls pow.
         if exponent.kind == "number" and float(exponent.value).is_integer() and abs(float(exponent.value)) < 64:
             return power(parts[0], int(exponent.value))
-    return f"({parts[0]} {node.value} {parts[1]})"
+    return quotient(*parts) if node.value == "/" else f"({parts[0]} {node.value} {parts[1]})"
 
 
 def _bracketed(number: Callable[[float], str], value: float) -> str:

@@ -63,6 +63,8 @@ def place(arrays: Sequence[Any]) -> Placement:
         if owner in ("numpy", "python"):
             if isinstance(array, np.ma.MaskedArray):
                 raise InvalidInputError("a masked array: its mask would be lost; use array.filled(value) first")
+            if hasattr(array, "toarray"):  # NumPy would make one Python object of it
+                raise InvalidInputError(f"a sparse {type(array).__name__}; use .toarray() first")
             continue
         if library not in ("numpy", owner):
             raise InvalidInputError(f"operands of {library} and {owner} in one call; convert them to one library first")
@@ -150,9 +152,8 @@ def disabled_reason(backend: str, settings: Settings) -> str | None:
 
 def never_reason(operation: str, backend: str, settings: Settings) -> str | None:
     """Why ``config(never=...)`` rules ``backend`` out for ``operation``; None if it does not."""
-    if backend in (named_for(operation, settings.never) or ()):
-        return f"config(never=...) rules it out for {operation}"
-    return None
+    ruled_out = named_for(operation, settings.never) or ()
+    return f"config(never=...) rules it out for {operation}" if backend in ruled_out else None
 
 
 def preference_error(operation: str, preference: Preference, why: str) -> BackendUnavailableError:

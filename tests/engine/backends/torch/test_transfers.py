@@ -13,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from hpfracc.engine.backends.torch import transfers  # noqa: E402
+from hpfracc.engine.execution.operation import get_operation  # noqa: E402
 from hpfracc.engine.memory.staging import PinnedLedger, StagingRing  # noqa: E402
 
 
@@ -159,6 +160,38 @@ def test_read_only_memory_is_read_without_a_warning(shape: tuple[int, ...], dtyp
     tensor = transfers.as_tensor(array, shared=False)
     np.testing.assert_array_equal(tensor.numpy(), array, strict=True)
     assert not array.flags.writeable
+
+
+def beginning_at(offset: int, values: np.ndarray) -> np.ndarray:
+    """The same values, beginning at ``offset`` bytes after a multiple of 64."""
+    memory = np.empty(values.nbytes + 128, np.uint8)
+    start = -memory.ctypes.data % 64 + offset
+    made = memory[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    made[...] = values
+    return made
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("locks", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128", "int16"])
+def test_memory_that_is_not_aligned_is_copied(dtype: str, locks: bool, shared: bool):
+    """PyTorch assumes that elements begin at multiples of their size, NumPy's complex numbers at half of it."""
+    values = np.arange(1, 22).astype(dtype).reshape(3, 7)
+    for offset in (1, 2, 4, 8, 16):
+        array = beginning_at(offset, values)
+        array.flags.writeable = not locks
+        for view in (array, array[:, ::2], array[::-1].T):
+            tensor = transfers.as_tensor(view, shared=shared)
+            assert tensor.data_ptr() % array.itemsize == 0
+            np.testing.assert_array_equal(tensor.numpy(), view, strict=True)
+
+
+@pytest.mark.parametrize("offset", [1, 8])
+def test_sums_over_memory_that_is_not_aligned(offset: int):
+    """A process once ended here with a segmentation fault."""
+    x = np.random.default_rng(0).standard_normal((3, 1001, 2)).view("complex128")[..., 0]
+    found = get_operation("causal_convolution")(np.ones(1001), beginning_at(offset, x), backend="torch")
+    np.testing.assert_allclose(found, np.cumsum(x, axis=-1), rtol=0, atol=1e-10)
 
 
 def test_strided_read_only_memory_is_read():

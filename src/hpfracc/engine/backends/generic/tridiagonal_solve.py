@@ -33,7 +33,8 @@ def make_kernels(library: Library) -> dict[str, Kernel]:
         # Unused entries are set to zero: they would couple the ends to points outside.
         a = xp.concatenate([xp.zeros_like(lower[..., :1]), lower[..., 1:]], -1)
         c = xp.concatenate([upper[..., :-1], xp.zeros_like(upper[..., :1])], -1)
-        b, d, distance = diagonal, rhs, 1
+        # A single equation is not coupled to others, which would broadcast the right-hand side.
+        b, d, distance = diagonal, rhs + xp.zeros_like(lower * upper) if n == 1 else rhs, 1
         while distance < n:
             before = -a / shifted(b, distance, 1.0)
             after = -c / shifted(b, -distance, 1.0)

@@ -33,13 +33,15 @@ def _repeated(base, exponent):  # type: ignore[no-untyped-def]
             result *= square
         square *= square
         left >>= 1
-    return result if exponent >= 0 else 1 / result
+    return result if exponent >= 0 else np.divide(base**0, result)
 
 
 _FUNCTIONS: dict[str, Any] = {
     **{name: getattr(np, name) for name in FUNCTIONS if name != "where"},
     "where": _choose,
     "repeated": _repeated,
+    # As NumPy's; the operator raises ZeroDivisionError for complex numbers, whatever the error model.
+    "quotient": np.divide,
 }
 
 
@@ -56,6 +58,7 @@ def _compiled(expression: str, names: tuple[str, ...], dtype: str) -> tuple[Call
         number=lambda value: f"number({value!r})",
         name=lambda name: f"operand{names.index(name)}[i]",
         power="repeated({}, {})".format,
+        quotient="quotient({}, {})".format,
     )
     parameters = ", ".join(f"operand{index}" for index in range(len(names)))
     source = (

@@ -18,7 +18,8 @@ def _factor(lower, diagonal, upper, ratios, scales):  # type: ignore[no-untyped-
     for row in range(diagonal.shape[0]):
         ratio = diagonal[row, 0] * 0.0
         for i in range(diagonal.shape[1]):
-            scale = 1.0 / (diagonal[row, i] - lower[row, i] * ratio if i else diagonal[row, 0])
+            # As a function: the operator raises ZeroDivisionError for complex numbers, whatever the error model.
+            scale = np.divide(1.0, diagonal[row, i] - lower[row, i] * ratio if i else diagonal[row, 0])
             ratio = upper[row, i] * scale
             ratios[row, i] = ratio
             scales[row, i] = scale

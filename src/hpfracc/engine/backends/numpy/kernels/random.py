@@ -15,10 +15,6 @@ Array = np.ndarray[Any, Any]
 _TOGETHER = 1 << 14
 
 
-def _to_float(words: Array) -> Array:
-    return words.astype(np.float64)
-
-
 def random_streams(
     paths: Array, key: Array, *, n: int, kind: str = "normal", stream: int = 0, dtype: str = "float64"
 ) -> Array:
@@ -45,7 +41,7 @@ def random_streams(
                 row[:] = generator.random_raw(count)
                 place += -(-count // 4)  # half a block stays in the generator's buffer until it is moved
             out = result[top : top + rows, low:high]
-            write_numbers(np, words, kind, dtype == "float32", _to_float, out)
+            write_numbers(np, words, kind, dtype == "float32", lambda words: words.astype(np.float64), out)
     return result.reshape(*paths.shape, n)
 
 

@@ -13,10 +13,6 @@ from hpfracc.engine.numerics.counter_random import MASK32, join_key, philox, wri
 _TOGETHER, _TOGETHER_ON_GPU = 1 << 15, 1 << 20
 
 
-def _to_float(words: Tensor) -> Tensor:
-    return words.to(torch.float64)
-
-
 def random_arithmetic(
     paths: Tensor, key: Tensor, *, n: int, kind: str = "normal", stream: int = 0, dtype: str = "float64"
 ) -> Tensor:
@@ -39,7 +35,7 @@ def random_arithmetic(
             blocks = philox(counters[None, :], numbers[top : top + rows, None], streams, pair, signed=True)
             words = torch.stack(blocks, -1).flatten(1)[:, : high - low + (high - low) % 2]
             out = result[top : top + rows, low:high]
-            write_numbers(torch, words, kind, precision == torch.float32, _to_float, out)
+            write_numbers(torch, words, kind, precision == torch.float32, lambda words: words.to(torch.float64), out)
     return result.reshape(*paths.shape, n)
 
 
