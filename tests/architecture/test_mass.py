@@ -20,7 +20,7 @@ MASS = {
     "engine/selection": (2_660, 15),
     "engine/primitives": (1_300, 15),
     "engine": (2_684, 23),
-    "history": (882, 7),
+    "history": (908, 7),
     "special": (470, 7),
     "operators": (7_530, 53),
     "solvers/ode": (11_105, 83),

@@ -21,7 +21,7 @@ from hpfracc.errors import BackendUnavailableError, InvalidInputError, PinnedBac
 from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antithetic
 from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_for
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
-from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid, read_parameter, rounding_of
+from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid, read_parameter, rounding_of_times
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.solvers.sde.noise.stable import StableLevy, TemperedStable
 from hpfracc.solvers.sde.problem import Traits, read_problem, refuse_unreal
@@ -331,7 +331,7 @@ def _read_order(alpha: Any, process: Noise) -> Any:
 def _read_times(t_span: Any, step: Any, breakpoints: Any) -> tuple[np.ndarray, float, dict[int, float]]:
     """The times of the steps, their length, and the breakpoints by their step."""
     begin, end = _reading.pair("t_span", t_span)
-    rounding = rounding_of(t_span, step, breakpoints)
+    rounding = rounding_of_times(t_span, step, breakpoints)
     length = _reading.number("step", step, above=0, most=(end - begin) * (1.0 + rounding))
     steps = max(1, math.ceil((end - begin) / length * (1.0 - rounding)))
     times = _reading.times_between("breakpoints", breakpoints, begin, end)
@@ -359,7 +359,7 @@ def _read_noise_step(noise_step: Any, h: float) -> int:
     if noise_step is None:
         return 1
     ratio = h / _reading.number("noise_step", noise_step, above=0)
-    if round(ratio) < 1 or abs(ratio - round(ratio)) > max(1e-9, rounding_of(noise_step)) * ratio:
+    if round(ratio) < 1 or abs(ratio - round(ratio)) > max(1e-9, rounding_of_times(noise_step)) * ratio:
         raise InvalidInputError(
             f"noise_step={noise_step!r} does not divide the step {h:.12g} into a whole number of parts; use "
             f"{h:.12g} / {max(1, round(ratio))}"
@@ -376,7 +376,7 @@ def _read_places(t_eval: Any, t: np.ndarray, save: Any) -> np.ndarray | None:
     times = read_grid(t_eval, "t_eval", first=float(t[0])).times
     places: np.ndarray = np.searchsorted(t, times - 0.5 * (t[1] - t[0]))
     near = places < t.size
-    near[near] = np.abs(t[places[near]] - times[near]) <= max(1e-9, rounding_of(t_eval)) * (t[-1] - t[0])
+    near[near] = np.abs(t[places[near]] - times[near]) <= max(1e-9, rounding_of_times(t_eval)) * (t[-1] - t[0])
     if not near.all():
         raise InvalidInputError(
             f"t_eval has {times[~near][0]:.12g}, which is not the time of a step from {t[0]:.12g} to {t[-1]:.12g} in "

@@ -50,12 +50,12 @@ def read_grid(t: Any, name: str = "t", *, first: float = 0.0) -> TimeGrid:
     if times.size > 1 and times[0] == 0:
         guess = float(times[-1]) / (times.size - 1)
         # Up to rounding of the times, or of decimal times.
-        if np.allclose(times, guess * np.arange(times.size), rtol=rounding_of(t), atol=1e-9 * guess):
+        if np.allclose(times, guess * np.arange(times.size), rtol=rounding_of_times(t), atol=1e-9 * guess):
             step = guess
     return TimeGrid(times, step)
 
 
-def rounding_of(*given: Any) -> float:
+def rounding_of_times(*given: Any) -> float:
     """Relative differences that are rounding: those of single precision if some numbers or arrays are of it."""
     each = (one for value in given for one in (value if isinstance(value, tuple | list) else (value,)))
     single = any(str(getattr(one, "dtype", "")).endswith("float32") for one in each)
