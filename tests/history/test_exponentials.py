@@ -60,7 +60,7 @@ def test_all_terms_decay_and_add() -> None:
 @pytest.mark.parametrize("beta", [0.05, 0.5, 0.8, 1.5])
 @pytest.mark.parametrize("rtol", [1e-6, 1e-13])
 def test_few_terms_stand_for_the_slow_ones(beta: float, rtol: float) -> None:
-    """Eight terms or a fifth fewer than the rule for all powers on 200 steps: a thread's memory on a GPU is that long."""
+    """Eight terms or a fifth fewer than the rule for all powers on 200 steps: a thread's memory on a GPU is so long."""
     all_powers = exponential_nodes(beta, beta, 1.0, 200.0, rtol).rates.size
     found = exponential_sum(beta, 1.0, 200.0, rtol)
     assert found.rates.size <= max(all_powers - 8, 0.85 * all_powers)
