@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc.errors import AccuracyWarning
 from hpfracc.pde import (
     CorrectedQuadrature,
     Diffusion,
@@ -112,7 +113,8 @@ def test_the_disc():
         return np.sqrt(np.maximum(1.0 - x * x - y * y, 0.0))
 
     assert solved(even, 12).error_estimate.space < 1e-3
-    rough = solved(lambda x, y: even(x, y) * (x > 0.3), 6)
+    with pytest.warns(AccuracyWarning, match="too coarse"):
+        rough = solved(lambda x, y: even(x, y) * (x > 0.3), 6)
     fine = solved(lambda x, y: even(x, y) * np.exp(-4.0 * (x * x + y * y)), 24)
     coarse = solved(lambda x, y: even(x, y) * np.exp(-4.0 * (x * x + y * y)), 6)
     assert abs(coarse.mass[-1] - fine.mass[-1]) < math.pi * coarse.error_estimate.space
