@@ -241,3 +241,14 @@ def test_errors_use_the_position_in_the_batch():
     with pytest.raises(BatchItemError, match=r"item 2 of 3: .*'y'") as caught:
         create_batch([Lattice((4,))]).batch_element_wise([(x, x), (x, x), x], "x*y")
     assert caught.value.index == 2 and isinstance(caught.value.__cause__, InvalidInputError)
+
+
+@pytest.mark.parametrize("method", ["minmax", "standard"])
+def test_constant_data_become_zero_whatever_their_mean_is_rounded_to(method):
+    lattice = UnifiedCatalyticLattice(1, 2)
+    for data in (np.full(1000, 0.1), np.full(7, 0.1, np.float32), np.full(7, 1e17 + 3e3)):
+        assert not lattice.apply_transformation(data, "normalize", method=method).any()
+        np.testing.assert_array_equal(lattice.invert_transformation(np.zeros_like(data), "normalize"), data)
+    for data in (np.array([1.0, np.inf]), np.array([-1e308, 1e308])):
+        with pytest.raises(InvalidInputError, match="no finite range"):
+            lattice.apply_transformation(data, "normalize", method=method)

@@ -214,3 +214,11 @@ def test_the_test_for_a_unit_root_has_its_level():
     assert 8 <= passed <= 34
     assert np.polyval(_CRITICAL[0.05][::-1], 0.01) == pytest.approx(-2.8909, abs=1e-4)
     assert np.polyval(_CRITICAL[0.01][::-1], 0.01) == pytest.approx(-3.4975, abs=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"window": 50}, {"threshold": 1e-3}], ids=str)
+def test_parameters_that_change_after_fit_take_their_own_number_of_rows(options):
+    """Not as many earlier rows as the window had in ``fit``."""
+    differ = hf.FractionalDifferencer(window=5).fit(TABLE[:70]).set_params(**{"window": None, **options})
+    right = hf.FractionalDifferencer(**options).fit_transform(TABLE)[70:]
+    np.testing.assert_allclose(differ.transform(TABLE[70:]), right, atol=1e-11)

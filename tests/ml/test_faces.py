@@ -64,6 +64,12 @@ def test_tensor_operations():
     assert TensorOps("torch").zeros((2, 3)).dtype == torch.float64
 
 
+def test_ones_have_the_dtype_of_zeros():
+    """Without jax_enable_x64 too."""
+    pytest.importorskip("jax")
+    assert TensorOps("jax").ones((2,)).dtype == TensorOps("jax").zeros((2,)).dtype == np.float64
+
+
 def test_a_manager_selects_by_settings_and_shape():
     """A named backend is the answer; otherwise it is one that is available and carries gradients."""
     pytest.importorskip("torch")

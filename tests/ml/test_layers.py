@@ -18,7 +18,14 @@ from scipy.special import binom, erfcx
 import hpfracc as hf
 from hpfracc import ml
 from hpfracc._config import get_settings
-from hpfracc.errors import ConfigurationError, InvalidInputError, PinnedBackendError, ShapeError, SolveError
+from hpfracc.errors import (
+    ConfigurationError,
+    InvalidInputError,
+    PinnedBackendError,
+    ShapeError,
+    SolveError,
+    UnsupportedDtypeError,
+)
 from tests.helpers.thinned import thinned
 
 torch = pytest.importorskip("torch")
@@ -26,6 +33,7 @@ torch = pytest.importorskip("torch")
 from hpfracc.ml.config import INFINITE_AT_START  # noqa: E402
 from hpfracc.ml.operator_layers import OPERATIONS  # noqa: E402
 from hpfracc.ml.torch.layers import ConvOptions  # noqa: E402
+from hpfracc.ml.torch.neural_fode import NeuralFODE  # noqa: E402
 from hpfracc.ml.torch.optimizers import FractionalGradientFlow  # noqa: E402
 from hpfracc.operators.core.registry import definitions  # noqa: E402
 
@@ -466,7 +474,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: ml.GraphDiffusion(RING), InvalidInputError, "not symmetric"),
     (lambda: ml.GraphDiffusion(-PATH), InvalidInputError, "eigenvalue"),
     (lambda: ml.GraphDiffusion(PATH, 1.5)(torch.ones(4, 1)), InvalidInputError, "outside"),
-    (lambda: ml.LaplacianPower(PATH, -1.0)(torch.ones(4, 1)), InvalidInputError, "not positive"),
+    (lambda: ml.LaplacianPower(PATH, -1.0)(torch.ones(4, 1)), InvalidInputError, "outside"),
     (lambda: ml.LaplacianPower(PATH)(torch.ones(3, 1)), ShapeError, "4 nodes"),
     (lambda: ml.FractionalResidual(torch.tensor([0.0, 2.0, 1.0])), InvalidInputError, "not increasing"),
     (lambda: ml.FractionalLoss()(torch.ones(3), torch.ones(4)), ShapeError, "same shape"),
@@ -602,3 +610,51 @@ def test_derivatives_that_are_infinite_at_the_start_say_so():
     assert infinite == INFINITE_AT_START
     with pytest.warns(UserWarning, match="riemann_liouville derivative is infinite at the first.*grunwald_letnikov"):
         ml.FractionalLayer(0.4, definition="rl")
+
+
+@pytest.mark.parametrize("method", ["eigen", "lanczos"])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_laplacians_in_single_precision_are_those_of_the_graph(method: str, normalised: bool):
+    """Their rounding neither makes them asymmetric or indefinite, nor has the eigenvalue 0 a power."""
+    for seed in range(4):
+        weights = torch.rand(40, 40, generator=torch.Generator().manual_seed(seed))
+        weights = torch.triu(weights * (weights < 0.3), 1)
+        weights = weights + weights.T
+
+        def laplacian(given: torch.Tensor, scaled: bool = normalised) -> torch.Tensor:
+            degrees = given.sum(1)
+            if not scaled:
+                return torch.diag(degrees) - given
+            return torch.eye(40, dtype=given.dtype) - torch.diag(degrees**-0.5) @ given @ torch.diag(degrees**-0.5)
+
+        rounded, x = laplacian(weights), torch.eye(40, dtype=F64)
+        values, vectors = torch.linalg.eigh(laplacian(weights.double()))
+        right = vectors @ torch.diag(torch.where(values < 1e-12, 0.0, values**0.1)) @ vectors.T
+        for given in (rounded, rounded.to_sparse()):
+            found = ml.LaplacianPower(given, 0.1, method=method)(x)
+            torch.testing.assert_close(found, right, rtol=0.0, atol=1e-6 if normalised else 1e-13)
+            exact = ml.GraphDiffusion(laplacian(weights.double()), 0.5)(x)
+            torch.testing.assert_close(ml.GraphDiffusion(given, 0.5, method=method)(x), exact, rtol=0.0, atol=1e-6)
+
+
+def test_graphs_that_have_no_real_laplacian_are_refused():
+    """Complex, infinite and empty ones; no features are no error."""
+    hermitian = torch.tensor([[1.0, 1.0j], [-1.0j, 1.0]])
+    for given in (hermitian, hermitian.to_sparse()):
+        with pytest.raises(UnsupportedDtypeError, match="real numbers"):
+            ml.GraphDiffusion(given)
+    with pytest.raises(InvalidInputError, match="not finite"):
+        ml.GraphDiffusion(torch.full((2, 2), torch.inf).to_sparse())
+    with pytest.raises(ShapeError, match="each node"):
+        ml.GraphDiffusion(torch.zeros(0, 0))
+    assert ml.GraphDiffusion(PATH, method="lanczos")(torch.zeros(3, 4, 0)).shape == (3, 4, 0)
+
+
+def test_orders_that_are_no_real_numbers_are_refused():
+    with pytest.raises(ShapeError, match="real number"):
+        ml.FractionalDerivative(torch.tensor(0.5 + 0.2j))
+    with pytest.raises(UnsupportedDtypeError, match="real numbers"):
+        NeuralFODE(lambda t, y: -y, torch.tensor(0.5 + 0.2j), step=0.1)
+    for make in (ml.FractionalDerivative, ml.LearnableOrder):
+        with pytest.raises(ShapeError, match="alpha has shape"):
+            make([])

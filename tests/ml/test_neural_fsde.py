@@ -402,3 +402,11 @@ def test_stored_gradients_twice_along_one_graph():
     total = model(y0, TIMES, rng=1).square().sum()
     (first,) = torch.autograd.grad(total, y0, retain_graph=True)
     assert torch.equal(torch.autograd.grad(total, y0)[0], first)
+
+
+def test_late_times_between_two_steps_are_refused():
+    """Half a step off is no rounding, unless the times have single precision."""
+    model = NeuralFSDE(decay, 0.3, alpha=0.75, noise="additive", step=1e-3)
+    with pytest.raises(InvalidInputError, match="whole number of steps"):
+        model(torch.ones(1, 1), [1000.0, 1000.0005])
+    assert model(torch.ones(1, 1), torch.tensor([1000.0, 1000.004], dtype=torch.float32)).shape == (2, 1, 1)

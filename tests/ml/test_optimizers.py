@@ -344,3 +344,26 @@ def test_jax_refuses_bad_options():
         fractional_adam(0.1, 0.5, b1=1.0)
     with pytest.raises(InvalidInputError, match="above 0"):
         fractional_gradient_flow(0.1, 0.0)
+
+
+@pytest.mark.parametrize("order", [1e-300, 1e-10, 1e-9, 1.0 - 1e-12, 1.0 - 2.0**-53])
+def test_orders_next_to_whole_numbers(order):
+    """Memory as at 0 or 1: quadrature has no digits there, and gave nan."""
+    whole = moment_filter(round(order), 0.9).response(200)
+    np.testing.assert_allclose(moment_filter(order, 0.9).response(200), whole, atol=1e-7)
+
+
+def test_a_learning_rate_that_is_a_tensor():
+    """As a number, for one parameter after the other and for all together."""
+    torch = pytest.importorskip("torch")
+    from hpfracc.ml.torch.optimizers import OptimizedFractionalAdam
+
+    found = []
+    for rate, foreach in ((0.1, False), (torch.tensor(0.1), False), (torch.tensor(0.1), True)):
+        x = torch.tensor([1.0, 2.0], requires_grad=True)
+        optimiser = OptimizedFractionalAdam([x], lr=rate, foreach=foreach)
+        x.square().sum().backward()
+        optimiser.step()
+        found.append(x.detach())
+    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(found[2], found[0])

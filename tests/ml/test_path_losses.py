@@ -10,7 +10,7 @@ import pytest
 from scipy import special
 
 import hpfracc as hf
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 torch = pytest.importorskip("torch")
 from hpfracc.ml.path_losses import energy_score, signature_kernel, signature_mmd  # noqa: E402
@@ -111,3 +111,11 @@ def test_what_is_refused():
         signature_kernel(x, x, width=0.0)
     with pytest.raises(ShapeError, match="two or more"):
         signature_mmd(x[:1], x)
+
+
+def test_complex_paths_are_refused():
+    """A square that is no norm would give a complex loss."""
+    paths = np.array([[[1j], [2.0]], [[0.0], [1.0]]])
+    for call in (lambda: energy_score(paths, paths[0]), lambda: signature_mmd(paths, paths.real)):
+        with pytest.raises(UnsupportedDtypeError, match="is complex"):
+            call()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
 
@@ -160,8 +161,10 @@ def _extent(data: Any, method: str) -> tuple[float, float]:
     array = np.asarray(data) if library_of(data) == "python" else data
     if not int(np.prod(array.shape)):
         return 0.0, 1.0
-    if method == "minmax":
-        low, high = float(reduction(array, kind="min")), float(reduction(array, kind="max"))
+    low, high = float(reduction(array, kind="min")), float(reduction(array, kind="max"))
+    if high - low == math.inf:
+        raise InvalidInputError(f"data from {low:g} to {high:g} have no finite range; scale them, or drop infinities")
+    if method == "minmax" or low == high:  # the mean of equal numbers is rounded
         return low, (high - low) or 1.0
     mean = float(reduction(array, kind="mean"))
     spread = float(reduction(elementwise("(x - a) * (x - a)", x=array, a=mean), kind="mean"))

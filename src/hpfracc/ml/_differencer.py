@@ -285,7 +285,8 @@ class FractionalDifferencer:
         else:
             known = fractional_difference(rows, **options) if inverse and table.shape == rows.shape else rows
             count = 0 if _is_same(table, known, inverse) else len(rows)
-        return rows[:count] if self.width_ is None else rows[:count][max(0, count - self.width_ + 1) :]
+        width = self._width(self.d)  # of the parameters as they are now
+        return rows[:count] if width is None else rows[:count][max(0, count - width + 1) :]
 
     def __sklearn_tags__(self) -> Any:
         """Tags of the estimator; called by scikit-learn."""

@@ -126,7 +126,7 @@ def read_orders(alpha: Any) -> float | tuple[float, ...]:
     if isinstance(alpha, bool | str) or alpha is None:
         raise InvalidInputError(f"alpha={alpha!r} is not a number; use one such as 0.5, or LearnableOrder(0.5)")
     values = _reading.numbers("alpha", alpha)
-    if values.ndim > 1:
+    if values.ndim > 1 or not values.size:
         raise ShapeError(f"alpha has shape {values.shape}; use one number such as 0.5, or one for each channel")
     return float(values) if values.ndim == 0 else tuple(values.tolist())
 
@@ -135,7 +135,7 @@ def read_learnable(alpha: Any, bounds: Any) -> tuple[np.ndarray[Any, Any], float
     """The start of ``rho``, whose sigmoid is the place of a learned order within its bounds, and these bounds."""
     start = _reading.numbers("alpha", alpha)
     low, high = _reading.pair("bounds", bounds)
-    if start.ndim > 1:
+    if start.ndim > 1 or not start.size:
         raise ShapeError(f"alpha has shape {start.shape}; use one number, or one for each channel")
     if not ((start > low) & (start < high)).all():
         raise InvalidInputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, diags_array, issparse
 
 from hpfracc import _reading
-from hpfracc._arrays import is_transformed
+from hpfracc._arrays import dtype_name, is_transformed
 from hpfracc._xp import Namespace, array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.ml.config import OrderLike
@@ -24,42 +25,45 @@ __all__ = ["DiffusionLayer", "PowerLayer", "times_functions"]
 
 #: Largest number of nodes for which the Laplacian is decomposed.
 _DENSE = 2048
+#: Spacing of numbers at 1, of dtypes below double precision.
+_SPACING = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 class _GraphLayer(OperatorLayer):
     """A function of the Laplacian, whose constants are its decomposition, or itself for the Lanczos method."""
 
     def _prepare(self, laplacian: Any, method: str, symmetric_only: bool, **fields: Any) -> None:
-        given = self._read_matrix(laplacian)
+        given, rounding = self._read_matrix(laplacian), _SPACING.get(dtype_name(laplacian), 2.0**-52)
         sparse = issparse(given)
-        matrix: Any = given.tocsr().astype(np.float64) if sparse else _reading.numbers("laplacian", given)
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        values = _reading.numbers("laplacian", given.tocsr().data if sparse else given)
+        matrix: Any = csr_array(given).astype(np.float64) if sparse else values
+        if matrix.ndim != 2 or not matrix.shape[0] == matrix.shape[1] > 0:
             raise ShapeError(f"a Laplacian of shape {matrix.shape}; give one row and column for each node")
         _reading.choice("method", method, ("auto", "eigen", "lanczos"))
         if method == "auto":
             method = "eigen" if matrix.shape[0] <= _DENSE else "lanczos"
-        symmetric = bool(abs(matrix - matrix.T).max() <= 1e-12 * abs(matrix).max())
+        size = abs(matrix).max()
+        symmetric = bool(abs(matrix - matrix.T).max() <= max(1e-12, 4.0 * rounding) * size)
         if not symmetric and (symmetric_only or method == "lanczos"):
             raise InvalidInputError(
                 "the Laplacian is not symmetric; use that of an undirected graph, or LaplacianPower with method='eigen'"
             )
-        constants = (
-            {"matrix": matrix}
-            if method == "lanczos"
-            else _decomposed(matrix.toarray() if sparse else matrix, symmetric)
-        )
-        self._assign(constants, laplacian, nodes=int(matrix.shape[0]), method=method, **fields)
+        matrix = 0.5 * (matrix + matrix.T) if symmetric else matrix
+        rest = matrix.sum(1)
+        if abs(rest).max() <= 8.0 * rounding * size:  # D - A, in which only the sums of D were rounded
+            matrix, rounding = matrix - (diags_array(rest, format="csr") if sparse else np.diag(rest)), 0.0
+        full = matrix.toarray() if sparse and method == "eigen" else matrix
+        constants = {"matrix": full} if method == "lanczos" else _decomposed(full, symmetric, rounding)
+        zero = max(1e-13, 2.0 * rounding)
+        self._assign(constants, laplacian, nodes=int(matrix.shape[0]), method=method, zero=zero, **fields)
 
-    def _function(self, kind: str, x: Any, *options: Any) -> Any:
-        x = self._samples(x)
+    def _function(self, kind: str, x: Any, most: float, *options: Any) -> Any:
+        x, order = self._samples(x), self.order()
+        if isinstance(order, float) and not 0.0 < order <= most:
+            raise InvalidInputError(f"the order {order:g} is outside the range above 0, up to {most:g}; use one there")
         if x.ndim < 2 or x.shape[-2] != self.nodes:
             raise ShapeError(f"features of shape {tuple(x.shape)} for {self.nodes} nodes; give (..., nodes, features)")
         return self._operate(kind, x, self.method, *options)
-
-    def _fixed(self) -> float | None:
-        """The order if it is a plain number."""
-        value = self.order()
-        return value if isinstance(value, float) else None
 
 
 class DiffusionLayer(_GraphLayer):
@@ -71,10 +75,7 @@ class DiffusionLayer(_GraphLayer):
 
     def forward(self, x: Any) -> Any:
         """Features after the diffusion, of shape (..., nodes, features)."""
-        beta = self._fixed()
-        if beta is not None and not 0.0 < beta <= 1.0:
-            raise InvalidInputError(f"beta={beta:g} is outside (0, 1]; use an order there")
-        return self._function("diffusion", x, self.t)
+        return self._function("diffusion", x, 1.0, self.t)
 
 
 class PowerLayer(_GraphLayer):
@@ -85,16 +86,13 @@ class PowerLayer(_GraphLayer):
 
     def forward(self, x: Any) -> Any:
         """Features of shape (..., nodes, features)."""
-        alpha = self._fixed()
-        if alpha is not None and not alpha > 0.0:
-            raise InvalidInputError(f"alpha={alpha:g} is not positive; use an order above 0")
-        return self._function("power", x)
+        return self._function("power", x, math.inf, self.zero)
 
 
-def _decomposed(full: Any, symmetric: bool) -> dict[str, Any]:
+def _decomposed(full: Any, symmetric: bool, rounding: float) -> dict[str, Any]:
     if symmetric:
         values, left = np.linalg.eigh(full)
-        if values[0] < -1e-10 * np.abs(values).max():
+        if values[0] < -max(1e-10, 8.0 * rounding) * np.abs(values).max():
             raise InvalidInputError(
                 f"the Laplacian has the eigenvalue {values[0]:g}; no graph has one below 0: use D - A"
             )
@@ -102,9 +100,7 @@ def _decomposed(full: Any, symmetric: bool) -> dict[str, Any]:
     else:
         left, values, turned = np.linalg.svd(full)
         right = turned.T
-    # Eigenvalues that are 0 up to rounding have no power and no logarithm.
-    values = np.where(values <= 1e-13 * values.max(), 0.0, values)
-    return {"left": left, "right": right, "values": values}
+    return {"left": left, "right": right, "values": np.maximum(values, 0.0)}
 
 
 @dataclass(frozen=True)
@@ -117,10 +113,16 @@ class _Decay:
         return mittag_leffler(-values * self.t**beta, beta)
 
 
-def _power(values: Any, alpha: Any) -> Any:
-    """Excludes the eigenvalue 0, whose logarithm would make the gradient nan."""
-    xp, still = namespace_of(values), values == 0.0
-    return xp.where(still, 0.0, xp.exp(alpha * xp.log(xp.where(still, 1.0, values))))
+@dataclass(frozen=True)
+class _Power:
+    """A power of eigenvalues; those below ``zero`` times the largest are 0 up to rounding, and have no logarithm."""
+
+    zero: float
+
+    def __call__(self, values: Any, alpha: Any) -> Any:
+        xp = namespace_of(values)
+        still = values <= self.zero * xp.amax(values, -1)[..., None]
+        return xp.where(still, 0.0, xp.exp(alpha * xp.log(xp.where(still, 1.0, values))))
 
 
 def _apply(f: Any, arrays: list[Any], alpha: Any, method: str) -> Any:
@@ -160,8 +162,8 @@ def _diffuse(arrays: list[Any], beta: Any, ceiling: int | None, _: None, method:
     return _apply(_Decay(t), arrays, beta, method)
 
 
-def _raise(arrays: list[Any], alpha: Any, ceiling: int | None, _: None, method: str) -> Any:
-    return _apply(_power, arrays, alpha, method)
+def _raise(arrays: list[Any], alpha: Any, ceiling: int | None, _: None, method: str, zero: float) -> Any:
+    return _apply(_Power(zero), arrays, alpha, method)
 
 
 OPERATIONS |= {"diffusion": _diffuse, "power": _raise}
@@ -197,6 +199,8 @@ def times_functions(
         nan if 600 vectors do not reach the tolerance, or if L has a negative eigenvalue.
     """
     rows, nodes = x.shape
+    if not rows:
+        return (x,) * len(functions(x))
     together = max(1, min(rows, _WORKSPACE // (nodes * (min(nodes, _MOST) + 1) * x.dtype.itemsize)))
     solve = partial(_times_together, xp, times, functions)
     if together == rows:
@@ -214,7 +218,8 @@ def _times_together(
 ) -> tuple[Any, ...]:
     rows, nodes = x.shape
     most, wide = min(nodes, _MOST), x.dtype.itemsize == 8
-    tiny, rtol, rounding = (1e-13, 1e-10, 1e-10) if wide else (1e-6, 1e-5, 1e-4)
+    # The rounding is that of a Laplacian in single precision.
+    tiny, rtol, rounding = (1e-13, 1e-10, 1e-6) if wide else (1e-6, 1e-5, 1e-4)
     every = slice(None)
 
     def norm(v: Any) -> Any:

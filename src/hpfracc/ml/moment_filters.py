@@ -74,9 +74,9 @@ def moment_filter(order: float, decay: float) -> ExponentialFilter:
     decay : float
         b, from 0 to below 1.
     """
-    if order == 0.0 or decay == 0.0:
+    if order < 1e-8 or decay == 0.0:
         return ExponentialFilter((0.0,), (1.0,))
-    if order == 1.0:
+    if order > 1.0 - 1e-8:  # closer to 0 and 1 the quadrature has too few digits
         return ExponentialFilter((decay,), (1.0 - decay,))
     with np.errstate(invalid="ignore"):  # SciPy divides by zero in a branch it then discards
         nodes, weights = special.roots_jacobi(_NODES, -order, order - 1.0)

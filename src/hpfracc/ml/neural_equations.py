@@ -171,15 +171,16 @@ def read_times(t: Any, step: float) -> tuple[tuple[float, float], np.ndarray]:
     """The start and end, and the indices of the steps at which values are needed."""
     if is_tracer(t):
         raise InvalidInputError("t is being traced; the times must be known: make them outside the traced function")
-    times = np.asarray(to_host(t), np.float64)
+    given = to_host(t)
+    times = np.asarray(given, np.float64)
     if times.ndim != 1 or times.size < 2:
         raise ShapeError(f"t has shape {times.shape}; give the start and one or more later times along one axis")
     if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0):
         raise InvalidInputError("t must be finite and increasing, the start first")
     places = (times - times[0]) / step
     numbers = np.rint(places).astype(int)
-    # Times of single precision are rounded to 7 digits.
-    off = np.abs(places - numbers) > 1e-6 * np.maximum(1.0, np.abs(times) / step)
+    digits = float(np.finfo(np.result_type(given, np.float32)).eps)  # to which the times are rounded
+    off = np.abs(places - numbers) > 1e-6 + 4.0 * digits * np.abs(times) / step
     if np.any(off) or np.any(np.diff(numbers) == 0):
         which = int(np.argmax(off))
         raise InvalidInputError(

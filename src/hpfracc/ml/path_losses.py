@@ -8,7 +8,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._xp import Namespace, array_namespace
-from hpfracc.errors import ShapeError
+from hpfracc.errors import ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.sde.loops import scan
 
 __all__ = ["energy_score", "signature_kernel", "signature_mmd"]
@@ -50,7 +50,7 @@ def energy_score(samples: Any, observed: Any, *, beta: float = 1.0, event: int =
     0.0
     """
     beta = _reading.number("beta", beta, above=0, below=2)
-    samples, observed = _reading.array("samples", samples), _reading.array("observed", observed)
+    samples, observed = _real("samples", samples), _real("observed", observed)
     if samples.ndim < 1 or samples.shape[1:] != observed.shape:
         raise ShapeError(
             f"samples have shape {tuple(samples.shape)} and the observation {tuple(observed.shape)}; give (S, ..., d) "
@@ -66,6 +66,13 @@ def energy_score(samples: Any, observed: Any, *, beta: float = 1.0, event: int =
     one, other = (xp.asarray(each, x) for each in np.triu_indices(count, 1))
     spread = _power(xp, x[one] - x[other], beta).sum(0) / (count * (count - 1))
     return _power(xp, x - y, beta).mean(0) - spread
+
+
+def _real(name: str, value: Any) -> Any:
+    found = _reading.array(name, value)
+    if "complex" in str(found.dtype):
+        raise UnsupportedDtypeError(f"{name} is complex; give real and imaginary parts as components")
+    return found
 
 
 def _power(xp: Namespace, difference: Any, beta: float) -> Any:
@@ -114,7 +121,7 @@ def signature_kernel(x: Any, y: Any, *, refinement: int = 1, width: float | None
     >>> abs(found.item() - torch.special.i0(torch.tensor(2.0)).item()) < 1e-4
     True
     """
-    x, y = _reading.array("x", x), _reading.array("y", y)
+    x, y = _real("x", x), _real("y", y)
     if x.ndim != 3 or y.ndim != 3 or x.shape[2] != y.shape[2] or min(x.shape[1], y.shape[1]) < 2:
         raise ShapeError(
             f"paths have shapes {tuple(x.shape)} and {tuple(y.shape)}; give (A, n, d) and (B, m, d) with two points or "
@@ -148,7 +155,7 @@ def signature_mmd(x: Any, y: Any, *, refinement: int = 1, width: float | None = 
     refinement, width
         As in :func:`signature_kernel`.
     """
-    x, y = _reading.array("x", x), _reading.array("y", y)
+    x, y = _real("x", x), _real("y", y)
     if x.ndim < 2 or y.ndim < 2:
         raise ShapeError(f"paths have shapes {tuple(x.shape)} and {tuple(y.shape)}; give (paths, times, d)")
     if x.shape[0] < 2 or y.shape[0] < 2:

@@ -67,7 +67,8 @@ class TensorOps:
 
     def ones(self, shape: Sequence[int], dtype: str = "float64") -> Any:
         """Ones."""
-        return self.zeros(shape, dtype) + 1
+        with self._xp.scope():
+            return self._xp.zeros(tuple(shape), dtype) + 1
 
     def concatenate(self, parts: Sequence[Any], axis: int = 0) -> Any:
         """Concatenate arrays along an existing axis."""

@@ -20,10 +20,11 @@ from typing import Any, Self
 import numpy as np
 
 from hpfracc._optional import import_optional
-from hpfracc._reading import choice, flag, instance, listed, number, numbers, text
-from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
+from hpfracc._reading import choice, flag, instance, listed, number, text
+from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.ode.fitting.result import Estimates
 from hpfracc.solvers.ode.fitting.search import LeastSquares, differences
+from hpfracc.solvers.ode.fitting.unknowns import read_sigma
 
 __all__ = ["Model", "ModelFit", "Parameter", "described", "new_axes"]
 
@@ -266,7 +267,7 @@ class Model:
         lower, upper = (np.array([each.bounds[k] for each in chosen]) for k in (0, 1))
         scales = np.array([each.is_scale for each in chosen], bool)
         start = np.array([each.value for each in chosen])
-        weight, keep = 1.0 / _read_sigma(sigma, data), np.isfinite(data)
+        weight, keep = 1.0 / read_sigma(sigma, data), np.isfinite(data)
 
         def flat(values: Array) -> Array:
             kept = (values * weight)[keep]
@@ -326,16 +327,3 @@ def new_axes(ax: Any) -> Any:
     """The given axes, or those of a new figure."""
     pyplot = import_optional("matplotlib.pyplot")
     return pyplot.subplots(layout="constrained")[1] if ax is None else ax
-
-
-def _read_sigma(sigma: Any, data: Array) -> Array:
-    if sigma is None:
-        return np.ones(data.shape)
-    found = numbers("sigma", sigma)
-    try:
-        found = np.broadcast_to(found, data.shape)
-    except ValueError:
-        raise ShapeError(f"sigma has shape {found.shape} and data {data.shape}; give one for each, or one") from None
-    if not (found > 0.0).all():
-        raise InvalidInputError("sigma has entries that are not above 0 (by default |data|); give positive ones")
-    return found

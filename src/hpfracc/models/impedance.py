@@ -22,15 +22,8 @@ from hpfracc.models.base import described
 from hpfracc.models.responses import ResponseModel
 
 __all__ = [
-    "Impedance",
-    "capacitor",
-    "constant_phase",
-    "finite_warburg",
-    "inductor",
-    "randles",
-    "resistor",
-    "warburg",
-]
+    "Impedance", "capacitor", "constant_phase", "finite_warburg", "inductor", "randles", "resistor", "warburg",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 

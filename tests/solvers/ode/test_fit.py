@@ -383,6 +383,7 @@ def test_plot_and_table():
         ({"observe": 3}, InvalidInputError, "not observed"),
         ({"observe": 3, "y0": [2.0]}, InvalidInputError, "missing component"),
         ({"sigma": 0.0}, InvalidInputError, "above 0"),
+        ({"sigma": np.inf}, InvalidInputError, "finite"),
         ({"t0": 1.0}, InvalidInputError, "lies beyond data"),
         ({"data": np.where(T > 0.3, np.nan, 1.0)}, InvalidInputError, "2 data for 3 unknowns"),
         ({"delays": [0.1]}, InvalidInputError, "need a history"),

@@ -211,6 +211,7 @@ def test_a_fit_is_solved_again_drawn_stored_and_pickled(tmp_path: Path):
         ({"data": np.where(T > 0.3, np.nan, 1.0)[:, None] * [1.0, np.nan, np.nan, 1.0]}, InvalidInputError, "2 data"),
         ({"sigma": np.ones(3)}, ShapeError, "sigma has shape"),
         ({"sigma": 0.0}, InvalidInputError, "above 0"),
+        ({"sigma": np.inf}, InvalidInputError, "finite"),
         ({"points": [9.0]}, InvalidInputError, "outside the grid"),
         ({"observe": lambda result: result.mass}, InvalidInputError, "omit points"),
         ({"bounds": {"K": (0, 1)}}, InvalidInputError, "names are alpha, height, k"),

@@ -21,13 +21,8 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_decay, read_filter_order
 
 __all__ = [
-    "FilterState",
-    "FlowState",
-    "Transformation",
-    "fractional_adam",
-    "fractional_gradient_flow",
-    "fractional_sgd",
-]
+    "FilterState", "FlowState", "Transformation", "fractional_adam", "fractional_gradient_flow", "fractional_sgd",
+]  # fmt: skip
 
 
 #: A number, an array, or a function of the number of previous steps.

@@ -60,10 +60,11 @@ class LayerModule(operator_layers.OperatorLayer, nn.Module):
 
     def _read_matrix(self, laplacian: Any) -> Any:
         given = _reading.instance("laplacian", laplacian, Tensor, "torch.eye(3) - torch.ones(3, 3) / 3").detach().cpu()
+        given = given if given.is_complex() else given.double()
         if given.layout == torch.strided:
-            return given.double().numpy()
+            return given.numpy()
         entries = given.to_sparse_coo().coalesce()
-        return coo_array((entries.values().double().numpy(), entries.indices().numpy()), tuple(given.shape))
+        return coo_array((entries.values().numpy(), entries.indices().numpy()), tuple(given.shape))
 
 
 def _shapes(tensors: list[Tensor], count: int, value: Any, mode: str, kind: str, *_: Any) -> list[Tensor]:

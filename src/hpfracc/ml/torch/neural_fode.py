@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import torch
 from torch import nn
 
+from hpfracc._arrays import to_host
 from hpfracc._choices import names_options_of
 from hpfracc._reading import numbers
 from hpfracc.errors import InvalidInputError
@@ -147,5 +148,5 @@ def _keep_order(module: nn.Module, alpha: Any) -> None:
         module.alpha = alpha
         return
     refuse_foreign("torch", "neural_fode", "alpha", alpha)
-    given = alpha if isinstance(alpha, torch.Tensor) else numbers("alpha", alpha)
+    given = alpha if isinstance(alpha, torch.Tensor) and not alpha.is_complex() else numbers("alpha", to_host(alpha))
     module.register_buffer("alpha", torch.as_tensor(given, dtype=torch.float64))

@@ -180,7 +180,7 @@ class OptimizedFractionalAdam(_Filtered):
             if "exp_avg_sq" not in state:
                 state["exp_avg_sq"] = torch.zeros_like(gradient)
         squares, targets = [state["exp_avg_sq"] for state in states], [_real(each) for each in parameters]
-        sizes = [-group["lr"] / by.total(int(state["step"])) for state in states]
+        sizes = [-float(group["lr"]) / by.total(int(state["step"])) for state in states]
         corrections = [math.sqrt(1.0 - second ** int(state["step"])) for state in states]
         if updates_together(group, gradients):
             torch._foreach_mul_(squares, second)

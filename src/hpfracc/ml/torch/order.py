@@ -121,8 +121,9 @@ class _GivenOrder(_PlainOrder):
 
     def __init__(self, alpha: Tensor) -> None:
         super().__init__()
-        if alpha.ndim > 1:
-            raise ShapeError(f"alpha has shape {tuple(alpha.shape)}; use one number, or one for each channel")
+        if alpha.ndim > 1 or not alpha.numel() or alpha.is_complex():
+            told = f"alpha has shape {tuple(alpha.shape)} and dtype {alpha.dtype}"
+            raise ShapeError(f"{told}; use one real number, or one for each channel")
         if isinstance(alpha, nn.Parameter):
             self.alpha = alpha
         else:

@@ -256,11 +256,7 @@ def fit_fpde(
     table = _reading.numbers("data", arguments.on_host(data), finite=False)
     if table.ndim < 1 or table.shape[0] != times.size:
         raise ShapeError(f"data has shape {table.shape}; give ({times.size}, ...), times first")
-    spread = _reading.numbers("sigma", 1.0 if sigma is None else sigma, finite=False)
-    try:
-        spread = np.broadcast_to(spread, table.shape)
-    except ValueError:
-        raise ShapeError(f"sigma has shape {spread.shape} and the data {table.shape}") from None
+    spread = arguments.read_sigma(sigma, table)
     ((_, rows, deviations),) = arguments.read_sets(times, _rows(table), _rows(spread), several=False)
     kept = np.isfinite(rows)
     limits = arguments.read_table("bounds", bounds)

@@ -57,7 +57,7 @@ def read_sets(t: Any, data: Any, sigma: Any, several: bool) -> list[DataSet]:
     given = data if several else [data]
     if not isinstance(given, list | tuple) or len(given) != len(times):
         raise ShapeError(f"t holds {len(times)} data sets; give as many in data")
-    spreads = sigma if several and isinstance(sigma, list | tuple) else [1.0 if sigma is None else sigma] * len(times)
+    spreads = sigma if several and isinstance(sigma, list | tuple) else [sigma] * len(times)
     return [_read_set(*each) for each in zip(times, given, spreads, strict=True)]
 
 
@@ -70,14 +70,20 @@ def _read_set(times: Array, data: Any, sigma: Any) -> DataSet:
         raise ShapeError(f"data has shape {table.shape}; give (m, {times.size}), times last{turned}")
     if np.any(np.isinf(table)):
         raise InvalidInputError("data holds infinite values; use nan where a datum is missing")
-    spread = numbers("sigma", on_host(sigma), finite=False)
+    return DataSet(times, table, read_sigma(sigma, table))
+
+
+def read_sigma(sigma: Any, data: Array) -> Array:
+    """Standard deviations of the shape of the data, positive and finite where there is a datum; 1 for None."""
+    spread = numbers("sigma", 1.0 if sigma is None else on_host(sigma), finite=False)
     try:
-        spread = np.broadcast_to(spread, table.shape)
+        spread = np.broadcast_to(spread, data.shape)
     except ValueError:
-        raise ShapeError(f"sigma has shape {spread.shape} and the data {table.shape}") from None
-    if not np.all(spread[np.isfinite(table)] > 0.0):
-        raise InvalidInputError("sigma has to be above 0 for every datum")
-    return DataSet(times, table, spread)
+        raise ShapeError(f"sigma has shape {spread.shape} and data {data.shape}; give one for each, or one") from None
+    known = spread[np.isfinite(data)]
+    if not ((known > 0.0) & (known < math.inf)).all():  # with infinity, a datum would count and weigh nothing
+        raise InvalidInputError("sigma has to be finite and above 0 for every datum; leave the others out")
+    return spread
 
 
 def largest_datum(sets: list[DataSet]) -> float:
