@@ -13,7 +13,9 @@ from scipy import special
 from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._plugs import over_chunks
+from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.registry import library_functions
+from hpfracc.engine.numerics.gamma import digamma_value
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 __all__ = ["BetaFunction", "GammaFunction", "beta", "digamma", "gamma", "incomplete_beta"]
@@ -169,7 +171,13 @@ class BetaFunction:
         return beta(a, b)
 
 
-_SCIPY = {"gamma": special.gamma, "digamma": special.digamma, "beta": special.beta, "incomplete_beta": special.betainc}
+def _digamma(z: Any) -> Any:
+    if np.asarray(z).dtype.kind != "f":
+        return special.digamma(z)
+    return digamma_value(NUMPY, z, special.digamma)[()]
+
+
+_SCIPY = {"gamma": special.gamma, "digamma": _digamma, "beta": special.beta, "incomplete_beta": special.betainc}
 
 
 def _of_numpy(name: str, operands: list[Any]) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc._plugs import over_chunks
+from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.numerics.gamma import reciprocal_gammas
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters, choose_parabola, parabola
@@ -27,6 +28,8 @@ _EPS = 2.0**-53
 #: Maximum relative error bound of a value; beyond it the function raises an error.
 _MAX_ERROR = 1e-8
 _MAX_TERMS = 4000
+#: From this alpha on values grow in all directions, and the constant term never adds to a small one.
+_GROWING = 2.5
 Array = np.ndarray[Any, Any]
 
 
@@ -41,7 +44,16 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
         derivative = get_operation("mittag_leffler")(
             z, alpha=alpha, beta=beta - alpha * order, order=order, backend=backend
         )
-        return derivative / math.factorial(order)
+        value = derivative / math.factorial(order)
+        # The shifted beta is rounded, which matters to 1/Gamma near its zeros, in the constant term.
+        exact, used = (
+            float(reciprocal_gammas(alpha, b, 1, 0, k)[0]) for b, k in ((beta, 0), (beta - alpha * order, order))
+        )
+        if abs(exact - used) > 16 * _EPS * abs(exact):
+            xp = namespace_of(z)
+            inside = xp.abs(z) < (1.0 if alpha < _GROWING else math.inf)
+            value = value + (exact - used) * xp.astype(inside, str(value.dtype).rpartition(".")[2])
+        return value
     check_parameters(alpha, beta)
     if library_of(z) != "numpy":
         raise UnsupportedDtypeError(

@@ -48,7 +48,7 @@ class DossSussmann(PathMethod):
             return "the Doss-Sussmann method needs continuous noise; with jumps use method='euler'"
         if not traits.scalar:
             return (
-                "the Doss-Sussmann method takes one noise for all components, or one for each whose strength depends on "
+                "the Doss-Sussmann method takes one noise for all components, or one for each that depends on "
                 "that component only; use method='second_order'"
             )
         if traits.interpretation == "ito" and not traits.additive:
