@@ -146,9 +146,7 @@ class GammaFunction:
         """Gamma(z), computed by the library of ``z``."""
         return gamma(z)
 
-    def __call__(self, z: Any) -> Any:
-        """The same as :meth:`compute`."""
-        return gamma(z)
+    __call__ = compute
 
 
 @final
@@ -166,15 +164,12 @@ class BetaFunction:
         """B(a, b), computed by the library of ``a`` and ``b``."""
         return beta(a, b)
 
-    def __call__(self, a: Any, b: Any) -> Any:
-        """The same as :meth:`compute`."""
-        return beta(a, b)
+    __call__ = compute
 
 
 def _digamma(z: Any) -> Any:
-    if np.asarray(z).dtype.kind != "f":
-        return special.digamma(z)
-    return digamma_value(NUMPY, z, special.digamma)[()]
+    real = np.asarray(z).dtype.kind == "f"
+    return digamma_value(NUMPY, z, special.digamma)[()] if real else special.digamma(z)
 
 
 _SCIPY = {"gamma": special.gamma, "digamma": _digamma, "beta": special.beta, "incomplete_beta": special.betainc}

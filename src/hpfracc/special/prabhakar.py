@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import dtype_name, library_of
 from hpfracc._plugs import over_chunks
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.operation import get_operation
@@ -46,13 +46,11 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
         )
         value = derivative / math.factorial(order)
         # The shifted beta is rounded, which matters to 1/Gamma near its zeros, in the constant term.
-        exact, used = (
-            float(reciprocal_gammas(alpha, b, 1, 0, k)[0]) for b, k in ((beta, 0), (beta - alpha * order, order))
-        )
-        if abs(exact - used) > 16 * _EPS * abs(exact):
-            xp = namespace_of(z)
-            inside = xp.abs(z) < (1.0 if alpha < _GROWING else math.inf)
-            value = value + (exact - used) * xp.astype(inside, str(value.dtype).rpartition(".")[2])
+        exact = float(reciprocal_gammas(alpha, beta, 1)[0])
+        lost = exact - float(reciprocal_gammas(alpha, beta - alpha * order, 1, 0, order)[0])
+        if abs(lost) > 16 * _EPS * abs(exact):
+            inside = abs(z) < (1.0 if alpha < _GROWING else math.inf)
+            value = value + lost * namespace_of(z).astype(inside, dtype_name(value))
         return value
     check_parameters(alpha, beta)
     if library_of(z) != "numpy":
