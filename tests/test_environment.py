@@ -39,6 +39,12 @@ def test_bad_values_name_the_variable_and_the_remedy(variables: dict[str, str], 
         read_environment(variables)
 
 
+def test_unknown_variables_are_reported() -> None:
+    """A misspelt variable has no effect, and a warning names it, its value and the variables there are."""
+    with pytest.warns(UserWarning, match="HPFRACC_FORCE_NUMPI='1' is no setting.*HPFRACC_FORCE_NUMPY.*unset it"):
+        assert read_environment({"HPFRACC_FORCE_NUMPI": "1"}) == {"disabled": frozenset()}
+
+
 def test_forcing_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says how to install it."""
     monkeypatch.setattr("hpfracc._config.is_installed", lambda name: False)

@@ -13,6 +13,7 @@ import inspect
 import os
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
@@ -31,11 +32,15 @@ BACKENDS: tuple[str, ...] = ("numpy", "numba", "torch", "jax", "cupy")
 #: Their names as arguments, for type checkers.
 BackendName = Literal["auto", "numpy", "numba", "torch", "jax", "cupy"]
 
+_VARIABLES = {"HPFRACC_GPU_MEMORY_LIMIT", "HPFRACC_ENABLE_LEARNING", "HPFRACC_WISDOM"}
 _FLAGS = {"1": True, "true": True, "0": False, "false": False}
 
 
 def read_environment(variables: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The settings that variables give, by default ``os.environ``; raises :class:`ConfigurationError`."""
+    """The settings that variables give, by default ``os.environ``; raises :class:`ConfigurationError`.
+
+    Warns about other variables that begin with ``HPFRACC_``.
+    """
     source = os.environ if variables is None else variables
     forced = [name for name in BACKENDS if _flag(source, f"HPFRACC_FORCE_{name.upper()}")]
     disabled = frozenset(name for name in BACKENDS if _flag(source, f"HPFRACC_DISABLE_{name.upper()}"))
@@ -56,6 +61,11 @@ def read_environment(variables: Mapping[str, str] | None = None) -> dict[str, An
         )
     if "numpy" in disabled and len(disabled) == len(BACKENDS):
         raise ConfigurationError("every backend is disabled by HPFRACC_DISABLE_*; leave at least one enabled")
+    known = {f"HPFRACC_{verb}_{name.upper()}" for verb in ("FORCE", "DISABLE") for name in BACKENDS} | _VARIABLES
+    for name in source:
+        if name.startswith("HPFRACC_") and name not in known:
+            words = f"{name}={source[name]!r} is no setting of hpfracc and has no effect; {_reading.hint(name, known)}"
+            warnings.warn(f"{words} {', '.join(sorted(known))}; unset it", stacklevel=2)
     limit = source.get("HPFRACC_GPU_MEMORY_LIMIT")
     found = {
         "force": force,

@@ -265,3 +265,14 @@ def test_xor_needs_integers():
     for data in ("text", np.ones(3), np.array([1, None]), np.array(["2020"], "M8[Y]"), np.ones(2, complex), None):
         with pytest.raises(UnsupportedDtypeError, match="dtype"):
             UnifiedCatalyticLattice(2, 2).xor_transform(data)
+
+
+@pytest.mark.parametrize("point", [True, (True, 2), np.array([True, False]), [True, 2], [False, True]], ids=str)
+def test_booleans_are_no_points(point):
+    """True is neither index 1 nor coordinate 1, alone, as a coordinate or in a list."""
+    lattice = Lattice((3, 4))
+    for call in (lattice.neighbours, lattice.distance_map, lambda point: lattice.distance(point, 3)):
+        with pytest.raises(InvalidInputError, match="point"):
+            call(point)
+    with pytest.raises(InvalidInputError, match="point"):
+        lattice.index_to_coordinates(np.array(point) != 0)

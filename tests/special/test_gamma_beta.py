@@ -134,3 +134,31 @@ def test_masked_arrays_are_refused(call):
     """The values below a mask would appear in the result as if they were data."""
     with pytest.raises(InvalidInputError, match="masked array"):
         call(np.ma.masked_array([0.5, 0.7], mask=[False, True]))
+
+
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=NEEDS_TORCH)])
+@pytest.mark.parametrize("pole", [1, 2, 20, 1000])
+def test_digamma_next_to_its_poles(library, pole):
+    """All digits there, where SciPy and PyTorch have three left; on a pole the value is theirs."""
+    for distance in (0.05, 1e-3, 1e-9, -1e-12):
+        z = distance - pole
+        given = importlib.import_module("torch").tensor(z, dtype=float) if library == "torch" else z
+        assert float(special.digamma(given)) == pytest.approx(float(mpmath.digamma(z)), rel=1e-13)
+    assert np.isnan(special.digamma(-2.0))
+
+
+@pytest.mark.parametrize("library", [pytest.param("torch", marks=NEEDS_TORCH), pytest.param("jax", marks=NEEDS_JAX)])
+def test_beta_of_large_arguments(library):
+    """Logarithms of Gamma cancel there: at 1e15 no digit was left, at 1e17 the value was 1."""
+    for a in (90.0, 1e3, 1e5, 1e12, 1e17):
+        for b in (1e-5, 0.5, 1.0, 10.0, 20.0, 90.0):
+            with mpmath.workdps(60):
+                exact = float(mpmath.beta(a, b))
+            if library == "torch":
+                torch = importlib.import_module("torch")
+                found = special.beta(*(torch.tensor(value, dtype=torch.float64) for value in (a, b)))
+            else:
+                jax = importlib.import_module("jax")
+                with jax.enable_x64(True):
+                    found = special.beta(*(jax.numpy.asarray(value) for value in (a, b)))
+            assert float(found) == pytest.approx(exact, rel=2e-13, abs=1e-300)

@@ -313,3 +313,19 @@ def test_a_million_real_points_a_second(alpha, low):
         run(z, alpha=alpha, beta=1.0)
         best = min(best, time.thread_time() - start)
     assert z.size / best >= 1e6
+
+
+@pytest.mark.parametrize("beta", [1e-6, 1e-12, 1e-15, -1e-9, -1.0 + 1e-9])
+@pytest.mark.parametrize("alpha", [0.3, 2.3, 20.0, 50.0])
+@pytest.mark.parametrize("gamma", [2, 3])
+def test_third_parameter_with_beta_next_to_a_pole(beta, alpha, gamma):
+    """The beta of the derivative is rounded; 1/Gamma of the lowest term is still that of the given one."""
+    for z in (0.0, 1e-9, -0.5, 3.0):
+        with mpmath.workdps(60):
+            a, b = mpmath.mpf(alpha), mpmath.mpf(beta)
+            terms = (
+                mpmath.rf(gamma, k) / mpmath.factorial(k) * mpmath.rgamma(a * k + b) * mpmath.mpf(z) ** k
+                for k in range(400)
+            )
+            exact = float(mpmath.fsum(terms))
+        assert special.mittag_leffler(z, alpha, beta, gamma) == pytest.approx(exact, rel=1e-11)

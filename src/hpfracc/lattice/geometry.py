@@ -22,6 +22,12 @@ _MAX_INDEX = 2**63 - 1
 _MIN_CHECKED_POINTS = 2**20
 
 
+def _integer(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """Shape, periodicity and neighbourhood of a lattice.
@@ -66,7 +72,7 @@ class Geometry:
     def index(self, point: Any) -> int:
         """Index of one point, which is given by its index or its coordinates."""
         try:
-            number = operator.index(point)
+            number = _integer(point)
         except TypeError:
             pass
         else:
@@ -74,7 +80,7 @@ class Geometry:
                 raise InvalidInputError(f"point {number} is not in the lattice; use an index from 0 to {self.size - 1}")
             return number
         try:
-            coordinates = [operator.index(value) for value in point]
+            coordinates = [_integer(value) for value in point]
         except TypeError:
             raise InvalidInputError(
                 f"point {point!r} is neither an index nor coordinates; use one int, or {len(self.shape)} coordinates"
@@ -97,14 +103,11 @@ class Geometry:
     def indices(self, points: Any) -> Array:
         """Indices of many points, given as a 1-d array of indices or an array of coordinates along the last axis."""
         array = np.asarray(points)
-        if array.dtype.kind not in "iu":
-            if array.size:
-                raise InvalidInputError(f"points have dtype {array.dtype}; use integer indices or coordinates")
-            array = array.astype(np.int64)
-        return self.integer_indices(array)
-
-    def integer_indices(self, array: Array) -> Array:
-        """:meth:`indices` for an array that is known to hold integers."""
+        mixed = isinstance(points, list | tuple) and any(isinstance(value, bool) for value in points)
+        if array.size and (mixed or array.dtype.kind not in "iu"):
+            kind = "bool" if mixed else array.dtype
+            raise InvalidInputError(f"points have dtype {kind}; use integer indices or coordinates")
+        array = array if array.size else array.astype(np.int64)
         if self.size > _MAX_INDEX:
             raise InvalidInputError(
                 f"the lattice of shape {self.shape} has indices beyond {_MAX_INDEX:,}, which do not fit into 64 bits; "

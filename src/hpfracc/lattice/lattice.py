@@ -98,16 +98,13 @@ class Lattice:
 
     def coordinates_to_index(self, coordinates: Any) -> Any:
         """Row-major index of one point, or indices of an array with coordinates along the last axis."""
-        array = np.asarray(coordinates)
-        if array.ndim == 1:
-            return self.geometry.index(coordinates)
-        return self.geometry.indices(array)
+        return (self.geometry.index if np.ndim(coordinates) == 1 else self.geometry.indices)(coordinates)
 
     def index_to_coordinates(self, index: Any) -> Any:
         """Coordinates of one index as a tuple, or of an array of indices as an array with one more axis."""
         if np.ndim(index) == 0:
             return self.geometry.coordinates(self.geometry.index(index))
-        indices = self.geometry.integer_indices(np.asarray(index).reshape(-1))
+        indices = self.geometry.indices(np.ravel(index))
         return np.stack(self.geometry.columns(indices), -1).reshape(*np.shape(index), self.ndim)
 
     def neighbours(self, point: Any) -> list[Any]:

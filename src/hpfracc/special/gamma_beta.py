@@ -13,7 +13,9 @@ from scipy import special
 from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._plugs import over_chunks
+from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.registry import library_functions
+from hpfracc.engine.numerics.gamma import digamma_value
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 __all__ = ["BetaFunction", "GammaFunction", "beta", "digamma", "gamma", "incomplete_beta"]
@@ -144,9 +146,7 @@ class GammaFunction:
         """Gamma(z), computed by the library of ``z``."""
         return gamma(z)
 
-    def __call__(self, z: Any) -> Any:
-        """The same as :meth:`compute`."""
-        return gamma(z)
+    __call__ = compute
 
 
 @final
@@ -164,12 +164,15 @@ class BetaFunction:
         """B(a, b), computed by the library of ``a`` and ``b``."""
         return beta(a, b)
 
-    def __call__(self, a: Any, b: Any) -> Any:
-        """The same as :meth:`compute`."""
-        return beta(a, b)
+    __call__ = compute
 
 
-_SCIPY = {"gamma": special.gamma, "digamma": special.digamma, "beta": special.beta, "incomplete_beta": special.betainc}
+def _digamma(z: Any) -> Any:
+    real = np.asarray(z).dtype.kind == "f"
+    return digamma_value(NUMPY, z, special.digamma)[()] if real else special.digamma(z)
+
+
+_SCIPY = {"gamma": special.gamma, "digamma": _digamma, "beta": special.beta, "incomplete_beta": special.betainc}
 
 
 def _of_numpy(name: str, operands: list[Any]) -> Any:

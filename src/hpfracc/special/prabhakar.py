@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import dtype_name, library_of
 from hpfracc._plugs import over_chunks
+from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.numerics.gamma import reciprocal_gammas
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters, choose_parabola, parabola
@@ -27,6 +28,8 @@ _EPS = 2.0**-53
 #: Maximum relative error bound of a value; beyond it the function raises an error.
 _MAX_ERROR = 1e-8
 _MAX_TERMS = 4000
+#: From this alpha on values grow in all directions, and the constant term never adds to a small one.
+_GROWING = 2.5
 Array = np.ndarray[Any, Any]
 
 
@@ -41,7 +44,14 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
         derivative = get_operation("mittag_leffler")(
             z, alpha=alpha, beta=beta - alpha * order, order=order, backend=backend
         )
-        return derivative / math.factorial(order)
+        value = derivative / math.factorial(order)
+        # The shifted beta is rounded, which matters to 1/Gamma near its zeros, in the constant term.
+        exact = float(reciprocal_gammas(alpha, beta, 1)[0])
+        lost = exact - float(reciprocal_gammas(alpha, beta - alpha * order, 1, 0, order)[0])
+        if abs(lost) > 16 * _EPS * abs(exact):
+            inside = abs(z) < (1.0 if alpha < _GROWING else math.inf)
+            value = value + lost * namespace_of(z).astype(inside, dtype_name(value))
+        return value
     check_parameters(alpha, beta)
     if library_of(z) != "numpy":
         raise UnsupportedDtypeError(

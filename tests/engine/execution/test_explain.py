@@ -163,3 +163,10 @@ def test_an_unknown_operation_is_named_in_whole_sentences() -> None:
         get_operation("zzzz")
     with pytest.raises(UnknownOperationError, match=r"'fftt'; did you mean 'fft'\? There are: bitwise_xor"):
         get_operation("fftt")
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:", "cuda:x", 1])
+def test_devices_that_no_operands_live_on(device):
+    """An unknown device is refused by its name, with those there are."""
+    with pytest.raises(InvalidInputError, match=f"on={device!r}.*'cpu', 'cuda'"):
+        hf.explain("fft", shape=(10,), on=device)

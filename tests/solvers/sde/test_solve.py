@@ -446,3 +446,20 @@ def test_times_that_coincide_are_refused() -> None:
     one = jax.numpy.ones(1, "float32")
     with pytest.raises(InvalidInputError, match="coincide in float32"):
         hf.solve_fsde(lambda t, y: -y, 0.1, (1e6, 1e6 + 1), one, step=0.01)
+
+
+def test_strengths_that_depend_on_other_components():
+    """One noise for each component, but not of its own strength: methods that lose their order then are not used."""
+    equation = {"t_span": (0, 1), "y0": [1.0, 0.04], "step": 0.1, "rng": 1}
+
+    def solve(**options):
+        return hf.solve_fsde(lambda t, y: 0 * y, lambda t, y: y * np.sqrt(y[:, 1:]), **{**equation, **options})
+
+    assert solve(interpretation="ito").method == "euler"
+    own = hf.solve_fsde(lambda t, y: 0 * y, lambda t, y: y, interpretation="ito", **equation)
+    assert own.method == "second_order"
+    assert solve(interpretation="stratonovich").method == "second_order"
+    with pytest.raises(InvalidInputError, match="depends on other components"):
+        solve(interpretation="ito", method="milstein")
+    with pytest.raises(InvalidInputError, match="depends on that component only"):
+        solve(noise=noise.FractionalBrownian(0.4), method="doss_sussmann")

@@ -209,6 +209,8 @@ def _imagined(on: str | None, gradient: bool, backend: Any) -> Placement:
     if on in (None, "cpu", "host"):
         return Placement()
     device = "cuda:0" if on in ("cuda", "gpu") else on
+    if not isinstance(device, str) or not device.startswith("cuda:") or not device[5:].isdecimal():
+        raise InvalidInputError(f"on={on!r}: describe operands on 'cpu', 'cuda' or another GPU, such as 'cuda:1'")
     owners = [name for name in ("torch", "cupy", "jax") if registry.unavailable(name) is None]
     asked = None if backend is None else check_backend(backend, auto=True)
     library = asked if asked in ("torch", "cupy", "jax") else next(iter(owners), "torch")

@@ -67,16 +67,20 @@ def _by_stirling(xp: Namespace, z: Any) -> Any:
     nearest = xp.round(size)
     sine = xp.sin(math.pi * (size - nearest)) * (1.0 - 2.0 * (nearest - 2.0 * xp.floor(0.5 * nearest)))
     size = xp.where(size > _END, _END, size)
-    inverse = 1.0 / size
-    square = inverse * inverse
-    rest = 0.0 * size
-    for coefficient in reversed(_STIRLING):
-        rest = rest * square + coefficient
     half = size ** (0.5 * size - 0.25)
-    factor = math.sqrt(2.0 * math.pi) * xp.exp(rest * inverse)
+    factor = math.sqrt(2.0 * math.pi) * xp.exp(_rest(size))
     right = factor * half * (half * xp.exp(-size))
     left = (-math.pi) / (size * sine * factor) / half * (xp.exp(size) / half)
     return xp.where(z < 0, left, right)
+
+
+def digamma_value(xp: Namespace, z: Any, digamma: Callable[[Any], Any]) -> Any:
+    """The library's ``digamma``; by reflection near its poles, where libraries lose digits."""
+    distance = z - xp.round(z)
+    near = (z < -0.5) & (xp.abs(distance) < 0.1) & (distance != 0.0)
+    angle = math.pi * xp.where(near, distance, 0.25)
+    reflected = digamma(1.0 - xp.where(near, z, -0.5)) - math.pi * xp.cos(angle) / xp.sin(angle)
+    return xp.where(near, reflected, digamma(z))
 
 
 def beta_value(xp: Namespace, a: Any, b: Any, gamma: Callable[[Any], Any], gammaln: Callable[[Any], Any]) -> Any:
@@ -86,11 +90,29 @@ def beta_value(xp: Namespace, a: Any, b: Any, gamma: Callable[[Any], Any], gamma
     near_a, near_b = xp.where(small, a, 1.0), xp.where(small, b, 1.0)
     far_a, far_b = xp.where(small, 1.0, a), xp.where(small, 1.0, b)
     direct = gamma(near_a) / gamma(near_a + near_b) * gamma(near_b)
+    least, most = xp.where(far_a < far_b, far_a, far_b), xp.where(far_a < far_b, far_b, far_a)
+    positive = ~small & (least > 0.0)
+    least, most = xp.where(positive, least, 1.0), xp.where(positive, most, 1.0 * limit)
+    # Gamma(most) / Gamma(least + most) by Stirling's formula: its logarithms would be large, and their difference not.
+    ratio = -(most - 0.5) * xp.log1p(least / most) + (_rest(most) - _rest(least + most))
+    both = least >= _FAR
+    alone, large = xp.where(both, 1.0, least), xp.where(both, least, 1.0 * _FAR)
+    one = gamma(alone) * xp.exp(ratio + alone - alone * xp.log(alone + most))
+    power = large * xp.log(large / (large + most)) - 0.5 * xp.log(large / (2.0 * math.pi))
+    far = xp.where(both, xp.exp(ratio + power + _rest(large)), one)
     logs = gammaln(far_a) + gammaln(far_b) - gammaln(far_a + far_b)
     # Gamma is negative between -1 and 0, -3 and -2, ...
     negative = [(z < 0) & (0.5 * xp.floor(z) != xp.floor(0.5 * xp.floor(z))) for z in (far_a, far_b, far_a + far_b)]
     sign = xp.where(negative[0] ^ negative[1] ^ negative[2], -1.0, 1.0)
-    return xp.where(small, direct, sign * xp.exp(logs))
+    return xp.where(small, direct, xp.where(positive, far, sign * xp.exp(logs)))
+
+
+def _rest(y: Any) -> Any:
+    """The series in Stirling's formula."""
+    inverse, rest = 1.0 / y, 0.0 * y
+    for coefficient in reversed(_STIRLING):
+        rest = rest * (inverse * inverse) + coefficient
+    return rest * inverse
 
 
 def reciprocal_gammas(

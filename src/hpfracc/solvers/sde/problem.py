@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import dtype_name, is_tracer, library_of
+from hpfracc._arrays import dtype_name, is_tracer, is_transformed, library_of
 from hpfracc._choices import Interpretation
 from hpfracc._xp import Namespace, namespace
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -43,10 +44,12 @@ class Traits:
         Number of driving noises, and of components of a path.
     hurst : float or None
         1/2 for Brownian motion, nan for processes with jumps, None if H is traced.
-    index : float
-        The stable index, above 1, of stable noise; nan for all other noise.
     interpretation : str or None
         Interpretation of the integral.
+    index : float
+        The stable index, above 1, of stable noise; nan for all other noise.
+    coupled : bool
+        Whether each component has its own noise, whose strength depends on other components too.
     """
 
     library: str
@@ -58,11 +61,12 @@ class Traits:
     hurst: float | None
     interpretation: str | None
     index: float = math.nan
+    coupled: bool = False
 
     @property
     def scalar(self) -> bool:
-        """Whether one noise drives each component: its own, or a common one."""
-        return not self.general or self.noises == 1
+        """Whether one noise drives each component: its own, with a strength of its own, or a common one."""
+        return self.noises == 1 or not (self.general or self.coupled)
 
     @property
     def jumps(self) -> bool:
@@ -147,7 +151,7 @@ class NoisyProblem:
 def read_problem(
     drift: Any, diffusion: Any, t0: float, y0: Any, noise: Any, interpretation: str | None, args: tuple[Any, ...] = ()
 ) -> NoisyProblem:
-    """Check functions, shapes, noise and interpretation; evaluates both functions once, at the start.
+    """Check functions, shapes, noise and interpretation; evaluates both functions at the start.
 
     ``y0`` of shape ``(1, d)`` or ``(paths, d)``, and a diffusion that is an array, must be of the state's library.
     """
@@ -175,7 +179,9 @@ def read_problem(
             f"diffusion returned shape {first} for y of shape {tuple(start.shape)}; return (paths, d), each "
             "component with its own noise, or (paths, d, m)"
         )
-    traits = replace(draft, general=True, noises=first[2]) if len(first) == 3 else draft
+    traits = replace(draft, coupled=_is_coupled(problem, t0, start))
+    if len(first) == 3:
+        traits = replace(draft, general=True, noises=first[2])
     _refuse_interpretation(traits)
     return NoisyProblem(functions, constant, args, traits)
 
@@ -207,12 +213,39 @@ def _shape_at(problem: NoisyProblem, function: Callable[[Any, Any], Any], t0: fl
     library = problem.traits.library
     if library == "jax":
         return tuple(sys.modules["jax"].eval_shape(lambda y: function(t0, y), start).shape)
-    if library == "torch":
+    with _unchanged(problem):
+        return tuple(function(t0, start).shape)
+
+
+def _unchanged(problem: NoisyProblem) -> AbstractContextManager[Any]:
+    """For evaluations that are not part of the simulation: without gradients, and changes of modules' buffers."""
+    held = ExitStack()
+    if problem.traits.library == "torch":
         from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 
-        with sys.modules["torch"].no_grad(), Buffers(problem.functions, problem.args).unchanged():
-            return tuple(function(t0, start).shape)
-    return tuple(function(t0, start).shape)
+        held.enter_context(sys.modules["torch"].no_grad())
+        held.enter_context(Buffers(problem.functions, problem.args).unchanged())
+    return held
+
+
+def _is_coupled(problem: NoisyProblem, t0: float, start: Any) -> bool:
+    """Whether the strength of a component's noise changes with another component, near the start.
+
+    Half of the components are moved at a time, such that any two are in different halves once. False for traced values.
+    """
+    xp, places = problem.xp, np.arange(start.shape[1])
+    if problem.traits.additive or is_transformed(start) or len(places) == 1:
+        return False
+    with np.errstate(all="ignore"), _unchanged(problem):
+        held, moved = problem.diffusion(t0, start), 1.001 * start + 1.2345e-3
+        for turn in range(2 * int(places[-1]).bit_length()):
+            half = xp.asarray(1.0 * ((places >> turn // 2) % 2 == turn % 2), like=start) > 0.0
+            other = problem.diffusion(t0, xp.where(half, moved, start))
+            if is_transformed(other) or is_transformed(held) or other.ndim > 2:
+                return False
+            if bool((~half & (other != held) & ~(xp.isnan(other) & xp.isnan(held))).any()):
+                return True
+    return False
 
 
 def _refuse_interpretation(traits: Traits) -> None:

@@ -69,7 +69,8 @@ def solve_fsde(
         ``drift(t, y, *args)`` with y of shape ``(paths, d)``; returns ``(paths, d)``.
     diffusion : callable, float or array_like
         ``diffusion(t, y, *args)`` returns ``(paths, d)``, or a number: component i has its own noise, whose strength
-        depends on component i only; or ``(paths, d, m)`` for m noises that all components share. A number or an array,
+        should depend on component i only (otherwise methods of higher order are refused); or ``(paths, d, m)`` for m
+        noises that all components share. A number or an array,
         of shape ``(d,)`` or ``(d, m)``, is additive noise.
     t_span : (float, float)
         Start and end.
@@ -474,7 +475,7 @@ class SimulationExplanation:
 def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
     """What this call of ``solve_fsde`` would do.
 
-    The arguments are read and checked as for a simulation: both functions are called once, with the initial value.
+    The arguments are read and checked as for a simulation: both functions are called at the start.
     """
     simulation = read_simulation(*args, **kwargs)
     method, traits = simulation.method, simulation.problem.traits

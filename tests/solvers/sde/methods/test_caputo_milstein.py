@@ -53,3 +53,17 @@ def test_order_one_is_the_second_order_method() -> None:
         lambda t, y: -y, lambda t, y: y, (0, 1), 1.0, step=0.1, method="milstein", interpretation="ito", rng=1
     )
     assert found.method == "second_order"
+
+
+def test_strengths_that_depend_on_other_components():
+    """A diffusion of shape (paths, d) is the diagonal of one of shape (paths, d, d)."""
+    options = {"step": 0.125, "alpha": 0.8, "interpretation": "ito", "method": "milstein", "rng": 1, "paths": 4}
+
+    def diffusion(t, y):
+        return y[:, ::-1] * [1.0, 0.5]
+
+    def whole(t, y):
+        return diffusion(t, y)[:, :, None] * np.eye(2)
+
+    one, two = (hf.solve_fsde(lambda t, y: -y, g, (0, 1), [1.0, 2.0], **options).y for g in (diffusion, whole))
+    np.testing.assert_allclose(one, two, rtol=1e-13)

@@ -24,6 +24,20 @@ def test_agrees_with_mpmath(kind, strike, maturity, volatility):
         assert abs(black_price(100.0, strike, maturity, volatility, kind) / exact - 1) < 5e-12
 
 
+@pytest.mark.parametrize("total", [1e-17, 1e-13, 1e-8, 1e-4, 0.01, 0.3])
+def test_tiny_volatilities_near_the_money(total):
+    """Digits as the strike has: differences of close functions lost all of them for a total volatility of 1e-16."""
+    for strike in [*(100.0 * np.exp(total * np.array([-3.0, -0.6, 0.0, 0.6, 3.0]))), np.nextafter(100.0, 0)]:
+        with mpmath.workdps(400):
+            x = mpmath.log(100 / mpmath.mpf(strike)) / mpmath.mpf(total)
+            d1, sign = x + mpmath.mpf(total) / 2, 1 if strike >= 100.0 else -1
+            first, second = (mpmath.erfc(-sign * d / mpmath.sqrt(2)) / 2 for d in (d1, d1 - mpmath.mpf(total)))
+            exact = float(sign * (100 * first - mpmath.mpf(strike) * second))
+        found = black_price(100.0, strike, 1.0, total, "call" if sign == 1 else "put")
+        assert found == pytest.approx(exact, rel=1e-13, abs=1e-300)
+    assert black_price(0.0, 90.0, 1e300, 1e200) == 0.0  # a total volatility beyond float64
+
+
 @pytest.mark.parametrize("kind", ["call", "put"])
 def test_inverse(kind):
     """The volatility comes back from the price of the option out of the money, over 40 orders of magnitude."""

@@ -60,3 +60,11 @@ def test_bad_curves():
     for given in ({"v0": 0.04}, {"v0": 0.04, "theta": 0.04, "xi": 0.04}, {"theta": 0.04, "xi": 0.04}, {}):
         with pytest.raises(InvalidInputError, match="v0 and theta"):
             Heston(**PARAMETERS, **given)
+
+
+def test_the_variance_swap_of_one_path_has_no_error():
+    """One path has a value; its statistical error is unknown, without a warning of NumPy."""
+    paths = Bergomi(H=0.1, eta=1.0, rho=-0.5, xi=0.04).sample(np.linspace(0.0, 1.0, 5), rng=1)
+    for monitored in (False, True):
+        value, error = paths.variance_swap(monitored=monitored)
+        assert value > 0.0 and np.isnan(error)

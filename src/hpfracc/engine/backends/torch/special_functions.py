@@ -16,7 +16,7 @@ from scipy import special
 from torch import Tensor
 
 from hpfracc._xp import namespace
-from hpfracc.engine.numerics.gamma import beta_value, gamma_value
+from hpfracc.engine.numerics.gamma import beta_value, digamma_value, gamma_value
 from hpfracc.engine.numerics.mittag_leffler_plan import ContourPlan, check_parameters, make_contour_plan
 from hpfracc.engine.numerics.mittag_leffler_values import evaluate, pairs_of
 from hpfracc.errors import UnsupportedDtypeError
@@ -50,7 +50,7 @@ class _Gamma(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (z,) = ctx.saved_tensors
-        return gradients[0] * _Gamma.apply(z) * torch.special.digamma(z)
+        return gradients[0] * _Gamma.apply(z) * digamma(z)
 
     jvp = backward
 
@@ -64,7 +64,7 @@ def gamma(z: Any) -> Tensor:
 def digamma(z: Any) -> Tensor:
     """psi(z)."""
     (z,) = _operands("digamma", z)
-    return torch.special.digamma(z)
+    return digamma_value(namespace("torch"), z, torch.special.digamma)
 
 
 def beta(a: Any, b: Any) -> Tensor:

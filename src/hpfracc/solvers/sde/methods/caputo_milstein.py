@@ -79,15 +79,13 @@ def _linear(problem: NoisyProblem, t: Any, y: Any) -> Any:
     def diffusion(y: Any) -> Any:
         return problem.diffusion(t, y)
 
-    if not traits.general:  # the strength of each component depends on that component only
+    if not (traits.general or traits.coupled):
         slope = derivative_along(xp, diffusion, y, xp.ones_like(y))
         return lambda change: slope * change
     slopes = columns(xp, diffusion, y)
+    each = (..., None) if traits.general else ()
 
     def follow(change: Any) -> Any:
-        total = slopes[0] * change[:, :1, None]
-        for index in range(1, len(slopes)):
-            total = total + slopes[index] * change[:, index : index + 1, None]
-        return total
+        return sum(slope * change[:, index : index + 1][each] for index, slope in enumerate(slopes))
 
     return follow

@@ -48,7 +48,8 @@ class DossSussmann(PathMethod):
             return "the Doss-Sussmann method needs continuous noise; with jumps use method='euler'"
         if not traits.scalar:
             return (
-                "the Doss-Sussmann method takes one noise for each component, or one for all; use method='second_order'"
+                "the Doss-Sussmann method takes one noise for all components, or one for each that depends on "
+                "that component only; use method='second_order'"
             )
         if traits.interpretation == "ito" and not traits.additive:
             return "the Doss-Sussmann method gives the Stratonovich solution; for Ito use method='second_order'"

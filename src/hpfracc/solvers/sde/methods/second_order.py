@@ -18,6 +18,8 @@ from typing import Any, final
 from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, derivative_along
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
+_COUPLED = " (or one for each component, whose strength depends on other components)"
+
 
 @final
 class SecondOrder(PathMethod):
@@ -37,9 +39,9 @@ class SecondOrder(PathMethod):
                 f"the second-order method converges for H > 1/4, not for H={traits.hurst}; use method='doss_sussmann'"
             )
         if not traits.scalar and traits.roughness_up_to(1.0 / 3.0):
-            return f"several noises that do not commute need H > 1/3 here, not H={traits.hurst}; use one noise"
+            return f"noises that do not commute{_COUPLED} need H > 1/3 here, not H={traits.hurst}; use one noise"
         if not traits.scalar and traits.interpretation == "ito":
-            return "several noises of an Ito equation need Levy areas in this method; use method='euler'"
+            return f"several noises of an Ito equation{_COUPLED} need Levy areas in this method; use method='euler'"
         return None
 
     def lowest_hurst(self, traits: Traits) -> float:

@@ -12,6 +12,10 @@ from hpfracc import _reading
 
 _MAX_ITERATIONS = 100
 _ROOT_HALF = math.sqrt(0.5)
+#: Beyond this a price is the smaller of forward and strike.
+_LARGEST_TOTAL = 1e3
+#: Half the distance of a and b below which the series has more digits than the difference.
+_CLOSE = 0.005
 
 
 def black_price(forward: Any, K: Any, T: Any, volatility: Any, kind: str = "call") -> Any:
@@ -32,7 +36,9 @@ def black_price(forward: Any, K: Any, T: Any, volatility: Any, kind: str = "call
     """
     given = {"forward": forward, "K": K, "T": T, "volatility": volatility}
     forward, K, T, volatility = (_reading.numbers(name, each, least=0) for name, each in given.items())
-    cheap = _price(_distance(forward, K), volatility * np.sqrt(T)) * np.minimum(forward, K)
+    with np.errstate(over="ignore"):
+        total = np.minimum(volatility * np.sqrt(T), _LARGEST_TOTAL)
+    cheap = _price(_distance(forward, K), total) * np.minimum(forward, K)
     return (cheap + intrinsic(forward, K, kind))[()]
 
 
@@ -70,8 +76,9 @@ def implied_volatility(price: Any, forward: Any, K: Any, T: Any, kind: str = "ca
 
 def _distance(forward: Any, K: Any) -> Any:
     """``|ln(K/F)|``: infinite where one of them is 0, and 0 where both are."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(forward == K, 0.0, np.abs(np.log(K / forward)))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        nearly = np.abs(np.log1p((K - forward) / forward))  # the difference of close numbers is exact
+        return np.where(forward == K, 0.0, np.where(nearly < 0.5, nearly, np.abs(np.log(K) - np.log(forward))))
 
 
 def _price(x: Any, total: Any) -> Any:
@@ -79,7 +86,8 @@ def _price(x: Any, total: Any) -> Any:
 
     :math:`\Phi(-a) - e^x \Phi(-b)` with :math:`a, b = x/s \mp s/2`. For positive a that is :math:`\tfrac12 e^{-a^2/2}
     (\mathrm{erfcx}(a/\sqrt2) - \mathrm{erfcx}(b/\sqrt2))`, which is accurate at any distance; for negative ones
-    :math:`\Phi(b) - \Phi(a) - (e^x - 1) \Phi(-b)`, which is accurate for small s.
+    :math:`\Phi(b) - \Phi(a) - (e^x - 1) \Phi(-b)`, which is accurate for small s. Where a and b are close, the
+    difference of the two erfcx is the Taylor series about their mean.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
         ratio = x / total
@@ -88,7 +96,13 @@ def _price(x: Any, total: Any) -> Any:
         far = special.erfcx(b)
         less = np.where(x < 1.0, np.expm1(x) * beyond, density * far - beyond)
         near = 0.5 * (special.erf(b) - special.erf(a)) - less
-        found = np.where(a < 0.0, near, density * (special.erfcx(np.abs(a)) - far))
+        middle, half = _ROOT_HALF * ratio, 0.5 * _ROOT_HALF * total
+        slopes = [special.erfcx(middle), 2.0 * middle * special.erfcx(middle) - 2.0 / math.sqrt(math.pi)]
+        for n in range(1, 5):
+            slopes.append(2.0 * (middle * slopes[n] + n * slopes[n - 1]))
+        close = -2.0 * half * (slopes[1] + half * half / 6.0 * (slopes[3] + half * half / 20.0 * slopes[5]))
+        apart = np.where(half < _CLOSE, close, special.erfcx(np.abs(a)) - far)
+        found = np.where(a < 0.0, near, density * apart)
     return np.where(total > 0.0, np.maximum(found, 0.0), 0.0)
 
 

@@ -328,10 +328,16 @@ class RoughPaths(NamedTuple):
         ----------
         monitored : bool
             Whether the variance is the sum of squared logarithmic returns between the times, not the integral.
+
+        Returns
+        -------
+        Valuation
+            Its error is nan for a single path.
         """
         total = (np.diff(np.log(self.S)) ** 2).sum(-1) if monitored else self.integral[..., -1]
         annual = total.ravel() / self.t[-1]
-        return Valuation(float(annual.mean()), float(annual.std(ddof=1) / math.sqrt(annual.size)))
+        error = float(annual.std(ddof=1)) / math.sqrt(annual.size) if annual.size > 1 else math.nan
+        return Valuation(float(annual.mean()), error)
 
 
 def read_path_times(t: Any, *, uniform: bool) -> np.ndarray:
