@@ -7,6 +7,8 @@ exception that a caller would expect, so ``except ValueError`` works.
 from __future__ import annotations
 
 import pickle
+import sys
+import warnings
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -161,6 +163,14 @@ class RecompilationWarning(UserWarning):
 
 class AccuracyWarning(UserWarning):
     """A result may miss its tolerance. The message has the estimated error."""
+
+
+def warn(message: str, category: type[Warning] = AccuracyWarning) -> None:
+    """Warn at the line that called hpfracc, however deep in it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("hpfracc."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class WisdomWarning(UserWarning):

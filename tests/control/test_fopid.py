@@ -220,6 +220,14 @@ def test_tuning_of_plants_that_are_unstable_or_negative(plant, words):
     assert control.is_stable(found.controller.closed_loop(plant))
 
 
+def test_tuning_of_a_plant_that_takes_any_gain():
+    """The phase of s^-1.5 allows a crossover anywhere: it stays where the search looks at the constraints."""
+    plant = 1 / (s**1.5 + s + 1)
+    found = control.tune(plant, "itae", horizon=10.0, starts=1, fixed={"lam": 1.0, "mu": 1.0, "Kd": 0.0})
+    assert found.success, found.message
+    assert control.margins(found.controller.transfer_function() * plant).w_gain_crossing < 1e4
+
+
 def test_tuning_holds_margins_from_several_starts():
     """A phase margin and a bound of the sensitivity, for each objective; more starts are never worse."""
     plant = control.delay(0.2) / (s + 1)

@@ -207,6 +207,6 @@ def test_neither_library_is_needed_nor_imported():
 
 
 def test_dates_of_python_are_named_in_the_error():
-    """A list of datetimes is not an array of dates and raises an error."""
-    with pytest.raises(hf.errors.InvalidInputError, match="t is not an array of real numbers"):
+    """A list of datetimes is not an array of dates; the error says how it becomes one."""
+    with pytest.raises(hf.errors.InvalidInputError, match=r"dates as np.array\(t, dtype='datetime64\[us\]'"):
         hf.caputo(np.arange(3.0), [dt.datetime(2024, 1, day) for day in (1, 2, 3)], 0.5)

@@ -183,6 +183,14 @@ def test_batches_axes_and_dtypes() -> None:
     )
 
 
+def test_samples_one_by_one() -> None:
+    """A number gives a number."""
+    x, stream = signal(2 * WINDOW), hf.Caputo(0.5).stream(STEP)
+    found = [stream.push(each) for each in x.tolist()]
+    assert np.shape(found[0]) == np.shape(found[-1]) == ()
+    np.testing.assert_allclose(found, hf.Caputo(0.5).stream(STEP).push(x), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("library", [name for name in ("torch", "jax") if is_installed(name)])
 def test_chunks_of_other_libraries(library: str) -> None:
     """What comes back is what went in: library, dtype, shape."""
@@ -230,7 +238,7 @@ BAD: list[tuple[Callable[[], Any], type[HpfraccError], str]] = [
     (lambda: hf.RiemannLiouville(0.5, "cq2").stream(0.1), InvalidInputError, "'cq2' cannot be streamed"),
     (lambda: hf.RiemannLiouvilleIntegral(1.5).stream(0.1), InvalidInputError, "does not decay"),
     (lambda: hf.GrunwaldLetnikov(-1.5).stream(0.1), InvalidInputError, "does not decay"),
-    (after(1.0), ShapeError, "single number"),
+    (after(np.ones((2, 5)), 1.0), ShapeError, r"rows of shape \(2,\)"),
     (after(np.ones(5), np.ones((2, 5))), ShapeError, r"rows of shape \(\)"),
     (after(np.ones(5), np.ones(5, np.float32)), UnsupportedDtypeError, "began with dtype float64"),
     (after(np.array(["a"])), UnsupportedDtypeError, "not supported"),

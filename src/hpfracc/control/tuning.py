@@ -81,7 +81,7 @@ def tune(
     objective : {"itae", "ise", "iae"} or callable
         Integral of ``t |e|``, ``e^2`` or ``|e|`` over the horizon, or a function of the controller.
     horizon : float
-        Length of the step response that counts.
+        Length of the step response that counts. Loops cross over below 1e5 divided by it.
     start : FOPID, optional
         A first guess; its filter is kept.
     max_sensitivity, min_phase_margin : float
@@ -155,6 +155,8 @@ def tune(
 
     def value_of(law: FOPID) -> float:
         open_loop = plain * law.transfer_function()(1j * w)
+        if 1.0 < abs(open_loop[-1]) < 0.999 * abs(open_loop[-2]):  # it crosses over where nothing is looked at
+            return 1e6
         peak = float((1.0 / np.abs(1.0 + open_loop)).max())
         penalty = 100.0 * max(0.0, peak / limit - 0.98)
         crossing = np.flatnonzero((np.abs(open_loop[:-1]) > 1.0) & (np.abs(open_loop[1:]) <= 1.0))
@@ -186,5 +188,8 @@ def tune(
     if not stable:
         words = f"the loop is not stable ({stable.reason})"
     elif not good:
-        words = f"constraints are not met: sensitivity {held.sensitivity:.3g}, phase margin {held.phase:.3g}"
+        words = (
+            f"constraints are not met: sensitivity {held.sensitivity:.3g} for at most {limit:g}, phase margin "
+            f"{held.phase:.3g} for at least {least:g}; relax them, or give another start= or more starts="
+        )
     return Tuning(law, float(best.fun), held.phase, held.gain, held.sensitivity, count, good, words)

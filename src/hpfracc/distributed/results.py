@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ from hpfracc._optional import import_optional
 from hpfracc._results import SmallCurve, as_html
 from hpfracc.distributed.items import VALUE, ParameterGrid, SweepOutcome, SweepParameters
 from hpfracc.distributed.stores import SweepStore
-from hpfracc.errors import InvalidInputError, StoreError
+from hpfracc.errors import InvalidInputError, StoreError, warn
 
 #: Fraction of the scheduler's time above which a cluster spends more on scheduling than on work.
 _BUSY = 0.5
@@ -372,11 +371,10 @@ def open_sweep(store: Any) -> SweepResult:
     outcome = found.outcome(keep=False)
     if outcome.damaged:
         told = ", ".join(f"{begin} to {end - 1}" for begin, end in outcome.damaged[:5])
-        warnings.warn(
+        warn(
             f"items {told} in {str(found.path)!r} are damaged and count as not done; call sweep with this store to "
             "recompute them",
             UserWarning,
-            stacklevel=2,
         )
     manifest = found.manifest
     run = SweepRun(

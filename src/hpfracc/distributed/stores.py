@@ -18,7 +18,6 @@ import logging
 import os
 import re
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,7 @@ from hpfracc.distributed.items import (
     SweepParameters,
     TaskReport,
 )
-from hpfracc.errors import DiskFullError, StoreError
+from hpfracc.errors import DiskFullError, StoreError, warn
 
 logger = logging.getLogger("hpfracc.distributed")
 
@@ -151,11 +150,10 @@ class SweepStore:
             f"{name} {before[name]} -> {versions.get(name)}" for name in before if before[name] != versions.get(name)
         ]
         if changed:
-            warnings.warn(
+            warn(
                 f"the sweep in {str(self.path)!r} continues with other versions ({', '.join(changed)}); the last "
                 "digits of the new items may differ",
                 UserWarning,
-                stacklevel=4,
             )
 
     def _file(self, begin: int, end: int) -> Path:

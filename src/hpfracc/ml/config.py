@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, final
@@ -15,7 +14,7 @@ from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._config import check_backend, config
 from hpfracc.engine.backends.registry import BackendType
-from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
+from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError, warn
 
 __all__ = [
     "INFINITE_AT_START", "GivenOrder", "LayerConfig", "LayerOptions", "LearnedOrder", "LossOptions", "OrderLike",
@@ -83,12 +82,11 @@ def mode_scope(mode: str) -> contextlib.AbstractContextManager[Any]:
 def warn_of_infinite_start(definition: str) -> None:
     """Warn of a derivative that makes losses and gradients infinite."""
     if definition in INFINITE_AT_START:
-        warnings.warn(
+        warn(
             f"the {definition} derivative is infinite at the first sample unless that is 0, and so are a loss and its "
             "gradient; to train, use definition='grunwald_letnikov', which is finite there and tends to the same "
             "derivative, or 'caputo', or subtract the first sample",
             UserWarning,
-            stacklevel=4,
         )
 
 

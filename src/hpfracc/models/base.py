@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import json
 import math
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import numpy as np
 
 from hpfracc._optional import import_optional
 from hpfracc._reading import choice, flag, instance, listed, number, text
-from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.errors import InvalidInputError, warn
 from hpfracc.solvers.ode.fitting.result import Estimates
 from hpfracc.solvers.ode.fitting.search import LeastSquares, differences
 from hpfracc.solvers.ode.fitting.unknowns import read_sigma
@@ -318,7 +317,7 @@ class Model:
             found = min((problem.minimise(each, (end, end, end)) for each in starts), key=lambda each: float(each.cost))
         report = problem.report(found, start, "linear", 1.0, flag("absolute_sigma", absolute_sigma))
         for complaint in report["warnings"]:
-            warnings.warn(complaint, AccuracyWarning, stacklevel=3)
+            warn(complaint)
         model = self.replace(**dict(zip(fitted, found.x.tolist(), strict=True)))
         return ModelFit(model=model, x=x, data=data, fitted=predicted(found.x), quantity=quantity, **report)
 

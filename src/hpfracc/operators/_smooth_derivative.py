@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hpfracc._reading import choice, number, numbers, whole
-from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
+from hpfracc.errors import InvalidInputError, ShapeError, warn
 from hpfracc.operators._wiener_filter import WienerFilter, mixed
 from hpfracc.operators.core.grids import require_increasing
 from hpfracc.profiling.recorder import watched
@@ -327,11 +326,9 @@ class _Fit:
         self.roughness = float(self._roughness() @ self._chances)
         self.freedom = free + float((1.0 - losses[:, likely]).sum(axis=0) @ self._chances)
         if self.freedom > 0.5 * count:
-            warnings.warn(
+            warn(
                 f"the curve uses {self.freedom:.0f} of {count} nodes, so that it may not be resolved between them and "
-                f"the band may be too narrow; give more than nodes={nodes}",
-                AccuracyWarning,
-                stacklevel=4,
+                f"the band may be too narrow; give more than nodes={nodes}"
             )
 
     def _roughness(self) -> Array:

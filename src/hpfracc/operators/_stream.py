@@ -93,9 +93,9 @@ class OperatorStream:
         Parameters
         ----------
         chunk : array_like
-            The next samples, any number of them along the stream's axis. The other axes, dtype and library must be
-            those of the first chunk. May be labelled (pandas, xarray): the result has the same labels, but the step is
-            that of the stream.
+            The next samples, any number of them along the stream's axis, or a single number. The other axes, dtype and
+            library must be those of the first chunk. May be labelled (pandas, xarray): the result has the same labels,
+            but the step is that of the stream.
 
         Returns
         -------
@@ -109,6 +109,8 @@ class OperatorStream:
 
     def _push(self, chunk: Any, axis: Any) -> Any:
         values = as_values(chunk)
+        if values.ndim == 0:
+            return self._push(values[None], -1)[0]
         axis = check_axis(axis, values.ndim)
         values = self._like_before(move_axis(values, axis, -1))
         with array_namespace(values).scope():

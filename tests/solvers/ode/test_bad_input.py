@@ -57,6 +57,9 @@ def solve(fun: Any = decay, t_span: Any = (0.0, 1.0), y0: Any = (1.0,), alpha: A
         ({"fun": 0.5, "t_span": decay}, InvalidInputError, r"solve_fode\(fun, t_span, y0, alpha\)"),
         ({"t_span": [1.0], "y0": (0.0, 1.0)}, InvalidInputError, r"solve_fode\(fun, t_span, y0, alpha\)"),
         ({"y0": 0.5, "alpha": [1.0, 2.0]}, ShapeError, "y0 and alpha are swapped"),
+        ({"alpha": hf.DistributedOrder()}, InvalidInputError, r"not an order.*terms=\[\(coefficient, order\), ...\]"),
+        ({"method": "RK45"}, InvalidInputError, "no method is called 'RK45'; there are: auto, adaptive"),
+        ({"alpha": hf.Caputo(0.5)}, InvalidInputError, r"Caputo\(alpha=0.5.*not an order.*derivative="),
         (
             {"events": lambda t, y: y, "y0": [1.0, 2.0]},
             ShapeError,

@@ -11,6 +11,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import AccuracyWarning, InvalidInputError, OutOfMemoryError, ShapeError, UnsupportedDtypeError
 from hpfracc.pde import (
+    Advection,
     CorrectedQuadrature,
     Diffusion,
     DiffusionL1,
@@ -268,6 +269,21 @@ def test_the_choice_says_why():
     with pytest.warns(AccuracyWarning, match="differs by 1"):
         steep = solve(u0=np.ones(17), boundary=Dirichlet(lambda t: 0.0), alpha=0.8, step=0.1)
     assert steep.decision.method == "convolution_quadrature" and "boundary values" in steep.decision.reason
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ("differs by", {"u0": np.ones(17), "boundary": Dirichlet(lambda t: 0.0)}),
+        ("Peclet", {"space": Diffusion(lambda x: 0.01 + 0.0 * x) + Advection(9.0)}),
+        ("too coarse", {"u0": np.where(X > 1.0, 1.0, 0.0), "boundary": "neumann", "span": (0.0, 1e-9)}),
+    ],
+)
+def test_warnings_name_the_line_of_the_caller(words: str, given: dict):
+    """Not one inside the library, at which Python would show only the first of many."""
+    with pytest.warns(AccuracyWarning, match=words) as caught:
+        solve(step=1e-10 if "span" in given else 0.1, **given)
+    assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_results_travel_and_show_themselves():

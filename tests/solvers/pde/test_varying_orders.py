@@ -142,6 +142,7 @@ def test_complex_states():
         ({"alpha": (0.5, 0.6, 0.7)}, "3 orders, and u0 has one equation"),
         ({"alpha": (0.5, 2.5)}, r"alpha\[1\]=2.5"),
         ({"alpha": lambda s: 0.5}, "name its arguments"),
+        ({"alpha": hf.Caputo(0.5)}, r"Caputo\(alpha=0.5.*is an operator; give its order"),
         ({"alpha": lambda t: 0.5 + t}, "alpha is 1.0.* at t = 0.5"),
         ({"alpha": lambda x: 0.9 - x}, "alpha is .* x = "),
         ({"alpha": lambda t: 0.5, "terms": [(1.0, 0.2)]}, "no terms"),

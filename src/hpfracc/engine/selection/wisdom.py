@@ -39,7 +39,7 @@ from hpfracc.engine.selection.wisdom_records import (
     retain,
     unite,
 )
-from hpfracc.errors import WisdomWarning
+from hpfracc.errors import WisdomWarning, warn
 
 _given: set[tuple[str, str]] = set()
 
@@ -48,7 +48,7 @@ def warn_once(what: str, where: str, message: str) -> None:
     """Warn about ``what`` at ``where`` once per process."""
     if (what, where) not in _given:
         _given.add((what, where))
-        warnings.warn(message, WisdomWarning, stacklevel=4)
+        warn(message, WisdomWarning)
 
 
 @contextlib.contextmanager

@@ -230,7 +230,8 @@ def read_points(t: Any) -> np.ndarray[Any, Any]:
             raise TypeError(f"dtype {points.dtype}")
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"t is not an array of real numbers ({error}); give points such as np.linspace(0, 1, 101)"
+            f"t is not an array of real numbers ({error}); give points such as np.linspace(0, 1, 101), or dates as "
+            "np.array(t, dtype='datetime64[us]')"
         ) from None
     points = points.astype(np.float64, copy=False)
     if points.size == 0:

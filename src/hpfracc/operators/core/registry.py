@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any, Unpack
 
 from hpfracc import operators
 from hpfracc._choices import DefinitionName
+from hpfracc._reading import hint
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.call_types import DerivativeOptions, IntegralOptions, OrderOrFunction
@@ -50,9 +50,8 @@ def find_definition(name: str, kind: str) -> type[FractionalOperator]:
     names = _names(kind)
     found = names.get(_plain(name)) if isinstance(name, str) else None
     if found is None:
-        close = difflib.get_close_matches(_plain(str(name)), names, n=2, cutoff=0.5)
-        hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-        raise InvalidInputError(f"no {kind} is defined as {name!r}; {hint}There are: {', '.join(definitions(kind))}")
+        known = f"{hint(_plain(str(name)), names)}: {', '.join(definitions(kind))}"
+        raise InvalidInputError(f"no {kind} is defined as {name!r}; {known}")
     return found
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +13,7 @@ from hpfracc._arrays import to_host
 from hpfracc._frames import Opened, has_labels
 from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.engine.selection.decision import Decision
-from hpfracc.errors import AccuracyWarning
+from hpfracc.errors import warn
 from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
@@ -242,18 +240,13 @@ def meets(value: Any, estimate: Any, rtol: float, scale: float = 0.0) -> bool:
 
 
 def warn_of(operator: Any, value: Any, estimate: Any, message: str) -> None:
-    """Warn, at the user's own call, of a result that may miss its tolerance."""
+    """Warn of a result that may miss its tolerance."""
     sizes = np.abs(to_host(value))
     size, error = (float(np.max(part, initial=0.0)) for part in (sizes[np.isfinite(sizes)], to_host(estimate)))
     known = "its error is not known" if math.isnan(error) else f"its error may be {error:.1g}"
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("hpfracc."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(
+    warn(
         f"{type(operator).__name__}: {known}, beside values up to {size:.3g} ({message}); give the largest rtol= that "
-        "will do, factor= for a power at the origin, or full_output=True to inspect the estimate yourself",
-        AccuracyWarning,
-        stacklevel=level,
+        "will do, factor= for a power at the origin, or full_output=True to inspect the estimate yourself"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import difflib
 import functools
 import importlib
 import math
@@ -15,7 +14,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from hpfracc._arrays import library_of
-from hpfracc._reading import text
+from hpfracc._reading import hint, text
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import methods
 from hpfracc.solvers.ode.compilation import refuse_compiled
@@ -168,9 +167,7 @@ def find_method(name: str | Method) -> Method:
     names = [] if key in _known else [method.name for method in all_methods()]
     if key in _known:
         return _known[key]()
-    close = difflib.get_close_matches(key, names, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-    raise InvalidInputError(f"no method is called {name!r}; {hint}There are: auto, {', '.join(names)}")
+    raise InvalidInputError(f"no method is called {name!r}; {hint(key, names)}: auto, {', '.join(names)}")
 
 
 def _plain(name: str) -> str:

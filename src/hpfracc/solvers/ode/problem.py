@@ -56,8 +56,11 @@ class Orders:
 
 def _read_orders(alpha: Any, shape: tuple[int, ...], t0: float, t1: float, derivatives: int) -> Orders:
     """Check ``alpha`` against the shape of ``y0``; ``derivatives`` is their given number, for a traced order."""
-    if alpha is None or isinstance(alpha, bool | np.bool_ | str):
-        raise InvalidInputError(f"alpha={alpha!r} is not an order; use a number such as 0.5, or one for each component")
+    if alpha is None or isinstance(alpha, bool | np.bool_ | str) or hasattr(alpha, "definition"):
+        raise InvalidInputError(
+            f"alpha={shown(alpha)} is not an order; use a number such as 0.5, or one for each component. A sum of "
+            "derivatives has the others in terms=[(coefficient, order), ...]; another kind is named by derivative="
+        )
     refuse_chunked(alpha, "alpha")
     if callable(alpha) and library_of(alpha) == "python":
         # Probed at both ends and in the middle.

@@ -56,6 +56,8 @@ def read_varying(
         return VaryingOrder(lambda t: orders, min(each), max(each), "components")
     if not is_function(alpha) or isinstance(alpha, DistributedOrder):
         return None
+    if hasattr(alpha, "definition"):
+        raise InvalidInputError(f"alpha={_reading.shown(alpha)} is an operator; give its order, or a DistributedOrder")
     names = list(inspect.signature(alpha).parameters)
     in_time, axes = names[:1] == ["t"], ["x", "y", "z"][: len(places)]
     if names not in (["t"], axes, ["t", *axes]):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import dtype_name, is_array, library_of, to_host
 from hpfracc._xp import NUMPY, namespace
-from hpfracc.errors import AccuracyWarning, InvalidInputError, UnsupportedDtypeError
+from hpfracc.errors import InvalidInputError, UnsupportedDtypeError, warn
 from hpfracc.history.intervals import order_value
 from hpfracc.solvers.pde.boundary import SIDES, Dirichlet, Ends, Periodic, is_function, read_boundary
 from hpfracc.solvers.pde.data import (
@@ -310,12 +309,10 @@ def _check_compatible(
     ndim = len(space.grid)
     at, shape = np.unravel_index(int(gaps.argmax()), gaps.shape)[-ndim:], gaps.shape[-ndim:]
     point = ", ".join(f"{np.broadcast_to(one, shape)[at]:g}" for one in places)
-    warnings.warn(
+    warn(
         f"u0 differs by {gap:.3g} from the boundary data at the point ({point}): the solution starts with a layer "
         "there. The boundary data hold. L1 on a graded mesh (method='l1') resolves the start; or give u0 that has the "
-        "boundary values",
-        AccuracyWarning,
-        stacklevel=5,
+        "boundary values"
     )
     return False
 

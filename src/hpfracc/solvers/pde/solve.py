@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -15,7 +14,7 @@ from hpfracc._arrays import dtype_name, is_array, is_tracer, library_of
 from hpfracc._choices import BoundaryName, EvolutionMethodName
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._xp import namespace_of
-from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.errors import InvalidInputError, warn
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
 from hpfracc.solvers.ode.progress import progress_report
@@ -452,11 +451,9 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         newest = xp.stop_gradient(run.newest[1])
         largest, tail = float(xp.abs(newest).max()), space.space_error(newest)
         if tail > 0.05 * largest > 0.0:
-            warnings.warn(
+            warn(
                 f"the grid is too coarse: the highest third of the modes holds about {tail:.2g} of a solution of size "
-                f"{largest:.2g}; take more points in x",
-                AccuracyWarning,
-                stacklevel=4,
+                f"{largest:.2g}; take more points in x"
             )
     decision = EvolutionDecision(
         method.name,

@@ -240,7 +240,10 @@ def _is_coupled(problem: NoisyProblem, t0: float, start: Any) -> bool:
         held, moved = problem.diffusion(t0, start), 1.001 * start + 1.2345e-3
         for turn in range(2 * int(places[-1]).bit_length()):
             half = xp.asarray(1.0 * ((places >> turn // 2) % 2 == turn % 2), like=start) > 0.0
-            other = problem.diffusion(t0, xp.where(half, moved, start))
+            try:
+                other = problem.diffusion(t0, xp.where(half, moved, start))
+            except Exception:  # the moved state may be one that the caller refuses
+                return False
             if is_transformed(other) or is_transformed(held) or other.ndim > 2:
                 return False
             if bool((~half & (other != held) & ~(xp.isnan(other) & xp.isnan(held))).any()):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
 from hpfracc._arrays import is_transformed, to_host
-from hpfracc.errors import AccuracyWarning, SolveError
+from hpfracc.errors import SolveError, warn
 from hpfracc.solvers.sde.problem import NoisyProblem
 
 #: Number of paths at which the drift is checked.
@@ -88,12 +87,10 @@ def warn_of_stiffness(problem: NoisyProblem, order: float, t: np.ndarray, h: flo
             numbers = _stiffness(problem, float(t[index]), few[:, :, index] if few.ndim == 3 else few, order, h)
             number = float(np.nanmax(numbers, initial=0.0))
             if number > limit:
-                warnings.warn(
+                warn(
                     f"the drift decays too fast at t={t[index]:.6g}: step^alpha times its rate is {number:.3g}, above "
                     f"{limit:.3g}, so explicit steps are unstable; use method='implicit_euler', or "
-                    f"step={_stable_step(h, number, limit, order):.2g} or less",
-                    AccuracyWarning,
-                    stacklevel=5,
+                    f"step={_stable_step(h, number, limit, order):.2g} or less"
                 )
                 return
 

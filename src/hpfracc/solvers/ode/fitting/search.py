@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from hpfracc._choices import LossName
-from hpfracc.errors import AccuracyWarning, SolveError
+from hpfracc.errors import SolveError, warn
 
 Array = np.ndarray[Any, Any]
 
@@ -135,13 +134,13 @@ class LeastSquares:
         }
 
 
-def add_complaints(report: dict[str, Any], complaints: Sequence[str], most: int, stacklevel: int = 3) -> None:
+def add_complaints(report: dict[str, Any], complaints: Sequence[str], most: int) -> None:
     """Add further complaints to a report, say that the search was cut off at ``most`` calls, and warn of everything."""
     report["warnings"] = (*report["warnings"], *complaints)
     cut = [] if report["success"] else [f"Raise max_evaluations={most}"]
     report["message"] = ". ".join([report["message"].rstrip("."), *cut, *complaints]) + "."
     for complaint in report["warnings"]:
-        warnings.warn(complaint, AccuracyWarning, stacklevel=stacklevel)
+        warn(complaint)
 
 
 class Certainty(NamedTuple):

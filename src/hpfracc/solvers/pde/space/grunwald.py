@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from collections import deque
 from typing import Any, final
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from hpfracc._arrays import is_array, is_tracer, library_of, to_host
 from hpfracc._xp import NUMPY
-from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.errors import InvalidInputError, warn
 from hpfracc.history.intervals import order_value
 from hpfracc.operators.core.sequences import binomials
 from hpfracc.solvers.pde.boundary import (
@@ -184,7 +183,7 @@ class ShiftedGrunwald(ToeplitzSpace):
                     "a constant coefficient the Jacobi method has no such limit"
                 )
                 self.notes += (text,)
-                warnings.warn(text, AccuracyWarning, stacklevel=2)
+                warn(text)
         # Solutions of equations with Riesz and integral terms are not smooth at the boundary.
         self.best_order = 1.0 if any(isinstance(term, FractionalDiffusion) for term in setting.terms) else 2.0
         self.symmetric = all(part.symmetric and not part.varies and not part.complex for part in parts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from hpfracc._arrays import is_array, is_tracer, to_host
 from hpfracc.engine.execution.operation import get_operation
-from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.errors import InvalidInputError, warn
 from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Exterior, NoFlux, Periodic, Robin, is_function
 from hpfracc.solvers.pde.space.axes import AxisBasis, make_axis
 from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, axis_part, broadcast_points, refuse_grid, trapezoid
@@ -374,5 +373,5 @@ def peclet_notes(number: float, width: float) -> tuple[str, ...]:
         return ()
     advice = f"use distances of {2.0 * width / number:.2g} or less" if math.isfinite(number) else "add some Diffusion"
     text = f"transport by centred differences with a cell Peclet number of {number:.3g}, above 2, oscillates; {advice}"
-    warnings.warn(text, AccuracyWarning, stacklevel=2)
+    warn(text)
     return (text,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +13,7 @@ from scipy import linalg
 
 from hpfracc import _reading
 from hpfracc._arrays import to_host
-from hpfracc.errors import AccuracyWarning
+from hpfracc.errors import warn
 from hpfracc.solvers.sde.noise.fractional_brownian import HybridScheme
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.solvers.sde.result import MIN_REPORTS, read_progress, run_path_chunks
@@ -253,11 +252,9 @@ class Bergomi(VolatilityModel):
             if not finished:
                 if not number and estimate.paths < _MIN_PATHS:
                     raise KeyboardInterrupt
-                warnings.warn(
+                warn(
                     f"interrupted after {estimate.paths:,} of {paths:,} paths at T={maturity:g}: prices and "
-                    "errors are those of the paths that were finished",
-                    AccuracyWarning,
-                    stacklevel=3,
+                    "errors are those of the paths that were finished"
                 )
                 break
         return Valuation(value, error)

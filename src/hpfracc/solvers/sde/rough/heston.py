@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -11,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from hpfracc import _reading
-from hpfracc.errors import AccuracyWarning, InvalidInputError, SolveError
+from hpfracc.errors import InvalidInputError, SolveError, warn
 from hpfracc.solvers.sde.rough.calibration import read_quotes
 from hpfracc.solvers.sde.rough.integrated_variance import contour, plan_sampling
 from hpfracc.solvers.sde.rough.model import (
@@ -286,11 +285,9 @@ class Heston(VolatilityModel):
                 _reading.number(name, number, above=0)
         scheme, bias = plan_sampling(own, tuple(times.tolist()), step, atol)
         if bias > atol and step is None:
-            warnings.warn(
+            warn(
                 f"implied volatilities of the paths have a bias of {bias:.2g} with {scheme.sizes.size:,} steps, above "
-                f"atol={atol:g}; give a step= or a larger atol",
-                AccuracyWarning,
-                stacklevel=2,
+                f"atol={atol:g}; give a step= or a larger atol"
             )
         numbers = max(_NUMBERS_PER_PATH, scheme.sizes.size // 2)
         return self._paths(times, size, rng, first_path, numbers, scheme.paths, bias)
@@ -360,10 +357,8 @@ class Heston(VolatilityModel):
                 for name, each in more.items():
                     found.setdefault(name, np.empty(strikes.shape))[here] = each
         if (worst := float(np.max(error, initial=0.0))) > rtol * self.S0:
-            warnings.warn(
-                f"the estimated error of prices is {worst:.2g}, above rtol={rtol:g} times S0; see .error of the result",
-                AccuracyWarning,
-                stacklevel=3,
+            warn(
+                f"the estimated error of prices is {worst:.2g}, above rtol={rtol:g} times S0; see .error of the result"
             )
         return Valuation(value, error), found
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.errors import InvalidInputError, warn
 from hpfracc.solvers.sde.noise.source import make_source
 from hpfracc.solvers.sde.rough.black import black_price, intrinsic
 
@@ -103,12 +102,10 @@ class ConditionalEstimate:
         spread = math.sqrt(max(square - off**2 / paths, 0.0))
         # A variance without randomness is off by rounding, and so is its spread.
         if effective < min(_FEWEST_PATHS, 0.25 * paths) or abs(off) > _MAX_ERRORS * spread + _ROUNDING * paths:
-            warnings.warn(
+            warn(
                 f"{where}: the integrated variance of {paths:,} paths has "
                 f"{total / paths:.3g} times its known mean, from about {effective:.3g} of them; prices and their "
-                "standard errors are unreliable; use more paths, a smaller eta, or a shorter maturity",
-                AccuracyWarning,
-                stacklevel=4,
+                "standard errors are unreliable; use more paths, a smaller eta, or a shorter maturity"
             )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import types
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +12,7 @@ from typing import Any
 import jax
 
 from hpfracc._arrays import is_tracer
-from hpfracc.errors import RecompilationWarning
+from hpfracc.errors import RecompilationWarning, warn
 from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 
 #: Maximum number of cached programs, in total and for one piece of code with different captured values.
@@ -96,9 +95,8 @@ def _note(solve: Callable[..., Any], fun: Any) -> None:
             return
         _warned = True
     name = getattr(fun, "__qualname__", type(fun).__qualname__)
-    warnings.warn(
+    warn(
         f"the right-hand side {name} was compiled three times, because it captures changing values or a mutable "
         "object: define it once and pass what changes as args=(...), or wrap the solve in jax.jit.",
         RecompilationWarning,
-        stacklevel=2,
     )

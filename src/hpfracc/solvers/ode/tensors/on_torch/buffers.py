@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import types
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
+from hpfracc.errors import warn
 from hpfracc.solvers.ode.surroundings import captured
 
 #: Larger buffers, in bytes, are copied only where their module has changed one of its buffers in place.
@@ -150,10 +150,9 @@ def warn_of_captured(owner: nn.Module, **functions: Any) -> None:
         for module in _modules((function,)):
             count = sum(each.numel() for each in module.parameters() if each.requires_grad and id(each) not in own)
             if count:
-                warnings.warn(
+                warn(
                     f"{name} calls a module, {type(module).__name__}, whose {count:,} parameters are not among the "
                     f"parameters of {type(owner).__name__}; give the module itself (a class with forward(t, y)) to "
                     "train it with this one",
                     UserWarning,
-                    stacklevel=3,
                 )
