@@ -463,3 +463,15 @@ def test_strengths_that_depend_on_other_components():
         solve(interpretation="ito", method="milstein")
     with pytest.raises(InvalidInputError, match="depends on that component only"):
         solve(noise=noise.FractionalBrownian(0.4), method="doss_sussmann")
+
+
+def test_strengths_may_refuse_states_beside_the_start():
+    """The search for dependence moves the start; what a function raises there is no error of the simulation."""
+
+    def diffusion(t, y):
+        if (y > 1.0).any():
+            raise ValueError("no population is above 1")
+        return 0.0 * y
+
+    found = hf.solve_fsde(lambda t, y: -y, diffusion, (0, 1), [1.0, 1.0], step=0.1, interpretation="ito", rng=1)
+    assert found.success
