@@ -207,10 +207,8 @@ class NumpyArithmetic:
         assert differences is not None
         coefficients, wrong = polynomials[:, :count], polynomials[:, count:]
         if trial.each is None:
-            np.matmul(
-                stencil.polynomials[: degree + 1, : degree + 1].T, differences[: degree + 1],
-                out=coefficients[: degree + 1],
-            )  # fmt: skip
+            powers = stencil.polynomials[: degree + 1, : degree + 1].T
+            np.matmul(powers, differences[: degree + 1], out=coefficients[: degree + 1])
             coefficients[degree + 1 :] = 0.0
             np.multiply.outer(stencil.polynomials[defect, : defect + 1], differences[defect], out=wrong)
         else:

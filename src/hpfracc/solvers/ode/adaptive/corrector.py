@@ -67,11 +67,7 @@ class Corrector:
         """The solution of ``y = known + weight f(tau, y)`` to a part of the tolerance; None if the step is too long."""
         if self.stiff:
             return self._newton(tau, known, weight, guess, norm)
-        found: Solved
-        if self.loops is not None:
-            found = self.loops.solve(tau, known, weight, guess, norm, None)
-        else:
-            found = self._iterate(tau, known, weight, guess, norm)
+        found: Solved = (self._iterate if self.loops is None else self.loops.solve)(tau, known, weight, guess, norm)
         self._step = steps
         if found is None:
             self._fail()

@@ -70,7 +70,7 @@ class _Pass:
     """One pass over the interval with a fixed fraction of the tolerance for each step."""
 
     def __init__(self, problem: Problem, options: Options, share: float, start: float) -> None:
-        self.problem, self.options = problem, options
+        self.problem, self.options, self._share = problem, options, share
         self.system = FlatSystem(problem, start)
         self.events = EventWatch(options.events, problem.args)
         stored = options.dense_output or bool(problem.delays)
@@ -84,13 +84,10 @@ class _Pass:
         self.times: list[float] = []
         self.states: list[Array] = []
         self.wanted = None if options.t_eval is None else options.t_eval - problem.t0 - self.system.offset
-        self.next = 0
-        self.success, self.interrupted = True, False
-        self.message = REACHED
+        self.next, self.largest_error = 0, 0.0
+        self.success, self.interrupted, self.message = True, False, REACHED
         self.end: float | None = None
-        self.largest_error = 0.0
         self.stepper: Stepper | None = None
-        self._share = share
 
     @property
     def jump(self) -> float | None:

@@ -151,8 +151,7 @@ class Stepper:
         self.steps: list[float] = []  # lengths, the newest first
         self.degree = 1
         self.errors: list[float] = []  # sizes of the terms of the newest step
-        self.error = np.zeros_like(self.y)
-        self.moved = np.zeros_like(self.y)
+        self.error, self.moved = np.zeros_like(self.y), np.zeros_like(self.y)
         self.inside: Any = 0.0  # the error within the newest step, beyond that at its end
         self.ratio = self.size = 0.0  # of the error: the largest in units of the tolerance, and that of the newest step
         self.largest = system.magnitude(self.y)
@@ -302,20 +301,16 @@ class Stepper:
         if its change is many times the earlier ones, or, for a jump of the size of its changes, if its divided
         differences of two higher orders are: extrapolations of any degree then miss the newest value by the jump.
         """
-        values, jump = trial.values, None
-        if trial.sudden:
-            change = np.abs(values[0] - values[1])
-            jumps = change > usual_change(values, self.steps, step) + self._rounding(values)
-            jump = np.where(jumps, change, 0.0) if jumps.any() else None
+        values = trial.values
         # Terms of low degrees are not that small.
-        if len(values) - 2 >= _JUMP_ORDERS <= degree + 1 and self._terms_grow(trial.errors, step):
-            small = self._find_small_jump(values, step, self._rounding(values))
-            jump = small if jump is None else np.maximum(jump, small)
-        return self._jump_bound(jump, step) if jump is not None and jump.any() else None
-
-    @staticmethod
-    def _rounding(values: Array) -> Array:
-        return np.asarray(1e-13 * np.abs(values).max(axis=0))
+        grown = len(values) - 2 >= _JUMP_ORDERS <= degree + 1 and self._terms_grow(trial.errors, step)
+        if not (trial.sudden or grown):
+            return None
+        change, rounding = np.abs(values[0] - values[1]), 1e-13 * np.abs(values).max(axis=0)
+        jump = np.where(change > usual_change(values, self.steps, step) + rounding, change, 0.0)
+        if grown:
+            jump = np.maximum(jump, self._find_small_jump(values, step, rounding))
+        return self._jump_bound(jump, step) if jump.any() else None
 
     def _terms_grow(self, errors: list[float], step: float) -> bool:
         """Whether the terms of higher orders grow by more than the length of the step explains."""

@@ -295,18 +295,16 @@ class CompiledArithmetic:
 
     def __init__(self, system: FlatSystem, fun: CompiledFunction | None, abandon: Callable[[str], None]) -> None:
         self.system = system
-        self._fun, self._abandon = fun, abandon
-        self._kind = system.dtype.kind
+        self._fun, self._abandon, self._kind = fun, abandon, system.dtype.kind
         self._scratch = np.zeros((2, system.size), system.dtype)
         (alpha, _), *_ = system.groups
         # Reused at each step, because making an array takes as long as some of the arithmetic.
         self._order = alpha, math.gamma(alpha)
-        self._reals: Array = np.empty(0)
         self._sizes = np.array([math.ceil(alpha) - 1, 0, system.components])
         self._state = np.zeros(2, np.int64)
         self._nothing = np.zeros((0, 1, 1), system.dtype)
-        self._rules: Array = np.empty(0)  # of the latest trial
-        self._table: Array = np.empty(0)
+        empty: Array = np.asarray(())
+        self._reals, self._rules, self._table = empty, empty, empty  # of the latest trial
 
     def attempt(self, stepper: Any, step: float, end: float, degree: int) -> arithmetic.Trial | None:
         """Solve the equation of a step."""
@@ -337,7 +335,7 @@ class CompiledArithmetic:
         return arithmetic.Trial(y, table[0], stencil, rules[2], table[1], errors, scale, vectors[1], weight, sudden)
 
     def solve(
-        self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, inverse: Array | None
+        self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, inverse: Array | None = None
     ) -> correction.Solved:
         """Run the corrector's loop, with a matrix if the equation is stiff."""
         out = np.empty((2, guess.size), guess.dtype)
