@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,17 @@ def oscillator(t: float, y: Any) -> Any:
     return -y
 
 
+def jumping(t: float, y: Any) -> Any:
+    return np.array([(1.0 if t < 0.4 else 2.0) - y[0]])
+
+
 CASES: dict[str, tuple[Any, Any, float, dict[str, Any]]] = {
     "gentle": (brusselator, [1.2, 2.8], 0.8, {}),
     "stiff": (stiff, [1.0, 2.0], 0.6, {"args": (1e3,), "rtol": 1e-4}),
     "stiff, between": (stiff, [1.0, 2.0], 0.6, {"args": (1e3,), "rtol": 1e-4, "t_eval": np.linspace(0.0, 1.0, 20)}),
     "above one": (oscillator, [1.0], 1.6, {"dy0": [[0.5]]}),
     "a batch": (oscillator, [[1.0, 2.0], [3.0, -1.0]], 0.7, {"dense_output": True}),
+    "a jump": (jumping, [1.0], 0.7, {}),
     "from infinity": (oscillator, [1.0], 0.6, {"derivative": "riemann_liouville"}),
 }
 
@@ -55,6 +61,26 @@ def test_the_solution_is_that_of_numpy(case: str, compiled: bool):
     if found.sol is not None:
         t = np.linspace(0.0, 1.0, 17)
         np.testing.assert_allclose(found.sol(t), wanted.sol(t), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(("case", "most"), [("gentle", 210), ("stiff", 177)])
+def test_a_step_makes_few_calls(case: str, most: int):
+    """Calls of Python and C functions take most of the time of a step; they are counted, because times vary."""
+    fun, y0, alpha, options = CASES[case]
+    calls, steps = [], []
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        calls[-1] += event in ("call", "c_call")
+
+    for end in (1.0, 1.0, 20.0):  # the first compiles, and the others begin alike
+        calls.append(0)
+        sys.setprofile(count)
+        try:
+            found = hf.solve_fode(fun, (0.0, end), y0, alpha, backend="numba", compile=True, **options)
+        finally:
+            sys.setprofile(None)
+        steps.append(found.stats["steps"] + found.stats["rejected"])
+    assert (calls[2] - calls[1]) / (steps[2] - steps[1]) < most
 
 
 def test_a_change_on_the_way_changes_nothing(monkeypatch: pytest.MonkeyPatch):

@@ -336,3 +336,20 @@ def test_a_default_step_is_not_the_whole_interval():
     """``fdeint`` with two times, as users of neural equations write it, takes more than one step."""
     found = hf.fdeint(lambda t, y: -y, torch.ones(1, dtype=torch.float64), torch.tensor([0.0, 1.0]), 0.5)
     assert abs(float(found[-1, 0]) - mittag_leffler(-1.0, 0.5)) < 1e-3
+
+
+def test_evaluations_at_one_time_share_it():
+    """Unless the function changes it, which no other evaluation sees."""
+    times: list[Any] = []
+
+    def fun(t: Any, y: Any) -> Any:
+        times.append(t)
+        return t - y
+
+    def changing(t: Any, y: Any) -> Any:
+        return t.add_(1.0) - 1.0 - y
+
+    y0 = torch.ones(2, dtype=torch.float64)
+    wanted, found = (hf.solve_fode(each, (0.0, 1.0), y0, 0.7, step=0.25, method="pece") for each in (fun, changing))
+    assert len({id(each) for each in times}) < len(times)
+    torch.testing.assert_close(found.y, wanted.y)

@@ -13,6 +13,11 @@ from hpfracc.solvers.ode.problem import NotFiniteError
 
 Array = np.ndarray[Any, Any]
 
+#: The right-hand side jumps if it changes by this multiple of its previous changes.
+JUMP = 4.0
+#: An estimate below this fraction of what a step may err is a cancellation of terms that are not known so well.
+RESOLVED = 0.05
+
 
 class Stencil(NamedTuple):
     r"""Newton's form of the polynomials through 1, 2, ... of the newest points.
@@ -61,6 +66,14 @@ def contributions(integrals: Array, differences: Array, polynomials: Array) -> A
     return weights
 
 
+def usual_change(values: Array, lengths: Any, step: float) -> Array:
+    """How far the newest of three or more values may be from the next without a jump. Also compiled by Numba."""
+    limit: Array = np.abs(values[1] - values[2]) * (JUMP * step / lengths[0])
+    if len(values) > 3:
+        limit = np.maximum(limit, np.abs(values[2] - values[3]) * (JUMP * step / lengths[1]))
+    return limit
+
+
 @functools.lru_cache(maxsize=128)
 def _make_stencil(nodes: tuple[float, ...]) -> Stencil:
     return Stencil(*divided_differences(np.array(nodes)))
@@ -87,6 +100,10 @@ class Trial(NamedTuple):
         The tolerance of the step.
     inherited : array, shape (n,)
         Contribution of the history to the global error.
+    newest : float or array, shape (n,)
+        The weight of the newest value in the integral over the step, of the highest degree.
+    sudden : bool
+        Whether an element changes by more than the :func:`usual_change`.
     each : array of int, shape (n,), or None
         The degree of each element, if they differ.
     differences : array, shape (R, n), or None
@@ -101,6 +118,8 @@ class Trial(NamedTuple):
     errors: list[float]
     scale: Array
     inherited: Array
+    newest: Any
+    sudden: bool
     each: Array | None = None
     differences: Array | None = None
 
@@ -130,11 +149,11 @@ class NumpyArithmetic:
         # The weight of the newest value in the integral over the step, and the contribution of the others.
         if each is None:
             rule = weights[: degree + 1].sum(axis=0)
-            newest = rule[0]
+            highest = newest = rule[0]
             known += rule[1:] @ past if rule.ndim == 1 else (rule[1:] * past).sum(axis=0)
         else:  # one order for all
             rule = np.cumsum(weights[: degree + 1], axis=0)
-            newest = rule[each, 0]
+            highest, newest = rule[degree, 0], rule[each, 0]
             known += (rule[:, 1:] @ past)[each, np.arange(each.size)]
         row = stencil.differences[min(degree + 1, count)]
         guess = known + newest * (-(row[1:] @ past) / row[0])
@@ -160,15 +179,16 @@ class NumpyArithmetic:
         if np.ndim(factor):
             felt, factor = factor * felt, 1.0
         errors = [factor * error for error in system.norm(scale).rows(felt)]
-        return Trial(y, values, stencil, weights, terms, errors, scale, inherited, each, differences)
+        sudden = count > 1 and bool((np.abs(f - past[0]) > usual_change(values, stepper.steps, step)).any())
+        return Trial(y, values, stencil, weights, terms, errors, scale, inherited, highest, sudden, each, differences)
 
     def take(
         self, stepper: Any, trial: Trial, step: float, end: float, degree: int
-    ) -> tuple[Array, Array, Array, Array, float]:
+    ) -> tuple[Array, Array, Array, Array, float, float]:
         """Propagate the error, and add the step to the history.
 
         Returns the estimated global error, the response of f to it, the polynomial of f, the largest values so far,
-        and the ratio of the error to the tolerance.
+        the ratio of the error to the tolerance, and the size of the error as far as it is known.
         """
         system, y, values, stencil = stepper.system, trial.y, trial.values, trial.stencil
         defect = min(degree + 1, len(values) - 1)
@@ -187,10 +207,8 @@ class NumpyArithmetic:
         assert differences is not None
         coefficients, wrong = polynomials[:, :count], polynomials[:, count:]
         if trial.each is None:
-            np.matmul(
-                stencil.polynomials[: degree + 1, : degree + 1].T, differences[: degree + 1],
-                out=coefficients[: degree + 1],
-            )  # fmt: skip
+            powers = stencil.polynomials[: degree + 1, : degree + 1].T
+            np.matmul(powers, differences[: degree + 1], out=coefficients[: degree + 1])
             coefficients[degree + 1 :] = 0.0
             np.multiply.outer(stencil.polynomials[defect, : defect + 1], differences[defect], out=wrong)
         else:
@@ -206,8 +224,9 @@ class NumpyArithmetic:
             for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
                 memory.advance(step, np.concatenate([coefficients[:, which], wrong[:, which]], axis=1))
         largest = np.maximum(system.magnitude(y), stepper.largest * (stepper.tau / end))
-        ratio = system.ratio(error, stepper.atol + stepper.rtol * largest)
-        return error, moved, coefficients[: degree + 1], largest, ratio
+        tolerance = stepper.atol + stepper.rtol * largest
+        size = float(np.maximum(np.abs(error), RESOLVED * stepper.share * tolerance * (error != 0.0)).max())
+        return error, moved, coefficients[: degree + 1], largest, system.ratio(error, tolerance), size
 
 
 def interpolate(

@@ -56,6 +56,7 @@ class Corrector:
         self.newton = Newton(system, system.jacobian, system.components)
         self._age = 0
         self.loops: Any = None  # CompiledArithmetic, while steps are compiled
+        self._sizes: tuple[Any, Any, Any] = None, None, None  # a Jacobian, its magnitudes and their row sums
 
     @property
     def inverse(self) -> Array | None:
@@ -66,11 +67,7 @@ class Corrector:
         """The solution of ``y = known + weight f(tau, y)`` to a part of the tolerance; None if the step is too long."""
         if self.stiff:
             return self._newton(tau, known, weight, guess, norm)
-        found: Solved
-        if self.loops is not None:
-            found = self.loops.solve(tau, known, weight, guess, norm, None)
-        else:
-            found = self._iterate(tau, known, weight, guess, norm)
+        found: Solved = (self._iterate if self.loops is None else self.loops.solve)(tau, known, weight, guess, norm)
         self._step = steps
         if found is None:
             self._fail()
@@ -155,8 +152,10 @@ class Corrector:
         slopes, d = self.newton.matrix, self.system.components
         if not self.stiff or slopes is None:
             return
-        size = abs(slopes)
-        rows = np.asarray(size.sum(axis=-1)).reshape(-1)
+        if slopes is not self._sizes[0]:
+            size = abs(slopes)
+            self._sizes = slopes, size, np.asarray(size.sum(axis=-1)).reshape(-1)
+        _, size, rows = self._sizes
         scaled = (size @ (scale.reshape(-1, d, 1) if size.ndim == 3 else scale)).reshape(-1) / scale
         self.contraction = float(min((weight * rows).max(), (weight * scaled).max()))
         self._gentle = self._gentle + 1 if self.contraction < _GENTLE else 0

@@ -29,8 +29,6 @@ Array = np.ndarray[Any, Any]
 _MAX_PASSES = 6
 #: A pass is abandoned when its global error exceeds this multiple of the tolerance.
 _HOPELESS = 4.0
-#: An estimate below this fraction of what a step may err is a cancellation of terms that are not known so well.
-_RESOLVED = 0.05
 #: Number of breaking points of a delay at which a step ends. The solution gains alpha in smoothness at each.
 _MAX_BREAKS = 64
 #: Attempted steps between two checks of progress, and the most steps that the rest may take if max_steps is default.
@@ -72,7 +70,7 @@ class _Pass:
     """One pass over the interval with a fixed fraction of the tolerance for each step."""
 
     def __init__(self, problem: Problem, options: Options, share: float, start: float) -> None:
-        self.problem, self.options = problem, options
+        self.problem, self.options, self._share = problem, options, share
         self.system = FlatSystem(problem, start)
         self.events = EventWatch(options.events, problem.args)
         stored = options.dense_output or bool(problem.delays)
@@ -86,13 +84,10 @@ class _Pass:
         self.times: list[float] = []
         self.states: list[Array] = []
         self.wanted = None if options.t_eval is None else options.t_eval - problem.t0 - self.system.offset
-        self.next = 0
-        self.success, self.interrupted = True, False
-        self.message = REACHED
+        self.next, self.largest_error = 0, 0.0
+        self.success, self.interrupted, self.message = True, False, REACHED
         self.end: float | None = None
-        self.largest_error = np.zeros(self.system.size)
         self.stepper: Stepper | None = None
-        self._share = share
 
     @property
     def jump(self) -> float | None:
@@ -197,11 +192,13 @@ class _Pass:
         """Record the requested values of the newest step; returns whether to continue."""
         stepper, problem = self.stepper, self.problem
         assert stepper is not None
-        resolved = _RESOLVED * self._share * (stepper.atol + stepper.rtol * stepper.largest) * (stepper.error != 0.0)
-        asked = self.wanted is not None and self.wanted[self.next : self.next + 1].min(initial=math.inf) < stepper.tau
-        inside = stepper.inside if asked or self.solution is not None else 0.0
-        error = np.maximum(np.abs(stepper.error) + inside, resolved) * self._importance(stepper)
-        self.largest_error = np.maximum(self.largest_error, error)
+        size, wanted = stepper.size, self.wanted
+        asked = wanted is not None and self.next < wanted.size and wanted[self.next] < stepper.tau
+        if asked or self.solution is not None:
+            size = max(size, float((np.abs(stepper.error) + stepper.inside).max()))
+        size *= self._importance(stepper)
+        if size > self.largest_error or math.isnan(size):
+            self.largest_error = size
         if problem.delays:
             self._error_times.append(stepper.tau)
             self._errors.append(stepper.error)
@@ -279,7 +276,7 @@ class _Pass:
             times, states = times[kept], states[kept]
         y, chosen = states.T.reshape(*problem.shape, -1), SolveDecision(*decision, tuple(notes))
         found = FODEResult(times, y, self.success, self.message, 0, stats=stats, decision=chosen)
-        found.error_estimate = float(self.largest_error.max(initial=0.0))
+        found.error_estimate = self.largest_error
         found.sol = self.solution if options.dense_output else None
         found.t_events, found.y_events = self.events.collected(problem.shape, problem.dtype)
         return found

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.history.states import ExponentialMemory, Snapshot
-from hpfracc.solvers.ode.adaptive.arithmetic import NumpyArithmetic, Trial, interpolate
+from hpfracc.solvers.ode.adaptive.arithmetic import JUMP, NumpyArithmetic, Trial, interpolate, usual_change
 from hpfracc.solvers.ode.adaptive.corrector import Corrector
 from hpfracc.solvers.ode.adaptive.solution import Continuation, Piece
 from hpfracc.solvers.ode.options import Options
@@ -24,9 +24,7 @@ HIGHEST = 5
 _CONTRACTIONS = np.array([0.5, 0.9, 2.0])
 _DEGREES = {few: np.maximum([HIGHEST, 3, 2, 1], few) for few in (1, 2, 3)}
 _MAX_TRIES = 60
-_SHORTEST = 1e-290
-#: The right-hand side jumps if it changes by this multiple of its previous changes.
-_JUMP = 4.0
+_SHORTEST, _EPS = 1e-290, math.ulp(1.0)
 #: The highest order of divided differences in which a jump of the size of other changes shows; also the one below.
 _JUMP_ORDERS = 4
 #: Jumps are passed without a word if they can add at most this share of the tolerance.
@@ -153,10 +151,9 @@ class Stepper:
         self.steps: list[float] = []  # lengths, the newest first
         self.degree = 1
         self.errors: list[float] = []  # sizes of the terms of the newest step
-        self.error = np.zeros_like(self.y)
-        self.moved = np.zeros_like(self.y)
+        self.error, self.moved = np.zeros_like(self.y), np.zeros_like(self.y)
         self.inside: Any = 0.0  # the error within the newest step, beyond that at its end
-        self.ratio = 0.0
+        self.ratio = self.size = 0.0  # of the error: the largest in units of the tolerance, and that of the newest step
         self.largest = system.magnitude(self.y)
         self.accepted = self.rejected = 0
         self.pieces: list[Piece] = []  # the last two
@@ -173,7 +170,7 @@ class Stepper:
         spoiled: NotFiniteError | None = None
         for tries in range(1, _MAX_TRIES + 1):
             step, end = self._propose(stop)
-            if step < 8.0 * np.finfo(float).eps * self.since or step < _SHORTEST:
+            if step < 8.0 * _EPS * self.since or step < _SHORTEST:
                 if self._pass_jump():
                     return None
                 break
@@ -199,13 +196,13 @@ class Stepper:
         self.values = self.system(self.tau, self.y)[np.newaxis]
         self.states, self.steps, self.degree, self.errors = [self.y], [], 1, []
         self.controller.restart()
-        resolved = 32.0 * float(np.finfo(float).eps) * self.tau
+        resolved = 32.0 * _EPS * self.tau
         if self.controller.step < resolved:
             self.controller.start_with(resolved)
 
     def _pass_jump(self) -> bool:
         """Step over a jump of the right-hand side that is closer than times can be, and restart behind it."""
-        step = 32.0 * float(np.finfo(float).eps) * max(abs(self.tau), abs(self.system.time(self.tau)))
+        step = 32.0 * _EPS * max(abs(self.tau), abs(self.system.time(self.tau)))
         before = self.system(max(self.tau - step, 0.0), self.y)
         for _ in range(12):
             behind, later = (self.system(self.tau + k * step, self.y) for k in (1.0, 2.0))
@@ -305,27 +302,15 @@ class Stepper:
         differences of two higher orders are: extrapolations of any degree then miss the newest value by the jump.
         """
         values = trial.values
-        known = min(len(values) - 2, len(self.steps))  # earlier changes; one is enough behind a restart
-        if known < 1:
-            return None
-        # Each change in units of the newest one's step; few operations, because most steps end here.
-        changes = np.abs(values[: min(known, 2) + 1] - values[1 : min(known, 2) + 2])
-        limit = changes[1] * (_JUMP * step / self.steps[0])
-        if known > 1:
-            limit = np.maximum(limit, changes[2] * (_JUMP * step / self.steps[1]))
-        jump: Array | None = None
-        if (changes[0] > limit).any():
-            jumps = changes[0] > limit + self._rounding(values)
-            jump = np.where(jumps, changes[0], 0.0) if jumps.any() else None
         # Terms of low degrees are not that small.
-        if known >= _JUMP_ORDERS <= degree + 1 and self._terms_grow(trial.errors, step):
-            small = self._find_small_jump(values, step, self._rounding(values))
-            jump = small if jump is None else np.maximum(jump, small)
-        return self._jump_bound(jump, step) if jump is not None and jump.any() else None
-
-    @staticmethod
-    def _rounding(values: Array) -> Array:
-        return np.asarray(1e-13 * np.abs(values).max(axis=0))
+        grown = len(values) - 2 >= _JUMP_ORDERS <= degree + 1 and self._terms_grow(trial.errors, step)
+        if not (trial.sudden or grown):
+            return None
+        change, rounding = np.abs(values[0] - values[1]), 1e-13 * np.abs(values).max(axis=0)
+        jump = np.where(change > usual_change(values, self.steps, step) + rounding, change, 0.0)
+        if grown:
+            jump = np.maximum(jump, self._find_small_jump(values, step, rounding))
+        return self._jump_bound(jump, step) if jump.any() else None
 
     def _terms_grow(self, errors: list[float], step: float) -> bool:
         """Whether the terms of higher orders grow by more than the length of the step explains."""
@@ -347,7 +332,7 @@ class Stepper:
             reach *= float(gaps[0])
             if order >= _JUMP_ORDERS - 1:
                 sizes = np.abs(differences[:3])
-                limit = _JUMP * sizes[1:].max(axis=0) + rounding * (2.0 ** (order - 1) / reach)
+                limit = JUMP * sizes[1:].max(axis=0) + rounding * (2.0 ** (order - 1) / reach)
                 smallest = np.where(sizes[0] > limit, np.minimum(smallest, reach * sizes[0]), 0.0)
         return smallest
 
@@ -365,7 +350,7 @@ class Stepper:
             self._orient_first_error(trial, step)
         before = [memory.snapshot() for memory in self.memories]
         taken = self.arithmetic.take(self, trial, step, end, degree)
-        self.error, self.moved, coefficients, self.largest, ratio = taken
+        self.error, self.moved, coefficients, self.largest, ratio, self.size = taken
         self.snapshots = [*self.snapshots[-1:], before]
         self.states = [trial.y, *self.states[: HIGHEST + 1]]
         self.pieces = [*self.pieces[-1:], Piece(self.tau, step, end, coefficients, through)]
@@ -375,7 +360,7 @@ class Stepper:
         self.values = trial.values[: HIGHEST + 2]
         self.steps = [step, *self.steps[: HIGHEST + 1]]
         self.accepted += 1
-        self.corrector.accepted(trial.weights[: degree + 1, 0].sum(axis=0), trial.scale)
+        self.corrector.accepted(trial.newest, trial.scale)
 
     def _orient_first_error(self, trial: Trial, step: float) -> None:
         """Give the estimated error of the first step its sign, which the curvature over two steps tells.
@@ -403,8 +388,8 @@ class Stepper:
         possible = growth(best)
         for other in (best - 1, best + 1):
             # Prefer the current degree slightly, because frequent changes disturb the estimates.
-            if 1 <= other <= highest and other + ahead < len(errors) and growth(other) > 1.1 * possible:
-                best, possible = other, growth(other)
+            if 1 <= other <= highest and other + ahead < len(errors) and (found := growth(other)) > 1.1 * possible:
+                best, possible = other, found
         self.degree = best
         self.controller.accept(errors[min(best + ahead, len(errors) - 1)], best + ahead, most)
 

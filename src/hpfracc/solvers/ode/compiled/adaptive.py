@@ -13,8 +13,8 @@ SystemError. The arrays are combined into a few, because each takes time at each
 ``vectors``, shape (3, n)
     The known part of the equation, the inherited error, and the guess.
 ``reals``, ``sizes``
-    The order alpha, Gamma(alpha), the step, rtol, the share of the tolerance for a step, and the amplification of its
-    error; the power of the kernel, the degree, and the number of components.
+    The order alpha, Gamma(alpha), the step, rtol, the share of the tolerance for a step, the amplification of its
+    error, and the steps before; the power of the kernel, the degree, and the number of components.
 ``found``, shape (n + R,)
     The tolerance of the step, and the size of each degree's contribution.
 ``table``, shape (2, R, n)
@@ -37,8 +37,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from hpfracc.solvers.ode.adaptive import arithmetic
 from hpfracc.solvers.ode.adaptive import corrector as correction
-from hpfracc.solvers.ode.adaptive.arithmetic import Stencil, Trial, contributions, divided_differences
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.compiled import call_kernel
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
@@ -49,7 +49,8 @@ from hpfracc.solvers.ode.problem import NotFiniteError
 Array = np.ndarray[Any, Any]
 
 _compile = numba.njit(cache=True)
-_divided_differences, _contributions = _compile(divided_differences), _compile(contributions)
+_divided_differences, _contributions = _compile(arithmetic.divided_differences), _compile(arithmetic.contributions)
+_usual_change = _compile(arithmetic.usual_change)
 
 #: Indices in ``state``.
 STATUS, EVALUATIONS = range(2)
@@ -103,7 +104,7 @@ def _evaluate(fun: Any, t: float, y: Any, out: Any, scratch: Any, parameters: An
 
 @_compile
 def prepare(
-    reals: Any, sizes: Any, lengths: Any, values: Any, start: Any, row: Any, states: Any, atol: Any, y: Any, rules: Any,
+    reals: Any, sizes: Any, values: Any, start: Any, row: Any, states: Any, atol: Any, y: Any, rules: Any,
     vectors: Any, scale: Any,
 ) -> float:  # fmt: skip
     """The equation of a step, ``y = known + weight f``: returns the weight, and fills rules, vectors and scale."""
@@ -113,7 +114,7 @@ def prepare(
     count, n = values.shape
     nodes = np.ones(count + 1)
     nodes[0] = 0.0
-    nodes[2:] += np.cumsum(lengths[: count - 1]) / step
+    nodes[2:] += np.cumsum(reals[6 : 5 + count]) / step
     differences, polynomials = _divided_differences(nodes)
     rules[0], rules[1] = differences, polynomials
     integrals = (step**alpha / gamma) / (alpha + np.arange(len(polynomials)))
@@ -178,8 +179,8 @@ run_iterate = with_functions(iterate, _FUNCTIONS, _EVALUATE)
 def finish(
     reals: Any, sizes: Any, values: Any, f: Any, y: Any, before: Any, atol: Any, inverse: Any, rules: Any, table: Any,
     found: Any,
-) -> None:  # fmt: skip
-    """The contribution of each degree and its size; through ``inverse`` if the equation is stiff."""
+) -> bool:  # fmt: skip
+    """The contribution of each degree and its size, through ``inverse`` if the equation is stiff; ``Trial.sudden``."""
     rtol, part, factor = reals[3], reals[4], reals[5]
     n = len(y)
     scale, terms = found[:n], table[1]
@@ -190,6 +191,9 @@ def finish(
     for r in range(len(terms)):
         felt = _apply(inverse, terms[r]) if len(inverse) else terms[r]
         found[n + r] = factor * _norm(felt, scale, sizes[2])
+    if len(values) < 2:
+        return False
+    return bool((np.abs(f - values[0]) > _usual_change(table[0], reals[6:], reals[2])).any())
 
 
 @_compile
@@ -204,8 +208,8 @@ def take(
     far from that (see ``Corrector.propagate``); if the right-hand side is not finite there, the error is its known
     part. ``equation`` receives the shifted state and the right-hand side there; ``errors`` the error and the change of
     the right-hand side due to it; ``both`` the coefficients of the polynomial and of its error; ``new`` the states of
-    the memory; ``found`` the largest values so far and the ratio of the error to the tolerance. The fifth of ``reals``
-    is the factor by which the largest values so far fade.
+    the memory; ``found`` the largest values so far, the ratio of the error to the tolerance and its size. The fifth of
+    ``reals`` is the factor by which the largest values so far fade, the sixth the share of the tolerance that is known.
     """
     step, rtol, shrunk = reals[2], reals[3], reals[4]
     degree, polynomials, weights = sizes[1], rules[1], rules[2]
@@ -250,7 +254,9 @@ def take(
     both[1, n:] += moved_before - moved
     _advance(states, decay, moments, sizes[0], step, both, new)
     found[:n] = np.maximum(np.abs(y), largest_before * shrunk)
-    found[n] = np.max(np.abs(error) / (atol + rtol * found[:n]))
+    tolerance = atol + rtol * found[:n]
+    found[n] = np.max(np.abs(error) / tolerance)
+    found[n + 1] = np.max(np.maximum(np.abs(error), reals[5] * tolerance * (error != 0.0)))
 
 
 @_compile
@@ -289,34 +295,32 @@ class CompiledArithmetic:
 
     def __init__(self, system: FlatSystem, fun: CompiledFunction | None, abandon: Callable[[str], None]) -> None:
         self.system = system
-        self._fun, self._abandon = fun, abandon
-        self._kind = system.dtype.kind
+        self._fun, self._abandon, self._kind = fun, abandon, system.dtype.kind
         self._scratch = np.zeros((2, system.size), system.dtype)
         (alpha, _), *_ = system.groups
         # Reused at each step, because making an array takes as long as some of the arithmetic.
-        self._reals = np.array([alpha, math.gamma(alpha), 0.0, 0.0, 0.0, 0.0])
+        self._order = alpha, math.gamma(alpha)
         self._sizes = np.array([math.ceil(alpha) - 1, 0, system.components])
         self._state = np.zeros(2, np.int64)
         self._nothing = np.zeros((0, 1, 1), system.dtype)
-        self._rules: Array = np.empty(0)  # of the latest trial
-        self._table: Array = np.empty(0)
+        empty: Array = np.asarray(())
+        self._reals, self._rules, self._table = empty, empty, empty  # of the latest trial
 
-    def attempt(self, stepper: Any, step: float, end: float, degree: int) -> Trial | None:
+    def attempt(self, stepper: Any, step: float, end: float, degree: int) -> arithmetic.Trial | None:
         """Solve the equation of a step."""
         system, corrector, memory, past = self.system, stepper.corrector, stepper.memories[0], stepper.values
         corrector.loops = self
         if self._fun is not None and not self._fun.unchanged():
             self._leave("a captured value changed during the solve")
         tables = memory.tables(step)
-        lengths = np.array(stepper.steps[: max(len(past) - 1, 1)] or [0.0])
         start = system.start(end).astype(system.dtype, copy=False)
-        reals, sizes = self._reals, self._sizes
-        reals[2:] = step, stepper.rtol, stepper.share, stepper.distance_factor(step, end)
+        share, factor, sizes = stepper.share, stepper.distance_factor(step, end), self._sizes
+        self._reals = reals = np.array([*self._order, step, stepper.rtol, share, factor, *stepper.steps])
         sizes[1] = degree
         size, n, dtype = len(past) + 1, system.size, system.dtype
         rules, vectors, found = np.empty((3, size, size)), np.empty((3, n), dtype), np.empty(n + size)
         table, scale = np.empty((2, size, n), dtype), found[:n]
-        given = (reals, sizes, lengths, past, start, tables.weighted, memory.states, stepper.atol, stepper.y)
+        given = (reals, sizes, past, start, tables.weighted, memory.states, stepper.atol, stepper.y)
         weight = call_kernel(prepare, self._kind, *given, rules, vectors, scale)
         norm = Norm(scale, system.components)
         solved = corrector.solve(end, vectors[0], weight, vectors[2], norm, stepper.accepted + stepper.rejected)
@@ -325,13 +329,13 @@ class CompiledArithmetic:
         inverse = self._nothing if corrector.inverse is None else corrector.inverse
         y, f = solved
         values = (past, f, y, stepper.y, stepper.atol, inverse)
-        call_kernel(finish, self._kind, reals, sizes, *values, rules, table, found)
+        sudden = call_kernel(finish, self._kind, reals, sizes, *values, rules, table, found)
         self._rules, self._table = rules, table
-        stencil = Stencil(rules[0], rules[1])
-        return Trial(y, table[0], stencil, rules[2], table[1], found[n:].tolist(), scale, vectors[1])
+        stencil, errors = arithmetic.Stencil(rules[0], rules[1]), found[n:].tolist()
+        return arithmetic.Trial(y, table[0], stencil, rules[2], table[1], errors, scale, vectors[1], weight, sudden)
 
     def solve(
-        self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, inverse: Array | None
+        self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, inverse: Array | None = None
     ) -> correction.Solved:
         """Run the corrector's loop, with a matrix if the equation is stiff."""
         out = np.empty((2, guess.size), guess.dtype)
@@ -358,18 +362,17 @@ class CompiledArithmetic:
         return int(state[STATUS])
 
     def take(
-        self, stepper: Any, trial: Trial, step: float, end: float, degree: int
-    ) -> tuple[Array, Array, Array, Array, float]:
+        self, stepper: Any, trial: arithmetic.Trial, step: float, end: float, degree: int
+    ) -> tuple[Array, Array, Array, Array, float, float]:
         """Propagate the error, and add the step to the memory; see :meth:`NumpyArithmetic.take`."""
         system, memory, inverse = self.system, stepper.memories[0], stepper.corrector.inverse
         tables = memory.tables(step)
         states = memory.trimmed(tables)
         n, dtype = system.size, system.dtype
         defect = min(degree + 1, len(trial.values) - 1)
-        errors, found, equation = np.empty((2, n), dtype), np.empty(n + 1), np.empty((2, n), dtype)
+        errors, found, equation = np.empty((2, n), dtype), np.empty(n + 2), np.empty((2, n), dtype)
         both, new = np.empty((defect + 1, 2 * n), dtype), np.empty_like(states)
-        self._reals[2:5] = step, stepper.rtol, stepper.tau / end
-        self._sizes[1] = degree
+        self._reals[4:6] = stepper.tau / end, arithmetic.RESOLVED * stepper.share
         arguments = (
             *(self._reals, self._sizes, trial.y, self._rules, self._table, trial.inherited),
             *(stepper.moved, stepper.largest, self._nothing if inverse is None else inverse),
@@ -383,7 +386,7 @@ class CompiledArithmetic:
                 except NotFiniteError:
                     self._state[STATUS] = 2
         memory.replace(new, step, both)
-        return errors[0], errors[1], both[: degree + 1, :n], found[:n], float(found[n])
+        return errors[0], errors[1], both[: degree + 1, :n], found[:n], float(found[n]), float(found[n + 1])
 
     def _leave(self, why: str) -> None:
         self._fun = None

@@ -107,7 +107,8 @@ def march_blocks(
     around : callable, optional
         ``around(begin, length)`` prepares a block, and gives what is called after it.
     """
-    block = BLOCK
+    # With a graph, each step has a node for each value before it in its block.
+    block = _REPEATED if xp.library == "torch" and loop.graph and xp.module.is_grad_enabled() else BLOCK
     if xp.library == "jax":
         block = max(BLOCK, min(-(-count // _FEW_BLOCKS), _LONGEST_BLOCK), -(-count // _MAX_BLOCKS))
         unit = _GROUP

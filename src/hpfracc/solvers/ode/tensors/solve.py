@@ -237,9 +237,13 @@ def torch_functions(
     torch = sys.modules["torch"]
     real, device = problem.y0.real.dtype, problem.y0.device
 
+    newest: list[Any] = [math.nan, None]
+
     def as_tensor(t: Any) -> Any:
-        # Filled on the device, without a copy from the host.
-        return torch.full((), t, dtype=real, device=device) if isinstance(t, float) else t
+        # Evaluations at one time share it, unless one changes it; filled on the device, without a copy from the host.
+        if isinstance(t, float) and (t != newest[0] or newest[1].is_inference() or newest[1]._version):
+            newest[:] = t, torch.full((), t, dtype=real, device=device)
+        return newest[1] if isinstance(t, float) else t
 
     def fun(t: Any, y: Any) -> Any:
         calls[0] += 1
