@@ -306,8 +306,8 @@ class _EvolutionPass:
         length = problem.t1 - problem.t0
         corrector = _EvolutionCorrector(system, self.share)
         between = options.t_eval is not None or bool(options.events) or options.dense_output
-        few = system.size <= _FEW
-        memory = functools.partial(ExponentialMemory if few else TrackedMemory, in_place=not between)
+        many = functools.partial(TrackedMemory, gathered=not between)
+        memory = many if system.size > _FEW else ExponentialMemory
         stepper = self.stepper = Stepper(
             system, length, options, self.share, between=between, corrector=corrector, memory=memory
         )
