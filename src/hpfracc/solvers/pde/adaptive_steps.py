@@ -111,7 +111,7 @@ class _EvolutionSystem:
     def finite(self, u: Any, tau: float) -> Array:
         """A flat state; raises an error if it is not finite."""
         flat = np.asarray(u, self.dtype).reshape(-1)
-        if not np.isfinite(np.abs(flat).sum()) and not np.isfinite(flat).all():
+        if not np.isfinite(flat.sum()) and not np.isfinite(flat).all():
             raise NotFiniteError(f"The right-hand side is not finite at t = {self.time(tau):.6g}")
         return flat
 
@@ -202,7 +202,8 @@ class _EvolutionCorrector:
             return None
         self.failure = ""
         self._weight, self._time, self._state = weight, tau, system.finite(found, tau)
-        slope = (self._state - known) / weight
+        slope = self._state - known
+        slope /= weight
         short = weight * self.radius < _SHORT  # that difference is rounding
         if np.any(short):
             slope = np.where(short, system(tau, self._state), slope)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -116,10 +117,9 @@ class NumpyArithmetic:
         known = system.start(end).astype(system.dtype, copy=True)
         inherited, shares = np.empty_like(known), np.empty((count + 1, 1 if single else system.size))
         for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
-            history = memory.history(step)
-            half = history.size // 2
-            known[which] += history[:half]
-            inherited[which] = history[half:]
+            history = memory.history(step).reshape(2, -1)
+            known[which] += history[0]
+            inherited[which] = history[1]
             shares[:, which] = (stencil.polynomials @ memory.tables(step).integrals[: count + 1])[:, np.newaxis]
         # Shape (R, R), or (R, R, n) if orders differ: row r maps the values to the contribution of degree r.
         weights = stencil.differences[:, :, np.newaxis] * shares[:, np.newaxis]
@@ -150,16 +150,18 @@ class NumpyArithmetic:
         if limits is not None and limits.min() < count - 1:  # where a degree is limited, its omitted term
             rows = np.minimum(np.arange(count + 1)[:, np.newaxis], limits + 1)  # stands for all higher ones
             terms = terms[rows, np.arange(limits.size)]
-        felt = terms
+        felt, unseen = terms, 0
         if corrector.stiff:  # only the terms that this degree and degrees near it are judged by
-            felt, judged = terms.copy(), slice(degree, degree + 3)
+            judged = slice(degree, degree + 3)
             if corrector.solves_to_damp:  # and that are stable
                 judged = slice(min(max(degree, 2), count), min(degree + 1, max(stepper.highest_degree(), degree)) + 2)
-            felt[judged] = corrector.damped_rows(terms[judged])
+            unseen = min(judged.start, 2)  # rows before are for nothing to be judged by
+            felt = terms[unseen:].copy()
+            felt[judged.start - unseen : judged.stop - unseen] = corrector.damped_rows(terms[judged])
         factor = stepper.distance_factor(step, end)
         if np.ndim(factor):
             felt, factor = factor * felt, 1.0
-        errors = [factor * error for error in system.norm(scale).rows(felt)]
+        errors = [math.inf] * unseen + [factor * error for error in system.norm(scale).rows(felt)]
         return Trial(y, values, stencil, weights, terms, errors, scale, inherited, each, differences)
 
     def take(
