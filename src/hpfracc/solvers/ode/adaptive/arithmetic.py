@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -161,7 +160,7 @@ class NumpyArithmetic:
         factor = stepper.distance_factor(step, end)
         if np.ndim(factor):
             felt, factor = factor * felt, 1.0
-        errors = [math.inf] * unseen + [factor * error for error in system.norm(scale).rows(felt)]
+        errors = [np.inf] * unseen + [factor * error for error in system.norm(scale).rows(felt)]
         return Trial(y, values, stencil, weights, terms, errors, scale, inherited, each, differences)
 
     def take(
@@ -185,14 +184,12 @@ class NumpyArithmetic:
         except NotFiniteError:
             error, moved = known, stepper.moved
         # The polynomials of the right-hand side, and of what they omit.
-        polynomials, differences, count = np.empty((defect + 1, 2 * y.size), system.dtype), trial.differences, y.size
+        both, differences = np.empty((defect + 1, 2, y.size), system.dtype), trial.differences
         assert differences is not None
-        coefficients, wrong = polynomials[:, :count], polynomials[:, count:]
+        coefficients, wrong = both[:, 0], both[:, 1]
         if trial.each is None:
-            np.matmul(
-                stencil.polynomials[: degree + 1, : degree + 1].T, differences[: degree + 1],
-                out=coefficients[: degree + 1],
-            )  # fmt: skip
+            part = slice(0, degree + 1)
+            np.matmul(stencil.polynomials[part, part].T, differences[part], out=coefficients[part])
             coefficients[degree + 1 :] = 0.0
             np.multiply.outer(stencil.polynomials[defect, : defect + 1], differences[defect], out=wrong)
         else:
@@ -202,11 +199,8 @@ class NumpyArithmetic:
             wrong[...] = powers @ np.where(rows == omitted, differences[: defect + 1], 0.0)
         wrong[0] += moved
         wrong[1] += stepper.moved - moved
-        if len(system.groups) == 1:
-            stepper.memories[0].advance(step, polynomials)
-        else:
-            for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
-                memory.advance(step, np.concatenate([coefficients[:, which], wrong[:, which]], axis=1))
+        for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
+            memory.advance(step, both[..., which].reshape(defect + 1, -1))
         largest = np.maximum(system.magnitude(y), stepper.largest * (stepper.tau / end))
         ratio = system.ratio(error, stepper.atol + stepper.rtol * largest)
         return error, moved, coefficients[: degree + 1], largest, ratio
