@@ -160,11 +160,7 @@ def remember(xp: Any, memory: Memory, states: Any, step: Any, integrals: Any, co
 
     ``coefficients[q]`` belongs to the q-th power, ``integrals`` are the moments.
     """
-    return _advanced(xp, states, step, xp.exp(-memory.rates * step), integrals, coefficients)
-
-
-def _advanced(xp: Any, states: Any, step: Any, decay: Any, integrals: Any, coefficients: Any) -> Any:
-    count = coefficients.shape[0]
+    count, decay = coefficients.shape[0], xp.exp(-memory.rates * step)
     faded = decay.reshape(decay.shape[0], *(1,) * (states.ndim - 2))
     new = []
     for k in range(states.shape[0]):
@@ -174,11 +170,10 @@ def _advanced(xp: Any, states: Any, step: Any, decay: Any, integrals: Any, coeff
     return xp.stack(new)
 
 
-def _advance_into(found: Array, states: Array, step: float, decay: Array, integrals: Array, polynomial: Array) -> None:
-    """As :func:`_advanced`, in blocks of columns on several threads; ``found`` may be ``states``."""
+def _advance_into(found: Array, states: Array, step: float, decay: Array, gains: Any, polynomial: Array) -> None:
+    """As :func:`remember`, in blocks of columns on several threads; ``found`` may be ``states``."""
     powers, terms, columns = states.shape
     part, faded = max(256, _BLOCK // terms), decay[:, None]
-    gains = [step ** (k + 1) * integrals[:, k : k + len(polynomial)] for k in range(powers)]
 
     def advance(start: int) -> None:
         here = slice(start, start + part)
@@ -348,12 +343,8 @@ class ExponentialMemory:
         Relative tolerance of the kernel.
     dtype : dtype
         Dtype of the states.
-    coefficients : int
-        Maximum number of coefficients of a polynomial.
     make_kernel : callable
         Called as :func:`exponential_kernel`; for a shorter distance it may only append rates.
-    in_place : bool
-        Whether snapshots are not used after the next step, so that the states can be modified.
     """
 
     def __init__(
@@ -363,13 +354,11 @@ class ExponentialMemory:
         longest: float,
         eps: float,
         dtype: Any,
-        coefficients: int = _COEFFICIENTS,
         *,
         make_kernel: Callable[[float, float, float, float], ExponentialKernel] = exponential_kernel,
-        in_place: bool = False,
     ) -> None:
-        self.alpha, self.longest, self.eps, self.coefficients = alpha, longest, eps, coefficients
-        self._make_kernel, self._in_place = make_kernel, in_place
+        self.alpha, self.longest, self.eps = alpha, longest, eps
+        self._make_kernel = make_kernel
         self.kernel = make_kernel(alpha, longest, longest, eps)
         self.states = np.zeros((self.kernel.power + 1, 0, columns), dtype)
         self._newest: tuple[float, Array] | None = None
@@ -382,7 +371,7 @@ class ExponentialMemory:
             self._tables.clear()
         found = self._tables.get(step)
         if found is None:
-            found = Tables(self.kernel, step, self.coefficients + self.kernel.power)
+            found = Tables(self.kernel, step, _COEFFICIENTS + self.kernel.power)
             if len(self._tables) >= _KEPT:
                 self._tables.pop(next(iter(self._tables)))
             self._tables[step] = found
@@ -392,22 +381,21 @@ class ExponentialMemory:
 
     def history(self, step: float) -> Array:
         """Contribution of the history to the fractional integral one step ahead, shape (columns,)."""
-        tables = self.tables(step)
-        power, count = self.kernel.power, self.states.shape[1]
-        row = tables.weighted[:count]
-        if power == 0:
-            return np.asarray(row @ self.states[0])
-        return np.asarray(
-            sum(math.comb(power, k) * step ** (power - k) * (row @ self.states[k]) for k in range(power + 1))
-        )
+        tables, power = self.tables(step), self.kernel.power
+        rows = [math.comb(power, k) * step ** (power - k) * tables.weighted[: tables.needed] for k in range(power + 1)]
+        parts = [row @ states[: row.size] for row, states in zip(rows, self.states, strict=True)]
+        return np.asarray(sum(parts[1:], parts[0]))
 
     def advance(self, step: float, coefficients: Array) -> None:
         """Add an interval on which the functions are polynomials, ``coefficients[q]`` that of ``x^q`` (see Stencil)."""
         tables = self.tables(step)
         old = self.states[:, : tables.needed + _SPARE]
-        count = old.shape[1]
-        new = old if self._in_place else np.empty_like(old)
-        _advance_into(new, old, step, tables.decay[:count], tables.moments[:count], coefficients)
+        (powers, count, _), width = old.shape, len(coefficients)
+        new, gains = (
+            np.empty_like(old),
+            [step ** (k + 1) * tables.moments[:count, k : k + width] for k in range(powers)],
+        )
+        _advance_into(new, old, step, tables.decay[:count], gains, coefficients)
         self.replace(new, step, coefficients)
 
     def trimmed(self, tables: Tables) -> Array:
@@ -433,60 +421,79 @@ class ExponentialMemory:
         return Snapshot(self.kernel, self.states)
 
     def _extend(self, needed: int) -> None:
-        count = self.states.shape[1]
-        extended = np.zeros((self.kernel.power + 1, needed, self.states.shape[2]), self.states.dtype)
+        powers, count, columns = self.states.shape
+        extended = np.zeros((powers, needed, columns), self.states.dtype)
         extended[:, :count] = self.states
         if self._newest is not None:
             step, coefficients = self._newest
-            z = self.kernel.rates[count:needed] * step
-            integrals = exponential_moments(np, z, moment_rule(coefficients.shape[0] + self.kernel.power))
-            _advance_into(extended[:, count:], extended[:, count:], step, np.exp(-z), integrals, coefficients)
+            z, width = self.kernel.rates[count:needed] * step, len(coefficients)
+            integrals = exponential_moments(np, z, moment_rule(width + self.kernel.power))
+            gains = [step ** (k + 1) * integrals[:, k : k + width] for k in range(powers)]
+            _advance_into(extended[:, count:], extended[:, count:], step, np.exp(-z), gains, coefficients)
         self.states = extended
 
 
-class TrackedMemory:
-    """The history of a solution, and with few terms that of its estimated error; columns of the error come second.
+class GatheredMemory(ExponentialMemory):
+    """The same for many columns, whose states are read and written once in several steps.
 
-    Parameters
-    ----------
-    alpha, columns, longest, eps, dtype, in_place
-        As for :class:`ExponentialMemory`; half of the columns are those of the solution, to ``eps``.
+    The newest polynomials wait as rows, and a memory with one column for each of their coefficients has what they add.
+    Snapshots are valid if each step is added at once, ``together = 1``.
     """
 
-    def __init__(self, alpha: float, columns: int, longest: float, eps: float, dtype: Any, *, in_place: bool) -> None:
-        self._half = columns // 2
-        self._parts = [
-            ExponentialMemory(alpha, self._half, longest, each, dtype, in_place=in_place)
-            for each in (eps, max(eps, _ERROR_EPS))
-        ]
-
-    @property
-    def states(self) -> Array:
-        """The states of the solution."""
-        return self._parts[0].states
-
-    @property
-    def kernel(self) -> ExponentialKernel:
-        """The kernel of the solution."""
-        return self._parts[0].kernel
-
-    def tables(self, step: float) -> Tables:
-        """The tables of a step, for the solution."""
-        return self._parts[0].tables(step)
+    def __init__(self, alpha: float, columns: int, longest: float, eps: float, dtype: Any, *, together: int) -> None:
+        super().__init__(alpha, columns, longest, eps, dtype)
+        self._gains = ExponentialMemory(alpha, together * _COEFFICIENTS, longest, eps, float)
+        self._rows, self._length, self._together = list[Array](), 0.0, together
 
     def history(self, step: float) -> Array:
         """Contribution of the history to the fractional integral one step ahead, shape (columns,)."""
-        return np.concatenate([part.history(step) for part in self._parts])
+        found, weights, first = super().history(self._length + step), self._gains.history(step), 0
+        for rows in self._rows:
+            found += weights[first : first + len(rows)] @ rows
+            first += len(rows)
+        return found
 
     def advance(self, step: float, coefficients: Array) -> None:
         """Add an interval; see :meth:`ExponentialMemory.advance`."""
-        self._parts[0].advance(step, coefficients[:, : self._half])
-        self._parts[1].advance(step, coefficients[:, self._half :])
+        first, width = sum(map(len, self._rows)), self._gains.states.shape[2]
+        self._gains.advance(step, np.eye(len(coefficients), width, first))
+        self._rows.append(coefficients)
+        self._length += step
+        if len(self._rows) < self._together:
+            return
+        self.kernel, count = self._gains.kernel, self._gains.states.shape[1]
+        if count > self.states.shape[1]:
+            self._extend(count)
+        old, decay = self.states[:, :count], np.exp(-self.kernel.rates[:count] * self._length)
+        new, rows = old if self._together > 1 else np.empty_like(old), np.concatenate(self._rows)
+        _advance_into(new, old, self._length, decay, self._gains.states[..., : len(rows)], rows)
+        self.replace(new, step, coefficients)
+        self._gains.replace(np.zeros_like(self._gains.states), step, np.zeros((1, width)))
+        self._rows, self._length = [], 0.0
+
+    def multiply(self, factors: Array) -> None:
+        """Multiply the past of each column by its factor."""
+        super().multiply(factors)
+        self._rows = [rows * factors for rows in self._rows]
+
+
+class TrackedMemory(GatheredMemory):
+    """The history of solutions, and with few terms that of their estimated errors, the second half of the columns."""
+
+    def __init__(self, alpha: float, columns: int, longest: float, eps: float, dtype: Any, *, together: int) -> None:
+        self._half = columns // 2
+        super().__init__(alpha, self._half, longest, eps, dtype, together=together)
+        self._error = GatheredMemory(alpha, self._half, longest, max(eps, _ERROR_EPS), dtype, together=together)
+
+    def history(self, step: float) -> Array:
+        """Contribution of the history to the fractional integral one step ahead, shape (columns,)."""
+        return np.concatenate([super().history(step), self._error.history(step)])
+
+    def advance(self, step: float, coefficients: Array) -> None:
+        """Add an interval; see :meth:`ExponentialMemory.advance`."""
+        super().advance(step, coefficients[:, : self._half])
+        self._error.advance(step, coefficients[:, self._half :])
 
     def multiply(self, factors: Array) -> None:
         """Multiply the past of the error by its factors; the solution's are 1."""
-        self._parts[1].multiply(factors[self._half :])
-
-    def snapshot(self) -> Snapshot:
-        """The current states of the solution."""
-        return self._parts[0].snapshot()
+        self._error.multiply(factors[self._half :])

@@ -135,10 +135,9 @@ class NumpyArithmetic:
         known = system.start(end).astype(system.dtype, copy=True)
         inherited, shares = np.empty_like(known), np.empty((count + 1, 1 if single else system.size))
         for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
-            history = memory.history(step)
-            half = history.size // 2
-            known[which] += history[:half]
-            inherited[which] = history[half:]
+            history = memory.history(step).reshape(2, -1)
+            known[which] += history[0]
+            inherited[which] = history[1]
             shares[:, which] = (stencil.polynomials @ memory.tables(step).integrals[: count + 1])[:, np.newaxis]
         # Shape (R, R), or (R, R, n) if orders differ: row r maps the values to the contribution of degree r.
         weights = stencil.differences[:, :, np.newaxis] * shares[:, np.newaxis]
@@ -169,16 +168,18 @@ class NumpyArithmetic:
         if limits is not None and limits.min() < count - 1:  # where a degree is limited, its omitted term
             rows = np.minimum(np.arange(count + 1)[:, np.newaxis], limits + 1)  # stands for all higher ones
             terms = terms[rows, np.arange(limits.size)]
-        felt = terms
+        felt, unseen = terms, 0
         if corrector.stiff:  # only the terms that this degree and degrees near it are judged by
-            felt, judged = terms.copy(), slice(degree, degree + 3)
+            judged = slice(degree, degree + 3)
             if corrector.solves_to_damp:  # and that are stable
                 judged = slice(min(max(degree, 2), count), min(degree + 1, max(stepper.highest_degree(), degree)) + 2)
-            felt[judged] = corrector.damped_rows(terms[judged])
+            unseen = min(judged.start, 2)  # rows before are for nothing to be judged by
+            felt = terms[unseen:].copy()
+            felt[judged.start - unseen : judged.stop - unseen] = corrector.damped_rows(terms[judged])
         factor = stepper.distance_factor(step, end)
         if np.ndim(factor):
             felt, factor = factor * felt, 1.0
-        errors = [factor * error for error in system.norm(scale).rows(felt)]
+        errors = [np.inf] * unseen + [factor * error for error in system.norm(scale).rows(felt)]
         sudden = count > 1 and bool((np.abs(f - past[0]) > usual_change(values, stepper.steps, step)).any())
         return Trial(y, values, stencil, weights, terms, errors, scale, inherited, highest, sudden, each, differences)
 
@@ -203,12 +204,12 @@ class NumpyArithmetic:
         except NotFiniteError:
             error, moved = known, stepper.moved
         # The polynomials of the right-hand side, and of what they omit.
-        polynomials, differences, count = np.empty((defect + 1, 2 * y.size), system.dtype), trial.differences, y.size
+        both, differences = np.empty((defect + 1, 2, y.size), system.dtype), trial.differences
         assert differences is not None
-        coefficients, wrong = polynomials[:, :count], polynomials[:, count:]
+        coefficients, wrong = both[:, 0], both[:, 1]
         if trial.each is None:
-            powers = stencil.polynomials[: degree + 1, : degree + 1].T
-            np.matmul(powers, differences[: degree + 1], out=coefficients[: degree + 1])
+            part = slice(0, degree + 1)
+            np.matmul(stencil.polynomials[part, part].T, differences[part], out=coefficients[part])
             coefficients[degree + 1 :] = 0.0
             np.multiply.outer(stencil.polynomials[defect, : defect + 1], differences[defect], out=wrong)
         else:
@@ -218,11 +219,8 @@ class NumpyArithmetic:
             wrong[...] = powers @ np.where(rows == omitted, differences[: defect + 1], 0.0)
         wrong[0] += moved
         wrong[1] += stepper.moved - moved
-        if len(system.groups) == 1:
-            stepper.memories[0].advance(step, polynomials)
-        else:
-            for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
-                memory.advance(step, np.concatenate([coefficients[:, which], wrong[:, which]], axis=1))
+        for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
+            memory.advance(step, both[..., which].reshape(defect + 1, -1))
         largest = np.maximum(system.magnitude(y), stepper.largest * (stepper.tau / end))
         tolerance = stepper.atol + stepper.rtol * largest
         size = float(np.maximum(np.abs(error), RESOLVED * stepper.share * tolerance * (error != 0.0)).max())
