@@ -73,15 +73,18 @@ def adaptive_beside_fixed() -> None:
             "x": (x, x), "space": Diffusion(0.1), "boundary": "dirichlet", "alpha": ALPHA, "estimate": False,
             "save": "last", "reaction": lambda t, u: u - u**3, "t_span": (0.0, 1.0), "u0": start,
         }  # fmt: skip
-        ours, found = best(lambda given=equation: hf.solve_fpde(method="adaptive", rtol=1e-4, atol=1e-6, **given), 1)
-        steps = found.stats["steps_in_all"]
+        ways: dict[str, dict[str, Any]] = {"adaptive": {"rtol": 1e-4, "atol": 1e-6}}
+        seconds, steps = dict.fromkeys(("adaptive", "l1", "l2_1sigma"), math.inf), 0
+        for _ in range(3):  # in turn, so that all see the same machine
+            for method in seconds:
+                once, found = best(lambda: hf.solve_fpde(method=method, **ways[method], **equation), 1)  # noqa: B023
+                seconds[method] = min(seconds[method], once)
+                steps = steps or found.stats["steps_in_all"]
+                ways |= {fixed: {"step": 1.0 / steps} for fixed in ("l1", "l2_1sigma")}
         for method in ("l1", "l2_1sigma"):
-            theirs, fixed = best(
-                lambda m=method, given=equation, n=steps: hf.solve_fpde(method=m, step=1.0 / n, **given), 1
-            )
-            said = f"{steps:,} and {fixed.stats['steps']:,} steps; {1e3 * ours / steps:.2f} ms a step"
+            said = f"{steps:,} steps; {1e3 * seconds['adaptive'] / steps:.2f} ms a step"
             name = f"{points} x {points} with a reaction, a step of adaptive over {method}"
-            row(name, ours / steps, theirs / fixed.stats["steps"], 1.5, said)
+            row(name, seconds["adaptive"] / steps, seconds[method] / steps, 1.5, said)
 
 
 def newton_on(name: str, **equation: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,7 +132,7 @@ class NumpyArithmetic:
         """Solve the equation of a step."""
         system, corrector, past = stepper.system, stepper.corrector, stepper.values
         count, single = len(past), len(system.groups) == 1
-        stencil = _make_stencil((0.0, 1.0, *(1.0 + np.cumsum(stepper.steps[: count - 1]) / step).tolist()))
+        stencil = _make_stencil((0.0, 1.0, *(1.0 + each / step for each in accumulate(stepper.steps[: count - 1]))))
         known = system.start(end).astype(system.dtype, copy=True)
         inherited, shares = np.empty_like(known), np.empty((count + 1, 1 if single else system.size))
         for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
@@ -140,9 +141,7 @@ class NumpyArithmetic:
             inherited[which] = history[1]
             shares[:, which] = (stencil.polynomials @ memory.tables(step).integrals[: count + 1])[:, np.newaxis]
         # Shape (R, R), or (R, R, n) if orders differ: row r maps the values to the contribution of degree r.
-        weights = stencil.differences[:, :, np.newaxis] * shares[:, np.newaxis]
-        if single:
-            weights = weights[..., 0]
+        weights = stencil.differences * shares if single else stencil.differences[:, :, np.newaxis] * shares[:, np.newaxis]
         limits = corrector.degrees()
         each = None if limits is None or limits.min() >= degree else np.minimum(limits, degree)
         # The weight of the newest value in the integral over the step, and the contribution of the others.
