@@ -329,3 +329,16 @@ def test_third_parameter_with_beta_next_to_a_pole(beta, alpha, gamma):
             )
             exact = float(mpmath.fsum(terms))
         assert special.mittag_leffler(z, alpha, beta, gamma) == pytest.approx(exact, rel=1e-11)
+
+
+@pytest.mark.parametrize("library", [*BACKENDS, pytest.param("jax", marks=NEEDS_JAX)])
+@pytest.mark.parametrize(("alpha", "size"), [(0.5, 1e17), (0.7, 1e20), (1.5, 1e30), (0.05, 10.0**0.9)])
+def test_a_phase_without_digits_is_nan(alpha: float, size: float, library: str) -> None:
+    """Next to a Stokes line the exponential of ``s* = z^(1/a)`` was 652, or inf, by chance; away from it, it is 0."""
+    turns = np.array([1.0, 1.0 + 1e-15, 1.01, 1.2, 1.3, 0.0])
+    z = size * np.exp(0.5j * math.pi * alpha * turns)
+    found = evaluate(library, z, alpha=alpha)
+    assert np.isnan(found[:2]).all()
+    assert np.isinf(found[-1])
+    exact = [complex(-sum(mpmath.rgamma(1 - alpha * k) / mpmath.mpc(point) ** k for k in range(1, 41))) for point in z]
+    np.testing.assert_allclose(found[2:-1], exact[2:-1], rtol=1e-13)

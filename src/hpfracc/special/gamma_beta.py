@@ -174,8 +174,8 @@ def _digamma(z: Any) -> Any:
 
 def _beta(a: Any, b: Any) -> Any:
     dtype = special.beta(a, b).dtype  # after SciPy's checks; its values lose digits from some hundreds on
-    wide = (np.asarray(part, np.float64) for part in np.broadcast_arrays(a, b))
-    return beta_value(NUMPY, *wide, special.gamma).astype(dtype)[()]
+    a, b = (np.asarray(part, np.float64) for part in np.broadcast_arrays(a, b))
+    return beta_value(NUMPY, a, b, special.gamma).astype(dtype)[()]
 
 
 _SCIPY = {"gamma": special.gamma, "digamma": _digamma, "beta": _beta, "incomplete_beta": special.betainc}

@@ -214,6 +214,8 @@ _LARGE = 600.0
 _HUGE = 1e300
 #: With a smaller excess, the quarters of a residue's exponent and power are in range, and keep all digits.
 _BEYOND = 200.0
+#: Beyond the reciprocal of this (times alpha, below 1), nothing is known of the phase ``Im s*``, and the result is nan.
+_BLUR = 2.0**-48
 #: Im u of a pole below which derivatives are more accurate along another parabola.
 _CLOSE = 0.3
 _PHASES = tuple(complex(round(math.cos(2 * math.pi * t)), round(math.sin(2 * math.pi * t))) for t in OFFSETS)
@@ -338,7 +340,9 @@ def add_residues(
         excess = xp.where(pole.present & (beyond > excess), beyond, excess)
     total = total * xp.exp(-excess)
     for pole in poles:
-        alive = pole.present & (xp.real(pole.s) + (1 - plan.beta) * xp.log(pole.size) > -750.0)
+        # The rounding of s* moves the exponent too.
+        least = -750.0 - _BLUR * (1 + 1 / plan.alpha) * pole.size
+        alive = pole.present & (xp.real(pole.s) + (1 - plan.beta) * xp.log(pole.size) > least)
         jet = _residue(xp, plan, order, pole, excess)
         if strip is not None:
             log_q = _log_q(xp, strip, pole.root)
@@ -346,6 +350,7 @@ def add_residues(
             jet = _multiply(jet, _share(xp, plan, strip, order, pole, log_q, offset), order)
         value = jet[order] * float(math.factorial(order))
         value = value if complex_z else xp.real(value)
+        value = xp.where(xp.abs(xp.imag(pole.s)) * _BLUR > min(1.0, plan.alpha), math.nan, value)
         if order:
             value = value * whole_power(1.0 / z, order)
         total = total + xp.where(alive, pole.weight * value, 0.0 * total)

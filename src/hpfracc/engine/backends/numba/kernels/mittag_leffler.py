@@ -22,6 +22,8 @@ _LARGE = 600.0
 _HUGE = 1e300
 #: With a smaller excess, the quarters of a residue's exponent and power are in range, and keep all digits.
 _BEYOND = 200.0
+#: Beyond the reciprocal of this (times alpha, below 1), nothing is known of the phase, and the result is nan.
+_BLUR = 2.0**-48
 #: Minimum number of values per thread: about 50 microseconds of work.
 _MIN = 512
 #: Sums may be reordered, for vector instructions; nan and inf keep their meaning.
@@ -123,9 +125,11 @@ def _real(points, values, scalars, taylor, inverse, edges, bands, shapes, nodes,
             scale = s ** (0.25 * power)
             for j in range(count):
                 real, imag = s * poles[j, 0], s * poles[j, 1]
-                if real + power * log_size < -750.0:
+                if real + power * log_size < -750.0 - _BLUR * (1.0 + 1.0 / alpha) * s:
                     continue
                 grown = _grown(real, power, s, scale, excess) / alpha
+                if abs(imag) * _BLUR > min(1.0, alpha):
+                    grown = math.nan
                 angle = imag + poles[j, 4]
                 part = grown * math.cos(angle)
                 if integrates:
@@ -209,9 +213,11 @@ def _complex(points, values, scalars, taylor, inverse, edges, bands, shapes, nod
             if not -math.pi + slack < theta < math.pi + slack:
                 continue
             real, imag = s_size * math.cos(theta), s_size * math.sin(theta)
-            if real + power * log_size < -750.0:
+            if real + power * log_size < -750.0 - _BLUR * (1.0 + 1.0 / alpha) * s_size:
                 continue
             grown = _grown(real, power, s_size, s_size ** (0.25 * power), excess) / alpha
+            if abs(imag) * _BLUR > min(1.0, alpha):
+                grown = math.nan
             angle = imag + theta * power
             part = complex(grown * math.cos(angle), grown * math.sin(angle))
             if integrates:
