@@ -107,10 +107,10 @@ def values_together(count: int) -> int:
     return max(_MIN_TOGETHER, min(_MAX_TOGETHER, count // _SHARE_TOGETHER))
 
 
-def taylor_value(plan: ContourPlan, z: Any) -> Any:
-    """The power series."""
+def taylor_value(plan: ContourPlan, z: Any, count: int | None = None) -> Any:
+    """The power series, or its first ``count`` terms."""
     total, z = z * 0.0, z * (1.0 / plan.unit)
-    for coefficient in plan.taylor[::-1].tolist():
+    for coefficient in plan.taylor[:count][::-1].tolist():
         total = total * z + coefficient
     return total
 
@@ -167,6 +167,8 @@ def leibniz(terms: Any, inverse: Any, order: int, sums: list[Any]) -> Any:
 def _expansion(plan: ContourPlan, band: Band, z: Any) -> Any:
     """``-sum_k z^-k / Gamma(b - a k)`` over the band's terms, differentiated."""
     order, inverse = plan.order, 1.0 / z
+    if band.terms < 0:
+        return taylor_value(plan, z, max(0, -band.terms - order))
     total = z * 0.0
     for k in range(band.terms, 0, -1):
         rising = float(math.perm(k + order - 1, order) * (-1) ** order)
@@ -404,6 +406,7 @@ def _share(xp: Namespace, plan: ContourPlan, strip: Strip, order: int, pole: Pol
 def whole_power(base: Any, exponent: int) -> Any:
     """Integer power by multiplication; libraries use the logarithm for complex powers, which loses digits."""
     power: Any = None
+    base, exponent = (base, exponent) if exponent >= 0 else (1.0 / base, -exponent)
     while exponent:
         if exponent & 1:
             power = base if power is None else power * base

@@ -73,6 +73,14 @@ def _grown(real: float, power: float, size: float, root: float, excess: float) -
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _series(z, taylor, count):  # type: ignore[no-untyped-def]
+    total = 0.0 * z
+    for k in range(count - 1, -1, -1):
+        total = total * z + taylor[k]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _log_q(step: float, mu: float, root: complex) -> complex:
     value = (-2.0 * math.pi / step) * (root / math.sqrt(mu) - 1.0)
     return value if value.real < _LARGE else complex(_LARGE, 0.0)
@@ -87,10 +95,7 @@ def _real(points, values, scalars, taylor, inverse, edges, bands, shapes, nodes,
         x = points[i]
         size = abs(x)
         if not size > radius:
-            total = 0.0
-            for k in range(taylor.size - 1, -1, -1):
-                total = total * (x * shrink) + taylor[k]
-            values[i] = total
+            values[i] = _series(x * shrink, taylor, taylor.size)
             continue
         if math.isinf(size):
             values[i] = math.inf if x > 0 else (0.0 if alpha < 2.0 else math.nan)
@@ -148,6 +153,8 @@ def _real(points, values, scalars, taylor, inverse, edges, bands, shapes, nodes,
         reciprocal = 1.0 / x
         for k in range(terms, 0, -1):
             total = (total - inverse[k]) * reciprocal
+        if terms < 0:
+            total = total * x ** (-terms) + _series(x * shrink, taylor, -terms)
         if excess > 0.0:
             grown = math.exp(0.5 * excess)
             values[i] = (total * math.exp(-excess) + sum_) * grown * grown
@@ -167,10 +174,7 @@ def _complex(points, values, scalars, taylor, inverse, edges, bands, shapes, nod
         z = points[i]
         size = math.hypot(z.real, z.imag)
         if not size > radius:
-            total = complex(0.0, 0.0)
-            for k in range(taylor.size - 1, -1, -1):
-                total = total * (z * shrink) + taylor[k]
-            values[i] = total
+            values[i] = _series(z * shrink, taylor, taylor.size)
             continue
         if math.isinf(size):
             limit = math.inf if z.real > 0 else (0.0 if alpha < 2.0 else math.nan)
@@ -236,8 +240,11 @@ def _complex(points, values, scalars, taylor, inverse, edges, bands, shapes, nod
             total = _fractions_complex(z, 1.0, nodes, starts[band, offset], stops[band, offset])
             total += _fractions_complex(z, -1.0, nodes, starts[band, mirrored], stops[band, mirrored])
         reciprocal = 1.0 / z
-        for k in range(int(bands[band, 0]), 0, -1):
+        terms = int(bands[band, 0])
+        for k in range(terms, 0, -1):
             total = (total - inverse[k]) * reciprocal
+        if terms < 0:
+            total = total * z ** (-terms) + _series(z * shrink, taylor, -terms)
         if excess > 0.0:
             grown = math.exp(0.5 * excess)
             total = total * math.exp(-excess) + residues
