@@ -15,7 +15,7 @@ from hpfracc._arrays import library_of
 from hpfracc._plugs import over_chunks
 from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.registry import library_functions
-from hpfracc.engine.numerics.gamma import beta_value, digamma_value
+from hpfracc.engine.numerics.gamma import beta_of_numpy, digamma_value
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 __all__ = ["BetaFunction", "GammaFunction", "beta", "digamma", "gamma", "incomplete_beta"]
@@ -172,13 +172,7 @@ def _digamma(z: Any) -> Any:
     return digamma_value(NUMPY, z, special.digamma)[()] if real else special.digamma(z)
 
 
-def _beta(a: Any, b: Any) -> Any:
-    dtype = special.beta(a, b).dtype  # after SciPy's checks; its values lose digits from some hundreds on
-    a, b = (np.asarray(part, np.float64) for part in np.broadcast_arrays(a, b))
-    return beta_value(NUMPY, a, b, special.gamma).astype(dtype)[()]
-
-
-_SCIPY = {"gamma": special.gamma, "digamma": _digamma, "beta": _beta, "incomplete_beta": special.betainc}
+_SCIPY = {"gamma": special.gamma, "digamma": _digamma, "beta": beta_of_numpy, "incomplete_beta": special.betainc}
 
 
 def _of_numpy(name: str, operands: list[Any]) -> Any:

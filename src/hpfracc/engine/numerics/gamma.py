@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from hpfracc._xp import Namespace
+from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
 
 #: Gamma(5/2 + t) for -1/2 <= t < 1/2, by interpolation at Chebyshev points in 60 digits; the error is 2e-17.
@@ -112,6 +112,13 @@ def beta_value(xp: Namespace, a: Any, b: Any, gamma: Callable[[Any], Any]) -> An
     far = xp.where(both, math.pi / (1.0 - total) / value * (ratio / other_sine), xp.where(left, value * ratio, right))
     pole = ((rest == 0) & ~(left & (other == 0) & ~both)) | (both & (other == 0))
     return xp.where(reflected, xp.where(pole, math.inf, far), value)
+
+
+def beta_of_numpy(a: Any, b: Any) -> Any:
+    """B(a, b) in the dtype of SciPy's and after its checks; its values lose digits from some hundreds on."""
+    dtype = special.beta(a, b).dtype
+    a, b = (np.asarray(part, np.float64) for part in np.broadcast_arrays(a, b))
+    return beta_value(NUMPY, a, b, special.gamma).astype(dtype)[()]
 
 
 def _positive_beta(xp: Namespace, a: Any, b: Any, gamma: Callable[[Any], Any]) -> Any:
