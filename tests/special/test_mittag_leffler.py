@@ -329,3 +329,36 @@ def test_third_parameter_with_beta_next_to_a_pole(beta, alpha, gamma):
             )
             exact = float(mpmath.fsum(terms))
         assert special.mittag_leffler(z, alpha, beta, gamma) == pytest.approx(exact, rel=1e-11)
+
+
+@pytest.mark.parametrize("library", [*BACKENDS, pytest.param("jax", marks=NEEDS_JAX)])
+@pytest.mark.parametrize(("alpha", "size"), [(0.5, 1e17), (0.7, 1e20), (1.5, 1e30), (0.05, 10.0**0.9)])
+def test_a_phase_without_digits_is_nan(alpha: float, size: float, library: str) -> None:
+    """Next to a Stokes line the exponential of ``s* = z^(1/a)`` was 652, or inf, by chance; away from it, it is 0."""
+    turns = np.array([1.0, 1.0 + 1e-15, 1.01, 1.2, 1.3, 0.0])
+    z = size * np.exp(0.5j * math.pi * alpha * turns)
+    found = evaluate(library, z, alpha=alpha)
+    assert np.isnan(found[:2]).all()
+    assert np.isinf(found[-1])
+    exact = [complex(-sum(mpmath.rgamma(1 - alpha * k) / mpmath.mpc(point) ** k for k in range(1, 41))) for point in z]
+    np.testing.assert_allclose(found[2:-1], exact[2:-1], rtol=1e-13)
+
+
+@pytest.mark.parametrize("backend", [*BACKENDS, pytest.param("jax", marks=NEEDS_JAX)])
+@pytest.mark.parametrize(
+    ("alpha", "beta"),
+    [(1 + 1e-9, -50.0), (1 - 1e-12, -50.0), (1 + 1e-12, -100.0), (2 + 1e-10, -40.0), (1.0, -50 + 1e-9)],
+)
+def test_negative_beta_next_to_integers(alpha: float, beta: float, backend: str) -> None:
+    """1/Gamma nearly vanishes, and so does the integral of large numbers: 4 % was lost at (1 + 1e-12, -100, 20)."""
+    z = np.array([-80.0, -40.0, -20.0, -10.0, -5.0, -2.0, 2.0, 5.0, 10.0, 20.0])
+    exact, slopes = [], []
+    with mpmath.workdps(250):
+        c = [mpmath.rgamma(mpmath.mpf(alpha) * k + beta) for k in range(500)]
+        for x in map(mpmath.mpf, z.tolist()):
+            exact.append(float(mpmath.fsum(c[k] * x**k for k in range(500))))
+            slopes.append(float(mpmath.fsum(k * c[k] * x ** (k - 1) for k in range(1, 500))))
+    np.testing.assert_allclose(evaluate(backend, z, alpha=alpha, beta=beta), exact, rtol=2e-13)
+    np.testing.assert_allclose(evaluate(backend, z + 0j, alpha=alpha, beta=beta), exact, rtol=2e-13)
+    if backend != "numba":
+        np.testing.assert_allclose(evaluate(backend, z, alpha=alpha, beta=beta, order=1), slopes, rtol=1e-12)

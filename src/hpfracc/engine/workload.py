@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
-
-T = TypeVar("T")
 
 #: (log2 of the batch, log2 of the length), both rounded: workloads in one bucket cost about the same.
 Bucket = tuple[int, int]
@@ -36,13 +34,6 @@ OPERATION_PRIMITIVES: dict[str, str | None] = {
     "iterative": None,
     OTHER: None,
 }
-
-
-def named_for(operation: str, settings: Mapping[str, T]) -> T | None:
-    """The setting for ``operation``, by its name or by an operation type that it implements."""
-    if operation in settings:
-        return settings[operation]
-    return next((value for name, value in settings.items() if OPERATION_PRIMITIVES.get(name) == operation), None)
 
 
 def bucket_of(batch: int, length: int) -> Bucket:

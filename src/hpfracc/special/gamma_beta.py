@@ -15,7 +15,7 @@ from hpfracc._arrays import library_of
 from hpfracc._plugs import over_chunks
 from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.registry import library_functions
-from hpfracc.engine.numerics.gamma import digamma_value
+from hpfracc.engine.numerics.gamma import beta_of_numpy, digamma_value
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 __all__ = ["BetaFunction", "GammaFunction", "beta", "digamma", "gamma", "incomplete_beta"]
@@ -172,7 +172,7 @@ def _digamma(z: Any) -> Any:
     return digamma_value(NUMPY, z, special.digamma)[()] if real else special.digamma(z)
 
 
-_SCIPY = {"gamma": special.gamma, "digamma": _digamma, "beta": special.beta, "incomplete_beta": special.betainc}
+_SCIPY = {"gamma": special.gamma, "digamma": _digamma, "beta": beta_of_numpy, "incomplete_beta": special.betainc}
 
 
 def _of_numpy(name: str, operands: list[Any]) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from hpfracc._xp import Namespace
+from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
 
 #: Gamma(5/2 + t) for -1/2 <= t < 1/2, by interpolation at Chebyshev points in 60 digits; the error is 2e-17.
@@ -64,8 +64,8 @@ def _by_products(xp: Namespace, z: Any) -> Any:
 
 def _by_stirling(xp: Namespace, z: Any) -> Any:
     size = xp.abs(z)
-    nearest = xp.round(size)
-    sine = xp.sin(math.pi * (size - nearest)) * (1.0 - 2.0 * (nearest - 2.0 * xp.floor(0.5 * nearest)))
+    rest, sign = _reduced(xp, size)
+    sine = xp.sin(math.pi * rest) * sign
     size = xp.where(size > _END, _END, size)
     half = size ** (0.5 * size - 0.25)
     factor = math.sqrt(2.0 * math.pi) * xp.exp(_rest(size))
@@ -83,28 +83,60 @@ def digamma_value(xp: Namespace, z: Any, digamma: Callable[[Any], Any]) -> Any:
     return xp.where(near, reflected, digamma(z))
 
 
-def beta_value(xp: Namespace, a: Any, b: Any, gamma: Callable[[Any], Any], gammaln: Callable[[Any], Any]) -> Any:
-    """B(a, b) of arrays of one shape, by Gamma if that stays in range, otherwise by its logarithm."""
-    limit = 80 if "64" in str(a.dtype) else 16
-    small = (xp.abs(a) < limit) & (xp.abs(b) < limit)
+def _reduced(xp: Namespace, z: Any) -> tuple[Any, Any]:
+    """``z`` without the nearest integer n, and ``(-1)^n``: the sine of pi z is that of the first, times the second."""
+    nearest = xp.round(z)
+    return z - nearest, 1.0 - 2.0 * (nearest - 2.0 * xp.floor(0.5 * nearest))
+
+
+def beta_value(xp: Namespace, a: Any, b: Any, gamma: Callable[[Any], Any]) -> Any:
+    """B(a, b) of arrays of one shape, from that of positive ones: Gamma is reflected at each argument below 0.
+
+    Logarithms of Gamma, which libraries use there, lose digits in proportion to the arguments. At poles the result is
+    inf, except where that of Gamma(a + b) cancels it: the limit for b fixed, as in SciPy.
+    """
+    swap = a < b
+    least, most = xp.where(swap, a, b), xp.where(swap, b, a)
+    reflected = least < 0
+    x, y = xp.where(reflected, least, -0.5), xp.where(reflected, most, 0.25)
+    both, left, total = y < 0, x + y < 0.5, x + y
+    first = xp.where(both, 1.0 - y, xp.where(left, 1.0 - total, total))
+    second = xp.where(left & ~both, y, 1.0 - x)
+    value = _positive_beta(xp, xp.where(reflected, first, least), xp.where(reflected, second, most), gamma)
+    (rest, sign), (other, other_sign) = _reduced(xp, x), _reduced(xp, y)
+    turn, turn_sign = _reduced(xp, rest + other)
+    sine, other_sine = xp.sin(math.pi * rest) * sign, xp.where(both, xp.sin(math.pi * other) * other_sign, 1.0)
+    ratio = xp.sin(math.pi * turn) * turn_sign * other_sign * sign / sine
+    ratio = xp.where((rest == 0) & (other == 0), other_sign, ratio)
+    right = math.pi / (sine * y * value)
+    far = xp.where(both, math.pi / (1.0 - total) / value * (ratio / other_sine), xp.where(left, value * ratio, right))
+    pole = ((rest == 0) & ~(left & (other == 0) & ~both)) | (both & (other == 0))
+    return xp.where(reflected, xp.where(pole, math.inf, far), value)
+
+
+def beta_of_numpy(a: Any, b: Any) -> Any:
+    """B(a, b) in the dtype of SciPy's and after its checks; its values lose digits from some hundreds on."""
+    dtype = special.beta(a, b).dtype
+    a, b = (np.asarray(part, np.float64) for part in np.broadcast_arrays(a, b))
+    return beta_value(NUMPY, a, b, special.gamma).astype(dtype)[()]
+
+
+def _positive_beta(xp: Namespace, a: Any, b: Any, gamma: Callable[[Any], Any]) -> Any:
+    """B(a, b) of positive arguments, by Gamma if that stays in range, otherwise by Stirling's formula."""
+    # The derivative of a quotient in JAX has the square of Gamma(a + b).
+    limit, swap = (48 if "64" in str(a.dtype) else 11), a < b
+    a, b = xp.where(swap, a, b), xp.where(swap, b, a)
+    small = b < limit
     near_a, near_b = xp.where(small, a, 1.0), xp.where(small, b, 1.0)
-    far_a, far_b = xp.where(small, 1.0, a), xp.where(small, 1.0, b)
     direct = gamma(near_a) / gamma(near_a + near_b) * gamma(near_b)
-    least, most = xp.where(far_a < far_b, far_a, far_b), xp.where(far_a < far_b, far_b, far_a)
-    positive = ~small & (least > 0.0)
-    least, most = xp.where(positive, least, 1.0), xp.where(positive, most, 1.0 * limit)
+    least, most = xp.where(small, 1.0, a), xp.where(small, 1.0 * limit, b)
     # Gamma(most) / Gamma(least + most) by Stirling's formula: its logarithms would be large, and their difference not.
     ratio = -(most - 0.5) * xp.log1p(least / most) + (_rest(most) - _rest(least + most))
     both = least >= _FAR
     alone, large = xp.where(both, 1.0, least), xp.where(both, least, 1.0 * _FAR)
     one = gamma(alone) * xp.exp(ratio + alone - alone * xp.log(alone + most))
     power = large * xp.log(large / (large + most)) - 0.5 * xp.log(large / (2.0 * math.pi))
-    far = xp.where(both, xp.exp(ratio + power + _rest(large)), one)
-    logs = gammaln(far_a) + gammaln(far_b) - gammaln(far_a + far_b)
-    # Gamma is negative between -1 and 0, -3 and -2, ...
-    negative = [(z < 0) & (0.5 * xp.floor(z) != xp.floor(0.5 * xp.floor(z))) for z in (far_a, far_b, far_a + far_b)]
-    sign = xp.where(negative[0] ^ negative[1] ^ negative[2], -1.0, 1.0)
-    return xp.where(small, direct, xp.where(positive, far, sign * xp.exp(logs)))
+    return xp.where(small, direct, xp.where(both, xp.exp(ratio + power + _rest(large)), one))
 
 
 def _rest(y: Any) -> Any:

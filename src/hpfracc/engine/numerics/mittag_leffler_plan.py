@@ -12,6 +12,9 @@ a sum of fractions w_k / (p_k - z), p_k = s_k^a, and three effects are corrected
   z^-m s^(a m)/(s^a - z), so m terms of the expansion in 1/z are used directly and only the remainder is
     integrated. If the bound of the remainder is below rounding, the sum is dropped: that is the asymptotic region.
 
+Next to integer a and b < 0, where 1/Gamma is nearly 0 and these terms too, the integral is large and its sum not. There
+the first -m terms of the power series are split off, and b is raised by -m a: the same formula with a negative m.
+
 For |z| <= radius the power series is used. With integer a and b there is no integral: E is elementary.
 
 A derivative in b multiplies the integrand by -log s: so only the weights, the residues (log s* for log s) and 1/Gamma
@@ -142,8 +145,9 @@ def make_contour_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) 
         inverse = reciprocal_gammas(-alpha, beta, most + 1, logs)
         bands = _make_bands(alpha, beta, logs, radius, inverse)
     edges = np.array([band.lower for band in bands])
-    if order:
-        taylor, radius, unit = _power_series(alpha, beta, order, logs, radius)
+    fewest = -min(band.terms for band in bands)
+    if order or fewest > taylor.size:
+        taylor, radius, unit = _power_series(alpha, beta, order, logs, radius, fewest)
     wide = tuple(
         band if band.elementary else _make_band(alpha, beta, logs, band.lower, band.terms, _WIDENING)
         for band in (bands if order else ())
@@ -155,11 +159,12 @@ def make_contour_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) 
     )
 
 
-def _power_series(alpha: float, beta: float, order: int, logs: int, least: float) -> tuple[np.ndarray, float, float]:
+def _power_series(
+    alpha: float, beta: float, order: int, logs: int, least: float, fewest: int = 0
+) -> tuple[np.ndarray, float, float]:
     """Coefficients of the derivative in z/unit, the radius (at least ``least``) of their accuracy, and ``unit``."""
-    count = _MAX_TAYLOR + 16 * order
-    if beta <= 0.0 and beta == int(beta) and alpha == int(alpha):
-        count += int(-beta // alpha) + 1  # the terms at poles of Gamma, which vanish
+    heads = _heads(alpha, beta, logs)
+    count = _MAX_TAYLOR + 16 * order + heads[-1].size
     orders = np.arange(count)
     arguments = beta + alpha * (orders + order)
     factors = np.array([float(math.perm(k + order, order)) for k in range(count)])
@@ -184,11 +189,12 @@ def _power_series(alpha: float, beta: float, order: int, logs: int, least: float
         ends = float(terms[-2:].max()) < small and (turn <= last or peak < small)
         start = math.exp(min(float(terms[leading]), 700.0))
         # Where the series starts to cancel, so do the integral and the exponentials.
-        steady = total <= 2.5 * start or (order == 0 and total <= _alternative(alpha, beta, logs, 2.0 ** (quarter / 4)))
+        steady = total <= 2.5 * start
+        steady = steady or (order == 0 and total <= _alternative(alpha, beta, logs, 2.0 ** (quarter / 4), heads))
         if radius >= least and (not (ends and steady) or largest > 690.0):
             break
         radius = 2.0 ** (quarter / 4)
-        kept = int(np.nonzero(terms > largest + math.log(_EPS / 4))[0][-1]) + 1
+        kept = max(fewest, int(np.nonzero(terms > largest + math.log(_EPS / 4))[0][-1]) + 1)
     known = np.isfinite(heights[1:kept])
     smallest = (heights[1:kept][known] - _SMALLEST) / orders[1:kept][known]
     shift = math.ceil(-float(smallest.min(initial=0.0)) / math.log(2.0))
@@ -201,11 +207,13 @@ def _make_bands(alpha: float, beta: float, logs: int, radius: float, inverse: np
     """Bands outwards from ``radius`` until the expansion alone is sufficient."""
     orders = np.arange(float(inverse.size))
     integrand = _integrand(alpha, beta, logs, orders)
-    ratio = 2.0 ** max(0.5, alpha / 3)
+    heads = _heads(alpha, beta, logs)
     bands: list[Band] = []
     lower = radius
     while True:
-        upper = min(lower * ratio, _LARGEST_SIZE)
+        # The best number of heads changes with |z|.
+        narrow = heads[-1].size > 8 and lower ** (1 / alpha) < 2 * (1 - beta)
+        upper = min(lower * 2.0 ** (0.125 if narrow else max(0.5, alpha / 3)), _LARGEST_SIZE)
         rest = _remainders(*integrand, lower)
         kept = np.abs(inverse) * upper**-orders
         kept[0] = 0.0
@@ -222,6 +230,9 @@ def _make_bands(alpha: float, beta: float, logs: int, radius: float, inverse: np
         # loss.
         small = sparing & (rest < 0.02 * value)
         terms = int(np.argmax(small) if small.any() else np.argmin(losses))
+        split = _split(heads, lower)
+        if split.min() < 0.01 * losses[terms]:
+            terms = -int(np.argmin(split))
         bands.append(_make_band(alpha, beta, logs, lower, terms, 1.0))
         lower = upper
     # The expansion alone, with fewer terms at larger |z|.
@@ -247,18 +258,32 @@ def _integrand(alpha: float, beta: float, logs: int, orders: np.ndarray) -> tupl
     return sizes + logs * np.log(np.abs(heights + 1j * np.angle(nodes))), alpha * heights
 
 
-def _remainders(sizes: np.ndarray, powers: np.ndarray, radius: float) -> np.ndarray:
+def _remainders(sizes: np.ndarray, powers: np.ndarray, radius: float, sign: int = 1) -> np.ndarray:
     """Bounds of the remainders at ``radius``."""
-    terms = np.arange(len(sizes))[:, None]
+    terms = sign * np.arange(len(sizes))[:, None]
     return np.asarray(np.exp(sizes - np.maximum(powers, math.log(radius)) - terms * math.log(radius)).sum(axis=1))
 
 
-def _alternative(alpha: float, beta: float, logs: int, radius: float) -> float:
+def _alternative(alpha: float, beta: float, logs: int, radius: float, heads: tuple[np.ndarray, ...]) -> float:
     """Size of the summands of the value at ``-radius`` outside the power series."""
     size = _least_residue(alpha, beta, logs, radius)
     if alpha == int(alpha) and beta == int(beta) and not logs:
         return size
-    return size + float(_remainders(*_integrand(alpha, beta, logs, np.zeros(1)), radius)[0])
+    return size + float(_split(heads, radius).min())
+
+
+def _heads(alpha: float, beta: float, logs: int) -> tuple[np.ndarray, ...]:
+    """Sizes of the terms of the power series next to poles of Gamma, last, and of the integrands without them."""
+    near = beta <= 0 and alpha > 0.9 and max(abs(alpha - round(alpha)), abs(beta - round(beta))) < 0.01
+    heads = np.abs(reciprocal_gammas(alpha, beta, int(-beta // alpha) + 1 if near else 0, logs))
+    return *_integrand(alpha, beta, logs, -np.arange(heads.size + 1.0)), heads
+
+
+def _split(heads: tuple[np.ndarray, ...], radius: float) -> np.ndarray:
+    """Size of the summands at ``radius`` with each number of ``heads``."""
+    sizes, powers, terms = heads
+    sums = np.append(0.0, np.cumsum(terms * radius ** np.arange(terms.size)))
+    return _remainders(sizes, powers, radius, -1) + 0.1 * sums
 
 
 def _least_residue(alpha: float, beta: float, logs: int, radius: float) -> float:

@@ -107,10 +107,10 @@ def values_together(count: int) -> int:
     return max(_MIN_TOGETHER, min(_MAX_TOGETHER, count // _SHARE_TOGETHER))
 
 
-def taylor_value(plan: ContourPlan, z: Any) -> Any:
-    """The power series."""
+def taylor_value(plan: ContourPlan, z: Any, count: int | None = None) -> Any:
+    """The power series, or its first ``count`` terms."""
     total, z = z * 0.0, z * (1.0 / plan.unit)
-    for coefficient in plan.taylor[::-1].tolist():
+    for coefficient in plan.taylor[:count][::-1].tolist():
         total = total * z + coefficient
     return total
 
@@ -167,6 +167,8 @@ def leibniz(terms: Any, inverse: Any, order: int, sums: list[Any]) -> Any:
 def _expansion(plan: ContourPlan, band: Band, z: Any) -> Any:
     """``-sum_k z^-k / Gamma(b - a k)`` over the band's terms, differentiated."""
     order, inverse = plan.order, 1.0 / z
+    if band.terms < 0:
+        return taylor_value(plan, z, max(0, -band.terms - order))
     total = z * 0.0
     for k in range(band.terms, 0, -1):
         rising = float(math.perm(k + order - 1, order) * (-1) ** order)
@@ -214,6 +216,8 @@ _LARGE = 600.0
 _HUGE = 1e300
 #: With a smaller excess, the quarters of a residue's exponent and power are in range, and keep all digits.
 _BEYOND = 200.0
+#: Beyond the reciprocal of this (times alpha, below 1), nothing is known of the phase ``Im s*``, and the result is nan.
+_BLUR = 2.0**-48
 #: Im u of a pole below which derivatives are more accurate along another parabola.
 _CLOSE = 0.3
 _PHASES = tuple(complex(round(math.cos(2 * math.pi * t)), round(math.sin(2 * math.pi * t))) for t in OFFSETS)
@@ -338,7 +342,9 @@ def add_residues(
         excess = xp.where(pole.present & (beyond > excess), beyond, excess)
     total = total * xp.exp(-excess)
     for pole in poles:
-        alive = pole.present & (xp.real(pole.s) + (1 - plan.beta) * xp.log(pole.size) > -750.0)
+        # The rounding of s* moves the exponent too.
+        least = -750.0 - _BLUR * (1 + 1 / plan.alpha) * pole.size
+        alive = pole.present & (xp.real(pole.s) + (1 - plan.beta) * xp.log(pole.size) > least)
         jet = _residue(xp, plan, order, pole, excess)
         if strip is not None:
             log_q = _log_q(xp, strip, pole.root)
@@ -346,6 +352,7 @@ def add_residues(
             jet = _multiply(jet, _share(xp, plan, strip, order, pole, log_q, offset), order)
         value = jet[order] * float(math.factorial(order))
         value = value if complex_z else xp.real(value)
+        value = xp.where(xp.abs(xp.imag(pole.s)) * _BLUR > min(1.0, plan.alpha), math.nan, value)
         if order:
             value = value * whole_power(1.0 / z, order)
         total = total + xp.where(alive, pole.weight * value, 0.0 * total)
@@ -399,6 +406,7 @@ def _share(xp: Namespace, plan: ContourPlan, strip: Strip, order: int, pole: Pol
 def whole_power(base: Any, exponent: int) -> Any:
     """Integer power by multiplication; libraries use the logarithm for complex powers, which loses digits."""
     power: Any = None
+    base, exponent = (base, exponent) if exponent >= 0 else (1.0 / base, -exponent)
     while exponent:
         if exponent & 1:
             power = base if power is None else power * base

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import device_of, is_dense, is_traced, is_tracer, library_of, tracks_gradient
 from hpfracc._config import Settings, check_backend, current_context
 from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Call, Primitive
-from hpfracc.engine.workload import named_for
-from hpfracc.errors import BackendUnavailableError, InvalidInputError
+from hpfracc.engine.workload import OPERATION_PRIMITIVES
+from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError
+
+#: Functions that choose a backend by themselves.
+_FUNCTIONS = ("shortest_path", "solve_fode", "solve_fpde", "solve_fsde")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ def find_preference(
         name = "auto" if value is None else check_backend(value, auto=True)
         if name != "auto":
             return Preference(name, source, general)
-    pinned = named_for(operation, settings.pin)
+    pinned = _named_for(operation, settings.pin)
     if pinned is not None:
         return Preference(pinned, f"config(pin={{{operation!r}: {pinned!r}}})")
     if settings.force is not None:
@@ -152,8 +157,19 @@ def disabled_reason(backend: str, settings: Settings) -> str | None:
 
 def never_reason(operation: str, backend: str, settings: Settings) -> str | None:
     """Why ``config(never=...)`` rules ``backend`` out for ``operation``; None if it does not."""
-    ruled_out = named_for(operation, settings.never) or ()
+    ruled_out = _named_for(operation, settings.never) or ()
     return f"config(never=...) rules it out for {operation}" if backend in ruled_out else None
+
+
+def _named_for(operation: str, settings: Mapping[str, Any]) -> Any:
+    """The setting for ``operation``, by its name or by an operation type that it implements."""
+    if operation in settings:
+        return settings[operation]
+    names = {*OPERATION_PRIMITIVES, *PRIMITIVES, *OWN_PRIMITIVES, *_FUNCTIONS} if settings else set()
+    for name in settings.keys() - names:
+        hint = f"{_reading.hint(name, names)}: {', '.join(sorted(names))}"
+        raise ConfigurationError(f"config(pin=, never=) names an unknown operation {name!r}; {hint}")
+    return next((value for name, value in settings.items() if OPERATION_PRIMITIVES.get(name) == operation), None)
 
 
 def preference_error(operation: str, preference: Preference, why: str) -> BackendUnavailableError:

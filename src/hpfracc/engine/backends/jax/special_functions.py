@@ -58,9 +58,9 @@ def digamma(z: Any) -> jax.Array:
 
 
 def beta(a: Any, b: Any) -> jax.Array:
-    """B(a, b), by Gamma if that stays in range, otherwise by its logarithm."""
+    """B(a, b)."""
     a, b = jnp.broadcast_arrays(*_operands("beta", a, b))
-    return beta_value(namespace("jax"), a, b, gamma, special.gammaln)
+    return beta_value(namespace("jax"), a, b, gamma)
 
 
 def incomplete_beta(a: Any, b: Any, x: Any) -> jax.Array:

@@ -24,10 +24,15 @@ from hpfracc.errors import UnsupportedDtypeError
 
 def _operands(name: str, *values: Any) -> list[Tensor]:
     first = next(value for value in values if isinstance(value, Tensor))
-    tensors = [value if isinstance(value, Tensor) else torch.as_tensor(value, device=first.device) for value in values]
+    # By NumPy, because PyTorch would round numbers to float32.
+    tensors = [
+        value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value), device=first.device)
+        for value in values
+    ]
     if any(tensor.is_complex() for tensor in tensors):
         raise UnsupportedDtypeError(f"{name}: PyTorch supports real numbers only; convert the tensor to NumPy")
-    floating = [tensor for tensor in tensors if tensor.is_floating_point()]
+    typed = zip(values, tensors, strict=True)
+    floating = [tensor for value, tensor in typed if hasattr(value, "dtype") and tensor.is_floating_point()]
     kinds = [tensor.dtype for tensor in floating if tensor.ndim] or [tensor.dtype for tensor in floating]
     dtype = functools.reduce(torch.promote_types, kinds) if kinds else torch.float64
     return [tensor.to(dtype) for tensor in tensors]
@@ -68,9 +73,9 @@ def digamma(z: Any) -> Tensor:
 
 
 def beta(a: Any, b: Any) -> Tensor:
-    """B(a, b), by Gamma if that stays in range, otherwise by its logarithm."""
+    """B(a, b)."""
     a, b = torch.broadcast_tensors(*_operands("beta", a, b))
-    return beta_value(namespace("torch"), a, b, gamma, torch.special.gammaln)
+    return beta_value(namespace("torch"), a, b, gamma)
 
 
 class _IncompleteBeta(torch.autograd.Function):

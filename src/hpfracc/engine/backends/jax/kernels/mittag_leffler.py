@@ -120,7 +120,8 @@ def _along(
 
 def _expansion(plan: ContourPlan, z: jax.Array, terms: jax.Array) -> jax.Array:
     order, inverse = plan.order, 1.0 / z
-    most = max(band.terms for band in plan.bands)
+    counts = [band.terms for band in plan.bands]
+    most = max(0, *counts)
     rising = [0.0] + [float(math.perm(k + order - 1, order) * (-1) ** order) for k in range(1, most + 1)]
     coefficients = jnp.asarray(np.array(rising) * plan.inverse[: most + 1])
 
@@ -128,7 +129,10 @@ def _expansion(plan: ContourPlan, z: jax.Array, terms: jax.Array) -> jax.Array:
         k = most - i
         return jnp.where(k <= terms, (total - coefficients[k]) * inverse, total)
 
-    return jax.lax.fori_loop(0, most, step, jnp.zeros_like(z)) * inverse**order
+    total = jax.lax.fori_loop(0, most, step, jnp.zeros_like(z)) * inverse**order
+    for k in range(-min(counts) - order - 1, -1, -1):  # the first terms of the power series
+        total = jnp.where(terms < -k - order, total * (z / plan.unit) + plan.taylor[k], total)
+    return total
 
 
 def _integral(tables: _Tables, z: jax.Array, order: int, column: jax.Array, offset: Any) -> list[jax.Array]:

@@ -22,6 +22,8 @@ _LARGE = 600.0
 _HUGE = 1e300
 #: With a smaller excess, the quarters of a residue's exponent and power are in range, and keep all digits.
 _BEYOND = 200.0
+#: Beyond the reciprocal of this (times alpha, below 1), nothing is known of the phase, and the result is nan.
+_BLUR = 2.0**-48
 #: Minimum number of values per thread: about 50 microseconds of work.
 _MIN = 512
 #: Sums may be reordered, for vector instructions; nan and inf keep their meaning.
@@ -71,6 +73,14 @@ def _grown(real: float, power: float, size: float, root: float, excess: float) -
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _series(z, taylor, count):  # type: ignore[no-untyped-def]
+    total = 0.0 * z
+    for k in range(count - 1, -1, -1):
+        total = total * z + taylor[k]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _log_q(step: float, mu: float, root: complex) -> complex:
     value = (-2.0 * math.pi / step) * (root / math.sqrt(mu) - 1.0)
     return value if value.real < _LARGE else complex(_LARGE, 0.0)
@@ -85,10 +95,7 @@ def _real(points, values, scalars, taylor, inverse, edges, bands, shapes, nodes,
         x = points[i]
         size = abs(x)
         if not size > radius:
-            total = 0.0
-            for k in range(taylor.size - 1, -1, -1):
-                total = total * (x * shrink) + taylor[k]
-            values[i] = total
+            values[i] = _series(x * shrink, taylor, taylor.size)
             continue
         if math.isinf(size):
             values[i] = math.inf if x > 0 else (0.0 if alpha < 2.0 else math.nan)
@@ -123,9 +130,11 @@ def _real(points, values, scalars, taylor, inverse, edges, bands, shapes, nodes,
             scale = s ** (0.25 * power)
             for j in range(count):
                 real, imag = s * poles[j, 0], s * poles[j, 1]
-                if real + power * log_size < -750.0:
+                if real + power * log_size < -750.0 - _BLUR * (1.0 + 1.0 / alpha) * s:
                     continue
                 grown = _grown(real, power, s, scale, excess) / alpha
+                if abs(imag) * _BLUR > min(1.0, alpha):
+                    grown = math.nan
                 angle = imag + poles[j, 4]
                 part = grown * math.cos(angle)
                 if integrates:
@@ -144,6 +153,8 @@ def _real(points, values, scalars, taylor, inverse, edges, bands, shapes, nodes,
         reciprocal = 1.0 / x
         for k in range(terms, 0, -1):
             total = (total - inverse[k]) * reciprocal
+        if terms < 0:
+            total = total * x ** (-terms) + _series(x * shrink, taylor, -terms)
         if excess > 0.0:
             grown = math.exp(0.5 * excess)
             values[i] = (total * math.exp(-excess) + sum_) * grown * grown
@@ -163,10 +174,7 @@ def _complex(points, values, scalars, taylor, inverse, edges, bands, shapes, nod
         z = points[i]
         size = math.hypot(z.real, z.imag)
         if not size > radius:
-            total = complex(0.0, 0.0)
-            for k in range(taylor.size - 1, -1, -1):
-                total = total * (z * shrink) + taylor[k]
-            values[i] = total
+            values[i] = _series(z * shrink, taylor, taylor.size)
             continue
         if math.isinf(size):
             limit = math.inf if z.real > 0 else (0.0 if alpha < 2.0 else math.nan)
@@ -209,9 +217,11 @@ def _complex(points, values, scalars, taylor, inverse, edges, bands, shapes, nod
             if not -math.pi + slack < theta < math.pi + slack:
                 continue
             real, imag = s_size * math.cos(theta), s_size * math.sin(theta)
-            if real + power * log_size < -750.0:
+            if real + power * log_size < -750.0 - _BLUR * (1.0 + 1.0 / alpha) * s_size:
                 continue
             grown = _grown(real, power, s_size, s_size ** (0.25 * power), excess) / alpha
+            if abs(imag) * _BLUR > min(1.0, alpha):
+                grown = math.nan
             angle = imag + theta * power
             part = complex(grown * math.cos(angle), grown * math.sin(angle))
             if integrates:
@@ -230,8 +240,11 @@ def _complex(points, values, scalars, taylor, inverse, edges, bands, shapes, nod
             total = _fractions_complex(z, 1.0, nodes, starts[band, offset], stops[band, offset])
             total += _fractions_complex(z, -1.0, nodes, starts[band, mirrored], stops[band, mirrored])
         reciprocal = 1.0 / z
-        for k in range(int(bands[band, 0]), 0, -1):
+        terms = int(bands[band, 0])
+        for k in range(terms, 0, -1):
             total = (total - inverse[k]) * reciprocal
+        if terms < 0:
+            total = total * z ** (-terms) + _series(z * shrink, taylor, -terms)
         if excess > 0.0:
             grown = math.exp(0.5 * excess)
             total = total * math.exp(-excess) + residues
