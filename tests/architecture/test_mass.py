@@ -19,7 +19,7 @@ MASS = {
     "engine/execution": (3_724, 26),
     "engine/selection": (2_660, 15),
     "engine/primitives": (1_300, 15),
-    "engine": (2_684, 23),
+    "engine": (2_751, 23),
     "history": (908, 7),
     "special": (470, 7),
     "operators": (7_530, 53),

@@ -115,10 +115,13 @@ def beta_value(xp: Namespace, a: Any, b: Any, gamma: Callable[[Any], Any]) -> An
 
 
 def beta_of_numpy(a: Any, b: Any) -> Any:
-    """B(a, b) in the dtype of SciPy's and after its checks; its values lose digits from some hundreds on."""
-    dtype = special.beta(a, b).dtype
+    """B(a, b) by SciPy, but for negative and large arguments, where its values lose digits."""
+    value = special.beta(a, b)
+    hard = (np.minimum(a, b) < 0.0) | (np.maximum(a, b) > 50.0)
+    if not np.any(hard):
+        return value
     a, b = (np.asarray(part, np.float64) for part in np.broadcast_arrays(a, b))
-    return beta_value(NUMPY, a, b, special.gamma).astype(dtype)[()]
+    return np.where(hard, beta_value(NUMPY, a, b, special.gamma), value).astype(value.dtype)[()]
 
 
 def _positive_beta(xp: Namespace, a: Any, b: Any, gamma: Callable[[Any], Any]) -> Any:
