@@ -141,7 +141,9 @@ class NumpyArithmetic:
             inherited[which] = history[1]
             shares[:, which] = (stencil.polynomials @ memory.tables(step).integrals[: count + 1])[:, np.newaxis]
         # Shape (R, R), or (R, R, n) if orders differ: row r maps the values to the contribution of degree r.
-        weights = stencil.differences * shares if single else stencil.differences[:, :, np.newaxis] * shares[:, np.newaxis]
+        weights = (
+            stencil.differences * shares if single else stencil.differences[:, :, np.newaxis] * shares[:, np.newaxis]
+        )
         limits = corrector.degrees()
         each = None if limits is None or limits.min() >= degree else np.minimum(limits, degree)
         # The weight of the newest value in the integral over the step, and the contribution of the others.
