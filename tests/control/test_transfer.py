@@ -10,7 +10,7 @@ from scipy import signal
 
 from hpfracc import control
 from hpfracc.control.transfer import commensurate_order
-from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.errors import InvalidInputError, ShapeError, SolveError, UnsupportedDtypeError
 
 s = control.s
 POINTS = np.array([1j, 0.3 + 2j, 5.0, -0.2 + 0.1j])
@@ -137,3 +137,16 @@ def test_coefficients_that_overflow_are_refused():
     large = control.TransferFunction({0.5: 1e200}, {0.0: 1.0})
     with pytest.raises(InvalidInputError, match="inf"):
         large * large
+
+
+def test_powers_that_are_nearly_equal():
+    """Zeros of such sums may be beyond all numbers: the verdict is refused, and margins are found."""
+    system = 1 / (s ** (1.0 + 1e-5 * math.sqrt(2.0)) + 5 * s + 1 + s**0.37)
+    with pytest.raises(SolveError, match="make these powers equal"):
+        control.is_stable(system)
+    assert control.margins(control.FOPID(2.0, 3.0, 0.99999).transfer_function() * 0.5).phase > 0.0
+
+
+def test_tuning_passes_over_orders_that_are_nearly_whole():
+    """A plant without dynamics takes any order, and the search comes close to 1."""
+    assert control.tune(0.5, horizon=0.5, rng=1).message

@@ -211,19 +211,24 @@ def _scales(system: TransferFunction) -> tuple[float, float, float]:
     scales = []
     for terms in (system.numerator, system.denominator):
         items = sorted((key[0], abs(value)) for key, value in terms.items())
-        scales += [(a / b) ** (1.0 / (q - p)) for (p, a), (q, b) in pairwise(items) if q > p]
+        scales += [_balance(*pair) for pair in pairwise(items) if pair[1][0] > pair[0][0]]
     if system.numerator:
         for edge in (min, max):  # where the gain at one end would be 1
-            (p, a), (q, b) = (
+            pair = [
                 edge((key[0], abs(value)) for key, value in terms.items())
                 for terms in (system.numerator, system.denominator)
-            )
-            scales += [(a / b) ** (1.0 / (q - p))] if abs(q - p) > 0.05 else []
+            ]
+            scales += [_balance(*pair)] if abs(pair[1][0] - pair[0][0]) > 0.05 else []
     lag = sum(max((key[1] for key in terms), default=0.0) for terms in (system.numerator, system.denominator))
     if lag > 0.0:
         scales.append(1.0 / lag)
-    low, high = np.clip([min(scales, default=1.0), max(scales, default=1.0)], 1e-60, 1e60).tolist()
-    return low, high, lag
+    return min(scales, default=1.0), max(scales, default=1.0), lag
+
+
+def _balance(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """The frequency at which two powers with their coefficients have one size, from 1e-60 to 1e60."""
+    (p, a), (q, b) = one, other
+    return float(10.0 ** min(max((math.log10(a) - math.log10(b)) / (q - p), -60.0), 60.0))
 
 
 def _grid(system: TransferFunction) -> Array:

@@ -241,15 +241,25 @@ def _radii(terms: Terms) -> tuple[float, float]:
         raise InvalidInputError("delays stand in the highest power of the denominator; zeros cannot be counted then")
     large, least = 1.0, abs(sum(v for key, v in terms.items() if key[0] == lowest))
     others = [(key[0], abs(v)) for key, v in terms.items() if key[0] < top[0]]
+    farthest = 1e300 ** (1.0 / max(1.0, top[0]))
     while first * large ** top[0] <= 2.0 * sum(v * large**p for p, v in others):
         large *= 2.0
+        if large > farthest:
+            raise _too_close(terms)
     if least <= 1e-14 * sum(abs(v) for v in terms.values()):
         return 0.0, large
     rest = [(key[0], abs(v)) if key[0] > lowest else (lowest + 1.0, abs(v * key[1])) for key, v in terms.items()]
     small = 1.0 / large
     while least * small**lowest <= 2.0 * sum(v * small**p for p, v in rest):
         small *= 0.5
+        if small * farthest < 1.0:
+            raise _too_close(terms)
     return small, large
+
+
+def _too_close(terms: Terms) -> SolveError:
+    p, q = min(pairwise(sorted({key[0] for key in terms})), key=lambda pair: pair[1] - pair[0])
+    return SolveError(f"s^{p!r} and s^{q!r} are too close for zeros to be counted: make these powers equal")
 
 
 def _count(terms: Terms, angle: float) -> int | None:

@@ -19,9 +19,9 @@ from hpfracc._reading import choice, generator, instance, number, shown, whole
 from hpfracc.control.fopid import FOPID
 from hpfracc.control.frequency import margins
 from hpfracc.control.laplace import fourier_inverse
-from hpfracc.control.stability import is_stable
+from hpfracc.control.stability import Stability, is_stable
 from hpfracc.control.systems import single
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, SolveError
 
 Array = np.ndarray[Any, Any]
 
@@ -140,6 +140,12 @@ def tune(
         law = replace(base, **found)
         return None if max(abs(law.Kp), abs(law.Kd)) > most else law
 
+    def stability_of(law: FOPID) -> Stability:
+        try:
+            return is_stable(law.closed_loop(system))
+        except SolveError as error:  # orders that are nearly those of the plant
+            return Stability(False, "none", str(error))
+
     lowest = math.inf
 
     def loss(values: Array) -> float:
@@ -148,7 +154,7 @@ def tune(
         count, law = count + 1, law_of(values)
         found = 1e9 if law is None else value_of(law)
         if law is not None and found < lowest:
-            if not is_stable(law.closed_loop(system)):
+            if not stability_of(law):
                 return 1e6 + found
             lowest = found
         return found
@@ -182,7 +188,7 @@ def tune(
     tried = [optimize.minimize(loss, each, method="Nelder-Mead", options=options) for each in starting]
     best = min(tried, key=lambda found: float(np.nan_to_num(found.fun, nan=np.inf)))
     law = law_of(best.x) or base
-    held, stable = margins(law.transfer_function() * system), is_stable(law.closed_loop(system))
+    held, stable = margins(law.transfer_function() * system), stability_of(law)
     good = bool(stable) and held.sensitivity <= 1.01 * limit and held.phase >= 0.99 * least
     words = "the loop is stable and all constraints hold"
     if not stable:
