@@ -16,7 +16,7 @@ import numpy as np
 from hpfracc._optional import import_optional
 from hpfracc._reading import number, shown
 from hpfracc.control.transfer import Terms, TransferFunction, _product, _sum, commensurate_order
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 Array = np.ndarray[Any, Any]
 
@@ -54,9 +54,13 @@ class StateSpace:
     def __post_init__(self) -> None:
         number("order", self.order, above=0.0, most=2.0)
         for name in "ABCD":
-            found = np.asarray(getattr(self, name))
-            if found.dtype.kind not in "biufc" or not np.isfinite(found).all():
-                raise InvalidInputError(f"{name}={shown(getattr(self, name))} is no matrix of finite numbers")
+            try:
+                found = np.asarray(getattr(self, name))
+                if found.dtype.kind not in "biufc" or not np.isfinite(found).all():
+                    raise ValueError
+            except ValueError:  # rows of different lengths are one too
+                words = f"{name}={shown(getattr(self, name))} is no matrix of finite numbers; give rows of one length"
+                raise InvalidInputError(words) from None
             object.__setattr__(self, name, found if found.dtype.kind in "fc" else found.astype(float))
         shapes = [np.shape(getattr(self, name)) for name in "ABCD"]
         (n, other), (rows, inputs), (outputs, columns), last = (
@@ -185,6 +189,8 @@ def to_control(systems: Any) -> Any:
     """
     rows = [[each.integer_polynomials("python-control") for each in row] for row in _as_matrix(systems)]
     above, below = ([[pair[k] for pair in row] for row in rows] for k in (0, 1))
+    if any(np.iscomplexobj(each) for rows in (above, below) for row in rows for each in row):
+        raise UnsupportedDtypeError("python-control takes real coefficients; these are complex")
     return import_optional("control").TransferFunction(above, below)
 
 

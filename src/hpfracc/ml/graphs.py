@@ -33,10 +33,11 @@ class _GraphLayer(OperatorLayer):
     """A function of the Laplacian, whose constants are its decomposition, or itself for the Lanczos method."""
 
     def _prepare(self, laplacian: Any, method: str, symmetric_only: bool, **fields: Any) -> None:
-        given, rounding = self._read_matrix(laplacian), _SPACING.get(dtype_name(laplacian), 2.0**-52)
+        given = self._read_matrix(laplacian)
         sparse = issparse(given)
         values = _reading.numbers("laplacian", given.tocsr().data if sparse else given)
         matrix: Any = csr_array(given).astype(np.float64) if sparse else values
+        rounding = _SPACING.get(dtype_name(laplacian), 2.0**-52)
         if matrix.ndim != 2 or not matrix.shape[0] == matrix.shape[1] > 0:
             raise ShapeError(f"a Laplacian of shape {matrix.shape}; give one row and column for each node")
         _reading.choice("method", method, ("auto", "eigen", "lanczos"))

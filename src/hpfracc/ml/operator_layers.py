@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import to_host
+from hpfracc._arrays import is_array, to_host
 from hpfracc._choices import names_options_of
 from hpfracc._config import check_backend
 from hpfracc._xp import array_namespace
@@ -122,7 +122,7 @@ class ResidualLayer(OperatorLayer):
     """The residual of an equation at given times."""
 
     def __init__(self, points: Any, alpha: OrderLike = 0.5, *, definition: str = "caputo", axis: int = -1) -> None:
-        known = _reading.numbers("points", to_host(points))
+        known = _reading.numbers("points", to_host(points) if is_array(points) else points)
         if known.ndim != 1 or known.size < 2 or not (np.diff(known) > 0.0).all():
             raise InvalidInputError("the points of a residual are not increasing along one axis; sort them")
         _reading.choice("definition", definition, ("caputo", "riemann_liouville"))

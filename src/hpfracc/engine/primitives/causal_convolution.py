@@ -61,8 +61,9 @@ class CausalConvolution(Primitive):
             batch = broadcast(self.name, rows[:-1], batch)
         differences = _reading.flag(f"{self.name}: differences", differences)
         given = [rows, points]
+        starts_from = _reading.whole(f"{self.name}: starts_from", starts_from)
         if starts is not None:
-            starts_from = self._check_starts(starts, starts_from, length)
+            self._check_starts(starts, starts_from, length)
             given.append(shape_of(starts))
         return self.call(
             dtype,
@@ -77,10 +78,10 @@ class CausalConvolution(Primitive):
             prepared_for=(length, not batch),
         )
 
-    def _check_starts(self, starts: Any, starts_from: Any, length: int) -> int:
-        """The first sample with starting weights, if they fit the signal."""
+    def _check_starts(self, starts: Any, first: int, length: int) -> None:
+        """Whether starting weights fit the signal, from their first sample on."""
         read_dtype(self.name, "starts", starts)
-        shape, first = shape_of(starts), _reading.whole(f"{self.name}: starts_from", starts_from)
+        shape = shape_of(starts)
         if len(shape) != 2 or shape[1] != length:
             raise ShapeError(
                 f"{self.name}: starts has shape {shape}; it needs one row of {length} weights, one for each point "
@@ -91,7 +92,6 @@ class CausalConvolution(Primitive):
                 f"{self.name}: {shape[0]} samples from number {first} on have additional weights, but the "
                 f"signal has {length} points"
             )
-        return first
 
     def work(self, call: Call, algorithm: str) -> float:
         """Multiplications, up to a constant."""

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import torch
 from torch import nn
 
-from hpfracc._arrays import to_host
+from hpfracc._arrays import is_array, to_host
 from hpfracc._choices import names_options_of
 from hpfracc._reading import numbers
 from hpfracc.errors import InvalidInputError
@@ -148,5 +148,6 @@ def _keep_order(module: nn.Module, alpha: Any) -> None:
         module.alpha = alpha
         return
     refuse_foreign("torch", "neural_fode", "alpha", alpha)
-    given = alpha if isinstance(alpha, torch.Tensor) and not alpha.is_complex() else numbers("alpha", to_host(alpha))
+    plain = isinstance(alpha, torch.Tensor) and not alpha.is_complex()
+    given = alpha if plain else numbers("alpha", to_host(alpha) if is_array(alpha) else alpha)
     module.register_buffer("alpha", torch.as_tensor(given, dtype=torch.float64))

@@ -128,7 +128,8 @@ def steady_state(
     >>> bool(np.allclose(found.u, x * (1.0 - x), atol=1e-3))
     True
     """
-    guess = u0 if callable(u0) or isinstance(u0, dict) or np.ndim(u0) else lambda *places: u0
+    constant = isinstance(u0, int | float | complex) or getattr(u0, "shape", None) == ()
+    guess = (lambda *places: u0) if constant else u0
     given = {"x": x, "space": space, "boundary": boundary, "source": source, "args": args, "jac": jac}
     with warnings.catch_warnings():  # the guess need not have the boundary values
         warnings.simplefilter("ignore", AccuracyWarning)
