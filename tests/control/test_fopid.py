@@ -229,10 +229,10 @@ def test_tuning_of_a_plant_that_takes_any_gain():
 
 
 def test_tuning_holds_margins_from_several_starts():
-    """A phase margin and a bound of the sensitivity, for each objective; more starts are never worse."""
+    """A phase margin and a bound of the sensitivity, for two objectives; more starts are never worse."""
     plant = control.delay(0.2) / (s + 1)
     words = {"horizon": 5.0, "fixed": {"lam": 1.0, "mu": 1.0, "Kd": 0.1}}
-    for objective in ("ise", "itae", "iae"):
+    for objective in ("ise", "itae"):
         held = control.tune(plant, objective, starts=1, min_phase_margin=1.1, max_sensitivity=1.5, **words)
         assert held.success and held.phase_margin >= 0.99 * 1.1 and held.sensitivity <= 1.01 * 1.5
         # The bound of the sensitivity costs something.

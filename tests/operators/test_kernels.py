@@ -15,6 +15,7 @@ import hpfracc as hf
 from hpfracc.errors import InvalidInputError
 from tests.helpers.convergence import measured_order
 from tests.helpers.exact import of_power
+from tests.helpers.thinned import thinned
 
 T = np.linspace(0.0, 2.0, 65)
 SHAPE = (0.7, 2.0, -1.0)
@@ -48,6 +49,7 @@ def of_powers(operator: Any, alpha: float, t: float, powers: dict[float, float])
 @pytest.mark.parametrize("alpha", [0.6, 0.8])
 @pytest.mark.parametrize("method", ["linear", "quadratic"])
 @pytest.mark.parametrize("operator", [hf.prabhakar, hf.prabhakar_integral])
+@thinned(one_in=2)
 def test_prabhakar_converges(operator: Any, method: str, alpha: float):
     """At the declared order, against mpmath; callables to rounding."""
     powers = {0.0: 1.0, 1.0: 2.0, 3.0: -1.0}

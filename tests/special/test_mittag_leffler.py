@@ -318,6 +318,7 @@ def test_a_million_real_points_a_second(alpha, low):
 @pytest.mark.parametrize("beta", [1e-6, 1e-12, 1e-15, -1e-9, -1.0 + 1e-9])
 @pytest.mark.parametrize("alpha", [0.3, 2.3, 20.0, 50.0])
 @pytest.mark.parametrize("gamma", [2, 3])
+@thinned(one_in=3)
 def test_third_parameter_with_beta_next_to_a_pole(beta, alpha, gamma):
     """The beta of the derivative is rounded; 1/Gamma of the lowest term is still that of the given one."""
     for z in (0.0, 1e-9, -0.5, 3.0):
@@ -349,6 +350,7 @@ def test_a_phase_without_digits_is_nan(alpha: float, size: float, library: str) 
     ("alpha", "beta"),
     [(1 + 1e-9, -50.0), (1 - 1e-12, -50.0), (1 + 1e-12, -100.0), (2 + 1e-10, -40.0), (1.0, -50 + 1e-9)],
 )
+@thinned(lambda beta, backend: backend == "numpy" or beta == -100.0)
 def test_negative_beta_next_to_integers(alpha: float, beta: float, backend: str) -> None:
     """1/Gamma nearly vanishes, and so does the integral of large numbers: 4 % was lost at (1 + 1e-12, -100, 20)."""
     z = np.array([-80.0, -40.0, -20.0, -10.0, -5.0, -2.0, 2.0, 5.0, 10.0, 20.0])

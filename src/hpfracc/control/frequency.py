@@ -208,18 +208,15 @@ class Margins:
 
 def _scales(system: TransferFunction) -> tuple[float, float, float]:
     """The lowest and the highest frequency at which a system changes, and the longest delay between its terms."""
-    scales = []
-    for terms in (system.numerator, system.denominator):
+    scales, both = [], (system.numerator, system.denominator)
+    for terms in both:
         items = sorted((key[0], abs(value)) for key, value in terms.items())
         scales += [_balance(*pair) for pair in pairwise(items) if pair[1][0] > pair[0][0]]
     if system.numerator:
         for edge in (min, max):  # where the gain at one end would be 1
-            pair = [
-                edge((key[0], abs(value)) for key, value in terms.items())
-                for terms in (system.numerator, system.denominator)
-            ]
-            scales += [_balance(*pair)] if abs(pair[1][0] - pair[0][0]) > 0.05 else []
-    lag = sum(max((key[1] for key in terms), default=0.0) for terms in (system.numerator, system.denominator))
+            one, other = (edge((key[0], abs(value)) for key, value in terms.items()) for terms in both)
+            scales += [_balance(one, other)] if abs(other[0] - one[0]) > 0.05 else []
+    lag = sum(max((key[1] for key in terms), default=0.0) for terms in both)
     if lag > 0.0:
         scales.append(1.0 / lag)
     return min(scales, default=1.0), max(scales, default=1.0), lag
@@ -227,8 +224,7 @@ def _scales(system: TransferFunction) -> tuple[float, float, float]:
 
 def _balance(one: tuple[float, float], other: tuple[float, float]) -> float:
     """The frequency at which two powers with their coefficients have one size, from 1e-60 to 1e60."""
-    (p, a), (q, b) = one, other
-    return float(10.0 ** min(max((math.log10(a) - math.log10(b)) / (q - p), -60.0), 60.0))
+    return float(10.0 ** np.clip((math.log10(one[1]) - math.log10(other[1])) / (other[0] - one[0]), -60.0, 60.0))
 
 
 def _grid(system: TransferFunction) -> Array:

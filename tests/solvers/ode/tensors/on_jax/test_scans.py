@@ -9,12 +9,14 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.solvers.ode.tensors import blocks
+from tests.helpers.thinned import thinned
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 
 @pytest.mark.parametrize(("steps", "orders"), [(23, 0.7), (37, (0.5, 0.8)), (64, 0.7)])
+@thinned(lambda steps: steps == 37)
 def test_groups_of_groups_sum_the_whole_past(steps: int, orders: Any, monkeypatch: pytest.MonkeyPatch):
     """With groups of 2, 4 and 8 steps and what is left of them, in blocks of 16; states and gradients."""
     for name, value in {"BLOCK": 11, "_GROUP": 2, "_GROUPS": 2, "_LONGEST_BLOCK": 16}.items():
