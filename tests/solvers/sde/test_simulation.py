@@ -57,7 +57,7 @@ def test_many_paths_in_constant_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times as many paths take no more memory."""
     monkeypatch.setattr(simulation, "_CHUNK_ON_HOST", 1 << 19)
     _peak(2_000, 4)
-    few, many = _peak(5_000, 4), _peak(50_000, 4)
+    few, many = _peak(2_500, 4), _peak(25_000, 4)
     assert many < 1.2 * few + 2**16
 
 
