@@ -170,6 +170,12 @@ def remember(xp: Any, memory: Memory, states: Any, step: Any, integrals: Any, co
     return xp.stack(new)
 
 
+def _gains(states: Array, step: float, integrals: Array, polynomial: Array) -> list[Array]:
+    """What the coefficients of a polynomial over a step add to the states of each power, shape (terms, count)."""
+    powers, terms, _ = states.shape
+    return [step ** (k + 1) * integrals[:terms, k : k + len(polynomial)] for k in range(powers)]
+
+
 def _advance_into(found: Array, states: Array, step: float, decay: Array, gains: Any, polynomial: Array) -> None:
     """As :func:`remember`, in blocks of columns on several threads; ``found`` may be ``states``."""
     powers, terms, columns = states.shape
@@ -390,12 +396,8 @@ class ExponentialMemory:
         """Add an interval on which the functions are polynomials, ``coefficients[q]`` that of ``x^q`` (see Stencil)."""
         tables = self.tables(step)
         old = self.states[:, : tables.needed + _SPARE]
-        (powers, count, _), width = old.shape, len(coefficients)
-        new, gains = (
-            np.empty_like(old),
-            [step ** (k + 1) * tables.moments[:count, k : k + width] for k in range(powers)],
-        )
-        _advance_into(new, old, step, tables.decay[:count], gains, coefficients)
+        new, gains = np.empty_like(old), _gains(old, step, tables.moments, coefficients)
+        _advance_into(new, old, step, tables.decay[: old.shape[1]], gains, coefficients)
         self.replace(new, step, coefficients)
 
     def trimmed(self, tables: Tables) -> Array:
@@ -422,14 +424,12 @@ class ExponentialMemory:
 
     def _extend(self, needed: int) -> None:
         powers, count, columns = self.states.shape
-        extended = np.zeros((powers, needed, columns), self.states.dtype)
-        extended[:, :count] = self.states
+        extended = np.concatenate([self.states, np.zeros((powers, needed - count, columns), self.states.dtype)], axis=1)
         if self._newest is not None:
             step, coefficients = self._newest
-            z, width = self.kernel.rates[count:needed] * step, len(coefficients)
-            integrals = exponential_moments(np, z, moment_rule(width + self.kernel.power))
-            gains = [step ** (k + 1) * integrals[:, k : k + width] for k in range(powers)]
-            _advance_into(extended[:, count:], extended[:, count:], step, np.exp(-z), gains, coefficients)
+            added, z = extended[:, count:], self.kernel.rates[count:needed] * step
+            integrals = exponential_moments(np, z, moment_rule(len(coefficients) + self.kernel.power))
+            _advance_into(added, added, step, np.exp(-z), _gains(added, step, integrals, coefficients), coefficients)
         self.states = extended
 
 

@@ -15,9 +15,9 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.workload import OPERATION_PRIMITIVES
-from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError
+from hpfracc.errors import BackendUnavailableError, InvalidInputError, warn
 
-#: Functions that choose a backend by themselves.
+#: The operations given to :func:`read_preference`: functions that choose a backend by themselves.
 _FUNCTIONS = ("shortest_path", "solve_fode", "solve_fpde", "solve_fsde")
 
 
@@ -166,9 +166,12 @@ def _named_for(operation: str, settings: Mapping[str, Any]) -> Any:
     if operation in settings:
         return settings[operation]
     names = {*OPERATION_PRIMITIVES, *PRIMITIVES, *OWN_PRIMITIVES, *_FUNCTIONS} if settings else set()
-    for name in settings.keys() - names:
-        hint = f"{_reading.hint(name, names)}: {', '.join(sorted(names))}"
-        raise ConfigurationError(f"config(pin=, never=) names an unknown operation {name!r}; {hint}")
+    for name in settings.keys() - names:  # a warning, because a user may register it later, or in another process
+        known = f"{_reading.hint(name, names)}: {', '.join(sorted(names))}"
+        warn(
+            f"config(pin=, never=) names {name!r}, which is no operation so far, and has no effect; {known}",
+            UserWarning,
+        )
     return next((value for name, value in settings.items() if OPERATION_PRIMITIVES.get(name) == operation), None)
 
 

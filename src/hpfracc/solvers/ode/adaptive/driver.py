@@ -195,7 +195,7 @@ class _Pass:
         size, wanted = stepper.size, self.wanted
         asked = wanted is not None and self.next < wanted.size and wanted[self.next] < stepper.tau
         if asked or self.solution is not None:
-            size = max(size, float((np.abs(stepper.error) + stepper.inside).max()))
+            size = float(np.maximum(size, (np.abs(stepper.error) + stepper.inside).max()))  # nan stays
         size *= self._importance(stepper)
         if size > self.largest_error or math.isnan(size):
             self.largest_error = size

@@ -236,12 +236,11 @@ def torch_functions(
     args = problem.args if args is None else args
     torch = sys.modules["torch"]
     real, device = problem.y0.real.dtype, problem.y0.device
-
     newest: list[Any] = [math.nan, None]
 
     def as_tensor(t: Any) -> Any:
         # Evaluations at one time share it, unless one changes it; filled on the device, without a copy from the host.
-        if isinstance(t, float) and (t != newest[0] or newest[1].is_inference() or newest[1]._version):
+        if isinstance(t, float) and (t != newest[0] or newest[1].is_inference() or _version(newest[1])):
             newest[:] = t, torch.full((), t, dtype=real, device=device)
         return newest[1] if isinstance(t, float) else t
 
