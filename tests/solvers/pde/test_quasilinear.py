@@ -123,8 +123,10 @@ def test_a_coefficient_that_becomes_negative_is_not_passed_over():
     """Known beforehand as a function of t, and found as one of u: the solution ends there, with the reason."""
     x = np.linspace(0.0, 1.0, 11)
     given = {"t_span": (0.0, 2.0), "u0": 0.5 + 0.1 * x, "x": x, "boundary": "neumann", "rtol": 1e-3}
-    with pytest.raises(InvalidInputError, match="below zero"):
-        hf.solve_fpde(None, space=Diffusion(lambda t, x: 1.0 - t + 0.0 * x), **given)
+    called = []
+    with pytest.raises(InvalidInputError, match=r"a coefficient of -0.03125 at t = 1.03125, below zero"):
+        hf.solve_fpde(lambda t, u: called.append(t) or -u, space=Diffusion(lambda t, x: 1.0 - t + 0.0 * x), **given)
+    assert not called  # no step was taken
     found = hf.solve_fpde(lambda t, u: u, space=Diffusion(lambda x, u: 1.0 - u), **given)
     assert not found.success and found.u.max() < 1.1
     assert "below zero" in found.message

@@ -25,6 +25,8 @@ Array = np.ndarray[Any, Any]
 
 #: Negative coefficients up to this share of the largest are zero: iterations reach below fronts, where u is zero.
 _BELOW = 0.02
+#: Times at which coefficients that do not depend on the solution are looked at before the first step.
+_LOOKS = 65
 
 
 class NegativeCoefficientError(InvalidInputError, StepFailedError):
@@ -58,9 +60,11 @@ class QuasilinearDiffusion:
         The coordinates of the whole grid.
     start : numpy.ndarray
         The initial values on the whole grid.
+    end : float
+        The end of the interval, up to which coefficients that do not depend on the solution are looked at.
     """
 
-    def __init__(self, setting: SpaceSetting, places: tuple[Array, ...], start: Array) -> None:
+    def __init__(self, setting: SpaceSetting, places: tuple[Array, ...], start: Array, end: float) -> None:
         if setting.xp.library != "numpy" or setting.components is not None or setting.complex_state:
             raise InvalidInputError(
                 "Diffusion with a coefficient of t or u takes one real equation in NumPy arrays; for others, give a "
@@ -70,12 +74,14 @@ class QuasilinearDiffusion:
         moving = [coefficients_of(term) for term in setting.terms if is_quasilinear(term, setting.ndim)]
         self._coefficients = [each * setting.ndim if len(each) == 1 else each for each in moving]
         first = [self._values(axis, setting.t0, start) for axis in range(setting.ndim)]
-        for values in first:
-            if not np.all(values >= 0.0):
-                raise InvalidInputError(
-                    f"Diffusion: a coefficient of {float(np.min(values)):g} at t0; it has to be 0 or more everywhere, "
-                    "or the equation is ill-posed"
-                )
+        known = not any(_arguments(one, setting.ndim)[1] for each in self._coefficients for one in each)
+        for t in np.linspace(setting.t0, end, _LOOKS).tolist() if known else [setting.t0]:
+            for values in first if t == setting.t0 else (self._values(axis, t, start) for axis in range(setting.ndim)):
+                if not np.all(values >= -1e-12 * np.abs(values).max()):
+                    raise InvalidInputError(
+                        f"Diffusion: a coefficient of {float(np.min(values)):g} at t = {t:g}, below zero; it has to "
+                        "be 0 or more everywhere, or the equation is ill-posed"
+                    )
         self._constants = [float(values.max()) or 1.0 for values in first]
         others = tuple(term for term in setting.terms if not is_quasilinear(term, setting.ndim))
         plain = dataclasses.replace(setting, terms=(*others, Diffusion(tuple(self._constants))))

@@ -101,7 +101,7 @@ def read_evolution(
         ]
         moving: QuasilinearDiffusion | None = None
         if any(is_quasilinear(term, len(grid)) for one in sums for term in one):
-            moving = QuasilinearDiffusion(dataclasses.replace(settings[0], components=components), places, start)
+            moving = QuasilinearDiffusion(dataclasses.replace(settings[0], components=components), places, start, t1)
         discretised, varying = _discretise(settings, varying, moving, shape)
         velocity = states.velocity(du0, order_value(orders[0][1]), start)
         if varying is not None and velocity is not None and np.any(velocity[varying.at(t0).reshape(-1) <= 1.0]):
