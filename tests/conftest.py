@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,6 +21,8 @@ from tests.helpers.optional import OptionalLibraries
 from tests.helpers.rounding import rounding_by_shape
 from tests.helpers.thinned import Thinning
 
+#: JAX's double precision as the tests were started with it.
+_X64 = os.environ.get("JAX_ENABLE_X64", "0").lower() in ("1", "true", "yes", "y", "on", "t")
 # Tests import JAX themselves, several processes at once perhaps: none may take most of a GPU for itself.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 # Processes that share the tests share the cores too: threads that wait for one another would spin.
@@ -123,3 +126,8 @@ def fresh_state(
     yield
     for reset in resets:
         reset()
+    if "jax" in sys.modules:
+        import jax
+
+        if jax.config.jax_enable_x64 != _X64:
+            jax.config.update("jax_enable_x64", _X64)

@@ -137,10 +137,16 @@ def render_page(document: dict[str, Any] | None, title: str = "") -> str:
         "policy": html.escape(policy, quote=True).replace("&#x27;", "'"),
         "title": html.escape(shown),
         "style": style,
-        "data": _as_data(document),
+        "data": _as_data(document and document | {"spans": [_without_defaults(row) for row in document["spans"]]}),
         "script": script,
     }
     return re.sub(r"\{\{(.*?)\}\}", lambda slot: parts[slot[1].strip()], _read("page.html"))
+
+
+def _without_defaults(span: dict[str, Any]) -> dict[str, Any]:
+    """A span less what the page assumes: nothing is null, and all of its time is its own."""
+    usual = {"self_ns": span["duration_ns"]}
+    return {key: value for key, value in span.items() if value is not None and usual.get(key) != value}
 
 
 def _title(document: dict[str, Any] | None) -> str:

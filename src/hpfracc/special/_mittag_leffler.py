@@ -61,7 +61,7 @@ def mittag_leffler(z: Any, alpha: Any, beta: Any = 1.0, gamma: float = 1.0, *, b
     separate pair for each of 1,000 points takes seconds.
 
     The argument order is that of Garrappa's MATLAB function. For ``gamma = 1`` the relative error is below
-    1e-13 max(1, kappa/100), kappa = abs(z E'(z)/E(z)): near a zero the accuracy is limited by that of z. Where an
+    1e-13 max(1, kappa/80), kappa = abs(z E'(z)/E(z)): near a zero the accuracy is limited by that of z. Where an
     exponential of s = z^(1/alpha) counts and abs(Im s) is above 3e14 (times alpha, below 1), nothing is known of its
     phase, and the result is nan. Compiled, a real point takes 0.05 to 0.3 microseconds. The method is an
     integral along a fixed parabola with exact residues of the poles; for integrals of this kind see R. Garrappa, SIAM

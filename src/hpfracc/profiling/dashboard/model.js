@@ -20,9 +20,9 @@ function packDocument(given) {
     columns.lane.push(span.lane);
     columns.start.push(span.start_ns);
     columns.duration.push(span.duration_ns);
-    columns.own.push(span.self_ns);
+    columns.own.push(span.self_ns ?? span.duration_ns);
     if (span.device !== null && span.device !== undefined) {
-      devices.push([place, span.device, span.timing, span.device_start_ns, span.device_ns, span.device_at_most_ns]);
+      devices.push([place, span.device, span.timing, span.device_start_ns ?? null, span.device_ns ?? null, span.device_at_most_ns ?? null]);
     }
     if (span.memory) memory.push([place, span.memory.of, span.memory.before, span.memory.after, span.memory.peak]);
     const more = {};
