@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -96,3 +97,26 @@ def test_the_first_use_is_the_price_of_the_family(price: KernelPrice, monkeypatc
     assert other.seconds() == 2.0
     add_copy(price)
     assert other.seconds() == 0.5
+
+
+def test_a_copy_for_other_types_does_not_count(price: KernelPrice, caplog: pytest.LogCaptureFixture) -> None:
+    """Numba keeps the copies of all types in one place; until a variant was compiled, it counts as not there."""
+    single, double = (dataclasses.replace(price, item=kind, variant=kind) for kind in ("complex64", "complex128"))
+    add_copy(price)
+    assert price.find_copy() and not double.find_copy()
+    assert double.seconds() == 4.0 and not double.pays(0.5)
+    double.time_first(abs)(-1.0)
+    assert caplog.messages == ["Numba compiles loops, once on this machine: about 4 s"]
+    assert double.find_copy() and not single.find_copy()
+    os.utime(price.source, (os.stat(price.source).st_mtime + 10.0,) * 2)
+    assert not double.find_copy()
+
+
+def test_a_long_compilation_is_told(price: KernelPrice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the notes of the call that waited for it."""
+    clock = iter([10.0, 92.0])
+    monkeypatch.setattr(rent_or_buy.time, "perf_counter", lambda: next(clock))
+    notes: list[str] = []
+    run = price.time_first(abs, notes)
+    assert run(-1.0) == run(-1.0) == 1.0
+    assert notes == ["this call took 82 s longer, because Numba compiled its steps"]

@@ -9,7 +9,10 @@ The engine's plans and the solvers share one account, :data:`compile_account`.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
+import sys
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -170,6 +173,10 @@ def _put(known: dict[Hashable, T], key: Hashable, value: T, most: int) -> None:
         del known[next(iter(known))]
 
 
+#: Seconds of compilation that are announced.
+_NOTICED = 2.0
+_log = logging.getLogger("hpfracc")
+
 #: The account of this process.
 compile_account = RentOrBuy()
 
@@ -196,6 +203,8 @@ class KernelPrice:
         The file with the kernels.
     function : str
         Name of the kernel whose copy is looked for.
+    variant : str
+        The types that it is compiled for, where there are several: Numba keeps a copy for each in one place.
     """
 
     family: str
@@ -204,6 +213,7 @@ class KernelPrice:
     cached: float
     source: Path
     function: str
+    variant: str = ""
 
     @property
     def is_bought(self) -> bool:
@@ -211,10 +221,13 @@ class KernelPrice:
         return compile_account.is_bought(self.item)
 
     def find_copy(self) -> bool:
-        """Whether Numba's cache has an up-to-date copy."""
+        """Whether Numba's cache has an up-to-date copy of this variant."""
         written = self.source.stat().st_mtime
-        files = (self.source.parent / "__pycache__").glob(f"{self.source.stem}.{self.function}-*.nbi")
-        return any(file.stat().st_mtime >= written for file in files)
+        copies = self._mark.parent.glob(f"{self.source.stem}.{self.function}-*.nbi")
+        current = any(file.stat().st_mtime >= written for file in copies)
+        if not current or not self.variant:
+            return current
+        return self._mark.exists() and self._mark.stat().st_mtime >= written
 
     def seconds(self) -> float:
         """Seconds until the kernels can be used, including the import of Numba; 0 once they were used."""
@@ -245,8 +258,11 @@ class KernelPrice:
         """Record that the kernels are there; ``seconds`` is what that took, and ``copy`` whether they were cached."""
         compile_account.buy(self._family(copy), self.item, seconds)
 
-    def time_first(self, call: Callable[Given, Result]) -> Callable[Given, Result]:
-        """``call``, recording the time of its first use in this process as the price."""
+    def time_first(self, call: Callable[Given, Result], notes: list[str] | None = None) -> Callable[Given, Result]:
+        """``call``, recording the time of its first use in this process as the price.
+
+        A wait that a user notices is announced in the log, and recorded in ``notes``.
+        """
         if self.is_bought:
             return call
         copy = self.find_copy()
@@ -254,12 +270,26 @@ class KernelPrice:
         def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
             if self.is_bought:
                 return call(*args, **kwargs)
-            started = time.perf_counter()
+            expected, started = self._quoted(copy=copy), time.perf_counter()
+            if expected >= _NOTICED:
+                _log.warning("Numba compiles %s, once on this machine: about %.0f s", self.family, expected)
             found = call(*args, **kwargs)
-            self.buy(time.perf_counter() - started, copy=copy)
+            seconds = time.perf_counter() - started
+            self.buy(seconds, copy=copy)
+            if self.variant and not copy:
+                with contextlib.suppress(OSError):  # then Numba has no copy either
+                    self._mark.touch()
+            if notes is not None and seconds >= _NOTICED:
+                notes.append(f"this call took {seconds:.0f} s longer, because Numba compiled its steps")
             return found
 
         return run
+
+    @property
+    def _mark(self) -> Path:
+        """An empty file beside Numba's copies: this variant is among them."""
+        name = f"{self.source.stem}.{self.function}-{self.variant}.{sys.implementation.cache_tag}.compiled"
+        return self.source.parent / "__pycache__" / name
 
     def _quoted(self, *, copy: bool) -> float:
         """Seconds by the account, without the import of Numba."""

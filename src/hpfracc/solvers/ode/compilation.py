@@ -165,7 +165,8 @@ def kernel_price(kind: str, dtype: Any) -> KernelPrice:
     family, cold, source, function = "ode kernel", _COLD_KERNEL, "kernels.py", kind
     if kind == "adaptive":
         family, cold, source, function = "ode adaptive kernel", _COLD_ADAPTIVE, "adaptive.py", "iterate"
-    return KernelPrice(family, ("ode kernel", kind, dtype), cold, _CACHED_KERNEL, _FOLDER / source, function)
+    item = ("ode kernel", kind, dtype)
+    return KernelPrice(family, item, cold, _CACHED_KERNEL, _FOLDER / source, function, np.dtype(dtype).name)
 
 
 class CompileSwitch:
@@ -317,7 +318,7 @@ class AdaptiveSwitch(CompileSwitch):
     def _use(self, stepper: Any) -> None:
         if self._kernels:
             steps: Any = compiled.load("adaptive")
-            stepper.advance = self._kernel.time_first(stepper.advance)
+            stepper.advance = self._kernel.time_first(stepper.advance, self.notes)
             stepper.arithmetic = steps.CompiledArithmetic(stepper.corrector.system, self._function, self._abandon)
 
     def _switch(self, stepper: Any, *, must: bool) -> None:

@@ -275,5 +275,5 @@ class SwitchingStepper(CompileSwitch):
     def _make_compiled(self, functions: Any) -> Any:
         steps: Any = compiled.load("stepper")
         made = steps.CompiledStepper(self.tableau, self.block, self.fun, self.newton, functions)
-        made.run = self._kernel.time_first(made.run)
+        made.run = self._kernel.time_first(made.run, self.notes)
         return made
