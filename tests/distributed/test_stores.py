@@ -277,6 +277,27 @@ def test_the_file_of_another_store_is_not_mixed_in(tmp_path: Path):
     assert np.array_equal(hf.sweep(third, ITEMS, store=tmp_path / "one").values, ITEMS.values["x"] / 3.0)
 
 
+@pytest.mark.parametrize("how", ["copied", "renamed", "swapped", "overlapping"])
+def test_the_file_of_another_task_is_not_taken(tmp_path: Path, how: str):
+    """A file says which items it has; under another name it is damaged, and its items are recomputed."""
+    hf.sweep(third, ITEMS, store=tmp_path, batch=4)
+    first, second = (tmp_path / "values" / f"{begin:012d}-{begin + 4:012d}.npz" for begin in (0, 4))
+    if how == "copied":
+        shutil.copy(first, second)
+    elif how == "renamed":
+        first.rename(second)
+    elif how == "swapped":
+        data = first.read_bytes()
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(data)
+    else:
+        shutil.copy(first, second.with_name("000000000002-000000000006.npz"))
+    with pytest.warns(UserWarning, match="damaged"):
+        found = hf.distributed.open_sweep(tmp_path).values
+    assert np.array_equal(found[~np.isnan(found)], (ITEMS.values["x"] / 3.0)[~np.isnan(found)])
+    assert np.array_equal(hf.sweep(third, ITEMS, store=tmp_path).values, ITEMS.values["x"] / 3.0)
+
+
 def test_a_full_disk_ends_the_sweep_and_keeps_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The device says that it is full; with room again the sweep continues, and no temporary file stays."""
     store = tmp_path / "store"

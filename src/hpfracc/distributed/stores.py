@@ -1,7 +1,8 @@
 """The store of a sweep: a folder from which it can be continued after any interruption.
 
 ``manifest.json`` identifies the sweep and has its parameters. ``values/BEGIN-END.npz`` has the results of the items
-BEGIN to END - 1 of one task: first a JSON document with their names, failures and times, then one array per name.
+BEGIN to END - 1 of one task: first a JSON document with the range, the names, failures and times, then one array per
+name.
 
 Each file is written under a temporary name and renamed. A task has ended if its file is there and whole; any number of
 processes may write to one store. There are only arrays and JSON: a pickle in a shared folder could run arbitrary code.
@@ -167,6 +168,7 @@ class SweepStore:
         """Store the results of a task."""
         document = {
             "sweep": self.manifest["id"],
+            "items": [begin, end],
             "names": list(report.arrays),
             "failed": [[each.index, each.error, each.worker] for each in report.failures],
             "seconds": report.seconds,
@@ -220,6 +222,8 @@ class SweepStore:
             arrays = {str(name): found[f"arr_{place}"] for place, name in enumerate(document["names"], 1)}
         if document["sweep"] != self.manifest["id"]:
             raise ValueError("it belongs to another store")
+        if document.get("items", [begin, end]) != [begin, end]:  # files of version 0.2.0 do not say which they have
+            raise ValueError("it has other items than its name says")
         failures = [
             ItemFailure(int(index), self.params[index], str(error), str(worker))
             for index, error, worker in document["failed"]
