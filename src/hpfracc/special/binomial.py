@@ -89,7 +89,7 @@ def grunwald_weights(alpha: Any, n: int) -> Any:
     >>> special.grunwald_weights(0.5, 4).tolist()
     [1.0, -0.5, -0.125, -0.0625]
     """
-    n = _reading.whole("n", n, least=0)
+    n = _reading.count("n", n, least=0)
     refuse_chunked(alpha, "alpha")
     xp = namespace_of(alpha)
     order = np.asarray(_reading.number("alpha", alpha)) if xp is NUMPY else alpha.reshape(())

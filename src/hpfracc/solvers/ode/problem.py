@@ -308,7 +308,7 @@ def _read_state(value: Any, name: str) -> Any:
 def _read_derivatives(dy0: Any, state: Any) -> tuple[Any, ...]:
     if dy0 is None:
         return ()
-    if library_of(dy0) == "python" and not isinstance(dy0, list | tuple):
+    if getattr(dy0, "ndim", 1) == 0 or (library_of(dy0) == "python" and not isinstance(dy0, list | tuple)):
         dy0 = [dy0]
     given = []
     for place, each in enumerate(dy0):

@@ -352,6 +352,7 @@ def _read_times(t_span: Any, step: Any, breakpoints: Any) -> tuple[np.ndarray, f
             )
         steps = int(counts[0])
         jumps = dict(zip(np.rint(shares * steps).astype(int).tolist(), times, strict=True))
+    _reading.require_room(f"{steps:,} steps", steps)
     return np.linspace(begin, end, steps + 1), (end - begin) / steps, jumps
 
 
