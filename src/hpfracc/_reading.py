@@ -38,8 +38,8 @@ def shown(value: Any) -> str:
 
 
 def _range(least: float | None, above: float | None, most: float | None, below: float | None) -> str:
-    low = f"at least {least:g}" if least is not None else f"above {above:g}" if above is not None else ""
-    high = f"at most {most:g}" if most is not None else f"below {below:g}" if below is not None else ""
+    low = f"at least {float(least):g}" if least is not None else f"above {float(above):g}" if above is not None else ""
+    high = f"at most {float(most):g}" if most is not None else f"below {float(below):g}" if below is not None else ""
     return " and ".join(words for words in (low, high) if words)
 
 
@@ -263,9 +263,13 @@ def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 def axis(value: Any, ndim: int) -> int:
     """The axis of samples with ``ndim`` axes, counted from the first."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not -ndim <= value < ndim:
-        raise ShapeError(f"axis={value!r} is not an axis of samples with {ndim} axes; use {-ndim} to {ndim - 1}")
-    return int(value) % ndim
+    try:
+        place = whole("axis", value, least=-ndim, most=ndim - 1)
+    except InvalidInputError:
+        raise ShapeError(
+            f"axis={shown(value)} is not an axis of samples with {ndim} axes; use {-ndim} to {ndim - 1}"
+        ) from None
+    return place % ndim
 
 
 def listed(name: str, value: Any, what: str) -> list[Any]:

@@ -187,6 +187,7 @@ def _target_of(operation: str, out: Any, shape: tuple[int, ...], dtype: str, siz
                 "give out=, such as a numpy.memmap of mode 'w+'"
             )
         return np.empty(shape, dtype)
+    refuse_masked(out, "out")
     if not isinstance(out, np.ndarray):
         raise InvalidInputError(f"{operation}: out is a {type(out).__name__}; give a NumPy array or a memmap")
     if out.shape != shape:

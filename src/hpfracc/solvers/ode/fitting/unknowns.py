@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import library_of, refuse_chunked, refuse_masked
+from hpfracc._arrays import library_of, refuse_masked
 from hpfracc._reading import array, instance, listed, numbers, shown
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 
@@ -60,7 +60,7 @@ def read_sets(t: Any, data: Any, sigma: Any, several: bool) -> list[DataSet]:
 
 
 def _read_set(times: Array, data: Any, sigma: Any) -> DataSet:
-    refuse_chunked(data, "data")
+    refuse_masked(data, "data")
     table = numbers("data", on_host(data), finite=False)
     table = table[None] if table.ndim == 1 else table
     if table.ndim != 2 or table.shape[-1] != times.size:
