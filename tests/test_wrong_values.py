@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import enum
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc import _lazy, noise, pde, profiling
-from hpfracc.errors import HpfraccError
+from hpfracc.errors import HpfraccError, OutOfMemoryError
 
 MODULES = [
     "hpfracc",
@@ -39,6 +44,37 @@ WRONG: dict[str, Any] = {
     "an array of text": np.array(["a", "b"]),
     "a class": int,
     "rows of two lengths": [[1, 2], [3]],
+}
+#: Values that some arguments take, and that are odd everywhere else.
+ODD: dict[str, Any] = {
+    "a long integer": 10**400,
+    "a long negative integer": -(10**400),
+    "a size that no memory holds": 10**12,
+    "the end of the floats": 1e308,
+    "a decimal": Decimal("0.5"),
+    "no decimal": Decimal("nan"),
+    "a fraction": Fraction(1, 2),
+    "True": True,
+    "a time difference": datetime.timedelta(1),
+    "a time difference of NumPy": np.timedelta64(3, "s"),
+    "a date of NumPy": np.datetime64("2020-01-01"),
+    "dates": np.array(["2020-01-01", "2020-01-02"], "M8[D]"),
+    "masked": np.ma.array([1.0, 2.0], mask=[True, False]),
+    "a masked number": np.ma.array(0.5, mask=True),
+    "objects": np.array([None, 1.0], object),
+    "flags": np.array([True, False]),
+    "an array": np.array([0.5, 0.7]),
+    "three axes": np.zeros((2, 2, 2)),
+    "no entries": np.zeros(0),
+    "an array with nan": np.array([np.nan, 1.0]),
+    "a complex array": np.array([1j, 2.0]),
+    "a short integer": np.int8(3),
+    "a record": np.zeros(2, [("a", float)]),
+    "a list of text": ["a"],
+    "nested lists": [[[1]]],
+    "a lone surrogate": "\ud800",
+    "an array of bytes": bytearray(b"ab"),
+    "a range": range(3),
 }
 #: A few that each kind of reader meets; the others are in the slow set.
 FEW = ("nothing", "an object", "text", "an array of text")
@@ -84,16 +120,15 @@ def public_callables() -> Iterator[tuple[str, Callable[..., Any]]]:
 CALLABLES = dict(public_callables())
 
 
-def raw_errors(path: str, wrong: dict[str, Any]) -> list[str]:
-    """Calls with one wrong argument that ended with an error which is not ours."""
+def calls(path: str, wrong: dict[str, Any]) -> Iterator[tuple[str, str, Callable[[], Any]]]:
+    """Parameter, words and call for each wrong value of each argument, beside right ones."""
     target = CALLABLES[path]
     try:
         parameters = inspect.signature(target).parameters.values()
     except (TypeError, ValueError):
-        return []
+        return
     named = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     required = {each.name: RIGHT.get(each.name, 0.5) for each in named if each.default is each.empty}
-    found = []
     for parameter in named:
         for words, value in wrong.items():
             if words == "a class" and parameter.name in FUNCTIONS:
@@ -102,13 +137,42 @@ def raw_errors(path: str, wrong: dict[str, Any]) -> list[str]:
             positional = [
                 given.pop(each.name) for each in named if each.kind is each.POSITIONAL_ONLY and each.name in given
             ]
-            try:
-                target(*positional, **given)
-            except HpfraccError:
-                continue
-            except Exception as error:
-                found.append(f"{path}({parameter.name}={words}): {type(error).__name__}: {str(error)[:100]}")
+            yield parameter.name, words, functools.partial(target, *positional, **given)
+
+
+def raw_errors(path: str, wrong: dict[str, Any]) -> list[str]:
+    """Calls with one wrong argument that ended with an error which is not ours."""
+    found = []
+    for parameter, words, call in calls(path, wrong):
+        try:
+            call()
+        except HpfraccError:
+            continue
+        except Exception as error:
+            found.append(f"{path}({parameter}={words}): {type(error).__name__}: {str(error)[:100]}")
     return found
+
+
+#: Values whose meaning an array of numbers loses, and the arguments that may have them: points, and names of any kind.
+LOSSY = {
+    "masked": np.ma.array(T, mask=T > 0.5),
+    "a masked number": np.ma.array(0.5, mask=True),
+    "dates": np.arange("2020-01-01", "2020-01-18", dtype="M8[D]"),
+    "time differences": np.arange(17).astype("m8[s]"),
+    "a time difference": np.timedelta64(3, "s"),
+}
+TAKES = {
+    "args",
+    "name",
+    "weights_key",
+    "backend",
+    "device",
+    "size",
+    "batchable",
+    "memory",
+    "work",
+    "enable_auto_cleanup",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +186,80 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_value_is_refused_in_words(path: str):
     """A few wrong values for every argument."""
     assert raw_errors(path, {name: WRONG[name] for name in FEW}) == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: hf.batch.causal_convolution(LOSSY["masked"], T),
+        lambda: hf.batch.elementwise("2*x", x=LOSSY["masked"]),
+        lambda: hf.variable_order(T, T, LOSSY["a time difference"]),
+        lambda: hf.mittag_leffler(-1.0, 0.5, LOSSY["dates"]),
+        lambda: hf.mittag_leffler(-1.0, LOSSY["a time difference"]),
+        lambda: hf.solve_fsde(lambda t, y: -y, LOSSY["a masked number"], (0.0, 1.0), [1.0], step=0.1),
+    ],
+)
+def test_a_mask_or_a_unit_is_refused(call: Callable[[], Any]):
+    """Computed with, masked values would count and time differences be numbers of some unit."""
+    with pytest.raises(HpfraccError, match="masked array|time difference|real number here"):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: hf.special.grunwald_weights(0.5, 10**12),
+        lambda: hf.solve_fsde(lambda t, y: -y, lambda t, y: 1.0, (0.0, 1.0), [1.0], step=1e-12, interpretation="ito"),
+        lambda: hf.sweep(lambda a, b: a, hf.grid(a=np.arange(10**6), b=np.arange(10**10, 10**10 + 10**6), c=T)),
+        lambda: hf.smooth_derivative(T, T, 0.5, nodes=10**12),
+    ],
+)
+def test_a_size_that_no_memory_holds_is_refused(call: Callable[[], Any]):
+    """Before an array is made, with what it would need."""
+    with pytest.raises(OutOfMemoryError, match=r"needs .* and this machine has"):
+        call()
+
+
+@pytest.mark.parametrize("sizes", [(10**12, 3), (3, 10**12), (10**7, 10**7)])
+def test_layers_that_no_memory_holds_are_refused(sizes: tuple[int, int]):
+    ml = pytest.importorskip("hpfracc.ml")
+    for layer in (ml.FractionalLSTM, ml.FractionalRNN):
+        with pytest.raises(OutOfMemoryError, match="this machine has"):
+            layer(*sizes, 0.5)
+
+
+def numerical_functions() -> list[str]:
+    """Functions of samples, numbers and equations; classes look at their arguments when they are used."""
+    rooms = ("hpfracc", "hpfracc.special", "hpfracc.engine", "hpfracc.batch", "hpfracc.noise", "hpfracc.pde")
+    makers = ("create_fractional_derivative", "create_fractional_integral", "operation")
+    named = [path for path in CALLABLES if path.rpartition(".")[0] in rooms and path.rpartition(".")[2] not in makers]
+    return [path for path in named if not inspect.isclass(CALLABLES[path])]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", numerical_functions())
+def test_masks_and_units_are_never_dropped(path: str):
+    """A masked array, a date or a time difference is refused, or is what the argument wants."""
+    found = []
+    for parameter, words, call in calls(path, LOSSY):
+        if parameter not in TAKES and not (parameter == "t" and "mask" not in words):
+            with contextlib.suppress(HpfraccError, TypeError):
+                call()
+                found.append(f"{path}({parameter}={words})")
+    assert found == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("room", sorted({path.rpartition(".")[0] for path in CALLABLES}))
+def test_one_odd_value_of_a_thousand_at_most_ends_in_a_raw_error(room: str):
+    """Long integers, decimals, dates, masks, flags in arrays and sizes that no memory holds, for every argument."""
+    paths = [path for path in CALLABLES if path.rpartition(".")[0] == room]
+    found = [each for path in paths for each in raw_errors(path, ODD)]
+    count = sum(1 for path in paths for _ in calls(path, ODD))
+    assert len(found) <= 1e-3 * count, found
 
 
 @pytest.mark.slow

@@ -84,7 +84,10 @@ def _is_quantity(kind: type) -> bool:
 
 
 def refuse_units(value: Any, name: str) -> None:
-    """Raise an error for a number or array with a unit, or a list of them, where its unit would be lost."""
+    """Raise an error for a number or array with a unit, or a list of them, where its unit would be lost.
+
+    Dates and time differences count as such: converted, they would be numbers of some unit, since 1970.
+    """
     for each in (value[0], value[-1]) if isinstance(value, list | tuple) and value else (value,):
         if has_unit(each):
             numbers = ".to('s').magnitude" if hasattr(type(each), "magnitude") else ".to_value('s')"
@@ -92,6 +95,13 @@ def refuse_units(value: Any, name: str) -> None:
             raise UnsupportedDtypeError(
                 f"{name} is a {type(each).__name__} with the unit '{unit}', which would be lost; give plain numbers in "
                 f"a unit that you choose, such as {numbers}"
+            )
+        dtype = getattr(each, "dtype", None)
+        kind = getattr(dtype, "kind", "")
+        if kind in ("m", "M") or (kind == "O" and str(dtype).startswith("period")):
+            raise InvalidInputError(
+                f"{name} holds dates or time differences; give numbers, such as (dates - dates[0]) / "
+                "np.timedelta64(1, 's')"
             )
 
 

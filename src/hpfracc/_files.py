@@ -13,9 +13,12 @@ import json
 import math
 import os
 import stat
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
 
 #: Flags for opening any file: binary, and not inherited by child processes.
 OPEN_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -46,15 +49,48 @@ def read_plain(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     OSError
         If it cannot be read; :class:`UnfitFileError` if it is not a regular file or is too large.
     """
+    with open_plain(path, max_bytes) as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:  # the file is growing
+        raise _too_large(len(data), max_bytes)
+    return data
+
+
+@contextlib.contextmanager
+def open_plain(path: str | os.PathLike[str], max_bytes: int) -> Iterator[BinaryIO]:
+    """A regular file of at most ``max_bytes`` bytes, open for reading; raises the errors of :func:`read_plain`."""
     with _valid_path(path):
         _check_readable(os.stat(path), max_bytes)  # before opening, because opening a device can have side effects
         fd = os.open(path, _READ_FLAGS)
     with os.fdopen(fd, "rb") as file:
         _check_readable(os.fstat(file.fileno()), max_bytes)
-        data = file.read(max_bytes + 1)
-    if len(data) > max_bytes:  # the file is growing
-        raise _too_large(len(data), max_bytes)
-    return data
+        yield file
+
+
+def read_arrays(path: str | os.PathLike[str], max_bytes: int) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of an ``.npz`` file without compression and pickles, which take no more memory than the file has.
+
+    Raises the errors of :func:`read_plain`; another or a damaged file may raise any other error.
+    """
+    with open_plain(path, max_bytes) as file, zipfile.ZipFile(file) as archive:
+        entries = archive.infolist()
+        if any(each.compress_type or each.flag_bits & 1 for each in entries):  # its size could be anything
+            raise ValueError("it is compressed or encrypted")
+        if sum(each.file_size for each in entries) > os.fstat(file.fileno()).st_size:
+            raise ValueError("its entries overlap")
+        return {each.filename.removesuffix(".npy"): _read_entry(archive, each) for each in entries}
+
+
+def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, Any]:
+    """An array of an archive, unless it claims to be larger than its entry, or holds objects."""
+    with archive.open(entry) as file:
+        if np.lib.format.read_magic(file) != (1, 0):  # NumPy writes others for records alone
+            raise ValueError(f"{entry.filename} is no plain array")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize > entry.file_size:
+        raise ValueError(f"{entry.filename} does not hold {shape} values of type {dtype}")
+    with archive.open(entry) as file:
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
 
 def _check_readable(status: os.stat_result, max_bytes: int) -> None:

@@ -57,15 +57,6 @@ def has_labels(f: Any, t: Any = None) -> bool:
     return _kind_of(f) is not None or _kind_of(t) is not None or (type(t) is np.ndarray and t.dtype.kind in "mM")
 
 
-def refuse_dates(name: str, times: Any) -> None:
-    """Raise an error for dates where numbers are needed. Converted, they would count some unit since 1970."""
-    dtype = getattr(times, "dtype", None)
-    if getattr(dtype, "kind", "") in ("m", "M") or str(dtype).startswith("period"):
-        raise InvalidInputError(
-            f"{name} holds dates or time differences; give numbers, such as (dates - dates[0]) / np.timedelta64(1, 's')"
-        )
-
-
 def refuse_tables(name: str, array: Any) -> None:
     """Raise an error for labelled arrays of several axes in functions that work along the last axis."""
     kind = _kind_of(array)

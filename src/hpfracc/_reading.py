@@ -8,6 +8,7 @@ boundary conditions) on top of them.
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import operator
 import os
@@ -18,9 +19,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked, refuse_units
-from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError, UnsupportedDtypeError
 
 _T = TypeVar("_T")
+#: Largest integer of 64 bits.
+_LARGEST = 2**63 - 1
 #: Characters of a value in a message; the rest says nothing.
 _MAX_SHOWN = 80
 
@@ -35,8 +38,8 @@ def shown(value: Any) -> str:
 
 
 def _range(least: float | None, above: float | None, most: float | None, below: float | None) -> str:
-    low = f"at least {least:g}" if least is not None else f"above {above:g}" if above is not None else ""
-    high = f"at most {most:g}" if most is not None else f"below {below:g}" if below is not None else ""
+    low = f"at least {float(least):g}" if least is not None else f"above {float(above):g}" if above is not None else ""
+    high = f"at most {float(most):g}" if most is not None else f"below {float(below):g}" if below is not None else ""
     return " and ".join(words for words in (low, high) if words)
 
 
@@ -55,7 +58,8 @@ def number(
     Takes Python's and NumPy's numbers and arrays of one element of any library that is on the host. Text, booleans and
     complex numbers are refused.
     """
-    refuse_units(value, name)
+    if type(value) is not float:
+        refuse_masked(value, name)
     limits = _range(least, above, most, below)
     wanted = f"give a {'' if infinite else 'finite '}number{' ' if limits else ''}{limits}"
     try:
@@ -77,9 +81,9 @@ def number(
     return found
 
 
-def whole(name: str, value: Any, *, least: int | None = None, most: int | None = None) -> int:
-    """An integer within the limits; booleans and floats are refused."""
-    limits = _range(least, None, most, None)
+def whole(name: str, value: Any, *, least: int | None = None, most: int | None = _LARGEST) -> int:
+    """An integer within the limits, by default of 64 bits; booleans and floats are refused."""
+    limits = _range(least, None, None if most == _LARGEST else most, None)
     wanted = f"give an integer{' ' if limits else ''}{limits}"
     try:
         if isinstance(value, bool | np.bool_):
@@ -88,8 +92,36 @@ def whole(name: str, value: Any, *, least: int | None = None, most: int | None =
     except TypeError:
         raise InvalidInputError(f"{name}={shown(value)} is not an integer; {wanted}") from None
     if (least is not None and found < least) or (most is not None and found > most):
-        raise InvalidInputError(f"{name}={found}: {wanted}")
+        raise InvalidInputError(f"{name}={shown(found)}: {wanted}{', of 64 bits' if most == _LARGEST else ''}")
     return found
+
+
+def count(name: str, value: Any, *, least: int = 1) -> int:
+    """A number of values, which have to fit into the memory of this machine."""
+    found = whole(name, value, least=least)
+    require_room(f"{name}={found:,}", found)
+    return found
+
+
+def require_room(what: str, values: float, each: int = 8) -> None:
+    """Raise an error for arrays of so many ``values`` of ``each`` bytes that no memory of this machine could hold them.
+
+    Whether memory is free is the business of the engine; this is for mistyped sizes and steps.
+    """
+    need, there = values * each, _memory()
+    if need > there:
+        raise OutOfMemoryError(
+            f"{what} needs {format_bytes(need)} for one array, and this machine has {format_bytes(there)}; give fewer"
+        )
+
+
+@functools.cache
+def _memory() -> int:
+    """Bytes of memory of this machine; the largest possible where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return _LARGEST
 
 
 def flag(name: str, value: Any) -> bool:
@@ -154,9 +186,7 @@ def numbers(
 
     Text, objects, complex numbers, rows of different lengths and masked arrays are refused.
     """
-    refuse_units(value, name)
-    if isinstance(value, np.ndarray):
-        refuse_masked(value, name)
+    refuse_masked(value, name)
     try:
         found = np.asarray(value)
         if found.dtype.kind not in "fiu" and not (found.dtype.kind == "b" and library_of(value) == "numpy"):
@@ -211,9 +241,7 @@ def array(name: str, value: Any) -> Any:
 
     Text, ragged rows and masked arrays, whose masks would be lost, are refused.
     """
-    refuse_units(value, name)
-    if isinstance(value, np.ndarray):
-        refuse_masked(value, name)
+    refuse_masked(value, name)
     if library_of(value) != "python" and not isinstance(value, np.ndarray | np.generic):
         return value
     try:
@@ -235,16 +263,23 @@ def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 def axis(value: Any, ndim: int) -> int:
     """The axis of samples with ``ndim`` axes, counted from the first."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not -ndim <= value < ndim:
-        raise ShapeError(f"axis={value!r} is not an axis of samples with {ndim} axes; use {-ndim} to {ndim - 1}")
-    return int(value) % ndim
+    try:
+        place = whole("axis", value, least=-ndim, most=ndim - 1)
+    except InvalidInputError:
+        raise ShapeError(
+            f"axis={shown(value)} is not an axis of samples with {ndim} axes; use {-ndim} to {ndim - 1}"
+        ) from None
+    return place % ndim
 
 
 def listed(name: str, value: Any, what: str) -> list[Any]:
     """The items of a sequence or another iterable; ``what`` says what they are."""
-    if isinstance(value, str | bytes) or not hasattr(value, "__iter__") or isinstance(value, type):
-        raise InvalidInputError(f"{name}={shown(value)} is not a sequence; give {what}")
-    return list(value)
+    try:
+        if isinstance(value, str | bytes | type):
+            raise TypeError
+        return list(value)
+    except TypeError:  # also of an array without an axis
+        raise InvalidInputError(f"{name}={shown(value)} is not a sequence; give {what}") from None
 
 
 def times_between(name: str, value: Any, t0: float, t1: float) -> tuple[float, ...]:

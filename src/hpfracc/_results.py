@@ -15,8 +15,11 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_array, to_host
+from hpfracc._files import parse_json, read_arrays, write_whole
 from hpfracc._optional import import_optional
+from hpfracc._reading import shown
 from hpfracc.errors import InvalidInputError
 
 Array = np.ndarray[Any, Any]
@@ -25,6 +28,20 @@ Array = np.ndarray[Any, Any]
 _FORMAT = 1
 #: Name of the header among the arrays of a file.
 _HEADER = "header"
+#: Largest file that is read, in bytes.
+_MAX_BYTES = 1 << 40
+#: Characters of the name of a class that a message repeats.
+_MAX_NAME = 80
+#: Ends of names that promise another format.
+_OTHER_FORMATS = (
+    ".csv", ".tsv", ".txt", ".json", ".nc", ".h5", ".hdf5", ".zarr", ".parquet", ".feather", ".xlsx", ".mat", ".npy",
+    ".pkl", ".pickle", ".pt", ".html", ".png",
+)  # fmt: skip
+#: Types of fields by the first word of their annotation; others may hold anything.
+_TYPES: dict[str, Any] = {
+    "bool": bool, "str": str, "int": int, "float": int | float, "tuple": tuple, "list": list, "dict": dict,
+    "np.ndarray": np.ndarray, "NDArray": np.ndarray, "Array": np.ndarray,
+}  # fmt: skip
 #: Kinds of NumPy's dtypes that a file can hold.
 _KINDS = "biufcSUmM"
 #: Curves, points of each, and rows of a table in a notebook.
@@ -148,7 +165,7 @@ class Result:
         Parameters
         ----------
         path : path
-            The file.
+            The file. A name of another format, such as one that ends in ``.csv``, is refused.
 
         Returns
         -------
@@ -158,8 +175,12 @@ class Result:
         import io
         import json
 
-        from hpfracc._files import write_whole
-
+        file = _reading.path("path", path)
+        if file.suffix.lower() in _OTHER_FORMATS:
+            raise InvalidInputError(
+                f"path={str(path)!r}: save() writes NumPy's .npz, for load(); give a name that ends in .npz, or write "
+                "another format by to_dataframe().to_csv(...) or to_xarray().to_netcdf(...)"
+            )
         arrays: dict[str, Array] = {}
         parts = {each.__name__ for each in self._parts}
         fields = {name: _pack(value, arrays, parts, name) for name, value in self._state().items()}
@@ -167,7 +188,7 @@ class Result:
         out = io.BytesIO()
         contents: dict[str, Any] = {_HEADER: np.frombuffer(text.encode(), np.uint8), **arrays}
         np.savez(out, **contents)
-        return write_whole(path, [out.getvalue()])
+        return write_whole(file, [out.getvalue()])
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -187,13 +208,21 @@ class Result:
         InvalidInputError
             If the file holds no result, or one of another class.
         """
-        header, arrays = _read(Path(path))
-        if header["kind"] != cls.__name__:
+        file = _reading.path("path", path)
+        try:
+            header, arrays = _read(file)
+            kind = str(header["kind"])[:_MAX_NAME]
+            if kind == cls.__name__:
+                parts = {each.__name__: each for each in cls._parts}
+                fields = {name: _unpack(value, arrays, parts) for name, value in header["fields"].items()}
+                return cast(Self, _build(cls, fields))
+        except (InvalidInputError, FileNotFoundError, PermissionError):
+            raise
+        except Exception as error:  # a damaged file may raise anything
             raise InvalidInputError(
-                f"{str(path)!r} holds a {header['kind']}, not a {cls.__name__}; use {header['kind']}.load"
-            )
-        parts = {each.__name__: each for each in cls._parts}
-        return cls(**{name: _unpack(value, arrays, parts) for name, value in header["fields"].items()})
+                f"{str(file)!r} is not the file of a result ({error}); give one that save() wrote"
+            ) from error
+        raise InvalidInputError(f"{str(file)!r} holds a {kind}, not a {cls.__name__}; use {kind}.load")
 
     def _repr_html_(self) -> str:
         found = self._labelled()
@@ -269,7 +298,7 @@ def _unpack(value: Any, arrays: Mapping[str, Array], parts: Mapping[str, type]) 
         return complex(*(_unpack(each, arrays, parts) for each in value["complex"]))
     if "part" in value:
         fields = {name: _unpack(each, arrays, parts) for name, each in value["fields"].items()}
-        return parts[value["part"]](**fields)
+        return _build(parts[value["part"]], fields)
     if "dict" in value:
         return {_unpack(k, arrays, parts): _unpack(v, arrays, parts) for k, v in value["dict"]}
     if "objects" in value:
@@ -282,24 +311,24 @@ def _unpack(value: Any, arrays: Mapping[str, Array], parts: Mapping[str, type]) 
     return tuple(items) if word == "tuple" else items
 
 
+def _build(kind: type, fields: Mapping[str, Any]) -> Any:
+    """An object of a dataclass, or of another part; raises TypeError if a field is missing or has another type."""
+    for each in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
+        word, _, other = str(each.type).partition(" | ")
+        wanted = _TYPES.get(word.partition("[")[0])
+        if wanted and each.name in fields and not isinstance(fields[each.name], wanted | None if other else wanted):
+            raise TypeError(f"its {each.name} is {shown(fields[each.name])}, not of the type {each.type}")
+    return kind(**fields)
+
+
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and arrays of a file."""
-    import json
-    import zipfile
-
-    try:
-        # Opened here: np.load leaves the file of a damaged archive open.
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(arrays.pop(_HEADER).tobytes())
-        found = header["format"], header["kind"], header["fields"]
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+    arrays = read_arrays(path, _MAX_BYTES)
+    header = parse_json(arrays.pop(_HEADER).tobytes())
+    if header["format"] != _FORMAT:
         raise InvalidInputError(
-            f"{str(path)!r} is not the file of a result ({error}); give one that save() wrote"
-        ) from error
-    if found[0] != _FORMAT:
-        raise InvalidInputError(
-            f"{str(path)!r} has format {found[0]!r}, and this version reads {_FORMAT}; install a newer hpfracc"
+            f"{str(path)!r} has format {shown(header['format'])}, and this version reads {_FORMAT}; install a newer "
+            "hpfracc"
         )
     return header, arrays
 

@@ -18,6 +18,8 @@ __all__ = ["calculate_optimal_batch_size", "causal_convolution", "elementwise", 
 
 #: Training holds the parameters, their gradient, and two moments of the usual optimisers.
 _COPIES_OF_MODEL = 4
+#: Beyond any batch.
+_MOST_SAMPLES = 2.0**62
 
 
 def calculate_optimal_batch_size(model_size_mb: float, gpu_memory_gb: float) -> int:
@@ -37,4 +39,4 @@ def calculate_optimal_batch_size(model_size_mb: float, gpu_memory_gb: float) -> 
     gpu_memory_gb = _reading.number("gpu_memory_gb", gpu_memory_gb, above=0)
     free = get_settings().gpu_memory_limit * gpu_memory_gb * 1024.0 - _COPIES_OF_MODEL * model_size_mb
     samples = free / (model_size_mb / 100.0)
-    return 1 if samples < 1 else 2 ** int(math.log2(samples))
+    return 1 if samples < 1 else 2 ** int(math.log2(min(samples, _MOST_SAMPLES)))

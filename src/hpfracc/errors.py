@@ -54,6 +54,8 @@ def _portable(value: Any) -> Any:
         return value
     if isinstance(value, BaseExceptionGroup):
         return value.derive([_portable(each) for each in value.exceptions])
+    if isinstance(value, HpfraccError):  # does the same for what it has; a trial here would try its causes again
+        return value
     try:
         pickle.loads(pickle.dumps(value))
     except Exception:  # a foreign class may raise anything here

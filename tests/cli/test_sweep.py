@@ -101,6 +101,17 @@ def test_names_of_results_and_parameters_are_not_paths(tmp_path: Path):
     assert table["file_result"].values.tolist() == [2.0, 4.0] and table["file"].values.tolist() == [1.0, 2.0]
 
 
+def test_text_is_no_formula_of_a_spreadsheet(tmp_path: Path):
+    """Names and texts that begin like a formula get an apostrophe; numbers stay numbers."""
+    bad = ["=cmd|' /C calc'!A0", "@SUM(A1)", "+1", "-1", "\t=1", "fine"]
+    hf.sweep(lambda **item: {"=1+1": -2.0}, hf.grid(**{"=x": bad}), store=tmp_path / "store")
+    assert main(["sweep", "export", str(tmp_path / "store"), str(tmp_path / "all.csv")]) == 0
+    with open(tmp_path / "all.csv", encoding="utf-8", newline="") as file:
+        names, *rows = csv.reader(file)
+    assert names == ["'=x", "'=1+1"]
+    assert rows == [[each if each == "fine" else f"'{each}", "-2.0"] for each in bad]
+
+
 def test_functions_of_the_users_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """``module:function`` beside the problem file; a failed item is kept, and told by the exit status."""
     (tmp_path / "half_life.py").write_text("def decay(k):\n    return 1.0 / k\n", encoding="utf-8")

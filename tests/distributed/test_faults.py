@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
+import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import Pipe
 from pathlib import Path
@@ -11,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 import hpfracc as hf
@@ -54,6 +57,35 @@ def test_a_killed_worker_changes_nothing(client: Any):
     result = hf.sweep(work.relax_stack, items, batch=4, executor=client, progress=kill)
     assert killed and result.failed == []
     assert np.array_equal(result.values, expected)
+
+
+def test_a_worker_killed_while_it_is_prepared_changes_nothing(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """SIGKILL while the plugin is set up: its successor is prepared, and the sweep runs."""
+    monkeypatch.setattr(dask_runner.workers, "known_records", lambda: work.Deadly(tmp_path / "died"))
+    assert hf.sweep(work.square, hf.grid(x=[1.0, 2.0]), executor=client).values.tolist() == [1.0, 4.0]
+    assert (tmp_path / "died").exists()
+
+
+def run_pool(folder: str) -> None:
+    with ProcessPoolExecutor(2) as pool:
+        hf.sweep(functools.partial(work.sleep_long, folder), hf.grid(x=[1.0, 2.0]), executor=pool, batch=1)
+
+
+def test_workers_of_a_pool_end_with_their_client(tmp_path: Path):
+    """A client that is killed leaves no processes behind, though they wait in a call."""
+    client = fork_server().Process(target=run_pool, args=(str(tmp_path),))
+    client.start()
+    while len(list(tmp_path.iterdir())) < 2:
+        time.sleep(0.05)
+    pool = [psutil.Process(int(each.name)) for each in tmp_path.iterdir()]
+    client.kill()
+    client.join()
+    _gone, alive = psutil.wait_procs(pool, timeout=60)
+    for each in alive:
+        each.kill()
+    assert not alive
 
 
 def test_items_that_end_workers_hang_or_raise_are_named(client: Any, tmp_path: Path):

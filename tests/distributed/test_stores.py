@@ -277,6 +277,56 @@ def test_the_file_of_another_store_is_not_mixed_in(tmp_path: Path):
     assert np.array_equal(hf.sweep(third, ITEMS, store=tmp_path / "one").values, ITEMS.values["x"] / 3.0)
 
 
+@pytest.mark.parametrize("how", ["copied", "renamed", "swapped", "overlapping"])
+def test_the_file_of_another_task_is_not_taken(tmp_path: Path, how: str):
+    """A file says which items it has; under another name it is damaged, and its items are recomputed."""
+    hf.sweep(third, ITEMS, store=tmp_path, batch=4)
+    first, second = (tmp_path / "values" / f"{begin:012d}-{begin + 4:012d}.npz" for begin in (0, 4))
+    if how == "copied":
+        shutil.copy(first, second)
+    elif how == "renamed":
+        first.rename(second)
+    elif how == "swapped":
+        data = first.read_bytes()
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(data)
+    else:
+        shutil.copy(first, second.with_name("000000000002-000000000006.npz"))
+    with pytest.warns(UserWarning, match="damaged"):
+        found = hf.distributed.open_sweep(tmp_path).values
+    assert np.array_equal(found[~np.isnan(found)], (ITEMS.values["x"] / 3.0)[~np.isnan(found)])
+    assert np.array_equal(hf.sweep(third, ITEMS, store=tmp_path).values, ITEMS.values["x"] / 3.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("id", None), ("id", 3), ("versions", "1.0"), ("uncompared", 4), ("batch", "three"), ("values", []), ("kind", {})],
+)
+def test_a_damaged_manifest_is_refused(tmp_path: Path, name: str, value: Any):
+    """Entries that are missing (None here) or of another type."""
+    hf.sweep(third, ITEMS, store=tmp_path, batch=4)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    manifest[name] = value
+    if value is None:
+        del manifest[name]
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    for attempt in (lambda: hf.distributed.open_sweep(tmp_path), lambda: hf.sweep(third, ITEMS, store=tmp_path)):
+        with pytest.raises(StoreError, match=f"manifest of .* cannot be read .*{name}"):
+            attempt()
+
+
+def test_a_folder_in_place_of_a_file(tmp_path: Path):
+    """Its items count as not done, and the error of the sweep names what is in the way."""
+    hf.sweep(third, ITEMS, store=tmp_path, batch=6)
+    file = tmp_path / "values" / "000000000006-000000000012.npz"
+    file.unlink()
+    file.mkdir()
+    with pytest.warns(UserWarning, match="items 6 to 11 .* are damaged"):
+        assert np.isnan(hf.distributed.open_sweep(tmp_path).values[6:]).all()
+    with pytest.raises(StoreError, match=f"cannot be written .*{file.name}.* move what is in the way"):
+        hf.sweep(third, ITEMS, store=tmp_path)
+
+
 def test_a_full_disk_ends_the_sweep_and_keeps_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The device says that it is full; with room again the sweep continues, and no temporary file stays."""
     store = tmp_path / "store"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,19 @@ def test_an_exported_layer_has_further_derivatives_and_any_length():
     x = torch.randn(2, 14, dtype=torch.float64, requires_grad=True)
     torch.testing.assert_close(program(x), layer(x))
     assert torch.autograd.gradgradcheck(lambda x: program(x) ** 2, (x,), fast_mode=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["unknown_module:run", "hpfracc:grid", "hpfracc.__main__:main", "hpfracc.ml.torch.no:f"]
+)
+def test_a_program_names_no_code_but_ours(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A saved program cannot have a module imported that is not one of these layers."""
+    (tmp_path / "unknown_module.py").write_text("from pathlib import Path\nPath(__file__).with_name('ran').touch()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for operands in (torch.ones(3), torch.ones(3, device="meta")):
+        with pytest.raises(InvalidInputError, match="no operation of hpfracc"):
+            torch.ops.hpfracc.apply(name, [operands], "()")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_deterministic_algorithms_of_torch_fix_the_choices():

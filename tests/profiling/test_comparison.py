@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -12,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import HpfraccError, InvalidInputError
 from hpfracc.profiling import Profiler, compare_profiles
 from hpfracc.profiling.comparison import Rules, blocks, collect, holm, rank_test, smallest_p
+from hpfracc.profiling.exports import render_page
 
 NOISE = json.loads((Path(__file__).parent / "data" / "noise.json").read_text(encoding="utf-8"))["microseconds"]
 
@@ -40,7 +42,8 @@ def document(runs: list[tuple[int, dict[str, list[float]]]]) -> dict[str, Any]:
                 length = int(microseconds * 1e3)
                 spans.append({"id": next(ids), "parent": root, "name": name, "start_ns": start, "duration_ns": length})
                 start += length
-    return {"begun_unix_ns": 0, "spans": spans}
+    rest = {"kind": "span", "lane": 0, "self_ns": 0, "device": None}
+    return {"begun_unix_ns": 0, "process": {}, "spans": [span | rest for span in spans]}
 
 
 def noisy(
@@ -225,3 +228,25 @@ def test_folders_and_own_rules(tmp_path: Path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidInputError, match="contains no profile"):
         compare_profiles(tmp_path / "empty", tmp_path / "a")
+
+
+def replaced(value: Any, at: tuple[Any, ...], by: Any) -> Any:
+    """A copy of nested data with another value at one place."""
+    if not at:
+        return by
+    copied = value.copy()
+    copied[at[0]] = replaced(value[at[0]], at[1:], by)
+    return copied
+
+
+@pytest.mark.parametrize("wrong", [None, True, -1, 2**200, 1.5, "", [], {}, [[1]], {"a": 1}], ids=repr)
+def test_hostile_documents_are_refused_or_shown(wrong: Any):
+    """Any other value at any place of a profile: a typed error, or none."""
+    right = steady(2, 1.0)[0] | {"process": {"command": ["run"]}}
+    places: list[tuple[Any, ...]] = [(), *((name,) for name in right), ("process", "command")]
+    places += [("spans", 0), *(("spans", 1, name) for name in right["spans"][1])]
+    for at in places:
+        hostile = replaced(right, at, wrong)
+        for show in (render_page, lambda hostile: compare_profiles(hostile, right)):
+            with contextlib.suppress(HpfraccError):
+                show(hostile)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hpfracc.distributed import SweepProgress, SweepResult
 
 _ACTIONS = ("resume", "status", "export")
+#: Characters with which a formula of a spreadsheet begins.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 #: The first line of the problem file in a store, followed by the folder of its module.
 _ORIGIN = "# from the folder "
 
@@ -153,8 +155,10 @@ def _export(store: Path, file: Path) -> Answer:
 
 
 def _csv_line(cells: list[Any]) -> str:
+    """The cells of a row; spreadsheets show text after an apostrophe, and would run it as a formula without."""
+    safe = [f"'{each}" if isinstance(each, str) and each[:1] in _FORMULA else each for each in cells]
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(cells)
+    csv.writer(line, lineterminator="\n").writerow(safe)
     return line.getvalue()
 
 

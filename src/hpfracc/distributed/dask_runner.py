@@ -52,7 +52,7 @@ _MAX_AHEAD, _MAX_BYTES_AHEAD = 4096, 1 << 26
 _LOST_SCHEDULER = (
     "the scheduler was lost; start a new cluster and call sweep with the same store= to continue where it was"
 )
-#: How often a task that the scheduler lost is resubmitted.
+#: How often a task that the scheduler lost is resubmitted, and a plugin registered while workers die.
 _MAX_LOSSES = 5
 
 #: Seconds of scheduler CPU time per task, and in addition per worker: 1.05 ms with 50 workers and 1.34 ms with 200,
@@ -130,11 +130,10 @@ def _prepare(client: Any, *jobs: tuple[str, bytes], renew: bool = True) -> None:
     import_optional("distributed")
     try:
         if renew or client not in _prepared:
-            client.register_plugin(_plugin_class()(None, None, workers.known_records()), name=_NAME)
+            _register(client, _plugin_class()(None, None, workers.known_records()))
             _prepared.add(client)
         for name, payload in jobs:
-            plugin = _plugin_class()(name, payload)
-            client.register_plugin(plugin, name=plugin.name)
+            _register(client, _plugin_class()(name, payload))
     except ClusterError:
         raise
     except Exception as error:
@@ -142,6 +141,17 @@ def _prepare(client: Any, *jobs: tuple[str, bytes], renew: bool = True) -> None:
             f"the workers could not be prepared ({type(error).__name__}: {error}); install the same versions of "
             "hpfracc and of your own modules on all of them"
         ) from error
+
+
+def _register(client: Any, plugin: Any) -> None:
+    """Register a plugin; again if a worker dies in the meantime, which the scheduler reports as a lost connection."""
+    for losses in range(_MAX_LOSSES + 1):
+        try:
+            client.register_plugin(plugin, name=plugin.name)
+            return
+        except OSError:
+            if losses == _MAX_LOSSES or client.status != "running":
+                raise
 
 
 def is_dask_client(executor: Any) -> bool:

@@ -344,6 +344,7 @@ class SweepOutcome:
     """
 
     def __init__(self, begin: int, end: int, *, keep: bool = True) -> None:
+        _reading.require_room(f"a sweep over {end - begin:,} items", end - begin, 1)
         self.begin, self.end = begin, end
         self.arrays: dict[str, np.ndarray[Any, Any]] = {}
         self.present = np.zeros(end - begin, bool)

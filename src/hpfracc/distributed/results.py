@@ -380,7 +380,7 @@ def open_sweep(store: Any) -> SweepResult:
     run = SweepRun(
         str(manifest.get("name", "sweep")), math.nan, found.batch, outcome.ended, outcome.seconds,
         len(outcome.workers) or 1, stacked=bool(manifest.get("stacked", False)),
-        uncompared=tuple(map(str, manifest.get("uncompared", ()))),
+        uncompared=tuple(map(str, manifest["uncompared"])),
     )  # fmt: skip
     return SweepResult(found.params, outcome, found, run)
 

@@ -1,7 +1,8 @@
 """The store of a sweep: a folder from which it can be continued after any interruption.
 
 ``manifest.json`` identifies the sweep and has its parameters. ``values/BEGIN-END.npz`` has the results of the items
-BEGIN to END - 1 of one task: first a JSON document with their names, failures and times, then one array per name.
+BEGIN to END - 1 of one task: first a JSON document with the range, the names, failures and times, then one array per
+name.
 
 Each file is written under a temporary name and renamed. A task has ended if its file is there and whole; any number of
 processes may write to one store. There are only arrays and JSON: a pickle in a shared folder could run arbitrary code.
@@ -26,7 +27,7 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._files import parse_json, read_plain, temporary
+from hpfracc._files import parse_json, read_arrays, read_plain, temporary
 from hpfracc._interrupts import run_shielded
 from hpfracc.distributed.items import (
     ItemFailure,
@@ -57,6 +58,8 @@ _COMPARED = {
     "stacked": "kind of the function (stacked or not)",
     "backend": "backend",
 }
+#: Entries of a manifest that are used without another look at them, and their types.
+_REQUIRED = {"id": str, "kind": str, "values": dict, "batch": int, "versions": dict, "uncompared": list}
 
 
 @final
@@ -112,13 +115,19 @@ class SweepStore:
     def open(cls, path: str | os.PathLike[str]) -> SweepStore:
         """The store in a folder."""
         folder = _reading.path("store", path)
+        file = folder / "manifest.json"
         try:
-            manifest = parse_json(_read(folder / "manifest.json"))
+            manifest = parse_json(read_plain(file, min(file.stat().st_size, _MAX_BYTES)))
             found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
             if found != FORMAT:
                 raise StoreError(
-                    f"store {str(folder)!r} has format {found!r}, not {FORMAT}; use the version that made it"
+                    f"store {str(folder)!r} has format {_reading.shown(found)}, not {FORMAT}; use the version that "
+                    "made it"
                 )
+            manifest = {"versions": {}, "uncompared": [], **manifest}
+            for name, kind in _REQUIRED.items():
+                if not isinstance(manifest[name], kind):
+                    raise TypeError(f"its {name} is {_reading.shown(manifest[name])}")
             values = {name: _decode(each) for name, each in manifest["values"].items()}
             params = (ParameterGrid if manifest["kind"] == "grid" else ParameterPoints)(values)
             if params.digest() != manifest["parameters"] or not int(manifest["batch"]) > 0:
@@ -145,7 +154,7 @@ class SweepStore:
                 f"store={str(self.path)!r} belongs to another sweep, which differs in its {' and '.join(other)}; "
                 "use another folder, or call sweep with the original arguments"
             )
-        versions, before = manifest["versions"], self.manifest.get("versions", {})
+        versions, before = manifest["versions"], self.manifest["versions"]
         changed = [
             f"{name} {before[name]} -> {versions.get(name)}" for name in before if before[name] != versions.get(name)
         ]
@@ -167,6 +176,7 @@ class SweepStore:
         """Store the results of a task."""
         document = {
             "sweep": self.manifest["id"],
+            "items": [begin, end],
             "names": list(report.arrays),
             "failed": [[each.index, each.error, each.worker] for each in report.failures],
             "seconds": report.seconds,
@@ -213,13 +223,13 @@ class SweepStore:
             yield begin, end, report
 
     def _read(self, begin: int, end: int) -> TaskReport:
-        with np.load(io.BytesIO(_read(self._file(begin, end))), allow_pickle=False) as found:
-            if any(each.compress_type for each in found.zip.infolist()):  # its size could be anything
-                raise ValueError("it is compressed")
-            document = parse_json(found["arr_0"].tobytes())
-            arrays = {str(name): found[f"arr_{place}"] for place, name in enumerate(document["names"], 1)}
+        found = read_arrays(self._file(begin, end), _MAX_BYTES)
+        document = parse_json(found["arr_0"].tobytes())
+        arrays = {str(name): found[f"arr_{place}"] for place, name in enumerate(document["names"], 1)}
         if document["sweep"] != self.manifest["id"]:
             raise ValueError("it belongs to another store")
+        if document.get("items", [begin, end]) != [begin, end]:  # files of version 0.2.0 do not say which they have
+            raise ValueError("it has other items than its name says")
         failures = [
             ItemFailure(int(index), self.params[index], str(error), str(worker))
             for index, error, worker in document["failed"]
@@ -232,11 +242,6 @@ class SweepStore:
             if array.dtype.kind not in "biufc" or array.shape[:1] != (len(indices),):
                 raise ValueError(f"{name} has dtype {array.dtype} and shape {array.shape}")
         return TaskReport(indices, arrays, failures, float(document["seconds"]), str(document["worker"]))
-
-
-def _read(path: Path) -> bytes:
-    """The content of a regular file."""
-    return read_plain(path, min(path.stat().st_size, _MAX_BYTES))
 
 
 def _write(path: Path, data: bytes, *, new: bool = False) -> None:
@@ -284,5 +289,6 @@ def _explained(folder: Path) -> Iterator[None]:
                 "results are kept"
             ) from error
         raise StoreError(
-            f"store={str(folder)!r} cannot be written ({error.strerror or error}); check the folder and its permissions"
+            f"store={str(folder)!r} cannot be written ({error}); check the folder and its permissions, or move what is "
+            "in the way"
         ) from error

@@ -259,7 +259,7 @@ def check_options(
     if not callable(progress):
         _reading.flag("progress", progress)
     if version is not None and not isinstance(version, str):
-        _reading.whole("version", version)
+        _reading.whole("version", version, most=None)
     check_output(output)
     if seed is not None:
         random_stream(seed, 0)

@@ -294,6 +294,7 @@ def run_payload(name: str, payload: bytes | None, *given: Any) -> tuple[Any, lis
 
     There are none in the process of the caller.
     """
+    workers.end_with_parent(os.getpid())
     caller, function = job_of(name, payload)
     away = workers.start_sharing(caller.process)
     with caller.adopted():

@@ -20,10 +20,12 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpfracc._config import get_settings
+from hpfracc._interrupts import start_thread
 from hpfracc.engine import hardware
 from hpfracc.engine.hardware import GPU
 from hpfracc.engine.memory.budget import HOST, get_budget
@@ -184,6 +186,31 @@ def _cuda_is_used() -> bool:
     if hasattr(torch, "cuda") and torch.cuda.is_initialized():
         return True
     return "cupy" in sys.modules or "jax" in sys.modules
+
+
+#: Seconds between two looks whether the parent of a worker process is alive.
+_PARENT_INTERVAL = 1.0
+
+
+@functools.cache
+def end_with_parent(process: int) -> None:
+    """End this worker process of a pool, whose id is given, when its parent is gone.
+
+    A pool tells its workers to end, but a parent that was killed does not; a worker then waits for its next task
+    forever. Dask's nannies and schedulers do this for theirs.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None or dask_worker() is not None:
+        return
+    pid, forked = parent.pid, os.getppid() == parent.pid
+
+    def watch() -> None:
+        # The sentinel of a forked process stays open in processes that were forked after it.
+        while not wait([parent.sentinel], timeout=_PARENT_INTERVAL) and not (forked and os.getppid() != pid):
+            pass
+        os._exit(1)
+
+    start_thread(watch, "hpfracc-parent")
 
 
 #: Largest number of records that a worker is prepared with, newest first.

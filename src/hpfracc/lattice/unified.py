@@ -46,7 +46,7 @@ class UnifiedCatalyticLattice(Lattice):
     """
 
     def __init__(self, dimensions: int, size: int, enable_gpu: bool = True, enable_smart_routing: bool = True) -> None:
-        axes, side = _reading.whole("dimensions", dimensions, least=1), _reading.whole("size", size, least=1)
+        axes, side = _reading.count("dimensions", dimensions), _reading.whole("size", size, least=1)
         super().__init__((side,) * axes)
         self.dimensions = axes
         self.side = side

@@ -188,12 +188,13 @@ def read_convolution(
     The kernel has ``count`` axes, its size is one number or one for each axis. Derivatives are along all of the last
     ``count`` axes by default.
     """
-    inputs, outputs = _reading.whole("in_channels", given, least=1), _reading.whole("out_channels", made, least=1)
+    inputs, outputs = _reading.count("in_channels", given), _reading.count("out_channels", made)
     parts = _reading.whole("groups", groups, least=1)
     if inputs % parts or outputs % parts:
         raise InvalidInputError(f"in_channels={inputs}, out_channels={outputs}, groups={parts}; give multiples of it")
     sizes = size if count == 2 and isinstance(size, tuple | list) and len(size) == 2 else [size] * count
-    taps = tuple(_reading.whole("kernel_size", each, least=1) for each in sizes)
+    taps = tuple(_reading.count("kernel_size", each) for each in sizes)
+    _reading.require_room(f"{inputs:,} and {outputs:,} channels and taps {taps}", inputs * outputs * math.prod(taps), 4)
     known = tuple(range(-count, 0))
     chosen = known if axes is None else axes
     if not isinstance(chosen, tuple | list) or not chosen or sorted({*known} & {*chosen}) != sorted(chosen):
@@ -207,8 +208,9 @@ def read_linear(input_dim: Any, output_dim: Any, bias: Any) -> tuple[int, int, b
         if output_dim is not None:
             raise InvalidInputError(f"output_dim={output_dim} without input_dim; give both, or neither")
         return None
-    width = _reading.whole("input_dim", input_dim, least=1)
-    made = width if output_dim is None else _reading.whole("output_dim", output_dim, least=1)
+    width = _reading.count("input_dim", input_dim)
+    made = width if output_dim is None else _reading.count("output_dim", output_dim)
+    _reading.require_room(f"input_dim={width:,} and output_dim={made:,}", width * made, 4)
     return width, made, _reading.flag("bias", bias)
 
 

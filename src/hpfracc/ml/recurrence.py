@@ -91,7 +91,7 @@ class Stack(NamedTuple):
 
     def widths(self, input_size: int, hidden_size: int) -> list[int]:
         """Number of features that each cell gets: layer by layer, the backward direction after the forward one."""
-        hidden_size = _reading.whole("hidden_size", hidden_size, least=1)
+        hidden_size = _reading.count("hidden_size", hidden_size)
         later = [self.directions * hidden_size] * (self.directions * (self.num_layers - 1))
         return [input_size] * self.directions + later
 
@@ -199,7 +199,8 @@ def read_cells(
     """Check sizes and memory, and that several orders are as many as the features, or cells, of each layer."""
     _reading.choice("memory", memory, ("full", "exponentials"))
     for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
-        _reading.whole(name, size, least=1)
+        _reading.count(name, size)
+    _reading.require_room(f"input_size={input_size:,} and hidden_size={hidden_size:,}", input_size * hidden_size, 4)
     for width in widths:
         if channels not in (None, width):
             raise ShapeError(f"{channels} orders for {width} {what}; give one, or one for each, in all layers")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._reading import choice, number, numbers, whole
+from hpfracc._reading import choice, count, number, numbers
 from hpfracc.errors import InvalidInputError, ShapeError, warn
 from hpfracc.operators._wiener_filter import WienerFilter, mixed
 from hpfracc.operators.core.grids import require_increasing
@@ -157,7 +157,7 @@ def smooth_derivative(
     # A power of two near the samples, whose squares may not be numbers.
     size = math.ldexp(1.0, math.frexp(float(np.abs(samples).max()))[1] - 1)
     samples, known = samples / size, None if known is None else known / size
-    fit = _Fit(x, samples, degree, known, whole("nodes", nodes, least=4), kind == "spline")
+    fit = _Fit(x, samples, degree, known, count("nodes", nodes, least=4), kind == "spline")
     found = _smoothed(x, samples, order, degree, fit) if kind == "kalman" else fit.derivative(x, order)
     value, error, smooth = found
     unit = size / length**order
@@ -225,7 +225,7 @@ class SmoothDerivativeStream:
         self.alpha, self._degree = _read_order(alpha)
         self.step = number("step", step, above=0.0)
         self._known = _read_noise(noise)
-        self._warmup = whole("warmup", warmup, least=self._degree + 3)
+        self._warmup = count("warmup", warmup, least=self._degree + 3)
         self.noise = self.roughness = math.nan
         self.count = 0
         self._first: list[float] = []
@@ -284,7 +284,7 @@ def _read_order(alpha: Any) -> tuple[float, int]:
 
 
 def _read_noise(noise: Any) -> float | None:
-    return None if isinstance(noise, str) and noise == "estimate" else number("noise", noise, above=0.0)
+    return None if isinstance(noise, str) and noise == "estimate" else number("noise", noise, above=0.0, most=1e150)
 
 
 class _Fit:

@@ -20,7 +20,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._reading import format_seconds
 from hpfracc.errors import InvalidInputError
-from hpfracc.profiling.document import load_profile
+from hpfracc.profiling.document import load_profile, require_profile
 from hpfracc.profiling.formats import make_table
 
 ComparisonVerdict = Literal["faster", "slower", "inconclusive"]
@@ -192,9 +192,7 @@ def _alone(path: tuple[str, ...], sides: tuple[dict[Any, Any], dict[Any, Any]]) 
 
 def _documents(given: Any) -> Iterator[dict[str, Any]]:
     if isinstance(given, dict):
-        if not {"begun_unix_ns", "spans"} <= given.keys():
-            raise InvalidInputError(f"{_reading.shown(given)} is not a profile; give a file of profiler.export_json")
-        yield given
+        yield require_profile(given, _reading.shown(given))
     elif isinstance(given, str | os.PathLike):
         path = Path(given)
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]

@@ -239,24 +239,34 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InvalidInputError(f"profile {str(path)!r} cannot be read ({error.strerror or error})") from None
     except ValueError as error:
         raise InvalidInputError(f"{str(path)!r} is not JSON ({error}); name a file of profiler.export_json") from None
-    if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("spans"), list):
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InvalidInputError(f"{str(path)!r} is JSON but not a profile; name a file of profiler.export_json")
     if found.get("version") != VERSION:
         raise InvalidInputError(
-            f"{str(path)!r} is a profile of version {found.get('version')!r}, and this library reads {VERSION}; record "
-            "it again, or use the version of hpfracc that wrote it"
+            f"{str(path)!r} is a profile of version {_reading.shown(found.get('version'))}, and this library reads "
+            f"{VERSION}; record it again, or use the version of hpfracc that wrote it"
         )
-    wrong = _find_fault(found)
+    return require_profile(found, repr(str(path)))
+
+
+def require_profile(document: Any, where: str) -> dict[str, Any]:
+    """A document that can be shown and compared; raises an error for any other. ``where`` says where it is from."""
+    if not isinstance(document, dict) or not {"begun_unix_ns", "process", "spans"} <= document.keys():
+        raise InvalidInputError(f"{where} is not a profile; give a file of profiler.export_json")
+    wrong = _find_fault(document)
     if wrong is not None:
-        raise InvalidInputError(f"{str(path)!r} is a damaged profile: {wrong}; record it again")
-    return found
+        raise InvalidInputError(f"{where} is a damaged profile: {wrong}; record it again")
+    return document
 
 
 def _find_fault(document: dict[str, Any]) -> str | None:
     """Reason why a document cannot be shown or compared, or None."""
-    begun, process = document.get("begun_unix_ns"), document.get("process")
-    if not _has_type(begun, int) or not isinstance(process, dict):
-        return f"begun_unix_ns={_reading.shown(begun)} and process={_reading.shown(process)}"
+    begun, process, spans = (document[name] for name in ("begun_unix_ns", "process", "spans"))
+    if not _has_type(begun, int) or not isinstance(process, dict) or not isinstance(spans, list):
+        told = (f"{name}={_reading.shown(document[name])}" for name in ("begun_unix_ns", "process", "spans"))
+        return ", ".join(told)
+    if not isinstance(process.get("command"), list | None):
+        return f"command={_reading.shown(process['command'])}"
     for place, span in enumerate(document["spans"]):
         if not isinstance(span, dict):
             return f"spans[{place}] is {_reading.shown(span)}"

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
-from hpfracc._reading import format_bytes, format_seconds, format_share
-from hpfracc.profiling.document import Document
+from hpfracc._reading import format_bytes, format_seconds, format_share, shown
+from hpfracc.profiling.document import Document, require_profile
 from hpfracc.profiling.formats import make_table
 
 #: Rows of a summary shown by default.
@@ -126,7 +126,8 @@ def render_page(document: dict[str, Any] | None, title: str = "") -> str:
     title : str
         Title; by default the command.
     """
-    shown = title or _title(document)
+    if document is not None:
+        require_profile(document, shown(document))
     style = _read("page.css")
     script = "(() => {\n'use strict';\n" + "\n".join(_read(f"{name}.js") for name in _SCRIPTS) + "\n})();"
     policy = (
@@ -135,7 +136,7 @@ def render_page(document: dict[str, Any] | None, title: str = "") -> str:
     )
     parts = {
         "policy": html.escape(policy, quote=True).replace("&#x27;", "'"),
-        "title": html.escape(shown),
+        "title": html.escape(title or _title(document)),
         "style": style,
         "data": _as_data(document and document | {"spans": [_without_defaults(row) for row in document["spans"]]}),
         "script": script,

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import linalg
 
 from hpfracc import _reading
-from hpfracc._arrays import refuse_chunked
+from hpfracc._arrays import refuse_masked
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -56,7 +56,7 @@ def mittag_leffler_matrix(a: Any, alpha: float, beta: float = 1.0) -> Array:
     array([[1.      , 0.      ],
            [0.      , 2.718282]])
     """
-    refuse_chunked(a, "a")
+    refuse_masked(a, "a")
     a = _reading.array("a", a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise ShapeError(f"a has shape {a.shape}, which is not square; use matrices of shape (..., n, n)")

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from hpfracc import _reading
-from hpfracc._arrays import refuse_chunked
+from hpfracc._arrays import refuse_masked
 from hpfracc._plugs import over_chunks
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -89,8 +89,8 @@ def grunwald_weights(alpha: Any, n: int) -> Any:
     >>> special.grunwald_weights(0.5, 4).tolist()
     [1.0, -0.5, -0.125, -0.0625]
     """
-    n = _reading.whole("n", n, least=0)
-    refuse_chunked(alpha, "alpha")
+    n = _reading.count("n", n, least=0)
+    refuse_masked(alpha, "alpha")
     xp = namespace_of(alpha)
     order = np.asarray(_reading.number("alpha", alpha)) if xp is NUMPY else alpha.reshape(())
     k = xp.arange(1, max(n, 1), order.dtype, like=order)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from hpfracc import _reading
 from hpfracc._interrupts import Guarded
 from hpfracc.engine.memory.host import HostProbe
 from hpfracc.errors import InvalidInputError
@@ -28,6 +29,8 @@ HOST = "cpu"
 #: Seconds for which a reading is valid. A host reading takes 0.1 to 0.3 ms, i.e. at most 0.3 % of the time.
 TIME_TO_LIVE = 0.1
 
+#: Bytes from which an amount is none.
+_MOST_BYTES = 2**63
 _UNITS = {"": 1, "b": 1} | {
     f"{letter}{ending}": base**power
     for power, letter in enumerate("kmgt", start=1)
@@ -207,8 +210,10 @@ def parse_bytes(name: str, value: Any) -> int:
         found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", value.lower())
         if found is not None and found[2] in _UNITS:
             value = float(found[1]) * _UNITS[found[2]]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 1:
-        raise InvalidInputError(f"{name}={value!r} is not an amount of memory; use bytes, or text such as '2GiB'")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < _MOST_BYTES:
+        raise InvalidInputError(
+            f"{name}={_reading.shown(value)} is not an amount of memory; use bytes, or text such as '2GiB'"
+        )
     return int(value)
 
 

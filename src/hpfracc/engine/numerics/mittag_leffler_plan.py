@@ -31,6 +31,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
+from hpfracc._reading import shown
 from hpfracc.engine.numerics.gamma import reciprocal_gammas
 from hpfracc.errors import InvalidInputError
 
@@ -114,9 +115,10 @@ class ContourPlan:
 def check_parameters(alpha: float, beta: float) -> None:
     """Raise :class:`InvalidInputError` unless E_{alpha,beta} is supported."""
     for name, value in (("alpha", alpha), ("beta", beta)):
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        # NumPy counts time differences among its integers.
+        if isinstance(value, bool | np.timedelta64) or not isinstance(value, int | float | np.integer | np.floating):
             raise InvalidInputError(
-                f"{name}={value!r}: the Mittag-Leffler function takes a real number here, not an array"
+                f"{name}={shown(value)}: the Mittag-Leffler function takes a real number here, not an array"
             )
     if not 0 < alpha <= _LIMIT:
         raise InvalidInputError(f"alpha={alpha!r}: the Mittag-Leffler function takes 0 < alpha <= {_LIMIT:g}")

@@ -156,7 +156,7 @@ def graded_points(n: int, end: float, grading: float = 2.0, *, dtype: torch.dtyp
     >>> graded_points(3, 1.0, 2.0).tolist()
     [0.0, 0.25, 1.0]
     """
-    n, end = _reading.whole("n", n, least=2), _reading.number("end", end, above=0)
+    n, end = _reading.count("n", n, least=2), _reading.number("end", end, above=0)
     grading = _reading.number("grading", grading, least=1)
     _reading.instance("dtype", dtype, torch.dtype, "torch.float64")
     return (end * torch.linspace(0.0, 1.0, n, dtype=torch.float64) ** grading).to(dtype)

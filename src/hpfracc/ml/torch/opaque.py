@@ -8,6 +8,7 @@ that was saved by ``torch.export.save`` needs ``import hpfracc.ml.torch.opaque``
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib
 import sys
@@ -16,6 +17,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from hpfracc._reading import shown
+from hpfracc.errors import InvalidInputError
 
 __all__ = ["opaque"]
 
@@ -53,10 +57,20 @@ def opaque(shapes: Function) -> Callable[[Function], Function]:
 
 
 def _find(name: str) -> tuple[Function, Function]:
-    """A function by its name, which a saved program contains; its module is imported if necessary."""
+    """A function by its name, which a saved program contains.
+
+    Its module is imported if it is one of this package; the file of a program must not choose what else is imported.
+    """
     known: dict[str, tuple[Function, Function]] = sys.modules[__name__]._known
+    module = name.partition(":")[0]
+    if name not in known and module.startswith(f"{__package__}."):
+        with contextlib.suppress(ImportError):  # no module of that name: refused below
+            importlib.import_module(module)
     if name not in known:
-        importlib.import_module(name.partition(":")[0])
+        raise InvalidInputError(
+            f"the program names {shown(name)}, which is no operation of hpfracc; load files that you trust, with the "
+            "version that wrote them"
+        )
     return known[name]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import device_of, is_traced, is_transformed, library_of, may_be_cached, quick_kind
 from hpfracc._config import current_context, state
 from hpfracc._xp import array_namespace, namespace_of
@@ -178,11 +179,13 @@ def pick_rule(operator: Any, method: str, who: str, grid: Grid) -> Rule:
     rules: Mapping[str, Rule] = operator.rules if grid.uniform or not anywhere else anywhere
     if method == "auto":
         return next(iter(rules.values()))
-    found = rules.get(method)
+    found = rules.get(method) if isinstance(method, str) else None
     if found is None:
         names = ", ".join(dict.fromkeys([*rules, *(["fast"] if "fast" in anywhere else [])]))
         kind = "a uniform grid" if rules is operator.rules else "a grid that is not uniform"
-        raise InvalidInputError(f"{who} has no method {method!r} for samples on {kind}; use 'auto' or one of {names}")
+        raise InvalidInputError(
+            f"{who} has no method {_reading.shown(method)} for samples on {kind}; use 'auto' or one of {names}"
+        )
     return found
 
 

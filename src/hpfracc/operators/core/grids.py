@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_array, is_tracer, is_transformed, library_of, refuse_masked, to_host, tracks_gradient
-from hpfracc._reading import number, whole
+from hpfracc._reading import count, number
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -375,7 +375,7 @@ def graded_grid(end: float, n: int, exponent: float, *, origin: float = 0.0) -> 
     True
     """
     last, start, power = number("end", end), number("origin", origin), number("exponent", exponent)
-    n = whole("n", n, least=1)
+    n = count("n", n)
     if last <= start:
         raise InvalidInputError(f"end={last:g} does not lie beyond the origin {start:g}; give a larger one")
     if power < 1.0:

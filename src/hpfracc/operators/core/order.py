@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from hpfracc._arrays import is_array, is_tracer, library_of, refuse_chunked
+from hpfracc._arrays import is_array, is_tracer, library_of, refuse_masked
 from hpfracc._reading import number, whole
 from hpfracc._xp import NUMPY, Namespace, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -82,7 +82,7 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
         raise InvalidInputError(
             f"{name} is missing; give the order after the points, as in hf.caputo(f, t, 0.5), or by name: {name}=0.5"
         )
-    refuse_chunked(alpha, name)
+    refuse_masked(alpha, name)
     library = library_of(alpha)
     if is_array(alpha):
         if math.prod(alpha.shape) != 1:

@@ -9,7 +9,6 @@ import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked, tracks_gradient
 from hpfracc._choices import MethodName, names_options_of
-from hpfracc._frames import refuse_dates
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._reading import numbers
 from hpfracc._xp import array_namespace, convert_like
@@ -77,7 +76,6 @@ def fdeint(
     for name in _ABSENT:
         if name in options:
             raise InvalidInputError(f"fdeint returns an array and does not take {name}; use solve_fode")
-    refuse_dates("t", t)
     refuse_masked(t, "t")
     known = known_times(t)
     if known is not None:

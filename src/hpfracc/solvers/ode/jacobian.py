@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpfracc._arrays import refuse_masked
 from hpfracc._reading import shown
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -37,6 +38,7 @@ def read_sparsity(given: Any, d: int) -> Any:
         return None
     from scipy.sparse import csc_array, diags_array
 
+    refuse_masked(given, "jac_sparsity")
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(each, int | np.integer) for each in given):
         lower, upper = (int(each) for each in given)
         if lower < 0 or upper < 0:

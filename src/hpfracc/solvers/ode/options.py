@@ -12,7 +12,6 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._choices import DerivativeName
-from hpfracc._frames import refuse_dates
 from hpfracc._reading import broadcasts, flag, function, listed, number, numbers, shown, times_between, whole
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -183,7 +182,6 @@ def known_times(t: Any) -> Any:
 
 
 def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
-    refuse_dates("t_eval", t_eval)
     refuse_masked(t_eval, "t_eval")
     known = known_times(t_eval)
     if known is None:

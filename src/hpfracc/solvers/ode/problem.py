@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer, library_of, refuse_chunked, refuse_masked, refuse_units
+from hpfracc._arrays import is_tracer, library_of, refuse_masked, refuse_units
 from hpfracc._choices import DerivativeName
 from hpfracc._reading import array, broadcasts, choice, function, listed, number, pair, shown
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
@@ -61,7 +61,7 @@ def _read_orders(alpha: Any, shape: tuple[int, ...], t0: float, t1: float, deriv
             f"alpha={shown(alpha)} is not an order; use a number such as 0.5, or one for each component. A sum of "
             "derivatives has the others in terms=[(coefficient, order), ...]; another kind is named by derivative="
         )
-    refuse_chunked(alpha, "alpha")
+    refuse_masked(alpha, "alpha")
     if callable(alpha) and library_of(alpha) == "python":
         # Probed at both ends and in the middle.
         probed = [_check_orders(alpha(t), shape, f"alpha({t:g})") for t in (t0, 0.5 * (t0 + t1), t1)]
@@ -308,7 +308,7 @@ def _read_state(value: Any, name: str) -> Any:
 def _read_derivatives(dy0: Any, state: Any) -> tuple[Any, ...]:
     if dy0 is None:
         return ()
-    if library_of(dy0) == "python" and not isinstance(dy0, list | tuple):
+    if getattr(dy0, "ndim", 1) == 0 or (library_of(dy0) == "python" and not isinstance(dy0, list | tuple)):
         dy0 = [dy0]
     given = []
     for place, each in enumerate(dy0):

@@ -233,6 +233,10 @@ def check_data(who: str, value: Any, takes: str = "t, or of t and x") -> None:
     if is_array(value) or callable(value):
         return
     if not isinstance(value, numbers.Number) or isinstance(value, bool):
-        raise InvalidInputError(f"{who}: {value!r} is neither a number nor a function of {takes}")
-    if not np.isfinite(complex(value)):  # type: ignore[call-overload]
-        raise InvalidInputError(f"{who}: {value!r} has to be finite")
+        raise InvalidInputError(f"{who}: {_reading.shown(value)} is neither a number nor a function of {takes}")
+    try:
+        finite = np.isfinite(complex(value))  # type: ignore[call-overload]
+    except OverflowError:  # of a long integer
+        finite = False
+    if not finite:
+        raise InvalidInputError(f"{who}: {_reading.shown(value)} has to be finite")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, refuse_masked
+from hpfracc._arrays import dtype_name, is_array, library_of, refuse_masked
 from hpfracc._xp import Namespace, user_scope
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.pde.boundary import SIDES, evaluated, is_function, positional_range
@@ -178,7 +178,7 @@ def read_source(problem: EvolutionProblem, source: Any, places: tuple[Any, ...],
                 return _fitted(name, found, target, problem)
 
             return evaluate
-        refuse_chunked(value, name)
+        refuse_masked(value, name)
         value = value if is_array(value) else np.asarray(value)
         if not apart and whole != shape and tuple(value.shape[-len(whole) :]) == whole:
             value = space.restrict(value if library_of(value) == xp.library else xp.array(value))

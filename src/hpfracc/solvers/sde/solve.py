@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import dtype_name, is_tracer, is_transformed, library_of, refuse_chunked, to_host
+from hpfracc._arrays import dtype_name, is_tracer, is_transformed, library_of, refuse_masked, to_host
 from hpfracc._choices import Interpretation, PathMethodName
 from hpfracc._config import get_settings
 from hpfracc._optional import import_optional
@@ -352,6 +352,7 @@ def _read_times(t_span: Any, step: Any, breakpoints: Any) -> tuple[np.ndarray, f
             )
         steps = int(counts[0])
         jumps = dict(zip(np.rint(shares * steps).astype(int).tolist(), times, strict=True))
+    _reading.require_room(f"{steps:,} steps", steps)
     return np.linspace(begin, end, steps + 1), (end - begin) / steps, jumps
 
 
@@ -387,7 +388,7 @@ def _read_places(t_eval: Any, t: np.ndarray, save: Any) -> np.ndarray | None:
 
 
 def _read_numbers(name: str, value: Any, source: RandomSource, other: str = "") -> Any:
-    refuse_chunked(value, name)
+    refuse_masked(value, name)
     try:
         refuse_unreal(name, value)
         return source.array(value)

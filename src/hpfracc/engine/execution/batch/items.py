@@ -115,9 +115,8 @@ def random_stream(seed: Any, index: int) -> np.random.Generator:
     """The random generator of one item, independent of how items are batched."""
     if isinstance(seed, PieceSeed):
         seed, index = seed.seed, seed.first + index
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InvalidInputError(f"seed={seed!r} is not a seed; use an int of at least 0")
-    return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=(index,)))
+    number = _reading.whole("seed", seed, least=0, most=None)
+    return np.random.default_rng(np.random.SeedSequence(number, spawn_key=(index,)))
 
 
 def item_error(index: int, count: int, error: BaseException) -> BatchItemError:

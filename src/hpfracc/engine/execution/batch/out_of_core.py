@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import file_mapping, library_of
+from hpfracc._arrays import file_mapping, library_of, refuse_masked
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch.chunks import run_plan
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of
@@ -168,6 +168,7 @@ def _run_blocks(
 
 def _on_host(operation: str, name: str, array: Any) -> Any:
     """An array in host memory or in a file, with its class, or a number; others are refused."""
+    refuse_masked(array, name)
     if library_of(array) not in ("numpy", "python"):
         raise InvalidInputError(
             f"{operation}: {name} is an array of {library_of(array)}; blocks are read from NumPy arrays and "
@@ -186,6 +187,7 @@ def _target_of(operation: str, out: Any, shape: tuple[int, ...], dtype: str, siz
                 "give out=, such as a numpy.memmap of mode 'w+'"
             )
         return np.empty(shape, dtype)
+    refuse_masked(out, "out")
     if not isinstance(out, np.ndarray):
         raise InvalidInputError(f"{operation}: out is a {type(out).__name__}; give a NumPy array or a memmap")
     if out.shape != shape:

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import library_of, refuse_chunked, refuse_masked
-from hpfracc._frames import refuse_dates
+from hpfracc._arrays import library_of, refuse_masked
 from hpfracc._reading import array, instance, listed, numbers, shown
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 
@@ -41,7 +40,6 @@ def on_host(value: Any) -> Any:
 
 def read_times(t: Any) -> Array:
     """Increasing times, shape (N,)."""
-    refuse_dates("t", t)
     refuse_masked(t, "t")
     times = numbers("t", on_host(t), ndim=1)
     if times.size < 1:
@@ -62,7 +60,7 @@ def read_sets(t: Any, data: Any, sigma: Any, several: bool) -> list[DataSet]:
 
 
 def _read_set(times: Array, data: Any, sigma: Any) -> DataSet:
-    refuse_chunked(data, "data")
+    refuse_masked(data, "data")
     table = numbers("data", on_host(data), finite=False)
     table = table[None] if table.ndim == 1 else table
     if table.ndim != 2 or table.shape[-1] != times.size:
@@ -167,7 +165,7 @@ def read_terms(terms: Any, guess: Mapping[str, Any]) -> tuple[list[Any], FreeVal
     """Coefficients as given, and numbers and orders of further terms, with which of them are free."""
     rows = []
     for each in listed("terms", terms, "pairs (coefficient, order)"):
-        if isinstance(each, str) or np.ndim(each) > 1 or not hasattr(each, "__len__") or len(each) != 2:
+        if isinstance(each, str) or np.ndim(each) > 1 or np.size(each) != 2 or not hasattr(each, "__getitem__"):
             raise InvalidInputError(f"terms holds {shown(each)}; a term is a pair (coefficient, order)")
         rows.append(tuple(each))
     given = [coefficient for coefficient, _ in rows]
@@ -423,5 +421,5 @@ def _read_free(name: str, value: Any, guess: Any) -> tuple[Array, Array]:
 def _numbers(name: str, value: Any) -> Array:
     try:
         return np.array(on_host(value), dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ShapeError(f"{name}={value!r} has to be a number or an array of numbers") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ShapeError(f"{name}={shown(value)} has to be a number or an array of numbers") from None

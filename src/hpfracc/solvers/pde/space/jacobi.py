@@ -48,7 +48,7 @@ def jacobi_grid(points: int, order: float, interval: tuple[float, float] = (-1.0
     array([-1.    , -0.7071,  0.    ,  0.7071,  1.    ])
     """
     order = _reading.number("jacobi_grid: order", order, above=0.0, below=2.0)
-    points = _reading.whole("jacobi_grid: points", points, least=1)
+    points = _reading.count("jacobi_grid: points", points)
     low, high = _reading.pair("jacobi_grid: interval", interval)
     inside = _basis(points, 0.5 * order).x
     return np.concatenate([[low], low + 0.5 * (high - low) * (1.0 + inside), [high]])
@@ -74,8 +74,8 @@ def interval_eigenvalues(count: int, order: float, points: int = 0) -> Array:
     from scipy import special
 
     order = _reading.number("interval_eigenvalues: order", order, above=0.0, below=2.0)
-    count = _reading.whole("interval_eigenvalues: count", count, least=1)
-    points = _reading.whole("interval_eigenvalues: points", points, least=0)
+    count = _reading.count("interval_eigenvalues: count", count)
+    points = _reading.count("interval_eigenvalues: points", points, least=0)
     number, s = points or 2 * count + 128, 0.5 * order
     x, q = special.roots_jacobi(number, 2.0 * s, 2.0 * s)
     basis = _basis(number, s)

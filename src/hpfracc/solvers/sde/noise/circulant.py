@@ -257,7 +257,7 @@ class HoskingStream:
 
     def draw(self, count: int = 1) -> np.ndarray:
         r"""The next ``count`` values, shape ``(\*size, count)``; without the value at time 0, which is 0."""
-        number = _reading.whole("count", count, least=0)
+        number = _reading.count("count", count, least=0)
         result = np.empty((self._count, number))
         for column in range(number):
             block, place = divmod(self.steps, _BLOCK)

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import fft, optimize, special
 
 from hpfracc import _reading
-from hpfracc._arrays import refuse_chunked
+from hpfracc._arrays import refuse_masked
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.fractional_brownian import fbm
 
@@ -128,7 +128,7 @@ def hurst(
     >>> bool(low < 0.3 < high)
     True
     """
-    refuse_chunked(path, "path")
+    refuse_masked(path, "path")
     values = _reading.numbers("path", path, finite=False)
     if values.ndim < 1 or values.shape[-1] < _MIN_POINTS:
         raise ShapeError(f"path has shape {values.shape}; an estimate needs at least {_MIN_POINTS} values")

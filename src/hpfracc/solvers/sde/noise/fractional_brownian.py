@@ -311,7 +311,7 @@ def _draw(
     ):
         weights = kept_weights(H, n, length / n if sums else length)
         return circulant.to_steps(NUMPY, weights, first_normals(rng, 2 * n + 2), n, sums)
-    n = _reading.whole("n", n, least=1)
+    n = _reading.count("n", n)
     _reading.choice("method", method, ("auto", "circulant", "cholesky"))
     if library_of(length) in ("python", "numpy"):
         _reading.number("the length of the interval", length, above=0)

@@ -40,8 +40,8 @@ def read_grid(t: Any, name: str = "t", *, first: float = 0.0) -> TimeGrid:
         )
     try:
         times = np.array(to_host(t), dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"{name}={t!r}: give an array of times") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError(f"{name}={_reading.shown(t)}: give an array of times") from None
     if times.ndim != 1 or not times.size:
         raise ShapeError(f"{name} has shape {times.shape}; give the times along one axis, at least one")
     if not np.all(np.isfinite(times)) or times[0] < first or np.any(np.diff(times) <= 0):

@@ -171,7 +171,7 @@ class RandomSource:
 def read_size(size: Any) -> tuple[int, ...]:
     """``size`` as a shape."""
     sides = size if isinstance(size, tuple | list) else (size,)
-    return tuple(_reading.whole("size", side, least=0) for side in sides)
+    return tuple(_reading.count("size", side, least=0) for side in sides)
 
 
 def make_source(rng: Any, key: Any, *like: Any, dtype: Any = None, first_path: int = 0, count: int = 1) -> RandomSource:

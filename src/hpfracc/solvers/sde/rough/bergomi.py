@@ -224,7 +224,7 @@ class Bergomi(VolatilityModel):
         timer: float = _TIMER_LEVEL,
     ) -> Valuation:
         """Undiscounted prices of puts below the forward and of calls above it."""
-        paths, steps = _reading.whole("paths", paths, least=_MIN_PATHS), _reading.whole("steps", steps, least=1)
+        paths, steps = _reading.count("paths", paths, least=_MIN_PATHS), _reading.count("steps", steps)
         read_progress(progress)
         source = make_source(rng, None, count=paths)
         rows = source.rows(4 * steps)

@@ -149,7 +149,7 @@ def price_barrier(
     _reading.choice("knock", knock, ("out", "in"))
     strikes = _reading.numbers("K", K, least=0)
     maturity, barrier = _reading.number("T", T, above=0), _reading.number("level", level, above=0)
-    count, number = _reading.whole("paths", paths, least=16), _reading.whole("steps", steps, least=16)
+    count, number = _reading.count("paths", paths, least=16), _reading.count("steps", steps, least=16)
     if barrier == model.S0:
         raise InvalidInputError(f"level={level!r} is S0; use a barrier above or below it")
     if number % 2:
