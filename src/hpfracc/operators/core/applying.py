@@ -196,10 +196,12 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
     with np.errstate(invalid="ignore"):
         value = rule.apply(samples, order)
 
+    rounding = cache(partial(rounding_of, rule, samples, order))
+
     def error() -> Any:
         with np.errstate(invalid="ignore"):
             distance = estimated_distance(rule, samples, order, value)
-            distance = distance + rounding_of(rule, samples, order) + rule.start_error(samples, order)
+            distance = distance + rounding() + rule.start_error(samples, order)
         return largest_nearby(unmeasured(distance, rule.measured_from(order)), two_sided=not rule.halves)
 
     return Outcome(
@@ -207,7 +209,7 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
         rule.name,
         None if no_estimate(rule, samples, order) else error,
         note=lambda: "; ".join(
-            filter(None, [no_estimate(rule, samples, order), rounding_note(rule, samples, order, value)])
+            filter(None, [no_estimate(rule, samples, order), rounding_note(rounding(), value)])
         ),
         reusable=_reusable(rule, order),
     )

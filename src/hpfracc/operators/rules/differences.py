@@ -78,11 +78,6 @@ def backward_series(m: int) -> tuple[float, ...]:
     return tuple(float(value) for value in series)
 
 
-def backward_size(m: int) -> float:
-    """Sum of the absolute weights of the backward difference for a derivative of order ``m``."""
-    return sum(factor * 2.0 ** (m + i) for i, factor in enumerate(backward_series(m)))
-
-
 @cache
 def binomial_polynomial(i: int) -> np.ndarray[Any, Any]:
     """Coefficients of ``s (s-1) ... (s-i+1) / i!`` in rising powers of s."""
@@ -149,15 +144,6 @@ class Differences(Rule):
         """``m + 4``, or 1 for order 0."""
         m = order.ceiling
         return m + DIFFERENCE_ORDER if m else 1
-
-    def magnification(self, alpha: float) -> float:
-        """Sum of the absolute weights."""
-        return backward_size(math.ceil(alpha)) if alpha > 0.0 else 0.0
-
-    def magnification_at(self, points: Array, alpha: float) -> Array:
-        """The same on a grid that is not uniform."""
-        later, starts = slope_weights(points, math.ceil(alpha))
-        return np.concatenate([np.abs(starts).sum(axis=1), np.abs(later).sum(axis=1)])
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """Differences of differences, summed."""

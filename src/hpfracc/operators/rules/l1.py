@@ -13,7 +13,7 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, power_differences, previous, trapezoid_defects
 from hpfracc.operators.core.values import Finish, Samples, constant
 from hpfracc.operators.core.weights import scaled_weights
-from hpfracc.operators.rules.differences import backward_size, head_of, increments, start_points
+from hpfracc.operators.rules.differences import head_of, increments, start_points
 
 #: Sequences of weights from a namespace, an order and lags.
 Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
@@ -61,10 +61,6 @@ class UniformLType(LType):
     @abstractmethod
     def make(xp: Namespace, beta: Any, n: Any) -> tuple[Any, ...]:
         """The weights of the increments and, perhaps, a row with corrections for the first one."""
-
-    def magnification(self, alpha: float) -> float:
-        """That of the differences, doubled by the increments."""
-        return 2.0 * backward_size(math.ceil(alpha) - 1)
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""

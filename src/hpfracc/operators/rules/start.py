@@ -300,6 +300,10 @@ class FittedStart(DelegatingRule):
         first = array_namespace(value).where(start.is_singular, start.first * scale, value[..., :last])
         return join([first, value[..., last:]])
 
+    def linear(self) -> Rule:
+        """The rule that it corrects: :meth:`start_error` has the rounding errors of the rest."""
+        return self.rule.linear()
+
     def start_error(self, samples: Samples, order: Order, exponent: Order | None = None) -> Any:
         """Estimate of the error at every point that the derivatives at the origin cause; nan if they are unknown."""
         if self.initial is not None:
