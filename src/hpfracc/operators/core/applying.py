@@ -208,9 +208,7 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
         value,
         rule.name,
         None if no_estimate(rule, samples, order) else error,
-        note=lambda: "; ".join(
-            filter(None, [no_estimate(rule, samples, order), rounding_note(rounding(), value)])
-        ),
+        note=lambda: "; ".join(filter(None, [no_estimate(rule, samples, order), rounding_note(rounding(), value)])),
         reusable=_reusable(rule, order),
     )
 

@@ -16,7 +16,7 @@ from hpfracc.history.exponentials import exponential_nodes, exponential_sum, nod
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, add_from, constant, join, namespace_among, scalar
-from hpfracc.operators.rules.differences import slopes, start_points
+from hpfracc.operators.rules.differences import DIFFERENCE_ORDER, slopes, start_points
 from hpfracc.operators.rules.first_points import infinite_at_origin
 from hpfracc.operators.rules.l1 import LType, fractional_part
 
@@ -124,7 +124,7 @@ class AnyGridRule(LType):
     def interpolated(self, samples: Samples, order: Order) -> Any:
         """g: f, or its derivative of order n - 1."""
         whole = 0 if self.integral else order.ceiling - 1
-        return slopes(samples.values, samples.grid.times(), whole) if whole else samples.values
+        return slopes(samples.values, samples.grid.times(), whole, self.terms) if whole else samples.values
 
     def increments(self, samples: Samples, order: Order) -> Any:
         """``g[k] - exp(-rate h[k]) g[k-1]``, 0 at the first point."""
@@ -245,7 +245,7 @@ class _Curved(DelegatingRule):
         rates = rule.increments(samples, order)[..., 1:] / steps
         bend = (rates[..., 1:] - rule.decayed(rates[..., :-1], samples, 2)) / (steps[1:] + steps[:-1])
         if samples.grid.traced is not None or samples.n < 3 or not (rule.integral or order.ceiling == 1):
-            return add_from(rule.apply(samples, order), 2, bend * effect)
+            return add_from(rule.changed(terms=DIFFERENCE_ORDER - 1).apply(samples, order), 2, bend * effect)
         finer, places = _with_middles(samples)
         return add_from(rule.apply(finer, order)[..., places], 2, bend * effect)
 
