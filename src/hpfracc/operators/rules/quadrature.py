@@ -153,7 +153,8 @@ class ConvolutionQuadrature(Rule):
         if last > 1:
             # Up to order 1 each uses the samples up to it.
             points.append(first_points(samples, order, 0, last, causal=order.ceiling <= 1))
-        return join([*points, value])
+        value = join([*points, value])
+        return order.guard(value) if order.ceiling > 0 else value
 
     def _degree(self, order: Order) -> int:
         """Degree of the polynomials on which the rule is exact.
