@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import gamma, hyp2f1, rgamma
+from scipy.special import digamma, gamma, hyp2f1, rgamma
 
 import hpfracc as hf
 from benchmarks._trust.campaign import Outcome, Trial
@@ -67,12 +67,14 @@ class Powers:
 
 
 def grid_of(rng: np.random.Generator, kind: str, low: int = 40, high: int = 800) -> Array:
-    """From 0 to some end: uniform, graded to the origin, or with random steps."""
+    """From 0 to some end: uniform, graded to the origin, logarithmic after a first step, or with random steps."""
     n, end = int(np.exp(rng.uniform(math.log(low), math.log(high)))), rng.uniform(0.5, 4.0)
     if kind == "uniform":
         return np.linspace(0.0, end, n)
     if kind == "graded":
         return end * np.linspace(0.0, 1.0, n) ** rng.uniform(1.2, 2.5)
+    if kind == "logarithmic":
+        return np.concatenate([[0.0], np.geomspace(end * 10.0 ** rng.uniform(-3.0, -1.0), end, n)])
     steps = rng.uniform(0.5, 1.5, n - 1)
     return np.concatenate([[0.0], np.cumsum(steps) / steps.sum() * end])
 
@@ -80,6 +82,22 @@ def grid_of(rng: np.random.Generator, kind: str, low: int = 40, high: int = 800)
 def order_of(rng: np.random.Generator, most: float = 3.0) -> float:
     """An order in (0, most), not next to a whole one."""
     return float(rng.integers(0, int(most)) + rng.uniform(0.05, 0.95))
+
+
+def order_beside_whole(rng: np.random.Generator, most: float = 3.0) -> float:
+    """An order in (0, most), 1e-5 beside a whole one."""
+    return float(rng.integers(0, int(most)) + rng.choice([1e-5, 1.0 - 1e-5]))
+
+
+def offset(make: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator that kills constants, of the samples and a constant of 1e2 to 1e8, which they determine."""
+
+    def made(*parameters: Any) -> Any:
+        return lambda f, t, **options: make(*parameters)(
+            f + 10.0 ** (2.0 + 6.0 * (1e3 * abs(f).sum() % 1.0)), t, **options
+        )
+
+    return made
 
 
 def start_of(rng: np.random.Generator, alpha: float, kind: str) -> Powers:
@@ -107,11 +125,18 @@ def of_exponential(z: complex, alpha: float, t: Array, lowest: int) -> Array:
     return np.where(t > 0.0, value.real, np.nan)
 
 
-def causal(grid: str, start: str, make: Callable[[float], Any], lowest: Callable[[float], int], most: float) -> Trial:
+def causal(
+    grid: str,
+    start: str,
+    make: Callable[[float], Any],
+    lowest: Callable[[float], int],
+    most: float,
+    orders: Callable[[np.random.Generator, float], float] = order_of,
+) -> Trial:
     """A family of derivatives of samples: of exponentials for ``start="wave"``, else of powers."""
 
     def trial(rng: np.random.Generator) -> Outcome:
-        alpha, t = order_of(rng, most), grid_of(rng, grid)
+        alpha, t = orders(rng, most), grid_of(rng, grid)
         if start == "wave":
             z, f = exponential(rng)
             truth = of_exponential(z, alpha, t, lowest(alpha))
@@ -143,6 +168,24 @@ def integral(grid: str, start: str) -> Trial:
         )
 
     return trial
+
+
+def integral_of_logarithms(rng: np.random.Generator) -> Outcome:
+    """Samples of ``t^p log t`` with random steps."""
+    alpha, t, p = order_of(rng, 3.0), grid_of(rng, "random"), rng.uniform(0.05, 2.0)
+    later = np.where(t > 0.0, t, 1.0)
+    bend = np.log(later) + digamma(p + 1.0) - digamma(p + 1.0 + alpha)
+    truth = gamma(p + 1.0) * rgamma(p + 1.0 + alpha) * later ** (p + alpha) * bend * (t > 0.0)
+    result = full(hf.RiemannLiouvilleIntegral(alpha), later**p * np.log(later), t)
+    return outcome(f"alpha={alpha:.4g}, n={t.size}, p={p:.3g}", result, truth)
+
+
+def unresolved(rng: np.random.Generator) -> Outcome:
+    """Caputo above order 3 of an exponential that falls within one step to a tenth, or to far less."""
+    alpha, t = 2.0 + order_of(rng, 3.0), grid_of(rng, "uniform", 40, 400)
+    alpha, z = alpha + (alpha < 3.0), complex(-rng.uniform(2.0, 20.0) / t[1])
+    truth = of_exponential(z, alpha, t, math.ceil(alpha))
+    return outcome(f"alpha={alpha:.4g}, n={t.size}, z={z:.3g}", full(hf.Caputo(alpha), np.exp(z.real * t), t), truth)
 
 
 def broken(make: Callable[[float], Any], power: int, grid: str = "uniform", sign: float = 1.0, most: int = 1) -> Trial:
@@ -296,11 +339,11 @@ def distributed(rng: np.random.Generator) -> Outcome:
     return outcome(words, full(operator, t**p, t), np.where(t > 0.0, truth, np.nan))
 
 
-def tempered(kind: Any, initial: bool, most: float) -> Trial:
+def tempered(kind: Any, initial: bool, most: float, orders: Callable[..., float] = order_of) -> Trial:
     """``exp(-rate t)`` times powers."""
 
     def trial(rng: np.random.Generator) -> Outcome:
-        alpha, t, rate = order_of(rng, most), grid_of(rng, "uniform", 40, 400), rng.uniform(0.0, 4.0)
+        alpha, t, rate = orders(rng, most), grid_of(rng, "uniform", 40, 400), rng.uniform(0.0, 4.0)
         powers = start_of(rng, alpha, str(rng.choice(["smooth", "solution"])))
         fall = np.exp(-rate * t)
         truth = fall * powers.derivative(t, alpha, lowest=0 if initial else math.ceil(alpha))
@@ -365,13 +408,17 @@ def weyl(rng: np.random.Generator) -> Outcome:
     return outcome(f"alpha={alpha:.4g}, r={r:.4g}", result, truth)
 
 
-def exponential_kernel(rng: np.random.Generator) -> Outcome:
+def exponential_kernel(make: Callable[[float], Any], *grids: str) -> Trial:
     """Caputo-Fabrizio of samples of an exponential."""
-    alpha, t = order_of(rng, 1.0), grid_of(rng, str(rng.choice(["uniform", "random"])))
-    z, f = exponential(rng)
-    rate = alpha / (1.0 - alpha)
-    truth = (z * (np.exp(z * t) - np.exp(-rate * t)) / (z + rate)).real / (1.0 - alpha)
-    return outcome(f"alpha={alpha:.4g}, n={t.size}, z={z:.3g}", full(hf.CaputoFabrizio(alpha), f(t), t), truth)
+
+    def trial(rng: np.random.Generator) -> Outcome:
+        alpha, t = order_of(rng, 1.0), grid_of(rng, str(rng.choice(grids)))
+        z, f = exponential(rng)
+        rate = alpha / (1.0 - alpha)
+        truth = (z * (np.exp(z * t) - np.exp(-rate * t)) / (z + rate)).real / (1.0 - alpha)
+        return outcome(f"alpha={alpha:.4g}, n={t.size}, z={z:.3g}", full(make(alpha), f(t), t), truth)
+
+    return trial
 
 
 def mittag_leffler_kernel(make: Callable[[float], Any], constant: float) -> Trial:
@@ -457,6 +504,32 @@ FAMILIES: dict[str, Trial] = {
         f"integral, {grid} samples, {start}": integral(grid, start)
         for grid, start in (("uniform", "wave"), ("uniform", "power"), ("random", "wave"), ("graded", "power"))
     },
+    **{
+        f"{name}, {grid} samples, beside whole orders": causal(grid, "wave", make, lowest, 3.0, order_beside_whole)
+        for name, make, lowest in (("caputo", hf.Caputo, first_above), ("riemann_liouville", hf.RiemannLiouville, none))
+        for grid in ("uniform", "random")
+    },
+    "tempered, samples, beside whole orders": tempered(hf.TemperedRiemannLiouville, True, 3.0, order_beside_whole),
+    **{
+        f"{name}, logarithmic samples": causal("logarithmic", "wave", make, lowest, 2.0)
+        for name, make, lowest in (("caputo", hf.Caputo, first_above), ("riemann_liouville", hf.RiemannLiouville, none))
+    },
+    "caputo_fabrizio, logarithmic samples": exponential_kernel(hf.CaputoFabrizio, "logarithmic"),
+    "integral, logarithmic samples": integral("logarithmic", "wave"),
+    "integral, random samples, logarithms": integral_of_logarithms,
+    "caputo, samples that fall at once": unresolved,
+    **{
+        f"caputo, {grid} samples with an offset": causal(grid, "wave", offset(hf.Caputo), first_above, 2.0)
+        for grid in ("uniform", "random", "logarithmic")
+    },
+    "caputo, samples with an offset, beside whole orders": causal(
+        "random", "wave", offset(hf.Caputo), first_above, 1.0, order_beside_whole
+    ),
+    "caputo_fabrizio, samples with an offset": exponential_kernel(offset(hf.CaputoFabrizio), "uniform", "random"),
+    "atangana_baleanu, samples with an offset": mittag_leffler_kernel(offset(hf.AtanganaBaleanu), 0.0),
+    "prabhakar, samples with an offset": prabhakar(offset(hf.Prabhakar), 1.0),
+    "caputo_hadamard, samples with an offset": hadamard(offset(hf.CaputoHadamard), first_above, 2.0),
+    "caputo_katugampola, samples with an offset": katugampola(offset(hf.CaputoKatugampola), first_above),
     "caputo, samples with a kink": broken(hf.Caputo, 1),
     "caputo, random samples with a kink": broken(hf.Caputo, 1, "random"),
     "caputo, samples with a bend, above order 1": broken(hf.Caputo, 2, most=2),
@@ -488,7 +561,7 @@ FAMILIES: dict[str, Trial] = {
     "tempered_caputo, samples": tempered(hf.TemperedCaputo, False, 3.0),
     "tempered, samples": tempered(hf.TemperedRiemannLiouville, True, 2.0),
     "variable_order, samples": variable,
-    "caputo_fabrizio, samples": exponential_kernel,
+    "caputo_fabrizio, samples": exponential_kernel(hf.CaputoFabrizio, "uniform", "random"),
     "caputo_fabrizio_integral, samples": weighted_mean(hf.CaputoFabrizioIntegral, lambda alpha: 1.0),
     "atangana_baleanu, samples": mittag_leffler_kernel(hf.AtanganaBaleanu, 0.0),
     "atangana_baleanu_riemann, samples": mittag_leffler_kernel(hf.AtanganaBaleanuRiemann, 1.0),

@@ -283,7 +283,7 @@ def from_below(apply: Any, last: np.ndarray, step: float) -> np.ndarray:
 @pytest.mark.parametrize("operator", [hf.CaputoFabrizio, hf.AtanganaBaleanu, hf.AtanganaBaleanuRiemann])
 @thinned(one_in=2)
 def test_memories_of_order_one_carry_the_derivative_from_below(operator: Any, method: str):
-    """At a tensor order of exactly 1 value and slope are the limits of those at plain orders below 1."""
+    """At a tensor order of exactly 1 the value is that of a plain 1, and the slope the limit of those below 1."""
     torch = pytest.importorskip("torch")
     beside = operator(1.0 - 1e-12, method)(X, step=STEP)[1:]
 
@@ -292,8 +292,8 @@ def test_memories_of_order_one_carry_the_derivative_from_below(operator: Any, me
 
     one = torch.tensor(1.0, dtype=torch.float64)
     value, slope_ = torch.func.jvp(by_torch, (one,), (one,))
-    np.testing.assert_allclose(value.numpy(), beside, atol=1e-10)
-    right = -from_below(lambda room: operator(1.0 - room, method)(X, step=STEP)[1:], value.numpy(), 1e-4)
+    np.testing.assert_allclose(value.numpy(), operator(1.0, method)(X, step=STEP)[1:], atol=1e-12)
+    right = -from_below(lambda room: operator(1.0 - room, method)(X, step=STEP)[1:], beside, 1e-4)
     np.testing.assert_allclose(slope_.numpy(), right, atol=1e-5)
     order = one.clone().requires_grad_()
     (back,) = torch.autograd.grad(by_torch(order).sum(), order)
@@ -304,11 +304,13 @@ def test_memories_of_order_one_carry_the_derivative_from_below(operator: Any, me
     "operator", [hf.CaputoFabrizio, *(pytest.param(one, marks=pytest.mark.slow) for one in (hf.AtanganaBaleanu,))]
 )
 def test_traced_memories_of_order_one_have_the_slope_of_the_tensor(operator: Any):
-    """Under jit, where the order cannot be looked at, in the order and in the samples."""
+    """Under jit, where the order cannot be looked at; in the samples the slope is the limit from below too."""
     torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
     order = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
     samples = torch.tensor(X, requires_grad=True)
-    right = torch.autograd.grad(operator(order)(samples, step=STEP)[1:].sum(), (order, samples))
+    right = [torch.autograd.grad(operator(order)(samples, step=STEP)[1:].sum(), order)[0]]
+    below = operator(torch.tensor(1.0 - 1e-13, dtype=torch.float64))(samples, step=STEP)[1:].sum()
+    right += torch.autograd.grad(below, samples)
     with jax.enable_x64(True):
         found = jax.jit(jax.grad(lambda a, x: operator(a)(x, step=STEP)[1:].sum(), argnums=(0, 1)))(1.0, X)
     for ours, theirs in zip(found, right, strict=True):
@@ -490,3 +492,40 @@ def test_a_learned_order_of_zero(operator: Any):
     around = [operator(order)(t**3, t)[50] for order in (-1e-5, 1e-5)]
     assert float(value.detach()) == pytest.approx(t[50] ** 3, abs=1e-13)
     assert float(alpha.grad) == pytest.approx((around[1] - around[0]) / 2e-5, rel=1e-5)
+
+
+@pytest.mark.parametrize("whole", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize(
+    "make",
+    [
+        hf.Caputo,
+        hf.RiemannLiouville,
+        lambda a: hf.Caputo(a, "fast") if a else hf.Caputo(a),
+        lambda a: hf.RiemannLiouville(a, "cq3"),
+        hf.RiemannLiouvilleIntegral,
+        lambda a: hf.TemperedCaputo(a, 0.7),
+        lambda a: hf.TemperedRiemannLiouville(a, 0.7, centred=True),
+        lambda a: hf.TemperedIntegral(a, 0.7),
+        hf.CaputoFabrizio,
+        lambda a: hf.Marchaud(a, 0.3),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (hf.AtanganaBaleanu, hf.AtanganaBaleanuRiemann)),
+    ],
+)
+@thinned(one_in=3)
+def test_whole_orders_with_a_gradient_have_the_value_of_plain_ones(make: Any, whole: float):
+    """On uniform and other grids, in PyTorch and in JAX, also where JAX traces; at the origin too."""
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    for t in (T, np.cumsum(np.random.default_rng(3).uniform(0.5, 1.5, len(T))) * STEP):
+        try:
+            right = make(whole)(X, t)
+            order = torch.tensor(whole, dtype=torch.float64, requires_grad=True)
+            value = make(order)(torch.tensor(X), t)
+        except hf.errors.HpfraccError:
+            continue  # this order or this grid is refused
+        np.testing.assert_allclose(value.detach().numpy(), right, atol=1e-12)
+        (slope,) = torch.autograd.grad(value[2:].sum(), order)
+        assert float(slope) != 0.0
+        if whole == make(1.0).kind.startswith("d"):  # the ceiling of a traced order is 1
+            with jax.enable_x64(True):
+                traced, _ = jax.jvp(lambda a, t=t: make(a)(X, t), (whole,), (1.0,))
+            np.testing.assert_allclose(traced, right, atol=1e-12)

@@ -60,8 +60,8 @@ class AtanganaBaleanu(MittagLefflerDerivative):
     ----------
     alpha : float or scalar array
         The order, between 0 and 1; differentiable if it is a tensor or JAX array (for samples only; a traced order must
-        lie between 0.05 and 1, and the result is nan otherwise). 1 is the ordinary derivative. A differentiable order
-        of 1 gives the limit of the rule from below, which is 0 at the origin, and its one-sided derivative.
+        lie between 0.05 and 1, and the result is nan otherwise). 1 is the ordinary derivative, with the one-sided
+        derivative in the order.
     method : str
         For samples on a uniform grid ``"quadratic"`` (order 3; used by ``"auto"``) or ``"linear"`` (order 2); for
         callables ``"quadrature"``.

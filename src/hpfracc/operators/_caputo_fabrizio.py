@@ -15,7 +15,7 @@ from hpfracc._choices import RuleName
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
-from hpfracc.operators.core.applying import apply_rule
+from hpfracc.operators.core.applying import apply_beside_whole, whole_derivative
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, NormalisedOptions, OrderNumber
 from hpfracc.operators.core.function import Function
@@ -26,7 +26,6 @@ from hpfracc.operators.core.rule import by_degree
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype, scalar
 from hpfracc.operators.rules.bounded_kernel import DEEP, double_exponential
-from hpfracc.operators.rules.differences import Differences
 
 #: Numbers of points of the double exponential rule, tried in turn.
 _COUNTS = (48, 96, 192, 384, 768, 1536)
@@ -70,10 +69,15 @@ class BoundedKernelDerivative(FractionalOperator, ABC):
         """Apply to samples. Errors call the operator ``who``."""
         order = self._order()
         rule = self._rule(order, samples.grid, who)
-        if order.is_integer:
-            outcome = apply_rule(Differences(), samples, order, who)
-        else:
-            outcome = self._completed(apply_rule(rule, samples, order, who), samples, order)
+        outcome = apply_beside_whole(
+            rule,
+            samples,
+            order,
+            who,
+            lambda some: whole_derivative(some, 1, who),
+            at=1,
+            complete=lambda outcome, order: self._completed(outcome, samples, order),
+        )
         return normalised(outcome, self.normalisation, order)
 
     def _of_function(self, function: Function) -> Outcome:
@@ -234,9 +238,8 @@ class CaputoFabrizio(BoundedKernelDerivative):
     Parameters
     ----------
     alpha : float or scalar array
-        The order, between 0 and 1; differentiable if it is a tensor or JAX array. 1 is the ordinary derivative. A
-        differentiable order of 1 gives the limit of the rule from below, which is 0 at the origin, and its one-sided
-        derivative.
+        The order, between 0 and 1; differentiable if it is a tensor or JAX array. 1 is the ordinary derivative,
+        with the one-sided derivative in the order.
     method : str
         For samples on any increasing grid ``"quadratic"`` (order 3; used by ``"auto"``) or ``"linear"`` (order 2),
         both O(n); for callables ``"quadrature"``.

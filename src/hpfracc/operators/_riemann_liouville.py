@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Unpack, final
 
 from hpfracc._choices import RuleName, SideName
-from hpfracc.operators.core.applying import apply_rule, pick_rule
+from hpfracc.operators.core.applying import apply_beside_whole, pick_rule, whole_derivative
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, OneSidedOptions, OrderNumber, SideOptions
 from hpfracc.operators.core.function import FAST, Function
@@ -35,11 +35,8 @@ class OneSidedDerivative(FractionalOperator, ABC):
         if learns_at_zero or (order.known is not None and order.known < 0.0):
             method: RuleName = "fast" if self.method in FAST else "auto"
             return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
-        if order.is_integer:
-            from hpfracc.operators.rules.differences import Differences
-
-            rule = Differences()
-        return apply_rule(rule, samples, order, who)
+        n = order.ceiling
+        return apply_beside_whole(rule, samples, order, who, lambda some: whole_derivative(some, n, who), at=n)
 
     def _streamed(self) -> tuple[Rule, Order]:
         order = self._order()
@@ -133,9 +130,8 @@ class RepeatedIntegral(FractionalOperator, ABC):
         """Apply to samples. Errors call the operator ``who``."""
         order = self._order()
         rule = self._rule(order, samples.grid, who)
-        if order.plain and order.known == 0.0:
-            return Outcome(samples.values * 1, "identity")
-        return apply_rule(rule, samples, order.negated() if rule.name in QUADRATURES else order, who)
+        order = order.negated() if rule.name in QUADRATURES else order
+        return apply_beside_whole(rule, samples, order, who, lambda some: Outcome(some.values * 1, "identity"), at=0)
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
         short = self.method == "auto" and grid.n <= 2 and grid.uniform
@@ -152,8 +148,8 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
     Parameters
     ----------
     alpha : float or scalar array
-        The order, positive (0 gives f itself); differentiable if it is a tensor or JAX array, at 0 such an order gives
-        the limit from above, which is 0 at the origin, and its one-sided derivative.
+        The order, positive (0 gives f itself); differentiable if it is a tensor or JAX array, at 0 with the one-sided
+        derivative.
     method : str
         For samples on a uniform grid ``"simpson"`` (order 3 + alpha, at most 4; used by ``"auto"`` for three or more
         samples), ``"trapezoid"`` (order 2) or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; on other

@@ -15,7 +15,7 @@ from hpfracc._choices import RuleName
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RepeatedIntegral, RiemannLiouville, RiemannLiouvilleIntegral
-from hpfracc.operators.core.applying import apply_rule, order_beside
+from hpfracc.operators.core.applying import apply_beside_whole, order_beside, whole_derivative
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, CeilingOptions, InitialOptions, MethodOptions, OrderNumber
 from hpfracc.operators.core.function import Function
@@ -25,7 +25,6 @@ from hpfracc.operators.core.reporting import Outcome, combined_outcome, weighted
 from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, namespace_among, scalar
-from hpfracc.operators.rules.differences import Differences
 from hpfracc.operators.rules.start import FittedStart, read_initial
 
 
@@ -75,15 +74,13 @@ class TemperedDerivative(TemperedOperator, ABC):
         """Apply to samples. Errors call the operator ``who``."""
         order = self._order()
         rule = self._rule(order, samples.grid, who)
-        if not order.is_integer:
-            return apply_rule(rule, samples, order, who)
-        n, differences = order.ceiling, Differences()
-        decay = scalar(read_rate(self.rate), samples.values)
-        terms = [
-            (apply_rule(differences, samples, read_order(float(p)), who), math.comb(n, p) * decay ** (n - p))
-            for p in range(n + 1)
-        ]
-        return weighted_outcome(terms, "")
+        n, decay = order.ceiling, scalar(read_rate(self.rate), samples.values)
+
+        def whole(some: Samples) -> Outcome:
+            parts = [whole_derivative(some, p, who) for p in range(n + 1)]
+            return weighted_outcome([(part, math.comb(n, p) * decay ** (n - p)) for p, part in enumerate(parts)], "")
+
+        return apply_beside_whole(rule, samples, order, who, whole, at=n)
 
 
 @final
@@ -141,7 +138,7 @@ class TemperedRiemannLiouville(TemperedDerivative):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         def slope() -> Any:
-            return apply_rule(Differences(), samples, read_order(1.0), self.who).value
+            return whole_derivative(samples, 1, self.who).value
 
         return self._centred(TemperedDerivative._of_samples(self, samples), samples.values, slope)
 

@@ -8,12 +8,12 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, replace
 from functools import cache, partial, reduce
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import device_of, is_traced, is_transformed, library_of, may_be_cached, quick_kind
+from hpfracc._arrays import device_of, is_traced, is_transformed, library_of, may_be_cached, quick_kind, tracks_gradient
 from hpfracc._config import current_context, state
 from hpfracc._xp import array_namespace, namespace_of
 from hpfracc.engine.execution.api import causal_convolution
@@ -21,10 +21,11 @@ from hpfracc.engine.execution.plan import Plan
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.operators.core.function import FAST
 from hpfracc.operators.core.grids import Grid
-from hpfracc.operators.core.order import Order
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome, rounding_note, rounding_of
-from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import RecordedSum, Samples, join, zeros
+from hpfracc.operators.rules.differences import DIFFERENCE_ORDER, Differences
 
 #: A uniform grid, to choose a rule where there are no samples yet.
 UNIFORM = Grid(1 << 30, 0.0, 1.0)
@@ -199,21 +200,86 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
     with np.errstate(invalid="ignore"):
         value = rule.apply(samples, order)
 
+    rounding = cache(partial(rounding_of, rule, samples, order))
+
     def error() -> Any:
         with np.errstate(invalid="ignore"):
             distance = estimated_distance(rule, samples, order, value)
-            distance = distance + rounding_of(rule, samples, order) + rule.start_error(samples, order)
+            distance = distance + rounding() + rule.start_error(samples, order)
         return largest_nearby(unmeasured(distance, rule.measured_from(order)), two_sided=not rule.halves)
 
     return Outcome(
         value,
         rule.name,
         None if no_estimate(rule, samples, order) else error,
-        note=lambda: "; ".join(
-            filter(None, [no_estimate(rule, samples, order), rounding_note(rule, samples, order, value)])
-        ),
+        note=lambda: "; ".join(filter(None, [no_estimate(rule, samples, order), rounding_note(rounding(), value)])),
         reusable=_reusable(rule, order),
     )
+
+
+def whole_derivative(samples: Samples, n: int, who: str) -> Outcome:
+    """The ordinary derivative of order n; the samples for n = 0."""
+    return apply_rule(Differences(), samples, read_order(float(n)), who)
+
+
+@final
+class _ExceptAtWhole(DelegatingRule):
+    """A rule with the values of another method at the whole order ``at``, for orders whose values are unknown."""
+
+    def __init__(self, rule: Rule, whole: Callable[[Samples], Outcome], at: int) -> None:
+        super().__init__(rule)
+        self.whole, self.at = whole, at
+
+    def linear(self) -> Rule:
+        """The rule itself."""
+        return self.rule.linear()
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """The rule; at the whole order the other values, with the rule's derivatives."""
+        value = self.rule.apply(samples, order)
+        if samples.n < self.at + DIFFERENCE_ORDER:
+            return value
+        xp, there = array_namespace(value), self.whole(samples).value
+        found = xp.where(xp.isfinite(value), value + xp.stop_gradient(there - value), there)
+        with order.xp.scope():
+            whole = order.value == self.at
+        return xp.where(whole, found, value)
+
+
+def apply_beside_whole(
+    rule: Rule,
+    samples: Samples,
+    order: Order,
+    who: str,
+    whole: Callable[[Samples], Outcome],
+    *,
+    at: int,
+    complete: Callable[[Outcome, Order], Outcome] = lambda outcome, order: outcome,
+) -> Outcome:
+    """Apply a rule, but ``whole`` at the whole order ``at``, where the rule is a limit with an error of its own.
+
+    An order that carries a gradient gets the same value there, and the derivative of the limit in the order.
+    ``complete`` changes the outcome of the rule.
+    """
+    if order.is_integer and order.value == at:
+        return whole(samples)
+
+    def limit(order: Order, rule: Rule = rule) -> Outcome:
+        return complete(apply_rule(rule, samples, order, who), order)
+
+    served = samples.grid.traced is None and samples.n >= at + DIFFERENCE_ORDER
+    if order.plain or order.known not in (None, at) or not served:
+        return limit(order)
+    if order.known is None:
+        return limit(order, _ExceptAtWhole(rule, whole, at))
+    outcome = whole(samples)
+    if not tracks_gradient(order.value):
+        return outcome
+    fixed = replace(order, value=order.xp.stop_gradient(order.value))
+    value, same = limit(order).value, limit(fixed).value
+    xp = array_namespace(value)
+    change = xp.where(xp.isfinite(value), value - same, zeros(value, samples.n))
+    return replace(outcome, value=outcome.value + change, reusable=None)
 
 
 def no_estimate(rule: Rule, samples: Samples, order: Order) -> str:

@@ -12,12 +12,13 @@ import numpy as np
 from hpfracc._arrays import to_host
 from hpfracc._frames import Opened, has_labels
 from hpfracc._results import LabelledArrays, Result, SmallCurve
+from hpfracc._xp import array_namespace
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import warn
 from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Samples, constant, largest, real_dtype, scalar
+from hpfracc.operators.core.values import Samples, constant, largest, real_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +252,15 @@ def warn_of(operator: Any, value: Any, estimate: Any, message: str) -> None:
 
 
 def rounding_of(rule: Rule, samples: Samples, order: Order) -> Any:
-    """The rounding errors of the samples, amplified by a derivative, which grow as the step decreases; 0 if small."""
-    alpha, grid = order.known, samples.grid
-    if alpha is None or not (size := rule.magnification(alpha)):
+    """The result for rounding errors of the samples with alternating signs, which derivatives amplify most."""
+    if order.known is None:
         return 0.0
-    rounding = largest(samples.values) * float(np.finfo(real_dtype(samples.values)).eps)
-    if grid.uniform:
-        return rounding * size * scalar(samples.scale(-alpha), samples.values)
-    return 0.0 if grid.traced is not None else rounding * constant(rule.magnification_at(grid.times(), alpha), rounding)
+    x = samples.values
+    rounding = largest(x) * float(np.finfo(real_dtype(x)).eps)
+    signs = replace(samples, values=constant(1.0 - 2.0 * (np.arange(samples.n) % 2), x), recorded=None)
+    with np.errstate(invalid="ignore"):
+        found = abs(rule.linear().apply(signs, order))
+    return rounding * array_namespace(x).where(abs(found) < math.inf, found, 0.0)
 
 
 def propagated_noise(apply: Callable[[Samples], Outcome], samples: Samples, value: Any, sigma: float) -> Any:
@@ -272,9 +274,9 @@ def propagated_noise(apply: Callable[[Samples], Outcome], samples: Samples, valu
         return ((abs(apply(noisy).value - value) ** 2).sum(0) / _DRAWS) ** 0.5
 
 
-def rounding_note(rule: Rule, samples: Samples, order: Order, value: Any) -> str:
+def rounding_note(rounding: Any, value: Any) -> str:
     """A message if amplified rounding errors of the samples dominate the result; else empty."""
-    errors, sizes = known_values(rounding_of(rule, samples, order)), known_values(largest(value))
+    errors, sizes = known_values(rounding), known_values(largest(value))
     if errors is None or sizes is None:
         return ""
     lost, size = float(np.max(errors, initial=0.0)), float(np.max(sizes, initial=0.0))

@@ -8,8 +8,6 @@ from copy import copy
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from hpfracc.errors import ShapeError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, step_power
@@ -67,16 +65,9 @@ class Rule(ABC):
         """The first point at which its error can be estimated."""
         return 0
 
-    def magnification(self, alpha: float) -> float:
-        """A bound of its amplification of rounding errors, in units of ``step**-alpha``: the sum of absolute weights.
-
-        0 for a rule that integrates, which reduces them.
-        """
-        return 0.0
-
-    def magnification_at(self, points: np.ndarray[Any, Any], alpha: float) -> np.ndarray[Any, Any]:
-        """The same at each point of a grid that is not uniform, with the powers of the steps in it."""
-        return np.zeros(1)
+    def linear(self) -> Rule:
+        """The rule itself, or where its choices depend on the samples, the one that it corrects."""
+        return self
 
     def changed(self, **parameters: Any) -> Self:
         """The same rule with other parameters."""
@@ -111,7 +102,7 @@ class Rule(ABC):
 
 #: What a rule that extends another one has of it.
 _INHERITED = ("name", "cost", "any_grid", "one_call", "companion_suffices")
-_METHODS = ("accuracy", "least_points", "head", "measured_from", "magnification")
+_METHODS = ("accuracy", "least_points", "head", "measured_from")
 
 
 class DelegatingRule(Rule):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -15,7 +16,7 @@ from hpfracc.history.exponentials import exponential_nodes, exponential_sum, nod
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, add_from, constant, join, namespace_among, scalar
-from hpfracc.operators.rules.differences import slopes, start_points
+from hpfracc.operators.rules.differences import DIFFERENCE_ORDER, slopes, start_points
 from hpfracc.operators.rules.first_points import infinite_at_origin
 from hpfracc.operators.rules.l1 import LType, fractional_part
 
@@ -123,7 +124,7 @@ class AnyGridRule(LType):
     def interpolated(self, samples: Samples, order: Order) -> Any:
         """g: f, or its derivative of order n - 1."""
         whole = 0 if self.integral else order.ceiling - 1
-        return slopes(samples.values, samples.grid.times(), whole) if whole else samples.values
+        return slopes(samples.values, samples.grid.times(), whole, self.terms) if whole else samples.values
 
     def increments(self, samples: Samples, order: Order) -> Any:
         """``g[k] - exp(-rate h[k]) g[k-1]``, 0 at the first point."""
@@ -227,8 +228,8 @@ class _Curved(DelegatingRule):
         \quad \tau_i = t_i - t_{i-1},
 
     with :math:`\beta = -\mu` for an integral. This is the leading error of L1 for smooth f. At a kink between two
-    points it has the size of the error that the samples do not determine, and after an interval much longer than its
-    neighbours that of its error: every other sample may see none of it.
+    points it has the size of the error that the samples do not determine. Up to order 1 the rule gets one more sample
+    in every interval much longer than the next one, whose error every other sample does not show.
     """
 
     rule: AnyGridRule
@@ -243,7 +244,35 @@ class _Curved(DelegatingRule):
         steps = constant(widths, x)
         rates = rule.increments(samples, order)[..., 1:] / steps
         bend = (rates[..., 1:] - rule.decayed(rates[..., :-1], samples, 2)) / (steps[1:] + steps[:-1])
-        return add_from(rule.apply(samples, order), 2, bend * effect)
+        if samples.grid.traced is not None or samples.n < 3 or not (rule.integral or order.ceiling == 1):
+            return add_from(rule.changed(terms=DIFFERENCE_ORDER - 1).apply(samples, order), 2, bend * effect)
+        finer, places = _with_middles(samples)
+        return add_from(rule.apply(finer, order)[..., places], 2, bend * effect)
+
+
+#: An interval this many times as long as the one with which every other sample joins it is halved for the estimate:
+#: its error grows by at most (1 + 1/4)^3 when they are joined.
+_LONG = 4.0
+
+
+def _with_middles(samples: Samples) -> tuple[Samples, list[int]]:
+    """The samples and those in the middle of long intervals, on the parabolas of their ends; the places of the old."""
+    x, times = samples.values, samples.grid.times()
+    widths = np.diff(times)
+    pairs = widths[: len(widths) // 2 * 2].reshape(-1, 2)
+    long = np.flatnonzero(pairs > _LONG * pairs[:, ::-1])
+    if not len(long):
+        return samples, list(range(samples.n))
+    places = np.concatenate([times, 0.5 * (times[long] + times[long + 1])])
+    turn = np.argsort(places, kind="stable")
+    rates = (x[..., 1:] - x[..., :-1]) / constant(widths, x)
+    bends = (rates[..., 1:] - rates[..., :-1]) / constant(widths[1:] + widths[:-1], x)
+    before, after = np.maximum(long - 1, 0).tolist(), np.minimum(long, samples.n - 3).tolist()
+    bend = 0.5 * (bends[..., before] + bends[..., after]) * constant(0.25 * widths[long] ** 2, x)
+    middle = 0.5 * (x[..., long.tolist()] + x[..., (long + 1).tolist()]) - bend
+    grid = replace(samples.grid, n=len(places), step=None, points=places[turn])
+    values = join([x, middle])[..., turn.tolist()]
+    return replace(samples, values=values, grid=grid, recorded=None), np.argsort(turn)[: samples.n].tolist()
 
 
 #: Maximum number of ordinary integrals that the fast rule takes first. More would need polynomials of higher degree.

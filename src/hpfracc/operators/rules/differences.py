@@ -19,21 +19,21 @@ from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
 DIFFERENCE_ORDER = 4
 
 
-def increments(x: Any, n: int) -> Any:
+def increments(x: Any, n: int, terms: int = DIFFERENCE_ORDER) -> Any:
     """``g[j] - g[j-1]`` at every point, 0 at the first; ``g`` is the derivative of order ``n - 1`` times ``h**(n-1)``.
 
     For ``n = 1`` these are the differences of the samples. Above, ``g`` at point j comes from the samples up to j alone
-    by the series of ``(-log(1 - B))**(n-1)`` in backward differences ``B``, cut after four terms; at the first points,
-    from the polynomial through the first ``n + 3`` samples.
+    by the series of ``(-log(1 - B))**(n-1)`` in backward differences ``B``, cut after ``terms``; at the first points,
+    from the polynomial through the first ``n - 1 + terms`` samples.
     """
     if n == 1:
         return join([x[..., :1] - x[..., :1], x[..., 1:] - x[..., :-1]])
     reach = start_points(n)
-    total = backward_sum(x, n, n - 1, reach + 1)
+    total = backward_sum(x, n, n - 1, reach + 1, terms)
     differences = forward_differences(x[..., : reach + 1])
     head = zeros(x, 1)
     table = start_table(n)
-    steps = sum(differences[i] * constant(table[i - n], x) for i in range(n, reach + 1))
+    steps = sum(differences[i] * constant(table[i - n], x) for i in range(n, n - 1 + terms))
     return join([head, steps, total])
 
 
@@ -44,11 +44,11 @@ def repeated_differences(x: Any, count: int) -> Any:
     return x
 
 
-def backward_sum(x: Any, count: int, m: int, first: int) -> Any:
-    """Differences of order ``count`` and above, with the coefficients of :func:`backward_series`, from a point on."""
+def backward_sum(x: Any, count: int, m: int, first: int, terms: int = DIFFERENCE_ORDER) -> Any:
+    """Differences of ``terms`` orders from ``count`` on, with :func:`backward_series`, from point ``first`` on."""
     v = repeated_differences(x, count)
     total = v[..., first - count :]
-    for factor in backward_series(m)[1:]:
+    for factor in backward_series(m)[1:terms]:
         v = repeated_differences(v, 1)
         total = total + factor * v[..., v.shape[-1] - total.shape[-1] :]
     return total
@@ -76,11 +76,6 @@ def backward_series(m: int) -> tuple[float, ...]:
     for _ in range(m):
         series = np.convolve(series, log)[:DIFFERENCE_ORDER]
     return tuple(float(value) for value in series)
-
-
-def backward_size(m: int) -> float:
-    """Sum of the absolute weights of the backward difference for a derivative of order ``m``."""
-    return sum(factor * 2.0 ** (m + i) for i, factor in enumerate(backward_series(m)))
 
 
 @cache
@@ -150,15 +145,6 @@ class Differences(Rule):
         m = order.ceiling
         return m + DIFFERENCE_ORDER if m else 1
 
-    def magnification(self, alpha: float) -> float:
-        """Sum of the absolute weights."""
-        return backward_size(math.ceil(alpha)) if alpha > 0.0 else 0.0
-
-    def magnification_at(self, points: Array, alpha: float) -> Array:
-        """The same on a grid that is not uniform."""
-        later, starts = slope_weights(points, math.ceil(alpha))
-        return np.concatenate([np.abs(starts).sum(axis=1), np.abs(later).sum(axis=1)])
-
     def apply(self, samples: Samples, order: Order) -> Any:
         """Differences of differences, summed."""
         m, x = order.ceiling, samples.values
@@ -178,23 +164,23 @@ class Differences(Rule):
         return join([*head, total]) * samples.scale(-m)
 
 
-def slopes(x: Any, points: Array, m: int) -> Any:
-    """The m-th derivative at every point, from the last ``m + 4`` samples; at the first points from the first ones.
+def slopes(x: Any, points: Array, m: int, terms: int = DIFFERENCE_ORDER) -> Any:
+    """The m-th derivative at every point, from the last ``m + terms`` samples; at the first points from the first ones.
 
     Order 4 on grids whose neighbouring steps have similar sizes. Across a gap fewer samples are used; see
     :func:`near_weights`.
     """
     if m == 0:
         return x
-    n, count = len(points), m + DIFFERENCE_ORDER
-    weights, starts = slope_weights(points, m)
+    n, count = len(points), m + terms
+    weights, starts = slope_weights(points, m, terms)
     later = sum(x[..., count - 1 - i : n - i] * constant(np.ascontiguousarray(weights[:, i]), x) for i in range(count))
     return join([*(weighted_sum(x, row) for row in starts), later])
 
 
-def slope_weights(points: Array, m: int) -> tuple[Array, Array]:
+def slope_weights(points: Array, m: int, terms: int) -> tuple[Array, Array]:
     """Weights of :func:`slopes`: of the last samples, the newest first, at later points, and at each of the first."""
-    count = m + DIFFERENCE_ORDER
+    count = m + terms
     window = np.lib.stride_tricks.sliding_window_view(points, count)[:, ::-1]
     starts = [weights_among(points[:count], j, m) for j in range(count - 1)]
     return near_weights(window - window[:, :1], m), np.stack(starts)

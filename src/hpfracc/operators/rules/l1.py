@@ -13,7 +13,7 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, power_differences, previous, trapezoid_defects
 from hpfracc.operators.core.values import Finish, Samples, constant
 from hpfracc.operators.core.weights import scaled_weights
-from hpfracc.operators.rules.differences import backward_size, head_of, increments, start_points
+from hpfracc.operators.rules.differences import DIFFERENCE_ORDER, head_of, increments, start_points
 
 #: Sequences of weights from a namespace, an order and lags.
 Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
@@ -30,6 +30,9 @@ def fractional_part(order: Order) -> Order:
 
 class LType(Rule):
     """What the rules of the Caputo derivative by piecewise polynomials share, on every grid."""
+
+    #: The order of the differences that give the derivative of order n - 1.
+    terms = DIFFERENCE_ORDER
 
     def accuracy(self, alpha: float) -> float:
         """``n + 1 - alpha``."""
@@ -62,10 +65,6 @@ class UniformLType(LType):
     def make(xp: Namespace, beta: Any, n: Any) -> tuple[Any, ...]:
         """The weights of the increments and, perhaps, a row with corrections for the first one."""
 
-    def magnification(self, alpha: float) -> float:
-        """That of the differences, doubled by the increments."""
-        return 2.0 * backward_size(math.ceil(alpha) - 1)
-
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""
         return self.with_start(self.apply_with_term(samples, order, None, None), samples, order)
@@ -95,7 +94,7 @@ class UniformLType(LType):
         else:
             (weights, *rows), key, factor = scaled((self.name, "term"), make_both)
             named = key
-        values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling)
+        values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling, self.terms)
         options: dict[str, Any] = {"differences": order.ceiling <= 1}
         if rows:
             options["starts"] = constant(rows[0], samples.values, None if named is None else (named, "starts"))
@@ -147,7 +146,8 @@ class L12(UniformLType):
     :math:`g = f^{(n-1)}` and :math:`\beta = \alpha - n + 1`. Order :math:`3 - \beta = n + 2 - \alpha` at a fixed t for
     f with n + 2 continuous derivatives; one less at the first point after the origin, where interpolation is linear.
     For f that starts like :math:`t^s` it is :math:`1 + s` at a fixed t, and there is no convergence at the first
-    points. Exactly zero on constants. Its difference from L1 is a safe error estimate, because it is the error of L1.
+    points. Exactly zero on constants. Its difference from L1, with differences of order 3, is a safe
+    error estimate, because it is the error of that.
     Above order 1 the first n + 2 points come from the polynomial through the first n + 3 samples, with an error of
     :math:`O(h^{n+3-\alpha})`.
 
@@ -157,7 +157,7 @@ class L12(UniformLType):
     """
 
     name = "l1-2"
-    companion = L1Rule()
+    companion = L1Rule().changed(terms=DIFFERENCE_ORDER - 1)
 
     def accuracy(self, alpha: float) -> float:
         """``n + 2 - alpha``."""

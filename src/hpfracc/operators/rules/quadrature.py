@@ -133,10 +133,6 @@ class ConvolutionQuadrature(Rule):
         """``p - 2``; above order 1 the first m points, because earlier points come from the same polynomials."""
         return self.p - 2 if order.ceiling <= 1 else self._degree(order)
 
-    def magnification(self, alpha: float) -> float:
-        """The generating function at -1."""
-        return sum(2.0**i / i for i in range(1, self.p + 1)) ** alpha if alpha > 0.0 else 0.0
-
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution plus the starting weights."""
         n, p, last = samples.n, self.p, self._degree(order)
@@ -157,7 +153,8 @@ class ConvolutionQuadrature(Rule):
         if last > 1:
             # Up to order 1 each uses the samples up to it.
             points.append(first_points(samples, order, 0, last, causal=order.ceiling <= 1))
-        return join([*points, value])
+        value = join([*points, value])
+        return order.guard(value) if order.ceiling > 0 else value
 
     def _degree(self, order: Order) -> int:
         """Degree of the polynomials on which the rule is exact.
@@ -345,10 +342,6 @@ class Grunwald(GrunwaldSum):
     usual_accuracy = 1.0
     name = "gl"
 
-    def magnification(self, alpha: float) -> float:
-        """The generating function at -1."""
-        return 2.0**alpha if alpha > 0.0 else 0.0
-
     @staticmethod
     def make(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
         """The weights."""
@@ -373,10 +366,6 @@ class WeightedGrunwald(GrunwaldSum):
     usual_accuracy = 2.0
     name = "wsgl"
     companion = Grunwald()
-
-    def magnification(self, alpha: float) -> float:
-        """The generating function at -1."""
-        return (1.0 + alpha) * 2.0**alpha if alpha > 0.0 else 0.0
 
     @staticmethod
     def make(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:

@@ -54,6 +54,10 @@ _MIXED, _HOMOGENEOUS = (1, 3, 5), (3, 5)
 _POLYNOMIALS = (3, 5)
 #: Exponents closer than this are taken for one.
 _GAP = 0.04
+#: A power of t this little above n - 1 is taken for t^(n-1): samples could not tell orders just above n - 1 from it.
+_ALIKE = 0.012
+#: A start falls faster than samples show if the first polynomial misses them by this fraction of what it misses a jump.
+_FAST = 0.5
 #: A fit with t^alpha must be this much more certain than the polynomial.
 _CLEARLY = 4.0
 #: The samples ask for powers of t^alpha if the largest fit with them leaves residuals this much smaller than the
@@ -118,7 +122,7 @@ def _make_fits(n: int, alpha: float, places: Array) -> tuple[Array, ...]:
     """
     count, shapes = len(places), _shapes(n, alpha, len(places))
     most = max(map(len, shapes))
-    neglected = np.linspace(n - 1 + 0.3 * (alpha - (n - 1)), n + 5.0, 61)
+    neglected = np.linspace(n - 1 + max(0.3 * (alpha - (n - 1)), _ALIKE), n + 5.0, 61)
     fits: list[tuple[Array, ...]] = []
     for shape in shapes:
         size, unit = len(shape), places[len(shape) - 1]
@@ -191,6 +195,11 @@ def find_start(head: Any, order: Order, places: Array, power: float) -> Start:
     residuals = most[..., 0] * xp.sqrt(((missed / xp.where(most > 0, most, most * 0 + 1)) ** 2).sum(-1))
     bounds = constant(doubts, head) * residuals[..., None] + constant(sums, head) * rounding[..., None]
     score = xp.amax(bounds, -1)
+    # If f falls to the second sample, and further by much less, it does so like an exponential or faster.
+    falls = abs(xp.stop_gradient(head[..., 1:3] - head[..., :2]))
+    rate = xp.log(1.0 + falls[..., :1] / (falls[..., 1:] + rounding)) / float(places[1])
+    fast = residuals[..., :1] > _FAST * float(np.linalg.norm(rows[0, :, 0])) * falls[..., :1]
+    steep = xp.stack([xp.where(fast, falls[..., :1] * rate**k / math.factorial(k), rate * 0) for k in range(1, n)], -1)
     polynomials = min(len(weights), len(_POLYNOMIALS))
     asked = score[..., :1] < 0.0
     # Fits of as many powers as the second polynomial.
@@ -205,7 +214,7 @@ def find_start(head: Any, order: Order, places: Array, power: float) -> Start:
     ]
     leads, (chosen, bound, first) = _least(scores, choices)
     _, (other,) = _least(xp.where(leads, math.inf, scores), choices[:1])
-    bound = bound + 0.5 * abs(chosen - other)
+    bound = bound + 0.5 * abs(chosen - other) + steep[..., 0, :]
     return Start(
         [chosen[..., k : k + 1] for k in range(n - 1)],
         [bound[..., k : k + 1] for k in range(n - 1)],
@@ -299,6 +308,10 @@ class FittedStart(DelegatingRule):
         last = start.first.shape[-1]
         first = array_namespace(value).where(start.is_singular, start.first * scale, value[..., :last])
         return join([first, value[..., last:]])
+
+    def linear(self) -> Rule:
+        """The rule that it corrects: :meth:`start_error` has the rounding errors of the rest."""
+        return self.rule.linear()
 
     def start_error(self, samples: Samples, order: Order, exponent: Order | None = None) -> Any:
         """Estimate of the error at every point that the derivatives at the origin cause; nan if they are unknown."""
