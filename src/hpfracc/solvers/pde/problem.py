@@ -18,6 +18,7 @@ from hpfracc._xp import Namespace
 from hpfracc.errors import ShapeError
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.intervals import order_value
+from hpfracc.operators._distributed_order import DistributedOrder
 from hpfracc.solvers.pde.orders import VaryingOrder
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 from hpfracc.solvers.pde.space.krylov import RTOL
@@ -152,6 +153,8 @@ class EvolutionProblem:
         The order of a fractional integral in time that is applied to source and reaction; None if there is none.
     varying : VaryingOrder or None
         Orders that differ between components, or vary; ``orders`` then has the largest one.
+    distribution : DistributedOrder or None
+        The distribution of which ``orders`` are the quadrature rule.
     delayed : DelayedFrames or None
         The delayed states that the reaction looks up, where it has delays.
     on_grid : callable or None
@@ -187,6 +190,7 @@ class EvolutionProblem:
     start_power: float | None = None
     integrated: Any = None
     varying: VaryingOrder | None = None
+    distribution: DistributedOrder | None = None
     delayed: DelayedFrames | None = None
     on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
     names: tuple[str, ...] = ()

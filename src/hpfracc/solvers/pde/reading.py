@@ -15,6 +15,7 @@ from hpfracc._arrays import dtype_name, is_array, library_of, to_host
 from hpfracc._xp import NUMPY, namespace
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError, warn
 from hpfracc.history.intervals import order_value
+from hpfracc.operators._distributed_order import DistributedOrder
 from hpfracc.solvers.pde.boundary import SIDES, Dirichlet, Ends, Periodic, is_function, read_boundary
 from hpfracc.solvers.pde.data import (
     StateReader,
@@ -79,6 +80,8 @@ def read_evolution(
         states = StateReader(names, places, shape, xp, outside)
         start = states("u0", u0)
         components = None if start.ndim == len(shape) else int(start.shape[0])
+        distribution = alpha.resolved(t1 - t0) if isinstance(alpha, DistributedOrder) else None
+        alpha = alpha if distribution is None else distribution
         varying = read_varying(alpha, (t0, t1), places, components)
         orders = read_orders(alpha if varying is None else varying.most, terms)
         if library != "numpy" and any(order_value(order) < 0.0 for _, order in orders):
@@ -117,6 +120,7 @@ def read_evolution(
             periodic=periodic,
             varying=varying,
             start_power=None if varying is None else varying.least,
+            distribution=distribution,
             names=names,
         )
         problem.notes += discretised.notes
