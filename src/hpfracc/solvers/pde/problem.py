@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import is_array, is_tracer, tracks_gradient
+from hpfracc._arrays import is_array, is_tracer, to_host, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.errors import ShapeError
 from hpfracc.history.blocks import steps_together
@@ -268,6 +268,11 @@ class EvolutionProblem:
     def largest(self, u: Any) -> float:
         """The largest absolute value of a state."""
         return float(self.xp.abs(self.xp.stop_gradient(u)).max())
+
+    def largest_each(self, u: Any) -> Array:
+        """The largest absolute value of each component of a state, of shape () or (components,)."""
+        sizes = np.abs(np.asarray(to_host(self.xp.stop_gradient(u))))
+        return np.asarray(sizes.max(axis=tuple(range(sizes.ndim))[self.components is not None :]))
 
     def count(self, name: str, number: int = 1) -> None:
         """Add to a counter."""

@@ -94,6 +94,8 @@ class Run:
         self.success, self.interrupted, self.message = True, False, "The end of the interval was reached."
         #: The unknowns after some steps, by the number of the step, for comparison.
         self.samples: dict[int, Any] = {}
+        #: Times and the estimated errors in time there, of each component.
+        self.errors: list[tuple[float, Any]] = []
         #: ``frame(t)``: the solution on the whole grid at any time, where the steps give it.
         self.frame: Callable[[float], Any] | None = None
         self._begin, self._earlier, self._at = begin, earlier, at

@@ -21,7 +21,7 @@ from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
 from hpfracc.solvers.pde.boundary import BoundaryCondition
 from hpfracc.solvers.pde.driver import StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
-from hpfracc.solvers.pde.grid_error import estimate_grid_error
+from hpfracc.solvers.pde.estimates import estimate_errors
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, Question, find_evolution_method
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
@@ -426,12 +426,9 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         whole = tuple(axis.size for axis in space.grid)
         shape = whole if problem.components is None else (problem.components, *whole)
         happened = run.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
-    in_space, why = math.nan, "the solve did not reach its end"
-    if run.success:
-        stand_in = method.stand_in(problem)
-        in_space, why = estimate_grid_error(
-            problem, stand_in, *run.newest, run.steps, options.estimate, replaced=stand_in is not method
-        )
+    errors, why = estimate_errors(question, run, error, u if frames else None)
+    largest = [float(np.max(one[~np.isnan(one)], initial=-1.0)) for one in errors]
+    in_time, in_space = (math.nan if one < 0.0 else one for one in largest)
     if math.isnan(in_space):
         problem.notes.append(f"no estimate of the error in space: {why}")
     elif why:
@@ -470,7 +467,8 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         run.success,
         run.message,
         sol,
-        SpaceTimeError(error, in_space),
+        SpaceTimeError(float(np.fmax(error, in_time)) if options.dense_output else in_time, in_space),
+        errors,
         decision,
         stats,
         *happened,
