@@ -34,7 +34,7 @@ from hpfracc.solvers.pde.reading import EQUATION, read_evolution
 from hpfracc.solvers.pde.recording import MAX_FRAMES, Run, read_save, smooth_power
 from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, SpaceTimeError
-from hpfracc.solvers.pde.time_data import refuse_gaps, scan_data
+from hpfracc.solvers.pde.time_data import refuse_gaps, refuse_growth, scan_data
 
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
@@ -362,6 +362,7 @@ def _solve(question: Question, progress: StepProgress) -> tuple[Question, Run, f
             mesh = np.union1d(mesh, method.event_times(problem, options.rtol))
         problem.stats["forecast_bytes"] = check_memory(question, len(outputs) - 1)
         return question, run_mesh(question, mesh, outputs=outputs, progress=progress), 0.0, 0.0
+    refuse_growth(problem)
     if options.step is None:
         if is_tracer(problem.u0) or math.isnan(problem.alpha_value):
             raise InvalidInputError(
