@@ -20,6 +20,7 @@ from hpfracc.history.blocks import steps_together
 from hpfracc.history.intervals import order_value
 from hpfracc.operators._distributed_order import DistributedOrder
 from hpfracc.solvers.pde.orders import VaryingOrder
+from hpfracc.solvers.pde.singular_source import SingularSource
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 from hpfracc.solvers.pde.space.krylov import RTOL
 
@@ -151,6 +152,10 @@ class EvolutionProblem:
         The power of time with which the solution starts, where singular data make it lower than alpha.
     integrated : float, scalar array or None
         The order of a fractional integral in time that is applied to source and reaction; None if there is none.
+    singular : SingularSource or None
+        The power of time with which the source starts from infinity.
+    added : callable or None
+        ``added(t)``: what is added to source and boundary data.
     varying : VaryingOrder or None
         Orders that differ between components, or vary; ``orders`` then has the largest one.
     distribution : DistributedOrder or None
@@ -189,6 +194,8 @@ class EvolutionProblem:
     breaks: tuple[float, ...] = ()
     start_power: float | None = None
     integrated: Any = None
+    singular: SingularSource | None = None
+    added: Callable[[float], Any] | None = None
     varying: VaryingOrder | None = None
     distribution: DistributedOrder | None = None
     delayed: DelayedFrames | None = None
@@ -263,6 +270,9 @@ class EvolutionProblem:
             if self.source is not None and (whole or self.integrated is None):
                 own = self.source(t)
                 total = own if total is None else total + own
+        if self.added is not None:
+            more = self.added(t)
+            total = more if total is None else total + more
         return total
 
     def largest(self, u: Any) -> float:

@@ -29,6 +29,7 @@ from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import VaryingOrder, read_orders, read_varying
 from hpfracc.solvers.pde.problem import DelayedFrames, EvolutionProblem
 from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
+from hpfracc.solvers.pde.singular_source import read_singular
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points, read_grid
 from hpfracc.solvers.pde.space.components import discretise_components
 from hpfracc.solvers.pde.space.disc import Annulus, Disc
@@ -141,6 +142,9 @@ def read_evolution(
         read_reaction(problem, reaction, jac, extra, start, coordinates)
         if _reading.choice("form", form, ("caputo", "fokker_planck")) == "fokker_planck":
             _read_memory_outside(problem, moving is not None)
+        problem.singular = read_singular(problem)
+        if problem.integrated is not None:
+            _refuse_infinite(problem)
         if moving is not None:
             if jac is not None:
                 raise InvalidInputError("jac is given, and Diffusion depends on t or u; leave it out")
@@ -289,13 +293,18 @@ def _read_memory_outside(problem: EvolutionProblem, quasilinear: bool) -> None:
         return  # both forms are the same
     if quasilinear:
         raise InvalidInputError("form='fokker_planck' takes Diffusion of t or u without source and reaction alone")
-    if (
-        problem.xp.library == "numpy"
-        and problem.source is not None
-        and not np.isfinite(problem.source(problem.t0)).all()
-    ):
-        raise InvalidInputError("form='fokker_planck': the source is not finite at t0; give one that is")
     problem.integrated = 1.0 - problem.alpha
+
+
+def _refuse_infinite(problem: EvolutionProblem) -> None:
+    """Refuse an integrated source that is infinite at t0, unless like a power."""
+    if problem.xp.library != "numpy" or problem.source is None or problem.singular is not None:
+        return
+    if not np.isfinite(problem.source(problem.t0)).all():
+        raise InvalidInputError(
+            "form='fokker_planck': the source is not finite at t0; give one that is, or that is c(x) t^p with p > -1 and "
+            "a bounded rest, from t0 = 0 on"
+        )
 
 
 def _check_compatible(

@@ -40,6 +40,7 @@ def read_save(save: Any, options: Options) -> Save:
 def smooth_power(problem: EvolutionProblem) -> float:
     """The power of time in which the solution is smooth near the start."""
     alpha = problem.alpha_value if problem.start_power is None else problem.start_power
+    alpha = alpha if problem.singular is None else min(alpha, problem.singular.start)
     return 1.0 if math.isnan(alpha) else min(1.0, max(0.05, alpha))
 
 

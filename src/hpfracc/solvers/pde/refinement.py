@@ -59,7 +59,7 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
     """
     problem, method, options, *_ = question
     length = problem.t1 - problem.t0
-    if data.power < 0.0:
+    if data.power < 0.0 and not (problem.singular is not None and method.meets_powers):
         problem.start_power = (problem.start_power or problem.alpha_value) + data.power
         if problem.integrated is not None:
             problem.start_power = min(problem.alpha_value, 1.0 + data.power)

@@ -23,8 +23,9 @@ _LOOKS, _FEWEST, _BYTES = 1024, 256, 1 << 25
 _TOGETHER = 32
 #: Times at which a reaction has to be the same as at t0 to count as independent of t.
 _SAME = 64
-#: The least power with which a solution starts: meshes that are graded for lower ones take thousands of steps.
-_STARTS = 0.045
+#: The least power with which a solution starts: of data that are exactly a power, and of others, for which meshes are
+#: graded that take thousands of steps.
+_EXACT, _STARTS = 0.01, 0.045
 #: Halvings of the distance to t0 between which the growth of data is measured, and the growth that counts.
 _NEAR, _NEARER, _NEAREST, _GROWS = 20, 40, 60, 1.5
 #: A difference between two looks that is checked for a jump, in units of the median; halvings that a jump survives.
@@ -202,10 +203,12 @@ def refuse_growth(problem: EvolutionProblem) -> None:
     if is_tracer(problem.u0) or not _depends_on_time(problem) or math.isnan(problem.alpha_value):
         return
     power, most = growth(_data(problem), problem), min(problem.alpha_value, 1.0)
-    if problem.integrated is None and most + power < _STARTS:
+    most = most if problem.integrated is None else 1.0
+    least = _STARTS if problem.singular is None else _EXACT
+    if most + power < least:
         raise InvalidInputError(
             f"source, boundary data or reaction grow like (t - t0)^{power:.3g} at t0 = {problem.t0:g}, so that u would "
-            f"not start from u0, or not visibly; they have to grow less than (t - t0)^-{most - _STARTS:.3g}"
+            f"not start from u0, or not visibly; they have to grow less than (t - t0)^-{most - least:.3g}"
         )
 
 
