@@ -103,7 +103,7 @@ class DistributedOrder(FractionalOperator):
     def terms(self) -> tuple[tuple[float, float], ...]:
         """Coefficients and orders of the quadrature rule, largest order first."""
         count = self.nodes or _NODES
-        return self._rule(self._measure(count), count)
+        return self._quadrature(self._measure(count), count)
 
     def resolved(self, length: float) -> DistributedOrder:
         """The same with as many nodes as an equation over this time needs; with a given number as it is."""
@@ -122,14 +122,14 @@ class DistributedOrder(FractionalOperator):
         """
         return self._errors(self._measure(_LARGEST), self.nodes or _NODES, times)
 
-    def _rule(self, measure: _Measure, count: int) -> tuple[tuple[float, float], ...]:
+    def _quadrature(self, measure: _Measure, count: int) -> tuple[tuple[float, float], ...]:
         orders, parts = _gauss(measure, count)
         kept = parts > 0.0
         return tuple(sorted(zip(parts[kept].tolist(), orders[kept].tolist(), strict=True), key=lambda pair: -pair[1]))
 
     def _errors(self, measure: _Measure, count: int, times: Array) -> Array:
         logs = (-np.log(times)[:, None] + np.log(_DIRECTIONS)).reshape(-1, 1)
-        found = np.array(self._rule(measure, count))
+        found = np.array(self._quadrature(measure, count))
         exact = np.exp(logs * measure.orders) @ measure.parts
         error = np.abs(np.exp(logs * found[:, 1]) @ found[:, 0] - exact).reshape(len(times), -1).max(axis=1)
         return np.asarray(error / np.abs(exact.reshape(len(times), -1)[:, 0]) + self._missed(measure, times))
@@ -188,7 +188,7 @@ class DistributedOrder(FractionalOperator):
 
     def _sum(self, part: Callable[[float], Outcome]) -> Outcome:
         part, count, measure = lru_cache(part), self.nodes or _NODES, self._measure(self.nodes or _NODES)
-        pairs = [(part(order), share) for share, order in self._rule(measure, count)]
+        pairs = [(part(order), share) for share, order in self._quadrature(measure, count)]
         total = weighted_outcome(pairs, f"{count} orders")
         error = total.error
 
@@ -198,7 +198,8 @@ class DistributedOrder(FractionalOperator):
             missed = float(measure.missed.sum() / measure.parts.sum())
             coarse = measure if callable(self.weight) else self._measure(few)
             with np.errstate(invalid="ignore"):
-                rest = abs(total.value - sum(share * part(order).value for share, order in self._rule(coarse, few)))
+                other = sum(share * part(order).value for share, order in self._quadrature(coarse, few))
+                rest = abs(total.value - other)
             return error() + largest_nearby(rest + missed * abs(total.value))
 
         return total if error is None else replace(total, error=with_rule)

@@ -57,7 +57,7 @@ def test_narrow_and_rough_weights_of_a_distributed_order(name: str):
 
 
 def test_a_distribution_above_order_one():
-    """Orders from 1.5 to 1.7, where a wrong order shifts waves: nodes=1 against 16."""
+    """Orders from 1.5 to 1.7, where a wrong order shifts waves: one node; its estimate is a bound."""
     given = {**GIVEN, "du0": 0.0, "t_eval": [0.5, 4.0]}
 
     def solved(nodes: int | None) -> Any:
@@ -65,7 +65,7 @@ def test_a_distribution_above_order_one():
 
     few, many = solved(1), solved(None)
     errors = np.abs(few.u - many.u).max(axis=1)
-    assert (errors <= few.errors.time).all() and (few.errors.time < 60.0 * errors).all()
+    assert (errors <= few.errors.time).all() and (few.errors.time < 300.0 * errors).all()
     assert errors.min() > 100.0 * many.errors.time.max()
 
 
@@ -143,7 +143,7 @@ def forced(t: np.ndarray, alpha: float, power: float, rise: float) -> np.ndarray
 @pytest.mark.parametrize("form", ["caputo", "fokker_planck"])
 @pytest.mark.parametrize(("alpha", "power"), [(0.5, -0.4), (0.5, -0.48), (0.9, -0.8), (1.0, -0.9), (0.6, -0.9)])
 def test_sources_that_start_from_infinity(form: str, alpha: float, power: float):
-    """A power of t, and the same times 1 + t: in some hundred steps where t^0.1 took 4,096; refused where u(t0) is not u0."""
+    """A power of t times 1 + t, in some hundred steps where u = t^0.1 took 4,096; refused where u(t0) is not u0."""
 
     def source(t: float, x: np.ndarray) -> np.ndarray:
         return np.float64(t) ** power * (1.0 + t) * np.sin(x)

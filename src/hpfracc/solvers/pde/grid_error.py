@@ -238,7 +238,8 @@ def _fewer_steps(
 def _states(problem: EvolutionProblem, method: EvolutionMethod, steps: int, times: list[float]) -> Any:
     """The unknowns at increasing times up to the end, linear between the given number of steps."""
     mesh = np.array([problem.t0, *times]) if method.exact else method.mesh(problem, steps)
-    found, t, before, done = [], problem.t0, problem.u0, 0
+    found: list[Any] = []
+    t, before, done = problem.t0, problem.u0, 0
     for made in method.steps(problem, mesh):
         for state in made.make() if isinstance(made, FrameBlock) else (made,):
             done += 1

@@ -302,8 +302,8 @@ def _refuse_infinite(problem: EvolutionProblem) -> None:
         return
     if not np.isfinite(problem.source(problem.t0)).all():
         raise InvalidInputError(
-            "form='fokker_planck': the source is not finite at t0; give one that is, or that is c(x) t^p with p > -1 and "
-            "a bounded rest, from t0 = 0 on"
+            "form='fokker_planck': the source is not finite at t0; give one that is, or c(x) t^p with p > -1 and a "
+            "bounded rest, from t0 = 0 on"
         )
 
 

@@ -224,7 +224,8 @@ class FPDEResult(Result):
         kind : {"auto", "kymograph", "profiles", "frames", "errors"}
             ``"kymograph"``: u over x and t, for one dimension. ``"profiles"``: u over x at some times (along the middle
             of the other axes in more dimensions). ``"frames"``: u over the box at some times, as pictures side by side
-            in two dimensions; with ``path`` an animation. ``"errors"``: the estimates ``errors`` over t. ``"auto"``: a kymograph in one dimension, frames in more.
+            in two dimensions; with ``path`` an animation. ``"errors"``: the estimates ``errors`` over t. ``"auto"``: a
+            kymograph in one dimension, frames in more.
         component : int or str
             Component of a system to draw, by its number or name.
         times : sequence of float, optional

@@ -208,7 +208,7 @@ def solve_fpde(
         each finer mesh.
     estimate : bool or "auto"
         Whether the errors are estimated. ``error_estimate.space``, for NumPy arrays unless it is False: by solving
-        again on every second and every fourth point, with at most 64 steps. Functions are called with the coordinates
+        again on every second and every fourth point, with few steps, at up to 12 of the returned times. Functions are called with the coordinates
         of these points; where they fail on them, the estimate is nan and ``decision.notes`` says why. With True also
         for tensors. ``error_estimate.time`` of a solution with a given ``step``: it is compared with solutions of an
         eighth and a sixteenth of its steps (down to a fourth and an eighth, if it has few), at common times; if these
@@ -220,7 +220,7 @@ def solve_fpde(
     Returns
     -------
     FPDEResult
-        ``.t .x .u .sol .error_estimate .mass .energy .decision .stats .plot()``; ``u[n]`` is the solution at ``t[n]``.
+        ``.t .x .u .sol .error_estimate .errors .mass .energy .decision .stats .plot()``; ``u[n]`` is the solution at ``t[n]``.
         A failure during the solve (non-finite values, no convergence, too few steps, Ctrl-C) gives ``success=False``
         and a message; invalid arguments raise an error.
 
@@ -428,8 +428,8 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         shape = whole if problem.components is None else (problem.components, *whole)
         happened = run.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
     errors, why = estimate_errors(question, run, error, u if frames else None)
-    largest = [float(np.max(one[~np.isnan(one)], initial=-1.0)) for one in errors]
-    in_time, in_space = (math.nan if one < 0.0 else one for one in largest)
+    most = [float(np.max(one[~np.isnan(one)], initial=-1.0)) for one in errors]
+    in_time, in_space = (math.nan if one < 0.0 else one for one in most)
     if math.isnan(in_space):
         problem.notes.append(f"no estimate of the error in space: {why}")
     elif why:
