@@ -16,7 +16,7 @@ from hpfracc.solvers.pde.result import SpaceTimeError
 Array = np.ndarray[Any, Any]
 
 
-def estimate_errors(question: Question, run: Run, error: float, frames: Any) -> tuple[SpaceTimeError[Array], str]:
+def errors_of_run(question: Question, run: Run, error: float, frames: Any) -> tuple[SpaceTimeError[Array], str]:
     """The errors at the times of a run, and why there is none of the grid.
 
     Parameters

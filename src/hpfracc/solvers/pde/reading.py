@@ -142,7 +142,10 @@ def read_evolution(
         read_reaction(problem, reaction, jac, extra, start, coordinates)
         if _reading.choice("form", form, ("caputo", "fokker_planck")) == "fokker_planck":
             _read_memory_outside(problem, moving is not None)
-        problem.singular = read_singular(problem)
+        plain = library == "numpy" and len(orders) == 1 and varying is None and problem.alpha_value <= 1.0
+        if problem.source is not None and not problem.steady_source and plain and t0 == 0.0:
+            rise = problem.alpha_value if problem.integrated is None else 1.0
+            problem.singular = read_singular(problem.source, t1, rise)
         if problem.integrated is not None:
             _refuse_infinite(problem)
         if moving is not None:

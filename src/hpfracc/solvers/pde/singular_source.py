@@ -7,20 +7,16 @@ power, so that it is exact for w, and has an error for the rest of the solution 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hpfracc.history.direct import DirectHistory
 from hpfracc.history.interval_states import ExponentialHistory
 from hpfracc.solvers.ode.singular import SCALES, negative_powers
-
-if TYPE_CHECKING:
-    from hpfracc.solvers.pde.problem import EvolutionProblem
 
 Array = np.ndarray[Any, Any]
 
@@ -50,10 +46,8 @@ class SingularSource:
     size: Array
     rest: Callable[[float], Any]
 
-    def on_mesh(
-        self, problem: EvolutionProblem, mesh: Array, past: DirectHistory | ExponentialHistory
-    ) -> EvolutionProblem:
-        """The equation with the derivatives of w by the weights of ``past`` in place of the power."""
+    def on_mesh(self, mesh: Array, past: DirectHistory | ExponentialHistory) -> Callable[[float], Array]:
+        """The derivatives of w by the weights of ``past``, at times within the steps."""
         scale = math.gamma(self.power + 1.0) / math.gamma(self.start + 1.0)
         w = np.diff(scale * mesh**self.start)
         found = []
@@ -62,18 +56,14 @@ class SingularSource:
             found.append(float(own) * change + (0.0 if history is None else float(history[0])))
             past.remember(np.full(1, change))
         ends, last = mesh[1:] * (1.0 + 1e-12), len(found) - 1
-        return dataclasses.replace(
-            problem, source=self.rest, added=lambda t: self.size * found[min(int(np.searchsorted(ends, t)), last)]
-        )
+        return lambda t: self.size * found[min(int(np.searchsorted(ends, t)), last)]
 
 
-def read_singular(problem: EvolutionProblem) -> SingularSource | None:
-    """The power with which the source of an equation is infinite at t0; None if it is not, or not like one power."""
-    source, alpha = problem.source, problem.alpha_value
-    plain = problem.xp.library == "numpy" and len(problem.orders) == 1 and problem.varying is None and alpha <= 1.0
-    if source is None or problem.steady_source or not plain or problem.t0 != 0.0:
-        return None
-    length = problem.t1 - problem.t0
+def read_singular(source: Callable[[float], Any], length: float, rise: float) -> SingularSource | None:
+    """The power with which a source is infinite at t0 = 0; None if it is not, or not like one power.
+
+    ``rise`` is by what the power in the solution is higher.
+    """
     for scales in SCALES:
         times = length * 10.0 ** -np.array(scales)
         with np.errstate(all="ignore"):
@@ -97,4 +87,4 @@ def read_singular(problem: EvolutionProblem) -> SingularSource | None:
     before, after = (float(np.abs(rest(length * 2.0**-k)).max()) for k in _HALVINGS)
     if after > _GROWS * before:
         return None
-    return SingularSource(power, power + (alpha if problem.integrated is None else 1.0), size, rest)
+    return SingularSource(power, power + rise, size, rest)

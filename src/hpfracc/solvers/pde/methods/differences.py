@@ -237,7 +237,8 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
         past: DirectHistory | ExponentialHistory = DirectHistory(weights.rows, steps, np.zeros(1), problem.xp)
         if memory == "exponentials":
             past = ExponentialHistory(weights, np.zeros(1), KERNEL_RTOL)
-        problem = problem.singular.on_mesh(problem, mesh, past)
+        powers = problem.singular.on_mesh(mesh, past)
+        problem = dataclasses.replace(problem, source=problem.singular.rest, added=powers)
         form = StepForm(problem)
     marches = can_march(problem, form)
     compiles = marches and _wants_compiled(problem, steps)
