@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 #: Distances from t0, in powers of ten of the interval, at which the right-hand side is sampled: as close as possible,
 #: so that its leading power dominates.
-_SCALES = ((60.0, 120.0, 180.0), (20.0, 40.0, 60.0), (5.0, 10.0, 15.0), (2.0, 4.0, 6.0))
+SCALES = ((60.0, 120.0, 180.0), (20.0, 40.0, 60.0), (5.0, 10.0, 15.0), (2.0, 4.0, 6.0))
 #: Earliest time after t0. An earlier one would leave no room for the steps before it.
 EARLIEST = 1e-270
 #: Maximum difference of two slopes of one power.
@@ -68,7 +68,7 @@ def _laws(problem: Problem) -> tuple[Array, Array, float, bool] | None:
 
     None if the right-hand side is not finite there, or grows faster than any power.
     """
-    for scales in _SCALES:
+    for scales in SCALES:
         times = (problem.t1 - problem.t0) * 10.0 ** -np.array(scales)
         with np.errstate(all="ignore"):
             states = initial_part(problem, times)
@@ -79,12 +79,19 @@ def _laws(problem: Problem) -> tuple[Array, Array, float, bool] | None:
                 continue
         values = np.stack(found, axis=1)
         if np.isfinite(values).all() and np.isfinite(states).all():
-            seen = np.all(values > 0.0, axis=1)
-            slopes = np.diff(np.log(np.where(values > 0.0, values, 1.0)), axis=1) / np.diff(np.log(times))
-            powers = np.where(seen, np.minimum(slopes[:, 1], 0.0), 0.0)
-            turned = np.abs(slopes[:, 0] - slopes[:, 1])[powers < -1e-3]
-            return powers, np.where(seen, values[:, -1], 0.0), float(times[-1]), bool(np.all(turned <= _STEADY))
+            powers, steady = negative_powers(values, times)
+            last = np.where(np.all(values > 0.0, axis=1), values[:, -1], 0.0)
+            return powers, last, float(times[-1]), steady
     return None
+
+
+def negative_powers(values: Array, times: Array) -> tuple[Array, bool]:
+    """The negative powers of values of shape (rows, 3) at three times, else 0; and whether they are steady."""
+    seen = np.all(values > 0.0, axis=1)
+    slopes = np.diff(np.log(np.where(values > 0.0, values, 1.0)), axis=1) / np.diff(np.log(times))
+    powers = np.where(seen, np.minimum(slopes[:, 1], 0.0), 0.0)
+    turned = np.abs(slopes[:, 0] - slopes[:, 1])[powers < -1e-3]
+    return powers, bool(np.all(turned <= _STEADY))
 
 
 def read_growth(problem: Problem) -> PowerLaw:

@@ -262,7 +262,7 @@ class _EvolutionPass:
         self.problem, _, self.options, *_ = question
         self.system = _EvolutionSystem(self.problem, breaks, first)
         self.stepper: Stepper | None = None
-        self.error = 0.0
+        self.error, self.errors = 0.0, list[tuple[float, Any]]()
         self.times = [self.problem.t0]
         self.pieces: PieceStore | None = None
 
@@ -344,7 +344,12 @@ class _EvolutionPass:
     def _note(self) -> None:
         stepper = self.newest
         resolved = _RESOLVED * self.share * float((stepper.atol[0] + stepper.rtol * stepper.largest).max())
-        self.error = max(self.error, self.system.largest_of(stepper.error), resolved)
+        here = max(self.system.largest_of(stepper.error), resolved)
+        self.error = max(self.error, here)
+        each: Any = here
+        if self.problem.components is not None:
+            each = np.maximum(self.problem.largest_each(self.system.values(stepper.error)), resolved)
+        self.errors.append((self.problem.t0 + stepper.tau, each))
         if self.pieces is not None:
             self.pieces.add(stepper.pieces[-1], stepper.snapshots[-1])
 
@@ -408,6 +413,7 @@ def run_steps(question: Question, data: TimeData, progress: StepProgress) -> tup
         question = question._replace(options=options)
     assert stepper is not None
     current.error = max(current.error, unseen)
+    run.errors = [(t, np.maximum(each, unseen)) for t, each in current.errors]
     problem.stats |= {
         "steps_in_all": spent,
         "rejected": stepper.rejected,

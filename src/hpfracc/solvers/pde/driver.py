@@ -222,27 +222,34 @@ def run_estimated(question: Question, steps: int, progress: StepProgress | None 
             plain._replace(problem=part), np.linspace(part.t0, part.t1, _FINER * starts[-1] + 1), _FINER * starts
         )
         spent += fine.steps
-        pairs = [(run.samples[k], fine.samples[_FINER * k]) for k in starts.tolist() if _FINER * k in fine.samples]
-        early = max((problem.largest(one - other) for one, other in pairs if run.ended is None), default=0.0)
+        pairs = [(k, run.samples[k], fine.samples[_FINER * k]) for k in starts.tolist() if _FINER * k in fine.samples]
+        if run.ended is None:
+            run.errors = [(float(mesh[k]), problem.largest_each(one - other)) for k, one, other in pairs]
+        early = max((float(each.max()) for _, each in run.errors), default=0.0)
     data = scan_data(problem)
     problem.stats.clear()
     problem.stats.update(stats, estimate_steps=spent)
-    gaps = []
+    gaps, compared = [], list[tuple[float, Array]]()
     for finer, coarser, factor, own in zip((run, coarse[0]), coarse, (ratio, 2), marks, strict=True):
         pairs = [
-            (finer.samples[factor * k], coarser.samples[k])
+            (factor * k, finer.samples[factor * k], coarser.samples[k])
             for k in own.tolist()
             if factor * k in finer.samples and k in coarser.samples
         ]
         if finer.success and coarser.success and finer.ended is None:
-            pairs.append((finer.newest[1], coarser.newest[1]))
+            pairs.append((-1, finer.newest[1], coarser.newest[1]))
         if not pairs:
             problem.notes.append("the error in time has no estimate: solutions with fewer steps share no times with it")
             return run, math.nan
-        gaps.append(max(problem.largest(one - other) for one, other in pairs))
+        found = [(k, problem.largest_each(one - other)) for k, one, other in pairs]
+        compared = compared or [(float(mesh[k]), each) for k, each in found]
+        gaps.append(max(float(each.max()) for _, each in found))
     factors = steps / counts[0], counts[0] / counts[1]
     order = seen_order(gaps, factors, method.convergence(problem))
-    error = max(gaps[0] / (factors[0] ** order - 1.0), early, data.defect(problem, mesh))
+    share, unseen = 1.0 / (factors[0] ** order - 1.0), data.defect(problem, mesh)
+    error = max(gaps[0] * share, early, unseen)
+    run.errors = [(t, np.maximum(each, unseen)) for t, each in run.errors]
+    run.errors += [(t, np.maximum(share * each, unseen)) for t, each in compared]
     if not math.isfinite(error):
         problem.notes.append("the error in time has no estimate: solutions with fewer steps are not finite")
         return run, math.nan

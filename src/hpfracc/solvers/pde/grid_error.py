@@ -5,9 +5,11 @@ the same method and times, the differences :math:`d_1 = |u_{2h} - u_h|` and :mat
 observed order :math:`p = \log_2(d_2/d_1)` and the error :math:`d_1/(2^p - 1)`. It contains what the grid did to the
 initial data, the source, the boundary data and the reaction at all times, not at the last one alone.
 
+Several times are compared together, down to a 32nd of the last one; earlier ones with steps of their own.
+
 Jumps between points are the exception: their place is known to half a spacing only, and the errors of two jumps may
 cancel in such a difference, though not in the solution. What a point differs by from the polynomial through its
-neighbours therefore enters by its absolute value, carried to the end by :math:`c\,(c - A)^{-1}` with
+neighbours therefore enters by its absolute value, carried to the time by :math:`c\,(c - A)^{-1}` with
 :math:`c = \Gamma(1+\alpha)/T^\alpha`, which is at least :math:`E_\alpha(T^\alpha A)` for orders up to 1.
 """
 
@@ -30,6 +32,9 @@ Array = np.ndarray[Any, Any]
 
 #: What a problem on a coarser grid shares with that of the solve.
 _OF_TIME = ("t0", "t1", "breaks", "start_power", "integrated", "rtol", "atol", "backend", "compile", "compatible")
+#: The most times at which there is an estimate of its own, a quotient of times that are compared together, and the
+#: powers of it from the end on that are: of times that were asked for, and of others.
+_TIMES, _TOGETHER, _ASKED, _UNASKED = 12, 32.0, 9, 2
 #: Fewest points of a coarser axis.
 _FEWEST = 5
 #: Steps in time of the compared solutions, if the solution itself has more than twice as many; and how far the one on
@@ -49,33 +54,64 @@ _SHARE = 0.5
 
 
 def estimate_grid_error(
+    problem: EvolutionProblem, method: EvolutionMethod, t: float, u: Any, steps: int, wanted: bool | str
+) -> tuple[float, str]:
+    """As :func:`estimate_grid_errors` at one time, of all components."""
+    found, why = estimate_grid_errors(problem, method, [(t, u)], steps, wanted)
+    return float(found.max()), why
+
+
+def sampled_times(problem: EvolutionProblem, times: Array, *, asked: bool, exact: bool) -> Array:
+    """The numbers of those times at which the error of the grid is estimated; ``asked`` if the user named them."""
+    gone = times - problem.t0
+    least = 0.0 if exact else float(gone.max()) * _TOGETHER ** -(_ASKED if asked else _UNASKED)
+    late = np.flatnonzero(gone > least)
+    if late.size <= _TIMES:
+        return late
+    return late[
+        np.unique(np.searchsorted(gone[late], np.geomspace(gone[late[0]], gone[late[-1]] * (1.0 - 1e-12), _TIMES)))
+    ]
+
+
+def estimate_grid_errors(
     problem: EvolutionProblem,
     method: EvolutionMethod,
-    t: float,
-    u: Any,
+    outputs: list[tuple[float, Any]],
     steps: int,
     wanted: bool | str,
     *,
     replaced: bool = False,
-) -> tuple[float, str]:
-    """An estimate of the largest error of ``u`` at time ``t`` due to the grid, and why there is none if it is nan.
+) -> tuple[Array, str]:
+    """Estimates of the largest error due to the grid at some times, and why there are none if they are nan.
 
     Parameters
     ----------
-    u : array
-        The solution at the unknown points at ``t``, after ``steps`` steps.
+    outputs : list of (float, array)
+        Increasing times, and the solution at the unknown points there, of ``steps`` steps.
     wanted : bool or "auto"
         Whether to solve on coarser grids; ``"auto"``: for NumPy arrays. Spectral methods have a cheaper estimate.
     replaced : bool
-        Whether another method than ``method`` made ``u``.
+        Whether another method than ``method`` made the solution.
+
+    Returns
+    -------
+    numpy.ndarray, shape (times,) or (times, components)
+    str
     """
-    if t <= problem.t0:
-        return math.nan, "there is no step"
-    if is_tracer(u):
-        return math.nan, "the solve is traced"
-    cheap = problem.space.space_error(problem.xp.stop_gradient(u))
+    shape = (len(outputs),) if problem.components is None else (len(outputs), problem.components)
+
+    def everywhere(values: Any) -> Array:
+        return np.broadcast_to(np.reshape(values, (-1, *(1,) * (len(shape) - 1))), shape)
+
+    if not outputs or outputs[0][0] <= problem.t0:
+        return everywhere(math.nan), "there is no step"
+    if is_tracer(outputs[0][1]):
+        return everywhere(math.nan), "the solve is traced"
+    cheap = everywhere([problem.space.space_error(problem.xp.stop_gradient(u)) for _, u in outputs])
     if problem.on_grid is None:
-        return (cheap, "this discretisation gives none") if math.isnan(cheap) else (max(cheap, _rough(problem, t)), "")
+        if np.isnan(cheap).any():
+            return cheap, "this discretisation gives none"
+        return np.maximum(cheap, np.stack([np.broadcast_to(_rough(problem, t), shape[1:]) for t, _ in outputs])), ""
     if not wanted or (wanted == "auto" and problem.xp.library != "numpy"):
         return cheap, "it needs solutions on coarser grids, which estimate=True asks for"
     quiet = problem.xp.module.no_grad() if problem.xp.library == "torch" else contextlib.nullcontext()
@@ -83,35 +119,70 @@ def estimate_grid_error(
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"), quiet:
             warnings.simplefilter("ignore")
-            before = tuple(one for one in problem.breaks if one < t)
-            found = _compared(dataclasses.replace(problem, t1=t, breaks=before), method, u, steps, replaced)
-            if found is not None:
-                found = max(found, _rough(problem, t), 0.0 if math.isnan(cheap) else cheap)
+            parts = [
+                _compared(problem, method, part, steps, replaced=replaced, last=part[-1][0] == problem.t1)
+                for part in _together(problem, method, outputs)
+            ]
+            known = [part for part in parts if part is not None]
+            if len(known) == len(parts):
+                rough = np.stack([np.broadcast_to(_rough(problem, t), shape[1:]) for t, _ in outputs])
+                found = np.maximum(np.maximum(np.concatenate(known), rough), np.nan_to_num(cheap))
     except Exception as error:  # the user's functions may take this grid alone
         return cheap, f"the equation could not be solved on a coarser grid ({type(error).__name__}: {error})"
     finally:
         problem.stats.clear()
         problem.stats.update(stats)
-    if found is None:
+    if len(known) < len(parts):
         if min(axis.size for axis in problem.space.grid) < _FEWEST:
-            cheap = math.nan
+            cheap = everywhere(math.nan)
         return (
             cheap,
             f"a coarser grid needs {_FEWEST} points along each axis (an odd number in a region), and there are too few",
         )
-    if not math.isfinite(found):
-        return math.nan, "the solution on a coarser grid is not finite"
+    if not np.isfinite(found).all():
+        return everywhere(math.nan), "the solution on a coarser grid is not finite"
     return found, ""
 
 
-def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps: int, replaced: bool) -> float | None:
-    """The error from two coarser grids, or from one if there is no second; None if there is none."""
+def _together(
+    problem: EvolutionProblem, method: EvolutionMethod, outputs: list[tuple[float, Any]]
+) -> list[list[tuple[float, Any]]]:
+    """The outputs in groups whose times have a quotient of at most ``_TOGETHER``, the earliest first."""
     if method.exact:
-        steps = 1
+        return [outputs]
+    groups: list[list[tuple[float, Any]]] = [[]]
+    for t, u in reversed(outputs):
+        if groups[0] and _TOGETHER * (t - problem.t0) < groups[0][-1][0] - problem.t0:
+            groups.insert(0, [])
+        groups[0].insert(0, (t, u))
+    return groups
+
+
+def _compared(
+    problem: EvolutionProblem,
+    method: EvolutionMethod,
+    outputs: list[tuple[float, Any]],
+    steps: int,
+    *,
+    replaced: bool,
+    last: bool,
+) -> Array | None:
+    """The errors from two coarser grids, or from one if there is no second; None if there is none.
+
+    The solution itself is compared if it ends with this output (``last``), and its steps are few.
+    """
+    times, u = [t for t, _ in outputs], outputs[-1][1]
+    end = times[-1]
+    problem = dataclasses.replace(problem, t1=end, breaks=tuple(one for one in problem.breaks if one < end))
+    if method.exact:
+        values = [problem.xp.stack([one for _, one in outputs])]
     else:
-        steps, u = _fewer_steps(problem, method, u, steps, replaced)
-    found = [_values(problem, u)]
+        steps, own = _fewer_steps(problem, method, times, u, steps, replaced)
+        alone = own is None and last and len(outputs) == 1 and not replaced
+        values = [u[None] if alone else _states(problem, method, steps, times) if own is None else own]
+    found = [_values(problem, values[0], times)]
     grids, gaps, ratios = [problem.space.grid], [], []
+    axes_of = tuple(range(found[0].ndim))[-len(grids[0]) :]
     for _ in range(2):
         axes = [_every_second(x, p, problem.space.nested) for x, p in zip(grids[-1], problem.periodic, strict=True)]
         if any(axis is None for axis in axes):
@@ -124,12 +195,12 @@ def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps:
         refusal = method.lacks(coarse) or method.refuses(coarse)
         if refusal is not None:
             raise ValueError(refusal)
-        last = _last(coarse, method, steps)
-        if not np.all(np.isfinite(to_host(last))):
-            return math.nan
-        found.append(_values(coarse, last))
+        states = _states(coarse, method, steps, times)
+        if not np.all(np.isfinite(to_host(states))):
+            return np.full(found[0].shape[: axes_of[0]], math.nan)
+        found.append(_values(coarse, states, times))
         finer = resample(found[-2], grids[-1], grid, problem.periodic)
-        gaps.append(float(np.nanmax(np.abs(finer - found[-1]))))  # nan outside a region
+        gaps.append(np.nanmax(np.abs(finer - found[-1]), axis=axes_of))  # nan outside a region
         ratios.append(
             max(
                 x.size / y.size if p else (x.size - 1) / (y.size - 1)
@@ -137,44 +208,52 @@ def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps:
             )
         )
         grids.append(grid)
-    if not gaps:
-        return None
-    if len(gaps) == 1 or not gaps[0]:
-        return gaps[0]
+    if len(gaps) < 2:
+        return gaps[0] if gaps else None
     most = min(problem.space.best_order, _MAX_ORDER)
-    order = min(most, max(_MIN_ORDER, math.log(max(gaps[1], 1e-300) / gaps[0]) / math.log(ratios[1])))
+    seen = np.log(np.maximum(gaps[1], 1e-300) / gaps[0]) / math.log(ratios[1])
+    order = np.clip(np.where(gaps[0] > 0.0, seen, most), _MIN_ORDER, most)
     # The difference of the two finer grids may be small by chance: that of the coarser ones counts with the full order.
     first = gaps[0] / (ratios[0] ** order - 1.0)
-    return float(max(first, gaps[1] / (ratios[1] ** most * (ratios[0] ** most - 1.0))))
+    second = gaps[1] / (ratios[1] ** most * (ratios[0] ** most - 1.0))
+    return np.where(gaps[0] > 0.0, np.maximum(first, second), 0.0)
 
 
 def _fewer_steps(
-    problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps: int, replaced: bool
+    problem: EvolutionProblem, method: EvolutionMethod, times: list[float], u: Any, steps: int, replaced: bool
 ) -> tuple[int, Any]:
-    """A number of steps that is small and still follows the solution, and the solution after them."""
+    """A number of steps that is small and still follows the solution to its end ``u``, and the states after them.
+
+    No states if it is the number of steps of the solution.
+    """
     count = _STEPS
     while 2 * count < steps:
-        rough = _last(problem, method, count)
-        if problem.largest(rough - u) <= (_NEAR if replaced else _CLOSE) * problem.largest(u):
+        rough = _states(problem, method, count, times)
+        if problem.largest(rough[-1] - u) <= (_NEAR if replaced else _CLOSE) * problem.largest(u):
             return count, rough
         count *= _MORE
-    # The difference of two methods is no error of the grid.
-    return steps, _last(problem, method, steps) if replaced else u
+    return steps, None
 
 
-def _last(problem: EvolutionProblem, method: EvolutionMethod, steps: int) -> Any:
-    """The unknowns at the end, after the given number of steps."""
-    mesh = np.array([problem.t0, problem.t1]) if method.exact else method.mesh(problem, steps)
-    done, total = 0, len(mesh) - 1
+def _states(problem: EvolutionProblem, method: EvolutionMethod, steps: int, times: list[float]) -> Any:
+    """The unknowns at increasing times up to the end, linear between the given number of steps."""
+    mesh = np.array([problem.t0, *times]) if method.exact else method.mesh(problem, steps)
+    found: list[Any] = []
+    t, before, done = problem.t0, problem.u0, 0
     for made in method.steps(problem, mesh):
-        done += made.count if isinstance(made, FrameBlock) else 1
-        if done == total:
-            return made.make()[-1] if isinstance(made, FrameBlock) else made
-    raise AssertionError
+        for state in made.make() if isinstance(made, FrameBlock) else (made,):
+            done += 1
+            now = float(mesh[done])
+            while len(found) < len(times) and (times[len(found)] <= now or done == len(mesh) - 1):
+                share = min((times[len(found)] - t) / (now - t), 1.0)
+                found.append(state if share == 1.0 else (1.0 - share) * before + share * state)
+            t, before = now, state
+    return problem.xp.stack(found)
 
 
-def _values(problem: EvolutionProblem, u: Any) -> Array:
-    return np.asarray(to_host(problem.xp.stop_gradient(problem.space.embed(u, problem.t1))))
+def _values(problem: EvolutionProblem, states: Any, times: list[float]) -> Array:
+    frames = [problem.space.embed(u, t) for u, t in zip(states, times, strict=True)]
+    return np.stack([np.asarray(to_host(problem.xp.stop_gradient(one))) for one in frames])
 
 
 def _every_second(x: Array, periodic: bool, nested: bool) -> Array | None:
@@ -230,20 +309,20 @@ def _waves(values: Array, x: Array, y: Array, axis: int) -> Array:
     return np.asarray(found if np.iscomplexobj(values) else found.real)
 
 
-def _rough(problem: EvolutionProblem, t: float) -> float:
-    """What unresolved initial data and sources may contribute to the error at ``t``."""
+def _rough(problem: EvolutionProblem, t: float) -> Any:
+    """What unresolved initial data and sources may contribute to the error of each component at ``t``."""
     space = problem.space
     order = problem.alpha_value
     if problem.xp.library != "numpy" or math.isnan(order):
         return 0.0
     shift = math.gamma(1.0 + order) / (t - problem.t0) ** order
-    total = 0.0
+    total = np.zeros(())
     unclear = _unclear(np.asarray(problem.u0), problem)
     if unclear is not None:
-        carried = _SHARE * shift * float(np.abs(space.solve(shift, unclear)).max())
-        kept = _SHARE * float(unclear.max())
+        carried = _SHARE * shift * problem.largest_each(space.solve(shift, unclear))
+        kept = _SHARE * problem.largest_each(unclear)
         # Between orders 1 and 2, from a spread that the resolvent bounds to a wave that keeps its height.
-        total += carried if order <= 1.0 else max(carried, 1e-300) ** (2.0 - order) * kept ** (order - 1.0)
+        total = carried if order <= 1.0 else np.maximum(carried, 1e-300) ** (2.0 - order) * kept ** (order - 1.0)
     if problem.source is not None:
         for when in (t, 0.5 * (problem.t0 + t)):
             source = np.broadcast_to(np.asarray(problem.source(when)), problem.state_shape)
@@ -251,7 +330,7 @@ def _rough(problem: EvolutionProblem, t: float) -> float:
                 source = source * (t - problem.t0) ** problem.integrated / math.gamma(1.0 + problem.integrated)
             unclear = _unclear(source, problem, source=True)
             if unclear is not None:
-                total = max(total, _SHARE * float(np.abs(space.solve(shift, unclear)).max()))
+                total = np.maximum(total, _SHARE * problem.largest_each(space.solve(shift, unclear)))
     return total
 
 

@@ -42,6 +42,8 @@ class EvolutionMethod(abc.ABC):
         Whether ``compile=True`` also applies to tensors and JAX arrays.
     meets_breaks : bool
         Whether its mesh has the times ``problem.breaks`` at which the data jump.
+    meets_powers : bool
+        Whether it takes the power of ``problem.singular`` exactly.
     chooses_steps : bool
         Whether it chooses each step by its error, so that it takes no ``step``.
     takes : frozenset of Feature
@@ -54,6 +56,7 @@ class EvolutionMethod(abc.ABC):
     exact: ClassVar[bool] = False
     compiles_tensors: ClassVar[bool] = False
     meets_breaks: ClassVar[bool] = False
+    meets_powers: ClassVar[bool] = False
     chooses_steps: ClassVar[bool] = False
     takes: ClassVar[frozenset[Feature]] = frozenset()
 

@@ -85,6 +85,8 @@ def read_orders(alpha: Any, terms: Sequence[Any]) -> tuple[tuple[Any, Any], ...]
     """The derivatives on the left-hand side as (coefficient, order), largest order first; integrals below 0."""
     if isinstance(alpha, DistributedOrder):
         found = list(alpha.terms())
+        if len(found) == 1:  # methods for one order take it without a coefficient
+            found = [(0.5 * found[0][0], found[0][1])] * 2
         largest = found[0][1]
     else:
         found = [(1.0, checked_order("alpha", alpha))]

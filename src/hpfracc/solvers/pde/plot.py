@@ -12,7 +12,7 @@ from hpfracc.errors import InvalidInputError
 
 Array = np.ndarray[Any, Any]
 
-KINDS = ("auto", "kymograph", "profiles", "frames")
+KINDS = ("auto", "kymograph", "profiles", "frames", "errors")
 
 
 def plot_evolution(
@@ -54,6 +54,18 @@ def plot_evolution(
     if path is not None:
         return _animate(t, grid, u, path, seconds, style, label)
     return _frames(t, grid, u, times, style, label)
+
+
+def plot_errors(t: Array, errors: dict[str, Array], component: int, ax: Any, style: dict[str, Any]) -> Any:
+    """Draw the estimated errors in time and space over t, on logarithmic axes."""
+    ax = _axes(ax, "estimated error")
+    for name, values in errors.items():
+        shown = values[:, component] if values.ndim == 2 else values
+        seen = (t > t[0]) & (shown > 0.0)
+        ax.plot(t[seen], shown[seen], **{"marker": ".", "label": f"in {name}", **style})
+    ax.set(xlabel="t", xscale="log" if t[0] >= 0.0 else "linear", yscale="log")
+    ax.legend()
+    return ax
 
 
 def _kymograph(t: Array, x: Array, u: Array, ax: Any, style: dict[str, Any], label: str) -> Any:

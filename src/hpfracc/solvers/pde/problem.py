@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import is_array, is_tracer, tracks_gradient
+from hpfracc._arrays import is_array, is_tracer, to_host, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.errors import ShapeError
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.intervals import order_value
+from hpfracc.operators._distributed_order import DistributedOrder
 from hpfracc.solvers.pde.orders import VaryingOrder
+from hpfracc.solvers.pde.singular_source import SingularSource
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 from hpfracc.solvers.pde.space.krylov import RTOL
 
@@ -150,8 +152,14 @@ class EvolutionProblem:
         The power of time with which the solution starts, where singular data make it lower than alpha.
     integrated : float, scalar array or None
         The order of a fractional integral in time that is applied to source and reaction; None if there is none.
+    singular : SingularSource or None
+        The power of time with which the source starts from infinity.
+    added : callable or None
+        ``added(t)``: what is added to source and boundary data.
     varying : VaryingOrder or None
         Orders that differ between components, or vary; ``orders`` then has the largest one.
+    distribution : DistributedOrder or None
+        The distribution of which ``orders`` are the quadrature rule.
     delayed : DelayedFrames or None
         The delayed states that the reaction looks up, where it has delays.
     on_grid : callable or None
@@ -186,7 +194,10 @@ class EvolutionProblem:
     breaks: tuple[float, ...] = ()
     start_power: float | None = None
     integrated: Any = None
+    singular: SingularSource | None = None
+    added: Callable[[float], Any] | None = None
     varying: VaryingOrder | None = None
+    distribution: DistributedOrder | None = None
     delayed: DelayedFrames | None = None
     on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
     names: tuple[str, ...] = ()
@@ -259,11 +270,19 @@ class EvolutionProblem:
             if self.source is not None and (whole or self.integrated is None):
                 own = self.source(t)
                 total = own if total is None else total + own
+        if self.added is not None:
+            more = self.added(t)
+            total = more if total is None else total + more
         return total
 
     def largest(self, u: Any) -> float:
         """The largest absolute value of a state."""
         return float(self.xp.abs(self.xp.stop_gradient(u)).max())
+
+    def largest_each(self, u: Any) -> Array:
+        """The largest absolute value of each component of a state, of shape () or (components,)."""
+        sizes = np.abs(np.asarray(to_host(self.xp.stop_gradient(u))))
+        return np.asarray(sizes.max(axis=tuple(range(sizes.ndim))[self.components is not None :]))
 
     def count(self, name: str, number: int = 1) -> None:
         """Add to a counter."""

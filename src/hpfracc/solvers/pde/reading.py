@@ -15,6 +15,7 @@ from hpfracc._arrays import dtype_name, is_array, library_of, to_host
 from hpfracc._xp import NUMPY, namespace
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError, warn
 from hpfracc.history.intervals import order_value
+from hpfracc.operators._distributed_order import DistributedOrder
 from hpfracc.solvers.pde.boundary import SIDES, Dirichlet, Ends, Periodic, is_function, read_boundary
 from hpfracc.solvers.pde.data import (
     StateReader,
@@ -28,6 +29,7 @@ from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import VaryingOrder, read_orders, read_varying
 from hpfracc.solvers.pde.problem import DelayedFrames, EvolutionProblem
 from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
+from hpfracc.solvers.pde.singular_source import read_singular
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points, read_grid
 from hpfracc.solvers.pde.space.components import discretise_components
 from hpfracc.solvers.pde.space.disc import Annulus, Disc
@@ -79,6 +81,8 @@ def read_evolution(
         states = StateReader(names, places, shape, xp, outside)
         start = states("u0", u0)
         components = None if start.ndim == len(shape) else int(start.shape[0])
+        distribution = alpha.resolved(t1 - t0) if isinstance(alpha, DistributedOrder) else None
+        alpha = alpha if distribution is None else distribution
         varying = read_varying(alpha, (t0, t1), places, components)
         orders = read_orders(alpha if varying is None else varying.most, terms)
         if library != "numpy" and any(order_value(order) < 0.0 for _, order in orders):
@@ -117,6 +121,7 @@ def read_evolution(
             periodic=periodic,
             varying=varying,
             start_power=None if varying is None else varying.least,
+            distribution=distribution,
             names=names,
         )
         problem.notes += discretised.notes
@@ -137,6 +142,12 @@ def read_evolution(
         read_reaction(problem, reaction, jac, extra, start, coordinates)
         if _reading.choice("form", form, ("caputo", "fokker_planck")) == "fokker_planck":
             _read_memory_outside(problem, moving is not None)
+        plain = library == "numpy" and len(orders) == 1 and varying is None and problem.alpha_value <= 1.0
+        if problem.source is not None and not problem.steady_source and plain and t0 == 0.0:
+            rise = problem.alpha_value if problem.integrated is None else 1.0
+            problem.singular = read_singular(problem.source, t1, rise)
+        if problem.integrated is not None:
+            _refuse_infinite(problem)
         if moving is not None:
             if jac is not None:
                 raise InvalidInputError("jac is given, and Diffusion depends on t or u; leave it out")
@@ -285,13 +296,18 @@ def _read_memory_outside(problem: EvolutionProblem, quasilinear: bool) -> None:
         return  # both forms are the same
     if quasilinear:
         raise InvalidInputError("form='fokker_planck' takes Diffusion of t or u without source and reaction alone")
-    if (
-        problem.xp.library == "numpy"
-        and problem.source is not None
-        and not np.isfinite(problem.source(problem.t0)).all()
-    ):
-        raise InvalidInputError("form='fokker_planck': the source is not finite at t0; give one that is")
     problem.integrated = 1.0 - problem.alpha
+
+
+def _refuse_infinite(problem: EvolutionProblem) -> None:
+    """Refuse an integrated source that is infinite at t0, unless like a power."""
+    if problem.xp.library != "numpy" or problem.source is None or problem.singular is not None:
+        return
+    if not np.isfinite(problem.source(problem.t0)).all():
+        raise InvalidInputError(
+            "form='fokker_planck': the source is not finite at t0; give one that is, or c(x) t^p with p > -1 and a "
+            "bounded rest, from t0 = 0 on"
+        )
 
 
 def _check_compatible(

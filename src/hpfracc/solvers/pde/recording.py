@@ -40,6 +40,7 @@ def read_save(save: Any, options: Options) -> Save:
 def smooth_power(problem: EvolutionProblem) -> float:
     """The power of time in which the solution is smooth near the start."""
     alpha = problem.alpha_value if problem.start_power is None else problem.start_power
+    alpha = alpha if problem.singular is None else min(alpha, problem.singular.start)
     return 1.0 if math.isnan(alpha) else min(1.0, max(0.05, alpha))
 
 
@@ -94,6 +95,8 @@ class Run:
         self.success, self.interrupted, self.message = True, False, "The end of the interval was reached."
         #: The unknowns after some steps, by the number of the step, for comparison.
         self.samples: dict[int, Any] = {}
+        #: Times and the estimated errors in time there, of each component.
+        self.errors: list[tuple[float, Any]] = []
         #: ``frame(t)``: the solution on the whole grid at any time, where the steps give it.
         self.frame: Callable[[float], Any] | None = None
         self._begin, self._earlier, self._at = begin, earlier, at

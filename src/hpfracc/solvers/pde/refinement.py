@@ -59,7 +59,7 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
     """
     problem, method, options, *_ = question
     length = problem.t1 - problem.t0
-    if data.power < 0.0:
+    if data.power < 0.0 and not (problem.singular is not None and method.meets_powers):
         problem.start_power = (problem.start_power or problem.alpha_value) + data.power
         if problem.integrated is not None:
             problem.start_power = min(problem.alpha_value, 1.0 + data.power)
@@ -184,16 +184,18 @@ class _Refinement:
                 problem.notes.append("the error in time has no estimate: the solve stopped early")
                 return run, math.nan, math.nan
             gaps = self._gaps(run, previous, steps, jump)
-            biggest = max(gap for gap, _ in gaps)
+            biggest = max(float(gap.max()) for _, gap, _ in gaps)
             factor = 2.0**jump
             seen = min(order, _UNSEEN) if last is None else seen_order([biggest, last[0]], (factor, last[1]), order)
             share = 1.0 / (factor**seen - 1.0)
             error, ratio = biggest * share, share * self._ratio(gaps, run, previous)
             if ratio > 1.0 and self._accepts_grid_error(run, error):
                 ratio = share * self._ratio(gaps, run, previous)
+            run.errors = self._joined(gaps, share)
             if ratio <= 1.0:
                 unseen = self.data.defect(problem, self.method.mesh(problem, finer))
-                error, ratio = max(error, unseen), max(ratio, unseen / max(self._allowed(size) for _, size in gaps))
+                run.errors = self._joined(gaps, share, unseen)
+                error, ratio = max(error, unseen), max(ratio, unseen / max(self._allowed(size) for *_, size in gaps))
             if ratio <= 1.0:
                 return run, error, ratio
             if last is None:  # The next mesh is chosen with the order of the method: it will show whether that holds.
@@ -255,9 +257,16 @@ class _Refinement:
         plain = float(self.options.atol + self.options.rtol * size)
         return max(plain, self.loose * min(size, self.size)) if self.loose else plain
 
-    def _ratio(self, gaps: list[tuple[float, float]], run: Run, previous: Run) -> float:
+    def _joined(
+        self, gaps: list[tuple[float, Array, float]], share: float, unseen: float = 0.0
+    ) -> list[tuple[float, Any]]:
+        """The errors at the times of the comparison, behind those of an earlier run."""
+        before = [] if self.earlier is None else self.earlier.errors
+        return [*before, *((t, np.maximum(share * gap, unseen)) for t, gap, _ in gaps)]
+
+    def _ratio(self, gaps: list[tuple[float, Array, float]], run: Run, previous: Run) -> float:
         """The largest ratio of a difference between two runs to the tolerance, times of terminal events included."""
-        ratio = max(gap / self._allowed(size) for gap, size in gaps)
+        ratio = max(float(gap.max()) / self._allowed(size) for _, gap, size in gaps)
         one, other = run.ended, previous.ended
         if one is None and other is None:
             return ratio
@@ -266,8 +275,8 @@ class _Refinement:
         allowed = max(self.options.rtol, self.loose) * (one - self.problem.t0) + 4.0 * float(np.spacing(abs(one)))
         return max(ratio, abs(one - other) / allowed)
 
-    def _gaps(self, run: Run, previous: Run, steps: int, jump: int) -> list[tuple[float, float]]:
-        """Differences between two runs, and the scale of the relative error, at each time that is compared.
+    def _gaps(self, run: Run, previous: Run, steps: int, jump: int) -> list[tuple[float, Array, float]]:
+        """The times that are compared, the differences of each component there, and the scale of the relative error.
 
         The scale at a time t of the first mesh is the largest ``|u(s)| (s - t0) / (t - t0)`` over times s up to t;
         before the first one and behind a jump it is the largest ``|u|`` of all.
@@ -275,24 +284,24 @@ class _Refinement:
         problem = self.problem
         times = self.method.mesh(problem, steps)
         regular = steps // self.first
-        found: list[tuple[float, float | None]] = []
+        found: list[tuple[float, Array, float | None]] = []
         most = largest = 0.0
         for j in sorted(previous.samples):
             if j << jump not in run.samples:
                 continue
             u = run.samples[j << jump]
-            gap, size = problem.largest(u - previous.samples[j]), problem.largest(u)
+            gap, size = problem.largest_each(u - previous.samples[j]), problem.largest(u)
             gone = float(times[j] - problem.t0)
             largest, most = max(largest, size), max(most, size * gone)
             if j % regular == 0:
-                found.append((gap, most / gone))
+                found.append((float(times[j]), gap, most / gone))
             elif times[j] >= self.output:
-                found.append((gap, None))
+                found.append((float(times[j]), gap, None))
         ends = run.end_frame, previous.end_frame
         if ends[0] is not None and ends[1] is not None:
-            found.append((problem.largest(ends[0] - ends[1]), problem.largest(ends[0])))
-        return [(gap, largest if scale is None else scale) for gap, scale in found] or [
-            (0.0, problem.largest(problem.u0))
+            found.append((float(run.ended or 0.0), problem.largest_each(ends[0] - ends[1]), problem.largest(ends[0])))
+        return [(t, gap, largest if scale is None else scale) for t, gap, scale in found] or [
+            (problem.t0, np.zeros(()), problem.largest(problem.u0))
         ]
 
     def _attempt(self, steps: int) -> Run:

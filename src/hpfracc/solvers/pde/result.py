@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,11 +22,14 @@ _POTENTIAL_POINTS = 16
 _PROFILES = 6
 
 
-class SpaceTimeError(NamedTuple):
-    """Estimates of the largest error due to the time steps and to the grid; nan where there is no estimate."""
+Estimate = TypeVar("Estimate")
 
-    time: float
-    space: float
+
+class SpaceTimeError(NamedTuple, Generic[Estimate]):
+    """Estimates of errors due to the time steps and to the grid; nan where there is no estimate."""
+
+    time: Estimate
+    space: Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +84,15 @@ class FPDEResult(Result):
     sol : callable or None
         With ``dense_output``: ``sol(t)`` and ``sol(t, x)``.
     error_estimate : SpaceTimeError
-        ``.time`` and ``.space``, the largest errors, in units of u. In time from solutions with different steps, over
-        the whole interval; in space at the end, from the highest modes, or from the operators of coarser grids for
-        finite differences. nan where there is no estimate.
+        ``.time`` and ``.space``, the largest errors at the times ``t``, in units of u; with ``dense_output`` that in
+        time is the largest of the interval. In time from solutions with different steps, and of the quadrature in the
+        order where it is distributed; in space from the highest modes, or from coarser grids for finite differences.
+        nan where there is no estimate.
+    errors : SpaceTimeError
+        The same at each time: ``.time`` and ``.space`` are arrays of shape (N,), or (N, components). Between the times
+        at which solutions are compared they are the larger one of the two neighbours; in space these are up to 12 of
+        ``t``, of steps down to a thousandth of the interval, of ``t_eval`` also below, and the first value is repeated
+        before them. If ``save`` is a function, space has the last time alone.
     decision : EvolutionDecision
         The method that ran, with the reason for choosing it.
     stats : dict
@@ -99,7 +109,8 @@ class FPDEResult(Result):
     success: bool
     message: str
     sol: Callable[..., Any] | None = None
-    error_estimate: SpaceTimeError = field(default_factory=lambda: SpaceTimeError(float("nan"), float("nan")))
+    error_estimate: SpaceTimeError[float] = field(default_factory=lambda: SpaceTimeError(math.nan, math.nan))
+    errors: SpaceTimeError[Array] = field(default_factory=lambda: SpaceTimeError(np.empty(0), np.empty(0)))
     decision: EvolutionDecision | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     t_events: list[Any] | None = None
@@ -136,7 +147,11 @@ class FPDEResult(Result):
                 coords["component"] = np.array(self.components)
         else:
             dims = tuple(f"value_{axis}" for axis in range(len(shape) - 1))
-        return LabelledArrays({"u": (("t", *dims), self.u)}, coords, "t")
+        variables = {"u": (("t", *dims), self.u)}
+        for name, values in self.errors._asdict().items():
+            if len(values) == len(self.t):
+                variables[f"error_in_{name}"] = (("t", "component")[: values.ndim], values)
+        return LabelledArrays(variables, coords, "t")
 
     def _facts(self) -> dict[str, Any]:
         facts = {"success": self.success, "message": self.message, "shape": str(tuple(np.shape(self.u)))}
@@ -206,17 +221,18 @@ class FPDEResult(Result):
 
         Parameters
         ----------
-        kind : {"auto", "kymograph", "profiles", "frames"}
+        kind : {"auto", "kymograph", "profiles", "frames", "errors"}
             ``"kymograph"``: u over x and t, for one dimension. ``"profiles"``: u over x at some times (along the middle
             of the other axes in more dimensions). ``"frames"``: u over the box at some times, as pictures side by side
-            in two dimensions; with ``path`` an animation. ``"auto"``: a kymograph in one dimension, frames in more.
+            in two dimensions; with ``path`` an animation. ``"errors"``: the estimates ``errors`` over t. ``"auto"``: a
+            kymograph in one dimension, frames in more.
         component : int or str
             Component of a system to draw, by its number or name.
         times : sequence of float, optional
             Times for profiles and frames; by default six (profiles) or four (frames) over the interval, equally spaced
             for frames.
         ax : matplotlib axes, optional
-            Axes for a kymograph or profiles; an error for frames, which are several pictures.
+            Axes for a kymograph, profiles or errors; an error for frames, which are several pictures.
         path : str or path, optional
             For frames: the file of an animation, ``.gif`` or another format of Matplotlib's writers.
         seconds : float
@@ -229,10 +245,12 @@ class FPDEResult(Result):
         matplotlib axes, an array of them, or the path of the animation
         """
         self._needs_frames("plot")
-        from hpfracc.solvers.pde.plot import plot_evolution
+        from hpfracc.solvers.pde.plot import plot_errors, plot_evolution
 
         if isinstance(component, str):
             component = self.components.index(_reading.choice("component", component, self.components))
+        if kind == "errors":
+            return plot_errors(self.t, self.errors._asdict(), component, ax, style)
         return plot_evolution(
             self.t, self.x, np.asarray(to_host(self.u)), kind, component, times, ax, path, seconds, style
         )

@@ -21,7 +21,7 @@ from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
 from hpfracc.solvers.pde.boundary import BoundaryCondition
 from hpfracc.solvers.pde.driver import StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
-from hpfracc.solvers.pde.grid_error import estimate_grid_error
+from hpfracc.solvers.pde.estimates import errors_of_run
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, Question, find_evolution_method
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
@@ -34,7 +34,7 @@ from hpfracc.solvers.pde.reading import EQUATION, read_evolution
 from hpfracc.solvers.pde.recording import MAX_FRAMES, Run, read_save, smooth_power
 from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, SpaceTimeError
-from hpfracc.solvers.pde.time_data import refuse_gaps, scan_data
+from hpfracc.solvers.pde.time_data import refuse_gaps, refuse_growth, scan_data
 
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
@@ -139,7 +139,9 @@ def solve_fpde(
         The derivative in time at t0, for orders above 1; a number is the same everywhere.
     source : callable or array_like, optional
         ``source(t, x, *args)`` (``source(t, x, y, *args)``) or ``source(t, *args)``, with arrays of coordinates that
-        broadcast against the unknown points; or numbers, if it is constant in time. Real for a real ``u0``.
+        broadcast against the unknown points; or numbers, if it is constant in time. Real for a real ``u0``. It may be
+        infinite at t0: steps of ``"l1"`` and ``"l2_1sigma"`` are exact for a part ``c(x) t^p`` from t0 = 0, p above
+        -alpha (-1 in Fokker-Planck form).
     method : str or EvolutionMethod
         The method in time. ``"auto"`` chooses by the problem, and ``decision.reason`` says why. By name:
         ``"exact_modes"``, ``"l1"``, ``"l2_1sigma"``, ``"convolution_quadrature"`` and what
@@ -208,19 +210,20 @@ def solve_fpde(
         each finer mesh.
     estimate : bool or "auto"
         Whether the errors are estimated. ``error_estimate.space``, for NumPy arrays unless it is False: by solving
-        again on every second and every fourth point, with at most 64 steps. Functions are called with the coordinates
-        of these points; where they fail on them, the estimate is nan and ``decision.notes`` says why. With True also
-        for tensors. ``error_estimate.time`` of a solution with a given ``step``: it is compared with solutions of an
-        eighth and a sixteenth of its steps (down to a fourth and an eighth, if it has few), at common times; if these
-        fractions do not divide the number of steps, at the end only. Data that change between the steps count too.
-        ``stats["estimate_steps"]`` counts the extra steps. ``"auto"``: for NumPy arrays and 32 steps or more, unless
-        the loop over the steps runs compiled. Without a ``step``, True and False refine in time to ``rtol`` even where
-        the error of the grid is larger.
+        again on every second and every fourth point, with few steps, at up to 12 of the returned times. Functions are
+        called with the coordinates of these points; where they fail on them, the estimate is nan and
+        ``decision.notes`` says why. With True also for tensors. ``error_estimate.time`` of a solution with a given
+        ``step``: it is compared with solutions of an eighth and a sixteenth of its steps (down to a fourth and an
+        eighth, if it has few), at common times; if these fractions do not divide the number of steps, at the end only.
+        Data that change between the steps count too. ``stats["estimate_steps"]`` counts the extra steps. ``"auto"``:
+        for NumPy arrays and 32 steps or more, unless the loop over the steps runs compiled. Without a ``step``, True
+        and False refine in time to ``rtol`` even where the error of the grid is larger.
 
     Returns
     -------
     FPDEResult
-        ``.t .x .u .sol .error_estimate .mass .energy .decision .stats .plot()``; ``u[n]`` is the solution at ``t[n]``.
+        ``.t .x .u .sol .error_estimate .errors .mass .energy .decision .stats .plot()``; ``u[n]`` is the solution at
+        ``t[n]``.
         A failure during the solve (non-finite values, no convergence, too few steps, Ctrl-C) gives ``success=False``
         and a message; invalid arguments raise an error.
 
@@ -362,6 +365,7 @@ def _solve(question: Question, progress: StepProgress) -> tuple[Question, Run, f
             mesh = np.union1d(mesh, method.event_times(problem, options.rtol))
         problem.stats["forecast_bytes"] = check_memory(question, len(outputs) - 1)
         return question, run_mesh(question, mesh, outputs=outputs, progress=progress), 0.0, 0.0
+    refuse_growth(problem)
     if options.step is None:
         if is_tracer(problem.u0) or math.isnan(problem.alpha_value):
             raise InvalidInputError(
@@ -426,12 +430,9 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         whole = tuple(axis.size for axis in space.grid)
         shape = whole if problem.components is None else (problem.components, *whole)
         happened = run.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
-    in_space, why = math.nan, "the solve did not reach its end"
-    if run.success:
-        stand_in = method.stand_in(problem)
-        in_space, why = estimate_grid_error(
-            problem, stand_in, *run.newest, run.steps, options.estimate, replaced=stand_in is not method
-        )
+    errors, why = errors_of_run(question, run, error, u if frames else None)
+    most = [float(np.max(one[~np.isnan(one)], initial=-1.0)) for one in errors]
+    in_time, in_space = (math.nan if one < 0.0 else one for one in most)
     if math.isnan(in_space):
         problem.notes.append(f"no estimate of the error in space: {why}")
     elif why:
@@ -470,7 +471,8 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         run.success,
         run.message,
         sol,
-        SpaceTimeError(error, in_space),
+        SpaceTimeError(float(np.fmax(error, in_time)) if options.dense_output else in_time, in_space),
+        errors,
         decision,
         stats,
         *happened,

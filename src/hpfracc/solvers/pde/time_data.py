@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_tracer, to_host
+from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.nonlinear import own_slopes
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.recording import Run
@@ -22,6 +23,9 @@ _LOOKS, _FEWEST, _BYTES = 1024, 256, 1 << 25
 _TOGETHER = 32
 #: Times at which a reaction has to be the same as at t0 to count as independent of t.
 _SAME = 64
+#: The least power with which a solution starts: of data that are exactly a power, and of others, for which meshes are
+#: graded that take thousands of steps.
+_EXACT, _STARTS = 0.01, 0.045
 #: Halvings of the distance to t0 between which the growth of data is measured, and the growth that counts.
 _NEAR, _NEARER, _NEAREST, _GROWS = 20, 40, 60, 1.5
 #: A difference between two looks that is checked for a jump, in units of the median; halvings that a jump survives.
@@ -171,11 +175,7 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
         gaps[here] = np.abs(steps).reshape(len(block), -1).max(axis=1)
         before, start = block[-1:], start + len(block)
     gaps = gaps[1:]
-    power = 0.0
-    # Smooth data may grow too, but not by the same factor over each of two such ranges.
-    near, nearer, nearest = (_largest(data(problem.t0 + length * 2.0**-k)) for k in (_NEAR, _NEARER, _NEAREST))
-    if near > 0.0 and nearer > _GROWS * near and nearest * near > 0.5 * nearer**2:
-        power = -math.log2(nearer / near) / (_NEARER - _NEAR)
+    power = growth(data, problem)
     jumps: list[float] = []
     least = max(_LARGE * float(np.median(gaps)), problem.rtol * float(sizes.max()))
     for i in np.argsort(-gaps)[:_CHECKED]:
@@ -183,6 +183,33 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
             jumps += _find_jumps(problem, float(looks[i]), float(looks[i + 1]), least)
     first = behind_start(problem, float(looks[0]), problem.rtol * float(sizes.max()))
     return TimeData(looks, tuple(sorted(set(jumps))), power, first if first > problem.t0 else -math.inf, values)
+
+
+def growth(data: Callable[[float], Array], problem: EvolutionProblem) -> float:
+    """The p < 0 of data that grow like ``(t - t0)^p`` at the start; 0 if they do not."""
+    looks = [problem.t0 + (problem.t1 - problem.t0) * 2.0**-k for k in (_NEAR, _NEARER, _NEAREST)]
+    with np.errstate(all="ignore"):
+        near, nearer, nearest = (_largest(data(t)) for t in looks)
+        # Smooth data may grow too, but not by the same factor over each of two such ranges.
+        if not (near > 0.0 and nearer > _GROWS * near and nearest * near > 0.5 * nearer**2):
+            return 0.0
+    if math.isfinite(nearest):  # closer to t0 the other powers are smaller
+        return -math.log2(nearest / nearer) / (_NEAREST - _NEARER)
+    return -math.log2(nearer / near) / (_NEARER - _NEAR) if math.isfinite(nearer) else 0.0
+
+
+def refuse_growth(problem: EvolutionProblem) -> None:
+    """Raise an error for data that grow so fast at t0 that the solution does not start from u0, or hardly."""
+    if is_tracer(problem.u0) or not _depends_on_time(problem) or math.isnan(problem.alpha_value):
+        return
+    power, most = growth(_data(problem), problem), min(problem.alpha_value, 1.0)
+    most = most if problem.integrated is None else 1.0
+    least = _STARTS if problem.singular is None else _EXACT
+    if most + power < least:
+        raise InvalidInputError(
+            f"source, boundary data or reaction grow like (t - t0)^{power:.3g} at t0 = {problem.t0:g}, so that u would "
+            f"not start from u0, or not visibly; they have to grow less than (t - t0)^-{most - least:.3g}"
+        )
 
 
 def refuse_gaps(run: Run, data: TimeData, problem: EvolutionProblem) -> None:

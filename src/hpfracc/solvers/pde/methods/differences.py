@@ -65,6 +65,7 @@ class DifferenceMethod(EvolutionMethod):
     stabilisation: float = 0.0
 
     meets_breaks: ClassVar[bool] = True
+    meets_powers: ClassVar[bool] = True
     takes: ClassVar[frozenset[Feature]] = frozenset(Feature)
     #: Whether u is interpolated by a parabola on each step but the last; otherwise linearly.
     parabola: ClassVar[bool]
@@ -232,6 +233,13 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
         problem.orders, mesh - mesh[0], place, parabola=method.parabola, xp=problem.xp, breaks=breaks, each=each
     )
     memory = method.history(problem, steps)
+    if problem.singular is not None:
+        past: DirectHistory | ExponentialHistory = DirectHistory(weights.rows, steps, np.zeros(1), problem.xp)
+        if memory == "exponentials":
+            past = ExponentialHistory(weights, np.zeros(1), KERNEL_RTOL)
+        powers = problem.singular.on_mesh(mesh, past)
+        problem = dataclasses.replace(problem, source=problem.singular.rest, added=powers)
+        form = StepForm(problem)
     marches = can_march(problem, form)
     compiles = marches and _wants_compiled(problem, steps)
     if compiles or (can_scan(problem, form) and memory == "exponentials"):
