@@ -24,6 +24,10 @@ _ALIKE = 0.999
 #: An unknown whose relative effect on the prediction is below this has none beyond rounding, which is about 1e-12 in a
 #: difference quotient with a step of 1e-4.
 _FELT = 1e-9
+#: Residuals that are a smaller share of the data are errors of a solver rather than noise, and are not tested.
+SYSTEMATIC = 1e-5
+#: A sum of products of independent residuals exceeds so many standard deviations in 1 of 4,000 fits.
+_SUSPICIOUS = 3.5
 
 
 def differences(values: Callable[[Array], Array], x: Array, delta: Array, lower: Array, upper: Array) -> Array:
@@ -111,8 +115,15 @@ class LeastSquares:
         found.cost *= unit**2
         return found
 
-    def report(self, found: Any, start: Array, loss: str, f_scale: float, absolute: bool) -> dict[str, Any]:
-        """Estimates and their uncertainty, as fields of a fit."""
+    def report(
+        self, found: Any, start: Array, loss: str, f_scale: float, absolute: bool, series: Sequence[Array],
+        magnitudes: Callable[[Array], Array],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Estimates and their uncertainty, as fields of a fit.
+
+        ``series`` are the places of data that follow each other. ``magnitudes`` are those of a prediction, in the units
+        of the data, with which residuals may grow.
+        """
         # Those of SciPy are weighted by the loss.
         residuals = self.residuals(found.x)
         slopes = found.slopes if loss == "linear" else self.slopes(found.x)
@@ -120,6 +131,7 @@ class LeastSquares:
         sizes = np.where(sizes > 0.0, sizes, 1.0)
         predicted = residuals + self.observed
         sure = certainty(self.names, slopes, residuals, predicted, sizes, found.at_bound, loss, f_scale, absolute)
+        complaints = (*sure.complaints, *residual_complaints(residuals, predicted, series, magnitudes(predicted)))
         return {
             "names": self.names,
             "estimates": found.x,
@@ -129,9 +141,42 @@ class LeastSquares:
             "spread": sure.spread,
             "degrees_of_freedom": self.observed.size - int((~found.at_bound).sum()),
             "success": bool(found.success),
-            "message": ". ".join([str(found.message).rstrip("."), *sure.complaints]) + ".",
-            "warnings": sure.complaints,
+            "message": ". ".join([str(found.message).rstrip("."), *complaints]) + ".",
+            "warnings": complaints,
         }
+
+
+def residual_complaints(
+    residuals: Array, predicted: Array, series: Sequence[Array], magnitudes: Array
+) -> tuple[str, ...]:
+    """What the residuals say against the standard errors: they are correlated, or change with the magnitude."""
+    if np.linalg.norm(residuals) <= SYSTEMATIC * np.linalg.norm(predicted):
+        return ()
+    products = np.concatenate([residuals[each[1:]] * residuals[each[:-1]] for each in series])
+    if products.sum() > _SUSPICIOUS * np.linalg.norm(products):
+        near = products.sum() / max(float(sum(residuals[each] @ residuals[each] for each in series)), 1e-300)
+        return (
+            f"the residuals are correlated (by {near:.2f} from one datum to the next), so that the standard errors are "
+            "too small: change the model, or keep data that are further apart",
+        )
+    places = np.concatenate(list(series))
+    trend = trend_with(residuals[places], magnitudes[places])
+    if abs(trend) <= _SUSPICIOUS:
+        return ()
+    grow = "grow" if trend > 0.0 else "shrink"
+    return (
+        f"the residuals, in units of sigma, {grow} with the magnitude of the data, so that the standard errors are "
+        f"wrong: give a sigma= that {grow}s {'with it' if trend > 0.0 else 'less with it, such as sigma=1'}",
+    )
+
+
+def trend_with(residuals: Array, magnitudes: Array) -> float:
+    """Spearman's rank correlation of absolute residuals and magnitudes, in units of its standard deviation."""
+    if residuals.size < 3 or np.ptp(magnitudes) == 0.0:
+        return 0.0
+    ranks = [np.argsort(np.argsort(each, kind="stable")) - 0.5 * (each.size - 1) for each in
+             (np.abs(residuals), magnitudes)]  # fmt: skip
+    return float(ranks[0] @ ranks[1] / (ranks[0] @ ranks[0]) * np.sqrt(residuals.size - 1.0))
 
 
 def add_complaints(report: dict[str, Any], complaints: Sequence[str], most: int) -> None:
