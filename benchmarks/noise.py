@@ -1,7 +1,7 @@
 """``smooth_derivative`` and its stream: how often the band of two standard errors holds the derivative.
 
-Run with ``python benchmarks/noise.py [--draws 1000] [--methods spline kalman] [--ends]``. 120 samples at random times of
-[0, 2], and for streams 300 at equal steps of [0, 5], of which the first 150 determine the noise; normal noise with a
+Run with ``python benchmarks/noise.py [--draws 1000] [--methods spline kalman] [--ends]``. 120 samples at random times
+of [0, 2], and for streams 300 at equal steps of [0, 5], of which the first 150 determine the noise; normal noise with a
 standard deviation of 0.02. The share of points within the band, on average over points and draws, the share that 19 of
 20 draws exceed, and the root mean square of the error over that of the standard error. ``--ends``: curves that are
 livelier at one end, and autoregressive noise: 250 samples at equal steps, noise 0.05; the share of the draws with less
