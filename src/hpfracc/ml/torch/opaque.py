@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hpfracc.errors import InvalidInputError
+
 __all__ = ["opaque"]
 
 #: A function of tensors and of plain values: numbers, strings, None and tuples of them.
@@ -42,6 +44,11 @@ def opaque(shapes: Function) -> Callable[[Function], Function]:
 
         @functools.wraps(function)
         def call(tensors: list[Tensor], *options: Any) -> Sequence[Tensor]:
+            if torch.jit.is_tracing():
+                raise InvalidInputError(
+                    "torch.jit.trace would freeze the algorithm and the sizes of this call; use torch.export.export, or "
+                    "torch.compile"
+                )
             if torch.compiler.is_compiling():
                 found: Sequence[Tensor] = torch.ops.hpfracc.apply(name, tensors, repr(options))
                 return found
