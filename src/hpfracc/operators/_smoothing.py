@@ -140,7 +140,7 @@ class _Branch:
     ) -> None:
         self.change = change
         # Of triangular rows with other scales of the columns.
-        factor = np.linalg.qr(factor * np.append(scales, 1.0), mode="r")
+        factor = np.asarray(np.linalg.qr(factor * np.append(scales, 1.0), mode="r"))
         self.scales, self.upper, right = scales, factor[:free], factor[free:, -1]
         left, known_part, self.axes = np.linalg.svd(factor[free:, free:-1])
         singular, shares = np.zeros(len(self.axes)), np.zeros(len(self.axes))
@@ -306,7 +306,7 @@ class Fit:
             lambda each: self._deviance(np.clip(each, low, 0.995), change), start, method="Nelder-Mead",
             bounds=[(low, 0.995)] * order, options={"xatol": 3e-3, "fatol": 0.05, "maxfev": 60 * order},
         )  # fmt: skip
-        return np.clip(found.x, low, 0.995)
+        return np.asarray(np.clip(found.x, low, 0.995))
 
     def _processes(self) -> tuple[Array, Array, Array, Array]:
         """Noise, largest roughness, chance and change of each kept curve."""

@@ -232,6 +232,24 @@ def test_a_coarse_step_is_absorbed_by_the_order_and_told():
     assert abs(coarse.halved["alpha"] - 0.7) < 0.7 * abs(coarse.alpha - 0.7)
 
 
+def test_a_start_of_the_wrong_sign_finds_the_parameters():
+    """The solution at the start is a million times the data: the search ended beside the minimum, as a success."""
+    t = np.linspace(0.0, 10.0, 40)
+    data = noisy(relaxed(t, 1.5, 0.7, 2.0), 0)
+    fit = hf.fit_fode(decay, t, data, parameters={"rate": -1.5}, y0=[2.0], **STEPS)
+    assert fit.success and abs(fit.parameters["rate"] - 1.5) < 0.1 and fit.evaluations < 60
+
+
+def test_a_search_without_progress_ends_and_says_so(monkeypatch: pytest.MonkeyPatch):
+    """Here less than a million times counts as none."""
+    monkeypatch.setattr("hpfracc.solvers.ode.fitting.search._PATIENCE", 3)
+    monkeypatch.setattr("hpfracc.solvers.ode.fitting.search._PROGRESS", 1.0 - 1e-6)
+    with pytest.warns(AccuracyWarning, match="the residuals"):
+        fit = hf.fit_fode(decay, T, relaxed(T, 1.5, 0.7, 2.0), parameters={"rate": -1.5}, y0=[2.0], **STEPS)
+    assert not fit.success and "3 evaluations lowered" in fit.message and "start elsewhere" in fit.message
+    assert fit.evaluations < 8 and "Raise max" not in fit.message
+
+
 def test_residuals_that_contradict_the_standard_errors_are_told():
     """Autoregressive noise, and noise in proportion to data that are weighed equally; a sigma that fits is silent."""
     random, t = np.random.default_rng(4), np.linspace(0.0, 6.0, 80)

@@ -82,8 +82,8 @@ class NeuralFODE:
             if "closed-over value" not in str(error):
                 raise
             raise InvalidInputError(
-                "func captures a value whose gradient is wanted, and adjoint='stored' reaches arguments only: pass it in "
-                "args, as in func(t, y, p) and model(y0, t, (p,)), make func a pytree, or give adjoint='recomputed'"
+                "func captures a value whose gradient is wanted, and adjoint='stored' reaches arguments only: pass it "
+                "in args, as in func(t, y, p) and model(y0, t, (p,)), make func a pytree, or give adjoint='recomputed'"
             ) from error
 
 

@@ -24,6 +24,12 @@ _ALIKE = 0.999
 #: An unknown whose relative effect on the prediction is below this has none beyond rounding, which is about 1e-12 in a
 #: difference quotient with a step of 1e-4.
 _FELT = 1e-9
+#: A search whose evaluations are limited ends if so many of them lower the norm of the residuals by less than this
+#: share.
+_PATIENCE, _PROGRESS = 30, 1e-3
+#: A search that ends by its gradient with residuals below this share of those at the start goes on: the bound of the
+#: gradient was that of the start.
+_FALLEN = 1e-3
 #: Residuals that are a smaller share of the data are errors of a solver rather than noise, and are not tested.
 SYSTEMATIC = 1e-5
 #: A sum of products of independent residuals exceeds so many standard deviations in 1 of 4,000 fits.
@@ -36,6 +42,10 @@ def differences(values: Callable[[Array], Array], x: Array, delta: Array, lower:
     units = np.eye(x.size, dtype=bool)
     sides = [[values(np.where(unit, side, x)) for side in (high, low)] for unit in units]
     return np.stack([(above - below) / (high - low)[k] for k, (above, below) in enumerate(sides)], axis=1)
+
+
+class _StalledError(Exception):
+    """A search makes no progress."""
 
 
 class LeastSquares:
@@ -63,7 +73,7 @@ class LeastSquares:
         self.names, self.values, self.slopes, self.observed = names, values, slopes, observed
         self.logarithmic = np.zeros(lower.size, bool) if logarithmic is None else logarithmic
         self.bounds = self._inner(lower), self._inner(upper)
-        self.calls, self.message = 0, ""
+        self.calls, self.message, self._fallen = 0, "", False
 
     def _inner(self, x: Array) -> Array:
         with np.errstate(divide="ignore"):  # the bound 0
@@ -101,11 +111,38 @@ class LeastSquares:
             # Rounding must not move an unknown without an effect.
             return np.where(unfelt(found, sizes, self.observed), 0.0, found * np.where(self.logarithmic, x, 1.0)) / unit
 
+        lowest: list[float] = []
+        best = self._inner(start)
+
+        def relative(u: Array) -> Array:
+            nonlocal best
+            found = self.residuals(self._outer(u)) / unit
+            norm = float(np.linalg.norm(found))
+            if not lowest or norm < lowest[-1]:
+                best = u.copy()
+            lowest.append(norm if not lowest else min(lowest[-1], norm) if np.isfinite(norm) else lowest[-1])
+            if "max_nfev" in options and lowest[-1] > (1.0 - _PROGRESS) * lowest[max(len(lowest) - 1 - _PATIENCE, 0)]:
+                if len(lowest) > _PATIENCE:
+                    raise _StalledError
+            return np.asarray(found)
+
         ends = dict(zip(("ftol", "xtol", "gtol"), tolerances, strict=True))
-        found = least_squares(
-            lambda u: self.residuals(self._outer(u)) / unit, self._inner(start), jac=jacobian, bounds=self.bounds,
-            x_scale="jac", **ends, **options,
-        )  # fmt: skip
+        given = {"jac": jacobian, "bounds": self.bounds, "x_scale": "jac", **ends, **options}
+        try:
+            found = least_squares(relative, self._inner(start), **given)
+        except _StalledError:
+            lowest.clear()
+            found = least_squares(relative, best, **{**given, "max_nfev": 1})
+            found.success, found.message = (
+                False,
+                (
+                    f"{_PATIENCE} evaluations lowered the residuals by less than {100 * _PROGRESS:g} %, and the search "
+                    "was ended: start elsewhere (other signs or sizes of the guess), or give bounds"
+                ),
+            )
+        if found.status == 1 and np.abs(found.fun).max() < _FALLEN and not self._fallen:
+            self._fallen = True
+            return self.minimise(self._outer(found.x), tolerances, **(options | {"f_scale": options["f_scale"] * unit}))
         width, u = self.bounds[1] - self.bounds[0], found.x
         slack = 1e-8 * np.where(np.isfinite(width), width, np.abs(u))
         close = np.minimum(u - self.bounds[0], self.bounds[1] - u) < slack
@@ -182,7 +219,8 @@ def trend_with(residuals: Array, magnitudes: Array) -> float:
 def add_complaints(report: dict[str, Any], complaints: Sequence[str], most: int) -> None:
     """Add further complaints to a report, say that the search was cut off at ``most`` calls, and warn of everything."""
     report["warnings"] = (*report["warnings"], *complaints)
-    cut = [] if report["success"] else [f"Raise max_evaluations={most}"]
+    stalled = report["success"] or "evaluations lowered" in report["message"]
+    cut = [] if stalled else [f"Raise max_evaluations={most}"]
     report["message"] = ". ".join([report["message"].rstrip("."), *cut, *complaints]) + "."
     for complaint in report["warnings"]:
         warn(complaint)
