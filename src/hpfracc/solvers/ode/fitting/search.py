@@ -73,7 +73,7 @@ class LeastSquares:
         self.names, self.values, self.slopes, self.observed = names, values, slopes, observed
         self.logarithmic = np.zeros(lower.size, bool) if logarithmic is None else logarithmic
         self.bounds = self._inner(lower), self._inner(upper)
-        self.calls, self.message, self._fallen = 0, "", False
+        self.calls, self.message = 0, ""
 
     def _inner(self, x: Array) -> Array:
         with np.errstate(divide="ignore"):  # the bound 0
@@ -121,9 +121,9 @@ class LeastSquares:
             if not lowest or norm < lowest[-1]:
                 best = u.copy()
             lowest.append(norm if not lowest else min(lowest[-1], norm) if np.isfinite(norm) else lowest[-1])
-            if "max_nfev" in options and lowest[-1] > (1.0 - _PROGRESS) * lowest[max(len(lowest) - 1 - _PATIENCE, 0)]:
-                if len(lowest) > _PATIENCE:
-                    raise _StalledError
+            limited = "max_nfev" in options and len(lowest) > _PATIENCE
+            if limited and lowest[-1] > (1.0 - _PROGRESS) * lowest[-1 - _PATIENCE]:
+                raise _StalledError
             return np.asarray(found)
 
         ends = dict(zip(("ftol", "xtol", "gtol"), tolerances, strict=True))
@@ -133,15 +133,12 @@ class LeastSquares:
         except _StalledError:
             lowest.clear()
             found = least_squares(relative, best, **{**given, "max_nfev": 1})
-            found.success, found.message = (
-                False,
-                (
-                    f"{_PATIENCE} evaluations lowered the residuals by less than {100 * _PROGRESS:g} %, and the search "
-                    "was ended: start elsewhere (other signs or sizes of the guess), or give bounds"
-                ),
+            found.success = False
+            found.message = (
+                f"{_PATIENCE} evaluations lowered the residuals by less than {100 * _PROGRESS:g} %, and the search was "
+                "ended: start elsewhere (other signs or sizes of the guess), or give bounds"
             )
-        if found.status == 1 and np.abs(found.fun).max() < _FALLEN and not self._fallen:
-            self._fallen = True
+        if found.status == 1 and unit == first and np.abs(found.fun).max() < _FALLEN:
             return self.minimise(self._outer(found.x), tolerances, **(options | {"f_scale": options["f_scale"] * unit}))
         width, u = self.bounds[1] - self.bounds[0], found.x
         slack = 1e-8 * np.where(np.isfinite(width), width, np.abs(u))
