@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hpfracc import ml
+from hpfracc.errors import InvalidInputError
 
 torch = pytest.importorskip("torch")
 
@@ -171,3 +172,14 @@ def test_both_limits_of_caputo(kind: str):
     values = 2.0 + torch.sin(t)
     torch.testing.assert_close(layer(LOW)(values)[1:], (values - values[0])[1:], atol=1e-7, rtol=0.0)
     torch.testing.assert_close(layer(1.0 - LOW)(1.0 + 3.0 * t)[1:], torch.full_like(t, 3.0)[1:], atol=1e-6, rtol=0.0)
+
+
+@pytest.mark.parametrize("name", ["FractionalLayer", "FractionalDerivative", "FractionalLSTM"])
+def test_tracing_for_torchscript_says_what_to_use(name: str):
+    """``torch.jit.trace`` would freeze one algorithm."""
+    torch = pytest.importorskip("torch")
+    import hpfracc.ml.torch as layers
+
+    given = {"FractionalLayer": (), "FractionalDerivative": (0.5,), "FractionalLSTM": (16, 4)}[name]
+    with pytest.raises(InvalidInputError, match=r"torch\.export\.export"):
+        torch.jit.trace(getattr(layers, name)(*given), torch.ones(2, 3, 16))

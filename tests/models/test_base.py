@@ -37,7 +37,10 @@ def test_a_model_of_ones_own():
     t = np.linspace(0.0, 5.0, 30)
     fit = model.fit(t, model.replace(tau=2.0, beta=0.5).simulate(t, "decay"))
     np.testing.assert_allclose(fit.estimates, [2.0, 0.5], rtol=1e-7)
-    with pytest.warns(UserWarning, match="beta ended at a bound"):
+    with (
+        pytest.warns(UserWarning, match="beta ended at a bound"),
+        pytest.warns(UserWarning, match="residuals are correlated"),
+    ):
         at_end = model.fit(t, np.exp(-t - 0.05 * t**2))
     assert at_end.estimates[1] == pytest.approx(1.0) and np.isnan(at_end.standard_errors[1])
 

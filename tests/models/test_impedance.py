@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hpfracc import models
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
 
 W = np.geomspace(1e-2, 1e5, 71)
 
@@ -64,7 +64,8 @@ def test_fit_of_a_noisy_spectrum_covers_the_truth():
     assert fit.spread == pytest.approx(0.01, rel=0.2) and fit.degrees_of_freedom == 2 * W.size - 5
     low, high = fit.confidence_intervals()["alpha"]
     assert low < 0.85 < high
-    fixed = truth.replace(R1=11.0).fit(W, truth.impedance(W), free=["R2", "Q"])
+    with pytest.warns(AccuracyWarning, match="residuals are correlated"):
+        fixed = truth.replace(R1=11.0).fit(W, truth.impedance(W), free=["R2", "Q"])
     assert fixed.names == ("Q", "R2") and fixed.model.values["R1"] == 11.0
 
 

@@ -107,6 +107,20 @@ def test_fit_of_noisy_relaxation_and_modulus():
     np.testing.assert_allclose(modulus.estimates, list(truth.values.values()), rtol=1e-6)
 
 
+def test_weights_of_a_fit_are_those_of_the_noise():
+    """Noise that is equal at all frequencies, and noise in proportion: intervals cover in both (83 % before)."""
+    material, w, random = models.zener(1.0, 20.0), np.geomspace(1e-2, 1e2, 40), np.random.default_rng(3)
+    exact, inside, equal = material(1j * w), [], []
+    for size in (0.02 * np.abs(exact), 0.1):
+        for _ in range(15):
+            data = exact + size * (random.standard_normal(40) + 1j * random.standard_normal(40))
+            fit = material.fit(w, data)
+            intervals = fit.confidence_intervals()
+            inside += [intervals[name][0] <= material.values[name] <= intervals[name][1] for name in fit.names]
+            equal.append("Equal standard deviations" in fit.message)
+    assert np.mean(inside) > 0.85 and not any(equal[:15]) and all(equal[15:])
+
+
 def test_a_wrong_value_is_refused():
     with pytest.raises(InvalidInputError, match="alpha=1.5"):
         models.zener(alpha=1.5)

@@ -252,11 +252,13 @@ class Model:
         quantity: str = "",
         candidates: int = 0,
         solved: bool = False,
+        told: bool = True,
     ) -> ModelFit:
         """Fit ``predict(*values)``, of the shape of the data, by least squares; see :meth:`ResponseModel.fit`.
 
         Data that are nan are left out. Values for which ``predict`` raises :class:`SolveError` are avoided. ``solved``:
-        whether predictions have the error of a solver, for wider differences and an earlier end.
+        whether predictions have the error of a solver, for wider differences and an earlier end. ``told``: whether it
+        warns.
         """
         names = self.names
         usual = [name for name, each in zip(names, self.parameters, strict=True) if not each.known]
@@ -266,7 +268,8 @@ class Model:
         lower, upper = (np.array([each.bounds[k] for each in chosen]) for k in (0, 1))
         scales = np.array([each.is_scale for each in chosen], bool)
         start = np.array([each.value for each in chosen])
-        weight, keep = 1.0 / read_sigma(sigma, data), np.isfinite(data)
+        spread, keep = read_sigma(sigma, data), np.isfinite(data)
+        weight, parts = 1.0 / spread, 2 if data.dtype.kind == "c" else 1
 
         def flat(values: Array) -> Array:
             kept = (values * weight)[keep]
@@ -315,8 +318,18 @@ class Model:
         starts = [start, *(np.array(trial) for _, trial in sorted(others)[: _SEARCHES - 1])]
         with np.errstate(over="ignore"):  # of trials far from the data
             found = min((problem.minimise(each, (end, end, end)) for each in starts), key=lambda each: float(each.cost))
-        report = problem.report(found, start, "linear", 1.0, flag("absolute_sigma", absolute_sigma))
-        for complaint in report["warnings"]:
+        # Rows of the data, or all of them, in the order of x.
+        rows = np.split(np.arange(keep.sum()), np.cumsum(np.atleast_2d(keep).sum(axis=1))[:-1])
+        if data.ndim == 1:
+            rows = [np.argsort(x[keep], kind="stable")]
+        series = [each + k * int(keep.sum()) for k in range(parts) for each in rows]
+
+        def magnitudes(values: Array) -> Array:
+            apart = np.split(values * np.tile(spread[keep], parts), parts)
+            return np.tile(np.linalg.norm(apart, axis=0), parts)
+
+        report = problem.report(found, start, "linear", 1.0, flag("absolute_sigma", absolute_sigma), series, magnitudes)
+        for complaint in report["warnings"] if told else ():
             warn(complaint)
         model = self.replace(**dict(zip(fitted, found.x.tolist(), strict=True)))
         return ModelFit(model=model, x=x, data=data, fitted=predicted(found.x), quantity=quantity, **report)

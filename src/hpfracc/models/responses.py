@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc._reading import choice, function, instance, numbers, shown, text
-from hpfracc.errors import ShapeError, UnsupportedDtypeError
+from hpfracc.errors import ShapeError, UnsupportedDtypeError, warn
 from hpfracc.models.base import Model, ModelFit, new_axes
+from hpfracc.solvers.ode.fitting.search import SYSTEMATIC, trend_with
 
 __all__ = ["ResponseModel"]
 
@@ -19,6 +21,9 @@ Array = np.ndarray[Any, Any]
 
 #: Random starts of a fit about the values of the model.
 _CANDIDATES = 48
+#: Relative residuals that shrink so much with the magnitude, in standard deviations, are compared with equal ones.
+_SHRINKING = 2.0
+_EQUAL = "Equal standard deviations are likelier than ones proportional to the magnitude, and were taken."
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +105,8 @@ class ResponseModel(Model):
     ) -> ModelFit:
         """Fit the parameters to data by least squares.
 
+        Warns of residuals that are correlated, or that grow or shrink with the magnitude of the data.
+
         Parameters
         ----------
         x : array_like, shape (n,)
@@ -111,8 +118,8 @@ class ResponseModel(Model):
         free : sequence of str, optional
             The parameters to fit; by default all. The others keep their values.
         sigma : array_like, optional
-            Standard deviations of the data, up to a common factor; by default equal ones for data in time, and ones
-            proportional to the magnitude in frequency.
+            Standard deviations of the data, up to a common factor; by default equal ones for data in time, and in
+            frequency ones proportional to the magnitude, or equal ones if these are likelier.
         absolute_sigma : bool
             Whether that factor is 1; otherwise it is estimated from the residuals.
 
@@ -132,19 +139,33 @@ class ResponseModel(Model):
             raise ShapeError(f"x has shape {points.shape} and data {given.shape}; give one value for each point")
         if curve is None:
             given = given.astype(complex)
-            sigma = np.abs(given) if sigma is None else sigma
         elif given.dtype.kind == "c":
             raise UnsupportedDtypeError(f"data are complex and {chosen} is real; give quantity={self.frequency!r}")
-        return self.least_squares(
-            lambda *values: self._predict(points, curve, *values),
-            np.abs(points),
-            given if curve is None else given.astype(float),
-            free=free,
-            sigma=sigma,
-            absolute_sigma=absolute_sigma,
-            quantity=chosen,
-            candidates=_CANDIDATES,
-        )
+
+        def search(sigma: Any) -> ModelFit:
+            return self.least_squares(
+                lambda *values: self._predict(points, curve, *values),
+                np.abs(points),
+                given if curve is None else given.astype(float),
+                free=free,
+                sigma=sigma,
+                absolute_sigma=absolute_sigma,
+                quantity=chosen,
+                candidates=_CANDIDATES,
+                told=False,
+            )
+
+        found = search(np.abs(given) if curve is None and sigma is None else sigma)
+        if curve is None and sigma is None and not absolute_sigma:
+            sizes, relative = np.abs(found.fitted), np.abs(given - found.fitted) / np.abs(found.fitted)
+            if np.mean(relative) > SYSTEMATIC and trend_with(relative, sizes) < -_SHRINKING:
+                other = search(None)
+                equal = math.log(float(np.mean(np.abs(given - other.fitted) ** 2)))
+                if equal < math.log(float(np.mean(relative**2))) + 2.0 * float(np.mean(np.log(sizes))):
+                    found = dataclasses.replace(other, message=f"{other.message} {_EQUAL}")
+        for complaint in found.warnings:
+            warn(complaint)
+        return found
 
     def plot(self, x: Any = None, ax: Any = None, quantity: str | None = None, **style: Any) -> Any:
         """Draw a quantity over six decades, or at ``x``; returns the axes. Needs Matplotlib (extra ``plot``)."""

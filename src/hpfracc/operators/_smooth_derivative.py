@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hpfracc._reading import choice, count, number, numbers
-from hpfracc.errors import InvalidInputError, ShapeError, warn
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.operators._smoothing import NODES, Fit, Noise, relative_roughness
 from hpfracc.operators._wiener_filter import WienerFilter, mixed
 from hpfracc.operators.core.grids import require_increasing
 from hpfracc.profiling.recorder import watched
 
 Array = np.ndarray[Any, Any]
 
-#: Rows that are compressed at once, and the usual number of nodes.
-_ROWS, _NODES = 4096, 200
-#: Decades over which weights of the penalty are tried, how many in each, and the smallest chance of one that counts.
-_DECADES, _DENSITY, _NEGLIGIBLE = 26, 4, 1e-3
-#: Number of processes by which a filter represents the uncertainty of the weight.
-_PROCESSES = 5
+#: Number of processes by which a smoother represents the uncertainty of noise and roughness, and a stream.
+_PROCESSES, _STREAM_PROCESSES = 15, 5
 #: The longest time that a stream remembers, in steps.
 _HORIZON = 1e9
 
@@ -43,7 +40,10 @@ class SmoothDerivative:
     degrees_of_freedom : float
         Of the smooth curve; N for a curve through all samples.
     roughness : float
-        Standard deviation of the change of :math:`f^{(p)}` over a unit of time, estimated.
+        Standard deviation of the change of :math:`f^{(p)}` over a unit of time, estimated; its root mean square if it
+        changes.
+    autoregression : numpy.ndarray, shape (q,)
+        Estimated coefficients of the noise's autoregression, of samples a mean step apart; empty if it has none.
     """
 
     t: Array
@@ -53,6 +53,7 @@ class SmoothDerivative:
     noise: float
     degrees_of_freedom: float
     roughness: float
+    autoregression: Array = field(default_factory=lambda: np.zeros(0))
 
     def band(self, width: float = 2.0) -> tuple[Array, Array]:
         """The value minus and plus ``width`` standard errors."""
@@ -72,9 +73,9 @@ def smooth_derivative(
     t: Any,
     alpha: float,
     *,
-    noise: str | float = "estimate",
+    noise: Any = "estimate",
     method: str = "tikhonov",
-    nodes: int = _NODES,
+    nodes: int = NODES,
 ) -> SmoothDerivative:
     r"""Caputo derivative of noisy samples :math:`y_i = f(t_i) + \varepsilon_i`, with a standard error.
 
@@ -86,7 +87,10 @@ def smooth_derivative(
     standard error is the deviation from that mean. Value and standard error are averages over the weights
     :math:`\lambda`, by their restricted likelihood and with a constant density of the roughness
     :math:`\sigma/\sqrt\lambda`. (Generalised cross-validation takes too small a weight now and then, and the
-    derivative is then noise; the likeliest weight alone gives too narrow a band if the samples leave it open.)
+    derivative is then noise; the likeliest weight alone gives too narrow a band if the samples leave it open.) They
+    are averages too over a roughness, and with it :math:`1/\lambda`, that is the same at all times, or falls or rises
+    exponentially, by up to six decades, because many curves are livelier at one end. The constant density is that of
+    the largest roughness.
 
     Parameters
     ----------
@@ -96,8 +100,10 @@ def smooth_derivative(
         Their times, increasing; at least p + 3 of them.
     alpha : float
         The order, above 0 and at most 3. An integer gives the ordinary derivative.
-    noise : "estimate" or float
-        Standard deviation of the noise, if it is known. The noise is independent from sample to sample.
+    noise : "estimate", "ar(1)" to "ar(5)", float or array_like, shape (N, N)
+        Standard deviation of the noise, if it is known. The noise is then independent from sample to sample; otherwise
+        give its covariance, or the order of an autoregression whose coefficients are estimated (for ``"ar(1)"`` the
+        correlation decays exponentially with time; higher orders take equal steps). Not for ``"kalman"``.
     method : {"tikhonov", "spline", "kalman"}
         ``"tikhonov"``: :math:`f^{(p)}` is linear between nodes. ``"spline"``: :math:`f^{(p-1)}` is a cubic spline, with
         a node at each sample the smoothing spline itself if p = 1. ``"kalman"``: the process at all samples, by a
@@ -119,13 +125,15 @@ def smooth_derivative(
     Warns
     -----
     AccuracyWarning
-        If the curve needs more than half of the nodes.
+        If the curve needs more than half of the nodes, or if correlated noise is much likelier than the independent
+        noise that was assumed.
 
     Notes
     -----
     The band of two standard errors covers the true derivative at about 95 % of the points, on average over them, if
     :math:`f^{(p)}` is continuous up to the start. It does not for :math:`f = t^\beta` with a small
-    :math:`\beta - \alpha`. The cost is proportional to N times the number of nodes squared, and for ``"kalman"`` 0.5 ms
+    :math:`\beta - \alpha`. Correlated noise and a curve look the same to the extent that the correlation lasts as long
+    as the curve's swings. The cost is proportional to N times the number of nodes squared, and for ``"kalman"`` 0.5 ms
     for each sample are added.
 
     References
@@ -153,22 +161,26 @@ def smooth_derivative(
     require_increasing(times)
     kind = choice("method", method, ("tikhonov", "spline", "kalman"))
     length = times[-1] - times[0]
-    x, known = (times - times[0]) / length, _read_noise(noise)
+    x, given = (times - times[0]) / length, Noise.read(noise, times)
+    if kind == "kalman" and (given.order or given.factor is not None):
+        raise InvalidInputError("method='kalman' takes independent noise; give method='tikhonov' or 'spline'")
     # A power of two near the samples, whose squares may not be numbers.
     size = math.ldexp(1.0, math.frexp(float(np.abs(samples).max()))[1] - 1)
-    samples, known = samples / size, None if known is None else known / size
-    fit = _Fit(x, samples, degree, known, count("nodes", nodes, least=4), kind == "spline")
+    samples = samples / size
+    fit = Fit(x, samples, degree, given.scaled(size), count("nodes", nodes, least=4), kind == "spline")
     found = _smoothed(x, samples, order, degree, fit) if kind == "kalman" else fit.derivative(x, order)
     value, error, smooth = found
     unit = size / length**order
     roughness = size * fit.roughness / length ** (degree + 0.5)
-    return SmoothDerivative(times, value * unit, error * unit, size * smooth, size * fit.noise, fit.freedom, roughness)
+    return SmoothDerivative(
+        times, value * unit, error * unit, size * smooth, size * fit.noise, fit.freedom, roughness, fit.autoregression
+    )
 
 
 class SmoothDerivativeStream:
     r"""Caputo derivative of noisy samples that come one by one, each time given the samples so far.
 
-    The model is that of :func:`smooth_derivative` with ``method="kalman"``, and so is the value at the newest sample.
+    The model is that of :func:`smooth_derivative` with ``method="kalman"``, with a roughness that does not change.
     The past is kept as a sum of exponentials, so that every sample takes the same time, some 0.3 ms.
 
     Parameters
@@ -224,7 +236,8 @@ class SmoothDerivativeStream:
     ) -> None:
         self.alpha, self._degree = _read_order(alpha)
         self.step = number("step", step, above=0.0)
-        self._known = _read_noise(noise)
+        estimated = isinstance(noise, str) and noise == "estimate"
+        self._known = None if estimated else number("noise", noise, above=0.0, most=1e150)
         self._warmup = count("warmup", warmup, least=self._degree + 3)
         self.noise = self.roughness = math.nan
         self.count = 0
@@ -258,8 +271,10 @@ class SmoothDerivativeStream:
             if self.count < self._warmup:
                 return math.nan, math.nan
             x = np.linspace(0.0, 1.0, self.count)
-            fit = _Fit(x, np.array(self._first), self._degree, self._known, max(_NODES, self.count), False)
-            noises, roughnesses = fit.quantiles()
+            # What comes next is as rough as what came so far.
+            first, known = np.array(self._first), Noise(self._known)
+            fit = Fit(x, first, self._degree, known, max(NODES, self.count), False, changes=(0.0,))
+            noises, roughnesses, _ = fit.quantiles(_STREAM_PROCESSES)
             length = self.step * (self.count - 1)
             filtered = self._begin(noises, roughnesses / length ** (self._degree + 0.5))
             for each in self._first[:-1]:
@@ -283,94 +298,15 @@ def _read_order(alpha: Any) -> tuple[float, int]:
     return order, max(1, math.ceil(order))
 
 
-def _read_noise(noise: Any) -> float | None:
-    return None if isinstance(noise, str) and noise == "estimate" else number("noise", noise, above=0.0, most=1e150)
-
-
-class _Fit:
-    """Curves through samples at x in [0, 1], for the weights of the penalty that the samples allow.
-
-    The chance of a weight is its restricted likelihood times a constant density of the roughness, its inverse root.
-    """
-
-    def __init__(self, x: Array, samples: Array, degree: int, known: float | None, nodes: int, spline: bool) -> None:
-        free = degree + 1
-        # With few samples several nodes from each to the next: the band includes what happens between them.
-        count = (x.size - 1) * ((nodes - 1) // (x.size - 1)) + 1 if x.size <= nodes else nodes
-        self.model = _Curves(np.unique(np.quantile(x, np.linspace(0.0, 1.0, count))), degree, spline)
-        # The triangular factor of the equations of all samples, whose last column is the samples'.
-        factor: Array = np.zeros((0, self.model.size + 1))
-        for part in _parts(x):
-            rows = np.column_stack([self.model.integrals(x[part], float(degree)), samples[part]])
-            factor = np.asarray(np.linalg.qr(np.vstack([factor, rows]), mode="r"))
-        self._upper, right = factor[:free], factor[free:, -1]
-        left, known_part, self._axes = np.linalg.svd(factor[free:, free:-1])
-        singular, shares = np.zeros(len(self._axes)), np.zeros(len(self._axes))
-        # The samples say nothing about the other axes.
-        singular[: known_part.size], shares[: known_part.size] = known_part, (left.T @ right)[: known_part.size]
-        squares, rest = singular**2, max(float(right @ right - shares @ shares), 0.0)
-        top = math.log(squares.max() or 1.0) + 5.0
-        weights = np.exp(top - math.log(10.0) * np.linspace(0.0, _DECADES, _DENSITY * _DECADES + 1))
-        losses = weights / (squares[:, None] + weights)
-        misfit = shares**2 @ losses + rest + 1e-300
-        size = (x.size - free) * np.log(misfit) if known is None else misfit / known**2
-        deviance = size + np.log1p(squares[:, None] / weights).sum(axis=0) + np.log(weights)
-        chances = np.exp(0.5 * (deviance.min() - deviance))
-        likely = chances > _NEGLIGIBLE
-        self._chances, self._weights = chances[likely] / chances[likely].sum(), weights[likely]
-        noises = np.sqrt(misfit[likely] / (x.size - free))
-        self._noises = noises if known is None else np.full_like(noises, known)
-        self._inverse = losses[:, likely] / self._weights
-        self._coefficients = (singular * shares)[:, None] * self._inverse
-        self.noise = float(self._noises @ self._chances) if known is None else known
-        self.roughness = float(self._roughness() @ self._chances)
-        self.freedom = free + float((1.0 - losses[:, likely]).sum(axis=0) @ self._chances)
-        if self.freedom > 0.5 * count:
-            warn(
-                f"the curve uses {self.freedom:.0f} of {count} nodes, so that it may not be resolved between them and "
-                f"the band may be too narrow; give more than nodes={nodes}"
-            )
-
-    def _roughness(self) -> Array:
-        """Standard deviation of the change of the derivative of order ``degree`` over a unit of x."""
-        return np.asarray(self._noises / np.sqrt(self._weights))
-
-    def quantiles(self) -> tuple[Array, Array]:
-        """Noises and roughnesses of equal chances."""
-        below = np.cumsum(self._chances) - 0.5 * self._chances
-        places = (np.arange(_PROCESSES) + 0.5) / _PROCESSES
-        both = (np.exp(np.interp(places, below, np.log(each))) for each in (self._noises, self._roughness()))
-        return next(both), next(both)
-
-    def derivative(self, x: Array, order: float) -> tuple[Array, Array, Array]:
-        """The derivative, its standard error, and the curve."""
-        from scipy import linalg
-
-        free = self.model.degree + 1
-        square, right, constant = self._upper[:, :free], self._upper[:, free:-1], self._upper[:, -1]
-        value, error, smooth = (np.empty(x.size) for _ in range(3))
-        for part in _parts(x):
-            for of, into in ((0.0, smooth), (order, value)):
-                rows = self.model.integrals(x[part], self.model.degree - of)
-                fixed = linalg.solve_triangular(square, rows[:, :free].T, trans="T").T
-                other = (rows[:, free:] - fixed @ right) @ self._axes.T
-                means = (fixed @ constant)[:, None] + other @ self._coefficients
-                variances = self._noises**2 * ((fixed**2).sum(axis=1)[:, None] + other**2 @ self._inverse)
-                into[part], error[part] = mixed(means, variances, self._chances)
-        return value, error, smooth
-
-
-def _parts(x: Array) -> list[slice]:
-    return [slice(begin, begin + _ROWS) for begin in range(0, x.size, _ROWS)]
-
-
-def _smoothed(x: Array, samples: Array, order: float, degree: int, fit: _Fit) -> tuple[Array, Array, Array]:
+def _smoothed(x: Array, samples: Array, order: float, degree: int, fit: Fit) -> tuple[Array, Array, Array]:
     """The derivative, its standard error and the curve, of an integrated Wiener process given all samples."""
     steps = np.diff(x, prepend=0.0)
-    filtered = WienerFilter(order, degree, float(steps[1:].min()), 1.0, *fit.quantiles())
+    noises, roughnesses, changes = fit.quantiles(_PROCESSES)
+    shares = np.array([relative_roughness(x - 0.5 * steps, change) for change in changes]).T
+    filtered = WienerFilter(order, degree, float(steps[1:].min()), 1.0, noises, roughnesses)
     passed = []
-    for sample, step in zip(samples.tolist(), steps.tolist(), strict=True):
-        filtered.push(sample, step)
+    for sample, step, share in zip(samples.tolist(), steps.tolist(), shares, strict=True):
+        filtered.push(sample, step, share)
         passed.append((filtered.functionals(), filtered.eliminated))
     values, errors = np.empty((x.size, 2)), np.empty((x.size, 2))
     state, covariance = filtered.newest()
@@ -381,44 +317,3 @@ def _smoothed(x: Array, samples: Array, order: float, degree: int, fit: _Fit) ->
         if eliminated is not None:
             state, covariance = eliminated.before(state, covariance)
     return values[:, 0], errors[:, 0], values[:, 1]
-
-
-class _Curves:
-    """Curves on [0, 1] whose derivative of order ``degree + 1`` is constant or linear between knots; 0 is the first.
-
-    The coefficients are those of 1, x, ..., x^degree / degree!, which the penalty ignores, and others for that
-    derivative: the penalty is the sum of their squares.
-    """
-
-    def __init__(self, knots: Array, degree: int, linear: bool) -> None:
-        self.knots, self.degree, self._linear = knots, degree, linear
-        self._gaps = np.diff(knots)
-        self.size = degree + knots.size + linear
-
-    def integrals(self, x: Array, order: float) -> Array:
-        """The curves' derivative of order ``degree - order`` at x, for each coefficient."""
-        from scipy import linalg
-
-        total = np.zeros((x.size, self.size))
-        for k in range(self.degree + 1):
-            power = k - self.degree + order
-            if power > -1e-12:
-                total[:, k] = x ** max(power, 0.0) / math.gamma(power + 1.0)
-            # Lower powers have no derivative of that order.
-        power = order + 1.0 + self._linear
-        ramps = np.maximum(x[:, None] - self.knots, 0.0)
-        ramps = np.where(ramps > 0.0, ramps**power, 0.0) / math.gamma(power + 1.0)
-        # A unit step from knot to knot is a ramp that begins at one and ends at the next.
-        pieces = (ramps[:, :-1] - ramps[:, 1:]) / self._gaps
-        if not self._linear:
-            total[:, self.degree + 1 :] = pieces * np.sqrt(self._gaps)
-            return total
-        # Hats: each rises over a gap and falls over the next one; the first one is 1 at 0.
-        hats = np.diff(-pieces, prepend=0.0, append=0.0, axis=1)
-        hats[:, 0] += x ** (order + 1.0) / math.gamma(order + 2.0)
-        # The integral of the square of their sum.
-        wide = np.append(self._gaps, 0.0) + np.insert(self._gaps, 0, 0.0)
-        factor = linalg.cholesky_banded(np.array([np.insert(self._gaps, 0, 0.0) / 6.0, wide / 3.0]))
-        lower = np.array([factor[1], np.append(factor[0, 1:], 0.0)])
-        total[:, self.degree + 1 :] = linalg.solve_banded((1, 0), lower, hats.T).T
-        return total

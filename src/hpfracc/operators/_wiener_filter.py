@@ -118,8 +118,11 @@ class WienerFilter:
         #: The equations of the last state that was eliminated.
         self.eliminated: Elimination | None = None
 
-    def push(self, value: float, step: float) -> None:
-        """Take the next sample, ``step`` after the last one (of the first the step is ignored)."""
+    def push(self, value: float, step: float, share: Any = 1.0) -> None:
+        """Take the next sample, ``step`` after the last one (of the first the step is ignored).
+
+        ``share``, a number or one for each process, is by how much the roughness differs during that step.
+        """
         many, count, wide = self._rows.shape
         states = wide - 1
         observed = np.zeros((many, 1, wide))
@@ -131,7 +134,8 @@ class WienerFilter:
         if self._step is None or abs(step - self._step.length) > _SAME_STEP * step:
             self._step = self._made(step)
         made = self._step
-        whiten = made.whiten / self._roughness
+        roughness = self._roughness * np.reshape(share, (-1, 1, 1))
+        whiten = made.whiten / roughness
         system = np.zeros((many, count + states + 1, states + wide))
         system[:, :count, :states], system[:, :count, -1] = self._rows[..., :-1], self._rows[..., -1]
         system[:, count:-1, :states], system[:, count:-1, states:-1] = -whiten @ made.advance, whiten
@@ -141,7 +145,7 @@ class WienerFilter:
         parts = np.linalg.solve(gone.square.mT, (made.moved(self._open) + made.old).mT).mT
         self._means = made.moved(self._means) + parts @ gone.constant
         self._variances = made.moved(made.moved(self._variances).mT) + parts @ parts.mT
-        self._variances += self._roughness**2 * made.left
+        self._variances += roughness**2 * made.left
         self._open = made.new - parts @ gone.right
         self._rows, self.eliminated = system[:, states : 2 * states, states:], gone
 

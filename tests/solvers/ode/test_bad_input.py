@@ -171,6 +171,12 @@ def test_steps_run_out():
     assert "max_steps=30 steps reach t = 0.3 of 1" in result.message
 
 
+def test_more_steps_than_the_default_limit_are_refused_before_memory_is_taken():
+    """A step of 1e-9 needed 2 GiB before ``max_steps`` ended it."""
+    with pytest.raises(InvalidInputError, match=r"step=1e-09 takes 1e\+09 steps, and max_steps=10000000"):
+        hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.5, step=1e-9)
+
+
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 def test_newton_that_does_not_converge(backend: str):
     """A right-hand side without a solution of the implicit equation is told, with advice."""

@@ -232,6 +232,43 @@ def test_a_coarse_step_is_absorbed_by_the_order_and_told():
     assert abs(coarse.halved["alpha"] - 0.7) < 0.7 * abs(coarse.alpha - 0.7)
 
 
+def test_a_start_of_the_wrong_sign_finds_the_parameters():
+    """The solution at the start is a million times the data: the search ended beside the minimum, as a success."""
+    t = np.linspace(0.0, 10.0, 40)
+    data = noisy(relaxed(t, 1.5, 0.7, 2.0), 0)
+    fit = hf.fit_fode(decay, t, data, parameters={"rate": -1.5}, y0=[2.0], **STEPS)
+    assert fit.success and abs(fit.parameters["rate"] - 1.5) < 0.1 and fit.evaluations < 60
+
+
+def test_a_search_without_progress_ends_and_says_so(monkeypatch: pytest.MonkeyPatch):
+    """Here less than a million times counts as none."""
+    monkeypatch.setattr("hpfracc.solvers.ode.fitting.search._PATIENCE", 3)
+    monkeypatch.setattr("hpfracc.solvers.ode.fitting.search._PROGRESS", 1.0 - 1e-6)
+    with pytest.warns(AccuracyWarning, match="the residuals"):
+        fit = hf.fit_fode(decay, T, relaxed(T, 1.5, 0.7, 2.0), parameters={"rate": -1.5}, y0=[2.0], **STEPS)
+    assert not fit.success and "3 evaluations lowered" in fit.message and "start elsewhere" in fit.message
+    assert fit.evaluations < 8 and "Raise max" not in fit.message
+
+
+def test_residuals_that_contradict_the_standard_errors_are_told():
+    """Autoregressive noise, and noise in proportion to data that are weighed equally; a sigma that fits is silent."""
+    random, t = np.random.default_rng(4), np.linspace(0.0, 6.0, 80)
+    exact, errors = relaxed(t, 1.5, 0.7, 2.0), random.standard_normal(80)
+    arguments = {"parameters": {"rate": 1.0}, "alpha": 0.7, **STEPS}
+    for k in range(1, 80):
+        errors[k] = 0.9 * errors[k - 1] + 0.44 * errors[k]
+    with pytest.warns(AccuracyWarning, match=r"residuals are correlated \(by 0\.[6-9].*too small") as told:
+        assert "correlated" in hf.fit_fode(decay, t, exact + 0.05 * errors, **arguments).message
+    assert len(told) == 1
+    data = exact * (1.0 + 0.05 * random.standard_normal(80))
+    with pytest.warns(AccuracyWarning, match="in units of sigma, grow with the magnitude"):
+        hf.fit_fode(decay, t, data, **arguments)
+    assert not hf.fit_fode(decay, t, data, sigma=exact, **arguments).warnings
+    flat = exact + 0.02 * random.standard_normal(80)
+    with pytest.warns(AccuracyWarning, match="shrink with the magnitude.*sigma=1"):
+        hf.fit_fode(decay, t, flat, sigma=exact**2, **arguments)
+
+
 def test_missing_data_and_partial_observation():
     """nan is left out; a component, a list and a function of the state say the same."""
     whole = dose_curves(T, 1.2, 0.4, 0.8, 10.0)
@@ -293,7 +330,7 @@ def test_sigma_weighs_the_data():
     assert relative.standard_errors[0] < 0.1 * absolute.standard_errors[0]
 
 
-@pytest.mark.filterwarnings("ignore:alpha:hpfracc.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore:(alpha|the residuals are corr):hpfracc.AccuracyWarning")
 def test_an_order_for_each_component():
     """One order free, the other given; orders above 1 with their initial derivative."""
     data = dose_curves(T, 1.2, 0.4, 1.0, 10.0)
@@ -340,6 +377,7 @@ def test_a_prediction_from_what_is_not_determined_has_no_finite_error():
     assert np.isnan(bound.standard_errors[1]) and np.isfinite(bound.predict([1.0], return_std=True)[1]).all()
 
 
+@pytest.mark.filterwarnings("ignore:the residuals are corr:hpfracc.AccuracyWarning")
 def test_each_set_and_tensors_predict():
     """The initial state of a set, and the derivatives of PyTorch's model."""
     torch = pytest.importorskip("torch")

@@ -161,6 +161,18 @@ def test_what_is_observed_may_be_any_function_of_the_solution():
     assert np.isinf(fit.standard_errors[1]) and abs(fit.estimates[0] - 0.8) < 4.0 * fit.standard_errors[0]
 
 
+def test_correlated_residuals_are_told():
+    """Noise that is the same at all times of a point."""
+    x, t, random = np.linspace(0.0, np.pi, 17), np.linspace(0.1, 2.0, 20), np.random.default_rng(0)
+
+    def plume(speed: float) -> dict[str, Any]:
+        return {"u0": np.sin(x), "x": x, "space": Diffusion(speed), "boundary": "dirichlet", "alpha": 0.6}
+
+    data = hf.mittag_leffler(-0.7 * t**0.6, 0.6)[:, None] * np.sin([0.8, 1.0, 2.0]) + 0.05 * random.standard_normal(3)
+    with pytest.warns(AccuracyWarning, match="residuals are correlated"):
+        hf.fit_fpde(plume, t, data, points=[0.8, 1.0, 2.0], parameters={"speed": 1.0}, bounds={"speed": (0.0, None)})
+
+
 def test_a_coarse_grid_is_told():
     """Three inner points cannot carry the data, whose noise is small: the estimate absorbs the error of the grid."""
     x = np.linspace(0.0, 1.0, 9)

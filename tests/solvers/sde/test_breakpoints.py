@@ -76,6 +76,28 @@ def test_tensors(library, dtype):
     np.testing.assert_allclose(np.asarray(found.y)[0, 0], exact, atol=1e-13 if dtype == "float64" else 1e-6)
 
 
+def test_steps_are_as_short_as_a_breakpoint_needs():
+    """At 0.333 beside a step of 0.1 there are 1,000 of them, and the integral of a jump there is exact."""
+    found = hf.solve_fsde(
+        lambda t, y: 0.0 * y + (t > 0.333), 0.0, (0.0, 1.0), 0.0, step=0.1, breakpoints=[0.333], rng=1
+    )  # fmt: skip
+    assert found.t.size == 1001 and found.y[0, 0, -1] == pytest.approx(0.667, abs=1e-12)
+
+
+@pytest.mark.parametrize("noise", [hf.noise.Brownian(), hf.noise.StableLevy(1.5)])
+def test_a_number_needs_no_interpretation(noise):
+    """A diffusion that returns a plain number is additive; one that depends on y is not, and is refused."""
+    given = {"t_span": (0.0, 1.0), "y0": 1.0, "step": 0.1, "rng": 1, "noise": noise}
+    free, ito = (
+        hf.solve_fsde(lambda t, y: -y, lambda t, y: 0.3 + t, **given, **each)
+        for each in ({}, {"interpretation": "ito"})
+    )
+    np.testing.assert_array_equal(free.y, ito.y)
+    for other in (lambda t, y: 0.3 * y, lambda t, y: float(y[0, 0])):
+        with pytest.raises(InvalidInputError, match="interpretation='ito'"):
+            hf.solve_fsde(lambda t, y: -y, other, **given)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -84,7 +106,7 @@ def test_tensors(library, dtype):
         ([1.5], "increasing times between 0 and 1"),
         ([float("nan")], "breakpoints"),
         (0.3, "not a sequence"),
-        ([0.1234567], "no equal steps from 0.0125 to 0.1"),
+        ([0.1234567], "no equal steps from 0.0001 to 0.1"),
     ],
 )
 def test_refusals(given, words):

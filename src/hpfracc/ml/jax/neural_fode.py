@@ -30,7 +30,7 @@ class NeuralFODE:
     Notes
     -----
     With ``adjoint="stored"`` the gradient reaches the arrays of ``func``, ``alpha``, the initial values and ``args``,
-    but not arrays that a plain function captures (JAX raises an error): pass them as ``args``, or use ``"recomputed"``.
+    but not arrays that a plain function captures (an error says so): pass them as ``args``, or use ``"recomputed"``.
     Put ``jax.jit`` around a training step: outside of it an object is recompiled at each call. Inside, a solve that
     fails, or whose explicit steps are not stable, is nan.
 
@@ -76,7 +76,15 @@ class NeuralFODE:
                 return jax.tree_util.tree_unflatten(tree, whole)(time, y, *given[:count])
 
         options = {**self.options, "method": method, "step": self.step, "args": rest}
-        return solve_states("jax", fun, y0, t, self.order(), dy0, options)
+        try:
+            return solve_states("jax", fun, y0, t, self.order(), dy0, options)
+        except Exception as error:  # JAX's own class is private
+            if "closed-over value" not in str(error):
+                raise
+            raise InvalidInputError(
+                "func captures a value whose gradient is wanted, and adjoint='stored' reaches arguments only: pass it "
+                "in args, as in func(t, y, p) and model(y0, t, (p,)), make func a pytree, or give adjoint='recomputed'"
+            ) from error
 
 
 def _order(alpha: Any) -> Any:

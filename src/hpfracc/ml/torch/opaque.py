@@ -46,6 +46,11 @@ def opaque(shapes: Function) -> Callable[[Function], Function]:
 
         @functools.wraps(function)
         def call(tensors: list[Tensor], *options: Any) -> Sequence[Tensor]:
+            if torch.jit.is_tracing():
+                raise InvalidInputError(
+                    "torch.jit.trace would freeze the algorithm and the sizes of this call; use torch.export.export, "
+                    "or torch.compile"
+                )
             if torch.compiler.is_compiling():
                 found: Sequence[Tensor] = torch.ops.hpfracc.apply(name, tensors, repr(options))
                 return found

@@ -15,7 +15,7 @@ from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends import registry
 from hpfracc.engine.memory.budget import HOST, get_budget
-from hpfracc.errors import OutOfMemoryError
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.auto import solve_auto, solve_with
 from hpfracc.solvers.ode.compilation import compile_price, read_backend
@@ -214,6 +214,8 @@ def solve_fode(
         dense_output=dense_output, max_steps=max_steps, max_step=max_step, first_step=first_step,
         breakpoints=breakpoints, backend=backend, compile=compile, progress=progress, estimate=estimate,
     )  # fmt: skip
+    if options.step is not None and options.max_steps == MAX_STEPS and not options.events:
+        _check_steps(make_grid(problem.t0, problem.t1, options.step).steps, options.step)
     is_auto = isinstance(method, str) and method == "auto"
     if on_cuda.is_asked(options):
         method = find_method("pece" if is_auto else method)
@@ -249,6 +251,15 @@ def solve_fode(
             if not isinstance(error, MemoryError) and not registry.adapter(problem.library).is_out_of_memory(error):
                 raise
             raise _out_of_memory(problem, options, error) from error
+
+
+def _check_steps(steps: int, step: float) -> None:
+    """Refuse more steps than the default limit, before there is memory for those up to it."""
+    if steps > MAX_STEPS:
+        raise InvalidInputError(
+            f"step={step:g} takes {steps:.3g} steps, and max_steps={MAX_STEPS} is the most by default; take a larger "
+            "step, or give another max_steps"
+        )
 
 
 def _out_of_memory(problem: Problem, options: Options, error: BaseException) -> OutOfMemoryError:

@@ -213,8 +213,9 @@ def fit_fpde(
     Warns
     -----
     AccuracyWarning
-        If the data do not determine an unknown, one ends at a bound, or the estimated error of the solution could shift
-        the estimates by their standard errors.
+        If the data do not determine an unknown, one ends at a bound, the estimated error of the solution could shift
+        the estimates by their standard errors, or the residuals are correlated in time or grow or shrink with the size
+        of the data.
 
     See Also
     --------
@@ -291,7 +292,11 @@ def fit_fpde(
         )
     problem = LeastSquares(search.names, predicted, slopes, observed, search.lower, search.upper)
     found = problem.minimise(search.start, loss=loss, f_scale=f_scale, max_nfev=max_evaluations)
-    report = problem.report(found, search.start, loss, f_scale, flag("absolute_sigma", absolute_sigma))
+    series = np.split(np.arange(kept.sum()), np.cumsum(kept.sum(axis=1))[:-1])
+    sigmas = np.append(deviations[kept], np.ones(observed.size - int(kept.sum())))
+    report = problem.report(
+        found, search.start, loss, f_scale, flag("absolute_sigma", absolute_sigma), series, lambda u: np.abs(u * sigmas)
+    )
     fitted = _rows(frames(found.x))
     add_complaints(
         report, _grid_complaints(model, values_of(found.x), times, deviations[kept], report), max_evaluations

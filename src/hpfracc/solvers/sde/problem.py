@@ -180,6 +180,8 @@ def read_problem(
             "component with its own noise, or (paths, d, m)"
         )
     traits = replace(draft, coupled=_is_coupled(problem, t0, start))
+    if interpretation is None and (hurst == 0.5 or draft.jumps) and _is_number(problem, t0, start):
+        traits = replace(traits, interpretation="ito")  # as all interpretations of additive noise
     if len(first) == 3:
         traits = replace(draft, general=True, noises=first[2])
     _refuse_interpretation(traits)
@@ -249,6 +251,19 @@ def _is_coupled(problem: NoisyProblem, t0: float, start: Any) -> bool:
             if bool((~half & (other != held) & ~(xp.isnan(other) & xp.isnan(held))).any()):
                 return True
     return False
+
+
+def _is_number(problem: NoisyProblem, t0: float, start: Any) -> bool:
+    """Whether the diffusion is a function of time alone: it returns a plain number, and the same one elsewhere."""
+    function = problem.functions[1]
+    if function is None or is_transformed(start):
+        return False
+    with np.errstate(all="ignore"), _unchanged(problem):
+        try:
+            here, there = (function(t0, y, *problem.args) for y in (start, 1.001 * start + 1.2345e-3))
+        except Exception:  # the moved state may be one that the caller refuses
+            return False
+    return isinstance(here, int | float) and isinstance(there, int | float) and here == there
 
 
 def _refuse_interpretation(traits: Traits) -> None:

@@ -28,8 +28,8 @@ from hpfracc.solvers.sde.problem import Traits, read_problem, refuse_unreal
 from hpfracc.solvers.sde.result import FSDEResult, read_progress
 from hpfracc.solvers.sde.simulation import Simulation
 
-#: Steps are shortened at most by this factor to meet breakpoints.
-_REFINED = 8
+#: Steps are shortened at most by this factor to meet breakpoints, or until there are this many.
+_REFINED, _MOST_REFINED = 8, 10_000
 
 
 def solve_fsde(
@@ -88,7 +88,8 @@ def solve_fsde(
         steps: a path between them is not known.
     breakpoints : sequence of float, optional
         Increasing times within ``t_span`` at which ``drift`` or ``diffusion`` jump. They become times of steps, which
-        may be up to 8 times shorter for that, and every step uses the values on its own side of the jump.
+        may be up to 8 times shorter for that, or as short as 10,000 of them allow, and every step uses the values on
+        its own side of the jump.
     alpha : float, or a scalar of PyTorch or JAX
         Order of the derivative, at most 1; the cost of the history is the same at every step. Above 1/2 for white
         noise, in the Ito sense; above 1 - H for fractional noise, and above 1 - 1/p for stable and tempered noise of
@@ -107,8 +108,9 @@ def solve_fsde(
         As in :meth:`hpfracc.noise.Noise.sample`: a path depends only on the seed and its number, up to rounding.
         ``key`` is a JAX key, and may be traced.
     interpretation : {"ito", "stratonovich", "young"}, optional
-        Required for multiplicative Brownian noise. For H above 1/2 it is the Young integral; below, it is the limit
-        along smooth paths, here called Stratonovich. Noise with jumps is in the Ito sense.
+        Required for multiplicative Brownian noise, which a ``diffusion`` that returns a plain number is not. For H
+        above 1/2 it is the Young integral; below, it is the limit along smooth paths, here called Stratonovich. Noise
+        with jumps is in the Ito sense.
     method : {"auto", "euler", "second_order", "milstein", "doss_sussmann", "implicit_euler"}
         ``"auto"`` is Euler's method for additive noise, jumps, and orders below 1; otherwise the second-order method,
         and for H below 1/2 the Doss-Sussmann method if each component has one noise. ``"milstein"`` is the
@@ -339,13 +341,14 @@ def _read_times(t_span: Any, step: Any, breakpoints: Any) -> tuple[np.ndarray, f
     jumps: dict[int, float] = {}
     if times:
         shares = (np.array(times) - begin) / (end - begin)
-        counts = np.arange(steps, _REFINED * steps + 1)
+        most = max(_REFINED * steps, _MOST_REFINED)
+        counts = np.arange(steps, most + 1)
         for share in shares:
             counts = counts[np.abs(np.rint(share * counts) - share * counts) <= rounding * counts]
         # Two steps between two of them: a step has a jump at one of its ends at most.
         counts = counts[np.diff(np.rint(np.outer(counts, shares)), prepend=0.0).min(1) >= 2]
         if not counts.size:
-            lengths = f"{length / _REFINED:.6g} to {length:.6g}"
+            lengths = f"{(end - begin) / most:.6g} to {length:.6g}"
             raise InvalidInputError(
                 f"breakpoints={_reading.shown(breakpoints)}: no equal steps from {lengths} end at all of them and at "
                 f"t={end:g}; round them to multiples of a common step, or give a shorter step"

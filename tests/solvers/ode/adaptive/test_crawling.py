@@ -18,6 +18,29 @@ def test_a_sliding_mode_ends_with_its_cause(backend: str):
     assert result.t[-1] == pytest.approx(0.915, abs=1e-2) and result.nfev < 100_000
 
 
+@pytest.mark.parametrize("alpha", [1.0, 0.9])
+@pytest.mark.parametrize("rtol", [1e-3, pytest.param(1e-6, marks=pytest.mark.slow)])
+def test_a_blow_up_is_called_so_with_its_time(alpha: float, rtol: float):
+    """y' = y^2 from 1 ends at t = 1, and at 0.81 for the order 0.9."""
+    result = hf.solve_fode(lambda t, y: y * y, (0.0, 2.0), [1.0], alpha, rtol=rtol, atol=rtol, backend="numpy")
+    assert not result.success and f"blows up at about t = {result.t[-1]:.6g}" in result.message
+    assert (
+        result.t[-1] == pytest.approx(1.0 if alpha == 1.0 else 0.8105, abs=2e-3) and "switching" not in result.message
+    )
+
+
+def test_a_slow_blow_up_and_a_system():
+    """e^y reaches only 30, and a system like Lorenz's with another sign is called by its largest component."""
+
+    def system(t: float, y: np.ndarray) -> np.ndarray:
+        return np.array([10.0 * (y[1] - y[0]), y[0] * (28.0 + y[2]) - y[1], y[0] * y[1] - 2.0 * y[2]])
+
+    options = {"rtol": 1e-3, "atol": 1e-3, "backend": "numpy"}
+    assert "blows up at about t = 0.56" in hf.solve_fode(lambda t, y: np.exp(y), (0, 3), [0.0], 0.7, **options).message
+    with np.errstate(over="ignore"):
+        assert "blows up at about t = 0.29" in hf.solve_fode(system, (0, 3), [1.0] * 3, 0.95, **options).message
+
+
 def test_steps_that_grow_are_not_taken_for_crawling():
     """Over ten decades of time steps begin tiny and grow: the end is reached."""
     result = hf.solve_fode(lambda t, y: -y, (0.0, 1e10), [1.0], 0.5, rtol=1e-3)

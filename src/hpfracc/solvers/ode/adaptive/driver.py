@@ -34,6 +34,16 @@ _MAX_BREAKS = 64
 #: Attempted steps between two checks of progress, and the most steps that the rest may take if max_steps is default.
 _CRAWL_WINDOW = 2048
 _MAX_AHEAD = 1_000_000
+#: A solution that grows by this factor while steps shrink, to this share of the time where they fail, blows up.
+_BLOW_UP, _SHRUNK = 10.0, 1e-9
+
+
+def blow_up(t: float, size: float) -> str:
+    """The reason to end a solve whose solution does not exist any longer."""
+    return (
+        f"The solution blows up at about t = {t:.6g}, where it has grown to {size:.2g}, and does not exist beyond. "
+        "Shorten the interval, end it by a terminal event, or check the signs in the equation."
+    )
 
 
 class _CrawlWatch:
@@ -45,6 +55,15 @@ class _CrawlWatch:
         # A limit above the default is deliberate.
         self._most = _MAX_AHEAD if options.max_steps == MAX_STEPS else options.max_steps
         self._steps, self._tau, self._pace = 0, 0.0, 0.0
+        self._size = self._first = max(float(np.abs(problem.y0).max()), float(np.min(options.atol)) / options.rtol)
+
+    def blown(self, stepper: Stepper) -> str | None:
+        """The reason of a failure if it is a blow-up."""
+        size = float(np.abs(stepper.y).max())
+        last = stepper.pieces[-1] if stepper.pieces else None
+        if last is None or last.right - last.left > _SHRUNK * stepper.tau or not size > _BLOW_UP * self._first:
+            return None
+        return blow_up(stepper.system.time(stepper.tau), size)
 
     def look(self, stepper: Stepper) -> str | None:
         """Called after a step. Returns the reason to end the solve, with a remedy, or None to continue."""
@@ -53,9 +72,13 @@ class _CrawlWatch:
             return None
         pace, before = (stepper.tau - self._tau) / (steps - self._steps), self._pace
         self._steps, self._tau, self._pace = steps, stepper.tau, pace
+        size, smaller = float(np.abs(stepper.y).max()), self._size
+        self._size = size
         # Steps that still grow, as after the start, do not predict the rest.
         if not before or pace > 1.5 * before or pace * self._most >= self._length - stepper.tau:
             return None
+        if size > _BLOW_UP * smaller:
+            return blow_up(stepper.system.time(stepper.tau), size)
         ahead = (self._length - stepper.tau) / pace if pace > 0.0 else math.inf
         return (
             f"Steps have shrunk to {pace:.1e} at t = {stepper.system.time(stepper.tau):.6g}, and the rest would take "
@@ -138,7 +161,7 @@ class _Pass:
                         f"{problem.t1:g}: raise max_steps, or loosen rtol={options.rtol:g}."
                     )
                 if (stopped := stepper.advance(min(stop, stepper.tau + longest))) is not None:
-                    return stopped
+                    return watch.blown(stepper) or stopped
                 speed.look(stepper)
                 if not self._note(report):
                     return None

@@ -150,8 +150,9 @@ def fit_fode(
     Warns
     -----
     AccuracyWarning
-        If the data do not determine an unknown, one ends at a bound, or half the step changes one by more than its
-        standard error.
+        If the data do not determine an unknown, one ends at a bound, half the step changes one by more than its
+        standard error, or the residuals are correlated in time or grow or shrink with the size of the data, so that the
+        standard errors are wrong.
 
     See Also
     --------
@@ -219,7 +220,10 @@ def fit_fode(
 
     made, problem, found = search(unknowns.start, step)
     x = found.x
-    report = problem.report(found, unknowns.start, loss, f_scale, bool(absolute_sigma))
+    series, sigmas = made.layout()
+    report = problem.report(
+        found, unknowns.start, loss, f_scale, bool(absolute_sigma), series, lambda y: np.abs(y * sigmas)
+    )
     halved, complaints = None, []
     if step is not None and halve:
         finer = search(x, 0.5 * step)[2].x
@@ -276,6 +280,12 @@ class _Predictions:
             )
         keep = np.isfinite(given.data)
         return (value / given.sigma)[keep], (slope / given.sigma[..., None])[keep]
+
+    def layout(self) -> tuple[list[Array], Array]:
+        """The places of each row of data among the residuals, and the standard deviations."""
+        counts = [np.isfinite(row).sum() for each in self.sets for row in each.data]
+        sigmas = np.concatenate([each.sigma[np.isfinite(each.data)] for each in self.sets])
+        return np.split(np.arange(sigmas.size), np.cumsum(counts)[:-1]), sigmas
 
     def fitted(self, x: Array, first: float) -> list[FittedSet]:
         """The data sets with their predictions."""

@@ -24,6 +24,16 @@ _ALIKE = 0.999
 #: An unknown whose relative effect on the prediction is below this has none beyond rounding, which is about 1e-12 in a
 #: difference quotient with a step of 1e-4.
 _FELT = 1e-9
+#: A search whose evaluations are limited ends if so many of them lower the norm of the residuals by less than this
+#: share.
+_PATIENCE, _PROGRESS = 30, 1e-3
+#: A search that ends by its gradient with residuals below this share of those at the start goes on: the bound of the
+#: gradient was that of the start.
+_FALLEN = 1e-3
+#: Residuals that are a smaller share of the data are errors of a solver rather than noise, and are not tested.
+SYSTEMATIC = 1e-5
+#: A sum of products of independent residuals exceeds so many standard deviations in 1 of 4,000 fits.
+_SUSPICIOUS = 3.5
 
 
 def differences(values: Callable[[Array], Array], x: Array, delta: Array, lower: Array, upper: Array) -> Array:
@@ -32,6 +42,10 @@ def differences(values: Callable[[Array], Array], x: Array, delta: Array, lower:
     units = np.eye(x.size, dtype=bool)
     sides = [[values(np.where(unit, side, x)) for side in (high, low)] for unit in units]
     return np.stack([(above - below) / (high - low)[k] for k, (above, below) in enumerate(sides)], axis=1)
+
+
+class _StalledError(Exception):
+    """A search makes no progress."""
 
 
 class LeastSquares:
@@ -97,11 +111,35 @@ class LeastSquares:
             # Rounding must not move an unknown without an effect.
             return np.where(unfelt(found, sizes, self.observed), 0.0, found * np.where(self.logarithmic, x, 1.0)) / unit
 
+        lowest: list[float] = []
+        best = self._inner(start)
+
+        def relative(u: Array) -> Array:
+            nonlocal best
+            found = self.residuals(self._outer(u)) / unit
+            norm = float(np.linalg.norm(found))
+            if not lowest or norm < lowest[-1]:
+                best = u.copy()
+            lowest.append(norm if not lowest else min(lowest[-1], norm) if np.isfinite(norm) else lowest[-1])
+            limited = "max_nfev" in options and len(lowest) > _PATIENCE
+            if limited and lowest[-1] > (1.0 - _PROGRESS) * lowest[-1 - _PATIENCE]:
+                raise _StalledError
+            return np.asarray(found)
+
         ends = dict(zip(("ftol", "xtol", "gtol"), tolerances, strict=True))
-        found = least_squares(
-            lambda u: self.residuals(self._outer(u)) / unit, self._inner(start), jac=jacobian, bounds=self.bounds,
-            x_scale="jac", **ends, **options,
-        )  # fmt: skip
+        given = {"jac": jacobian, "bounds": self.bounds, "x_scale": "jac", **ends, **options}
+        try:
+            found = least_squares(relative, self._inner(start), **given)
+        except _StalledError:
+            lowest.clear()
+            found = least_squares(relative, best, **{**given, "max_nfev": 1})
+            found.success = False
+            found.message = (
+                f"{_PATIENCE} evaluations lowered the residuals by less than {100 * _PROGRESS:g} %, and the search was "
+                "ended: start elsewhere (other signs or sizes of the guess), or give bounds"
+            )
+        if found.status == 1 and unit == first and np.abs(found.fun).max() < _FALLEN:
+            return self.minimise(self._outer(found.x), tolerances, **(options | {"f_scale": options["f_scale"] * unit}))
         width, u = self.bounds[1] - self.bounds[0], found.x
         slack = 1e-8 * np.where(np.isfinite(width), width, np.abs(u))
         close = np.minimum(u - self.bounds[0], self.bounds[1] - u) < slack
@@ -111,8 +149,15 @@ class LeastSquares:
         found.cost *= unit**2
         return found
 
-    def report(self, found: Any, start: Array, loss: str, f_scale: float, absolute: bool) -> dict[str, Any]:
-        """Estimates and their uncertainty, as fields of a fit."""
+    def report(
+        self, found: Any, start: Array, loss: str, f_scale: float, absolute: bool, series: Sequence[Array],
+        magnitudes: Callable[[Array], Array],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Estimates and their uncertainty, as fields of a fit.
+
+        ``series`` are the places of data that follow each other. ``magnitudes`` are those of a prediction, in the units
+        of the data, with which residuals may grow.
+        """
         # Those of SciPy are weighted by the loss.
         residuals = self.residuals(found.x)
         slopes = found.slopes if loss == "linear" else self.slopes(found.x)
@@ -120,6 +165,7 @@ class LeastSquares:
         sizes = np.where(sizes > 0.0, sizes, 1.0)
         predicted = residuals + self.observed
         sure = certainty(self.names, slopes, residuals, predicted, sizes, found.at_bound, loss, f_scale, absolute)
+        complaints = (*sure.complaints, *residual_complaints(residuals, predicted, series, magnitudes(predicted)))
         return {
             "names": self.names,
             "estimates": found.x,
@@ -129,15 +175,49 @@ class LeastSquares:
             "spread": sure.spread,
             "degrees_of_freedom": self.observed.size - int((~found.at_bound).sum()),
             "success": bool(found.success),
-            "message": ". ".join([str(found.message).rstrip("."), *sure.complaints]) + ".",
-            "warnings": sure.complaints,
+            "message": ". ".join([str(found.message).rstrip("."), *complaints]) + ".",
+            "warnings": complaints,
         }
+
+
+def residual_complaints(
+    residuals: Array, predicted: Array, series: Sequence[Array], magnitudes: Array
+) -> tuple[str, ...]:
+    """What the residuals say against the standard errors: they are correlated, or change with the magnitude."""
+    if np.linalg.norm(residuals) <= SYSTEMATIC * np.linalg.norm(predicted):
+        return ()
+    products = np.concatenate([residuals[each[1:]] * residuals[each[:-1]] for each in series])
+    if products.sum() > _SUSPICIOUS * np.linalg.norm(products):
+        near = products.sum() / max(float(sum(residuals[each] @ residuals[each] for each in series)), 1e-300)
+        return (
+            f"the residuals are correlated (by {near:.2f} from one datum to the next), so that the standard errors are "
+            "too small: change the model, or keep data that are further apart",
+        )
+    places = np.concatenate(list(series))
+    trend = trend_with(residuals[places], magnitudes[places])
+    if abs(trend) <= _SUSPICIOUS:
+        return ()
+    grow = "grow" if trend > 0.0 else "shrink"
+    return (
+        f"the residuals, in units of sigma, {grow} with the magnitude of the data, so that the standard errors are "
+        f"wrong: give a sigma= that {grow}s {'with it' if trend > 0.0 else 'less with it, such as sigma=1'}",
+    )
+
+
+def trend_with(residuals: Array, magnitudes: Array) -> float:
+    """Spearman's rank correlation of absolute residuals and magnitudes, in units of its standard deviation."""
+    if residuals.size < 3 or np.ptp(magnitudes) == 0.0:
+        return 0.0
+    ranks = [np.argsort(np.argsort(each, kind="stable")) - 0.5 * (each.size - 1) for each in
+             (np.abs(residuals), magnitudes)]  # fmt: skip
+    return float(ranks[0] @ ranks[1] / (ranks[0] @ ranks[0]) * np.sqrt(residuals.size - 1.0))
 
 
 def add_complaints(report: dict[str, Any], complaints: Sequence[str], most: int) -> None:
     """Add further complaints to a report, say that the search was cut off at ``most`` calls, and warn of everything."""
     report["warnings"] = (*report["warnings"], *complaints)
-    cut = [] if report["success"] else [f"Raise max_evaluations={most}"]
+    stalled = report["success"] or "evaluations lowered" in report["message"]
+    cut = [] if stalled else [f"Raise max_evaluations={most}"]
     report["message"] = ". ".join([report["message"].rstrip("."), *cut, *complaints]) + "."
     for complaint in report["warnings"]:
         warn(complaint)
