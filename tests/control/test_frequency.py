@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import matplotlib as mpl
 import mpmath as mp
 import numpy as np
 import pytest
 from scipy import signal
+from scipy.special import lambertw
 
 from hpfracc import control
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -183,6 +185,57 @@ def test_stability_near_the_limit(plant, stable: bool, criterion: str):
     """Within rounding of the limit the argument principle decides."""
     found = control.is_stable(plant)
     assert (bool(found), found.criterion) == (stable, criterion)
+
+
+@pytest.mark.parametrize(
+    ("system", "stable"),
+    [
+        (1 / (1 + 1.1 * control.delay(1.0) * s / (s + 1)), False),
+        (1 / (1 + 0.9 * control.delay(1.0) * s / (s + 1)), True),  # a loop of a gain below 1
+        (1 / (1 + control.delay(1.0) * s / (s + 1)), False),
+        (1 / (s * (1 + 0.9 * control.delay(1.0) + 0.5 * control.delay(2.0)) + 1), True),
+        (1 / (s * (1 + 0.9 * control.delay(1.0) + 0.5 * control.delay(2.0)) - 1), False),
+        (1 / (s * (1 + 1.9 * control.delay(1.0) + 0.5 * control.delay(2.0)) + 1), False),
+        (1 / (s * (1 + 0.9 * control.delay(1.0) + 0.5 * control.delay(math.pi)) + 1), False),
+        (1 / (s**0.5 * (1 + 0.5 * control.delay(1.0)) + 1), True),
+    ],
+)
+def test_stability_of_neutral_loops(system, stable: bool):
+    """Delays in the highest power: chains of poles tend to zeros of 1 + 0.9 w + 0.5 w^2 with w = exp(-s)."""
+    assert bool(control.is_stable(system)) is stable
+    if not stable:  # a pole right of the axis, or as near to it as one likes
+        guesses = [mp.mpc(x, y) for x in (0.05, 0.5, 1.0) for y in (0.0, 3.0, 9.0, 60.0)]
+        found = [newton(system.denominator, guess) for guess in guesses]
+        assert max(z.real for z in found if z is not None) > -1e-3
+
+
+def newton(terms, guess):
+    """A zero near a guess, by mpmath; None if there is none."""
+    try:
+        return mp.findroot(lambda z: sum(v * z**p * mp.exp(-lag * z) for (p, lag), v in terms.items()), guess)
+    except ValueError:
+        return None
+
+
+def test_stability_of_powers_close_to_each_other():
+    """The zeros of such sums lie far apart, at 1e150 and more: mpmath follows the argument along the axis."""
+    for a, b, c, stable in ((10.0, 0.0, 0.0, False), (10.0, 40.0, 50.0, True)):
+        terms = {3.17984: 1.0, 3.17325: a, 2.0: b, 1.0: c, 0.0: 30.0}
+        found = control.is_stable(control.TransferFunction({0.0: 1.0}, terms))
+        values = [
+            mp.fsum(v * mp.expj(mp.pi * p / 2) * mp.exp(p * x) for p, v in terms.items())
+            for x in mp.linspace(-30, 1500, 6001)
+        ]
+        turned = float(mp.fsum(mp.arg(y / x) for x, y in pairwise(values)))
+        count = (0.5 * math.pi * 3.17984 - turned) / math.pi
+        assert (round(count, 3), bool(found)) == (0.0 if stable else 2.0, stable)
+
+
+def test_all_poles_of_a_long_delay_are_counted():
+    """The zeros of s + 1 + c exp(-s) are W_k(-c e) - 1 with the branches of Lambert's function."""
+    roots = lambertw(-1e4 * math.e, np.arange(-2500, 2501)) - 1.0
+    found = control.is_stable(1 / (s + 1 + 1e4 * control.delay(1.0)))
+    assert found.reason.startswith(f"{np.sum(roots.real > 0.0)} poles")
 
 
 def test_plots_are_drawn_with_their_margins():
