@@ -224,7 +224,7 @@ def test_stability_of_powers_close_to_each_other():
         found = control.is_stable(control.TransferFunction({0.0: 1.0}, terms))
         values = [
             mp.fsum(v * mp.expj(mp.pi * p / 2) * mp.exp(p * x) for p, v in terms.items())
-            for x in mp.linspace(-30, 1500, 6001)
+            for x in [*mp.linspace(-30, 30, 601), *mp.linspace(31, 1500, 500)]
         ]
         turned = float(mp.fsum(mp.arg(y / x) for x, y in pairwise(values)))
         count = (0.5 * math.pi * 3.17984 - turned) / math.pi
@@ -281,3 +281,68 @@ def test_the_phase_of_a_delay_is_known_between_frequencies():
     np.testing.assert_allclose(delayed.phase, control.bode(plain, w).phase - 0.2 * w, rtol=0, atol=1e-8)
     several = np.array([plain * control.delay(0.2), plain])
     np.testing.assert_allclose(control.nichols(several, w).phase[0], delayed.phase, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("system", "degrees"),
+    [
+        (1 / s**3, lambda w: -270.0 + 0 * w),
+        (control.delay(1.0) / s**2.5, lambda w: -225.0 - np.degrees(w)),
+        (-1 / (s + 1), lambda w: 180.0 - np.degrees(np.arctan(w))),
+        (s**2 / (s + 1), lambda w: 180.0 - np.degrees(np.arctan(w))),
+        (1 / (s**2 + 1), lambda w: np.where(w < 1.0, 0.0, -180.0)),
+        (1 / ((s + 1) ** 4 * (s + 3)), lambda w: -4 * np.degrees(np.arctan(w)) - np.degrees(np.arctan(w / 3))),
+        ((s - 1) / (s**1.5 * (s + 1)), lambda w: 45.0 - 2 * np.degrees(np.arctan(w))),
+        ((1 - control.delay(0.1)) / s, lambda w: -np.degrees(0.05 * w)),
+    ],
+)
+def test_phases_are_those_of_the_right_branch(system, degrees):
+    """From the power at 0 on, whichever frequencies are asked for: the sums of the angles of their factors."""
+    for w in (np.geomspace(1e-3, 50.0, 40), np.array([0.3, 20.0]), np.array([30.0])):
+        np.testing.assert_allclose(control.bode(system, w).degrees, degrees(w), atol=1e-9)
+
+
+def test_all_margins_as_python_control():
+    """Every crossing, of systems and of their data; between frequencies of data up to interpolation."""
+    theirs = pytest.importorskip("control")
+    for above, below in (
+        ([40.0], [1, 3.1, 4.3, 4.3, 3.1, 1]),
+        ([5.0, 1.0, 0.05], [1, 2, 0, 0, 0]),
+        ([30.0], [1, 3, 2, 0]),
+    ):
+        other = theirs.tf(above, below)
+        gains, phases, _, w_phase, w_gain, _ = theirs.stability_margins(other, returnall=True)
+        found = control.margins(control.TransferFunction.from_polynomials(above, below))
+        data = theirs.frd(other, np.geomspace(1e-2, 1e2, 300))
+        for each, rtol in ((found, 1e-7), (control.margins(data), 1e-3), (control.bode(data).margins, 1e-3)):
+            np.testing.assert_allclose(each.w_phase_crossings, w_phase, rtol=rtol)
+            np.testing.assert_allclose(each.gain_margins, gains, rtol=rtol)
+            np.testing.assert_allclose(each.w_gain_crossings, w_gain, rtol=rtol)
+            np.testing.assert_allclose(np.degrees(each.phase_margins), phases, rtol=rtol)
+            turned = np.radians(phases) % (2.0 * math.pi)
+            np.testing.assert_allclose(each.delay_margins, turned / w_gain, rtol=rtol)
+            assert each.sensitivity == pytest.approx(found.sensitivity, rel=1e-3)
+
+
+def test_data_of_python_control():
+    """Frequency responses are taken as they are, by the functions of data; the others refuse them."""
+    theirs = pytest.importorskip("control")
+    w = np.geomspace(0.01, 100.0, 60)
+    truth = 3 / (2 * s**0.7 + 1) * control.delay(0.1)
+    data = theirs.frd(truth(1j * w), w)
+    for function in (control.bode, control.nyquist, control.nichols):
+        np.testing.assert_allclose(function(data).response, truth(1j * w))
+        assert function(data).plot() is not None
+    several = control.bode(theirs.frd(np.ones((2, 1, 60)) * truth(1j * w), w))
+    assert several.response.shape == (2, 1, 60) and several.margins is None and several.plot() is not None
+    found = control.fit_frequency(None, data, 1 / (s**0.5 + 1) * control.delay(0.2))
+    assert found.system(1j) == pytest.approx(truth(1j), rel=1e-6)
+    for function in (control.is_stable, control.poles, control.step_response, control.hinf_norm, control.feedback):
+        with pytest.raises(InvalidInputError, match="fit_frequency"):
+            function(data)
+    with pytest.raises(InvalidInputError, match="leave w out"):
+        control.bode(data, w)
+    with pytest.raises(ShapeError, match="one input"):
+        control.margins(theirs.frd(np.ones((2, 1, 60)), w))
+    with pytest.raises(InvalidInputError, match="discrete"):
+        control.bode(theirs.frd(truth(1j * w), w, dt=0.1))

@@ -30,8 +30,10 @@ Array = np.ndarray[Any, Any]
 _SAME, _EPS = 1e-9, 8.0 * float(np.finfo(float).eps)
 #: Multiplicities of a root that are considered are below this.
 _MOST_EQUAL = 7
-#: Legs of a path at first, at once, and in all; and the logarithm of the largest power of s at a pole.
-_FIRST, _LEGS, _MOST_LEGS, _LARGEST = 256, 2**15, 2**24, 690.0
+#: Legs of a path at first, at once, in all where phases and where zeros are wanted.
+_FIRST, _LEGS, _FEW_LEGS, _MOST_LEGS = 256, 2**15, 2**18, 2**24
+#: The logarithm of the largest power of s at a pole.
+_LARGEST = 690.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +253,19 @@ def _radii(terms: Terms) -> tuple[float, float]:
 
     The first is -inf at a zero at 0. With delays they hold for real parts of 0 and more.
     """
-    (top, _), lowest = next(iter(terms.items())), min(key[0] for key in terms)
-    first, least = _fastest(terms), abs(sum(v for key, v in terms.items() if key[0] == lowest))
-    high = _outweighed(first, [(top[0] - key[0], abs(v)) for key, v in terms.items() if key[0] < top[0]])
+    top = next(iter(terms))[0]
+    high = _outweighed(_fastest(terms), [(top - key[0], abs(v)) for key, v in terms.items() if key[0] < top])
+    return _smallest(terms), high
+
+
+def _smallest(terms: Terms) -> float:
+    """Logarithm of the size of s below which the lowest power outweighs the others; -inf at a zero at 0."""
+    lowest = min(key[0] for key in terms)
+    least = abs(sum(v for key, v in terms.items() if key[0] == lowest))
     if least <= 1e-14 * sum(abs(v) for v in terms.values()):
-        return -math.inf, high
+        return -math.inf
     rest = [(key[0] - lowest, abs(v)) if key[0] > lowest else (1.0, abs(v * key[1])) for key, v in terms.items()]
-    return -max(high, _outweighed(least, rest)), high
+    return -_outweighed(least, rest)
 
 
 def _outweighed(limit: float, sizes: list[tuple[float, float]]) -> float:
@@ -307,7 +315,30 @@ def _winding(terms: Terms, real: tuple[float, float], imaginary: tuple[float, fl
     return None if math.isnan(found) else round(found / (2.0 * math.pi))
 
 
-def turns(terms: Terms, path: Array) -> Array:
+def phases(terms: Terms, w: Array) -> Array | None:
+    """Arguments of terms at ``i w``, to about 0.3, continuous from that of the lowest power at 0 on.
+
+    Zeros on the axis are passed on their right. None where delays turn too often.
+    """
+    lowest, low = min(key[0] for key in terms), _smallest(terms)
+    start = min(float(np.log(w[0])), max(low, -15.0 - math.log1p(max(key[1] for key in terms))))
+    found = np.zeros(w.size)
+    for angle in (0.5 * math.pi, (0.5 - 1e-6) * math.pi):
+        path = np.append(start, np.log(w)) + 1j * angle
+        try:
+            found = turns(terms, path, _FEW_LEGS)
+        except SolveError:  # the caller has another way
+            return None
+        if not np.isnan(found).any():
+            break
+    lead = sum(v for key, v in terms.items() if key[0] == lowest)
+    first = np.angle(lead) + lowest * 0.5 * math.pi
+    if low == -math.inf:
+        first = np.angle(evaluate_terms(terms, np.exp(path[:1]), path[:1]))[0]
+    return np.asarray(first + np.cumsum(found))
+
+
+def turns(terms: Terms, path: Array, budget: int = _MOST_LEGS) -> Array:
     """Changes of the argument of terms along a path of logarithms of s, leg by leg; nan where they vanish on a leg.
 
     Legs are halved until the terms cannot come near 0 between their ends. With delays, real parts are 0 or more.
@@ -317,7 +348,6 @@ def turns(terms: Terms, path: Array) -> Array:
     parts = max(1, _FIRST // found.size)
     fine = np.append((path[:-1, np.newaxis] + np.outer(np.diff(path), np.arange(parts) / parts)).ravel(), path[-1])
     legs, left, right = np.repeat(np.arange(found.size), parts), fine[:-1].astype(complex), fine[1:].astype(complex)
-    budget = _MOST_LEGS
     while legs.size:
         budget -= legs.size
         if budget < 0:

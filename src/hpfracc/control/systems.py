@@ -15,7 +15,7 @@ import numpy as np
 
 from hpfracc._optional import import_optional
 from hpfracc._reading import number, shown
-from hpfracc.control.transfer import Terms, TransferFunction, _product, _sum, commensurate_order
+from hpfracc.control.transfer import Terms, TransferFunction, _product, _sum, commensurate_order, frequencies
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 Array = np.ndarray[Any, Any]
@@ -222,13 +222,37 @@ def _as_matrix(systems: Any) -> Array:
     return found.reshape(found.shape or (1, 1))
 
 
+def measured(system: Any, what: str = "systems") -> tuple[Array, Array] | None:
+    """Frequencies and values of an ``FRD`` of python-control, of shape (..., n); None for other systems."""
+    if _home(system) != "control" or not hasattr(system, "omega"):
+        return None
+    _refuse_discrete(system, what)
+    values = np.asarray(system.frdata if hasattr(system, "frdata") else system.fresp, complex)
+    if not np.isfinite(values).all():
+        raise InvalidInputError(f"{what} has values that are not finite; drop their frequencies")
+    return frequencies(system.omega), values[0, 0] if values.shape[:2] == (1, 1) else values
+
+
+def _home(system: Any) -> str:
+    return type(system).__module__.partition(".")[0]
+
+
+def _refuse_discrete(system: Any, what: str) -> None:
+    step = getattr(system, "dt", None)
+    if step not in (None, 0):
+        raise InvalidInputError(f"{what} is a discrete system of the step {step}; give a continuous one")
+
+
 def _of_another(system: Any, what: str) -> Any:
     """Systems of scipy.signal and python-control, and state spaces, as transfer functions; others as they are."""
-    home = type(system).__module__.partition(".")[0]
+    home = _home(system)
     if home in ("scipy", "control"):
-        step = getattr(system, "dt", None)
-        if step not in (None, 0):
-            raise InvalidInputError(f"{what} is a discrete system of the step {step}; give a continuous one")
+        _refuse_discrete(system, what)
+        if hasattr(system, "omega"):
+            raise InvalidInputError(
+                f"{what} is data at frequencies, which bode, nyquist, nichols, margins and fit_frequency take; fit a "
+                "transfer function to it with control.fit_frequency"
+            )
         if hasattr(system, "A"):
             system = StateSpace(*(getattr(system, name) for name in "ABCD"))
         elif home == "scipy":
