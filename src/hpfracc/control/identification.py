@@ -27,8 +27,8 @@ Array = np.ndarray[Any, Any]
 
 #: Smallest ratio of singular values of the scaled Jacobian at which all parameters count as identified.
 _IDENTIFIED = 1e-7
-#: Number of starts with other orders about the guess, and of full searches from the best of them.
-_STARTS, _SEARCHES = 24, 4
+#: Number of starts with other orders about the guess, with other delays, and of full searches from the best of them.
+_STARTS, _DELAYED, _SEARCHES = 24, 600, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,10 +146,7 @@ def fit_frequency(
 
     starts = [
         form.start,
-        *(
-            form.linear_start(1j * points, data, scale, k)
-            for k in range(1 + _STARTS * (form.start.size > form.coefficients))
-        ),
+        *(form.linear_start(1j * points, data, scale, k) for k in range(1 + form.starts)),
     ]
     return _fit(form, residuals, starts, 2)
 
@@ -194,6 +191,8 @@ def fit_time(
     if flag("initial", initial) and any(key[1] for key in single(model, "model").denominator):
         raise InvalidInputError(f"initial=True: {shown(model)} has delays in its denominator, and a history before 0")
 
+    worst = 1e6 * (float(np.abs(data).max(initial=0.0)) or 1.0)
+
     def fitted(shifted: bool) -> SystemFit:
         form = _Form(model, orders, delays)
         count = form.start.size
@@ -209,8 +208,9 @@ def fit_time(
                 if initial:
                     found += more[-1] * (1.0 - step_response(_at_rest(system), times - times[0]).y)
             except InvalidInputError:  # orders that left what a causal system can have
-                return np.full(times.shape, 1e3 * float(np.abs(data).max()))
-            return np.asarray(np.nan_to_num(found - data, nan=1e6, posinf=1e6, neginf=-1e6))
+                return np.full(times.shape, 1e-3 * worst)
+            with np.errstate(all="ignore"):  # a search may try systems that grow
+                return np.clip(np.nan_to_num(found - data, nan=worst), -worst, worst)
 
         return _fit(form, residuals, [form.start], 1)
 
@@ -256,6 +256,7 @@ class _Form:
         self.names += [f"delay({lag:g})" for lag in self._waits]
         self.coefficients = len(terms) - 1
         self.start = np.concatenate([values[:-1] / values[-1], self._powers[self._moved], self._waits])
+        self.starts = _STARTS * bool(self._moved.size) + _DELAYED * bool(self._waits.size)
         # Orders stay positive, and delays are 0 at least.
         self.lowest = np.repeat([-np.inf, 1e-3, 0.0], [self.coefficients, self._moved.size, self._waits.size])
 
@@ -289,7 +290,9 @@ class _Form:
         if number:
             random, count = np.random.default_rng(number), self.coefficients + self._moved.size
             found[self.coefficients : count] *= random.uniform(0.6, 1.6, self._moved.size)
-            found[count:] *= 10.0 ** random.uniform(-1.0, 1.0, self._waits.size)
+            # From a tenth of the guess to ten times of it, evenly: a turn of the highest frequency is a minimum.
+            even = (number * 0.6180339887498949 ** np.arange(1, self._waits.size + 1)) % 1.0
+            found[count:] *= 10.0 ** (2.4 * even - 1.2)
         powers, lags = self._exponents(found)
         terms = np.exp(np.outer(np.log(points), powers) - np.outer(points, lags))
         # N - data (D - its last term) = data times that term.
