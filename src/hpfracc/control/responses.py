@@ -37,6 +37,7 @@ _MAX_LOOPS = 24
 _NEAR = 48
 #: Another method is tried at a larger error relative to the response.
 _POOR = 1e-8
+_EPS = float(np.finfo(float).eps)
 #: Ramps that are evaluated at once.
 _RAMPS = 2**20
 #: Most times at which the sum of hats is compared with the step response.
@@ -365,7 +366,7 @@ def _of_hats(system: TransferFunction, u: Array, times: Array) -> tuple[Array, f
     row = np.require(rows[0] if len(rows) == 1 else rows[0] + 1j * rows[1], requirements="W")
     for k in range(0, times.size, BLOCK):
         row[..., k : k + BLOCK] += u[..., :1] * first[k : k + BLOCK]
-    direct(u, row)
+    _pass(direct, times - times[0], u, row)
     variation = sum((np.abs(each).sum(axis=-1) for each in _differences(u)), np.abs(u[..., 0]))
     return row, error * float(variation.max(initial=0.0)), method
 
@@ -380,26 +381,37 @@ def _of_ramps(system: TransferFunction, u: Array, times: Array) -> tuple[Array, 
     row, error, step = np.zeros(u.shape, kind), 0.0, np.zeros(times.size, kind)
     for lag, inverse in parts:
         error += _evaluate(inverse, elapsed - lag, _power(1), step) * float(np.abs(u[..., 0]).max(initial=0.0))
-        count = max(1, _RAMPS // times.size)
+        count, worst, size = max(1, _RAMPS // times.size), 0.0, 0.0
         for k in range(0, times.size, count):
             apart = (elapsed[k : k + count, np.newaxis] - elapsed[:-1]) - lag
             ramps = np.zeros(apart.size, kind)
-            worst = _evaluate(inverse, apart.ravel(), _power(2), ramps)
+            worst = max(worst, _evaluate(inverse, apart.ravel(), _power(2), ramps))
             row[..., k : k + count] += changes @ ramps.reshape(apart.shape).T
-            error += worst * float(np.abs(changes).sum(axis=-1).max(initial=0.0)) * count / times.size
+            size = max(size, float(np.abs(ramps).max(initial=0.0)))
+        # Errors of the contour change slowly, so that those of a rise and of its end cancel; rounding does not.
+        swing, bends = (float(np.abs(each).sum(axis=-1).max(initial=0.0)) for each in (np.diff(u), changes))
+        error += 8.0 * worst / elapsed[-1] * swing + 16.0 * _EPS * size * bends
     row += u[..., :1] * step
-    for lag, gain in direct.items():
-        begun, places = elapsed >= lag, np.clip(np.searchsorted(elapsed, elapsed - lag, "right") - 1, 0, times.size - 2)
-        share = (elapsed - lag - elapsed[places]) / np.diff(elapsed)[places]
-        moved = u[..., places] * (1.0 - share) + u[..., places + 1] * share
-        row += np.where(begun, moved, 0.0) * (gain.real if system.is_real else gain)
+    _pass(direct, elapsed, u, row)
     return row, error, method
 
 
-def _hats(
-    system: TransferFunction, count: int, step: float
-) -> tuple[Array, Array, Callable[[Array, Array], None], float, str]:
-    """The response to a hat at 0, what half a hat from 0 on adds to it, what adds the direct part, a hat's error."""
+def _pass(direct: dict[float, complex], elapsed: Array, u: Array, total: Array) -> None:
+    """Add what passes at once, or after a delay, with nothing before the first time."""
+    for lag, gain in direct.items():
+        gain = gain if total.dtype.kind == "c" else np.real(gain)
+        if not lag:
+            total += gain * u
+            continue
+        moved = elapsed - lag
+        places = np.clip(np.searchsorted(elapsed, moved, "right") - 1, 0, elapsed.size - 2)
+        share = (moved - elapsed[places]) / (elapsed[places + 1] - elapsed[places])
+        value = u[..., places] * (1.0 - share) + u[..., places + 1] * share
+        total += gain * np.where(moved >= -1e-9 * elapsed[1], value, 0.0)
+
+
+def _hats(system: TransferFunction, count: int, step: float) -> tuple[Array, Array, dict[float, complex], float, str]:
+    """The response to a hat at 0, what half a hat from 0 on adds to it, the direct gains, a hat's error, the method."""
     rest, direct = _split(system)
     parts, method = _inverses(rest, step * (count + 1))
     hats, first = (np.zeros(count, float if system.is_real else complex) for _ in range(2))
@@ -425,14 +437,6 @@ def _hats(
         t += step
         inverse(t[far], lambda s: np.expm1(-step * s) ** 2 / (step * s**2), hats[far])
 
-    def passed(u: Array, total: Array) -> None:
-        for lag, gain in direct.items():
-            steps = lag / step
-            share, whole = math.modf(round(steps) if abs(steps - round(steps)) < 1e-9 else steps)
-            for k, weight in ((int(whole), 1.0 - share), (int(whole) + 1, share)):
-                if weight and k < u.shape[-1]:
-                    total[..., k:] += (gain.real if system.is_real else gain) * weight * u[..., : u.shape[-1] - k]
-
     sums = np.cumsum(np.add.reduceat(hats, np.r_[0, some]))[:-1] + hats[some]
     apart = np.abs(sums + first[some] - unit)
-    return hats, first, passed, float(apart.max()) + error, method
+    return hats, first, direct, float(apart.max()) + error, method
