@@ -89,6 +89,15 @@ def test_a_loop_with_a_delay_by_the_method_of_steps():
     assert abs(late.y[1] - 1.0) < 1e-6
 
 
+def test_times_that_are_rounds_of_a_loop_but_for_rounding():
+    """2.0 - 10 * 0.2 is 4e-16, which no method takes for a time."""
+    t = np.linspace(0.0, 2.0, 11)
+    exact = control.step_response(1 / (s**0.5 * (0.005 * s + 1) + control.delay(0.2)), t + 1e-9).y
+    found = control.step_response(1 / (s**0.5 * (0.005 * s + 1) + control.delay(0.2)), t)
+    assert found.error_estimate < 1e-8
+    np.testing.assert_allclose(found.y[1:], exact[1:], atol=1e-6)
+
+
 def test_late_times_of_a_growing_loop_leave_early_ones_alone():
     """An unstable loop overflows at late times, with an infinite error; early values are those of early times alone."""
     loop = control.feedback(6.0 / (s**0.5 + 0.1) * control.delay(0.5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -130,6 +131,35 @@ def test_other_libraries():
 def test_bad_input(wrong):
     with pytest.raises((InvalidInputError, ShapeError, UnsupportedDtypeError)):
         wrong()
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, np.timedelta64(3, "s"), Decimal("NaN"), np.ma.masked_array([1.0, 2.0], [0, 1])]
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        control.hinf_norm,
+        control.bode,
+        control.is_stable,
+        control.feedback,
+        control.margins,
+        lambda value: control.TransferFunction({0.0: value}, {0.0: 1.0}),
+        lambda value: control.TransferFunction.from_polynomials(value, [1.0]),
+        lambda value: control.StateSpace([[-1.0]], [[1.0]], value, [[0.0]]),
+        lambda value: control.FOPID(value),
+    ],
+)
+def test_numbers_and_arrays_that_are_none(call, value):
+    """Neither raw errors, nor values that a mask hides."""
+    with pytest.raises((InvalidInputError, ShapeError, UnsupportedDtypeError)):
+        call(value)
+
+
+def test_decimals_are_numbers():
+    assert Decimal("1.5") * s == s * 1.5 == control.TransferFunction({1.0: Decimal("1.5")}, {0.0: 1})
+    law = control.FOPID(Decimal(2), Ki=Decimal("0.5"))
+    assert law.transfer_function() == 2.0 + 0.5 / s
 
 
 def test_coefficients_that_overflow_are_refused():

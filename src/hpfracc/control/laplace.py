@@ -369,7 +369,7 @@ def _panel(count: int) -> tuple[Array, Array, Array]:
 
 
 def _add_panels(function: Callable[[Array], Array], times: Array, added: Array) -> None:
-    """Add a sum of decaying exponentials at many increasing times, by polynomials over at most half an octave and a block."""
+    """Add a sum of decaying exponentials at increasing times, by polynomials over half an octave or a block."""
     panels, begin = [], 0
     while begin < times.size:
         low = float(times[begin])

@@ -261,6 +261,11 @@ def _along_line(system: TransferFunction) -> tuple[float, Inverse]:
     return lag, invert
 
 
+def _since(lag: float, t: Array) -> Array:
+    """The time since a delay; what rounding leaves of it is 0."""
+    return np.where(t - lag > 1e-13 * t, t - lag, 0.0) if lag else t
+
+
 def _evaluate(inverse: Inverse, t: Array, factor: Factor, total: Array) -> float:
     """Add an inverse to ``total`` where t is above 0; returns the error."""
     begun = t > 0.0
@@ -331,11 +336,11 @@ def _without_gain(system: TransferFunction, t: Array, power: int, start: complex
     y[t == 0.0] = np.real(start) if system.is_real else start
     begin = y.copy()
     with np.errstate(over="ignore", invalid="ignore"):  # rounds of a loop with a large gain
-        error = sum(_evaluate(inverse, t - lag, _power(power), y) for lag, inverse in parts)
+        error = sum(_evaluate(inverse, _since(lag, t), _power(power), y) for lag, inverse in parts)
     if system.is_real and error > _POOR * float(np.abs(y).max(initial=0.0, where=t > 0.0)):
         # Poles in clusters cannot be taken out well.
         lag, inverse = _along_line(system)
-        other = _evaluate(inverse, t - lag, _power(power), begin)
+        other = _evaluate(inverse, _since(lag, t), _power(power), begin)
         if other < error:
             return begin, other, "de Hoog"
     return y, error, method

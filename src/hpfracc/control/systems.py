@@ -13,8 +13,9 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from hpfracc._arrays import refuse_masked, refuse_units
 from hpfracc._optional import import_optional
-from hpfracc._reading import number, shown
+from hpfracc._reading import array, number, shown
 from hpfracc.control.transfer import Terms, TransferFunction, _product, _sum, commensurate_order, frequencies
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
@@ -52,15 +53,11 @@ class StateSpace:
     order: float = 1.0
 
     def __post_init__(self) -> None:
-        number("order", self.order, above=0.0, most=2.0)
+        object.__setattr__(self, "order", number("order", self.order, above=0.0, most=2.0))
         for name in "ABCD":
-            try:
-                found = np.asarray(getattr(self, name))
-                if found.dtype.kind not in "biufc" or not np.isfinite(found).all():
-                    raise ValueError
-            except ValueError:  # rows of different lengths are one too
-                words = f"{name}={shown(getattr(self, name))} is no matrix of finite numbers; give rows of one length"
-                raise InvalidInputError(words) from None
+            found = np.asarray(array(name, getattr(self, name)))
+            if not np.isfinite(found).all():
+                raise InvalidInputError(f"{name}={shown(getattr(self, name))} has entries that are not finite")
             object.__setattr__(self, name, found if found.dtype.kind in "fc" else found.astype(float))
         shapes = [np.shape(getattr(self, name)) for name in "ABCD"]
         (n, other), (rows, inputs), (outputs, columns), last = (
@@ -196,6 +193,9 @@ def to_control(systems: Any) -> Any:
 
 def as_systems(systems: Any, what: str = "systems") -> Array:
     """Transfer functions as an array of objects, whatever its shape."""
+    refuse_units(systems, what)
+    if isinstance(systems, np.ndarray):
+        refuse_masked(systems, what)
     systems = _of_another(systems, what)
     given = np.empty((), object)
     given[()] = systems
