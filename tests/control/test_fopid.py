@@ -228,6 +228,19 @@ def test_tuning_of_a_plant_that_takes_any_gain():
     assert control.margins(found.controller.transfer_function() * plant).w_gain_crossing < 1e4
 
 
+@pytest.mark.parametrize(
+    ("plant", "horizon", "fixed"),
+    [(1 / (s + 1) ** 3, 15.0, {"mu": 1.0}), (1 / (s + 1), 100.0, {}), (control.delay(0.2) / (s + 1), 2.9, {"mu": 0.5})],
+)
+def test_the_objective_is_that_of_the_whole_step(plant, horizon: float, fixed):
+    """From 0 on, for loops that settle in 1e-5 of the horizon too: the integral of the step response itself."""
+    found = control.tune(plant, "ise", horizon=horizon, starts=1, fixed=fixed)
+    t = np.unique(np.concatenate([[0.0], np.geomspace(1e-10, 1.0, 4001), np.linspace(0.0, 1.0, 4001)])) * horizon
+    response = control.step_response(found.controller.closed_loop(plant), t)
+    assert response.error_estimate < 1e-6
+    assert found.objective == pytest.approx(np.trapezoid((1.0 - response.y) ** 2, t), rel=2e-3)
+
+
 def test_tuning_holds_margins_from_several_starts():
     """A phase margin and a bound of the sensitivity, for two objectives; more starts are never worse."""
     plant = control.delay(0.2) / (s + 1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import matplotlib as mpl
 import mpmath as mp
 import numpy as np
 import pytest
 from scipy import signal
+from scipy.special import lambertw
 
 from hpfracc import control
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -185,6 +187,57 @@ def test_stability_near_the_limit(plant, stable: bool, criterion: str):
     assert (bool(found), found.criterion) == (stable, criterion)
 
 
+@pytest.mark.parametrize(
+    ("system", "stable"),
+    [
+        (1 / (1 + 1.1 * control.delay(1.0) * s / (s + 1)), False),
+        (1 / (1 + 0.9 * control.delay(1.0) * s / (s + 1)), True),  # a loop of a gain below 1
+        (1 / (1 + control.delay(1.0) * s / (s + 1)), False),
+        (1 / (s * (1 + 0.9 * control.delay(1.0) + 0.5 * control.delay(2.0)) + 1), True),
+        (1 / (s * (1 + 0.9 * control.delay(1.0) + 0.5 * control.delay(2.0)) - 1), False),
+        (1 / (s * (1 + 1.9 * control.delay(1.0) + 0.5 * control.delay(2.0)) + 1), False),
+        (1 / (s * (1 + 0.9 * control.delay(1.0) + 0.5 * control.delay(math.pi)) + 1), False),
+        (1 / (s**0.5 * (1 + 0.5 * control.delay(1.0)) + 1), True),
+    ],
+)
+def test_stability_of_neutral_loops(system, stable: bool):
+    """Delays in the highest power: chains of poles tend to zeros of 1 + 0.9 w + 0.5 w^2 with w = exp(-s)."""
+    assert bool(control.is_stable(system)) is stable
+    if not stable:  # a pole right of the axis, or as near to it as one likes
+        guesses = [mp.mpc(x, y) for x in (0.05, 0.5, 1.0) for y in (0.0, 3.0, 9.0, 60.0)]
+        found = [newton(system.denominator, guess) for guess in guesses]
+        assert max(z.real for z in found if z is not None) > -1e-3
+
+
+def newton(terms, guess):
+    """A zero near a guess, by mpmath; None if there is none."""
+    try:
+        return mp.findroot(lambda z: sum(v * z**p * mp.exp(-lag * z) for (p, lag), v in terms.items()), guess)
+    except ValueError:
+        return None
+
+
+def test_stability_of_powers_close_to_each_other():
+    """The zeros of such sums lie far apart, at 1e150 and more: mpmath follows the argument along the axis."""
+    for a, b, c, stable in ((10.0, 0.0, 0.0, False), (10.0, 40.0, 50.0, True)):
+        terms = {3.17984: 1.0, 3.17325: a, 2.0: b, 1.0: c, 0.0: 30.0}
+        found = control.is_stable(control.TransferFunction({0.0: 1.0}, terms))
+        values = [
+            mp.fsum(v * mp.expj(mp.pi * p / 2) * mp.exp(p * x) for p, v in terms.items())
+            for x in [*mp.linspace(-30, 30, 601), *mp.linspace(31, 1500, 500)]
+        ]
+        turned = float(mp.fsum(mp.arg(y / x) for x, y in pairwise(values)))
+        count = (0.5 * math.pi * 3.17984 - turned) / math.pi
+        assert (round(count, 3), bool(found)) == (0.0 if stable else 2.0, stable)
+
+
+def test_all_poles_of_a_long_delay_are_counted():
+    """The zeros of s + 1 + c exp(-s) are W_k(-c e) - 1 with the branches of Lambert's function."""
+    roots = lambertw(-1e4 * math.e, np.arange(-2500, 2501)) - 1.0
+    found = control.is_stable(1 / (s + 1 + 1e4 * control.delay(1.0)))
+    assert found.reason.startswith(f"{np.sum(roots.real > 0.0)} poles")
+
+
 def test_plots_are_drawn_with_their_margins():
     plant = 3 / (s**1.5 + 0.3 * s**0.7 + 1) * control.delay(0.2)
     held = control.margins(plant)
@@ -228,3 +281,68 @@ def test_the_phase_of_a_delay_is_known_between_frequencies():
     np.testing.assert_allclose(delayed.phase, control.bode(plain, w).phase - 0.2 * w, rtol=0, atol=1e-8)
     several = np.array([plain * control.delay(0.2), plain])
     np.testing.assert_allclose(control.nichols(several, w).phase[0], delayed.phase, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("system", "degrees"),
+    [
+        (1 / s**3, lambda w: -270.0 + 0 * w),
+        (control.delay(1.0) / s**2.5, lambda w: -225.0 - np.degrees(w)),
+        (-1 / (s + 1), lambda w: 180.0 - np.degrees(np.arctan(w))),
+        (s**2 / (s + 1), lambda w: 180.0 - np.degrees(np.arctan(w))),
+        (1 / (s**2 + 1), lambda w: np.where(w < 1.0, 0.0, -180.0)),
+        (1 / ((s + 1) ** 4 * (s + 3)), lambda w: -4 * np.degrees(np.arctan(w)) - np.degrees(np.arctan(w / 3))),
+        ((s - 1) / (s**1.5 * (s + 1)), lambda w: 45.0 - 2 * np.degrees(np.arctan(w))),
+        ((1 - control.delay(0.1)) / s, lambda w: -np.degrees(0.05 * w)),
+    ],
+)
+def test_phases_are_those_of_the_right_branch(system, degrees):
+    """From the power at 0 on, whichever frequencies are asked for: the sums of the angles of their factors."""
+    for w in (np.geomspace(1e-3, 50.0, 40), np.array([0.3, 20.0]), np.array([30.0])):
+        np.testing.assert_allclose(control.bode(system, w).degrees, degrees(w), atol=1e-9)
+
+
+def test_all_margins_as_python_control():
+    """Every crossing, of systems and of their data; between frequencies of data up to interpolation."""
+    theirs = pytest.importorskip("control")
+    for above, below in (
+        ([40.0], [1, 3.1, 4.3, 4.3, 3.1, 1]),
+        ([5.0, 1.0, 0.05], [1, 2, 0, 0, 0]),
+        ([30.0], [1, 3, 2, 0]),
+    ):
+        other = theirs.tf(above, below)
+        gains, phases, _, w_phase, w_gain, _ = theirs.stability_margins(other, returnall=True)
+        found = control.margins(control.TransferFunction.from_polynomials(above, below))
+        data = theirs.frd(other, np.geomspace(1e-2, 1e2, 300))
+        for each, rtol in ((found, 1e-7), (control.margins(data), 1e-3), (control.bode(data).margins, 1e-3)):
+            np.testing.assert_allclose(each.w_phase_crossings, w_phase, rtol=rtol)
+            np.testing.assert_allclose(each.gain_margins, gains, rtol=rtol)
+            np.testing.assert_allclose(each.w_gain_crossings, w_gain, rtol=rtol)
+            np.testing.assert_allclose(np.degrees(each.phase_margins), phases, rtol=rtol)
+            turned = np.radians(phases) % (2.0 * math.pi)
+            np.testing.assert_allclose(each.delay_margins, turned / w_gain, rtol=rtol)
+            assert each.sensitivity == pytest.approx(found.sensitivity, rel=1e-3)
+
+
+def test_data_of_python_control():
+    """Frequency responses are taken as they are, by the functions of data; the others refuse them."""
+    theirs = pytest.importorskip("control")
+    w = np.geomspace(0.01, 100.0, 60)
+    truth = 3 / (2 * s**0.7 + 1) * control.delay(0.1)
+    data = theirs.frd(truth(1j * w), w)
+    for function in (control.bode, control.nyquist, control.nichols):
+        np.testing.assert_allclose(function(data).response, truth(1j * w))
+        assert function(data).plot() is not None
+    several = control.bode(theirs.frd(np.ones((2, 1, 60)) * truth(1j * w), w))
+    assert several.response.shape == (2, 1, 60) and several.margins is None and several.plot() is not None
+    found = control.fit_frequency(None, data, 1 / (s**0.5 + 1) * control.delay(0.2))
+    assert found.system(1j) == pytest.approx(truth(1j), rel=1e-6)
+    for function in (control.is_stable, control.poles, control.step_response, control.hinf_norm, control.feedback):
+        with pytest.raises(InvalidInputError, match="fit_frequency"):
+            function(data)
+    with pytest.raises(InvalidInputError, match="leave w out"):
+        control.bode(data, w)
+    with pytest.raises(ShapeError, match="one input"):
+        control.margins(theirs.frd(np.ones((2, 1, 60)), w))
+    with pytest.raises(InvalidInputError, match="discrete"):
+        control.bode(theirs.frd(truth(1j * w), w, dt=0.1))

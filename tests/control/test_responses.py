@@ -8,7 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from scipy import signal
-from scipy.special import gammainc
+from scipy.special import gammainc, rgamma
 
 import hpfracc as hf
 from hpfracc import control
@@ -87,6 +87,15 @@ def test_a_loop_with_a_delay_by_the_method_of_steps():
     assert late.method == "contour and de Hoog"
     assert late.y[0] == control.step_response(loop, np.array([5.9])).y[0]
     assert abs(late.y[1] - 1.0) < 1e-6
+
+
+def test_times_that_are_rounds_of_a_loop_but_for_rounding():
+    """2.0 - 10 * 0.2 is 4e-16, which no method takes for a time."""
+    t = np.linspace(0.0, 2.0, 11)
+    exact = control.step_response(1 / (s**0.5 * (0.005 * s + 1) + control.delay(0.2)), t + 1e-9).y
+    found = control.step_response(1 / (s**0.5 * (0.005 * s + 1) + control.delay(0.2)), t)
+    assert found.error_estimate < 1e-8
+    np.testing.assert_allclose(found.y[1:], exact[1:], atol=1e-6)
 
 
 def test_late_times_of_a_growing_loop_leave_early_ones_alone():
@@ -228,7 +237,8 @@ def test_orders_near_integers_and_near_0(alpha: float):
         lambda: control.step_response(1 / (s * control.delay(1.0)), [1.0]),
         lambda: control.step_response(1 / (s + 1), [-1.0]),
         lambda: control.lsim(1 / s, [1.0, 2.0], [0.0, 1.0, 2.0]),
-        lambda: control.lsim(1 / s, [1.0, 2.0, 3.0], [0.0, 1.0, 3.0]),
+        lambda: control.lsim(1 / s, [1.0, 2.0, 3.0], [0.0, 1.0, 1.0]),
+        lambda: control.lsim(1 / s, [1.0, 2.0, 3.0], [0.0, 2.0, 1.0]),
         lambda: control.inverse_laplace(lambda z: 1 / z, 0.0),
         lambda: control.inverse_laplace(None, 1.0),
     ],
@@ -262,3 +272,34 @@ def test_many_times_in_any_order(pole: complex):
         exact = (1.0 - np.exp(-pole * t)) / pole - (1.0 - np.exp(-p * t)) / p
         exact = np.real(exact / (p - pole)) if pole.imag else 1.0 - (1.0 + t) * np.exp(-t)
         assert np.abs(pair.y - exact).max() < 2e-12
+
+
+def test_inputs_at_any_times():
+    """Straight lines between unequal times: powers of t, an equation, and what passes at once, or later."""
+    t = np.concatenate([[0.0], np.sort(np.random.default_rng(0).uniform(0.0, 6.0, 150)), [6.0]]) + 2.0
+    found = control.lsim(3 / s**0.5, 2.0 + (t - 2.0), t)
+    exact = 3.0 * ((t - 2.0) ** 1.5 * rgamma(2.5) + 2.0 * (t - 2.0) ** 0.5 * rgamma(1.5))
+    assert np.abs(found.y - exact).max() <= max(found.error_estimate, 1e-14) < 1e-10
+    u = np.sign(np.sin(3.0 * t)) + 0.1 * np.cos(t)
+    several = control.lsim([1 / (s + 1), (1 + 2 * control.delay(0.7)) / (s + 1) + 4 * control.delay(0.3)], u, t)
+    y = [0.0]
+    for k in range(t.size - 1):  # y' = u - y over one interval
+        h, slope = t[k + 1] - t[k], (u[k + 1] - u[k]) / (t[k + 1] - t[k])
+        y.append(y[-1] * math.exp(-h) + (u[k] - slope) * -math.expm1(-h) + slope * h)
+    np.testing.assert_allclose(several.y[0], y, atol=1e-11)
+    fine = np.unique(np.concatenate([t, t[t >= 2.7] - 0.7]))
+    late = np.interp(t - 0.7, fine, control.lsim(1 / (s + 1), np.interp(fine, t, u), fine).y, left=0.0)
+    passed = 4.0 * np.interp(t - 0.3, t, u, left=0.0)
+    np.testing.assert_allclose(several.y[1], several.y[0] + 2.0 * late + passed, atol=1e-10)
+    steps = np.linspace(0.0, 3.0, 31)  # nothing has passed before the delay, between two times or at one
+    for lag in (0.25, 0.3):
+        for grid in (steps, np.append(steps[:-1], 2.99)):
+            straight = control.lsim(control.delay(lag), 1.0 + grid, grid).y
+            exact = np.where(grid > lag - 1e-9, 1.0 + grid - lag, 0.0)
+            np.testing.assert_allclose(straight, exact, atol=1e-9)
+    even = np.linspace(0.0, 6.0, 151)
+    bent = np.append(even[:-1], 6.0 - 1e-4)  # all the same, but for the last step
+    alike = control.lsim(1 / (s**1.3 + s**0.4 + 1), np.sin(even), even).y
+    np.testing.assert_allclose(
+        control.lsim(1 / (s**1.3 + s**0.4 + 1), np.sin(even), bent).y[:-1], alike[:-1], atol=1e-11
+    )

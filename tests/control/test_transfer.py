@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -132,6 +133,35 @@ def test_bad_input(wrong):
         wrong()
 
 
+@pytest.mark.parametrize(
+    "value", [10**400, np.timedelta64(3, "s"), Decimal("NaN"), np.ma.masked_array([1.0, 2.0], [0, 1])]
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        control.hinf_norm,
+        control.bode,
+        control.is_stable,
+        control.feedback,
+        control.margins,
+        lambda value: control.TransferFunction({0.0: value}, {0.0: 1.0}),
+        lambda value: control.TransferFunction.from_polynomials(value, [1.0]),
+        lambda value: control.StateSpace([[-1.0]], [[1.0]], value, [[0.0]]),
+        lambda value: control.FOPID(value),
+    ],
+)
+def test_numbers_and_arrays_that_are_none(call, value):
+    """Neither raw errors, nor values that a mask hides."""
+    with pytest.raises((InvalidInputError, ShapeError, UnsupportedDtypeError)):
+        call(value)
+
+
+def test_decimals_are_numbers():
+    assert Decimal("1.5") * s == s * 1.5 == control.TransferFunction({1.0: Decimal("1.5")}, {0.0: 1})
+    law = control.FOPID(Decimal(2), Ki=Decimal("0.5"))
+    assert law.transfer_function() == 2.0 + 0.5 / s
+
+
 def test_coefficients_that_overflow_are_refused():
     """They are no rounding of 0."""
     large = control.TransferFunction({0.5: 1e200}, {0.0: 1.0})
@@ -140,10 +170,12 @@ def test_coefficients_that_overflow_are_refused():
 
 
 def test_powers_that_are_nearly_equal():
-    """Zeros of such sums may be beyond all numbers: the verdict is refused, and margins are found."""
+    """Zeros of such sums may be beyond all numbers: they are counted, not returned, and margins are found."""
     system = 1 / (s ** (1.0 + 1e-5 * math.sqrt(2.0)) + 5 * s + 1 + s**0.37)
+    assert control.is_stable(system)  # positive coefficients, and powers below 2
+    assert not control.is_stable(1 / (s ** (1.0 + 1e-5 * math.sqrt(2.0)) - 5 * s + 1 + s**0.37))
     with pytest.raises(SolveError, match="make these powers equal"):
-        control.is_stable(system)
+        control.poles(system)
     assert control.margins(control.FOPID(2.0, 3.0, 0.99999).transfer_function() * 0.5).phase > 0.0
 
 

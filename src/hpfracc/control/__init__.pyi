@@ -12,8 +12,6 @@ from hpfracc.control.frequency import FrequencyResponse as FrequencyResponse
 from hpfracc.control.frequency import Margins as Margins
 from hpfracc.control.frequency import bandwidth as bandwidth
 from hpfracc.control.frequency import bode as bode
-from hpfracc.control.frequency import h2_norm as h2_norm
-from hpfracc.control.frequency import hinf_norm as hinf_norm
 from hpfracc.control.frequency import margins as margins
 from hpfracc.control.frequency import nichols as nichols
 from hpfracc.control.frequency import nyquist as nyquist
@@ -21,6 +19,8 @@ from hpfracc.control.identification import SystemFit as SystemFit
 from hpfracc.control.identification import fit_frequency as fit_frequency
 from hpfracc.control.identification import fit_time as fit_time
 from hpfracc.control.laplace import inverse_laplace as inverse_laplace
+from hpfracc.control.norms import h2_norm as h2_norm
+from hpfracc.control.norms import hinf_norm as hinf_norm
 from hpfracc.control.responses import Response as Response
 from hpfracc.control.responses import impulse_response as impulse_response
 from hpfracc.control.responses import lsim as lsim

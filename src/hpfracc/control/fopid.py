@@ -59,11 +59,10 @@ class FOPID:
     Tf: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("Kp", "Ki", "Kd"):
-            number(name, getattr(self, name))
-        for name in ("lam", "mu"):
-            number(name, getattr(self, name), above=0.0, below=2.0)
-        number("Tf", self.Tf, least=0.0)
+        limits: dict[str, dict[str, float]] = {"lam": {"above": 0.0, "below": 2.0}, "Tf": {"least": 0.0}}
+        limits["mu"] = limits["lam"]
+        for name in ("Kp", "Ki", "lam", "Kd", "mu", "Tf"):
+            object.__setattr__(self, name, number(name, getattr(self, name), **limits.get(name, {})))
 
     def transfer_function(self) -> TransferFunction:
         """The controller as a transfer function."""

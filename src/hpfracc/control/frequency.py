@@ -1,4 +1,4 @@
-r"""Responses in frequency, margins and norms.
+r"""Responses in frequency, and margins.
 
 References
 ----------
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import optimize
+from scipy.interpolate import CubicSpline
 
 from hpfracc._optional import import_optional
-from hpfracc._reading import number
+from hpfracc._reading import number, shown
 from hpfracc._results import LabelledArrays, Result, SmallCurve
-from hpfracc.control.stability import is_stable, principal_poles
-from hpfracc.control.systems import as_systems, single
-from hpfracc.control.transfer import Terms, TransferFunction, frequencies
+from hpfracc.control.stability import phases, principal_poles
+from hpfracc.control.systems import as_systems, measured, single
+from hpfracc.control.transfer import TransferFunction, _shift, frequencies
 from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]
@@ -32,14 +33,14 @@ _LOWEST = -40.0
 _MOST_CROSSINGS = 50
 #: Most peaks that are looked at closely.
 _MOST_PEAKS = 100
-#: Most frequencies that follow the turns of a delay, and most panels of the H2 norm that do.
-_MOST_TURNS, _MOST_PANELS = 2e4, 1e5
+#: Most frequencies that follow the turns of a delay.
+_MOST_TURNS = 2e4
 #: Distances from a pole, in units of its distance from the axis.
 _NEAR = np.append(np.linspace(0.0, 5.0, 51), 5.2 * 1.04 ** np.arange(400.0))
 #: Most decades beyond the scales of a system, and points in a decade.
 _LONGEST, _DENSITY = 40.0, 200.0
-#: Points of Gauss and Legendre in a panel of the H2 norm.
-_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+#: Intervals between two frequencies of data in which crossings are looked for.
+_BETWEEN = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +56,7 @@ class FrequencyResponse(Result):
     kind : str
         The plot it was asked for: ``"bode"``, ``"nyquist"`` or ``"nichols"``.
     systems : numpy.ndarray
-        The systems.
+        The systems; empty for data.
     """
 
     w: Array
@@ -85,7 +86,9 @@ class FrequencyResponse(Result):
 
     @property
     def margins(self) -> Margins | None:
-        """The margins of a single real system; None for others."""
+        """The margins of a single real system, or of data about one; None for others."""
+        if not self.systems.size:
+            return _margins_of_data(self.w, self.response) if self.response.ndim == 1 < self.w.size else None
         return margins(self.systems) if self.systems.ndim == 0 and single(self.systems).is_real else None
 
     @property
@@ -101,10 +104,15 @@ class FrequencyResponse(Result):
 
     @property
     def phase(self) -> Array:
-        """Continuous phase in radians. That of a delay is known, however fast it turns between two frequencies."""
-        lags = [[min((key[1] for key in system.numerator), default=0.0)] for system in self.systems.flat]
-        turned = np.reshape(lags * self.w, self.response.shape)
-        return np.asarray(np.unwrap(np.angle(self.response * np.exp(1j * turned)), axis=-1) - turned)
+        """Continuous phase in radians, from that at frequency 0 on, however fast it turns between two frequencies.
+
+        A negative gain has a phase of +pi. Zeros and poles on the axis are passed on their right. That of data starts
+        between -pi and pi.
+        """
+        if not self.systems.size:
+            return np.asarray(np.unwrap(np.angle(self.response), axis=-1))
+        rows = [_phase(*pair, self.w) for pair in zip(self.systems.flat, self._rows(self.response), strict=True)]
+        return np.reshape(rows, self.response.shape)
 
     @property
     def degrees(self) -> Array:
@@ -129,13 +137,13 @@ class FrequencyResponse(Result):
         plane = ("Re G", "Im G") if self.kind == "nyquist" else ("phase in degrees", "magnitude in dB")
         axes[0].set(xlabel="" if self.kind == "bode" else plane[0], ylabel=plane[1])
         rows = map(self._rows, (self.decibels, self.degrees, self.response))
-        for level, angle, values, system in zip(*rows, self.systems.flat, strict=True):
+        for k, (level, angle, values) in enumerate(zip(*rows, strict=True)):
             if self.kind == "bode":
                 axes[0].semilogx(self.w, level, **style)
                 axes[1].semilogx(self.w, angle, **style)
             elif self.kind == "nyquist":
                 (line,) = axes[0].plot(values.real, values.imag, **style)
-                mirrored = system(-1j * self.w)
+                mirrored = self.systems.flat[k](-1j * self.w) if self.systems.size else values.conj()
                 axes[0].plot(mirrored.real, mirrored.imag, color=line.get_color(), linestyle="--", linewidth=0.8)
             else:
                 axes[0].plot(angle, level, **style)
@@ -172,12 +180,19 @@ class FrequencyResponse(Result):
                     each.axvline(frequency, color="0.4", linewidth=0.8, linestyle=":")
                 ax.annotate(words, (frequency, 0.03), xycoords=("data", "axes fraction"), **style)
                 continue
-            value = complex(single(self.systems)(1j * frequency))
+            curve = (
+                single(self.systems)(1j * frequency) if self.systems.size else _curve(self.w, self.response)(frequency)
+            )
+            value = complex(curve)
             place = value.real, value.imag
             if self.kind == "nichols":
                 place = float(np.interp(frequency, self.w, self.degrees)), 20.0 * math.log10(abs(value))
             ax.plot(*place, "k.")
             ax.annotate(words, place, **style)
+
+
+#: Of a field with all values of which another one has the closest.
+_ALL: dict[str, Any] = {"default_factory": lambda: np.empty(0), "compare": False, "repr": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +211,11 @@ class Margins:
         Frequencies, from 0 to inf, at which the phase is -180 degrees and the gain is 1; nan if there is none.
     sensitivity : float
         The largest ``|1/(1 + G)|``.
+    gain_margins, w_phase_crossings : numpy.ndarray
+        Factors of the gain, also below 1, with which the curve passes -1, and the frequencies of all crossings; of
+        those of a delay the 50 with the gains next to 1.
+    phase_margins, delay_margins, w_gain_crossings : numpy.ndarray
+        Phases, from -pi to pi, and delays that may be lost at all frequencies at which the gain is 1.
     """
 
     gain: float
@@ -204,6 +224,23 @@ class Margins:
     w_phase_crossing: float
     w_gain_crossing: float
     sensitivity: float
+    gain_margins: Array = field(**_ALL)
+    w_phase_crossings: Array = field(**_ALL)
+    phase_margins: Array = field(**_ALL)
+    delay_margins: Array = field(**_ALL)
+    w_gain_crossings: Array = field(**_ALL)
+
+
+def _phase(system: TransferFunction, values: Array, w: Array) -> Array:
+    """The continuous phase of values at ``w``."""
+    lag = min((key[1] for key in system.numerator), default=0.0)
+    found = np.angle(values * np.exp(1j * lag * w))
+    above = phases(_shift(system.numerator, 0.0, lag), w) if system.numerator else np.zeros(w.size)
+    below = phases(system.denominator, w)
+    if above is None or below is None:
+        return np.asarray(np.unwrap(found) - lag * w)
+    turn = 2.0 * math.pi
+    return np.asarray(found + turn * np.round((above - below - found) / turn) - lag * w)
 
 
 def _scales(system: TransferFunction) -> tuple[float, float, float]:
@@ -252,6 +289,11 @@ def _grid(system: TransferFunction) -> Array:
 
 
 def _of(systems: Any, w: Any, kind: str) -> FrequencyResponse:
+    data = measured(systems)
+    if data is not None:
+        if w is not None:
+            raise InvalidInputError(f"w={shown(w)}: the data have frequencies of their own; leave w out")
+        return FrequencyResponse(*data, kind, np.empty(0, object))
     systems = as_systems(systems)
     if w is None:
         lows, highs, _ = zip(*map(_scales, systems.flat), strict=True)
@@ -268,9 +310,9 @@ def bode(systems: Any, w: Any = None) -> FrequencyResponse:
 
     Parameters
     ----------
-    systems : TransferFunction or array of them
+    systems : TransferFunction, array of them, or FRD of python-control
     w : array_like, optional
-        Angular frequencies, positive and increasing; by default all scales of G.
+        Angular frequencies, positive and increasing; by default all scales of G, or those of the data.
 
     Examples
     --------
@@ -295,6 +337,8 @@ def nichols(systems: Any, w: Any = None) -> FrequencyResponse:
 def _crossings(fun: Callable[[Any], Any], grid: Array, rank: Array | None = None) -> list[float]:
     """Frequencies at which a function changes its sign between two points of the grid; those of the lowest ranks."""
     values = fun(grid)
+    kept = values != 0.0  # a point may be a crossing
+    grid, values, rank = grid[kept], values[kept], None if rank is None else rank[kept]
     found = []
     places = np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0)
     for k in places if rank is None else places[np.argsort(rank[places])[:_MOST_CROSSINGS]]:
@@ -310,8 +354,8 @@ def margins(system: Any) -> Margins:
 
     Parameters
     ----------
-    system : TransferFunction
-        The open loop, with real coefficients.
+    system : TransferFunction or FRD of python-control
+        The open loop, with real coefficients; or its data, between which it is interpolated.
 
     Examples
     --------
@@ -320,28 +364,56 @@ def margins(system: Any) -> Margins:
     >>> print(round(control.margins(1 / (s * (s + 1) * (s + 2))).gain, 6))
     6.0
     """
+    data = measured(system, "system")
+    if data is not None:
+        return _margins_of_data(*data)
     system = single(system)
     if not system.is_real:
         raise InvalidInputError(f"{system} has complex coefficients; margins belong to real ones")
     if not system.numerator:
         return Margins(math.inf, math.inf, math.inf, math.nan, math.nan, 1.0)
-    grid = _grid(system)
+    ends = [w for w in (0.0, math.inf) if np.isfinite(system(1j * w))]
+    return _margins(lambda w: system(1j * w), _grid(system), ends)
+
+
+def _margins_of_data(w: Array, values: Array) -> Margins:
+    """The margins of samples of a curve, within their frequencies."""
+    if values.ndim > 1 or w.size < 2 or not values.all():
+        raise ShapeError(
+            f"data of shape {values.shape} at {w.size} frequencies: margins need one input and output, two frequencies "
+            "at least, and no value of 0"
+        )
+    places = np.arange((w.size - 1) * _BETWEEN + 1) / _BETWEEN
+    return _margins(_curve(w, values), np.exp(np.interp(places, np.arange(w.size), np.log(w))), [])
+
+
+def _curve(w: Array, values: Array) -> Callable[[Any], Any]:
+    """The curve through values: the logarithms of gains and the phases are splines of that of the frequency."""
+    logs = CubicSpline(np.log(w), np.log(np.abs(values)) + 1j * np.unwrap(np.angle(values)))
+    return lambda x: np.exp(logs(np.log(x)))
+
+
+def _margins(curve: Callable[[Any], Any], grid: Array, ends: list[float]) -> Margins:
+    """The margins of a curve over frequencies, of which the grid shows all turns; ``ends`` may be 0 and inf."""
     # Where the curve crosses the negative axis, and the unit circle.
     # A delay turns it very often; the margin is where the gain is near 1.
-    rank = np.abs(np.log(np.abs(system(1j * grid))))
-    ends = [w for w in (0.0, math.inf) if np.isfinite(system(1j * w))]
-    turns = [*_crossings(lambda w: system(1j * w).imag, grid, rank), *ends]
-    gains = [(1.0 / abs(complex(system(1j * w))), w) for w in turns if system(1j * w).real < 0.0]
-    gain, w_phase = min((each for each in gains if each[0] > 1.0 + 1e-12), default=(math.inf, math.nan))
-    ones = _crossings(lambda w: np.log(np.abs(system(1j * w))), grid)
-    phases = [((math.pi + float(np.angle(system(1j * w)))) % (2.0 * math.pi), w) for w in ones]
-    signed = [(each if each <= math.pi else each - 2.0 * math.pi, w) for each, w in phases]
-    phase, w_gain = min(signed, key=lambda pair: abs(pair[0]), default=(math.inf, math.nan))
-    delays = [each / w for each, w in phases]
+    rank = np.abs(np.log(np.abs(curve(grid))))
+    crossings = [*_crossings(lambda w: curve(w).imag, grid, rank), *ends]
+    gains = sorted((w, 1.0 / abs(complex(curve(w)))) for w in crossings if curve(w).real < 0.0)
+    gain, w_phase = min(((each, w) for w, each in gains if each > 1.0 + 1e-12), default=(math.inf, math.nan))
+    ones = _crossings(lambda w: np.log(np.abs(curve(w))), grid)
+    angles = np.array([(math.pi + float(np.angle(curve(w)))) % (2.0 * math.pi) for w in ones])
+    signed = np.where(angles <= math.pi, angles, angles - 2.0 * math.pi)
+    phase, w_gain = min(
+        zip(signed.tolist(), ones, strict=True), key=lambda pair: abs(pair[0]), default=(math.inf, math.nan)
+    )
+    delays = angles / ones
     with np.errstate(divide="ignore"):
-        peaks = [1.0 / np.abs(1.0 + system(1j * w)) for w in ends]
-    sensitivity = float(max([_peak(lambda w: 1.0 / np.abs(1.0 + system(1j * w)), grid), *peaks]))
-    return Margins(gain, phase, min(delays, default=math.inf), w_phase, w_gain, sensitivity)
+        peaks = [1.0 / np.abs(1.0 + curve(w)) for w in ends]
+    sensitivity = float(max([_peak(lambda w: 1.0 / np.abs(1.0 + curve(w)), grid), *peaks]))
+    at, factors = np.array(gains).reshape(-1, 2).T
+    every = factors, at, signed, delays, np.array(ones)
+    return Margins(gain, phase, float(delays.min(initial=math.inf)), w_phase, w_gain, sensitivity, *every)
 
 
 def bandwidth(system: Any, drop: float = 3.0) -> float:
@@ -354,125 +426,6 @@ def bandwidth(system: Any, drop: float = 3.0) -> float:
         )
     limit = start * 10.0 ** (-number("drop", drop, above=0.0) / 20.0)
     return min(_crossings(lambda w: np.log(np.abs(system(1j * w)) / limit), _grid(system)), default=math.inf)
-
-
-def h2_norm(systems: Any) -> float:
-    r""":math:`(\pi^{-1} \int_0^\infty |G(i\omega)|^2 d\omega)^{1/2}`, the energy of the impulse response.
-
-    Parameters
-    ----------
-    systems : TransferFunction or array of them
-        Stable, and falling faster than :math:`s^{-1/2}`. The squares of an array's entries are summed.
-
-    Returns
-    -------
-    float
-        To about 10 digits; to about 7 with delays that do not only shift the response.
-
-    Examples
-    --------
-    >>> from hpfracc import control
-    >>> print(round(control.h2_norm(1 / (control.s + 1)) ** 2, 9))
-    0.5
-    """
-    total = 0.0
-    for system in as_systems(systems).flat:
-        _require_stable(system, "h2_norm")
-        if system.relative_degree <= 0.5:
-            raise InvalidInputError(
-                f"{system} falls like s^-{system.relative_degree:g}, and its impulse response has infinite energy; the "
-                "relative degree must be above 1/2"
-            )
-        both = [system] if system.is_real else [system, _conjugate(system)]  # negative frequencies too
-        total += sum(map(_energy, both)) / len(both)
-    return math.sqrt(total / math.pi)
-
-
-def _conjugate(system: TransferFunction) -> TransferFunction:
-    """The system with conjugate coefficients, whose responses are those at negative frequencies."""
-    rows = [{key: np.conj(v) for key, v in terms.items()} for terms in (system.numerator, system.denominator)]
-    return TransferFunction(*rows)
-
-
-def _energy(system: TransferFunction) -> float:
-    """The integral of ``|G|^2`` over positive frequencies."""
-    if not system.numerator:
-        return 0.0
-    # A delay of everything changes nothing.
-    wait = min(key[1] for key in system.numerator)
-    system = system * TransferFunction({(0.0, -wait): 1.0}, {0.0: 1.0})
-    grid = _grid(system)
-    _, high, lag = _scales(system)
-    if lag > 0.0:
-        turns = 1.5 / lag * np.arange(1.0, max(2.0, min(_MOST_PANELS, 1e4 * high * lag / 1.5)))
-        grid = np.unique(np.concatenate([grid[grid < turns[-1]], turns]))
-    grid = np.log(grid)
-    edges = np.concatenate([grid[0] - np.arange(40.0, 0.0, -0.5), grid])
-    inside = _gauss(edges, lambda w: np.abs(system(1j * w)) ** 2)
-    # Beyond all turns of delays, their average.
-    parts: dict[float, Terms] = {}
-    for (power, lag), value in system.numerator.items():
-        parts.setdefault(lag, {})[power, 0.0] = value
-    below = {key: value for key, value in system.denominator.items() if not key[1]}
-    means = [TransferFunction(above, below) for above in parts.values()]
-    far = grid[-1] + np.arange(0.0, 80.5, 0.5)
-    beyond = _gauss(far, lambda w: sum((np.abs(mean(1j * w)) ** 2 for mean in means), np.zeros(())))
-    # Powers of the frequency at the ends.
-    low = min(key[0] for key in system.numerator) - min(key[0] for key in system.denominator)
-    first, last = np.exp(edges[0]), np.exp(far[-1])
-    ends = abs(complex(system(1j * first))) ** 2 * first / (1.0 + 2.0 * low)
-    rest = sum(abs(complex(mean(1j * last))) ** 2 for mean in means) * last / (2.0 * system.relative_degree - 1.0)
-    return float(inside + beyond + ends + rest)
-
-
-def _gauss(edges: Array, density: Callable[[Array], Array]) -> float:
-    """The integral over frequencies, in panels of their logarithm."""
-    half = 0.5 * np.diff(edges)[:, np.newaxis]
-    w = np.exp(edges[:-1, np.newaxis] + half * (_POINTS + 1.0))
-    return float((density(w) * w * half * _WEIGHTS).sum())
-
-
-def hinf_norm(systems: Any) -> float:
-    """The largest ``|G(i w)|``, of a stable system; the largest singular value of an array of systems.
-
-    Examples
-    --------
-    >>> from hpfracc import control
-    >>> print(round(control.hinf_norm(1 / (control.s**2 + 0.1 * control.s + 1)), 6))
-    10.012523
-    """
-    systems = as_systems(systems)
-    if systems.ndim > 2:
-        raise ShapeError(f"systems has shape {systems.shape}; give one system, or a matrix (outputs, inputs)")
-    grid = np.unique(np.concatenate([_grid(_require_stable(each, "hinf_norm")) for each in systems.flat]))
-    found = [_largest(systems, grid)]
-    if not all(each.is_real for each in systems.flat):  # negative frequencies too
-        found.append(_largest(np.array([_conjugate(each) for each in systems.flat]).reshape(systems.shape), grid))
-    return max(found)
-
-
-def _largest(systems: Array, grid: Array) -> float:
-    """The largest gain over positive frequencies, 0 and infinity."""
-
-    def gain(w: Array) -> Array:
-        return size(np.array([each(1j * w) for each in systems.flat]))
-
-    def size(values: Array) -> Array:
-        matrices = np.moveaxis(values.reshape(*systems.shape, -1), -1, 0)
-        if systems.ndim < 2:
-            return np.asarray(np.linalg.norm(matrices.reshape(len(matrices), -1), axis=1))
-        return np.asarray(np.linalg.svd(matrices, compute_uv=False).max(axis=-1))
-
-    ends = np.array([[each(0.0), _limit(each)] for each in systems.flat])
-    return max(_peak(gain, grid), float(size(ends).max()))
-
-
-def _limit(system: TransferFunction) -> float:
-    """The largest gain at infinite frequencies, for some turn of each delay."""
-    highest = max(key[0] for key in system.denominator)
-    above = sum(abs(value) for (power, _), value in system.numerator.items() if power == highest)
-    below = [abs(value) for (power, _), value in system.denominator.items() if power == highest]
-    return above / (below[0] - sum(below[1:]))
 
 
 def _peak(gain: Callable[[Array], Array], grid: Array) -> float:
@@ -488,12 +441,3 @@ def _peak(gain: Callable[[Array], Array], grid: Array) -> float:
         best = max(best, float(left.max()), float(right.max()))
         low, high = np.where(left > right, low, high - reach), np.where(left > right, low + reach, high)
     return best
-
-
-def _require_stable(system: TransferFunction, what: str) -> TransferFunction:
-    found = is_stable(system)
-    if not found:
-        raise InvalidInputError(
-            f"{what} of {system}: it is not stable ({found.reason}); close a loop that is stable first"
-        )
-    return system

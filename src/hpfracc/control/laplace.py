@@ -31,8 +31,8 @@ Array = np.ndarray[Any, Any]
 
 _EPS, _TINY = float(np.finfo(float).eps), float(np.finfo(float).tiny)
 _PHI, _H, _MU = 1.1721, 1.0818, 4.4921
-#: Points on one side of the hyperbola, and on that which checks it.
-_POINTS, _CHECK = 14, 18
+#: Points on one side of the hyperbola, on that which checks it to a relative error, and on that which checks those.
+_POINTS, _CHECK, _FINEST, _WANTED = 14, 18, 22, 1e-12
 #: Poles with a smaller argument are taken out: the hyperbola opens at 157 degrees.
 _ANGLE = 3.0
 #: Most times at which the integral itself is computed, not polynomials; and times at once, in the cache.
@@ -241,6 +241,11 @@ class PartialInverse:
 
         That is the difference from a finer rule at some times, and the rounding of poles.
         """
+        if not np.all(t[1:] >= t[:-1]):
+            order, found = np.argsort(t), np.zeros_like(total)
+            error = self(t[order], factor, found)
+            total[order] += found
+            return error
         end = float(t.max(initial=0.0))
         poles = [each for each in self._groups(end) if abs(each.centre) * end > _INSIDE]
         for each in poles:
@@ -249,12 +254,14 @@ class PartialInverse:
             each.parts.extend((values * each.circle ** (m + 1)).mean() for m in range(each.terms))
         rest = partial(self._rest, factor, poles)
         some = np.unique(np.linspace(0, max(t.size - 1, 0), min(t.size, 64)).astype(int))
-        before = total[some]
+        before, points, finer = total[some], _POINTS, rest(t[some], _CHECK)
+        if np.abs(rest(t[some], _POINTS) - finer).max(initial=0.0) > _WANTED * np.abs(finer).max(initial=0.0):
+            points, finer = _CHECK, rest(t[some], _FINEST)
         if t.size <= _DIRECT:
-            total += rest(t, _POINTS)
+            total += rest(t, points)
         else:
-            _add_panels(partial(rest, points=_POINTS), t, total)
-        error = float(np.abs(total[some] - before - rest(t[some], _CHECK)).max(initial=0.0))
+            _add_panels(partial(rest, points=points), t, total)
+        error = float(np.abs(total[some] - before - finer).max(initial=0.0))
         for each in poles:
             # Of the two poles of a conjugate pair, groups of their own, one counts twice.
             paired = self._is_real and abs(each.centre.imag) > 1e-6 * abs(each.centre)
@@ -362,12 +369,7 @@ def _panel(count: int) -> tuple[Array, Array, Array]:
 
 
 def _add_panels(function: Callable[[Array], Array], times: Array, added: Array) -> None:
-    """Add a sum of decaying exponentials at many times, by polynomials over at most half an octave and a block."""
-    if not np.all(times[1:] >= times[:-1]):
-        order, found = np.argsort(times), np.zeros_like(added)
-        _add_panels(function, times[order], found)
-        added[order] += found
-        return
+    """Add a sum of decaying exponentials at increasing times, by polynomials over half an octave or a block."""
     panels, begin = [], 0
     while begin < times.size:
         low = float(times[begin])

@@ -5,8 +5,9 @@ digits at any time. Delays of the numerator shift it. A loop with a delay, :math
 :math:`\sum_k N (-D_1)^k D_0^{-k-1} e^{-kLs}`, of which finitely many terms have begun at any time; with many of them,
 the whole is inverted by de Hoog's method instead.
 
-A sampled input is joined by straight lines. Its response is a causal convolution with the responses to hat functions:
-second differences of the ramp response near 0, and inverse transforms of their own elsewhere.
+A sampled input is joined by straight lines. At equal steps its response is a causal convolution with the responses to
+hat functions: second differences of the ramp response near 0, and inverse transforms of their own elsewhere. At others
+it is a sum of ramp responses.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._optional import import_optional
-from hpfracc._reading import numbers
+from hpfracc._reading import numbers, shown
 from hpfracc._results import LabelledArrays, Result
 from hpfracc.control.laplace import BLOCK, Factor, PartialInverse, inverse_laplace
 from hpfracc.control.stability import is_stable, principal_poles
@@ -36,6 +37,9 @@ _MAX_LOOPS = 24
 _NEAR = 48
 #: Another method is tried at a larger error relative to the response.
 _POOR = 1e-8
+_EPS = float(np.finfo(float).eps)
+#: Ramps that are evaluated at once.
+_RAMPS = 2**20
 #: Most times at which the sum of hats is compared with the step response.
 _CHECKED = 500
 
@@ -134,7 +138,7 @@ def impulse_response(systems: Any, t: Any = None) -> Response:
 
 
 def lsim(systems: Any, u: Any, t: Any) -> Response:
-    """The response to an input sampled at equal steps and joined by straight lines; exact for such inputs.
+    """The response to an input that is sampled and joined by straight lines; exact for such inputs.
 
     Parameters
     ----------
@@ -143,7 +147,7 @@ def lsim(systems: Any, u: Any, t: Any) -> Response:
     u : array_like, shape (..., n)
         The input at ``t``, of shape (..., inputs, n) for a matrix.
     t : array_like, shape (n,)
-        Equally spaced times.
+        Increasing times. The work grows like n log n for equal steps, and like n^2 for others.
 
     Returns
     -------
@@ -163,8 +167,9 @@ def lsim(systems: Any, u: Any, t: Any) -> Response:
     if times.size < 2 or inputs.shape[-1:] != times.shape:
         raise ShapeError(f"u has shape {inputs.shape} and t {times.shape}; give u of shape (..., n) at n >= 2 times")
     step = float((times[-1] - times[0]) / (times.size - 1))
-    if not step > 0.0 or max(float(np.abs(each - step).max()) for each in _differences(times)) > 1e-6 * step:
-        raise InvalidInputError("t has steps of different lengths, or does not increase; interpolate u to equal steps")
+    if not min(float(each.min()) for each in _differences(times)) > 0.0:
+        raise InvalidInputError(f"t={shown(times)} does not increase; sort it, with u, and drop repeated times")
+    even = max(float(np.abs(each - step).max()) for each in _differences(times)) <= 1e-6 * step
     mixed = systems.ndim == 2 and inputs.ndim > 1
     if mixed and inputs.shape[-2] != systems.shape[1]:
         raise ShapeError(
@@ -176,19 +181,11 @@ def lsim(systems: Any, u: Any, t: Any) -> Response:
     errors, methods = np.zeros(systems.shape), set()
     for place in np.ndindex(systems.shape):
         given = inputs[..., place[1], :] if mixed else inputs
-        hats, first, direct, error, method = _hats(systems[place], times.size, step)
-        parts = [hats] if hats.dtype.kind == "f" else [hats.real.copy(), hats.imag.copy()]
-        rows = [np.asarray(causal_convolution(part, given)) for part in parts]
-        row = np.require(rows[0] if len(rows) == 1 else rows[0] + 1j * rows[1], requirements="W")
-        for k in range(0, times.size, BLOCK):
-            row[..., k : k + BLOCK] += given[..., :1] * first[k : k + BLOCK]
-        direct(given, row)
+        row, errors[place], method = (_of_hats if even else _of_ramps)(systems[place], given, times)
         if y is None:
             y = row.reshape((*shape, times.size))
         else:
             y[place[0] if mixed else place] += row
-        variation = sum((np.abs(each).sum(axis=-1) for each in _differences(given)), np.abs(given[..., 0]))
-        errors[place] = error * float(variation.max(initial=0.0))
         methods.add(method)
     assert y is not None
     if mixed:
@@ -264,6 +261,11 @@ def _along_line(system: TransferFunction) -> tuple[float, Inverse]:
     return lag, invert
 
 
+def _since(lag: float, t: Array) -> Array:
+    """The time since a delay; what rounding leaves of it is 0."""
+    return np.where(t - lag > 1e-13 * t, t - lag, 0.0) if lag else t
+
+
 def _evaluate(inverse: Inverse, t: Array, factor: Factor, total: Array) -> float:
     """Add an inverse to ``total`` where t is above 0; returns the error."""
     begun = t > 0.0
@@ -334,11 +336,11 @@ def _without_gain(system: TransferFunction, t: Array, power: int, start: complex
     y[t == 0.0] = np.real(start) if system.is_real else start
     begin = y.copy()
     with np.errstate(over="ignore", invalid="ignore"):  # rounds of a loop with a large gain
-        error = sum(_evaluate(inverse, t - lag, _power(power), y) for lag, inverse in parts)
+        error = sum(_evaluate(inverse, _since(lag, t), _power(power), y) for lag, inverse in parts)
     if system.is_real and error > _POOR * float(np.abs(y).max(initial=0.0, where=t > 0.0)):
         # Poles in clusters cannot be taken out well.
         lag, inverse = _along_line(system)
-        other = _evaluate(inverse, t - lag, _power(power), begin)
+        other = _evaluate(inverse, _since(lag, t), _power(power), begin)
         if other < error:
             return begin, other, "de Hoog"
     return y, error, method
@@ -361,10 +363,60 @@ def _default_times(systems: Array) -> Array:
 # -- hats -------------------------------------------------------------------------------------------------------------
 
 
-def _hats(
-    system: TransferFunction, count: int, step: float
-) -> tuple[Array, Array, Callable[[Array, Array], None], float, str]:
-    """The response to a hat at 0, what half a hat from 0 on adds to it, what adds the direct part, a hat's error."""
+def _of_hats(system: TransferFunction, u: Array, times: Array) -> tuple[Array, float, str]:
+    """The response to an input at equal steps, its error, and the method."""
+    hats, first, direct, error, method = _hats(system, times.size, float((times[-1] - times[0]) / (times.size - 1)))
+    parts = [hats] if hats.dtype.kind == "f" else [hats.real.copy(), hats.imag.copy()]
+    rows = [np.asarray(causal_convolution(part, u)) for part in parts]
+    row = np.require(rows[0] if len(rows) == 1 else rows[0] + 1j * rows[1], requirements="W")
+    for k in range(0, times.size, BLOCK):
+        row[..., k : k + BLOCK] += u[..., :1] * first[k : k + BLOCK]
+    _pass(direct, times - times[0], u, row)
+    variation = sum((np.abs(each).sum(axis=-1) for each in _differences(u)), np.abs(u[..., 0]))
+    return row, error * float(variation.max(initial=0.0)), method
+
+
+def _of_ramps(system: TransferFunction, u: Array, times: Array) -> tuple[Array, float, str]:
+    """The response to an input at any times, as a step and a ramp from each of them on where its slope changes."""
+    rest, direct = _split(system)
+    elapsed = times - times[0]
+    parts, method = _inverses(rest, float(elapsed[-1]))
+    kind = float if system.is_real else complex
+    changes = np.diff(np.diff(u) / np.diff(times), axis=-1, prepend=0.0)
+    row, error, step = np.zeros(u.shape, kind), 0.0, np.zeros(times.size, kind)
+    for lag, inverse in parts:
+        error += _evaluate(inverse, elapsed - lag, _power(1), step) * float(np.abs(u[..., 0]).max(initial=0.0))
+        count, worst, size = max(1, _RAMPS // times.size), 0.0, 0.0
+        for k in range(0, times.size, count):
+            apart = (elapsed[k : k + count, np.newaxis] - elapsed[:-1]) - lag
+            ramps = np.zeros(apart.size, kind)
+            worst = max(worst, _evaluate(inverse, apart.ravel(), _power(2), ramps))
+            row[..., k : k + count] += changes @ ramps.reshape(apart.shape).T
+            size = max(size, float(np.abs(ramps).max(initial=0.0)))
+        # Errors of the contour change slowly, so that those of a rise and of its end cancel; rounding does not.
+        swing, bends = (float(np.abs(each).sum(axis=-1).max(initial=0.0)) for each in (np.diff(u), changes))
+        error += 8.0 * worst / elapsed[-1] * swing + 16.0 * _EPS * size * bends
+    row += u[..., :1] * step
+    _pass(direct, elapsed, u, row)
+    return row, error, method
+
+
+def _pass(direct: dict[float, complex], elapsed: Array, u: Array, total: Array) -> None:
+    """Add what passes at once, or after a delay, with nothing before the first time."""
+    for lag, gain in direct.items():
+        gain = gain if total.dtype.kind == "c" else np.real(gain)
+        if not lag:
+            total += gain * u
+            continue
+        moved = elapsed - lag
+        places = np.clip(np.searchsorted(elapsed, moved, "right") - 1, 0, elapsed.size - 2)
+        share = (moved - elapsed[places]) / (elapsed[places + 1] - elapsed[places])
+        value = u[..., places] * (1.0 - share) + u[..., places + 1] * share
+        total += gain * np.where(moved >= -1e-9 * elapsed[1], value, 0.0)
+
+
+def _hats(system: TransferFunction, count: int, step: float) -> tuple[Array, Array, dict[float, complex], float, str]:
+    """The response to a hat at 0, what half a hat from 0 on adds to it, the direct gains, a hat's error, the method."""
     rest, direct = _split(system)
     parts, method = _inverses(rest, step * (count + 1))
     hats, first = (np.zeros(count, float if system.is_real else complex) for _ in range(2))
@@ -390,14 +442,6 @@ def _hats(
         t += step
         inverse(t[far], lambda s: np.expm1(-step * s) ** 2 / (step * s**2), hats[far])
 
-    def passed(u: Array, total: Array) -> None:
-        for lag, gain in direct.items():
-            steps = lag / step
-            share, whole = math.modf(round(steps) if abs(steps - round(steps)) < 1e-9 else steps)
-            for k, weight in ((int(whole), 1.0 - share), (int(whole) + 1, share)):
-                if weight and k < u.shape[-1]:
-                    total[..., k:] += (gain.real if system.is_real else gain) * weight * u[..., : u.shape[-1] - k]
-
     sums = np.cumsum(np.add.reduceat(hats, np.r_[0, some]))[:-1] + hats[some]
     apart = np.abs(sums + first[some] - unit)
-    return hats, first, passed, float(apart.max()) + error, method
+    return hats, first, direct, float(apart.max()) + error, method

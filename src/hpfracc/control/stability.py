@@ -12,16 +12,16 @@ D. Matignon, Proc. CESA'96, 963-968; C. Bonnet, J. R. Partington, Automatica 38 
 
 from __future__ import annotations
 
-import cmath
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 
 from hpfracc.control.systems import as_systems
-from hpfracc.control.transfer import Terms, TransferFunction, derivative, evaluate_terms
+from hpfracc.control.transfer import Terms, TransferFunction, commensurate_order, derivative, evaluate_terms
 from hpfracc.errors import InvalidInputError, SolveError
 
 Array = np.ndarray[Any, Any]
@@ -30,6 +30,10 @@ Array = np.ndarray[Any, Any]
 _SAME, _EPS = 1e-9, 8.0 * float(np.finfo(float).eps)
 #: Multiplicities of a root that are considered are below this.
 _MOST_EQUAL = 7
+#: Legs of a path at first, at once, in all where phases and where zeros are wanted.
+_FIRST, _LEGS, _FEW_LEGS, _MOST_LEGS = 256, 2**15, 2**18, 2**24
+#: The logarithm of the largest power of s at a pole.
+_LARGEST = 690.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,14 @@ def _stability(system: TransferFunction) -> Stability:
         raise InvalidInputError(
             f"{system} is not causal: its response comes before its input; check the signs of delays"
         )
+    top, chains = max(key[0] for key in terms), _fastest(terms)
+    if chains < 0.0:
+        return Stability(False, "argument principle", "infinitely many poles have a real part above 0")
+    if chains == 0.0:
+        # G grows along them unless it falls faster than they approach the axis.
+        if system.relative_degree >= top - max((key[0] for key in terms if key[0] < top), default=-math.inf):
+            raise SolveError(f"infinitely many poles of {system} approach the imaginary axis; change its gain a little")
+        return Stability(False, "argument principle", "infinitely many poles approach the imaginary axis")
     count = _count(terms, 0.5 * math.pi)
     if count is None:
         return Stability(False, "argument principle", "the denominator vanishes on the imaginary axis")
@@ -193,10 +205,13 @@ def _polish(terms: Terms, logs: Array) -> Array:
 def _zeros(terms: Terms) -> list[complex]:
     """Logarithms of the zeros of an incommensurate denominator on the principal sheet, those on its edge left out."""
     low, high = _radii(terms)
+    if max(-low, high) * max(1.0, *(key[0] for key in terms)) > _LARGEST:
+        p, q = min(pairwise(sorted({key[0] for key in terms})), key=lambda pair: pair[1] - pair[0])
+        raise SolveError(f"s^{p!r} and s^{q!r} are too close: zeros may be beyond all numbers; make these powers equal")
     for angle in (math.pi, (1.0 - 1e-6) * math.pi):
         count = _count(terms, angle)
         if count is not None:
-            return _search(terms, (math.log(low), math.log(high)), (-angle, angle), count)
+            return _search(terms, (low, high), (-angle, angle), count)
     raise SolveError("a pole lies on the negative axis; use powers that are multiples of one number")
 
 
@@ -234,61 +249,135 @@ def _search(terms: Terms, real: tuple[float, float], imaginary: tuple[float, flo
 
 
 def _radii(terms: Terms) -> tuple[float, float]:
-    """Sizes of s below and above which no zero lies, because one power outweighs the others; (0, .) at a zero at 0."""
-    (top, value), lowest = next(iter(terms.items())), min(key[0] for key in terms)
-    first = abs(value) - sum(abs(v) for key, v in terms.items() if key[0] == top[0] and key != top)
-    if top[1] or first <= 0.0:
-        raise InvalidInputError("delays stand in the highest power of the denominator; zeros cannot be counted then")
-    large, least = 1.0, abs(sum(v for key, v in terms.items() if key[0] == lowest))
-    others = [(key[0], abs(v)) for key, v in terms.items() if key[0] < top[0]]
-    farthest = 1e300 ** (1.0 / max(1.0, top[0]))
-    while first * large ** top[0] <= 2.0 * sum(v * large**p for p, v in others):
-        large *= 2.0
-        if large > farthest:
-            raise _too_close(terms)
+    """Logarithms of the sizes of s below and above which no zero lies, because one power outweighs the others.
+
+    The first is -inf at a zero at 0. With delays they hold for real parts of 0 and more.
+    """
+    top = next(iter(terms))[0]
+    high = _outweighed(_fastest(terms), [(top - key[0], abs(v)) for key, v in terms.items() if key[0] < top])
+    return _smallest(terms), high
+
+
+def _smallest(terms: Terms) -> float:
+    """Logarithm of the size of s below which the lowest power outweighs the others; -inf at a zero at 0."""
+    lowest = min(key[0] for key in terms)
+    least = abs(sum(v for key, v in terms.items() if key[0] == lowest))
     if least <= 1e-14 * sum(abs(v) for v in terms.values()):
-        return 0.0, large
-    rest = [(key[0], abs(v)) if key[0] > lowest else (lowest + 1.0, abs(v * key[1])) for key, v in terms.items()]
-    small = 1.0 / large
-    while least * small**lowest <= 2.0 * sum(v * small**p for p, v in rest):
-        small *= 0.5
-        if small * farthest < 1.0:
-            raise _too_close(terms)
-    return small, large
+        return -math.inf
+    rest = [(key[0] - lowest, abs(v)) if key[0] > lowest else (1.0, abs(v * key[1])) for key, v in terms.items()]
+    return -_outweighed(least, rest)
 
 
-def _too_close(terms: Terms) -> SolveError:
-    p, q = min(pairwise(sorted({key[0] for key in terms})), key=lambda pair: pair[1] - pair[0])
-    return SolveError(f"s^{p!r} and s^{q!r} are too close for zeros to be counted: make these powers equal")
+def _outweighed(limit: float, sizes: list[tuple[float, float]]) -> float:
+    """A number x of 0 or more from which on the sum of ``size exp(-rate x)`` is below a quarter of ``limit``."""
+    rates, logs = np.array([(rate, math.log(size)) for rate, size in sizes if size]).reshape(-1, 2).T
+    x = 0.0
+    for _ in range(200):  # Newton's method, from the left: the logarithm of the sum is convex
+        level = float(logsumexp(logs - rates * x)) if rates.size else -math.inf
+        if level <= math.log(0.25 * limit):
+            break
+        weights = np.exp(logs - rates * x - level)
+        x += (level - math.log(0.249 * limit)) / float(rates @ weights)
+    return x
+
+
+def _fastest(terms: Terms) -> float:
+    """The least size, for real parts of 0 and more, of the sum of the delays that the highest power has.
+
+    With several of them it is a polynomial in ``exp(-L s)``, whose zeros belong to chains of poles (Bonnet and
+    Partington): below 0 if chains lie to the right of the imaginary axis, 0 if one approaches it.
+    """
+    top = next(iter(terms))[0]
+    factors = {key[1]: v for key, v in terms.items() if key[0] == top}
+    if len(factors) > 1 and (unit := commensurate_order(factors)) is not None:
+        row = np.zeros(round(max(factors) / unit) + 1, complex)
+        row[[round(lag / unit) for lag in factors]] = list(factors.values())
+        sizes = np.abs(np.roots(row[::-1]))
+        apart = float(sizes.min()) - 1.0
+        return abs(row[-1]) * float(np.prod(sizes - 1.0)) if apart > _SAME else min(apart + _SAME, 0.0)
+    found = abs(factors[0.0]) - sum(abs(v) for lag, v in factors.items() if lag)
+    if found <= 0.0 and len(factors) > 3:
+        raise SolveError("delays of the highest power are no multiples of one number; make them so")
+    return found
 
 
 def _count(terms: Terms, angle: float) -> int | None:
     """Number of zeros with ``|arg s| <= angle``, by the argument principle; None if one is on the boundary."""
-    small, large = _radii(terms)
-    return None if small == 0.0 else _winding(terms, (math.log(small), math.log(large)), (-angle, angle))
+    low, high = _radii(terms)
+    return None if low == -math.inf else _winding(terms, (low, high), (-angle, angle))
 
 
 def _winding(terms: Terms, real: tuple[float, float], imaginary: tuple[float, float]) -> int | None:
     """Number of zeros in a rectangle of logarithms; None if one is on its boundary."""
     (left, right), (lower, upper) = real, imaginary
     corners = [complex(left, lower), complex(right, lower), complex(right, upper), complex(left, upper)]
-    turns = [_turn(terms, start, end) for start, end in pairwise([*corners, corners[0]])]
-    return None if None in turns else round(sum(turn or 0.0 for turn in turns) / (2.0 * math.pi))
+    found = turns(terms, np.array([*corners, corners[0]])).sum()
+    return None if math.isnan(found) else round(found / (2.0 * math.pi))
 
 
-def _turn(terms: Terms, start: complex, end: complex) -> float | None:
-    """Change of the argument of the terms from one logarithm to another along a straight line."""
-    z = start + (end - start) * np.linspace(0.0, 1.0, 257)
-    for _ in range(24):
-        values = evaluate_terms(terms, np.exp(z), z)
-        scale = evaluate_terms({(key[0], 0.0): abs(v) for key, v in terms.items()}, np.exp(z.real), z.real).real
-        if np.any(np.abs(values) <= 1e-13 * scale):
+def phases(terms: Terms, w: Array) -> Array | None:
+    """Arguments of terms at ``i w``, to about 0.3, continuous from that of the lowest power at 0 on.
+
+    Zeros on the axis are passed on their right. None where delays turn too often.
+    """
+    lowest, low = min(key[0] for key in terms), _smallest(terms)
+    start = min(float(np.log(w[0])), max(low, -15.0 - math.log1p(max(key[1] for key in terms))))
+    found = np.zeros(w.size)
+    for angle in (0.5 * math.pi, (0.5 - 1e-6) * math.pi):
+        path = np.append(start, np.log(w)) + 1j * angle
+        try:
+            found = turns(terms, path, _FEW_LEGS)
+        except SolveError:  # the caller has another way
             return None
-        turns = np.angle(values[1:] / values[:-1])
-        sharp = np.flatnonzero(np.abs(turns) > 1.0)
-        if not sharp.size:
-            return float(turns.sum())
-        if z.size > 2_000_000:
+        if not np.isnan(found).any():
             break
-        z = np.insert(z, sharp + 1, 0.5 * (z[sharp] + z[sharp + 1]))
-    return None if not cmath.isfinite(complex(values.sum())) else float(turns.sum())
+    lead = sum(v for key, v in terms.items() if key[0] == lowest)
+    first = np.angle(lead) + lowest * 0.5 * math.pi
+    if low == -math.inf:
+        first = np.angle(evaluate_terms(terms, np.exp(path[:1]), path[:1]))[0]
+    return np.asarray(first + np.cumsum(found))
+
+
+def turns(terms: Terms, path: Array, budget: int = _MOST_LEGS) -> Array:
+    """Changes of the argument of terms along a path of logarithms of s, leg by leg; nan where they vanish on a leg.
+
+    Legs are halved until the terms cannot come near 0 between their ends. With delays, real parts are 0 or more.
+    """
+    powers, lags = np.array(list(terms)).T[..., np.newaxis]
+    logs, found = np.log(np.array([*terms.values()], complex))[:, np.newaxis], np.zeros(len(path) - 1)
+    parts = max(1, _FIRST // found.size)
+    fine = np.append((path[:-1, np.newaxis] + np.outer(np.diff(path), np.arange(parts) / parts)).ravel(), path[-1])
+    legs, left, right = np.repeat(np.arange(found.size), parts), fine[:-1].astype(complex), fine[1:].astype(complex)
+    while legs.size:
+        budget -= legs.size
+        if budget < 0:
+            raise SolveError(
+                "delays are too long, or have too large coefficients, for zeros to be counted; use control.pade"
+            )
+        some = [each[:_LEGS] for each in (legs, left, right)]
+        legs, left, right = (each[_LEGS:] for each in (legs, left, right))
+        middle, reach = 0.5 * (some[1] + some[2]), 0.5 * np.abs(some[2] - some[1])
+        sizes = logs.real + powers * middle.real
+        largest = sizes.argmax(axis=0)
+        rates, level = powers - powers[largest, 0], logs.real[largest, 0]
+
+        def values(z: Array) -> Array:
+            """The terms over the size and the power of the largest of them in the middle of a leg."""
+            waits = lags * np.exp(np.minimum(z.real, 700.0) + 1j * z.imag)
+            return np.asarray(np.exp(logs - level + rates * z - waits).sum(axis=0))  # noqa: B023
+
+        shares, moved = np.exp(sizes - sizes.max(axis=0)), np.abs(rates) * reach
+        with np.errstate(over="ignore", invalid="ignore"):
+            swung = lags * np.exp(np.minimum(middle.real, 700.0)) * np.expm1(reach)
+            change = (shares * (np.exp(moved) * np.minimum(swung, 2.0) + np.expm1(moved))).sum(axis=0)
+            size = np.abs(values(middle))
+            turn = np.angle(values(some[2]) / values(some[1])) + powers[largest, 0] * (some[2] - some[1]).imag
+        known, lost = change < 0.8 * size, (size <= 1e-13 * shares.sum(axis=0)) | np.isnan(found[some[0]])
+        np.add.at(found, some[0][known], turn[known])
+        found[some[0][lost & ~known]] = math.nan
+        more = ~known & ~lost
+        halves = [np.concatenate([each[more], each[more]]) for each in some]
+        count = int(more.sum())
+        halves[1][count:] = halves[2][:count] = middle[more]
+        legs, left, right = (np.concatenate(pair) for pair in zip(halves, (legs, left, right), strict=True))
+    return found

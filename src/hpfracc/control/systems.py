@@ -13,9 +13,10 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from hpfracc._arrays import refuse_masked, refuse_units
 from hpfracc._optional import import_optional
-from hpfracc._reading import number, shown
-from hpfracc.control.transfer import Terms, TransferFunction, _product, _sum, commensurate_order
+from hpfracc._reading import array, number, shown
+from hpfracc.control.transfer import Terms, TransferFunction, _product, _sum, commensurate_order, frequencies
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 Array = np.ndarray[Any, Any]
@@ -52,15 +53,11 @@ class StateSpace:
     order: float = 1.0
 
     def __post_init__(self) -> None:
-        number("order", self.order, above=0.0, most=2.0)
+        object.__setattr__(self, "order", number("order", self.order, above=0.0, most=2.0))
         for name in "ABCD":
-            try:
-                found = np.asarray(getattr(self, name))
-                if found.dtype.kind not in "biufc" or not np.isfinite(found).all():
-                    raise ValueError
-            except ValueError:  # rows of different lengths are one too
-                words = f"{name}={shown(getattr(self, name))} is no matrix of finite numbers; give rows of one length"
-                raise InvalidInputError(words) from None
+            found = np.asarray(array(name, getattr(self, name)))
+            if not np.isfinite(found).all():
+                raise InvalidInputError(f"{name}={shown(getattr(self, name))} has entries that are not finite")
             object.__setattr__(self, name, found if found.dtype.kind in "fc" else found.astype(float))
         shapes = [np.shape(getattr(self, name)) for name in "ABCD"]
         (n, other), (rows, inputs), (outputs, columns), last = (
@@ -196,6 +193,9 @@ def to_control(systems: Any) -> Any:
 
 def as_systems(systems: Any, what: str = "systems") -> Array:
     """Transfer functions as an array of objects, whatever its shape."""
+    refuse_units(systems, what)
+    if isinstance(systems, np.ndarray):
+        refuse_masked(systems, what)
     systems = _of_another(systems, what)
     given = np.empty((), object)
     given[()] = systems
@@ -222,13 +222,37 @@ def _as_matrix(systems: Any) -> Array:
     return found.reshape(found.shape or (1, 1))
 
 
+def measured(system: Any, what: str = "systems") -> tuple[Array, Array] | None:
+    """Frequencies and values of an ``FRD`` of python-control, of shape (..., n); None for other systems."""
+    if _home(system) != "control" or not hasattr(system, "omega"):
+        return None
+    _refuse_discrete(system, what)
+    values = np.asarray(system.frdata if hasattr(system, "frdata") else system.fresp, complex)
+    if not np.isfinite(values).all():
+        raise InvalidInputError(f"{what} has values that are not finite; drop their frequencies")
+    return frequencies(system.omega), values[0, 0] if values.shape[:2] == (1, 1) else values
+
+
+def _home(system: Any) -> str:
+    return type(system).__module__.partition(".")[0]
+
+
+def _refuse_discrete(system: Any, what: str) -> None:
+    step = getattr(system, "dt", None)
+    if step not in (None, 0):
+        raise InvalidInputError(f"{what} is a discrete system of the step {step}; give a continuous one")
+
+
 def _of_another(system: Any, what: str) -> Any:
     """Systems of scipy.signal and python-control, and state spaces, as transfer functions; others as they are."""
-    home = type(system).__module__.partition(".")[0]
+    home = _home(system)
     if home in ("scipy", "control"):
-        step = getattr(system, "dt", None)
-        if step not in (None, 0):
-            raise InvalidInputError(f"{what} is a discrete system of the step {step}; give a continuous one")
+        _refuse_discrete(system, what)
+        if hasattr(system, "omega"):
+            raise InvalidInputError(
+                f"{what} is data at frequencies, which bode, nyquist, nichols, margins and fit_frequency take; fit a "
+                "transfer function to it with control.fit_frequency"
+            )
         if hasattr(system, "A"):
             system = StateSpace(*(getattr(system, name) for name in "ABCD"))
         elif home == "scipy":

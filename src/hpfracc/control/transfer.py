@@ -14,7 +14,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -133,7 +133,7 @@ class TransferFunction:
         """A number or a transfer function as the latter; None for anything else."""
         if isinstance(value, TransferFunction):
             return value
-        if isinstance(value, str | bytes) or not np.isscalar(value):
+        if isinstance(value, str | bytes | np.datetime64 | np.timedelta64) or not np.isscalar(value):
             return None
         return cls({0.0: value}, {0.0: 1.0})
 
@@ -316,10 +316,11 @@ class TransferFunction:
     def from_polynomials(cls, numerator: Any, denominator: Any, order: float = 1.0) -> TransferFunction:
         """From coefficients in ``s^order``, the highest first, as in ``scipy.signal``."""
         q = number("order", order, above=0.0)
-        rows = [np.atleast_1d(np.asarray(row)) for row in (numerator, denominator)]
-        for name, row in zip(("numerator", "denominator"), rows, strict=True):
-            if row.ndim != 1 or row.dtype.kind not in "biufc":
-                raise ShapeError(f"{name} has shape {row.shape} and dtype {row.dtype}; give a sequence of numbers")
+        given = {"numerator": numerator, "denominator": denominator}
+        rows = [np.atleast_1d(np.asarray(array(name, row))) for name, row in given.items()]
+        for name, row in zip(given, rows, strict=True):
+            if row.ndim != 1:
+                raise ShapeError(f"{name} has shape {row.shape}; give a sequence of numbers")
         return cls(*({q * (len(row) - 1 - k): value for k, value in enumerate(row.tolist())} for row in rows))
 
     def to_state_space(self) -> Any:
@@ -337,9 +338,10 @@ def _read(name: str, given: Mapping[Any, Any]) -> Terms:
     items = []
     for key, value in given.items():
         power, lag = key if isinstance(key, tuple) and len(key) == 2 else (key, 0.0)
-        if isinstance(value, str | bytes | bool) or not np.isscalar(value) or not np.isfinite(value):
-            raise InvalidInputError(f"{name} has the coefficient {shown(value)}; give finite numbers")
-        plain = complex(cast(complex, value))
+        if isinstance(value, complex | np.complexfloating):
+            plain = complex(number(f"coefficient of the {name}", value.real), number("imaginary part", value.imag))
+        else:
+            plain = complex(number(f"coefficient of the {name}", value))
         place = number(f"power of the {name}", power), number(f"delay of the {name}", lag)
         items.append((place, plain if plain.imag else plain.real))
     return _tidy(items)

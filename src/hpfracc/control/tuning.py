@@ -27,6 +27,8 @@ Array = np.ndarray[Any, Any]
 
 #: Parameters that are tuned, and those of them that are positive.
 _TUNED, _GAINS = ("Kp", "Ki", "lam", "Kd", "mu"), ("Kp", "Ki", "Kd")
+#: Of the horizon: the first time, with its loops of crossovers up to 1e5; times in a decade; more of them at the end.
+_EARLIEST, _DECADE, _FINER = 1e-8, 12, 16
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,30 @@ class Tuning:
     evaluations: int
     success: bool
     message: str
+
+
+class _Times:
+    """Times of a step response until ``end``, from those on at which the fastest loop that is looked at has begun.
+
+    Attributes
+    ----------
+    all : numpy.ndarray, shape (n,)
+        The times, ``density`` times as many as a search needs.
+    rows, inside : numpy.ndarray
+        Times of similar size in rows, filled up with their last ones, and which of them are not.
+    """
+
+    def __init__(self, end: float, density: int) -> None:
+        early = np.geomspace(_EARLIEST, 0.1, density * round(-_DECADE * math.log10(10.0 * _EARLIEST)), endpoint=False)
+        self.all = np.concatenate([early, np.linspace(0.1, 1.0, 120 * density + 1)]) * end
+        groups = np.split(self.all, np.searchsorted(self.all, 0.2 * end * 8.0 ** -np.arange(7.0, -1.0, -1.0)))
+        longest = max(map(len, groups))
+        self.rows = np.stack([np.pad(each, (0, longest - each.size), mode="edge") for each in groups])
+        self.inside = np.arange(longest) < np.array([[each.size] for each in groups])
+
+    def integral(self, values: Array) -> float:
+        """The integral from 0 on: the first value holds before its time."""
+        return float(values[0] * self.all[0] + np.trapezoid(values, self.all))
 
 
 def tune(
@@ -124,14 +150,8 @@ def tune(
         base = next((each for each in more if is_stable(each.closed_loop(system))), base)
     base = replace(base, **kept)
     names = [name for name in _TUNED if name not in kept]
-    times = np.concatenate([np.geomspace(1e-3, 0.1, 40), np.linspace(0.1, 1.0, 121)[1:]]) * end
-    # Rows of times of similar size, each filled up with its last one.
-    groups = np.split(times, np.searchsorted(times, [0.005 * end, 0.03 * end, 0.2 * end]))
-    longest = max(map(len, groups))
-    rows = np.stack([np.pad(each, (0, longest - each.size), mode="edge") for each in groups])
-    inside = np.arange(longest) < np.array([[each.size] for each in groups])
     w = np.geomspace(1e-2 / end, 1e5 / end, 400)
-    plain, count = system(1j * w), 0
+    plain, count, coarse = system(1j * w), 0, _Times(end, 1)
 
     def law_of(values: Array) -> FOPID | None:
         found = {n: sign * math.exp(v) if n in _GAINS else v for n, v in zip(names, values.tolist(), strict=True)}
@@ -152,14 +172,14 @@ def tune(
         """The objective; a loop that would be the best one so far has to be stable."""
         nonlocal count, lowest
         count, law = count + 1, law_of(values)
-        found = 1e9 if law is None else value_of(law)
+        found = 1e9 if law is None else value_of(law, coarse)
         if law is not None and found < lowest:
             if not stability_of(law):
                 return 1e6 + found
             lowest = found
         return found
 
-    def value_of(law: FOPID) -> float:
+    def value_of(law: FOPID, times: _Times) -> float:
         open_loop = plain * law.transfer_function()(1j * w)
         if 1.0 < abs(open_loop[-1]) < 0.999 * abs(open_loop[-2]):  # it crosses over where nothing is looked at
             return 1e6
@@ -173,13 +193,15 @@ def tune(
             return float(objective(law)) * (1.0 + penalty)
         loop = law.closed_loop(system)
         with np.errstate(all="ignore"):
-            e = 1.0 - fourier_inverse(lambda z: loop(z) / z, rows, 0.0, 24, 2.0)[inside]
+            y = fourier_inverse(lambda z: loop(z) / z, times.rows, 0.0, 24, 2.0)[times.inside]
+        # Nothing comes back before the delay.
+        e = 1.0 - np.where(times.all < min((key[1] for key in loop.numerator), default=0.0), 0.0, y)
         if not np.isfinite(e).all() or np.abs(e).max() > 1e3:
             return 1e6
-        weight = {"itae": times * np.abs(e), "iae": np.abs(e), "ise": e**2}[objective]
+        weight = {"itae": times.all * np.abs(e), "iae": np.abs(e), "ise": e**2}[objective]
         # A loop that swings or grows at the end is not stable.
-        late = float(np.abs(e[-30:]).max() / max(np.abs(e).max(), 1e-12))
-        return float(np.trapezoid(weight, times)) * (1.0 + penalty + 10.0 * max(0.0, late - 0.2))
+        late = float(np.abs(e[times.all > 0.78 * end]).max() / max(np.abs(e).max(), 1e-12))
+        return times.integral(weight) * (1.0 + penalty + 10.0 * max(0.0, late - 0.2))
 
     guess = np.array([math.log(max(sign * getattr(base, n), 1e-6)) if n in _GAINS else getattr(base, n) for n in names])
     spread = [0.8 if n in _GAINS else 0.2 for n in names]
@@ -188,6 +210,7 @@ def tune(
     tried = [optimize.minimize(loss, each, method="Nelder-Mead", options=options) for each in starting]
     best = min(tried, key=lambda found: float(np.nan_to_num(found.fun, nan=np.inf)))
     law = law_of(best.x) or base
+    value = float(best.fun) if best.fun >= 1e6 else value_of(law, _Times(end, _FINER))
     held, stable = margins(law.transfer_function() * system), stability_of(law)
     good = bool(stable) and held.sensitivity <= 1.01 * limit and held.phase >= 0.99 * least
     words = "the loop is stable and all constraints hold"
@@ -198,4 +221,4 @@ def tune(
             f"constraints are not met: sensitivity {held.sensitivity:.3g} for at most {limit:g}, phase margin "
             f"{held.phase:.3g} for at least {least:g}; relax them, or give another start= or more starts="
         )
-    return Tuning(law, float(best.fun), held.phase, held.gain, held.sensitivity, count, good, words)
+    return Tuning(law, value, held.phase, held.gain, held.sensitivity, count, good, words)
