@@ -317,6 +317,24 @@ def test_a_million_real_points_a_second(alpha, low):
     assert z.size / best >= 1e6
 
 
+@pytest.mark.parametrize(("alpha", "gamma"), [(0.7, 1.5), (0.7, -0.4), (0.5, 1.5), (0.99, 6.5), (0.05, 0.5)])
+def test_third_parameter_where_the_series_overflows(alpha, gamma):
+    """The expansion at infinity, summed by mpmath; an overflowing series was taken for infinity, and refused."""
+    with mpmath.workdps(40):
+        for z in (-1e6, -1e12, -1e100) if alpha > 0.1 else (-1e12,):
+            terms = (
+                mpmath.rf(gamma, k)
+                / mpmath.factorial(k)
+                * mpmath.rgamma(mpmath.mpf(1) - mpmath.mpf(alpha) * (gamma + k))
+                / mpmath.mpf(z) ** k
+                for k in range(12)
+            )
+            exact = float(mpmath.mpf(-z) ** -gamma * sum(terms))
+            assert special.mittag_leffler(z, alpha, 1.0, gamma) == pytest.approx(exact, rel=1e-11)
+    assert special.mittag_leffler(-30.0, 0.7, 1.0, 1.5) == pytest.approx(-0.00022679802253684997, rel=1e-13)
+    assert special.mittag_leffler(1e6, 0.7, 1.0, 1.5) == np.inf
+
+
 @pytest.mark.parametrize("beta", [1e-6, 1e-12, 1e-15, -1e-9, -1.0 + 1e-9])
 @pytest.mark.parametrize("alpha", [0.3, 2.3, 20.0, 50.0])
 @pytest.mark.parametrize("gamma", [2, 3])

@@ -64,6 +64,10 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
         count = min(_MAX_TERMS, max(4, int((170.0 - beta) // alpha) + 1))
         k, inverse = np.arange(float(count)), reciprocal_gammas(alpha, beta, count)
         value, bound = power_series(points, inverse, (gamma + k) / (k + 1.0), np.full(count, 4.0), -beta / alpha)
+        # Infinity is a valid result only where all terms have the same sign.
+        overflows = np.isinf(value) & (points.real > 0) & (points.imag == 0) & (gamma > 0)
+        bound[~np.isfinite(value)] = np.inf
+        value[~np.isfinite(value) & ~overflows] = np.nan
         if alpha <= 1:
             inside = np.abs(np.angle(points)) >= math.pi * alpha * (1 - 4 * _EPS)
             inside &= ~(bound <= 16 * _EPS * np.abs(value))
@@ -72,8 +76,6 @@ def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any =
                 better = other_bound < bound[inside]
                 where = np.nonzero(inside)[0][better]
                 value[where], bound[where] = other[better], other_bound[better]
-        # Infinity is a valid result only where all terms have the same sign.
-        overflows = np.isinf(value) & (points.real > 0) & (points.imag == 0) & (gamma > 0)
         bad = ~((bound <= _MAX_ERROR * np.abs(value)) & np.isfinite(value)) & ~overflows & ~np.isnan(points)
     if bad.any():
         raise InvalidInputError(
