@@ -284,7 +284,7 @@ def _read_order(alpha: Any) -> tuple[float, int]:
 
 
 def _read_noise(noise: Any) -> float | None:
-    return None if isinstance(noise, str) and noise == "estimate" else number("noise", noise, above=0.0, most=1e150)
+    return None if isinstance(noise, str) and noise == "estimate" else number("noise", noise, above=0.0)
 
 
 class _Fit:
