@@ -61,7 +61,8 @@ def library_of(value: Any) -> str:
 
 
 def _find_library(kind: type, value: Any) -> str:
-    refuse_units(value, "a value")
+    if has_unit(value):
+        refuse_units(value, "a value")
     for base in kind.__mro__:
         library = _ROOTS.get(base.__module__.partition(".")[0])
         if library is not None and hasattr(value, "dtype"):

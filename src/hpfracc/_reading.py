@@ -104,7 +104,7 @@ def count(name: str, value: Any, *, least: int = 1) -> int:
 
 
 def require_room(what: str, values: float, each: int = 8) -> None:
-    """Raise an error for arrays of so many ``values`` of ``each`` bytes that no memory of this machine could hold them.
+    """Raise an error for an array of ``values`` numbers of ``each`` bytes that the memory of this machine cannot hold.
 
     Whether memory is free is the business of the engine; this is for mistyped sizes and steps.
     """

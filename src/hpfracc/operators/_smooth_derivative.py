@@ -237,7 +237,7 @@ class SmoothDerivativeStream:
         self.alpha, self._degree = _read_order(alpha)
         self.step = number("step", step, above=0.0)
         estimated = isinstance(noise, str) and noise == "estimate"
-        self._known = None if estimated else number("noise", noise, above=0.0, most=1e150)
+        self._known = None if estimated else number("noise", noise, above=0.0)
         self._warmup = count("warmup", warmup, least=self._degree + 3)
         self.noise = self.roughness = math.nan
         self.count = 0

@@ -73,7 +73,7 @@ class Noise:
                 raise InvalidInputError(f"noise={given!r}: {times.size} samples are too few; give {10 * order} or more")
             return cls(None, order)
         if np.ndim(given) == 0:
-            return cls(number("noise", given, above=0.0, most=1e150))
+            return cls(number("noise", given, above=0.0))
         covariance = numbers("noise", given)
         if covariance.shape != (times.size, times.size):
             raise ShapeError(f"noise has shape {covariance.shape}; give one number, or {(times.size, times.size)}")
