@@ -228,12 +228,13 @@ class _Curved(DelegatingRule):
         \quad \tau_i = t_i - t_{i-1},
 
     with :math:`\beta = -\mu` for an integral. This is the leading error of L1 for smooth f. At a kink between two
-    points it has the size of the error that the samples do not determine. Up to order 1 the rule gets one more sample
-    in every interval much longer than the next one, whose error every other sample does not show.
+    points it has the size of the error that the samples do not determine. The rule gets one more value of g in every
+    interval much longer than the next one, whose error every other sample does not show, and differences of order 3.
     """
 
     rule: AnyGridRule
     companion = None
+    terms = DIFFERENCE_ORDER - 1
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """The rule, plus one product."""
@@ -244,10 +245,12 @@ class _Curved(DelegatingRule):
         steps = constant(widths, x)
         rates = rule.increments(samples, order)[..., 1:] / steps
         bend = (rates[..., 1:] - rule.decayed(rates[..., :-1], samples, 2)) / (steps[1:] + steps[:-1])
-        if samples.grid.traced is not None or samples.n < 3 or not (rule.integral or order.ceiling == 1):
-            return add_from(rule.changed(terms=DIFFERENCE_ORDER - 1).apply(samples, order), 2, bend * effect)
-        finer, places = _with_middles(samples)
-        return add_from(rule.apply(finer, order)[..., places], 2, bend * effect)
+        above = not rule.integral and order.ceiling > 1
+        rule = rule.changed(terms=self.terms)
+        inner = replace(samples, values=rule.interpolated(samples, order), recorded=None) if above else samples
+        finer, places = _with_middles(inner)
+        value = rule.apply(finer, fractional_part(order) if above else order)[..., places]
+        return add_from(rule.with_start(value, samples, order) if above else value, 2, bend * effect)
 
 
 #: An interval this many times as long as the one with which every other sample joins it is halved for the estimate:
@@ -256,19 +259,20 @@ _LONG = 4.0
 
 
 def _with_middles(samples: Samples) -> tuple[Samples, list[int]]:
-    """The samples and those in the middle of long intervals, on the parabolas of their ends; the places of the old."""
+    """The samples and those in the middle of long intervals, bent like the parabolas of their ends; old places."""
     x, times = samples.values, samples.grid.times()
     widths = np.diff(times)
     pairs = widths[: len(widths) // 2 * 2].reshape(-1, 2)
     long = np.flatnonzero(pairs > _LONG * pairs[:, ::-1])
-    if not len(long):
+    if not len(long) or samples.n < 3 or samples.grid.traced is not None:
         return samples, list(range(samples.n))
     places = np.concatenate([times, 0.5 * (times[long] + times[long + 1])])
     turn = np.argsort(places, kind="stable")
     rates = (x[..., 1:] - x[..., :-1]) / constant(widths, x)
     bends = (rates[..., 1:] - rates[..., :-1]) / constant(widths[1:] + widths[:-1], x)
     before, after = np.maximum(long - 1, 0).tolist(), np.minimum(long, samples.n - 3).tolist()
-    bend = 0.5 * (bends[..., before] + bends[..., after]) * constant(0.25 * widths[long] ** 2, x)
+    # Twice as far from the line: on it their halves would have a quarter of the error, and parabolas miss some of it.
+    bend = (bends[..., before] + bends[..., after]) * constant(0.25 * widths[long] ** 2, x)
     middle = 0.5 * (x[..., long.tolist()] + x[..., (long + 1).tolist()]) - bend
     grid = replace(samples.grid, n=len(places), step=None, points=places[turn])
     values = join([x, middle])[..., turn.tolist()]

@@ -186,9 +186,9 @@ def slope_weights(points: Array, m: int, terms: int) -> tuple[Array, Array]:
     return near_weights(window - window[:, :1], m), np.stack(starts)
 
 
-def slopes_at_start(x: Any, points: Array, most: int) -> list[Any]:
-    """Derivatives 0 to ``most`` at the first of these points, from the first ``most + 4`` samples."""
-    head = points[: most + DIFFERENCE_ORDER]
+def slopes_at_start(x: Any, points: Array, most: int, terms: int = DIFFERENCE_ORDER) -> list[Any]:
+    """Derivatives 0 to ``most`` at the first of these points, from the first ``most + terms`` samples."""
+    head = points[: most + terms]
     later = [weighted_sum(x, weights_among(head, 0, k)) for k in range(1, most + 1)]
     return [x[..., :1], *later]
 

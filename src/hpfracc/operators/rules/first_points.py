@@ -14,7 +14,14 @@ from hpfracc._xp import Namespace, array_namespace
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, constant, join, largest, real_dtype, real_product, scalar
 from hpfracc.operators.core.weights import weights_of
-from hpfracc.operators.rules.differences import maybe_whole, slopes_at_start, start_points, weighted_sum, weights_among
+from hpfracc.operators.rules.differences import (
+    DIFFERENCE_ORDER,
+    maybe_whole,
+    slopes_at_start,
+    start_points,
+    weighted_sum,
+    weights_among,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -107,9 +114,9 @@ def with_start(value: Any, samples: Samples, order: Order) -> Any:
     return join([origin, first_points(samples, order, n, last, value), value[..., last:]])
 
 
-def taylor_at_origin(x: Any, places: Array, count: int) -> list[Any]:
+def taylor_at_origin(x: Any, places: Array, count: int, terms: int = DIFFERENCE_ORDER) -> list[Any]:
     """Taylor coefficients 0 .. count-1 at the first point, of the polynomial through the first samples."""
-    return [slope * (1.0 / math.factorial(k)) for k, slope in enumerate(slopes_at_start(x, places, count - 1))]
+    return [slope * (1.0 / math.factorial(k)) for k, slope in enumerate(slopes_at_start(x, places, count - 1, terms))]
 
 
 def slope_at_origin(samples: Samples, order: Order) -> Any:

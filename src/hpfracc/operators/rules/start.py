@@ -29,7 +29,7 @@ from hpfracc.operators.core.values import (
 )
 from hpfracc.operators.core.weights import scaled_weights, weights_of
 from hpfracc.operators.rules.any_grid import power, reach_of
-from hpfracc.operators.rules.differences import maybe_whole, start_points
+from hpfracc.operators.rules.differences import DIFFERENCE_ORDER, maybe_whole, start_points
 from hpfracc.operators.rules.first_points import (
     first_places,
     first_points,
@@ -436,8 +436,9 @@ class WithInitialTerms(DelegatingRule):
         n = order.ceiling
         if n == 1 and not self.any_grid:
             return self._apply_up_to_one(samples, order)
-        value = whole = self.rule.apply(samples, order)
-        for coefficient, term in zip(taylor_of(samples, n), terms_of(samples, order), strict=True):
+        rule: Any = self.rule
+        value = whole = rule.apply(samples, order)
+        for coefficient, term in zip(taylor_of(samples, n, terms=rule.terms), terms_of(samples, order), strict=True):
             whole = whole + coefficient * term
         last = start_points(n)
         origin = whole_at_origin(singular_origin(samples, order, last), lambda: value[..., :1], order)
@@ -459,10 +460,10 @@ def _with_origin(order: Order, result: Any, values: Any) -> Any:
     return join([infinite_at_origin(values[..., :1], order, []), result[..., 1:]])
 
 
-def taylor_of(samples: Samples, n: int, rule: Rule | None = None) -> list[Any]:
+def taylor_of(samples: Samples, n: int, rule: Rule | None = None, terms: int = DIFFERENCE_ORDER) -> list[Any]:
     """The Taylor coefficients 0 .. n-1 that a rule uses, in units of the step or of the distance of point n."""
     head = samples.values if rule is None else _grown(rule, samples, start_points(n) + 1)
-    return taylor_at_origin(head, first_places(samples, start_points(n), n)[0], n)
+    return taylor_at_origin(head, first_places(samples, start_points(n), n)[0], n, terms)
 
 
 def terms_of(samples: Samples, order: Order) -> list[Any]:
