@@ -17,7 +17,7 @@ from scipy import linalg
 
 from hpfracc._interrupts import run_shielded
 from hpfracc._reading import flag, increasing_times, number, pair, shown
-from hpfracc.control.responses import Response
+from hpfracc.control.responses import Response, _without_gain, step_response
 from hpfracc.control.systems import caputo_chain, feedback, single
 from hpfracc.control.transfer import TransferFunction, s
 from hpfracc.errors import InvalidInputError, SolveError
@@ -40,7 +40,7 @@ class FOPID:
     Kp, Ki, Kd : float
         Gains of the error, of its integral and of its derivative.
     lam, mu : float
-        Orders of the integral and of the derivative, above 0 and below 2 (mu below 1 + the filter's degree).
+        Orders of the integral and of the derivative, above 0 and below 2.
     Tf : float
         Time constant of the filter of the derivative; 0 for none.
 
@@ -115,7 +115,9 @@ class FOPID:
     ) -> Response:
         """The loop in continuous time, as an equation that :func:`hpfracc.solve_fode` solves.
 
-        Without limits :meth:`closed_loop` and ``control.lsim`` are faster.
+        Without limits :meth:`closed_loop` and ``control.lsim`` are faster. A derivative that the filter does not make
+        proper (mu above 1, or above 0 for ``Tf=0``) has an infinite output when the setpoint jumps: such a loop is
+        solved by the inverse transform, without limits and with numbers for setpoint and disturbance.
 
         Parameters
         ----------
@@ -143,6 +145,14 @@ class FOPID:
         if system.relative_degree <= 0.0:
             raise InvalidInputError(f"the plant {system} passes its input on at once; give one that falls like s^-q")
         target, load = _of_time("setpoint", setpoint), _of_time("disturbance", disturbance)
+        if self.Kd and self.mu > bool(self.Tf):
+            if math.isfinite(low) or math.isfinite(high) or callable(setpoint) or callable(disturbance):
+                raise InvalidInputError(
+                    f"mu={self.mu:g}, Tf={self.Tf:g}: the derivative is improper, and infinite where the setpoint "
+                    "jumps; with limits, or functions of t, use mu of at most 1 and Tf above 0; or, without limits, "
+                    "closed_loop and control.lsim"
+                )
+            return self._improper(system, times, target(0.0), load(0.0))
         laws = [self.Ki / s**self.lam, self.Kd * s**self.mu / (1 + self.Tf * s)]
         parts = [caputo_chain(each) for each in (system, *(law for law in laws if law.numerator))]
         orders, inputs, outputs = (np.concatenate([part[k] for part in parts]) for k in (0, 2, 3))
@@ -172,6 +182,15 @@ class FOPID:
         control = [min(max(signals(when, x)[1], low), high) for when, x in zip(times, found.y.T, strict=True)]
         error = float(np.max(found.error_estimate)) * float(np.abs(outputs[:n]).sum())
         return Response(times, np.array([outputs[:n] @ found.y[:n], control]), error, "solve_fode")
+
+    def _improper(self, plant: TransferFunction, t: Array, setpoint: float, load: float) -> Response:
+        """The loop of numbers, by inverse transforms; the output of the controller is infinite at 0."""
+        law = self.transfer_function()
+        found = step_response([feedback(law * plant), feedback(plant, law)], t)
+        control, _, method = _without_gain(feedback(law, plant), t, 1, math.copysign(math.inf, self.Kd))
+        control = (setpoint * control if setpoint else 0.0) - load * found.y[0]
+        error = found.error_estimate * (abs(setpoint) + abs(load))
+        return Response(t, np.array([setpoint * found.y[0] + load * found.y[1], control]), error, method)
 
 
 def _of_time(name: str, given: Any) -> Callable[[float], float]:
