@@ -38,7 +38,8 @@ Many parameters, many machines
     has the rest
 The engine
     explain and last_decision show what is chosen and why; config and use_backend override the choice; operation
-    registers your own work; engine has its own operations (``engine.causal_convolution``) and the selector
+    registers your own work; engine has its own operations (``engine.causal_convolution``) and the selector;
+    interrupted returns what the last call that Ctrl-C ended had done
 Modules
     errors, batch, distributed, engine, memory, noise, pde, rough, transport, profiling, analytics, lattice, ml,
     solvers, special, operators

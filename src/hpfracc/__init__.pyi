@@ -21,6 +21,7 @@ from hpfracc import transport as transport
 from hpfracc._config import config as config
 from hpfracc._config import use_backend as use_backend
 from hpfracc._explain import explain as explain
+from hpfracc._interrupts import interrupted as interrupted
 from hpfracc.cli.info import show_versions as show_versions
 from hpfracc.distributed.items import grid as grid
 from hpfracc.distributed.items import points as points

@@ -1,4 +1,4 @@
-"""Ctrl-C and forks: calls that are not interrupted, locks that are not left held, solves in other calls; and the bar.
+"""Ctrl-C and forks: calls that are not interrupted, locks that are not left held, what was done so far; and the bar.
 
 Ctrl-C raises ``KeyboardInterrupt`` in the main thread, between any two bytecode instructions. An interrupted import or
 compilation may stay broken: a lock stays held, a library stays half imported. Other threads never receive the
@@ -15,9 +15,8 @@ which ``tests/architecture/test_locks.py`` enforces:
   outside this file: they are Python code around such a lock, and an interrupt inside leaves it held.
 - A thread waits for others by polling a ``queue.SimpleQueue`` with a timeout, and holds no lock while it waits.
 
-A solver that receives ``KeyboardInterrupt`` returns what it has with ``success=False``. Inside a sweep, a batch, a fit
-or a right-hand side that would be wrong: the code around takes the last value for the solution. So each such call, and
-each solve, is an `interrupt_scope`; a solver calls `raise_if_nested` before it keeps a part.
+What takes long and receives ``KeyboardInterrupt`` raises :class:`~hpfracc.errors.Interrupted` with its own part, by
+`raise_interrupted`. Its caller may be one of ours too, which then raises that of its own.
 """
 
 from __future__ import annotations
@@ -29,12 +28,13 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+from hpfracc.errors import Interrupted
 
 T = TypeVar("T")
 
@@ -168,24 +168,44 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-#: Number of scopes around the current code.
-_depth: contextvars.ContextVar[int] = contextvars.ContextVar("_depth", default=0)
+#: What was done by the last call that was interrupted.
+_last: Any = None
 
 
-@contextmanager
-def interrupt_scope() -> Iterator[None]:
-    """While the block runs, solvers that it calls raise KeyboardInterrupt instead of returning their part."""
-    token = _depth.set(_depth.get() + 1)
-    try:
-        yield
-    finally:
-        _depth.reset(token)
+def raise_interrupted(message: str, part: Any) -> NoReturn:
+    """Raise :class:`Interrupted` with what was done, and keep that for `interrupted`."""
+    global _last
+    _last = part
+    kept = "" if part is None else " hf.interrupted() returns what was done."
+    raise Interrupted(message + kept, part) from None
 
 
-def raise_if_nested() -> None:
-    """For ``except KeyboardInterrupt`` in a solver: raise it again if the solve is part of another call."""
-    if _depth.get() > 1:
-        raise  # the exception that the caller handles
+def interrupted() -> Any:
+    """What the last call that Ctrl-C ended in this process had done up to then, so that nothing is lost.
+
+    Returns
+    -------
+    object or None
+        The usual result of the call, with ``success=False``; None if it had done nothing, or if none was interrupted.
+
+    See Also
+    --------
+    hpfracc.errors.Interrupted
+
+    Examples
+    --------
+    >>> import hpfracc as hf
+    >>> def fun(t, y):
+    ...     if t > 0.5:
+    ...         raise KeyboardInterrupt  # as Ctrl-C does
+    ...     return -y
+    >>> try:
+    ...     hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.6, step=0.1)
+    ... except KeyboardInterrupt as stop:
+    ...     print(stop.solution.t[-1], stop.solution is hf.interrupted())
+    0.5 True
+    """
+    return _last
 
 
 def live_bar(*columns: Any) -> Any:

@@ -14,10 +14,10 @@ from typing import Any, cast
 
 __all__ = [
     "AccuracyWarning", "AllBackendsFailedError", "BackendError", "BackendUnavailableError", "BatchItemError",
-    "ClusterError", "ConfigurationError", "DiskFullError", "DivergenceError", "HpfraccError", "InvalidInputError",
-    "MissingDependencyError", "NoPathError", "OutOfMemoryError", "PinnedBackendError", "RecompilationWarning",
-    "ShapeError", "SolveError", "StoreError", "UnknownOperationError", "UnsupportedDtypeError", "WisdomError",
-    "WisdomWarning",
+    "ClusterError", "ConfigurationError", "DiskFullError", "DivergenceError", "HpfraccError", "Interrupted",
+    "InvalidInputError", "MissingDependencyError", "NoPathError", "OutOfMemoryError", "PinnedBackendError",
+    "RecompilationWarning", "ShapeError", "SolveError", "StoreError", "UnknownOperationError",
+    "UnsupportedDtypeError", "WisdomError", "WisdomWarning",
 ]  # fmt: skip
 
 
@@ -61,6 +61,20 @@ def _portable(value: Any) -> Any:
     except Exception:  # a foreign class may raise anything here
         return RuntimeError(f"{type(value).__qualname__}: {value}")
     return value
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C ended a solve, a fit, a sweep or a batch. :func:`hpfracc.interrupted` returns the part of the last one.
+
+    Attributes
+    ----------
+    solution : object
+        What was done up to then: the usual result, with ``success=False``; None if there is nothing yet.
+    """
+
+    def __init__(self, message: str = "", solution: Any = None) -> None:
+        super().__init__(message)
+        self.solution = solution
 
 
 class InvalidInputError(HpfraccError, ValueError):

@@ -163,6 +163,21 @@ def test_a_script_that_fails_is_not_skipped(gallery: Path):
         run_script(find_scripts(["draws"])[0])
 
 
+def test_an_interrupted_script_publishes_nothing(
+    gallery: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], interruptible: None
+):
+    """Ctrl-C in a solve of a script: status 130, and no page of what was done until then."""
+    (gallery / "draws.py").write_text(
+        '"""Title.\n\nWords.\n\nCited.\n"""\nimport signal\nimport hpfracc as hf\n'
+        "fun = lambda t, y: -y if t < 0.5 else signal.raise_signal(signal.SIGINT)\n"
+        "hf.solve_fode(fun, (0, 1), [1.0], 0.5, step=0.1)\n",
+        "utf-8",
+    )
+    assert main(["demo", "--out", str(tmp_path / "report")]) == 130
+    assert not list((tmp_path / "report").iterdir())
+    assert capsys.readouterr().err.splitlines()[-1] == "hpfracc: interrupted"
+
+
 def test_pictures_leave_no_trace(gallery: Path):
     """A run keeps the caller's style and backend, and leaves no figure open."""
     import matplotlib as mpl

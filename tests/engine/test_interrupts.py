@@ -34,9 +34,10 @@ def interrupt(job: str, times: int, timeout: int) -> dict[str, object]:
     return counts
 
 
-def test_blocks_survive_interrupts() -> None:
+@pytest.mark.parametrize(("job", "times"), [("blocks", 800), ("solves", 20)])
+def test_the_next_call_works(job: str, times: int) -> None:
     """Of the version before, one of some hundred interrupts left a lock held, and the process hanging."""
-    interrupt("blocks", 800, 550)
+    interrupt(job, times, 550)
 
 
 @pytest.mark.slow
@@ -51,8 +52,11 @@ def test_blocks_survive_interrupts() -> None:
         ("convolutions", 400),
         ("calibrations", 60),
         ("compiling", 40),
+        ("solves", 1000),
+        ("compiled solves", 1000),
+        ("fields", 500),
     ],
 )
 def test_ten_thousand_interrupts(job: str, times: int) -> None:
-    """Ten thousand in all, over blocks, batches, operators, several backends, learning, calibrating, compiling."""
+    """Over blocks, batches, operators, backends, learning, calibrating, compiling, and solves with their parts."""
     interrupt(job, times, 3500)

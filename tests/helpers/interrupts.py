@@ -1,4 +1,4 @@
-"""A process that is interrupted repeatedly: run as a script with the number of interrupts and a job's name.
+"""Interrupted calls; and a process that is interrupted repeatedly: a script with their number and a job's name.
 
 Each round arms a timer that ends in a SIGINT somewhere within one call, and then makes the same call undisturbed: its
 result is compared. A call that hangs is ended by the watchdog, with the stacks of all threads. Prints the counts as
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import hpfracc as hf
 from hpfracc._interrupts import Guarded, _guarded
@@ -25,7 +26,16 @@ from hpfracc.engine import workers
 from hpfracc.engine.execution import decision_log
 
 #: Seconds after which a call that has not ended hangs.
-HANGS = 60.0
+HANGS = 240.0
+
+
+def part_of(call: Callable[[], Any], words: str = "Interrupted") -> Any:
+    """What a call that is interrupted had done; it is told in ``words``."""
+    with pytest.raises(hf.errors.Interrupted) as caught:
+        call()
+    assert words in str(caught.value) and "hf.interrupted()" in str(caught.value)
+    assert caught.value.solution is hf.interrupted()
+    return caught.value.solution
 
 
 def blocks() -> Callable[[], Any]:
@@ -103,7 +113,43 @@ def operators() -> Callable[[], Any]:
     )
 
 
+def solves(ways: list[dict[str, Any]]) -> Callable[[], Any]:
+    def fun(t: float, y: Any) -> Any:
+        return np.array([-y[0] + 0.1 * y[1], np.cos(t) - y[1]])
+
+    def call() -> Any:
+        found = [hf.solve_fode(fun, (0.0, 2.0), [1.0, 0.0], 0.7, **each) for each in ways]
+        return np.concatenate([each.y[:, -1] for each in found])
+
+    return call
+
+
+#: Steps in Python, and compiled ones.
+PLAIN: list[dict[str, Any]] = [
+    {"method": name, "step": 0.02, "compile": False, "backend": "numpy"}
+    for name in ("pece", "implicit_trapezoid", "l1")
+]
+COMPILED: list[dict[str, Any]] = [{"compile": True}, {"compile": True, "method": "pece", "step": 0.01}]
+
+
+def fields() -> Callable[[], Any]:
+    x = np.linspace(0.0, 1.0, 9)
+    given: dict[str, Any] = {"x": x, "space": hf.pde.Diffusion(1.0), "boundary": "dirichlet", "alpha": 0.6}
+    return lambda: hf.solve_fpde(lambda t, u: -u, (0.0, 1.0), np.sin(np.pi * x), method="l1", step=0.02, **given).u[-1]
+
+
+def check_part(part: Any) -> None:
+    """A solution that was cut off has as many states as times."""
+    if part is not None:
+        assert not part.success and part.stats["interrupted"] and part.message.startswith("Interrupted at t = ")
+        states = part.u if hasattr(part, "u") else np.moveaxis(part.y, -1, 0)
+        assert len(states) == len(part.t) > 0 and np.isfinite(states).all() and np.all(np.diff(part.t) > 0.0)
+
+
 JOBS = {
+    "solves": lambda: solves(PLAIN),
+    "compiled solves": lambda: solves(COMPILED),
+    "fields": fields,
     "blocks": blocks,
     "batches": batches,
     "convolutions": convolutions,
@@ -139,9 +185,10 @@ def interrupt_often(name: str, wanted: int, seed: int = 0) -> dict[str, Any]:
             call()
             armed = False
             late += 1
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             armed = False
             raised += 1
+            check_part(getattr(stop, "solution", None))
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         begin = time.perf_counter()
         found = call()

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy import optimize
 
+from hpfracc._interrupts import raise_interrupted
 from hpfracc._reading import array, choice, flag, numbers, shown
 from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.control.responses import lsim, step_response
@@ -320,10 +321,25 @@ def _fit(form: _Form, residuals: Callable[[Array], Array], starts: list[Array], 
     best = sorted(starts, key=lambda start: float(np.nan_to_num(np.linalg.norm(residuals(start)), nan=np.inf)))
     options: dict[str, Any] = {"x_scale": "jac", "xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14}
     tried: list[Any] = []
-    for start in best[:_SEARCHES]:
-        tried.append(optimize.least_squares(residuals, start, bounds=(form.lowest, np.inf), **options))
-        if size(tried[-1].fun) < 1e-9:
-            break
+    leading: list[Any] = [math.inf, best[0]]
+
+    def followed(values: Array) -> Array:
+        found = residuals(values)
+        if size(found) < leading[0]:
+            leading[:] = size(found), values.copy()
+        return found
+
+    try:
+        for start in best[:_SEARCHES]:
+            tried.append(optimize.least_squares(followed, start, bounds=(form.lowest, np.inf), **options))
+            if size(tried[-1].fun) < 1e-9:
+                break
+    except KeyboardInterrupt:
+        off, values = leading
+        unknown, message = np.full((values.size,) * 2, math.nan), "Interrupted: these are the best values so far."
+        names = tuple(form.names)
+        part = SystemFit(form.system(values), names, values, unknown[0], unknown, off, False, False, message)
+        raise_interrupted(message, part)
     found = min(tried, key=lambda each: float(each.cost))
     jacobian, values = found.jac, found.x
     lengths = np.linalg.norm(jacobian, axis=0)

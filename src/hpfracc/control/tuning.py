@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from hpfracc._interrupts import raise_interrupted
 from hpfracc._reading import choice, generator, instance, number, shown, whole
 from hpfracc.control.fopid import FOPID
 from hpfracc.control.frequency import margins
@@ -166,17 +167,17 @@ def tune(
         except SolveError as error:  # orders that are nearly those of the plant
             return Stability(False, "none", str(error))
 
-    lowest = math.inf
+    lowest, leading = math.inf, base
 
     def loss(values: Array) -> float:
         """The objective; a loop that would be the best one so far has to be stable."""
-        nonlocal count, lowest
+        nonlocal count, lowest, leading
         count, law = count + 1, law_of(values)
         found = 1e9 if law is None else value_of(law, coarse)
         if law is not None and found < lowest:
             if not stability_of(law):
                 return 1e6 + found
-            lowest = found
+            lowest, leading = found, law
         return found
 
     def value_of(law: FOPID, times: _Times) -> float:
@@ -207,7 +208,11 @@ def tune(
     spread = [0.8 if n in _GAINS else 0.2 for n in names]
     starting = [guess, *(guess + random.normal(0.0, spread) for _ in range(tries - 1))]
     options = {"maxfev": 250, "xatol": 1e-3, "fatol": 1e-6}
-    tried = [optimize.minimize(loss, each, method="Nelder-Mead", options=options) for each in starting]
+    try:
+        tried = [optimize.minimize(loss, each, method="Nelder-Mead", options=options) for each in starting]
+    except KeyboardInterrupt:
+        words = f"Interrupted after {count:,} loops: this is the best one so far."
+        raise_interrupted(words, Tuning(leading, lowest, math.nan, math.nan, math.nan, count, False, words))
     best = min(tried, key=lambda found: float(np.nan_to_num(found.fun, nan=np.inf)))
     law = law_of(best.x) or base
     value = float(best.fun) if best.fun >= 1e6 else value_of(law, _Times(end, _FINER))

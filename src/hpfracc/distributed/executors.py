@@ -10,7 +10,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, final
 
-from hpfracc._interrupts import POLL_INTERVAL
+from hpfracc._interrupts import POLL_INTERVAL, raise_interrupted
 from hpfracc.distributed.dask_runner import DaskRunner, is_dask_client
 from hpfracc.distributed.driver import Runner, TaskOutcome
 from hpfracc.distributed.functions import dump
@@ -188,20 +188,26 @@ def run_pieces(
     if not len(items):
         return []
     found: dict[int, list[Any]] = {}
-    with make_runner(executor, Caller.here(away=True), run, what) as runner:
-        size = max(1, math.ceil(len(items) / (_PIECES_A_WORKER * runner.workers)))
-        starts = range(0, len(items), size)
-        for first in starts:
-            runner.submit(first, items[first : first + size], first, len(items))
-        while len(found) < len(starts):
-            outcome = runner.next()
-            if outcome is None:
-                continue
-            if outcome.error is not None:
-                raise outcome.error
-            if outcome.report is None:
-                raise ClusterError(f"items from {outcome.key} on ended their worker; try them alone")
-            found[outcome.key] = outcome.report
-            if advance is not None:
-                advance(len(found[outcome.key]))
+    starts, size = range(0), 1
+    try:
+        with make_runner(executor, Caller.here(away=True), run, what) as runner:
+            size = max(1, math.ceil(len(items) / (_PIECES_A_WORKER * runner.workers)))
+            starts = range(0, len(items), size)
+            for first in starts:
+                runner.submit(first, items[first : first + size], first, len(items))
+            while len(found) < len(starts):
+                outcome = runner.next()
+                if outcome is None:
+                    continue
+                if outcome.error is not None:
+                    raise outcome.error
+                if outcome.report is None:
+                    raise ClusterError(f"items from {outcome.key} on ended their worker; try them alone")
+                found[outcome.key] = outcome.report
+                if advance is not None:
+                    advance(len(found[outcome.key]))
+    except KeyboardInterrupt:
+        done = sum(map(len, found.values()))
+        part = [each for first in starts for each in found.get(first, [None] * len(items[first : first + size]))]
+        raise_interrupted(f"Interrupted after {done:,} of {len(items):,} items; the others are None.", part or None)
     return [each for first in starts for each in found[first]]

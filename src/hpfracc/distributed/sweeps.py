@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from hpfracc import _reading
 from hpfracc._config import get_settings
 from hpfracc._files import to_json
+from hpfracc._interrupts import raise_interrupted
 from hpfracc.distributed.driver import Runner, SweepDriver, SweepProgress
 from hpfracc.distributed.executors import is_cluster, make_runner, require_executor
 from hpfracc.distributed.functions import digest_of
@@ -206,16 +207,17 @@ def sweep(
         before = outcome.ended - (len(outcome.failures) if failed else 0)
         length = size if found is None else found.batch
         begin, meter, used = time.perf_counter(), EnergyMeter({}), dict[str, Any]()
+        interrupted = False
         if before < count:
-            with contextlib.ExitStack() as stack:
-                meter = stack.enter_context(EnergyMeter({} if is_cluster(executor) else None))
-                runner = stack.enter_context(
-                    make_runner(executor, caller, job.run, name, resources, timeout is not None)
-                )
-                advance = stack.enter_context(_shown(progress, count, name))
-                known = before, 0 if failed else len(outcome.failures)
-                driver = SweepDriver(job, runner, on_error == "keep", retries, advance, known)
-                try:
+            try:
+                with contextlib.ExitStack() as stack:
+                    meter = stack.enter_context(EnergyMeter({} if is_cluster(executor) else None))
+                    runner = stack.enter_context(
+                        make_runner(executor, caller, job.run, name, resources, timeout is not None)
+                    )
+                    advance = stack.enter_context(_shown(progress, count, name))
+                    known = before, 0 if failed else len(outcome.failures)
+                    driver = SweepDriver(job, runner, on_error == "keep", retries, advance, known)
                     if length is None:
                         length = choose_batch(job, runner, driver)
                     if path is not None and found is None:
@@ -223,12 +225,14 @@ def sweep(
                         found.require(manifest)  # another process may have been first
                         length = found.batch
                     driver.run(_tasks(count, length, found, outcome, driver, failed), outcome, found)
-                except (BatchItemError, KeyboardInterrupt) as error:
-                    if found is not None:
-                        error.add_note(f"completed items are in {found.path}; call sweep with this store to continue")
-                    raise
-                used = {"workers": runner.workers, "overhead": runner.overhead}
-                used |= {"work": driver.seconds, "learned": runner.learned}
+                    used = {"workers": runner.workers, "overhead": runner.overhead}
+                    used |= {"work": driver.seconds, "learned": runner.learned}
+            except BatchItemError as error:
+                if found is not None:
+                    error.add_note(f"completed items are in {found.path}; call sweep with this store to continue")
+                raise
+            except KeyboardInterrupt:
+                interrupted = True
         if found is not None and outcome.ended < count:  # another process has done the others
             outcome = found.outcome(keep=False)
         told = SweepRun(
@@ -236,7 +240,11 @@ def sweep(
             uncompared=tuple(manifest.get("uncompared", ())), energy=_energy(meter, is_cluster(executor)),
             rerun=None if found is None else run, **used,
         )  # fmt: skip
-        return SweepResult(items, outcome, found, told)
+        result = SweepResult(items, outcome, found, told)
+        if interrupted:
+            kept = "" if found is None else f" They are in {found.path}; call sweep with this store to continue."
+            raise_interrupted(f"Interrupted after {outcome.ended:,} of {count:,} items.{kept}", result)
+        return result
 
     return run()
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from hpfracc._config import BackendName, Settings, config, current_backend, get_settings, use_backend
-from hpfracc._interrupts import interrupt_scope, start_thread
+from hpfracc._interrupts import start_thread
 from hpfracc.distributed import worker as workers
 from hpfracc.distributed.functions import load, portable
 from hpfracc.distributed.items import ItemFailure, Output, SweepOutcome, SweepParameters, TaskReport, read_outputs
@@ -79,7 +79,6 @@ class Caller:
         token = _inside.set(True)
         try:
             with contextlib.ExitStack() as stack:
-                stack.enter_context(interrupt_scope())
                 if self.settings:
                     stack.enter_context(config(**self.settings))
                 if self.backend:

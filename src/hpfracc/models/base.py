@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from hpfracc._interrupts import raise_interrupted
 from hpfracc._optional import import_optional
 from hpfracc._reading import choice, flag, instance, listed, number, text
 from hpfracc.errors import InvalidInputError, warn
@@ -297,27 +298,6 @@ class Model:
 
         fitted = tuple(names[k] for k in places)
         problem = LeastSquares(fitted, lambda x: flat(predicted(x)), slopes, observed, lower, upper, scales)
-        # The data of a closed form may be in other units: parameters with one unit go along.
-        for unit in dict.fromkeys(each.unit for each in chosen if candidates):
-            share = np.array([each.unit == unit for each in chosen]) & scales
-            with np.errstate(all="ignore"):
-                ratio = np.linalg.norm(observed) / np.linalg.norm(flat(predicted(start)))
-                ways = [start, *(start * ratio ** (k * share) for k in (1, -1))]
-                costs = [float(np.linalg.norm(problem.residuals(each))) for each in ways]
-            start = ways[int(np.argmin(np.nan_to_num(costs, nan=math.inf)))]
-        rng, others = np.random.default_rng(7), []
-        anywhere = scales | np.isinf(lower) | np.isinf(upper)
-        for _ in range(candidates):
-            far = rng.normal(0.0, 2.0, start.size)
-            moved = np.where(scales, start * np.exp(far), start + far)
-            inside = rng.uniform(np.where(anywhere, 0.0, lower), np.where(anywhere, 1.0, upper))
-            trial = np.clip(np.where(anywhere, moved, inside), lower, upper)
-            cost = float(np.linalg.norm(problem.residuals(trial)))
-            if math.isfinite(cost):
-                others.append((cost, trial.tolist()))
-        starts = [start, *(np.array(trial) for _, trial in sorted(others)[: _SEARCHES - 1])]
-        with np.errstate(over="ignore"):  # of trials far from the data
-            found = min((problem.minimise(each, (end, end, end)) for each in starts), key=lambda each: float(each.cost))
         # Rows of the data, or all of them, in the order of x.
         rows = np.split(np.arange(keep.sum()), np.cumsum(np.atleast_2d(keep).sum(axis=1))[:-1])
         if data.ndim == 1:
@@ -328,11 +308,44 @@ class Model:
             apart = np.split(values * np.tile(spread[keep], parts), parts)
             return np.tile(np.linalg.norm(apart, axis=0), parts)
 
-        report = problem.report(found, start, "linear", 1.0, flag("absolute_sigma", absolute_sigma), series, magnitudes)
+        def searched(start: Array) -> tuple[Array, dict[str, Any]]:
+            # The data of a closed form may be in other units: parameters with one unit go along.
+            for unit in dict.fromkeys(each.unit for each in chosen if candidates):
+                share = np.array([each.unit == unit for each in chosen]) & scales
+                with np.errstate(all="ignore"):
+                    ratio = np.linalg.norm(observed) / np.linalg.norm(flat(predicted(start)))
+                    ways = [start, *(start * ratio ** (k * share) for k in (1, -1))]
+                    costs = [float(np.linalg.norm(problem.residuals(each))) for each in ways]
+                start = ways[int(np.argmin(np.nan_to_num(costs, nan=math.inf)))]
+            rng, others = np.random.default_rng(7), []
+            anywhere = scales | np.isinf(lower) | np.isinf(upper)
+            for _ in range(candidates):
+                far = rng.normal(0.0, 2.0, start.size)
+                moved = np.where(scales, start * np.exp(far), start + far)
+                inside = rng.uniform(np.where(anywhere, 0.0, lower), np.where(anywhere, 1.0, upper))
+                trial = np.clip(np.where(anywhere, moved, inside), lower, upper)
+                cost = float(np.linalg.norm(problem.residuals(trial)))
+                if math.isfinite(cost):
+                    others.append((cost, trial.tolist()))
+            starts = [start, *(np.array(trial) for _, trial in sorted(others)[: _SEARCHES - 1])]
+            with np.errstate(over="ignore"):  # of trials far from the data
+                tried = [problem.minimise(each, (end, end, end)) for each in starts]
+            found = min(tried, key=lambda each: float(each.cost))
+            absolute = flag("absolute_sigma", absolute_sigma)
+            return found.x, problem.report(found, start, "linear", 1.0, absolute, series, magnitudes)
+
+        interrupted = False
+        try:
+            best, report = searched(start)
+        except KeyboardInterrupt:
+            (best, report, _), interrupted = problem.part(), True
         for complaint in report["warnings"] if told else ():
             warn(complaint)
-        model = self.replace(**dict(zip(fitted, found.x.tolist(), strict=True)))
-        return ModelFit(model=model, x=x, data=data, fitted=predicted(found.x), quantity=quantity, **report)
+        model = self.replace(**dict(zip(fitted, best.tolist(), strict=True)))
+        fit = ModelFit(model=model, x=x, data=data, fitted=predicted(best), quantity=quantity, **report)
+        if interrupted:
+            raise_interrupted(fit.message, fit)
+        return fit
 
 
 def new_axes(ax: Any) -> Any:

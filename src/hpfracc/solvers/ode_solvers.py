@@ -9,7 +9,6 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc._choices import DerivativeName, MethodName
-from hpfracc._interrupts import interrupt_scope
 from hpfracc._reading import number
 from hpfracc.errors import SolveError
 from hpfracc.solvers.ode.fixed.grid import make_grid
@@ -97,8 +96,7 @@ class FixedStepODESolver:
             options = {"t_eval": times, **options}
         else:
             options = {"step": h, "method": self.method, **options}
-        with interrupt_scope():
-            result = solve_fode(fun, t_span, y0, alpha, derivative=self.derivative_type, **options)
+        result = solve_fode(fun, t_span, y0, alpha, derivative=self.derivative_type, **options)
         if not result.success:
             raise SolveError(result.message)
         y = result.y.movedim(-1, 0) if library_of(result.y) == "torch" else np.moveaxis(result.y, -1, 0)

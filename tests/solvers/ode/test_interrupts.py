@@ -1,22 +1,22 @@
-"""Ctrl-C: what is there comes back, with success=False; in the very first call of the right-hand side the start."""
+"""Ctrl-C: everything raises it, with what was done; in the very first call of a right-hand side that is the start."""
 
 from __future__ import annotations
 
-import json
+import functools
+import itertools
 import os
 import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 
 import hpfracc as hf
 from hpfracc._interrupts import run_shielded
 from hpfracc.solvers.ode.fixed import walk as fixed_solve
+from tests.helpers.interrupts import part_of
 
 WAYS: dict[str, dict[str, Any]] = {
     "auto": {},
@@ -47,7 +47,7 @@ def test_in_the_first_call(way: str):
     """From the method, the stiffness check, the compilation, or the check at the start."""
     if way in ("compiled", "numba"):
         pytest.importorskip("numba")
-    result = hf.solve_fode(interrupted, (0.0, 1.0), [1.0, 2.0], 0.6, **WAYS[way])
+    result = part_of(lambda: hf.solve_fode(interrupted, (0.0, 1.0), [1.0, 2.0], 0.6, **WAYS[way]))
     assert not result.success and "Interrupted at t = 0" in result.message
     assert result.t.tolist() == [0.0] and result.y.shape == (2, 1)
     expected = [np.inf, np.inf] if "infinite" in way else [1.0, 2.0]
@@ -60,66 +60,16 @@ def test_with_tensors(library: str):
     """The initial value as it was given, in its own library."""
     xp = pytest.importorskip(library)
     y0 = xp.asarray([1.0, 2.0])
-    result = hf.solve_fode(interrupted, (0.0, 1.0), y0, 0.6, step=0.1)
+    result = part_of(lambda: hf.solve_fode(interrupted, (0.0, 1.0), y0, 0.6, step=0.1))
     assert not result.success and type(result.y) is type(y0) and result.y[:, 0].tolist() == [1.0, 2.0]
 
 
 def test_times_asked_for():
     """The start is among them or it is not."""
-    for step in (None, 0.1):
-        assert hf.solve_fode(interrupted, (0.0, 1.0), [1.0], 0.6, step=step, t_eval=[0.5, 1.0]).y.shape == (1, 0)
-        assert hf.solve_fode(interrupted, (0.0, 1.0), [1.0], 0.6, step=step, t_eval=[0.0, 1.0]).y.shape == (1, 1)
-
-
-# -- real signals -----------------------------------------------------------------------------------------------------
-
-SOAK = Path(__file__).with_name("_interrupt_soak.py")
-SOAK_WAYS = (
-    "adaptive, Python",
-    "adaptive, steps compiled",
-    "adaptive, compiled",
-    "fixed, Python",
-    "fixed, steps compiled",
-    "fixed, compiled",
-    "implicit, steps compiled",
-    "implicit, compiled",
-)
-
-
-def soak(way: str, count: int) -> dict[str, Any]:
-    """Outcomes of solves in a process that gets ``count`` interrupts."""
-    child = subprocess.run(
-        [sys.executable, str(SOAK), way, str(count)], capture_output=True, text=True, check=False, timeout=3600
-    )
-    assert child.returncode == 0, child.stderr[-3000:]
-    assert "ignored" not in child.stderr, child.stderr[-3000:]  # an unnoticed exception
-    found: dict[str, Any] = json.loads(child.stdout)
-    return found
-
-
-def check_soak(way: str, count: int) -> dict[str, int]:
-    found = soak(way, count)
-    assert found["bad count"] == 0, found["bad"][0]
-    ends: dict[str, int] = found["ends"]
-    assert sum(ends.values()) == found["sent"] == count
-    assert set(ends) <= {"partial result", "KeyboardInterrupt", "finished before"}, ends
-    assert ends.get("partial result", 0) + ends.get("KeyboardInterrupt", 0) > 0.5 * count, ends
-    return ends
-
-
-def test_a_few_interrupts():
-    """Each ends in the documented partial result, or in KeyboardInterrupt where it comes after the steps."""
-    check_soak("fixed, Python", 10)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("way", SOAK_WAYS)
-def test_thousands_of_interrupts(way: str):
-    """1,300 for each way to step, 10,400 in all; none is lost, and none becomes another error."""
-    if "compiled" in way:
-        pytest.importorskip("numba")
-    print(f"\n{way}: {check_soak(way, 1300)}")
+    for first, count in ((0.5, 0), (0.0, 1)):
+        for step in (None, 0.1):
+            part = part_of(functools.partial(solve_ode, interrupted, step=step, t_eval=[first, 1.0]))
+            assert part.y.shape == (1, count)
 
 
 def test_an_interrupt_does_not_break_off_an_import():
@@ -151,68 +101,159 @@ def test_an_interrupt_does_not_break_off_an_import():
         run_shielded(lambda: 1 // 0)
 
 
-def test_an_interrupt_after_the_steps_is_raised(monkeypatch: pytest.MonkeyPatch):
-    """The initial value is not told for all that there is."""
+def test_outside_of_the_steps(monkeypatch: pytest.MonkeyPatch):
+    """The part is the initial value, and says so; also of a second interrupt while the first is handled."""
 
     def broken(*_: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(fixed_solve, "FixedSolution", broken)
-    with pytest.raises(KeyboardInterrupt):
-        hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.6, step=0.1, method="pece")
+    for fun in (interrupted, lambda t, y: -y):
+        part = part_of(lambda fun=fun: hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.6, step=0.1, method="pece"))
+        assert "outside of the steps" in part.message and part.y.tolist() == [[1.0]]
 
 
-# -- nested calls -----------------------------------------------------------------------------------------------------
+# -- what is around a solve --------------------------------------------------------------------------------------------
 
 
-def _interrupt_after(calls: int) -> Any:
-    """A right-hand side that is interrupted in one of its calls."""
-    count = 0
+def interrupted_at(call: int) -> Any:
+    """A right-hand side that is interrupted once, in this call."""
+    calls = itertools.count(1)
 
     def fun(t: float, y: Any, *more: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count == calls:
+        if next(calls) == call:
             raise KeyboardInterrupt
         return -y
 
     return fun
 
 
-def _solve_ode(calls: int = 10) -> float:
-    return float(hf.solve_fode(_interrupt_after(calls), (0.0, 1.0), [1.0], 0.6, step=0.01).y[0, -1])
+def solve_ode(fun: Any, **options: Any) -> Any:
+    return hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.6, **{"step": 0.01, **options})
 
 
-def _solve_pde() -> float:
+def solve_pde(fun: Any, **options: Any) -> Any:
     x = np.linspace(0.0, 1.0, 9)
-    space = hf.pde.Diffusion(1.0)
-    given = {"x": x, "space": space, "boundary": "dirichlet", "alpha": 0.6, "step": 0.1}
-    return float(hf.solve_fpde(_interrupt_after(5), (0.0, 1.0), np.sin(np.pi * x), **given).u[-1, 4])
+    given = {"x": x, "space": hf.pde.Diffusion(1.0), "boundary": "dirichlet", "alpha": 0.6, **options}
+    return hf.solve_fpde(fun, (0.0, 1.0), np.sin(np.pi * x), **given)
 
 
-def _solve_sde() -> float:
-    return float(hf.solve_fsde(_interrupt_after(5), 0.1, (0.0, 1.0), [1.0], step=0.1, paths=2, rng=0).success)
+def test_a_loop_of_the_users_own_stops():
+    """It stores no value of a solve that was cut off, and none after it."""
+    stored: list[float] = []
 
+    def loop() -> None:
+        for call in (10_000, 20, 10_000):
+            stored.append(solve_ode(interrupted_at(call)).y[0, -1])  # noqa: PERF401
 
-@pytest.mark.parametrize("solve", [_solve_ode, _solve_pde, _solve_sde])
-def test_inside_a_batch_or_another_solve_the_interrupt_is_raised(solve: Any):
-    """The value at the interruption would be taken for the solution."""
-    assert np.isfinite(solve())  # called by the user: the part
     with pytest.raises(KeyboardInterrupt):
-        hf.batch.run(lambda item: solve(), [1, 2])
-    outer = hf.solve_fode(lambda t, y: [solve()], (0.0, 1.0), [1.0], 0.5, step=0.1)
-    assert not outer.success and "Interrupted" in outer.message
-    assert np.isfinite(solve())  # the scope has ended
+        loop()
+    assert len(stored) == 1 and 0.0 < hf.interrupted().t[-1] < 1.0
 
 
-@pytest.mark.parametrize("calls", [1, 3, 40, 400])
-def test_inside_a_fit_the_interrupt_is_raised(calls: int):
-    t = np.linspace(0.0, 1.0, 8)
-    fun = _interrupt_after(calls)
-    with pytest.raises(KeyboardInterrupt):
-        hf.fit_fode(lambda t, y, rate: rate * fun(t, y), t, hf.mittag_leffler(-(t**0.6), 0.6), parameters={"rate": 0.7})
+def test_a_search_around_a_solve_stops():
+    """SciPy's, which passes it on."""
+    fun = interrupted_at(1000)
+    with pytest.raises(hf.errors.Interrupted):
+        minimize_scalar(lambda rate: solve_ode(lambda t, y: rate * fun(t, y)).y[0, -1], bounds=(0.1, 5.0))
 
 
-def test_a_function_that_cannot_return_a_part_raises():
-    with pytest.raises(KeyboardInterrupt):
-        hf.fdeint(_interrupt_after(5), np.ones(1), np.linspace(0.0, 1.0, 5), 0.5, step=0.1)
+@pytest.mark.parametrize("solve", [solve_ode, solve_pde])
+def test_a_solve_within_a_solve_raises_once(solve: Any):
+    """The part is that of the outer one."""
+    inner = interrupted_at(300)
+
+    def fun(t: float, y: Any) -> Any:
+        return -y * solve_ode(inner, step=0.1).y[0, -1]
+
+    part = part_of(lambda: solve(fun, step=0.1))
+    assert not part.success and part.stats["interrupted"] and 1 <= len(part.t) < 10
+    assert type(part) is type(solve(lambda t, y: -y, step=0.1))
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "l1", "rtol": 1e-2}, {"step": 0.01, "method": "l1"}])
+def test_fields_have_all_that_was_done(options: dict[str, Any]):
+    """At every moment, in the first run and in those that estimate its error: what a field has, and no error."""
+    calls = itertools.count(1)
+    solve_pde(lambda t, u: -u + 0.0 * next(calls), **options)
+    for call in (2, 30, 60, next(calls) - 10):
+        part = part_of(lambda call=call: solve_pde(interrupted_at(call), dense_output=True, **options))
+        assert not part.success and len(part.t) == len(part.u) >= 1 and np.isnan(part.error_estimate.space)
+        assert part.sol(part.t[-1]).shape == (9,)
+    if options:  # the run was complete, and its error was being estimated
+        assert part.t[-1] == 1.0
+
+
+@pytest.mark.parametrize("calls", [1, 400, 2500])
+def test_a_fit_has_the_best_so_far(calls: int):
+    """Estimates without standard errors, their residuals, and a solution; before the first evaluation there is none."""
+    t, fun = np.linspace(0.0, 1.0, 8), interrupted_at(calls)
+    data = hf.mittag_leffler(-(t**0.6), 0.6)
+    fit: Any = None
+    with pytest.raises(hf.errors.Interrupted) as caught:
+        hf.fit_fode(lambda t, y, rate: rate * fun(t, y), t, data, parameters={"rate": 0.7})
+    fit = caught.value.solution
+    assert (fit is None) == (calls < 2500) and hf.interrupted() is fit
+    if fit is not None:
+        assert not fit.success and "best values so far" in fit.message and np.isnan(fit.standard_errors).all()
+        expected = hf.mittag_leffler(-fit.parameters["rate"] * t**fit.alpha, fit.alpha)
+        np.testing.assert_allclose(fit.sets[0].fitted[0], expected, rtol=1e-3)
+        assert "rate" in str(fit)
+
+
+def test_a_fit_of_a_field_has_the_best_so_far():
+    """As that of a system; the data that are missing have no prediction."""
+    x, t, fun = np.linspace(0.0, 1.0, 9), np.array([0.1, 0.2]), interrupted_at(100)
+    data = np.array([[0.5, np.nan], [0.3, 0.2]])
+
+    def equation(rate: float) -> Any:
+        given = {"u0": np.sin(np.pi * x), "x": x, "space": hf.pde.Diffusion(rate), "boundary": "dirichlet"}
+        return {**given, "alpha": 0.6, "reaction": fun}
+
+    call = functools.partial(hf.fit_fpde, equation, t, data, points=[0.3, 0.6], parameters={"rate": 0.7})
+    part = part_of(lambda: call(step=0.02, method="l1"))
+    assert not part.success and np.isnan(part.sets[0].fitted[1, 0]) and np.isfinite(part.sets[0].residuals[0]).all()
+
+
+def test_a_batch_has_the_items_that_were_done():
+    """The others are None; with an executor too."""
+    fun = interrupted_at(250)
+    part = part_of(lambda: hf.batch.run(lambda k: solve_ode(fun).success, range(4)), "after 1 of 4 items")
+    assert part == [True, None, None, None]
+    assert issubclass(hf.errors.Interrupted, KeyboardInterrupt)
+    assert not issubclass(hf.errors.Interrupted, Exception)
+
+
+def test_a_sweep_has_the_items_that_were_done():
+    """As an incomplete result, with nan for the others."""
+    fun = interrupted_at(250)
+    part = part_of(lambda: hf.sweep(lambda k: solve_ode(fun).y[0, -1], hf.grid(k=range(4)), batch=1))
+    assert not part.complete and np.isfinite(part.values).tolist() == [True, False, False, False]
+
+
+def test_fdeint_and_models_and_tuning():
+    """Their parts: the solution, the best parameters, the best controller."""
+    times = np.linspace(0.0, 1.0, 5)
+    part = part_of(lambda: hf.fdeint(interrupted_at(60), np.ones(1), times, 0.5, step=0.01))
+    assert part.t.tolist() == [0.0, 0.25] or part.t.tolist() == [0.0, 0.25, 0.5]
+    calls = itertools.count()
+
+    def objective(law: Any) -> float:
+        if next(calls) == 30:
+            raise KeyboardInterrupt
+        return float(law.Kp)
+
+    plant = hf.control.TransferFunction({0.0: 1.0}, {1.0: 1.0, 0.0: 1.0})
+    tuned = part_of(lambda: hf.control.tune(plant, objective, horizon=10.0))
+    assert not tuned.success and tuned.evaluations == 31 and tuned.objective == tuned.controller.Kp
+
+
+def test_a_notebook_ends_the_cell():
+    """IPython shows the interrupt, runs no further line of the cell, and what was done is still there."""
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    shell.user_ns["fun"] = interrupted_at(60)
+    cell = "import hpfracc as hf\nsolution = hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.6, step=0.01)\nreached = 1"
+    found = shell.run_cell(cell, silent=True)
+    assert isinstance(found.error_in_exec, hf.errors.Interrupted)
+    assert "solution" not in shell.user_ns and "reached" not in shell.user_ns
+    assert 0.0 < hf.interrupted().t[-1] < 1.0

@@ -10,6 +10,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.ode import compilation
+from tests.helpers.interrupts import part_of
 
 TIMES = np.array([0.0, 0.25, 1.0])
 
@@ -48,10 +49,8 @@ def test_an_interrupted_search_ends():
             raise KeyboardInterrupt
         return -y
 
-    found = hf.solve_fode(
-        interrupted, (0.0, 1.0), [1.0], 0.5, method="implicit_trapezoid", t_eval=TIMES,
-        progress=lambda t, y: told.append(t)
-    )  # fmt: skip
+    options = {"method": "implicit_trapezoid", "t_eval": TIMES, "progress": lambda t, y: told.append(t)}
+    found = part_of(lambda: hf.solve_fode(interrupted, (0.0, 1.0), [1.0], 0.5, **options))
     assert not found.success and "Interrupted" in found.message and len(calls) == 100
     assert found.t.tolist() == [0.0, 0.25] and told
 

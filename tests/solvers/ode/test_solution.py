@@ -13,6 +13,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, MissingDependencyError
 from hpfracc.special import mittag_leffler
+from tests.helpers.interrupts import part_of
 
 
 def decay(t: float, y: Any) -> Any:
@@ -151,8 +152,9 @@ def test_an_interrupted_solve_keeps_what_is_done(backend: str, method: str):
             raise KeyboardInterrupt
         return -y
 
-    result = hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.7, step=1e-3, method=method, backend=backend, compile=False)
-    whole = hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.7, step=1e-3, method=method, backend=backend, compile=False)
+    options: dict[str, Any] = {"step": 1e-3, "method": method, "backend": backend, "compile": False}
+    result = part_of(lambda: hf.solve_fode(fun, (0.0, 1.0), [1.0], 0.7, **options))
+    whole = hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.7, **options)
     assert not result.success and "Interrupted at t = 0.5" in result.message
     assert result.t[-1] == pytest.approx(0.5, abs=2e-3)
     np.testing.assert_array_equal(result.y, whole.y[:, : result.y.shape[1]])

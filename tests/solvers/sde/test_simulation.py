@@ -14,6 +14,7 @@ from hpfracc import noise, transport
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
 from hpfracc.solvers.sde import simulation
+from tests.helpers.interrupts import part_of
 
 
 def drift(t: Any, y: Any) -> Any:
@@ -97,7 +98,7 @@ def test_an_interrupt_keeps_what_is_done(save: Any, monkeypatch: pytest.MonkeyPa
                 raise KeyboardInterrupt
             return -y
 
-        return hf.solve_fsde(slope, 1.0, (0, 1), 0.0, step=0.1, paths=100, rng=1, save=save)
+        return part_of(lambda: hf.solve_fsde(slope, 1.0, (0, 1), 0.0, step=0.1, paths=100, rng=1, save=save))
 
     whole = solve(save=save)
     some = stopping(25)

@@ -9,7 +9,6 @@ import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked, tracks_gradient
 from hpfracc._choices import MethodName, names_options_of
-from hpfracc._interrupts import interrupt_scope
 from hpfracc._reading import numbers
 from hpfracc._xp import array_namespace, convert_like
 from hpfracc.errors import InvalidInputError, SolveError
@@ -82,14 +81,13 @@ def fdeint(
         times = numbers("t", known, ndim=1)
         if len(times) < 2 or np.any(np.diff(times) <= 0.0):
             raise InvalidInputError(f"t has to be at least two strictly increasing times, and has shape {times.shape}")
-    with interrupt_scope():  # an array cannot be a part
-        if tracks_gradient(t) and library_of(y0) == library_of(t):
-            result = _solve_moving(func, y0, t, known, alpha, method, step, cast(dict[str, Any], {**options}))
-        elif known is None:
-            raise InvalidInputError("t is traced, and y0 is not of its library; give both in the same one")
-        else:
-            span = (float(times[0]), float(times[-1]))
-            result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
+    if tracks_gradient(t) and library_of(y0) == library_of(t):
+        result = _solve_moving(func, y0, t, known, alpha, method, step, cast(dict[str, Any], {**options}))
+    elif known is None:
+        raise InvalidInputError("t is traced, and y0 is not of its library; give both in the same one")
+    else:
+        span = (float(times[0]), float(times[-1]))
+        result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
     if not result.success:
         raise SolveError(result.message)
     y = result.y

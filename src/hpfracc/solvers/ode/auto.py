@@ -112,7 +112,7 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
     if implicit.refuses(problem, options) is not None:
         implicit = find_method("implicit_trapezoid")
     result = because(implicit.solve(problem, options), f"the equation is stiff for this step: {why}")
-    if explicit is not None:
+    if explicit is not None and not result.stats["interrupted"]:
         before = np.flatnonzero(result.t <= explicit.t[-1])[1:]
         points = before[np.unique(np.linspace(0, before.size - 1, 8).astype(int))] if before.size else before
         states = ((float(result.t[n]), np.ascontiguousarray(result.y[..., n])) for n in points)

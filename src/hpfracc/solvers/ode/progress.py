@@ -1,15 +1,13 @@
 """What is watched while a solve takes its steps: progress, events, and interrupts outside of the loop over steps.
 
-Every loop over steps catches KeyboardInterrupt and returns the steps that were completed, unless the solve is part of
-another call (`hpfracc._interrupts`). Before the loop there is only the initial value to return; after it
-KeyboardInterrupt is raised.
+A loop over steps that receives KeyboardInterrupt returns the steps that were completed, and ``solve_fode`` raises
+:class:`~hpfracc.errors.Interrupted` with the result. Outside of such loops the part is the initial value alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any
 
@@ -57,37 +55,15 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
         yield report
 
 
-#: Whether the current solve has left a loop over steps.
-_stepped: ContextVar[list[bool] | None] = ContextVar("_stepped", default=None)
-
-
-@contextmanager
-def watch_steps() -> Iterator[list[bool]]:
-    """Yields a list whose only item becomes True when a loop over steps has ended."""
-    stepped = [False]
-    token = _stepped.set(stepped)
-    try:
-        yield stepped
-    finally:
-        _stepped.reset(token)
-
-
-def note_steps() -> None:
-    """Record that a loop over steps has ended."""
-    stepped = _stepped.get()
-    if stepped is not None:
-        stepped[0] = True
-
-
 def only_the_start(problem: Problem, options: Options) -> FODEResult:
-    """The result of a solve that was interrupted before its first step."""
+    """The result of a solve that was interrupted outside of its steps."""
     times = np.array([problem.t0])
     y = problem.y0[..., None]
     if problem.library == "numpy" and starts_infinite(problem):
         y = initial_part(problem, np.zeros(1)).reshape(y.shape)
     if options.t_eval is not None and not np.any(options.t_eval == problem.t0):
         times, y = times[:0], y[..., :0]
-    message = f"Interrupted at t = {problem.t0:g}, before the first step: here is the initial value."
+    message = f"Interrupted at t = {problem.t0:g}, outside of the steps: this is the initial value."
     stats = {"steps": 0, "interrupted": True, "terminated": False}
     t_events, y_events = EventWatch(options.events, ()).collected(problem.shape, problem.dtype)
     return FODEResult(times, y, False, message, 0, stats=stats, t_events=t_events, y_events=y_events)

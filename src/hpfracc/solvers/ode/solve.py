@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpfracc._arrays import dtype_name
 from hpfracc._choices import DerivativeName, MethodName, SolverBackendName
-from hpfracc._interrupts import interrupt_scope, raise_if_nested
+from hpfracc._interrupts import raise_interrupted
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends import registry
 from hpfracc.engine.memory.budget import HOST, get_budget
@@ -25,7 +25,7 @@ from hpfracc.solvers.ode.method import Method, find_method, noting
 from hpfracc.solvers.ode.multiterm import solve_reduced
 from hpfracc.solvers.ode.options import MAX_STEPS, Options, read_options
 from hpfracc.solvers.ode.problem import Problem, read_problem
-from hpfracc.solvers.ode.progress import only_the_start, watch_steps
+from hpfracc.solvers.ode.progress import only_the_start
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
 if TYPE_CHECKING:
@@ -184,7 +184,8 @@ def solve_fode(
     FODEResult
         ``.t .y .success .message .nfev .njev .sol .stats .error_estimate .decision .t_events .y_events``, with ``y`` of
         shape (..., d, N). Failures during the solve (a non-finite value, no convergence of Newton's method, too few
-        steps, Ctrl-C) give ``success=False`` and a message. Invalid arguments raise an error.
+        steps) give ``success=False`` and a message. Invalid arguments raise an error, and Ctrl-C raises
+        :class:`~hpfracc.errors.Interrupted` with the result up to then.
 
     See Also
     --------
@@ -230,27 +231,25 @@ def solve_fode(
         return solve_with(find_method(method), problem, options)
 
     defining = {"psi": psi, "inverse": inverse, "rate": rate, "normalisation": normalisation}
-    with interrupt_scope(), watch_steps() as stepped:
-        try:
-            if problem.derivative in ("caputo", "riemann_liouville") and all(
-                each is None for each in defining.values()
-            ):
-                return solve(problem, options)
+    try:
+        if problem.derivative in ("caputo", "riemann_liouville") and all(each is None for each in defining.values()):
+            result = solve(problem, options)
+        else:
             from hpfracc.solvers.ode.definitions import solve_defined
 
             adaptive = options.step is None if is_auto else not find_method(method).fixed
-            return solve_defined(problem, options, solve, defining, adaptive)
-        except KeyboardInterrupt:
-            raise_if_nested()
-            if stepped[0]:
-                raise
-            return only_the_start(problem, options)
-        except OutOfMemoryError:
+            result = solve_defined(problem, options, solve, defining, adaptive)
+    except KeyboardInterrupt:
+        result = only_the_start(problem, options)
+    except OutOfMemoryError:
+        raise
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not registry.adapter(problem.library).is_out_of_memory(error):
             raise
-        except (MemoryError, RuntimeError) as error:
-            if not isinstance(error, MemoryError) and not registry.adapter(problem.library).is_out_of_memory(error):
-                raise
-            raise _out_of_memory(problem, options, error) from error
+        raise _out_of_memory(problem, options, error) from error
+    if result.stats.get("interrupted") and not result.success:
+        raise_interrupted(result.message, result)
+    return result
 
 
 def _check_steps(steps: int, step: float) -> None:
@@ -330,7 +329,7 @@ def explain_solve(*args: Any, **kwargs: Any) -> SolveExplanation:
 
     def note(method: Method, problem: Problem, options: Options) -> FODEResult:
         noted.append((method, problem, options))
-        # Looks like a solve that was interrupted at once, which callers do not continue.
+        # Looks like a solve that was interrupted at once, which callers do not continue, but successful.
         result = only_the_start(problem, options)
         result.success = True
         result.decision = SolveDecision(method.name, "it was asked for by its name")

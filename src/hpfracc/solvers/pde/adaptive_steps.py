@@ -266,9 +266,10 @@ class _EvolutionPass:
         self.times = [self.problem.t0]
         self.pieces: PieceStore | None = None
 
-    def run(self, report: Callable[[float, Callable[[], Any]], None], most_ratio: float) -> Run:
-        """Step until the end, a terminal event, a failure or an interrupt."""
+    def run(self, progress: StepProgress, most_ratio: float) -> Run:
+        """Step until the end, a terminal event or a failure."""
         run = Run(self.question, None, at=self._between)
+        report = progress.of_times(run)
         if self.options.dense_output:
             self.pieces = PieceStore(self.system)
             run.frame = self._stored
@@ -387,7 +388,7 @@ def run_steps(question: Question, data: TimeData, progress: StepProgress) -> tup
         last = number == _MAX_PASSES
         problem.breaks = breaks
         current = _EvolutionPass(question, breaks, data.first, share)
-        run = current.run(progress.of_times(problem.t0, problem.t1), math.inf if last else _HOPELESS)
+        run = current.run(progress, math.inf if last else _HOPELESS)
         # As meshes have them, for what the data do between the steps and for the error in space.
         problem.breaks = tuple(just_before(t, problem) for t in breaks)
         stepper = current.stepper

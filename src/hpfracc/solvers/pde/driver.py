@@ -113,6 +113,8 @@ class StepProgress:
 
     def __init__(self, report: Report) -> None:
         self._report = report
+        #: The newest run of the solve.
+        self.run: Run | None = None
         self._spent = self._expected = 0
         self._shown = 0.0
 
@@ -120,8 +122,9 @@ class StepProgress:
         """Set the number of steps still to come."""
         self._expected = self._spent + steps
 
-    def of_run(self, mesh: Array) -> Callable[[int, Callable[[], Any]], None]:
+    def of_run(self, run: Run, mesh: Array) -> Callable[[int, Callable[[], Any]], None]:
         """``report(done, u)`` for the steps of one run."""
+        self.run = run
         before, self._expected = self._spent, max(self._expected, self._spent + len(mesh) - 1)
 
         def report(done: int, u: Callable[[], Any]) -> None:
@@ -131,9 +134,9 @@ class StepProgress:
 
         return report
 
-    def of_times(self, t0: float, t1: float) -> Callable[[float, Callable[[], Any]], None]:
+    def of_times(self, run: Run) -> Callable[[float, Callable[[], Any]], None]:
         """``report(t, u)`` for one of several passes, the next of which go on where this one ends."""
-        base = self._shown
+        self.run, base, t0, t1 = run, self._shown, run.problem.t0, run.problem.t1
 
         def report(t: float, u: Callable[[], Any]) -> None:
             share = 1.0 if t >= t1 else _PASS * (t - t0) / (t1 - t0)
@@ -160,7 +163,7 @@ def run_mesh(
     total = len(mesh) - 1
     exact = method.solution(problem) if options.events else None
     run = Run(question, total, begin, earlier, None if exact is None else exact.frame, outputs)
-    report = (lambda done, u: None) if progress is None else progress.of_run(mesh)
+    report = (lambda done, u: None) if progress is None else progress.of_run(run, mesh)
     shown = progress is not None and callable(options.progress)
     marks = np.empty(0, int) if sampled is None else sampled
     with run.guarded():

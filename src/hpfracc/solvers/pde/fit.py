@@ -11,12 +11,12 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import to_host
 from hpfracc._choices import EvolutionMethodName, LossName, names_options_of
-from hpfracc._interrupts import interrupt_scope
+from hpfracc._interrupts import raise_interrupted
 from hpfracc._reading import choice, flag, function, instance, shown, whole
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode.fitting import unknowns as arguments
 from hpfracc.solvers.ode.fitting.models import FitModel
-from hpfracc.solvers.ode.fitting.result import Fit, FittedSet
+from hpfracc.solvers.ode.fitting.result import Fit, FittedSet, partly_fitted
 from hpfracc.solvers.ode.fitting.search import LOSSES, LeastSquares, add_complaints, differences
 from hpfracc.solvers.pde.interpolation import FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod
@@ -123,8 +123,7 @@ class _Evolution(FitModel):
         self.calls += 1
         reaction = made.get("reaction")
         others = {name: value for name, value in made.items() if name != "reaction"}
-        with interrupt_scope():
-            return solve_fpde(reaction, (self.t0, end), **others, **{**self.options, **options})
+        return solve_fpde(reaction, (self.t0, end), **others, **{**self.options, **options})
 
     def seen(self, result: FPDEResult, shape: tuple[int, ...]) -> Array:
         """The prediction of the data, of their shape."""
@@ -291,23 +290,25 @@ def fit_fpde(
             "more"
         )
     problem = LeastSquares(search.names, predicted, slopes, observed, search.lower, search.upper)
-    found = problem.minimise(search.start, loss=loss, f_scale=f_scale, max_nfev=max_evaluations)
     series = np.split(np.arange(kept.sum()), np.cumsum(kept.sum(axis=1))[:-1])
     sigmas = np.append(deviations[kept], np.ones(observed.size - int(kept.sum())))
-    report = problem.report(
-        found, search.start, loss, f_scale, flag("absolute_sigma", absolute_sigma), series, lambda u: np.abs(u * sigmas)
-    )
-    fitted = _rows(frames(found.x))
-    add_complaints(
-        report, _grid_complaints(model, values_of(found.x), times, deviations[kept], report), max_evaluations
-    )
-    return FPDEFit(
-        **report,
-        parameters=dict(zip(parameters, values_of(found.x), strict=True)),
-        evaluations=model.calls,
-        sets=(FittedSet(times, rows, fitted, rows - fitted, times, fitted),),
-        _model=model,
-    )
+    interrupted = False
+    try:
+        found = problem.minimise(search.start, loss=loss, f_scale=f_scale, max_nfev=max_evaluations)
+        x, absolute = found.x, flag("absolute_sigma", absolute_sigma)
+        report = problem.report(found, search.start, loss, f_scale, absolute, series, lambda u: np.abs(u * sigmas))
+        fitted = _rows(frames(x))
+        sets: tuple[FittedSet, ...] = (FittedSet(times, rows, fitted, rows - fitted, times, fitted),)
+        complaints = _grid_complaints(model, values_of(x), times, deviations[kept], report)
+        add_complaints(report, complaints, max_evaluations)
+    except KeyboardInterrupt:
+        (x, report, told), interrupted = problem.part(), True
+        sets = partly_fitted([(times, rows, deviations)], told)
+    estimated = dict(zip(parameters, values_of(x), strict=True))
+    fit = FPDEFit(**report, parameters=estimated, evaluations=model.calls, sets=sets, _model=model)
+    if interrupted:
+        raise_interrupted(fit.message, fit)
+    return fit
 
 
 def _rows(table: Array) -> Array:

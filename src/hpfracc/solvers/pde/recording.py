@@ -12,7 +12,6 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import is_tracer, to_host
-from hpfracc._interrupts import raise_if_nested
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.progress import EventWatch
@@ -91,8 +90,8 @@ class Run:
         outputs: Array | None = None,
     ) -> None:
         problem, _, options, self.save, args, _ = question
-        self.problem = problem
-        self.success, self.interrupted, self.message = True, False, "The end of the interval was reached."
+        self.question, self.problem = question, problem
+        self.success, self.message = True, "The end of the interval was reached."
         #: The unknowns after some steps, by the number of the step, for comparison.
         self.samples: dict[int, Any] = {}
         #: Times and the estimated errors in time there, of each component.
@@ -143,14 +142,10 @@ class Run:
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """End with a message where a step fails or the user interrupts it; an overflow has its own message."""
+        """End with a message where a step fails; an overflow has its own message."""
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 yield
-        except KeyboardInterrupt:
-            raise_if_nested()
-            self.interrupted = True
-            self.fail(f"Interrupted at t = {self.newest[0]:g}: this is the solution up to there.")
         except StepFailedError as error:
             self.fail(f"Stopped at t = {self.newest[0]:g}: {error}.")
 
@@ -186,7 +181,7 @@ class Run:
     def frames(self) -> Any:
         """All frames in one array."""
         if not self._room:
-            return self.problem.xp.stack(self.kept)
+            return self.problem.xp.stack(self.kept[: len(self.times)])
         parts = [] if self._earlier is None else [self._earlier.frames()]
         if len(self.times) > self._before:
             parts.append(self._whole[: len(self.times) - self._before])

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpfracc._arrays import dtype_name, is_array, is_tracer, library_of
 from hpfracc._choices import BoundaryName, EvolutionMethodName
-from hpfracc._interrupts import interrupt_scope
+from hpfracc._interrupts import raise_interrupted
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, warn
 from hpfracc.profiling.recorder import watched
@@ -224,8 +224,9 @@ def solve_fpde(
     FPDEResult
         ``.t .x .u .sol .error_estimate .errors .mass .energy .decision .stats .plot()``; ``u[n]`` is the solution at
         ``t[n]``.
-        A failure during the solve (non-finite values, no convergence, too few steps, Ctrl-C) gives ``success=False``
-        and a message; invalid arguments raise an error.
+        A failure during the solve (non-finite values, no convergence, too few steps) gives ``success=False`` and a
+        message; invalid arguments raise an error, and Ctrl-C :class:`~hpfracc.errors.Interrupted` with the result up
+        to then.
 
     See Also
     --------
@@ -247,15 +248,24 @@ def solve_fpde(
     >>> result.decision.method
     'exact_modes'
     """
-    question = read_question(**locals())
+    try:
+        question = read_question(**locals())
+    except KeyboardInterrupt:  # in a function that is tried
+        raise_interrupted("Interrupted before the first step.", None)
     started = time.perf_counter()
     problem = question.problem
     shown = question.options.progress, problem.t0, problem.t1, f"solve_fpde ({question.method.name})"
-    with interrupt_scope(), problem.xp.scope():
-        with progress_report(*shown) as report:
-            question, run, error, ratio = _solve(question, StepProgress(report))
-        result = _result(question, run, error, ratio, u0)
-    result.stats["seconds"] = time.perf_counter() - started
+    with problem.xp.scope(), progress_report(*shown) as report:
+        runs, interrupted = StepProgress(report), False
+        try:
+            result = _result(*_solve(question, runs), u0)
+        except KeyboardInterrupt:
+            run, interrupted = runs.run or Run(question, 0), True
+            run.fail(f"Interrupted at t = {run.newest[0]:g}: this is the solution up to then.")
+            result = _result(run.question, run, math.nan, math.nan, u0)
+    result.stats |= {"interrupted": interrupted, "seconds": time.perf_counter() - started}
+    if interrupted:
+        raise_interrupted(result.message, result)
     return result
 
 
@@ -409,8 +419,9 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
     times = np.array(run.times)
     frames = not callable(save)
     if not frames:
-        first = run.kept[0] if run.kept else None
-        u = namespace_of(first).stack(run.kept) if library_of(first) in ("torch", "jax") else np.array(run.kept)
+        kept = run.kept[: len(run.times)]  # an interrupt may occur between the two
+        first = kept[0] if kept else None
+        u = namespace_of(first).stack(kept) if library_of(first) in ("torch", "jax") else np.array(kept)
     else:
         u = run.frames() if run.times else xp.zeros((0, *problem.state_shape), "float64")
         if is_array(u0) and library_of(u0) == xp.library and dtype_name(u0) in ("float32", "complex64"):
@@ -421,7 +432,8 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         frame = run.frame if exact is None else exact.frame
         reached = run.newest[0] if run.ended is None else run.ended
         if frame is None:
-            steps, stored = np.array(run.step_times), xp.stack(run.step_frames)
+            known = min(len(run.step_times), len(run.step_frames))
+            steps, stored = np.array(run.step_times[:known]), xp.stack(run.step_frames[:known])
             frame = FrameCubic(steps, stored, smooth_power(problem), problem.breaks)
         grid = () if space.name == "matrix" else space.grid
         sol = FrameSolution(frame, (problem.t0, reached), grid, problem.periodic, xp)
@@ -442,7 +454,6 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
     stats = {
         "steps": run.steps,
         "frames": frames,
-        "interrupted": run.interrupted,
         "terminated": run.ended is not None,
         **problem.stats,
     }

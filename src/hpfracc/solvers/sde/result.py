@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpfracc._arrays import library_of, to_host
-from hpfracc._interrupts import interrupt_scope, live_bar, raise_if_nested
+from hpfracc._interrupts import live_bar
 from hpfracc._optional import import_optional
 from hpfracc._results import LabelledArrays, Result
 from hpfracc._xp import namespace
@@ -80,7 +80,7 @@ class FSDEResult(Result):
     antithetic : bool
         Whether neighbouring paths have opposite noise.
     success : bool
-        Whether all paths were finished and none diverged; False after Ctrl-C, or if explicit steps were unstable.
+        Whether all paths were finished and none diverged: explicit steps may be unstable.
     message : str
         How the simulation ended.
     stats : dict
@@ -221,7 +221,7 @@ def run_path_chunks(
     progress: bool | Callable[..., Any],
     title: str,
 ) -> int:
-    """Follow all paths in chunks, and show the progress; after Ctrl-C stop at the finished ones.
+    """Follow all paths in chunks, and show the progress; Ctrl-C ends at the finished ones, which the caller raises.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def run_path_chunks(
         Number of finished paths.
     """
     done = 0
-    with interrupt_scope(), _progress(progress, count, title) as report:
+    with _progress(progress, count, title) as report:
         try:
             while done < count:
                 high = min(count, done + rows)
@@ -249,7 +249,7 @@ def run_path_chunks(
                     report(high, *found)
                 done = high
         except KeyboardInterrupt:
-            raise_if_nested()
+            return done
     return done
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._arrays import is_transformed, library_of, to_host, tracks_gradient
+from hpfracc._interrupts import raise_interrupted
 from hpfracc.errors import OutOfMemoryError, ShapeError
 from hpfracc.solvers.sde.driving import Driving
 from hpfracc.solvers.sde.methods import PathMethod
@@ -153,7 +154,7 @@ class Simulation:
         )
 
     def run(self) -> FSDEResult:
-        """Simulate all paths; after Ctrl-C return those that were finished."""
+        """Simulate all paths; after Ctrl-C raise those that were finished."""
         begun = time.perf_counter()
         forecast = self.forecast()
         self.check_memory(forecast, forecast.kept_bytes)
@@ -177,7 +178,10 @@ class Simulation:
             "seconds": time.perf_counter() - begun,
         }
         told: tuple[Any, ...] = not messages, " ".join(messages) or "All paths were finished.", stats, kept.moments
-        return FSDEResult(self.saved, *kept.joined(), self.method.name, kept.done, self.driving.antithetic, *told)
+        found = FSDEResult(self.saved, *kept.joined(), self.method.name, kept.done, self.driving.antithetic, *told)
+        if kept.done < self.count:
+            raise_interrupted(found.message, found)
+        return found
 
     def _chunk(self, low: int, high: int, rows: int) -> tuple[Any, Any, Divergence | None]:
         """Saved values of the paths ``low`` to ``high``, their noise, and the number of them that diverged."""

@@ -133,9 +133,9 @@ def solve_fsde(
     Returns
     -------
     FSDEResult
-        ``.t``, ``.y``, ``.mean()``, ``.standard_error``, ``.quantile(q)``, ``.noise``, ``.plot()``. After Ctrl-C it has
-        the finished paths, and ``success=False``. If explicit steps are unstable for the drift, ``success`` is also
-        False, and ``.message`` says how many paths are affected, since when, and which step would be stable.
+        ``.t``, ``.y``, ``.mean()``, ``.standard_error``, ``.quantile(q)``, ``.noise``, ``.plot()``. If explicit steps
+        are unstable for the drift, ``success`` is False, and ``.message`` says how many paths are affected, since when,
+        and which step would be stable. Ctrl-C raises :class:`~hpfracc.errors.Interrupted` with the finished paths.
 
     See Also
     --------

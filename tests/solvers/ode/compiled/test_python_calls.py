@@ -12,6 +12,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
+from tests.helpers.interrupts import part_of
 
 pytest.importorskip("numba")
 
@@ -104,7 +105,7 @@ def test_an_interrupt_returns_what_is_done():
             raise KeyboardInterrupt
         return -y
 
-    result = solve(fun)
+    result = part_of(lambda: solve(fun))
     assert not result.success and result.t[-1] == pytest.approx(0.5) and "Interrupted" in result.message
 
 

@@ -11,6 +11,7 @@ from scipy import special, stats
 from hpfracc import noise, transport
 from hpfracc.errors import HpfraccError, InvalidInputError
 from hpfracc.solvers.sde.transport.domains import exit_quantile
+from tests.helpers.interrupts import part_of
 
 COUNT = 20_000
 
@@ -198,7 +199,7 @@ def test_progress_and_interrupts(capsys: pytest.CaptureFixture[str]) -> None:
         if done >= 300:
             raise KeyboardInterrupt
 
-    some = transport.first_passage(walk, (-3, 3), paths=1000, until=2.0, rng=26, progress=stop)
+    some = part_of(lambda: transport.first_passage(walk, (-3, 3), paths=1000, until=2.0, rng=26, progress=stop))
     assert not some.success and 0 < some.paths < 1000 and f"after {some.paths} of 1,000" in some.message
     np.testing.assert_array_equal(some.times, whole.times[: some.paths])
     np.testing.assert_array_equal(some.places, whole.places[: some.paths])
@@ -207,7 +208,7 @@ def test_progress_and_interrupts(capsys: pytest.CaptureFixture[str]) -> None:
     def never(*_: float) -> None:
         raise KeyboardInterrupt
 
-    none = transport.first_passage(walk, (-3, 3), paths=10, until=2.0, progress=never)
+    none = part_of(lambda: transport.first_passage(walk, (-3, 3), paths=10, until=2.0, progress=never))
     with pytest.raises(InvalidInputError, match="before the interrupt"):
         none.survival(1.0)
 

@@ -15,7 +15,7 @@ from hpfracc import _reading
 from hpfracc._arrays import device_of, is_chunked, library_of, wraps_chunks
 from hpfracc._config import get_settings
 from hpfracc._frames import label_rows
-from hpfracc._interrupts import interrupt_scope
+from hpfracc._interrupts import raise_interrupted
 from hpfracc._optional import import_optional
 from hpfracc._plugs import cluster_support
 from hpfracc.engine.backends import registry
@@ -158,7 +158,7 @@ def run(
     limit = None if budget is None else parse_bytes("budget", budget)
     if not isinstance(func, Operation) and not callable(func):
         raise InvalidInputError(f"{func!r} is not callable; give an operation or a function")
-    with interrupt_scope(), driver.progress_of(progress, len(calls), name) as advance:
+    with driver.progress_of(progress, len(calls), name) as advance:
         if executor is not None:
             if workers != 1 or processes:
                 raise InvalidInputError("workers= and processes= are for this machine; leave them out with an executor")
@@ -167,9 +167,17 @@ def run(
             remote: Any = list(calls) if calls.listed else items
             return cluster_support().run_pieces(executor, piece, remote, name, advance)
         job = Batch(func, calls, params, backend, seed, batch_size, limit)
-        if isinstance(func, Operation) or batched:
-            return job.run_grouped(advance)
-        return job.run_each(workers, processes, advance)
+        results: list[Any] = [_MISSING] * len(calls)
+        try:
+            if isinstance(func, Operation) or batched:
+                job.run_grouped(results, advance)
+            else:
+                job.run_each(results, workers, processes, advance)
+        except KeyboardInterrupt:
+            found = [None if each is _MISSING else each for each in results]
+            done = len(calls) - sum(each is _MISSING for each in results)
+            raise_interrupted(f"Interrupted after {done:,} of {len(calls):,} items; the others are None.", found)
+        return results
 
 
 def _run_piece(
@@ -219,9 +227,8 @@ class Batch:
         except Exception as error:
             raise item_error(index, len(self.calls), error) from error
 
-    def run_grouped(self, advance: Advance) -> list[Any]:
+    def run_grouped(self, results: list[Any], advance: Advance) -> None:
         """Run the groups one after another, each in chunks."""
-        results: list[Any] = [None] * len(self.calls)
         for indices in self.calls.groups():
             stacked = self._stacked(indices)
             for index in indices if stacked is None else ():
@@ -229,7 +236,6 @@ class Batch:
                 advance(1)
             if stacked is not None:
                 self._run_group(stacked, indices, results, advance)
-        return results
 
     def _run_group(self, stacked: Stacked, indices: Sequence[int], results: list[Any], advance: Advance) -> None:
         """Run items that can be stacked."""
@@ -271,13 +277,12 @@ class Batch:
                     raise item_error(index, len(self.calls), alone) from alone
             raise item_error(part[0], len(self.calls), error) from error
 
-    def run_each(self, workers: int, processes: bool, advance: Advance) -> list[Any]:
+    def run_each(self, results: list[Any], workers: int, processes: bool, advance: Advance) -> None:
         """Call item by item, on several threads or processes.
 
         A call that runs out of memory beside others is repeated alone after them.
         """
         count = len(self.calls)
-        results: list[Any] = [_MISSING] * count
         try:
             if processes and workers > 1:
                 joblib = import_optional("joblib")
@@ -302,7 +307,6 @@ class Batch:
             if found is _MISSING:
                 results[index] = self._alone(index)
                 advance(1 if alone else 0)
-        return results
 
 
 #: In place of results that are computed one by one.
@@ -312,8 +316,7 @@ _MISSING = object()
 def _outcome(index: int, call: Callable[..., Any], *arguments: Any, **extra: Any) -> list[Any]:
     """The result of a call, perhaps in another process; empty if there was no memory for it."""
     try:
-        with interrupt_scope():
-            return [call(*arguments, **extra)]
+        return [call(*arguments, **extra)]
     except MemoryError:
         return []
     except Exception as error:

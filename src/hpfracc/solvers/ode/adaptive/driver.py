@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._interrupts import raise_if_nested
 from hpfracc.history.states import ExponentialMemory
 from hpfracc.solvers.ode.adaptive.solution import AdaptiveSolution
 from hpfracc.solvers.ode.adaptive.stepper import Stepper
@@ -19,7 +18,7 @@ from hpfracc.solvers.ode.compilation import AdaptiveSwitch
 from hpfracc.solvers.ode.fixed.grid import initial_part
 from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import NotFiniteError, Problem, starts_infinite
-from hpfracc.solvers.ode.progress import EventWatch, Report, note_steps, progress_report
+from hpfracc.solvers.ode.progress import EventWatch, Report, progress_report
 from hpfracc.solvers.ode.result import REACHED, TOLERATED, FODEResult, SolveDecision, inaccurate, later_times
 from hpfracc.solvers.ode.singular import GrowthError, read_growth, source_start
 
@@ -132,10 +131,9 @@ class _Pass:
         except NotFiniteError as error:
             failure = f"{error}: check the right-hand side and the initial values."
         except KeyboardInterrupt:
-            raise_if_nested()
             self.interrupted = True
             reached = 0.0 if self.stepper is None else self.stepper.tau
-            failure = f"Interrupted at t = {self.system.time(reached):g}: here is the solution up to then."
+            failure = f"Interrupted at t = {self.system.time(reached):g}: this is the solution up to then."
         if failure is not None:
             self.success, self.message = False, failure
 
@@ -344,7 +342,6 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
                     notes.append(f"the right-hand side is not finite at t0, so steps start {start:.2g} behind it")
                     current = _Pass(problem, options, share, start)
                     current.run(report, math.inf if last else _HOPELESS, speed)
-            note_steps()
             nfev, njev = nfev + current.system.nfev, njev + current.system.njev
             if last or not current.success or current.ratio <= 1.0 or current.jump is not None:
                 break

@@ -10,11 +10,12 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._choices import LossName, MethodName, names_options_of
+from hpfracc._interrupts import raise_interrupted
 from hpfracc._reading import choice, whole
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode.fitting import unknowns as arguments
 from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel
-from hpfracc.solvers.ode.fitting.result import FittedSet, FODEFit
+from hpfracc.solvers.ode.fitting.result import FittedSet, FODEFit, partly_fitted
 from hpfracc.solvers.ode.fitting.search import LOSSES, LeastSquares, add_complaints
 from hpfracc.solvers.ode.fitting.unknowns import DataSet
 from hpfracc.solvers.ode.method import Method
@@ -206,7 +207,7 @@ def fit_fode(
     if like is not None and coefficients:
         raise InvalidInputError(f"terms are for NumPy arrays, and there are arrays of {library_of(like)}; convert them")
 
-    def search(start: Array, step: float | None) -> tuple[_Predictions, LeastSquares, Any]:
+    def search(step: float | None) -> tuple[_Predictions, LeastSquares]:
         solving = {**options, "delays": delays, "history": history, "estimate": False, "method": method, "step": step}
         equation = Equation(fun, jac, jac_parameters, chosen, first, unknowns, coefficients, solving)
         made = _Predictions(
@@ -216,29 +217,38 @@ def fit_fode(
             unknowns.names, lambda x: made.at(x)[0], lambda x: made.at(x)[1], made.observed, unknowns.lower,
             unknowns.upper,
         )  # fmt: skip
-        return made, problem, problem.minimise(start, loss=loss, f_scale=f_scale, max_nfev=max_evaluations)
+        return made, problem
 
-    made, problem, found = search(unknowns.start, step)
-    x = found.x
-    series, sigmas = made.layout()
-    report = problem.report(
-        found, unknowns.start, loss, f_scale, bool(absolute_sigma), series, lambda y: np.abs(y * sigmas)
-    )
-    halved, complaints = None, []
-    if step is not None and halve:
-        finer = search(x, 0.5 * step)[2].x
-        halved = dict(zip(unknowns.names, finer.tolist(), strict=True))
-        complaints += [
-            f"{name} goes from {old:.6g} to {new:.6g} with half the step, more than its standard error {error:.2g}: "
-            "take a smaller step"
-            for name, old, new, error in zip(unknowns.names, x, finer, report["standard_errors"], strict=True)
-            if abs(new - old) > error
-        ]
-    add_complaints(report, complaints, max_evaluations)
+    def minimised(problem: LeastSquares, start: Array) -> Any:
+        return problem.minimise(start, loss=loss, f_scale=f_scale, max_nfev=max_evaluations)
+
+    made, problem = search(step)
+    halved, complaints, interrupted = None, [], False
+    try:
+        found = minimised(problem, unknowns.start)
+        x = found.x
+        series, sigmas = made.layout()
+        report = problem.report(
+            found, unknowns.start, loss, f_scale, bool(absolute_sigma), series, lambda y: np.abs(y * sigmas)
+        )
+        if step is not None and halve:
+            finer = minimised(search(0.5 * step)[1], x).x
+            halved = dict(zip(unknowns.names, finer.tolist(), strict=True))
+            complaints += [
+                f"{name} goes from {old:.6g} to {new:.6g} with half the step, more than its standard error "
+                f"{error:.2g}: take a smaller step"
+                for name, old, new, error in zip(unknowns.names, x, finer, report["standard_errors"], strict=True)
+                if abs(new - old) > error
+            ]
+        fitted = tuple(made.fitted(x, first))
+        add_complaints(report, complaints, max_evaluations)
+    except KeyboardInterrupt:
+        (x, report, predicted), interrupted = problem.part(), True
+        fitted = partly_fitted(sets, predicted)
     starts = tuple(each.at(x) for each in unknowns.y0)
     steep = tuple([each.at(x) for each in rows] for rows in unknowns.dy0)
     found_terms = zip(coefficients, unknowns.coefficients.at(x).tolist(), unknowns.orders.at(x).tolist(), strict=True)
-    return FODEFit(
+    fit = FODEFit(
         **report,
         parameters={each.name: each.plain(x) for each in unknowns.parameters},
         alpha=unknowns.alpha.plain(x),
@@ -247,9 +257,12 @@ def fit_fode(
         terms=[(value if isinstance(given, str) else given, order) for given, value, order in found_terms],
         halved=halved,
         evaluations=made.calls,
-        sets=tuple(made.fitted(x, first)),
+        sets=fitted,
         _model=made.model,
     )
+    if interrupted:
+        raise_interrupted(fit.message, fit)
+    return fit
 
 
 class _Predictions:

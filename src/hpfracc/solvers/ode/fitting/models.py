@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._interrupts import interrupt_scope
 from hpfracc._xp import namespace
 from hpfracc.errors import ShapeError, SolveError
 from hpfracc.solvers.ode.fitting.unknowns import Quantity, Unknowns, on_host
@@ -54,8 +53,7 @@ class Equation:
 
     def solve(self, fun: Any, t: Array, start: Any, order: Any, **options: Any) -> Any:
         """The solution at these times."""
-        with interrupt_scope():
-            result = solve_fode(fun, (self.t0, float(t[-1])), start, order, t_eval=t, **{**self.options, **options})
+        result = solve_fode(fun, (self.t0, float(t[-1])), start, order, t_eval=t, **{**self.options, **options})
         if not result.success:
             raise SolveError(result.message)
         return result.y

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -38,6 +38,18 @@ class FittedSet:
     residuals: Array
     curve_t: Array
     curve: Array
+
+
+def partly_fitted(sets: Iterable[tuple[Array, Array, Array]], predicted: Array) -> tuple[FittedSet, ...]:
+    """Data sets ``(t, data, sigma)`` with the prediction of the data that are not missing, in units of ``sigma``."""
+    found, begin = [], 0
+    for t, data, sigma in sets:
+        keep, fitted = np.isfinite(data), np.full(data.shape, np.nan)
+        end = begin + int(keep.sum())
+        fitted[keep] = predicted[begin:end] * np.broadcast_to(sigma, data.shape)[keep]
+        begin = end
+        found.append(FittedSet(t, data, fitted, data - fitted, t, fitted))
+    return tuple(found)
 
 
 class Estimates:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from hpfracc._choices import LossName
+from hpfracc._interrupts import raise_interrupted
 from hpfracc.errors import SolveError, warn
 
 Array = np.ndarray[Any, Any]
@@ -74,6 +75,8 @@ class LeastSquares:
         self.logarithmic = np.zeros(lower.size, bool) if logarithmic is None else logarithmic
         self.bounds = self._inner(lower), self._inner(upper)
         self.calls, self.message = 0, ""
+        #: The unknowns with the smallest residuals so far, and these.
+        self.best: tuple[Array, Array] | None = None
 
     def _inner(self, x: Array) -> Array:
         with np.errstate(divide="ignore"):  # the bound 0
@@ -86,10 +89,13 @@ class LeastSquares:
         """Prediction minus data; nan where the prediction fails."""
         self.calls += 1
         try:
-            return self.values(x) - self.observed
+            found = self.values(x) - self.observed
         except SolveError as error:
             self.message = str(error)
             return np.full(self.observed.size, np.nan)
+        if np.isfinite(found).all() and (self.best is None or np.linalg.norm(found) < np.linalg.norm(self.best[1])):
+            self.best = x.copy(), found
+        return found
 
     def minimise(self, start: Array, tolerances: Sequence[float] = _TOLERANCES, **options: Any) -> Any:
         """SciPy's result, with ``x`` in the units of ``start``."""
@@ -178,6 +184,26 @@ class LeastSquares:
             "message": ". ".join([str(found.message).rstrip("."), *complaints]) + ".",
             "warnings": complaints,
         }
+
+    def part(self) -> tuple[Array, dict[str, Any], Array]:
+        """What an interrupted search has: the best unknowns, fields of a fit, and the prediction."""
+        if self.best is None:
+            raise_interrupted("Interrupted before anything was fitted.", None)
+        x, residuals = self.best
+        unknown, free = np.full((x.size, x.size), np.nan), self.observed.size - x.size
+        report = {
+            "names": self.names,
+            "estimates": x,
+            "standard_errors": unknown[0],
+            "covariance": unknown,
+            "correlation": unknown,
+            "spread": float(np.sqrt(residuals @ residuals / free)) if free > 0 else float("nan"),
+            "degrees_of_freedom": free,
+            "success": False,
+            "message": f"Interrupted after {self.calls:,} evaluations: these are the best values so far.",
+            "warnings": (),
+        }
+        return x, report, residuals + self.observed
 
 
 def residual_complaints(

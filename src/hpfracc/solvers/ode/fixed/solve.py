@@ -25,7 +25,6 @@ from hpfracc.solvers.ode.fixed.walk import Guard, Walk
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
-from hpfracc.solvers.ode.progress import note_steps
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, StiffnessGuard, unstable_growth
 
@@ -148,7 +147,6 @@ def solve_fixed(
     try:
         result = Walk(table, options, stepper, block, guard).result(rule.name, reason, history, started)
     except MovedError as moved:
-        note_steps()
         moved.result.stats["seconds"] = time.perf_counter() - started
         return moved.result
     if result.success:

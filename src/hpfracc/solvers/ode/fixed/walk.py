@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._interrupts import raise_if_nested
 from hpfracc.history.blocks import BLOCK
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import make_grid
@@ -17,7 +16,7 @@ from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
 from hpfracc.solvers.ode.newton import Newton, make_newton
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide
-from hpfracc.solvers.ode.progress import EventWatch, Report, note_steps, progress_report
+from hpfracc.solvers.ode.progress import EventWatch, Report, progress_report
 from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
 
 Array = np.ndarray[Any, Any]
@@ -96,9 +95,8 @@ class Walk:
                     if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
                         return
             except KeyboardInterrupt:
-                raise_if_nested()
                 self.interrupted = True
-                self._fail(f"Interrupted at t = {self.grid.time(table.known - 1):g}: here is the solution up to then.")
+                self._fail(f"Interrupted at t = {self.grid.time(table.known - 1):g}: this is the solution up to then.")
                 return
             except StepError as error:
                 self._fail(str(error))
@@ -171,7 +169,6 @@ class Walk:
     def result(self, name: str, reason: str, history: str, started: float) -> FODEResult:
         """Take all steps, and return the result of the method ``name``."""
         self.run(name)
-        note_steps()
         stepper, newton, known = self.stepper, self.stepper.newton, self.table.known
         problem, options = self.problem, self.options
         solution = FixedSolution(self.table, known if self.end is None else self._beyond, self.end)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import Namespace, array_namespace
 from hpfracc.history.states import Memory
 from hpfracc.solvers.ode.differences import DifferenceTables, step_l1, step_l2_sigma
@@ -59,12 +58,15 @@ class Loop(NamedTuple):
         Whether ``torch.func`` watches.
     report : callable
         ``report(steps, newest)`` after each block.
+    keeps : bool
+        Whether an interrupt ends the steps with those that were done, instead of being raised.
     """
 
     record: Record = run_plainly
     graph: bool = False
     wrapped: bool = False
     report: Callable[[int, Any], None] = lambda steps, newest: None
+    keeps: bool = False
 
 
 PLAIN = Loop()
@@ -130,8 +132,7 @@ def march_blocks(
             if finish is not None:
                 finish()
         except KeyboardInterrupt:
-            raise_if_nested()
-            if not values:
+            if not (loop.keeps and values):
                 raise
             break
         values.append(found)
@@ -343,7 +344,8 @@ def walk(xp: Namespace, step: Step, carry: Any, rows: Any, loop: Loop, group: in
         try:
             carry, found = loop.record(partial(run, begin), carry)
         except KeyboardInterrupt:
-            raise_if_nested()
+            if not loop.keeps:
+                raise
             break
         parts.append(found)
         loop.report(min(begin + group, count), (found,))

@@ -111,7 +111,7 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         stopped = _why_stopped(problem, options, rtol, stops, mesh)
         success, message = not (stopped or interrupted), stopped or message
         if interrupted:
-            message = f"Interrupted at t = {problem.t0 + float(mesh.tau):g}: here is the solution up to then."
+            message = f"Interrupted at t = {problem.t0 + float(mesh.tau):g}: this is the solution up to then."
         if not count:
             message = solve.bad_start(problem) or message
     if options.t_eval is None and not traced:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._interrupts import raise_if_nested
 from hpfracc.history.states import combined, moments, remembered
 from hpfracc.solvers.ode.fixed.grid import initial_polynomial
 from hpfracc.solvers.ode.tensors import adams
@@ -125,7 +124,6 @@ class _SearchPass:
                 while go_on(search):
                     search = turn(search)
             except KeyboardInterrupt:
-                raise_if_nested()
                 if not search.mesh.count:
                     raise
                 self.interrupted = True

@@ -116,7 +116,7 @@ def solve_tensor_mesh(
         message += NO_ESTIMATE
     if known < steps:
         success = False
-        message = f"Interrupted at t = {mesh[known]:g}: here is the solution up to then."
+        message = f"Interrupted at t = {mesh[known]:g}: this is the solution up to then."
     if bad is not None and success:
         success = False
         solved = ", or Newton's method did not converge there" if rule is None or rule.implicit else ""

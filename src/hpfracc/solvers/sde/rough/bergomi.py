@@ -13,7 +13,7 @@ from scipy import linalg
 
 from hpfracc import _reading
 from hpfracc._arrays import to_host
-from hpfracc.errors import warn
+from hpfracc._interrupts import raise_interrupted
 from hpfracc.solvers.sde.noise.fractional_brownian import HybridScheme
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.solvers.sde.result import MIN_REPORTS, read_progress, run_path_chunks
@@ -139,12 +139,12 @@ class Bergomi(VolatilityModel):
         Returns
         -------
         Valuation
-            ``value`` and ``error``, one standard error, in the broadcast shape. After Ctrl-C they are those of the
-            finished paths, with a warning, and nan for maturities without any.
+            ``value`` and ``error``, one standard error, in the broadcast shape. Ctrl-C raises
+            :class:`~hpfracc.errors.Interrupted` with those of the finished paths, nan for maturities without any.
         """
         strikes, maturities = read_quotes(K=K, T=T)
-        found = self._out_of_money(strikes, maturities, paths, steps, rng, progress)
-        return self._prices(kind, strikes, maturities, found)
+        found, cut = self._out_of_money(strikes, maturities, paths, steps, rng, progress)
+        return _whole(self._prices(kind, strikes, maturities, found), cut)
 
     def implied_volatility(
         self,
@@ -158,8 +158,8 @@ class Bergomi(VolatilityModel):
     ) -> Valuation:
         """Black-Scholes volatilities of the prices, with standard errors; see :meth:`price` for the parameters."""
         strikes, maturities = read_quotes(K=K, T=T)
-        found = self._out_of_money(strikes, maturities, paths, steps, rng, progress)
-        return self._volatilities(strikes, maturities, found)
+        found, cut = self._out_of_money(strikes, maturities, paths, steps, rng, progress)
+        return _whole(self._volatilities(strikes, maturities, found), cut)
 
     def sample(self, t: Any, size: Any = (), rng: Any = None, *, first_path: int = 0) -> RoughPaths:
         """Paths of price and variance.
@@ -204,12 +204,12 @@ class Bergomi(VolatilityModel):
     ) -> tuple[Valuation, np.ndarray]:
         """Undiscounted prices out of the money, and their differences in parameters, with the same random numbers."""
         arguments = strikes, maturities, paths, steps, rng, False, _NO_TIMER
-        found = self._out_of_money(*arguments)
+        found = _whole(*self._out_of_money(*arguments))
         columns = []
         for name in names:
             at = getattr(self, name)
             change = -_DIFFERENCE * math.copysign(max(abs(at), 0.05), at)
-            moved = replace(self, **{name: at + change})._out_of_money(*arguments)
+            moved = _whole(*replace(self, **{name: at + change})._out_of_money(*arguments))
             columns.append((moved.value - found.value) / change)
         return found, np.stack(columns, -1) if names else np.empty(0)
 
@@ -222,15 +222,15 @@ class Bergomi(VolatilityModel):
         rng: Any,
         progress: bool | Callable[..., Any],
         timer: float = _TIMER_LEVEL,
-    ) -> Valuation:
-        """Undiscounted prices of puts below the forward and of calls above it."""
+    ) -> tuple[Valuation, str]:
+        """Undiscounted prices of puts below the forward and of calls above it; and what says that they were cut off."""
         paths, steps = _reading.count("paths", paths, least=_MIN_PATHS), _reading.count("steps", steps)
         read_progress(progress)
         source = make_source(rng, None, count=paths)
         rows = source.rows(4 * steps)
         together = max(rows, paths // (5 * MIN_REPORTS) if progress else _TOGETHER)
         value, error = np.full(strikes.shape, np.nan), np.full(strikes.shape, np.nan)
-        for number, maturity in enumerate(np.unique(maturities)):
+        for maturity in np.unique(maturities):
             here = maturities == maturity
             scheme = _Scheme(self, float(maturity), steps, timer)
             mean = scheme.h * float(scheme.forward_variance.sum())
@@ -250,14 +250,16 @@ class Bergomi(VolatilityModel):
                 value[here], error[here] = estimate.result()
                 estimate.warn_of_few_paths(f"eta={self.eta:g} at T={scheme.T:g}")
             if not finished:
-                if not number and estimate.paths < _MIN_PATHS:
-                    raise KeyboardInterrupt
-                warn(
-                    f"interrupted after {estimate.paths:,} of {paths:,} paths at T={maturity:g}: prices and "
-                    "errors are those of the paths that were finished"
-                )
-                break
-        return Valuation(value, error)
+                told = f"Interrupted after {estimate.paths:,} of {paths:,} paths at T={maturity:g}: these are theirs."
+                return Valuation(value, error), told
+        return Valuation(value, error), ""
+
+
+def _whole(found: Valuation, cut: str) -> Valuation:
+    """The valuation; raises if it was cut off."""
+    if cut:
+        raise_interrupted(cut, found)
+    return found
 
 
 class _Scheme(HybridScheme):

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import optimize
 
 from hpfracc import _reading
+from hpfracc._interrupts import raise_interrupted
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
 from hpfracc.solvers.sde.rough.black import black_price, implied_volatility
 
@@ -96,15 +97,35 @@ def fit_quotes(
 
     once = functools.cache(surface)
     low, high = np.array([BOUNDS[name] for name in names]).T
-    found = optimize.least_squares(
-        lambda point: ((once(tuple(point.tolist()))[0].value - target) * weights).ravel(),
-        np.clip([getattr(model, name) for name in names], low + 1e-6, high - 1e-6),
-        lambda point: (once(tuple(point.tolist()))[1] * weights[..., None]).reshape(-1, len(names)),
-        bounds=(low, high),
-        x_scale="jac",
-        max_nfev=most,
-        **{"ftol": _TOLERANCE, "xtol": _TOLERANCE, "gtol": 1e-15},
-    )
+    leading: list[Any] = [np.inf, (), target]
+
+    def residuals(point: np.ndarray) -> np.ndarray:
+        here = tuple(point.tolist())
+        prices = once(here)[0].value
+        off = ((prices - target) * weights).ravel()
+        if off @ off < leading[0]:
+            leading[:] = off @ off, here, prices
+        return np.asarray(off)
+
+    try:
+        found = optimize.least_squares(
+            residuals,
+            np.clip([getattr(model, name) for name in names], low + 1e-6, high - 1e-6),
+            lambda point: (once(tuple(point.tolist()))[1] * weights[..., None]).reshape(-1, len(names)),
+            bounds=(low, high),
+            x_scale="jac",
+            max_nfev=most,
+            **{"ftol": _TOLERANCE, "xtol": _TOLERANCE, "gtol": 1e-15},
+        )
+    except KeyboardInterrupt:
+        numbers, count = dict(zip(names, leading[1], strict=False)), once.cache_info().misses
+        off = np.asarray(implied_volatility(leading[2], lower, upper, maturities)) - quotes
+        told = f"Interrupted after {count} evaluations: these are the best parameters so far."
+        part = Calibration(
+            dataclasses.replace(model, **numbers), numbers, dict.fromkeys(numbers, np.nan), off + quotes, off,
+            float(np.sqrt(np.mean(off**2))), count, False, told,
+        )  # fmt: skip
+        raise_interrupted(told, part if numbers else None)
     best = tuple(found.x.tolist())
     numbers = dict(zip(names, best, strict=True))
     prices = once(best)[0].value

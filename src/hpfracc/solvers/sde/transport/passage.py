@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hpfracc import _reading
+from hpfracc._interrupts import raise_interrupted
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
@@ -267,8 +268,8 @@ def first_passage(
     -------
     FirstPassage
         ``.survival(t)``, ``.mean()``, ``.exit_probability(side)``, ``.quantile(q)``, ``.tail_exponent(after)``, each
-        with its standard error; ``.times``, ``.places``, ``.plot()``. After Ctrl-C it has the finished paths, and
-        ``success=False``.
+        with its standard error; ``.times``, ``.places``, ``.plot()``. Ctrl-C raises
+        :class:`~hpfracc.errors.Interrupted` with that of the finished paths.
 
     Notes
     -----
@@ -331,10 +332,13 @@ def first_passage(
         FirstPassage(columns[k], columns[k + 1], limits, until, method, infinite, *outcome)
         for k in range(0, len(columns), 2)
     ]
-    if method != "grid":
-        return parts[0]
-    assert isinstance(process, FractionalBrownian)
-    return replace(parts[0], coarse=parts[1], order=plain_number(process.H))
+    passage = parts[0]
+    if method == "grid":
+        assert isinstance(process, FractionalBrownian)
+        passage = replace(passage, coarse=parts[1], order=plain_number(process.H))
+    if done < count:
+        raise_interrupted(message, passage)
+    return passage
 
 
 def _read_process(process: Any, ends: Domain, start: Any, until: float, step: Any) -> tuple[_Follow, str, bool]:

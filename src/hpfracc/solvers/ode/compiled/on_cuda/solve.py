@@ -23,7 +23,6 @@ from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, make_grid
 from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.progress import note_steps
 from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
 
 Array = np.ndarray[Any, Any]
@@ -73,7 +72,6 @@ def solve_members(cuda: Any, problem: Problem, options: Options, rule: Any, reas
     work = _EnsembleSolve(cuda, problem, options, found, grid, rule)
     check_room(problem, len(work.times), 1, arrays=1)
     device.run_on_device(work.run)
-    note_steps()
     work.compare()
     success, message = _judge(work.bad, grid)
     terms = work.tables.terms

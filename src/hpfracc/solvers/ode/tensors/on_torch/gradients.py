@@ -346,7 +346,9 @@ def solve_stored(system: System, f0: torch.Tensor, leaves: Leaves, buffers: Buff
             sources = [each.view_as(each) if each.requires_grad else each for each in own[:changed]] + [*own[changed:]]
             functions, part = leaves.rebound(sources[count:changed]), _with(system, sources[:count])
             f0 = torch.zeros_like(part.initial[0]) if rule.starts_blind else functions[0](grid.t0, part.initial[0])
-            states = solve_forward(part, functions, f0, tracked=True, loop=loop._replace(report=PLAIN.report)).states
+            states = solve_forward(
+                part, functions, f0, tracked=True, loop=loop._replace(report=PLAIN.report, keeps=False)
+            ).states
         places = [place for place, asked in enumerate(needed) if asked]
         inputs = [sources[place] for place in places]
         found = torch.autograd.grad(states, inputs, grad, create_graph=True, allow_unused=True)

@@ -40,7 +40,7 @@ def _loop(seen: list[torch.Tensor], buffers: Buffers, told: Told) -> Loop:
     wrapped = any(map(is_wrapped, seen))
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
     record = partial(_checkpointed, buffers) if tracked else run_plainly
-    return Loop(record, any(map(tracks_gradient, seen)), wrapped, told)
+    return Loop(record, any(map(tracks_gradient, seen)), wrapped, told, keeps=True)
 
 
 def solve_fixed(problem: Problem, system: System, calls: list[int], told: Told) -> torch.Tensor:
@@ -163,7 +163,7 @@ def adapt(
 
     if replayed and count:
         buffers.leave_out_constants()
-        loop = _loop(seen, buffers, PLAIN.report)
+        loop = _loop(seen, buffers, PLAIN.report)._replace(keeps=False)
         equation = equation._replace(initial=initial, memory=memory)
         moving = None if moving is None else moving[:reached]
         states, answers = adams.repeat_steps(equation, weights_of, mesh, outputs[:reached], moving, loop)
