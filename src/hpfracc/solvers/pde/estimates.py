@@ -66,9 +66,8 @@ def _between(times: Array, at: Array, values: Array, reach: int) -> Array:
     """At each time the larger one of the neighbouring values; ``reach`` more on each side."""
     order = np.argsort(at, kind="stable")
     at, values = at[order], values[order]
-    low = np.searchsorted(at, times, side="right") - 1 - reach
-    high = np.searchsorted(at, times, side="left") + reach
-    last = len(at) - 1
-    return np.stack(
-        [values[max(min(a, last), 0) : max(min(b, last), 0) + 1].max(axis=0) for a, b in zip(low, high, strict=True)]
-    )
+    before, behind = np.searchsorted(at, times, side="right") - 1, np.searchsorted(at, times, side="left")
+    # Equal times are several steps that floating-point times do not tell apart.
+    low = np.clip(np.minimum(before, behind) - reach, 0, len(at) - 1)
+    high = np.clip(np.maximum(before, behind) + reach, 0, len(at) - 1)
+    return np.stack([values[a : b + 1].max(axis=0) for a, b in zip(low, high, strict=True)])
