@@ -59,7 +59,7 @@ class FOPID:
     Tf: float = 0.0
 
     def __post_init__(self) -> None:
-        limits: dict[str, dict[str, float]] = {"lam": {"above": 0.0, "below": 2.0}, "Tf": {"least": 0.0}}
+        limits: dict[str, dict[str, Any]] = {"lam": {"above": 0.0, "below": 2.0}, "Tf": {"least": 0.0}}
         limits["mu"] = limits["lam"]
         for name in ("Kp", "Ki", "lam", "Kd", "mu", "Tf"):
             object.__setattr__(self, name, number(name, getattr(self, name), **limits.get(name, {})))

@@ -191,8 +191,8 @@ class FrequencyResponse(Result):
             ax.annotate(words, place, **style)
 
 
-#: Of a field with all values of which another one has the closest.
-_ALL: dict[str, Any] = {"default_factory": lambda: np.empty(0), "compare": False, "repr": False}
+def _none() -> Array:
+    return np.empty(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +224,11 @@ class Margins:
     w_phase_crossing: float
     w_gain_crossing: float
     sensitivity: float
-    gain_margins: Array = field(**_ALL)
-    w_phase_crossings: Array = field(**_ALL)
-    phase_margins: Array = field(**_ALL)
-    delay_margins: Array = field(**_ALL)
-    w_gain_crossings: Array = field(**_ALL)
+    gain_margins: Array = field(default_factory=_none, compare=False, repr=False)
+    w_phase_crossings: Array = field(default_factory=_none, compare=False, repr=False)
+    phase_margins: Array = field(default_factory=_none, compare=False, repr=False)
+    delay_margins: Array = field(default_factory=_none, compare=False, repr=False)
+    w_gain_crossings: Array = field(default_factory=_none, compare=False, repr=False)
 
 
 def _phase(system: TransferFunction, values: Array, w: Array) -> Array:

@@ -211,7 +211,7 @@ def fit_time(
             except InvalidInputError:  # orders that left what a causal system can have
                 return np.full(times.shape, 1e-3 * worst)
             with np.errstate(all="ignore"):  # a search may try systems that grow
-                return np.clip(np.nan_to_num(found - data, nan=worst), -worst, worst)
+                return np.asarray(np.clip(np.nan_to_num(found - data, nan=worst), -worst, worst))
 
         return _fit(form, residuals, [form.start], 1)
 
