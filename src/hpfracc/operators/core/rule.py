@@ -34,6 +34,9 @@ class Rule(ABC):
     #: Whether its result depends on the step, even for one sample.
     needs_step: ClassVar[bool] = True
 
+    #: The order of its differences for derivatives of whole order, where it takes them.
+    terms: int = 4
+
     #: Its order of accuracy, and the fewest samples it needs, where they are the same for every order.
     usual_accuracy: ClassVar[float]
     least: ClassVar[int] = 1
@@ -101,7 +104,7 @@ class Rule(ABC):
 
 
 #: What a rule that extends another one has of it.
-_INHERITED = ("name", "cost", "any_grid", "one_call", "companion_suffices")
+_INHERITED = ("name", "cost", "any_grid", "one_call", "companion_suffices", "terms")
 _METHODS = ("accuracy", "least_points", "head", "measured_from")
 
 

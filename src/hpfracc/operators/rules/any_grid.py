@@ -16,7 +16,7 @@ from hpfracc.history.exponentials import exponential_nodes, exponential_sum, nod
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, add_from, constant, join, namespace_among, scalar
-from hpfracc.operators.rules.differences import DIFFERENCE_ORDER, slopes, start_points
+from hpfracc.operators.rules.differences import slopes, start_points
 from hpfracc.operators.rules.first_points import infinite_at_origin
 from hpfracc.operators.rules.l1 import LType, fractional_part
 
@@ -234,7 +234,10 @@ class _Curved(DelegatingRule):
 
     rule: AnyGridRule
     companion = None
-    terms = DIFFERENCE_ORDER - 1
+
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(rule)
+        self.terms = rule.terms - 1
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """The rule, plus one product."""

@@ -16,7 +16,7 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
 
 #: Order of accuracy of the differences that approximate derivatives of integer order.
-DIFFERENCE_ORDER = 4
+DIFFERENCE_ORDER = Rule.terms
 
 
 def increments(x: Any, n: int, terms: int = DIFFERENCE_ORDER) -> Any:
@@ -28,12 +28,12 @@ def increments(x: Any, n: int, terms: int = DIFFERENCE_ORDER) -> Any:
     """
     if n == 1:
         return join([x[..., :1] - x[..., :1], x[..., 1:] - x[..., :-1]])
-    reach = start_points(n)
+    reach = start_points(n) - DIFFERENCE_ORDER + terms
     total = backward_sum(x, n, n - 1, reach + 1, terms)
     differences = forward_differences(x[..., : reach + 1])
     head = zeros(x, 1)
     table = start_table(n)
-    steps = sum(differences[i] * constant(table[i - n], x) for i in range(n, n - 1 + terms))
+    steps = sum(differences[i] * constant(table[i - n, :reach], x) for i in range(n, reach + 1))
     return join([head, steps, total])
 
 

@@ -31,9 +31,6 @@ def fractional_part(order: Order) -> Order:
 class LType(Rule):
     """What the rules of the Caputo derivative by piecewise polynomials share, on every grid."""
 
-    #: The order of the differences that give the derivative of order n - 1.
-    terms = DIFFERENCE_ORDER
-
     def accuracy(self, alpha: float) -> float:
         """``n + 1 - alpha``."""
         return math.ceil(alpha) + 1 - alpha

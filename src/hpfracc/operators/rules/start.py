@@ -29,7 +29,7 @@ from hpfracc.operators.core.values import (
 )
 from hpfracc.operators.core.weights import scaled_weights, weights_of
 from hpfracc.operators.rules.any_grid import power, reach_of
-from hpfracc.operators.rules.differences import DIFFERENCE_ORDER, maybe_whole, start_points
+from hpfracc.operators.rules.differences import maybe_whole, start_points
 from hpfracc.operators.rules.first_points import (
     first_places,
     first_points,
@@ -56,8 +56,9 @@ _POLYNOMIALS = (3, 5)
 _GAP = 0.04
 #: A power of t this little above n - 1 is taken for t^(n-1): samples could not tell orders just above n - 1 from it.
 _ALIKE = 0.012
-#: A start falls faster than samples show if the first polynomial misses them by this fraction of what it misses a jump.
-_FAST = 0.5
+#: A start falls faster than samples show if the first polynomial misses them by this fraction of what it misses a jump,
+#: and if the second step is smaller than the first by this factor: that of exp(-2 t) for unit step.
+_FAST, _FALL = 0.5, 0.14
 #: A fit with t^alpha must be this much more certain than the polynomial.
 _CLEARLY = 4.0
 #: The samples ask for powers of t^alpha if the largest fit with them leaves residuals this much smaller than the
@@ -199,6 +200,7 @@ def find_start(head: Any, order: Order, places: Array, power: float) -> Start:
     falls = abs(xp.stop_gradient(head[..., 1:3] - head[..., :2]))
     rate = xp.log(1.0 + falls[..., :1] / (falls[..., 1:] + rounding)) / float(places[1])
     fast = residuals[..., :1] > _FAST * float(np.linalg.norm(rows[0, :, 0])) * falls[..., :1]
+    fast = fast & (falls[..., 1:] < _FALL * falls[..., :1])
     steep = xp.stack([xp.where(fast, falls[..., :1] * rate**k / math.factorial(k), rate * 0) for k in range(1, n)], -1)
     polynomials = min(len(weights), len(_POLYNOMIALS))
     asked = score[..., :1] < 0.0
@@ -436,9 +438,8 @@ class WithInitialTerms(DelegatingRule):
         n = order.ceiling
         if n == 1 and not self.any_grid:
             return self._apply_up_to_one(samples, order)
-        rule: Any = self.rule
-        value = whole = rule.apply(samples, order)
-        for coefficient, term in zip(taylor_of(samples, n, terms=rule.terms), terms_of(samples, order), strict=True):
+        value = whole = self.rule.apply(samples, order)
+        for coefficient, term in zip(taylor_of(samples, n, self.rule), terms_of(samples, order), strict=True):
             whole = whole + coefficient * term
         last = start_points(n)
         origin = whole_at_origin(singular_origin(samples, order, last), lambda: value[..., :1], order)
@@ -460,10 +461,10 @@ def _with_origin(order: Order, result: Any, values: Any) -> Any:
     return join([infinite_at_origin(values[..., :1], order, []), result[..., 1:]])
 
 
-def taylor_of(samples: Samples, n: int, rule: Rule | None = None, terms: int = DIFFERENCE_ORDER) -> list[Any]:
+def taylor_of(samples: Samples, n: int, rule: Rule) -> list[Any]:
     """The Taylor coefficients 0 .. n-1 that a rule uses, in units of the step or of the distance of point n."""
-    head = samples.values if rule is None else _grown(rule, samples, start_points(n) + 1)
-    return taylor_at_origin(head, first_places(samples, start_points(n), n)[0], n, terms)
+    head = _grown(rule, samples, start_points(n) + 1)
+    return taylor_at_origin(head, first_places(samples, start_points(n), n)[0], n, rule.terms)
 
 
 def terms_of(samples: Samples, order: Order) -> list[Any]:
