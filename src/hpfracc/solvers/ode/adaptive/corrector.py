@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
-from hpfracc.solvers.ode.jacobian import factorise
-from hpfracc.solvers.ode.newton import KEPT_ITERATIONS, Newton, Norm
+from hpfracc.solvers.stepping.jacobian import factorise
+from hpfracc.solvers.stepping.newton import KEPT_ITERATIONS, Newton, Norm
 
 Array = np.ndarray[Any, Any]
 #: State and right-hand side at the end of a step; None if the step is too long.

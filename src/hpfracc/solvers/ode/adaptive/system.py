@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.fixed.grid import initial_part, initial_polynomial, order_groups
-from hpfracc.solvers.ode.jacobian import JacobianSource
-from hpfracc.solvers.ode.newton import Norm
 from hpfracc.solvers.ode.problem import NotFiniteError, Problem, check_jacobian, check_value, history_at
+from hpfracc.solvers.stepping.jacobian import JacobianSource
+from hpfracc.solvers.stepping.newton import Norm
 
 Array = np.ndarray[Any, Any]
 

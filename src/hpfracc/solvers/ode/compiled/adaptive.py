@@ -43,8 +43,8 @@ from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.compiled import call_kernel
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 from hpfracc.solvers.ode.compiled.kernels import call, multiply, with_functions
-from hpfracc.solvers.ode.newton import Norm
 from hpfracc.solvers.ode.problem import NotFiniteError
+from hpfracc.solvers.stepping.newton import Norm
 
 Array = np.ndarray[Any, Any]
 
