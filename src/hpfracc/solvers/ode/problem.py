@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, refuse_units
 from hpfracc._choices import DerivativeName
 from hpfracc._reading import array, broadcasts, choice, function, listed, number, pair, shown
-from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.stepping.jacobian import DENSE_BELOW, JacobianSource, is_sparse, read_sparsity
 from hpfracc.solvers.stepping.newton import PART, Newton
@@ -371,10 +371,6 @@ def starts_infinite(problem: Problem) -> bool:
         return False
     broken = np.broadcast_to(problem.orders.known != np.ceil(problem.orders.known), problem.shape)
     return bool(np.any(problem.y0[broken] != 0))
-
-
-class NotFiniteError(HpfraccError, ArithmeticError):
-    """The right-hand side was not finite. A shorter step is tried before the solve fails."""
 
 
 class RightHandSide:

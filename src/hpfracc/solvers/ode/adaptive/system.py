@@ -1,18 +1,19 @@
-"""The equation for the stepper: flat states, time relative to the start, checked values."""
+"""The equation for adaptive steps: flat states, time relative to the start, checked values."""
 
 from __future__ import annotations
 
 import cmath
 import math
 from collections.abc import Callable
-from typing import Any
+from time import perf_counter
+from typing import Any, final
 
 import numpy as np
 
 from hpfracc.solvers.ode.fixed.grid import initial_part, initial_polynomial, order_groups
-from hpfracc.solvers.ode.problem import NotFiniteError, Problem, check_jacobian, check_value, history_at
+from hpfracc.solvers.ode.problem import Problem, check_jacobian, check_value, history_at
 from hpfracc.solvers.stepping.jacobian import JacobianSource
-from hpfracc.solvers.stepping.newton import Norm
+from hpfracc.solvers.stepping.system import IteratedSystem, NotFiniteError
 
 Array = np.ndarray[Any, Any]
 
@@ -20,11 +21,9 @@ Array = np.ndarray[Any, Any]
 _FEW = 32
 
 
-class FlatSystem:
+@final
+class OrdinarySystem(IteratedSystem):
     """``fun`` and ``jac`` of a problem, on flat states.
-
-    The names without an underscore are those of any system that adaptive steps take, but for ``problem``, the Jacobian
-    and what serves delays.
 
     Parameters
     ----------
@@ -36,14 +35,15 @@ class FlatSystem:
     """
 
     def __init__(self, problem: Problem, offset: float = 0.0) -> None:
-        self.problem = problem
-        self.offset = offset
-        self.shape = problem.shape
-        self.dtype = np.dtype(problem.dtype)
-        self.components = self.shape[-1]
-        self.initial = [np.asarray(value).reshape(-1) for value in (problem.y0, *problem.dy0)]
+        self.problem, self.offset = problem, offset
+        self.shape, self.dtype = problem.shape, np.dtype(problem.dtype)
+        initial = [np.asarray(value).reshape(-1) for value in (problem.y0, *problem.dy0)]
+        super().__init__(initial, self.shape[-1])
         self.nfev = self.njev = 0
+        #: The right-hand side, which may be replaced by a compiled one, and the seconds that were spent in it.
+        self.fun, self.seconds = problem.fun, 0.0
         self.groups = order_groups(problem)
+        self.fades = problem.memory is not None and problem.memory.fades
         #: For delays: the solution and its estimated error so far, and the break that steps approach from the left.
         self.past: Callable[[float], Array] = self.start
         self.past_error: Callable[[float], Array] = self._no_error
@@ -56,7 +56,7 @@ class FlatSystem:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without functions, which a solution does not need."""
-        dropped = dict.fromkeys(("past", "past_error", "_source"))
+        dropped = dict.fromkeys(("past", "past_error", "_source", "newton", "fun"))
         return self.__dict__ | dropped | {"problem": self.problem.without_functions(), "_recent": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -69,23 +69,6 @@ class FlatSystem:
     def _no_error(self, then: float) -> Array:
         return np.zeros_like(self.initial[0])
 
-    @property
-    def size(self) -> int:
-        """Number of elements of the state."""
-        return self.initial[0].size
-
-    def magnitude(self, y: Array) -> Array:
-        """The size that the relative tolerance of each element refers to."""
-        return np.abs(y)
-
-    def norm(self, scale: Array) -> Norm:
-        """The norm of the local error, in units of ``scale``."""
-        return Norm(scale, self.components)
-
-    def ratio(self, error: Array, tolerance: Array) -> float:
-        """The largest error of an element in units of its tolerance: a mean over many would hide that of one."""
-        return float((np.abs(error) / tolerance).max())
-
     def time(self, tau: float) -> float:
         """The time that ``fun`` receives."""
         t = self.problem.t0 + (self.offset + tau)
@@ -95,22 +78,28 @@ class FlatSystem:
         """The part of the initial values."""
         if self.problem.derivative == "riemann_liouville":
             return np.asarray(initial_part(self.problem, np.array([self.offset + tau]))[:, 0])
-        total: Array = initial_polynomial(self.offset + tau, self.initial)
+        total = self.initial[0] if len(self.initial) == 1 else initial_polynomial(self.offset + tau, self.initial)
         return total if self.problem.memory is None else total * self.problem.memory.fading(tau)
 
     def __call__(self, tau: float, y: Array, *, shifted: bool = False) -> Array:
         """The right-hand side at time ``tau`` after the start; ``shifted`` adds its error to the history too."""
+        problem = self.problem
         self.nfev += 1
-        more = self._delayed(tau, shifted) if self.problem.delays else ()
+        t = problem.t0 + (self.offset + tau)
+        if self.segment is not None:
+            t = min(max(t, self.segment[0]), self.segment[1])
+        more = self._delayed(tau, shifted) if problem.delays else ()
         # Copies, because the function may store or change its argument, and return the same array each time.
         state = y.copy() if len(self.shape) == 1 else y.reshape(self.shape).copy()
-        value = self.problem.fun(self.time(tau), state, *more, *self.problem.args)
+        started = perf_counter()
+        value = self.fun(t, state, *more, *problem.args)
+        self.seconds += perf_counter() - started
         if type(value) is not np.ndarray or value.shape != self.shape or value.dtype != self.dtype:
             value = check_value(value, self.shape, self.dtype, "fun")
         flat: Array = value.flatten()
         # For few numbers Python is faster than NumPy.
         if not (all(map(cmath.isfinite, flat.tolist())) if flat.size <= _FEW else np.isfinite(flat).all()):
-            raise NotFiniteError(f"fun(t, y) is not finite at t = {self.time(tau):.6g}")
+            raise NotFiniteError(f"fun(t, y) is not finite at t = {t:.6g}")
         return flat
 
     def first(self, y: Array) -> Array:
