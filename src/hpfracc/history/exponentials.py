@@ -223,18 +223,16 @@ def exponential_moments(xp: Any, z: Any, rule: MomentRule) -> Any:
     Gauss-Legendre for small z; for z of 12 and more :math:`q!/z^{q+1} (1 - e^{-z} \sum_{k \le q} z^k/k!)`.
     """
     small = z <= _SWITCH
-    near, far = _moments_by_rule(xp, xp.where(small, z, 0.0 * z), rule), xp.where(small, _SWITCH + 0.0 * z, z)
-    return xp.where(small[:, None], near, _closed_moments(xp, far, rule))
+    near, far = xp.where(small, z, 0.0 * z), xp.where(small, _SWITCH + 0.0 * z, z)
+    by_rule = product(xp, xp.exp(-near[:, None] * rule.points), rule.quadrature)
+    return xp.where(small[:, None], by_rule, _closed_moments(xp, far, rule))
 
 
 def sorted_moments(z: Array, count: int) -> Array:
     """The same for rising z."""
     rule, near = moment_rule(count), int(z.searchsorted(_SWITCH, side="right"))
-    return np.concatenate([_moments_by_rule(np, z[:near], rule), _closed_moments(np, z[near:], rule)])
-
-
-def _moments_by_rule(xp: Any, z: Any, rule: MomentRule) -> Any:
-    return product(xp, xp.exp(-z[:, None] * rule.points), rule.quadrature)
+    by_rule = np.exp(-z[:near, None] * rule.points) @ rule.quadrature
+    return np.concatenate([by_rule, _closed_moments(np, z[near:], rule)])
 
 
 def _closed_moments(xp: Any, z: Any, rule: MomentRule) -> Any:

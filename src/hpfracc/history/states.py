@@ -375,7 +375,9 @@ class ExponentialMemory:
 
     def history(self, step: float) -> Array:
         """Contribution of the history to the fractional integral one step ahead, shape (columns,)."""
-        tables, states = self.tables(step), self.states
+        tables, states = self._tables.get(step), self.states
+        if tables is None or tables.needed > states.shape[1]:
+            tables, states = self.tables(step), self.states
         found: Array = tables.rows[0] @ states[0, : tables.needed]
         for k in range(1, len(states)):
             found += tables.rows[k] @ states[k, : tables.needed]
@@ -383,7 +385,9 @@ class ExponentialMemory:
 
     def advance(self, step: float, coefficients: Array) -> None:
         """Add an interval on which functions are polynomials, ``coefficients[q]`` that of ``x^q`` (see StepRules)."""
-        tables = self.tables(step)
+        tables = self._tables.get(step)
+        if tables is None or tables.needed > self.states.shape[1]:
+            tables = self.tables(step)
         old = self.states[:, : len(tables.faded)]
         new = np.empty_like(old)
         _advance_into(new, old, step, tables.faded[: old.shape[1]], tables.gains, coefficients)

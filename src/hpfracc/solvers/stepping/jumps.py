@@ -30,14 +30,18 @@ def find_jump(step: Any, trial: Any, grown: bool) -> Array | None:
     return jump_bound(step, jump, trial.step) if jump.any() else None
 
 
-def terms_grow(step: Any, trial: Any) -> bool:
-    """Whether the terms of higher orders grow by more than the length of the step explains."""
-    errors, before, low, high = trial.errors, step.errors, JUMP_ORDERS - 1, JUMP_ORDERS
-    if len(before) <= high:
-        return False
-    ratio = trial.step / step.steps[0]
-    usual = 1.5 * ratio ** (low + min(step.least, 1.0))
-    return bool(errors[low] > usual * before[low] and errors[high] > usual * ratio * before[high])
+def length_across(step: Any) -> float | None:
+    """The length of a step over a jump right behind the newest time; None if there is none."""
+    system, tau, y = step.system, step.tau, step.y
+    length: float = 32.0 * math.ulp(1.0) * max(abs(tau), abs(system.time(tau)))
+    before = system(max(tau - length, 0.0), y)
+    for _ in range(12):
+        behind, later = (system(tau + k * length, y) for k in (1.0, 2.0))
+        change = np.abs(behind - before)
+        if np.any((change > 10.0 * np.abs(later - behind)) & (change > 1e-6 * np.abs(behind))):
+            return length
+        length *= 2.0
+    return None
 
 
 def _find_small_jump(trial: Any, rounding: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpfracc.history.states import ExponentialMemory, Snapshot
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.stepping.jumps import JUMP_ORDERS, find_jump, jump_bound, terms_grow
+from hpfracc.solvers.stepping.jumps import JUMP_ORDERS, find_jump, jump_bound, length_across
 from hpfracc.solvers.stepping.rules import HIGHEST, StepRules, make_rules, stable_degrees
 from hpfracc.solvers.stepping.solution import Continuation, Piece, interpolate
 from hpfracc.solvers.stepping.system import FlatSystem, NotFiniteError
@@ -214,7 +214,8 @@ class AdaptiveStep:
 
     def _propose(self, stop: float) -> tuple[float, float]:
         """Length of the next step, and its end."""
-        highest = LEVELS_PER_OCTAVE * (math.log2(self._longest()) - math.log2(self.unit)) + 1e-9
+        longest = self._longest() if self.system.offset else self.most_step
+        highest = LEVELS_PER_OCTAVE * (math.log2(longest) - math.log2(self.unit)) + 1e-9
         self._level = min(self._level, math.floor(highest))
         step, left = self.unit * 2.0 ** (self._level / LEVELS_PER_OCTAVE), (stop - self.origin) - self.since
         if step >= left * (1.0 - 1e-12):
@@ -243,14 +244,14 @@ class AdaptiveStep:
         for length in self.steps[: count - 1]:
             distance += length
             nodes.append((1.0 + distance / step + _COARSE) - _COARSE)
-        points, start = tuple(nodes), system.start(end)
+        points, start = tuple(nodes), system.initial[0] if system.steady else system.start(end)
         if len(self.memories) == 1:
             (memory,) = self.memories
             tables, history = memory.tables(step), memory.history(step)
             size, rules = tables.size, make_rules(points, tables.profile)
             known, inherited, shares = start + history[:n], history[n:], size * rules.shares
             linear = size * rules.newest[1], size * float(rules.sums[1, 1])
-            limits = system.degrees()
+            limits = system.degrees() if system.stiff else None
             if limits is None or limits.min() >= degree:
                 each, weight = None, size * rules.newest[degree]
                 sums = size * (rules.ahead[degree] @ past)
@@ -306,7 +307,13 @@ class AdaptiveStep:
         error = errors[min(degree + ahead, last)]
         change, one, other = trial.changes
         # Terms of low degrees are not that small.
-        grown = last > JUMP_ORDERS <= degree + 1 and terms_grow(self, trial)
+        before, low, grown = self.errors, JUMP_ORDERS - 1, False
+        if (
+            last > JUMP_ORDERS <= degree + 1 and len(before) > JUMP_ORDERS
+        ):  # by more than the length of the step explains
+            ratio = trial.step / self.steps[0]
+            usual = 1.5 * ratio ** (low + min(self.least, 1.0))
+            grown = errors[low] > usual * before[low] and errors[low + 1] > usual * ratio * before[low + 1]
         jump = None
         if grown or (last > 1 and np.count_nonzero(change > np.maximum(one, other))):
             jump = find_jump(self, trial, grown)
@@ -381,12 +388,13 @@ class AdaptiveStep:
         self.accepted += 1
         if self.between:
             self.states = [y, *self.states[: HIGHEST + 1]]
-        system.accepted(trial.newest, trial.scale)
+        if system.stiff:
+            system.accepted(trial.newest, trial.scale)
 
     def _choose(self, errors: list[float], degree: int, ahead: int, most: float) -> None:
         """The next degree and step; ``most`` bounds its growth."""
         last = len(errors) - 1
-        highest = min(self.highest_degree(), last)
+        highest = min(self.highest_degree() if self.system.stiff else HIGHEST, last)
         usual, best, possible = min(degree, highest), 0, 0.0
         for other in (usual, usual - 1, usual + 1):
             if not (1 <= other <= highest and (other == usual or other + ahead <= last)):
@@ -437,15 +445,8 @@ class AdaptiveStep:
 
     def _pass_jump(self) -> bool:
         """Step over a jump of the right-hand side that is closer than times can be, and restart behind it."""
-        step = 32.0 * _EPS * max(abs(self.tau), abs(self.system.time(self.tau)))
-        before = self.system(max(self.tau - step, 0.0), self.y)
-        for _ in range(12):
-            behind, later = (self.system(self.tau + k * step, self.y) for k in (1.0, 2.0))
-            change = np.abs(behind - before)
-            if np.any((change > 10.0 * np.abs(later - behind)) & (change > 1e-6 * np.abs(behind))):
-                break
-            step *= 2.0
-        else:
+        step = length_across(self)
+        if step is None:
             return False
         self.jumped = self.tau
         end = self.tau + step
