@@ -239,11 +239,17 @@ def numpy_raises() -> bool:
 # -- adaptive steps ---------------------------------------------------------------------------------------------------
 
 
+def _misfit(problem: Problem) -> str | None:
+    """Reason why the right-hand side is not compiled; None if it can be."""
+    if problem.delays:
+        return "the equation has delays"
+    return None if problem.memory is None else "its derivative is not Caputo's"
+
+
 def refuse_numba(problem: Problem, options: Options, name: str) -> str | None:
     """Reason why Numba cannot be used although it was requested, or None."""
-    if not (problem.delays and _asks_for_numba(options)):
-        return None
-    return f"method={name!r} is not compiled here: the equation has delays; omit Numba"
+    reason = _misfit(problem) if _asks_for_numba(options) else None
+    return None if reason is None else f"method={name!r} is not compiled here: {reason}; omit Numba"
 
 
 class AdaptiveSwitch(CompileSwitch):
@@ -254,7 +260,7 @@ class AdaptiveSwitch(CompileSwitch):
 
     def __init__(self, problem: Problem, options: Options) -> None:
         super().__init__(problem, options)
-        self._problem, self._tried = problem, self._tried or bool(problem.delays)
+        self._problem, self._tried = problem, self._tried or _misfit(problem) is not None
         self._function: CompiledFunction | None = None
         self._system: Any = None
 

@@ -360,6 +360,8 @@ def _compiling(problem: Problem, options: Options) -> str:
         return f"called with arrays of {problem.library}, as it is given"
     if on_cuda.is_asked(options):
         return "compiled into a kernel with a GPU thread for each member (backend='numba-cuda')"
+    if problem.memory is not None:
+        return "called in Python (its derivative is not Caputo's)"
     if options.compile is True:
         return "compiled with Numba at once (compile=True)"
     if options.compile is False:

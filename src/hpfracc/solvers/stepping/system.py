@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 #: State and right-hand side at the end of a step; None if the step is too long.
 Solved = tuple[Array, Array] | None
 #: Absolute and relative tolerance of a step, and the sizes of the state before it.
-Tolerance = tuple[Array, float, Array]
+StepTolerance = tuple[Array, float, Array]
 
 
 class NotFiniteError(HpfraccError, ArithmeticError):
@@ -78,7 +78,7 @@ class FlatSystem(ABC):
         return self(0.0, y)
 
     @abstractmethod
-    def solve(self, tau: float, known: Array, weight: Any, guess: Array, tolerance: Tolerance, attempts: int) -> Solved:
+    def solve(self, tau: float, known: Array, weight: Any, guess: Array, tolerance: StepTolerance, attempts: int) -> Solved:
         """Solve the equation of a step to a part of the tolerance; None if the step is too long."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ from hpfracc.solvers.ode.fixed.grid import initial_part, initial_polynomial, ord
 from hpfracc.solvers.ode.problem import Problem, check_jacobian, check_value, history_at
 from hpfracc.solvers.stepping.jacobian import JacobianSource, factorise
 from hpfracc.solvers.stepping.newton import Newton, Norm
-from hpfracc.solvers.stepping.system import FlatSystem, NotFiniteError, Solved, Tolerance
+from hpfracc.solvers.stepping.system import FlatSystem, NotFiniteError, Solved, StepTolerance
 
 Array = np.ndarray[Any, Any]
 
@@ -199,7 +199,7 @@ class OrdinarySystem(FlatSystem):
 
     # -- the equation of a step ---------------------------------------------------------------------------------------
 
-    def solve(self, tau: float, known: Array, weight: Any, guess: Array, tolerance: Tolerance, attempts: int) -> Solved:
+    def solve(self, tau: float, known: Array, weight: Any, guess: Array, tolerance: StepTolerance, attempts: int) -> Solved:
         """By iteration, or Newton's method."""
         scale = tolerance[0] + tolerance[1] * np.maximum(tolerance[2], np.abs(guess))
         if self.stiff:
