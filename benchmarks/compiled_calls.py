@@ -31,8 +31,7 @@ from hpfracc.solvers.ode import compiled
 
 compiled.require()
 functions: Any = compiled.load("functions")
-for module in ("stepper", "adaptive"):
-    compiled.load(module)
+compiled.load("stepper")
 
 SECONDS, FIRSTS = 3.0, 7
 Array = np.ndarray[Any, Any]
@@ -114,7 +113,6 @@ METHODS: dict[str, tuple[str, dict[str, float]]] = {
     "explicit, 10,000 steps": ("explicit_rectangle", {"step": 1e-4}),
     "pece, 1,000 steps": ("pece", {"step": 1e-3}),
     "implicit, 1,000 steps": ("implicit_trapezoid", {"step": 1e-3}),
-    "adaptive, rtol 1e-6": ("adaptive", {"rtol": 1e-6}),
 }
 
 

@@ -197,8 +197,7 @@ def stiff(t: float, y: Any) -> Any:
 ADAPTIVE = {**PROBLEMS, "stiff": (stiff, 0.6, [1.0, 1.0])}
 WAYS: dict[str, dict[str, Any]] = {
     "NumPy": {"backend": "numpy"},
-    "steps compiled": {"backend": "numba", "compile": False},
-    "fun compiled too": {"backend": "numba", "compile": True},
+    "fun compiled": {"backend": "numba", "compile": True},
 }
 
 

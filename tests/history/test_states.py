@@ -10,13 +10,8 @@ import pytest
 from scipy.integrate import quad
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.history.states import (
-    ExponentialMemory,
-    TrackedMemory,
-    exponential_kernel,
-    exponential_moments,
-    moment_rule,
-)
+from hpfracc.history.exponentials import exponential_moments, moment_rule
+from hpfracc.history.states import ExponentialMemory, TrackedMemory, exponential_kernel
 
 
 @pytest.mark.parametrize("eps", [1e-4, 1e-8, 1e-13])

@@ -21,7 +21,8 @@ from hpfracc.control.responses import Response, _without_gain, step_response
 from hpfracc.control.systems import caputo_chain, feedback, single
 from hpfracc.control.transfer import TransferFunction, s
 from hpfracc.errors import InvalidInputError, SolveError
-from hpfracc.history.states import exponential_kernel, exponential_moments, moment_rule
+from hpfracc.history.exponentials import exponential_moments, moment_rule
+from hpfracc.history.states import exponential_kernel
 
 Array = np.ndarray[Any, Any]
 

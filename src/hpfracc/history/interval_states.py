@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import tracks_gradient
-from hpfracc.history.exponentials import exponential_nodes, node_weights
+from hpfracc.history.exponentials import exponential_moments, exponential_nodes, moment_rule, node_weights
 from hpfracc.history.intervals import IntervalWeights, interval_integrals, order_value
-from hpfracc.history.states import exponential_moments, moment_rule
 
 Array = np.ndarray[Any, Any]
 

@@ -18,18 +18,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from hpfracc._arrays import library_of
 from hpfracc._xp import NUMPY, convert_like, namespace_of
 from hpfracc.engine.workers import available_cores, run_blocks
 from hpfracc.errors import InvalidInputError
-from hpfracc.history.exponentials import exponential_nodes, node_weights
+from hpfracc.history.exponentials import (
+    MomentRule,
+    exponential_moments,
+    exponential_nodes,
+    moment_rule,
+    node_weights,
+    product,
+    sorted_moments,
+)
 
 Array = np.ndarray[Any, Any]
 
-#: Gauss-Legendre quadrature of moments below this, the closed form above, where it loses no digits.
-_SWITCH = 12.0
-_POINTS, _WEIGHTS = special.roots_legendre(20)
-_POINTS, _WEIGHTS = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
 #: Factor by which the kernel is extended below the step that needs it.
 _HEADROOM = 1e-3
 #: Exponentials that are kept beyond those that the current step needs.
@@ -47,48 +50,7 @@ _BLOCK, _BLOCKS = 1 << 17, 3
 _ERROR_EPS = 1e-2
 
 
-# -- moments ----------------------------------------------------------------------------------------------------------
-
-
-class MomentRule(NamedTuple):
-    """For the moments of exponentials over a step: nodes, their weighted powers, exponents and log-factorials."""
-
-    points: Any
-    quadrature: Any
-    powers: Any
-    factorials: Any
-
-
-@functools.cache
-def moment_rule(count: int) -> MomentRule:
-    """The rule of the moments 0, 1, ..., ``count - 1``, at most 12 of them."""
-    powers = np.arange(float(count))
-    return MomentRule(_POINTS, _POINTS[:, None] ** powers * _WEIGHTS[:, None], powers, special.gammaln(powers + 1.0))
-
-
-def exponential_moments(xp: Any, z: Any, rule: MomentRule) -> Any:
-    r""":math:`\int_0^1 x^q e^{-z x} dx` for each ``z >= 0`` and q = 0, 1, ..., shape (len(z), count).
-
-    Gauss-Legendre for small z; for z of 12 and more :math:`q!/z^{q+1} (1 - e^{-z} \sum_{k \le q} z^k/k!)`.
-    """
-    small = z <= _SWITCH
-    near = xp.where(small, z, 0.0 * z)
-    far = xp.where(small, _SWITCH + 0.0 * z, z)
-    by_rule = product(xp, xp.exp(-near[:, None] * rule.points), rule.quadrature)
-    logarithms = xp.log(far)[:, None]
-    tail = xp.exp(logarithms * rule.powers - far[:, None] - rule.factorials)
-    closed = xp.exp(rule.factorials - logarithms * (rule.powers + 1.0)) * (1.0 - xp.cumsum(tail, 1))
-    return xp.where(small[:, None], by_rule, closed)
-
-
-def product(xp: Any, matrix: Any, values: Any) -> Any:
-    """``matrix @ values`` over the first axis of ``values``, in full precision."""
-    if library_of(values) == "jax":
-        return xp.tensordot(matrix, values, axes=1, precision="highest")
-    flat = values.reshape(values.shape[0], -1)
-    if library_of(values) == "torch":
-        matrix = matrix.to(values.dtype)
-    return (matrix @ flat).reshape(*matrix.shape[:-1], *values.shape[1:])
+# -- states of a known range of distances, for arrays of every library ------------------------------------------------
 
 
 def combined(xp: Any, row: Any, values: Any) -> Any:
@@ -96,9 +58,6 @@ def combined(xp: Any, row: Any, values: Any) -> Any:
     if row.ndim == 1:
         return product(xp, row[None], values)[0]
     return (row.reshape(row.shape[0], *(1,) * (values.ndim - row.ndim), *row.shape[1:]) * values).sum(0)
-
-
-# -- states of a known range of distances, for arrays of every library ------------------------------------------------
 
 
 class Memory(NamedTuple):
@@ -170,27 +129,27 @@ def remember(xp: Any, memory: Memory, states: Any, step: Any, integrals: Any, co
     return xp.stack(new)
 
 
-def _gains(states: Array, step: float, integrals: Array, polynomial: Array) -> list[Array]:
-    """What the coefficients of a polynomial over a step add to the states of each power, shape (terms, count)."""
-    powers, terms, _ = states.shape
-    return [step ** (k + 1) * integrals[:terms, k : k + len(polynomial)] for k in range(powers)]
+def _advance_into(found: Array, states: Array, step: float, faded: Array, gains: Any, polynomial: Array) -> None:
+    """As :func:`remember`, for large states in blocks of columns on several threads; ``found`` may be ``states``.
 
-
-def _advance_into(found: Array, states: Array, step: float, decay: Array, gains: Any, polynomial: Array) -> None:
-    """As :func:`remember`, in blocks of columns on several threads; ``found`` may be ``states``."""
+    ``gains[k]`` is what the coefficients of a polynomial over the step add to the states of the k-th power.
+    """
     powers, terms, columns = states.shape
-    part, faded = max(256, _BLOCK // terms), decay[:, None]
+    part = max(256, _BLOCK // terms)
+    if columns > part:
 
-    def advance(start: int) -> None:
-        here = slice(start, start + part)
-        for k in reversed(range(powers)):  # each takes those of lower powers as they were
-            moved: Any = states[k, :, here]
-            for i in range(k):
-                moved = moved + math.comb(k, i) * step ** (k - i) * states[i, :, here]
-            block = np.multiply(moved, faded, out=found[k, :, here])
-            block += gains[k] @ polynomial[:, here]
+        def advance(start: int) -> None:
+            here = slice(start, start + part)
+            _advance_into(found[..., here], states[..., here], step, faded, gains, polynomial[:, here])
 
-    run_blocks(advance, range(0, columns, part), available_cores() if columns >= _BLOCKS * part else 1)
+        run_blocks(advance, range(0, columns, part), available_cores() if columns >= _BLOCKS * part else 1)
+        return
+    for k in reversed(range(powers)):  # each takes those of lower powers as they were
+        moved: Any = states[k]
+        for i in range(k):
+            moved = moved + math.comb(k, i) * step ** (k - i) * states[i]
+        block = np.multiply(moved, faded, out=found[k])
+        block += gains[k][:terms, : len(polynomial)] @ polynomial
 
 
 # -- states that follow the step length -------------------------------------------------------------------------------
@@ -238,6 +197,10 @@ class ExponentialKernel:
         size = np.asarray(u) ** self.alpha / math.gamma(self.alpha)
         return np.asarray(size[..., np.newaxis] / (self.alpha + np.arange(count)))
 
+    def profile(self, u: float, count: int) -> tuple[float, Array]:
+        """The same as a size and its multiples, which do not depend on ``u`` if the kernel is a power."""
+        return u**self.alpha / math.gamma(self.alpha), 1.0 / (self.alpha + np.arange(count))
+
     def __call__(self, u: Array) -> Array:
         """The value of the sum."""
         u = np.asarray(u, dtype=float)
@@ -284,32 +247,57 @@ def exponential_kernel(alpha: float, shortest: float, longest: float, eps: float
 
 
 class Tables:
-    """Values that depend only on the step length, for all exponentials of a kernel; moments are computed on demand."""
+    """Values that depend only on the step length; those that rejected steps do not need are computed on demand.
 
-    def __init__(self, kernel: ExponentialKernel, step: float, moments: int) -> None:
-        self._kernel, self._step = kernel, step
-        self._products, self._count = kernel.rates * step, moments
-        self.decay = np.exp(-self._products)
-        self.weighted = self.decay * kernel.weights
-        self.needed = kernel.needed(step)
+    Attributes
+    ----------
+    needed : int
+        Number of exponentials that matter one step ahead.
+    rows : list of arrays, shape (needed,)
+        What the states of each power contribute there.
+    faded : array, shape (needed and a few more, 1)
+        By how much the states fade over the step.
+    size, profile : float, bytes
+        The integrals of the kernel itself over the step times powers: a size, and the numbers that it multiplies.
+    """
+
+    def __init__(self, kernel: ExponentialKernel, step: float) -> None:
+        self._kernel, self._step, self.needed, power = kernel, step, kernel.needed(step), kernel.power
+        self._products = kernel.rates[: self.needed + _SPARE] * step
+        decay = np.exp(-self._products)
+        self.faded = decay[:, np.newaxis]
+        ahead = decay[: self.needed] * kernel.weights[: self.needed]
+        self.rows = [math.comb(power, k) * step ** (power - k) * ahead for k in range(power + 1)]
+        self.size, profile = kernel.profile(step, _COEFFICIENTS)
+        self.profile = profile.tobytes()
 
     @functools.cached_property
-    def moments(self) -> Array:
-        """Moments of shape (exponentials, count); see :func:`exponential_moments`."""
-        return np.asarray(exponential_moments(np, self._products, moment_rule(self._count)))
+    def gains(self) -> list[Array]:
+        """What the coefficients of a polynomial over the step add to the states of each power."""
+        power, step = self._kernel.power, self._step
+        found = sorted_moments(self._products, _COEFFICIENTS + power)
+        return [step ** (k + 1) * found[:, k : k + _COEFFICIENTS] for k in range(power + 1)]
 
     @functools.cached_property
-    def integrals(self) -> Array:
-        """Those of the kernel itself over the step."""
-        return self._kernel.integrals(self._step, _COEFFICIENTS)
+    def between(self) -> bytes:
+        """The integrals before each of some times within the step, in units of ``size``, shape (times, count)."""
+        kernel = self._kernel
+        return _power_between(kernel.alpha) if type(kernel) is ExponentialKernel else _between(kernel, self._step)
 
-    @functools.cached_property
-    def between(self) -> Array:
-        """The same over the part of the step before each of some times within it, shape (times, count)."""
-        powers, left = np.arange(_COEFFICIENTS), 1.0 - WITHIN
-        own = self._kernel.integrals(left * self._step, _COEFFICIENTS) * left[:, np.newaxis] ** powers
-        shifts = WITHIN[:, np.newaxis, np.newaxis] ** np.maximum(powers[:, np.newaxis] - powers, 0)
-        return np.asarray(np.einsum("kq,tkq,tq->tk", special.binom(powers[:, np.newaxis], powers), shifts, own))
+
+def _between(kernel: ExponentialKernel, step: float) -> bytes:
+    powers, left = np.arange(_COEFFICIENTS), 1.0 - WITHIN
+    own = kernel.integrals(left * step, _COEFFICIENTS) * left[:, np.newaxis] ** powers
+    shifts = WITHIN[:, np.newaxis, np.newaxis] ** np.maximum(powers[:, np.newaxis] - powers, 0)
+    found = np.einsum("kq,tkq,tq->tk", special.binom(powers[:, np.newaxis], powers), shifts, own)
+    between: bytes = (found / kernel.profile(step, 1)[0]).tobytes()
+    return between
+
+
+@functools.lru_cache
+def _power_between(alpha: float) -> bytes:
+    nothing = np.empty(0)
+    return _between(ExponentialKernel(alpha, 0, nothing, nothing, 0.0), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,12 +360,12 @@ class ExponentialMemory:
 
     def tables(self, step: float) -> Tables:
         """The tables of a step, cached. Extends the states if the step needs more exponentials."""
-        if not self.kernel.covers(step):
-            self.kernel = self._make_kernel(self.alpha, step * _HEADROOM, self.longest, self.eps)
-            self._tables.clear()
         found = self._tables.get(step)
         if found is None:
-            found = Tables(self.kernel, step, _COEFFICIENTS + self.kernel.power)
+            if not self.kernel.covers(step):
+                self.kernel = self._make_kernel(self.alpha, step * _HEADROOM, self.longest, self.eps)
+                self._tables.clear()
+            found = Tables(self.kernel, step)
             if len(self._tables) >= _KEPT:
                 self._tables.pop(next(iter(self._tables)))
             self._tables[step] = found
@@ -387,25 +375,23 @@ class ExponentialMemory:
 
     def history(self, step: float) -> Array:
         """Contribution of the history to the fractional integral one step ahead, shape (columns,)."""
-        tables, power = self.tables(step), self.kernel.power
-        rows = [math.comb(power, k) * step ** (power - k) * tables.weighted[: tables.needed] for k in range(power + 1)]
-        parts = [row @ states[: row.size] for row, states in zip(rows, self.states, strict=True)]
-        return np.asarray(sum(parts[1:], parts[0]))
+        tables, states = self._tables.get(step), self.states
+        if tables is None or tables.needed > states.shape[1]:
+            tables, states = self.tables(step), self.states
+        found: Array = tables.rows[0] @ states[0, : tables.needed]
+        for k in range(1, len(states)):
+            found += tables.rows[k] @ states[k, : tables.needed]
+        return found
 
     def advance(self, step: float, coefficients: Array) -> None:
-        """Add an interval on which the functions are polynomials, ``coefficients[q]`` that of ``x^q`` (see Stencil)."""
-        tables = self.tables(step)
-        old = self.states[:, : tables.needed + _SPARE]
-        new, gains = np.empty_like(old), _gains(old, step, tables.moments, coefficients)
-        _advance_into(new, old, step, tables.decay[: old.shape[1]], gains, coefficients)
-        self.replace(new, step, coefficients)
-
-    def trimmed(self, tables: Tables) -> Array:
-        """The states that a step needs, and a few more, so that trimming is rare."""
-        count = self.states.shape[1]
-        if count > tables.needed + 24:
-            return np.ascontiguousarray(self.states[:, : tables.needed + 8])
-        return self.states
+        """Add an interval on which functions are polynomials, ``coefficients[q]`` that of ``x^q`` (see StepRules)."""
+        tables = self._tables.get(step)
+        if tables is None or tables.needed > self.states.shape[1]:
+            tables = self.tables(step)
+        old = self.states[:, : len(tables.faded)]
+        new = np.empty_like(old)
+        _advance_into(new, old, step, tables.faded[: old.shape[1]], tables.gains, coefficients)
+        self.states, self._newest = new, (step, coefficients)
 
     def replace(self, states: Array, step: float, coefficients: Array) -> None:
         """The states after an interval of this length, on which the functions were these polynomials."""
@@ -428,8 +414,9 @@ class ExponentialMemory:
         if self._newest is not None:
             step, coefficients = self._newest
             added, z = extended[:, count:], self.kernel.rates[count:needed] * step
-            integrals = exponential_moments(np, z, moment_rule(len(coefficients) + self.kernel.power))
-            _advance_into(added, added, step, np.exp(-z), _gains(added, step, integrals, coefficients), coefficients)
+            integrals = sorted_moments(z, len(coefficients) + self.kernel.power)
+            gains = [step ** (k + 1) * integrals[:, k : k + len(coefficients)] for k in range(powers)]
+            _advance_into(added, added, step, np.exp(-z)[:, np.newaxis], gains, coefficients)
         self.states = extended
 
 
@@ -464,9 +451,9 @@ class GatheredMemory(ExponentialMemory):
         self.kernel, count = self._gains.kernel, self._gains.states.shape[1]
         if count > self.states.shape[1]:
             self._extend(count)
-        old, decay = self.states[:, :count], np.exp(-self.kernel.rates[:count] * self._length)
+        old, faded = self.states[:, :count], np.exp(-self.kernel.rates[:count, np.newaxis] * self._length)
         new, rows = old if self._together > 1 else np.empty_like(old), np.concatenate(self._rows)
-        _advance_into(new, old, self._length, decay, self._gains.states[..., : len(rows)], rows)
+        _advance_into(new, old, self._length, faded, self._gains.states[..., : len(rows)], rows)
         self.replace(new, step, coefficients)
         self._gains.replace(np.zeros_like(self._gains.states), step, np.zeros((1, width)))
         self._rows, self._length = [], 0.0

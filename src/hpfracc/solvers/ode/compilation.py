@@ -39,15 +39,8 @@ OPERATION = "solve_fode"
 #: Seconds assumed before the first measurement (two shared cores, Numba 0.68): what Numba's first compilation loads,
 #: one right-hand side, and the kernels of a method with and without Numba's cache.
 _FIRST, _FUNCTION, _CACHED_KERNEL, _COLD_KERNEL = 3.3, 0.7, 0.3, 4.0
-#: The kernels of adaptive steps, not in the cache.
-_COLD_ADAPTIVE = 12.0
-#: Largest state for compiled arithmetic; larger ones are left to NumPy's loops.
-_MAX_ADAPTIVE = 64
-#: Steps between two readings of the clock.
-_EVERY = 16
-#: Remaining fraction of a step's time with compiled arithmetic, and its seconds without the right-hand side
-#: (benchmarks/ode.py --adaptive).
-_LEFT, _OWN = 0.35, 5e-5
+#: Seconds that a compiled right-hand side takes between two looks at adaptive steps, some 50 times 2 us.
+_COMPILED_CALLS = 1e-4
 #: Account entries of right-hand sides and of Numba's first compilation.
 _FUNCTIONS, _NUMBA = "ode right-hand side", "numba first compilation"
 #: The folder with the kernels.
@@ -162,37 +155,27 @@ def compile_price(function: Callable[..., Any]) -> FunctionPrice | None:
 
 def kernel_price(kind: str, dtype: Any) -> KernelPrice:
     """The price of compiled steps of that kind around a function in Python."""
-    family, cold, source, function = "ode kernel", _COLD_KERNEL, "kernels.py", kind
-    if kind == "adaptive":
-        family, cold, source, function = "ode adaptive kernel", _COLD_ADAPTIVE, "adaptive.py", "iterate"
-    item = ("ode kernel", kind, dtype)
-    return KernelPrice(family, item, cold, _CACHED_KERNEL, _FOLDER / source, function, np.dtype(dtype).name)
+    item, source = ("ode kernel", kind, dtype), _FOLDER / "kernels.py"
+    return KernelPrice("ode kernel", item, _COLD_KERNEL, _CACHED_KERNEL, source, kind, np.dtype(dtype).name)
 
 
 class CompileSwitch:
-    """What the switches to compiled steps share: prices, notes, and how functions are compiled.
+    """What the switches to compiled functions and steps share.
 
     Parameters
     ----------
     problem, options
         Of the solve.
-    kind : str
-        Kind of the steps; see :func:`kernel_price`.
     """
 
-    def __init__(self, problem: Problem, options: Options, kind: str) -> None:
+    def __init__(self, problem: Problem, options: Options) -> None:
         self.options = options
         self.notes: list[str] = []
         self.compile_seconds = 0.0
         self._backend = read_backend(options)
         may = options.compile == "auto" and self._backend != "numpy"
         self._price = compile_price(problem.fun) if may else None
-        self._kernel = kernel_price(kind, np.dtype(problem.dtype))
         self._tried = options.compile is False
-
-    def _kernels_pay(self, ahead: float = 0.0) -> bool:
-        """Whether compiled steps that save ``ahead`` seconds pay off. A deterministic run uses them on request only."""
-        return not get_settings().deterministic and self._kernel.pays(ahead)
 
 
 def compile_problem(
@@ -257,18 +240,10 @@ def numpy_raises() -> bool:
 
 
 def _misfit(problem: Problem) -> str | None:
-    """Reason why the arithmetic cannot be compiled; None if it can."""
-    assert problem.orders.known is not None
+    """Reason why the right-hand side is not compiled; None if it can be."""
     if problem.delays:
         return "the equation has delays"
-    if problem.memory is not None:
-        return "its derivative is not Caputo's"
-    if np.unique(problem.orders.known).size > 1:
-        return "components have different orders"
-    size = int(np.prod(problem.shape))
-    if size > _MAX_ADAPTIVE:
-        return f"a state of {size} numbers is left to NumPy (from {_MAX_ADAPTIVE + 1} numbers on)"
-    return None
+    return None if problem.memory is None else "its derivative is not Caputo's"
 
 
 def refuse_numba(problem: Problem, options: Options, name: str) -> str | None:
@@ -278,58 +253,58 @@ def refuse_numba(problem: Problem, options: Options, name: str) -> str | None:
 
 
 class AdaptiveSwitch(CompileSwitch):
-    """The choice between NumPy and compiled steps in one solve, over all its passes; ``stepper`` is a ``Stepper``."""
+    """The choice between Python and a compiled right-hand side in one solve with adaptive steps, over all its passes.
+
+    The steps themselves are NumPy's: compiled, they took two thirds of the time, and 12 s to compile.
+    """
 
     def __init__(self, problem: Problem, options: Options) -> None:
-        super().__init__(problem, options, "adaptive")
-        self.compiled = self._kernels = False
-        self._problem = problem
-        self._fits = self._backend != "numpy" and _misfit(problem) is None
+        super().__init__(problem, options)
+        self._problem, self._tried = problem, self._tried or _misfit(problem) is not None
         self._function: CompiledFunction | None = None
-        self._steps, self._since = 0, 0.0
+        self._system: Any = None
 
-    def begin(self, stepper: Any) -> None:
-        """Called before the steps of a pass."""
-        if self._fits and not self._kernels:
-            asked = self._backend == "numba" or self.options.compile is True
-            self._kernels = asked or (self._kernel.is_bought and self._kernels_pay())
-        if self._kernels and self.options.compile is True and not self._tried:
-            self._switch(stepper, must=True)
-        self._use(stepper)
-        self._steps, self._since = 0, time.perf_counter()
+    @property
+    def compiled(self) -> bool:
+        """Whether the right-hand side is compiled."""
+        return self._function is not None
 
-    def look(self, stepper: Any) -> None:
-        """Called after a step. Every few steps, switches to compiled steps if that pays off."""
-        self._steps += 1
-        if self._steps < _EVERY or not self._fits or (self._kernels and self._tried):
+    def begin(self, system: Any) -> None:
+        """Called before the steps of a pass with its ``OrdinarySystem``."""
+        self._system, must = system, self.options.compile is True
+        if not self._tried and (must or (self._backend == "numba" and self._price is not None)):
+            self._switch(0.0, system.start(0.0), must=must)
+        elif self.compiled:
+            system.fun = self._evaluate
+
+    def look(self, step: Any) -> None:
+        """Called every few steps: compiles the right-hand side if that pays off."""
+        if self._tried or self._price is None:
             return
-        seconds = time.perf_counter() - self._since
-        if not self._kernels:
-            self._kernel.credit((1.0 - _LEFT) * seconds)
-            self._kernels = self._kernels_pay()
-            self._use(stepper)
-        elif self._price is not None:
-            self._price.credit(max(seconds - self._steps * _OWN, 0.0))
-            if self._price.pays(0.0):
-                self._switch(stepper, must=False)
-                self._use(stepper)
-        self._steps, self._since = 0, time.perf_counter()
+        self._price.credit(max(self._system.seconds - _COMPILED_CALLS, 0.0))
+        self._system.seconds = 0.0
+        if self._price.pays(0.0):
+            self._switch(step.tau, step.y, must=False)
 
-    def _use(self, stepper: Any) -> None:
-        if self._kernels:
-            steps: Any = compiled.load("adaptive")
-            stepper.advance = self._kernel.time_first(stepper.advance, self.notes)
-            stepper.arithmetic = steps.CompiledArithmetic(stepper.corrector.system, self._function, self._abandon)
-
-    def _switch(self, stepper: Any, *, must: bool) -> None:
+    def _switch(self, tau: float, y: Array, *, must: bool) -> None:
         """Compile the right-hand side, or record why not."""
-        here = stepper.system.time(stepper.tau), stepper.y.reshape(self._problem.shape)
+        here = self._system.time(tau), y.reshape(self._problem.shape)
         self._tried = True
         found, self.compile_seconds = compile_problem(self._problem, [here], self.notes, must=must)
         if found is not None:
-            self._function, self.compiled = found[0], True
+            self._function, self._system.fun = found[0], self._evaluate
 
-    def _abandon(self, why: str) -> None:
-        """Return to the right-hand side in Python."""
-        self._function, self.compiled = None, False
-        self.notes.append(f"the right-hand side returned to Python: {why}")
+    def _evaluate(self, t: float, y: Array, *args: Any) -> Any:
+        """The compiled right-hand side; where it is not finite, Python's, which may raise an error."""
+        function, why = self._function, "a captured value changed during the solve"
+        assert function is not None
+        if function.unchanged():
+            value = function(t, y, self._problem.shape)
+            if np.isfinite(value).all():
+                return value
+            why = f"compiled, it failed where Python could evaluate it, at t = {t:g}"
+        value = self._problem.fun(t, y, *args)
+        if np.isfinite(value).all():
+            self._function, self._system.fun = None, self._problem.fun
+            self.notes.append(f"the right-hand side returned to Python: {why}")
+        return value

@@ -12,8 +12,10 @@ import numpy as np
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, refuse_units
 from hpfracc._choices import DerivativeName
 from hpfracc._reading import array, broadcasts, choice, function, listed, number, pair, shown
-from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.ode.jacobian import DENSE_BELOW, JacobianSource, is_sparse, read_sparsity
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.stepping.jacobian import DENSE_BELOW, JacobianSource, is_sparse, read_sparsity
+from hpfracc.solvers.stepping.newton import PART, Newton
 
 Array = np.ndarray[Any, Any]
 
@@ -371,10 +373,6 @@ def starts_infinite(problem: Problem) -> bool:
     return bool(np.any(problem.y0[broken] != 0))
 
 
-class NotFiniteError(HpfraccError, ArithmeticError):
-    """The right-hand side was not finite. A shorter step is tried before the solve fails."""
-
-
 class RightHandSide:
     """``fun(t, y, *args)`` of a NumPy problem, with a fast path for arrays of the right dtype and shape."""
 
@@ -413,3 +411,13 @@ def jacobian_source(problem: Problem, evaluate: Callable[[float, Array], Array])
         return check_jacobian(jac(t, y.copy(), *args), shape, problem.dtype).copy()
 
     return JacobianSource(shape, problem.dtype, evaluate, None if jac is None else given, problem.jac_sparsity)
+
+
+def make_newton(problem: Problem, options: Options, fun: RightHandSide, part: float = PART) -> Newton:
+    """Newton's method for the steps of a fixed-step method; ``part`` as for :class:`Newton`."""
+    shape, source = problem.shape, jacobian_source(problem, fun)
+    atol = np.broadcast_to(options.atol, shape).reshape(-1) if np.ndim(options.atol) else options.atol
+    newton = Newton(fun.flat, source, shape[-1])
+    newton.rtol, newton.atol, newton.part = options.rtol, atol, part
+    newton.jacobian, newton.price = source.jac, source.evaluations + 1
+    return newton

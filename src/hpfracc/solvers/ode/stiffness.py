@@ -25,8 +25,8 @@ from scipy.special import rgamma
 
 from hpfracc._xp import NUMPY
 from hpfracc.solvers.ode.fixed.scheme import cached_weights
-from hpfracc.solvers.ode.jacobian import DENSE_BELOW
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, jacobian_source
+from hpfracc.solvers.stepping.jacobian import DENSE_BELOW
 
 Array = np.ndarray[Any, Any]
 

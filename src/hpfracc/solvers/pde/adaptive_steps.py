@@ -1,4 +1,4 @@
-r"""Adaptive steps in time: the steps of :mod:`hpfracc.solvers.ode.adaptive` for all unknowns of a grid together.
+r"""Adaptive steps in time: those of :mod:`hpfracc.solvers.stepping.step` for all unknowns of a grid together.
 
 The right-hand side :math:`f = A u + b(t) + s(t) + R(t, u)` is a polynomial on each step, and its past a sum of
 exponentials. The equation of a step, :math:`u = \text{known} + w f(t, u)`, is solved by the discretisation:
@@ -11,33 +11,27 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
 from hpfracc.history.states import ExponentialMemory, TrackedMemory
-from hpfracc.solvers.ode.adaptive.corrector import Solved
-from hpfracc.solvers.ode.adaptive.solution import PieceStore
-from hpfracc.solvers.ode.adaptive.stepper import Stepper, stable_degrees
-from hpfracc.solvers.ode.problem import NotFiniteError
 from hpfracc.solvers.pde.driver import StepProgress
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.nonlinear import ROUGH, ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, StepForm
 from hpfracc.solvers.pde.recording import Run
 from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before, note_jumps
+from hpfracc.solvers.stepping.rules import stable_degrees
+from hpfracc.solvers.stepping.solution import PieceStore
+from hpfracc.solvers.stepping.step import RESOLVED, AdaptiveStep
+from hpfracc.solvers.stepping.system import FlatSystem, NotFiniteError, Solved
+from hpfracc.solvers.stepping.walk import HOPELESS, MAX_PASSES, TOLERATED, AdaptiveWalk, smaller_share
 
 Array = np.ndarray[Any, Any]
 
-#: Largest number of passes; the multiple of the tolerance at which a pass is abandoned, and that which is tolerated
-#: after the last one, because the estimate is rough.
-_MAX_PASSES, _HOPELESS, _TOLERATED = 6, 4.0, 10.0
 #: Share of the tolerance for a step in the first pass.
 _SHARE = 0.5
-#: An estimate below this fraction of what a step may err is a cancellation of terms that are not known so well.
-_RESOLVED = 0.05
 #: Product of the newest weight and the largest eigenvalue below which the right-hand side is evaluated after a step.
 _SHORT = 1e-3
 #: Ends of steps through which data are interpolated, to be compared with the data between them.
@@ -53,28 +47,42 @@ _GROWS = 2.0
 _STABLE = 2.0
 
 
-class _EvolutionSystem:
-    """The equation on flat states, for the stepper."""
+@final
+class _EvolutionSystem(FlatSystem):
+    """The equation on flat states; the discretisation solves the equations of the steps. Stiff throughout."""
 
-    offset = 0.0
+    stiff, solves_to_damp, contraction = True, True, math.inf
 
-    def __init__(self, problem: EvolutionProblem, breaks: tuple[float, ...], first: float) -> None:
+    def __init__(self, problem: EvolutionProblem, breaks: tuple[float, ...], first: float, share: float) -> None:
         self.problem, self.breaks = problem, breaks
         self.ends = (max(problem.t0, first), *breaks, problem.t1)
-        self.form = StepForm(problem)
+        self.form = form = StepForm(problem)
         given = [problem.u0] if problem.du0 is None else [problem.u0, problem.du0]
-        coefficients = [np.asarray(self.form.encode(each)) for each in given]
+        coefficients = [np.asarray(form.encode(each)) for each in given]
         self.form_shape = coefficients[0].shape
         self.dtype = np.result_type(*coefficients)
         self.initial = [each.reshape(-1) for each in coefficients]
-        self.size = self.initial[0].size
         self.shape = (self.size,)
-        self.groups: list[tuple[float, Any]] = [(float(problem.alpha), slice(None))]
+        self.groups = [(float(problem.alpha), slice(None))]
         if problem.varying is not None:
             orders = np.broadcast_to(problem.varying.at(problem.t0), self.form_shape).reshape(-1)
             self.groups = [(float(one), np.flatnonzero(orders == one)) for one in np.unique(orders)]
         self.enter(0)
         self._sizes: list[tuple[Array, float]] = []  # of the newest states, which are asked for several times
+        #: Why the newest step was not solved.
+        self.failure = ""
+        self._reactions = None if problem.linear else ReactionSolver(problem, share)
+        symbol = problem.space.symbol
+        self.radius = math.inf if symbol is None else float(np.abs(symbol).max())
+        #: The eigenvalue of each element, if they are independent.
+        self._rates: Array | None = None
+        if form.modal and len(self.groups) == 1:
+            self._rates = np.abs(np.broadcast_to(symbol, self.form_shape)).reshape(-1)
+        self._newest, self._weight = 0.0, 1.0
+        #: The estimated error of the newest step.
+        self._error = np.zeros_like(self.initial[0])
+
+    # -- the right-hand side ------------------------------------------------------------------------------------------
 
     def time(self, tau: float) -> float:
         """The time, on the side of a jump on which the steps are."""
@@ -91,24 +99,17 @@ class _EvolutionSystem:
 
     def __call__(self, tau: float, y: Array, *, shifted: bool = False) -> Array:
         """The right-hand side."""
-        u = self.shaped(y)
-        return self.finite(self.form.apply(u) + self.data(tau) + self.reaction(tau, u), tau)
-
-    def first(self, y: Array) -> Array:
-        """The right-hand side at the start."""
-        return self(0.0, y)
+        u, problem = y.reshape(self.form_shape), self.problem
+        value = self.form.apply(u) + self.data(tau)
+        if problem.reaction is not None:
+            problem.count("reactions")
+            value = value + problem.reaction(self.time(tau), u)
+        return self.finite(value, tau)
 
     def data(self, tau: float) -> Any:
         """Source and boundary data."""
         known = self.form.known(self.time(tau))
         return 0.0 if known is None else known
-
-    def reaction(self, tau: float, u: Array) -> Any:
-        """The reaction."""
-        if self.problem.reaction is None:
-            return 0.0
-        self.problem.count("reactions")
-        return self.problem.reaction(self.time(tau), u)
 
     def finite(self, u: Any, tau: float) -> Array:
         """A flat state; raises an error if it is not finite."""
@@ -117,132 +118,100 @@ class _EvolutionSystem:
             raise NotFiniteError(f"The right-hand side is not finite at t = {self.time(tau):.6g}")
         return flat
 
-    def shaped(self, y: Array) -> Array:
-        """The state in the form of a step."""
-        return y.reshape(self.form_shape)
+    # -- sizes: the largest value over the grid -----------------------------------------------------------------------
 
     def values(self, y: Array) -> Any:
         """Values at the unknown points."""
-        return self.form.decode(self.shaped(y))
+        return self.form.decode(y.reshape(self.form_shape))
 
     def frame(self, tau: float, y: Array) -> Any:
         """Values on the whole grid."""
         return self.problem.space.embed(self.values(y), self.time(tau))
 
-    def largest(self, ys: Array) -> list[float]:
+    def largest(self, ys: Array) -> Array:
         """The largest value of each of several states."""
         if self.form.modal:
             ys = self.form.decode(ys.reshape(len(ys), *self.form_shape))
-        return np.abs(ys).reshape(len(ys), -1).max(axis=1).tolist()  # type: ignore[no-any-return]
+        return np.asarray(np.abs(ys).reshape(len(ys), -1).max(axis=1))
 
     def largest_of(self, y: Array) -> float:
         """The largest value of one state."""
         for known, size in self._sizes:
             if known is y:
                 return size
-        self._sizes = [(y, self.largest(y[None])[0]), *self._sizes[:3]]
+        self._sizes = [(y, float(self.largest(y[None])[0])), *self._sizes[:3]]
         return self._sizes[0][1]
 
     def magnitude(self, y: Array) -> Array:
-        """The largest value over the grid, which the relative tolerance refers to."""
+        """The largest value."""
         return np.full(1, self.largest_of(y))
 
-    def norm(self, scale: Array) -> _LargestNorm:
+    def norm(self, change: Array, scale: Array) -> float:
         """The largest value, in units of the tolerance."""
-        return _LargestNorm(self, float(scale[0]))
+        return self.norms(change[None], scale)[0]
 
-    def ratio(self, error: Array, tolerance: Array) -> float:
-        """The largest value, in units of the tolerance."""
-        return self.largest_of(error) / float(tolerance[0])
+    def norms(self, changes: Array, scale: Array) -> list[float]:
+        """The same for several changes."""
+        return (self.largest(changes) / scale[0]).tolist()  # type: ignore[no-any-return]
 
+    def measure(self, error: Array, tolerance: Array, resolved: float) -> tuple[float, float]:
+        """The largest value, in units of the tolerance and as it is."""
+        size = self.largest_of(error)
+        return size / float(tolerance[0]), max(size, resolved * float(tolerance[0]))
 
-@dataclass(frozen=True, slots=True)
-class _LargestNorm:
-    system: _EvolutionSystem
-    scale: float
+    # -- the equation of a step ---------------------------------------------------------------------------------------
 
-    def __call__(self, change: Array) -> float:
-        return self.system.largest(change[None])[0] / self.scale
-
-    def rows(self, changes: Array) -> list[float]:
-        return [size / self.scale for size in self.system.largest(changes)]
-
-
-class _EvolutionCorrector:
-    """Solves the equation of a step with the discretisation; stiff throughout."""
-
-    stiff, switches, solves_to_damp, iterates = True, 0, True, False
-
-    def __init__(self, system: _EvolutionSystem, share: float) -> None:
-        self.system, self.contraction = system, math.inf
-        #: Why the newest step was not solved.
-        self.failure = ""
-        problem = system.problem
-        self._reactions = None if problem.linear else ReactionSolver(problem, share)
-        symbol = problem.space.symbol
-        self.radius = math.inf if symbol is None else float(np.abs(symbol).max())
-        #: The eigenvalue of each element, if they are independent.
-        self._rates: Array | None = None
-        if system.form.modal and len(system.groups) == 1:
-            self._rates = np.abs(np.broadcast_to(symbol, system.form_shape)).reshape(-1)
-        self._newest, self._time, self._state = 0.0, 0.0, system.initial[0]
-        #: The estimated error of the newest step.
-        self.error = np.zeros_like(system.initial[0])
-        self._weight: Any = 1.0
-
-    def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any, steps: int) -> Solved:
+    def solve(self, tau: float, known: Array, weight: Any, guess: Array, tolerance: Any, attempts: int) -> Solved:
         """One linear or nonlinear solve; None if the step is too long for it."""
-        system, shift = self.system, self._shift(weight)
-        rhs = system.shaped(known) * shift + system.data(tau)
+        shift, shape = self._shift(weight), self.form_shape
+        rhs = known.reshape(shape) * shift + self.data(tau)
         try:
             if self._reactions is None:
-                found = system.form.solve(shift, rhs, system.shaped(guess))
+                found = self.form.solve(shift, rhs, guess.reshape(shape))
             else:
-                found = self._reactions.solve(system.time(tau), shift, rhs, system.shaped(guess))
+                found = self._reactions.solve(self.time(tau), shift, rhs, guess.reshape(shape))
         except StepFailedError as error:
             self.failure = f" The newest one failed: {error}."
             return None
-        self.failure = ""
-        self._weight, self._time, self._state = weight, tau, system.finite(found, tau)
-        slope = (self._state - known) / weight
+        self.failure, self._weight, y = "", weight, self.finite(found, tau)
+        slope = (y - known) / weight
         short = weight * self.radius < _SHORT  # that difference is rounding
         if np.any(short):
-            slope = np.where(short, system(tau, self._state), slope)
-        return self._state, slope
+            slope = np.where(short, self(tau, y), slope)
+        return y, slope
 
-    def damped(self, change: Array, weight: Any = None) -> Array:
-        """The effect of a change of ``known`` on the solution, without the reaction; of several in coefficients."""
-        system, shift = self.system, self._shift(self._weight if weight is None else weight)
-        system.problem.count("error_solves", change.size // system.size)
-        rhs = change.reshape(*change.shape[:-1], *system.form_shape) * shift
+    def damp(self, changes: Array) -> Array:
+        """Without the reaction; of several together in coefficients."""
+        if changes.ndim > 1 and not self.form.modal:
+            return np.stack([self._damped(each, self._weight) for each in changes])
+        return self._damped(changes, self._weight)
+
+    def _damped(self, change: Array, weight: Any) -> Array:
+        shift = self._shift(weight)
+        self.problem.count("error_solves", change.size // self.size)
+        rhs = change.reshape(*change.shape[:-1], *self.form_shape) * shift
+        found = (
+            self.form.solve(shift, rhs, None, ROUGH) if self._reactions is None else self._reactions.damped(shift, rhs)
+        )
+        return np.asarray(found, self.dtype).reshape(change.shape)
+
+    def propagate(self, tau: float, y: Array, f: Array, known: Array, weight: Any, guess: Array) -> tuple[Array, Array]:
+        """With one linear solve; with a reaction, from its change by the error before."""
         if self._reactions is None:
-            found = system.form.solve(shift, rhs, None, ROUGH)
+            error = self._damped(known, weight)
         else:
-            found = self._reactions.damped(shift, rhs)
-        return np.asarray(found, system.dtype).reshape(change.shape)
-
-    def damped_rows(self, changes: Array) -> Any:
-        """The effect of several changes."""
-        return self.damped(changes) if self.system.form.modal else [self.damped(change) for change in changes]
-
-    def propagate(
-        self, known: Array, weight: Any, guess: Array, change: Callable[[Array], Array]
-    ) -> tuple[Array, Array]:
-        """The estimated error, with one linear solve; with a reaction, from its change by the error before."""
-        system = self.system
-        if self._reactions is None:
-            error = self.damped(known, weight)
-        else:
-            system.problem.count("error_solves")
-            shift, t = self._shift(weight), system.time(self._time)
-            found = self._reactions.perturbed(t, shift, system.shaped(known) * shift, system.shaped(self.error))
-            error = np.asarray(found, system.dtype).reshape(-1)
-        self.error = error
+            self.problem.count("error_solves")
+            shift, shape = self._shift(weight), self.form_shape
+            found = self._reactions.perturbed(
+                self.time(tau), shift, known.reshape(shape) * shift, self._error.reshape(shape)
+            )
+            error = np.asarray(found, self.dtype).reshape(-1)
+        self._error = error
         return error, (error - known) / weight
 
     def degrees(self) -> Array | None:
         """The stable degree of each mode: fast modes have a lower one than slow modes."""
-        return None if self._rates is None else stable_degrees(self._newest * self._rates, self.system.groups[0][0])
+        return None if self._rates is None else stable_degrees(self._newest * self._rates, self.groups[0][0])
 
     def accepted(self, weight: Any, scale: Array) -> None:
         """Record how stiff the step was."""
@@ -251,114 +220,97 @@ class _EvolutionCorrector:
 
     def _shift(self, weight: Any) -> Any:
         """``1 / weight``, a number or one for each element."""
-        return self.system.shaped(1.0 / weight) if np.ndim(weight) else 1.0 / float(weight)
+        return (1.0 / weight).reshape(self.form_shape) if np.ndim(weight) else 1.0 / float(weight)
 
 
-class _EvolutionPass:
+class _EvolutionPass(AdaptiveWalk):
     """One pass over the interval, with a fixed share of the tolerance for each step."""
 
-    def __init__(self, question: Question, breaks: tuple[float, ...], first: float, share: float) -> None:
-        self.question, self.breaks, self.share = question, breaks, share
-        self.problem, _, self.options, *_ = question
-        self.system = _EvolutionSystem(self.problem, breaks, first)
-        self.stepper: Stepper | None = None
+    system: _EvolutionSystem
+
+    def __init__(
+        self, question: Question, breaks: tuple[float, ...], first: float, share: float, progress: StepProgress
+    ) -> None:
+        self.problem, _, options, *_ = question
+        super().__init__(_EvolutionSystem(self.problem, breaks, first, share), options, self.problem.t1)
+        self.breaks, self.share = breaks, share
+        self.between = options.t_eval is not None or bool(options.events) or options.dense_output
         self.error, self.errors = 0.0, list[tuple[float, Any]]()
         self.times = [self.problem.t0]
-        self.pieces: PieceStore | None = None
+        self.pieces = PieceStore(self.system) if options.dense_output else None
+        self.recorded = Run(question, None, at=self._between)
+        self._report = progress.of_times(self.recorded)
+        if self.pieces is not None:
+            self.recorded.frame = self._stored
 
-    def run(self, progress: StepProgress, most_ratio: float) -> Run:
-        """Step until the end, a terminal event or a failure."""
-        run = Run(self.question, None, at=self._between)
-        report = progress.of_times(run)
-        if self.options.dense_output:
-            self.pieces = PieceStore(self.system)
-            run.frame = self._stored
-        try:
-            with run.guarded():
-                for t in self._steps(run, most_ratio):
-                    self.times.append(t)
-                    u = self.system.values(self.newest.y)
-                    if not run.take(np.array([t]), u[None], last=t == self.problem.t1):
-                        break
-                    report(t, lambda: self.problem.space.embed(*reversed(run.newest)))
-        except NotFiniteError as error:
-            run.fail(f"{error}: check the data and the initial values.")
-        return run
+    def run(self, most_ratio: float) -> None:
+        """Step, and tell how it ended."""
+        with self.recorded.guarded():
+            super().run(most_ratio)
+        if not self.success:
+            self.recorded.fail(self.message)
 
-    @property
-    def newest(self) -> Stepper:
-        """The stepper, once it is there."""
-        assert self.stepper is not None
-        return self.stepper
-
-    def _steps(self, run: Run, most_ratio: float) -> Iterator[float]:
-        """Yield the time of each step."""
-        problem, options, system = self.problem, self.options, self.system
-        length = problem.t1 - problem.t0
-        corrector = _EvolutionCorrector(system, self.share)
-        between = options.t_eval is not None or bool(options.events) or options.dense_output
-        many = functools.partial(TrackedMemory, together=1 if between else _TOGETHER)
+    def begin(self) -> AdaptiveStep:
+        """Make the steps, as long as they are stable."""
+        system, length = self.system, self.problem.t1 - self.problem.t0
+        many = functools.partial(TrackedMemory, together=1 if self.between else _TOGETHER)
         memory = many if system.size > _FEW else ExponentialMemory
-        stepper = self.stepper = Stepper(
-            system, length, options, self.share, between=between, corrector=corrector, memory=memory
-        )
+        step = AdaptiveStep(system, length, self.options, self.share, between=self.between, memory=memory)
         for alpha, _ in system.groups:
-            if alpha > 1.0 and math.isfinite(corrector.radius) and corrector.radius > 0.0:
-                stable = (_STABLE * math.gamma(alpha + 2.0) / corrector.radius) ** (1.0 / alpha)
-                stepper.most_step = min(stepper.most_step, stable)
-        for number, end in enumerate((*self.breaks, problem.t1)):
-            stop = end - problem.t0
-            system.enter(number)
-            if number:
-                stepper.restart()
-            while stepper.tau < stop:
-                if stepper.accepted >= options.max_steps:
-                    run.fail(
-                        f"max_steps={options.max_steps:,} steps reach t = {system.time(stepper.tau):g} of "
-                        f"{problem.t1:g}: give more, or a larger tolerance than rtol={options.rtol:g}.",
-                    )
-                    return
-                stopped = stepper.advance(stop)
-                if stopped is not None:
-                    run.fail(self._blow_up() or stopped + corrector.failure)
-                    return
-                if not between:  # fewer points are less work, and these degrees are not stable
-                    stepper.values = stepper.values[: max(3, stepper.highest_degree() + 2)]
-                self._note()
-                t = end if stepper.tau >= stop else problem.t0 + stepper.tau
-                if t > self.times[-1]:  # steps behind a jump may be shorter than times can tell
-                    yield t
-                if stepper.ratio > most_ratio and stepper.jumped is None:
-                    return
+            if alpha > 1.0 and math.isfinite(system.radius) and system.radius > 0.0:
+                stable = (_STABLE * math.gamma(alpha + 2.0) / system.radius) ** (1.0 / alpha)
+                step.most_step = min(step.most_step, stable)
+        return step
 
-    def _blow_up(self) -> str | None:
-        """The message if the solution has grown without bound where steps can be no shorter."""
-        stepper, system = self.newest, self.system
-        before, now = system.largest(np.stack([system.initial[0], stepper.y]))
+    def stops(self) -> list[float]:
+        """Breakpoints and the end."""
+        return [end - self.problem.t0 for end in self.system.ends[1:]]
+
+    def enter(self, number: int, stop: float) -> None:
+        """Evaluate the data between two breakpoints."""
+        self.system.enter(number)
+        self._stop, self._stop_time = stop, self.system.ends[number + 1]
+
+    def note(self, step: AdaptiveStep) -> bool:
+        """Record the newest step; returns whether to go on."""
+        if not self.between:  # fewer points are less work, and these degrees are not stable
+            step.values = step.values[: max(3, step.highest_degree() + 2)]
+        each: Any = step.size
+        self.error = max(self.error, step.size)
+        if self.problem.components is not None:
+            tolerance = step.atol + step.rtol * step.largest
+            resolved = RESOLVED * self.share * float(tolerance.max())
+            each = np.maximum(self.problem.largest_each(self.system.values(step.error)), resolved)
+        self.errors.append((self.problem.t0 + step.tau, each))
+        if self.pieces is not None:
+            self.pieces.add(step.pieces[-1], step.snapshots[-1])
+        t, run = self._stop_time if step.tau >= self._stop else self.problem.t0 + step.tau, self.recorded
+        if t <= self.times[-1]:  # steps behind a jump may be shorter than times can tell
+            return True
+        self.times.append(t)
+        if not run.take(np.array([t]), self.system.values(step.y)[None], last=t == self.problem.t1):
+            return False
+        self._report(t, lambda: self.problem.space.embed(*reversed(run.newest)))
+        return True
+
+    def explain(self, failure: str) -> str:
+        """The solution may have grown without bound where steps can be no shorter."""
+        step, system = self.step, self.system
+        assert step is not None
+        before, now = system.largest(np.stack([system.initial[0], step.y])).tolist()
         if not now > _GROWS * before:
-            return None
+            return failure + system.failure
         return (
-            f"The solution blows up near t = {system.time(stepper.tau):.6g}: its largest value grows from {before:.3g} "
+            f"The solution blows up near t = {system.time(step.tau):.6g}: its largest value grows from {before:.3g} "
             f"to {now:.3g} and more. This is the solution up to there."
         )
 
-    def _note(self) -> None:
-        stepper = self.newest
-        resolved = _RESOLVED * self.share * float((stepper.atol[0] + stepper.rtol * stepper.largest).max())
-        here = max(self.system.largest_of(stepper.error), resolved)
-        self.error = max(self.error, here)
-        each: Any = here
-        if self.problem.components is not None:
-            each = np.maximum(self.problem.largest_each(self.system.values(stepper.error)), resolved)
-        self.errors.append((self.problem.t0 + stepper.tau, each))
-        if self.pieces is not None:
-            self.pieces.add(stepper.pieces[-1], stepper.snapshots[-1])
-
     def _between(self, t: float) -> Any:
         """The frame at a time within the newest step."""
-        last = self.newest.pieces[-1]
+        assert self.step is not None
+        last = self.step.pieces[-1]
         tau = min(max(t - self.problem.t0, last.left), last.right)
-        return self.system.frame(tau, self.newest.continuation()(np.array([tau]))[0])
+        return self.system.frame(tau, self.step.continuation()(np.array([tau]))[0])
 
     def _stored(self, t: float) -> Any:
         """The frame at any time up to the end of the solve."""
@@ -384,14 +336,14 @@ def run_steps(question: Question, data: TimeData, progress: StepProgress) -> tup
     problem.breaks = breaks = breaks_of(data, problem, options.breakpoints)
     note_jumps(data, problem)
     share, unseen, missed, spent = _SHARE, 0.0, 0.0, 0
-    for number in range(1, _MAX_PASSES + 1):
-        last = number == _MAX_PASSES
+    for number in range(1, MAX_PASSES + 1):
+        last = number == MAX_PASSES
         problem.breaks = breaks
-        current = _EvolutionPass(question, breaks, data.first, share)
-        run = current.run(progress, math.inf if last else _HOPELESS)
+        current = _EvolutionPass(question, breaks, data.first, share, progress)
+        current.run(math.inf if last else HOPELESS)
         # As meshes have them, for what the data do between the steps and for the error in space.
         problem.breaks = tuple(just_before(t, problem) for t in breaks)
-        stepper = current.stepper
+        run, stepper = current.recorded, current.step
         if stepper is None:
             return run, math.nan, math.nan
         spent += stepper.accepted + stepper.rejected
@@ -399,7 +351,7 @@ def run_steps(question: Question, data: TimeData, progress: StepProgress) -> tup
             break
         if stepper.ratio > 1.0:
             problem.notes.append(f"pass {number}: the global error was {stepper.ratio:.2g} times the tolerance")
-            share *= min(max(0.5 / stepper.ratio, 0.02), 0.7)
+            share = smaller_share(share, stepper.ratio)
             continue
         mesh = np.array([just_before(t, problem) if t in breaks else t for t in current.times])
         unseen = data.defect(problem, mesh, _POINTS)
@@ -422,7 +374,7 @@ def run_steps(question: Question, data: TimeData, progress: StepProgress) -> tup
         "exponentials": stepper.memories[0].states.shape[1],
     }
     ratio = max(stepper.ratio, missed)
-    if run.success and ratio > _TOLERATED:
+    if run.success and ratio > TOLERATED:
         run.success = False
         cause = f"the equation amplifies errors, or rtol={options.rtol:g} is too small; loosen it"
         if missed > stepper.ratio:

@@ -8,21 +8,25 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from hpfracc.solvers.ode.adaptive.arithmetic import Stencil, contributions, divided_differences
 from hpfracc.solvers.ode.adaptive.memories import Tempering
-from hpfracc.solvers.ode.adaptive.solution import Piece, piece_integral
+from hpfracc.solvers.stepping.rules import make_rules
+from hpfracc.solvers.stepping.solution import Piece, piece_integral
 
 
 def test_stencils_reproduce_polynomials():
     """Through k + 1 points a polynomial of degree k comes back, and so does its weighted integral."""
     nodes = np.array([0.0, 1.0, 2.3, 2.9, 5.0])
-    stencil = Stencil(*divided_differences(nodes))
+    alpha = 0.6
+    integrals = 1.0 / (alpha + np.arange(5))
+    rules = make_rules(tuple(nodes), integrals.tobytes())
     coefficients = np.array([1.0, -2.0, 0.5, 0.25, -0.1])
     values = np.polynomial.polynomial.polyval(nodes, coefficients)
-    assert stencil.coefficients(4) @ values == pytest.approx(coefficients, rel=1e-10)
-    alpha = 0.6
-    exact = np.sum(coefficients / (alpha + np.arange(5)))
-    assert (contributions(1.0 / (alpha + np.arange(5)), *stencil) @ values).sum() == pytest.approx(exact, rel=1e-11)
+    assert rules.polynomials.T @ rules.differences @ values == pytest.approx(coefficients, rel=1e-10)
+    assert rules.sums[4] @ values == pytest.approx(coefficients @ integrals, rel=1e-11)
+    # Through the newest two points alone, a straight line; and the next value of one of degree 4 from the others.
+    assert rules.sums[1] @ values == pytest.approx(values[0] * (1 - 0.6 / 1.6) / 0.6 + values[1] / 1.6, rel=1e-11)
+    cubic = np.polynomial.polynomial.polyval(nodes, coefficients[:4])
+    assert rules.ahead[3, 1] @ cubic[1:] == pytest.approx(rules.newest[3] * cubic[0], rel=1e-10)
 
 
 @pytest.mark.parametrize("rate", [0.0, 2.0, 30.0])

@@ -65,7 +65,7 @@ def test_the_kernel_is_a_power_for_every_order(order: float, power: int):
 
 def test_moments_are_those_of_numpy():
     """Integrals of powers against exponentials, small and large, as the NumPy solver has them."""
-    from hpfracc.history.states import exponential_moments, moment_rule
+    from hpfracc.history.exponentials import exponential_moments, moment_rule
 
     memory = make_memory(np.asarray(0.5), 0, 1e-8, 1.0, 1e-10, torch_array([0.0]), 8)
     z = memory.rates.numpy() * 0.3

@@ -50,9 +50,20 @@ class EquationMemory(ABC):
         return 1.0
 
 
+class _OtherKernel(ExponentialKernel):
+    """Not a power."""
+
+    __slots__ = ()
+
+    def profile(self, u: float, count: int) -> tuple[float, Array]:
+        """The integrals as a size and its multiples."""
+        found = self.integrals(u, count)
+        return float(found[0]), found / found[0]
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class TemperedKernel(ExponentialKernel):
+class TemperedKernel(_OtherKernel):
     """A power times ``exp(-rate u)``."""
 
     rate: float
@@ -93,7 +104,7 @@ class Tempering(EquationMemory):
 
 @final
 @dataclass(frozen=True, slots=True)
-class SonineKernel(ExponentialKernel):
+class SonineKernel(_OtherKernel):
     """An associated kernel, and the exponentials fitted to it."""
 
     associated: AssociatedKernel

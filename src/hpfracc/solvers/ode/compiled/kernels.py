@@ -22,7 +22,7 @@ import numpy as np
 from numba import types
 from numba.experimental import structref
 
-from hpfracc.solvers.ode.newton import DIGITS, KEPT_ITERATIONS, MIN_RATE, REMEASURE, SMALL_CHANGE
+from hpfracc.solvers.stepping.newton import DIGITS, KEPT_ITERATIONS, MIN_RATE, REMEASURE, SMALL_CHANGE
 
 #: Indices in ``state``: number of known points, the generator's request (0 for the right-hand side, or one of the next
 #: two), and counters.

@@ -30,8 +30,8 @@ from hpfracc.history.intervals import interval_integrals
 from hpfracc.solvers.ode.fixed.dense import DelayedStates
 from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Tableau, rectangle_weights, trapezoid_weights
-from hpfracc.solvers.ode.newton import Newton, Norm
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, history_at, jacobian_source
+from hpfracc.solvers.stepping.newton import Newton, Norm
 
 Array = np.ndarray[Any, Any]
 Defects = Callable[[], Array]

@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._config import get_settings
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.blocks import History
 from hpfracc.solvers.ode import compiled
-from hpfracc.solvers.ode.compilation import CompileSwitch, compile_problem, solve_preference
+from hpfracc.solvers.ode.compilation import CompileSwitch, compile_problem, kernel_price, solve_preference
 from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError
 from hpfracc.solvers.ode.fixed.grid import row_orders
 from hpfracc.solvers.ode.fixed.scheme import Tableau
-from hpfracc.solvers.ode.newton import Newton, extrapolate, make_newton, step_part
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import RightHandSide
+from hpfracc.solvers.ode.problem import RightHandSide, make_newton
+from hpfracc.solvers.stepping.newton import Newton, extrapolate, step_part
 
 Array = np.ndarray[Any, Any]
 
@@ -161,7 +162,8 @@ class SwitchingStepper(CompileSwitch):
         self, tableau: Tableau, block: int, options: Options, fun: RightHandSide, offer: GPUOffer | None
     ) -> None:
         problem, implicit = tableau.problem, tableau.rule.implicit
-        super().__init__(problem, options, "implicit" if implicit else "corrected")
+        super().__init__(problem, options)
+        self._kernel = kernel_price("implicit" if implicit else "corrected", np.dtype(problem.dtype))
         self.tableau, self.block, self.fun = tableau, block, fun
         engine = solve_preference(options) is None
         self.history = History(tableau.weights, tableau.which, tableau.f, tableau.sums, block, engine=engine)
@@ -269,7 +271,8 @@ class SwitchingStepper(CompileSwitch):
     def _uncompiled(self, left: int) -> Any:
         """Steps around a function in Python, compiled if requested or if that pays off."""
         few = self.tableau.y.shape[0] <= _MAX_COMPONENTS  # larger states are left to NumPy's loops
-        may = self._backend == "auto" and few and self._fits and self._kernels_pay(left * _NUMPY_STEP)
+        may = self._backend == "auto" and few and self._fits and not get_settings().deterministic
+        may = may and self._kernel.pays(left * _NUMPY_STEP)
         return self._make_compiled(None) if may or self._backend == "numba" else self._in_numpy()
 
     def _make_compiled(self, functions: Any) -> Any:

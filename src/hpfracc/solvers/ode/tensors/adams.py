@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._xp import NUMPY, Namespace
-from hpfracc.history.states import Memory, combined, moments, product, remember, remembered
+from hpfracc.history.exponentials import product
+from hpfracc.history.states import Memory, combined, moments, remember, remembered
 from hpfracc.solvers.ode.fixed.grid import initial_polynomial
 from hpfracc.solvers.ode.tensors.blocks import Loop, walk
 

@@ -19,7 +19,6 @@ from hpfracc._torch_transforms import is_inside, is_wrapped, without_gradients
 from hpfracc._xp import Namespace, array_namespace, convert_like, namespace_of
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
 from hpfracc.solvers.ode.fixed.walk import Guard
-from hpfracc.solvers.ode.jacobian import DENSE_BELOW
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
@@ -28,6 +27,7 @@ from hpfracc.solvers.ode.stiffness import GROWTH, GROWTH_POINTS, LIMIT, Stiffnes
 from hpfracc.solvers.ode.tensors.blocks import TensorFunctions
 from hpfracc.solvers.ode.tensors.newton import slopes_of
 from hpfracc.solvers.ode.tensors.solve import order_of, solve_tensors, torch_functions
+from hpfracc.solvers.stepping.jacobian import DENSE_BELOW
 
 Array = np.ndarray[Any, Any]
 

@@ -16,9 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.jacobian import Factors, factorise
-from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Problem, RightHandSide, jacobian_source
+from hpfracc.solvers.stepping.jacobian import Factors, factorise
 
 Array = np.ndarray[Any, Any]
 #: The residual of a flat vector, not finite where it is not defined; factors of its derivative, None if it is singular.
@@ -384,13 +382,3 @@ def _contract(
             break
         last = size
     return None, 0, measured
-
-
-def make_newton(problem: Problem, options: Options, fun: RightHandSide, part: float = PART) -> Newton:
-    """Newton's method for the steps of a fixed-step method; ``part`` as for :class:`Newton`."""
-    shape, source = problem.shape, jacobian_source(problem, fun)
-    atol = np.broadcast_to(options.atol, shape).reshape(-1) if np.ndim(options.atol) else options.atol
-    newton = Newton(fun.flat, source, shape[-1])
-    newton.rtol, newton.atol, newton.part = options.rtol, atol, part
-    newton.jacobian, newton.price = source.jac, source.evaluations + 1
-    return newton

@@ -130,11 +130,11 @@ class Factors(NamedTuple):
     sparse: Any = None
 
     def solve(self, residual: Array) -> Array:
-        """Solve for a flat right-hand side."""
+        """Solve for a flat right-hand side, or for several rows of them."""
         if self.inverse is None:
-            return np.asarray(self.sparse.solve(residual))
-        d = self.inverse.shape[-1]
-        return np.asarray((self.inverse @ residual.reshape(-1, d, 1)).reshape(-1))
+            return np.asarray(self.sparse.solve(residual.T).T)
+        count, d, _ = self.inverse.shape
+        return np.asarray((self.inverse @ residual.reshape(*residual.shape[:-1], count, d, 1)).reshape(residual.shape))
 
     def growth(self, size: int) -> float:
         """By how much a residual of ``size`` elements may grow: a norm of the inverse, or what is seen of it."""
