@@ -218,11 +218,13 @@ def _contour(z: complex, lam: float, mu: float, contour: Any) -> tuple[complex, 
     while True:
         step = (high - low) / nodes
         exponent, errors = _exponent(low + step * np.arange(nodes + 1), z, lam, mu, contour)
+        missed = max(float(exponent.real.max()) - top, 0.0)  # a peak between the samples
+        top += missed
         parts = np.exp(exponent - top)
         value = complex(parts.sum()) * step or _SMALLEST
         sizes = np.abs(parts)
         rounding = float((sizes * errors).sum()) * step
-        change = abs(value - before)
+        change = abs(value - before * math.exp(-missed))
         # The error after a halving is about the square of the change, so a change at rounding level is final.
         if change <= rounding or nodes >= _MAX_NODES:
             error = rounding + (change if nodes >= _MAX_NODES else 0.0)

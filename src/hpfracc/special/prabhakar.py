@@ -98,10 +98,10 @@ def power_series(z: Array, coefficients: Array, ratios: Array, slack: Array, pol
     for k, coefficient in enumerate(coefficients):
         term = coefficient * power
         total += term
-        last = np.abs(term)
-        sizes += last * slack[k]
-        power *= z * ratios[k]
         # Some coefficients are 0.
+        last = np.abs(power) * np.abs(coefficients[max(k - 3, 0) : k + 1]).max()
+        sizes += np.abs(term) * slack[k]
+        power *= z * ratios[k]
         if k > max(8.0, pole) and bool(
             (np.abs(power) * np.abs(coefficients[k : k + 4]).max() <= _EPS / 8 * sizes).all()
         ):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
-from hpfracc.solvers.sde.rough import heston
+from hpfracc.solvers.sde.rough import heston, saddle
+from hpfracc.solvers.sde.rough.black import black_price
 from hpfracc.solvers.sde.rough.heston import Heston
 from hpfracc.solvers.sde.rough.riccati import solve_riccati
 
@@ -82,8 +83,6 @@ def test_transform_of_a_martingale():
 
 def test_parity_shapes_and_volatility():
     """Put-call parity; K and T broadcast; the implied volatility reprices the option."""
-    from hpfracc.solvers.sde.rough.black import black_price
-
     maturities = np.array([[0.25], [1.0]])
     calls = MODEL.price(STRIKES, maturities)
     puts = MODEL.price(STRIKES, maturities, kind="put")
@@ -170,3 +169,75 @@ def test_contours_agree(rho, monkeypatch):
         assert np.any(model._contours(np.array([0.9, 1.0, 1.1]), 0.05)[0] != 0.0)
         found.append(model.price([0.9, 1.0, 1.1], 0.05, rtol=1e-9))
     assert np.all(np.abs(found[0].value - found[1].value) <= found[0].error + found[1].error + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("strike", "exact"), [(70.0, 1.037091959401741e-23), (80.0, 2.451536933871723e-13), (120.0, 1.573467638136036e-29)]
+)
+def test_far_strikes_keep_their_digits(strike, exact):
+    """Prices far below rounding, against mpmath's integral of Heston's closed form with 60 digits, along Re s = 30."""
+    model = Heston(H=0.5, v0=0.04, theta=0.09, kappa=1.5, sigma=0.8, rho=-0.7, S0=100.0)
+    volatility = model.implied_volatility(strike, 0.01)
+    price = black_price(100.0, strike, 0.01, volatility.value, "call" if strike > 100.0 else "put")
+    assert price == pytest.approx(exact, rel=1e-11)
+    assert volatility.error < 1e-12
+
+
+def test_far_strikes_of_a_rough_model():
+    """At T = .001 volatilities were rounding noise, .408 at K = 110, where a bound holds it below .301.
+
+    Prices do not depend on the line of integration.
+    """
+    strikes = np.array([80.0, 98.0, 102.0, 110.0, 115.0])
+    found = MODEL.implied_volatility(strikes, 0.001)
+    assert np.all(found.error < 1e-5 * found.value)
+    assert np.all(np.diff(found.value[:2]) < 0.0)
+    assert np.all(np.diff(found.value[2:]) > 0.0)
+    assert found.value[3] < 0.301
+    # Along a line that is not through the saddle point, with fewer digits but without those of the other.
+    k = np.log(strikes[[1, 2]] / float(MODEL.forward(0.001)))
+    transform = lambda s: MODEL._log_transform(-1j * s, 0.001, 1e-10)[:2]  # noqa: E731
+    for p, log_moneyness in ((-30.0, k[:1]), (40.0, k[1:])):
+        moment = float(transform(np.array([p + 0j]))[0][0].real)
+        value, error = saddle._along(transform, p, moment, log_moneyness)
+        best, best_error = saddle.far_prices(transform, log_moneyness)
+        assert abs(value - best)[0] <= (error + best_error)[0] < 1e-3 * best[0]
+
+
+@pytest.mark.parametrize("s", [120.0, -80.0, 100 + 30j, 100 + 80j])
+def test_moments_beyond_the_strip(s):
+    """The logarithm of E exp(s X) against the power series in t^a, with 60 digits of mpmath."""
+    mp, count, T = mpmath, 120, 0.001
+    with mp.workdps(60):
+        a, z = mp.mpf(0.1) + mp.mpf(0.5), mp.mpf(T) ** (mp.mpf(0.1) + mp.mpf(0.5))
+        b, g, s_ = mp.mpc(s) * mp.mpf(-0.7) * mp.mpf(0.4) - mp.mpf(0.3), mp.mpf(0.4) ** 2 / 2, mp.mpc(s)
+        h, right = [mp.mpc(0)], [s_ * (s_ - 1) / 2]
+        for k in range(1, count):
+            h.append(right[k - 1] * mp.gamma((k - 1) * a + 1) / mp.gamma(k * a + 1))
+            right.append(b * h[k] + g * mp.fsum(h[i] * h[k - i] for i in range(1, k)))
+        terms = ((mp.mpf(0.3) * h[k] + right[k]) * z**k / (k * a + 1) for k in range(count))
+        exact = complex(mp.mpf(0.04) * mp.mpf(T) * mp.fsum(terms))
+    assert MODEL._log_transform(np.array([-1j * s]), T, 1e-10)[0][0] == pytest.approx(exact, rel=1e-11)
+
+
+def test_classic_prices_near_perfect_correlation():
+    """Prices of Heston's model at rho = -.99, from mpmath's integral of the closed form; there were SolveErrors."""
+    model = Heston(H=0.5, v0=0.04, theta=0.04, kappa=1.0, sigma=2.0, rho=-0.99, S0=100.0, r=0.03, q=0.01)
+    found = model.price([99.0, 105.0, 110.0], 2.0, rtol=1e-10)
+    np.testing.assert_allclose(found.value, [8.16687078707304, 3.41662617557501, 0.264009551374755], rtol=0, atol=1e-12)
+    assert np.all(found.error < 1e-10)
+    assert np.all(model.implied_volatility([60.0, 105.0, 150.0], 2.0).error < 1e-5)
+
+
+def test_volatility_without_digits_is_nan():
+    """Where a price is below the range of float64, the volatility is nan and a warning says why."""
+    with pytest.warns(AccuracyWarning, match="implied volatility of K=10000 at T=0.001 and 0 others is nan"):
+        found = MODEL.implied_volatility([102.0, 1e4], 0.001)
+    assert np.isnan(found.value).tolist() == [False, True]
+
+
+def test_the_warning_is_of_discounted_prices():
+    """After 1,000 years at 3 % the discounted price is accurate, though the forward price is 1e13."""
+    found = MODEL.price(100.0, 1000.0)
+    assert found.error < 1e-10
+    assert 100.0 - 100.0 * np.exp(-30.0) <= found.value <= 100.0

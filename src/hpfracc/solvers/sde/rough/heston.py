@@ -22,6 +22,7 @@ from hpfracc.solvers.sde.rough.model import (
     without_tensor,
 )
 from hpfracc.solvers.sde.rough.riccati import curve_measure, plain_measure, solve_riccati
+from hpfracc.solvers.sde.rough.saddle import classic_exponent, far_prices
 from hpfracc.special import mittag_leffler
 
 #: If |phi| is below exp(-_NEGLIGIBLE), its contribution to a price is below rounding.
@@ -30,6 +31,8 @@ _NEGLIGIBLE = 36.0
 _TILTS, _WORTHWHILE = (0.0, 0.4, -0.4), 4.0
 #: Nodes of the Fourier integral, doubled until the last two sums agree.
 _NODES = (40, 80, 160, 320, 640, 1280)
+#: Relative error of a price from which a line through the saddle point is tried, and the error of its exponents.
+_WEAK, _FAR_ATOL = 1e-4, 1e-9
 #: Paths are stepped together in chunks of 2**17 over this: each step is a few dozen array operations.
 _NUMBERS_PER_PATH = 32
 
@@ -207,10 +210,33 @@ class Heston(VolatilityModel):
         )
 
     def implied_volatility(self, K: Any, T: Any, *, rtol: float = 1e-10) -> Valuation:
-        """Black-Scholes volatilities of the prices, with their errors; see :meth:`price` for the parameters."""
+        """Black-Scholes volatilities of the prices, with their errors; see :meth:`price` for the parameters.
+
+        Of far strikes too, whose prices are far below the rounding error of the forward: those are integrated along a
+        line through the saddle point of the transform. Where no digit is left the result is nan, with a warning.
+        """
         own = self._numbers("implied_volatility")
         strikes, maturities = read_quotes(K=K, T=T)
-        return own._volatilities(strikes, maturities, own._out_of_money(strikes, maturities, rtol)[0])
+        value, error = own._out_of_money(strikes, maturities, rtol)[0]
+        weak = error > _WEAK * value
+        for maturity in np.unique(maturities[weak]):
+            here = weak & (maturities == maturity)
+            forward = float(own.forward(maturity))
+            far, far_error = far_prices(
+                lambda s, T=float(maturity): own._log_transform(-1j * s, T, _FAR_ATOL)[:2],
+                np.log(strikes[here] / forward),
+            )
+            better = forward * far_error < error[here]
+            value[here] = np.where(better, forward * far, value[here])
+            error[here] = np.where(better, forward * far_error, error[here])
+        volatility, error = map(np.asarray, own._volatilities(strikes, maturities, Valuation(value, error)))
+        if (lost := ~(error <= 0.5 * volatility)).any():
+            warn(
+                f"the implied volatility of K={strikes[lost][0]:g} at T={maturities[lost][0]:g} and "
+                f"{int(lost.sum()) - 1} others is nan: their prices have no digits, because they are below the range "
+                "of float64, or the moment of S_T that measures them is infinite; use strikes closer to the forward"
+            )
+        return Valuation(*(np.where(lost, np.nan, each)[()] for each in (volatility, error)))
 
     def greeks(self, K: Any, T: Any, *, kind: str = "call", rtol: float = 1e-8) -> dict[str, Any]:
         """Derivatives of the prices of European options.
@@ -311,10 +337,15 @@ class Heston(VolatilityModel):
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Logarithm of the transform at ``u``, its error, and its derivatives."""
         curve = self.xi is not None
+        classic = self.H == 0.5 and self.sigma > 0.0 and not curve and not slopes
         weights = (self.kappa, 1.0) if curve else (self.kappa * self.theta, self.v0)
         measure = curve_measure(self.xi) if curve else plain_measure
         c, b = -0.5 * u * (u + 1j), 1j * u * self.rho * self.sigma - self.kappa
         equation = c, b, 0.5 * self.sigma**2, self.H + 0.5, T
+        if classic:
+            closed = classic_exponent(c, b, equation[2], T, weights)
+            if np.all(np.isfinite(closed[0])):
+                return *closed, {}
         found = solve_riccati(*equation, weights=weights, atol=atol, measure=measure, slopes=slopes)
         exponent = weights[0] * found.integral + weights[1] * found.right_side
         error = np.minimum(found.error, 1.0)
@@ -356,7 +387,7 @@ class Heston(VolatilityModel):
                 value[here], error[here], more = self._invert(strikes[here], float(maturity), rtol, tilt, cut, slopes)
                 for name, each in more.items():
                     found.setdefault(name, np.empty(strikes.shape))[here] = each
-        if (worst := float(np.max(error, initial=0.0))) > rtol * self.S0:
+        if (worst := float(np.max(np.exp(-self.r * maturities) * error, initial=0.0))) > rtol * self.S0:
             warn(
                 f"the estimated error of prices is {worst:.2g}, above rtol={rtol:g} times S0; see .error of the result"
             )
@@ -396,7 +427,7 @@ class Heston(VolatilityModel):
         """
         forward = float(self.forward(T))
         log_moneyness = np.log(forward / K)
-        target = rtol * self.S0
+        target = rtol * self.S0 * math.exp(self.r * T)  # of undiscounted prices
         cut = math.asinh(cutoff)
         sums: list[np.ndarray] = []
         inside = np.zeros(K.shape)
