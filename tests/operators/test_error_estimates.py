@@ -196,3 +196,75 @@ def test_every_missing_estimate_has_a_reason():
     found = hf.fractional_laplacian(np.outer(t, t), (t, t), 1.5, axis=(0, 1), full_output=True)
     assert math.isnan(found.error_estimate)
     assert "no error estimate" in found.message
+
+
+LOGARITHMIC = np.concatenate([[0.0], np.geomspace(0.1, 1.0, 300)])
+UNIFORM = np.linspace(0.0, 1.0, 101)
+
+
+def covered(found: Any, exact: np.ndarray, *, most: float = math.inf) -> None:
+    """The error is at most three times the estimate at every point with one, whose median is at most ``most``."""
+    known = np.isfinite(found.error_estimate) & np.isfinite(exact)
+    assert known.sum() > exact.size / 2
+    assert (np.abs(found.value - exact)[known] <= 3.0 * found.error_estimate[known]).all()
+    assert np.median(found.error_estimate[known]) <= most
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.3])
+def test_a_first_step_much_longer_than_the_next(alpha: float):
+    """Creep data: a logarithmic grid behind 0, of exp(-3t); every other sample has the same first step."""
+    t, f = LOGARITHMIC, np.exp(-3.0 * LOGARITHMIC)
+    covered(hf.caputo(f, t, alpha, full_output=True), caputo_of_exponential(-3.0, alpha, t).real)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        covered(hf.riemann_liouville(f, t, alpha, full_output=True), of_exponential(-3.0, alpha, t).real)
+    exact = t**alpha * np.asarray(hf.mittag_leffler(-3.0 * t, 1.0, 1.0 + alpha))
+    covered(hf.riemann_liouville_integral(f, t, alpha, full_output=True), exact, most=0.01)
+
+
+@pytest.mark.parametrize("size", [1e4, 1e8])
+@pytest.mark.parametrize("alpha", [1e-5, 0.1, 0.9])
+def test_rounding_of_samples_with_an_offset(alpha: float, size: float):
+    """A constant has no derivative, but its rounding has; all these rules are exact on straight lines."""
+    t, eps = UNIFORM, float(np.finfo(float).eps)
+    most = 20.0 * eps * size * 100.0**alpha / (1.0 - alpha)
+    steps = np.random.default_rng(4).uniform(0.5, 1.5, 100)
+    other = np.concatenate([[0.0], np.cumsum(steps)])
+    covered(hf.caputo(size + other, other, alpha, full_output=True), other ** (1 - alpha) / math.gamma(2 - alpha))
+    kernel = t ** (1.0 - alpha) * np.asarray(hf.mittag_leffler(-(t**0.7), 0.7, 2.0 - alpha, -2.0))
+    covered(hf.prabhakar(size + t, t, alpha, 0.7, 2.0, -1.0, full_output=True), kernel, most=most)
+    bent = t * np.asarray(hf.mittag_leffler(-alpha / (1.0 - alpha) * t**alpha, alpha, 2.0)) / (1.0 - alpha)
+    if alpha >= 0.05:
+        covered(hf.atangana_baleanu(size + t, t, alpha, full_output=True), bent, most=most)
+    exact = -np.expm1(-alpha / (1.0 - alpha) * t) / alpha
+    covered(hf.caputo_fabrizio(size + t, t, alpha, full_output=True), exact, most=most)
+
+
+@pytest.mark.parametrize("operator", [hf.riemann_liouville, hf.caputo])
+@pytest.mark.parametrize("alpha", [1.00001, 2.00001])
+def test_orders_just_above_whole_ones(operator: Any, alpha: float):
+    """There L1 and L1-2 have the same error, that of the differences; and the start can hardly be told from t^2."""
+    t = np.linspace(0.0, 1.0, 18)
+    known = of_exponential if operator is hf.riemann_liouville else caputo_of_exponential
+    with np.errstate(divide="ignore", invalid="ignore"):
+        covered(operator(np.exp(t), t, alpha, full_output=True), known(1.0, alpha, t).real, most=0.05)
+
+
+@pytest.mark.parametrize("alpha", [1.7, 3.5, 4.8])
+@pytest.mark.parametrize("fall", [4.0, 20.0])
+def test_a_start_that_falls_within_a_step(fall: float, alpha: float):
+    """exp(-fall t / h): its derivatives at the origin are far larger than differences of samples."""
+    t = np.linspace(0.0, 1.0, 60)
+    found = hf.caputo(np.exp(-fall * 59.0 * t), t, alpha, full_output=True)
+    covered(found, caputo_of_exponential(-fall * 59.0, alpha, t).real)
+
+
+def test_callables_with_a_step_beside_the_result():
+    """A tanh far from the origin: no point of a polynomial is near it, but a point of the result; and rounded points."""
+
+    def f(x: np.ndarray) -> np.ndarray:
+        return np.tanh((x - 117.9) / 1.53)
+
+    # By mpmath: the derivative from the right end, of the exact tanh.
+    for t, exact in ((136.10749881, -1.5052396492539836e-05), (97.77013993, 0.007282191661700303)):
+        found = hf.riemann_liouville(f, [t], 1.109, side="right", origin=2966.0, full_output=True)
+        assert abs(found.value[0] - exact) <= 3.0 * float(found.error_estimate) <= 1e-10
