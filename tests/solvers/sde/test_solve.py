@@ -391,7 +391,7 @@ def test_saved_times() -> None:
     [
         (1j, "y0 is complex128"),
         (["a"], "y0=.* has dtype str"),
-        (np.array([1], "m8[s]"), "y0=.* has dtype timedelta64"),
+        (np.array([1], "m8[s]"), "y0 holds dates or time differences"),
         (np.ones(1, np.float16), "y0 is float16"),
     ],
     ids=["complex", "text", "time", "half"],
