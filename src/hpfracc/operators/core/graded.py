@@ -166,20 +166,12 @@ def _fit(function: Function) -> tuple[_Mesh, Any]:
         size = np.abs(host @ transform(_POINTS, 0.0)).max(axis=0)
         largest = max(largest, float(np.abs(host).max()))
         floor = max(10.0 * float(np.finfo(real_dtype(host)).eps), 1e-4 * function.rtol) * largest
-        width = right - left
-        # f is evaluated at rounded points, which far from 0 changes it by more than its own rounding.
-        moved = (
-            np.finfo(float).eps
-            * np.maximum(abs(function.origin), right)
-            * 2.0
-            / width
-            * (size @ np.arange(_POINTS) ** 2)
-        )
-        rough = size[:, -3:].max(axis=1) > floor + moved
+        rough = size[:, -3:].max(axis=1) > floor
         # A panel a few roundings wide contains no further points.
+        width = right - left
         thin = width <= 64.0 * np.finfo(float).eps * np.maximum(np.abs(function.origin + left), 1e-280)
         calm = np.flatnonzero(~rough & ~thin)
-        rough[calm] = _hidden(function, left[calm], right[calm], host[:, calm], floor + moved[calm])
+        rough[calm] = _hidden(function, left[calm], right[calm], host[:, calm], floor)
         split = rough & ~thin
         count += len(left) + int(split.sum())
         if count > _MAX_PANELS:
@@ -199,7 +191,7 @@ def _fit(function: Function) -> tuple[_Mesh, Any]:
     return mesh, values.reshape(*values.shape[:-2], -1)
 
 
-def _hidden(function: Function, left: Array, right: Array, host: Array, floor: Array) -> Any:
+def _hidden(function: Function, left: Array, right: Array, host: Array, floor: float) -> Any:
     """Whether f deviates from a panel's polynomial between its nodes; see the spectral method."""
     if not len(left):
         return []

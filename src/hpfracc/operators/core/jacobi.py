@@ -58,15 +58,6 @@ def between(count: int, power: float, looks: int) -> tuple[np.ndarray[Any, Any],
     return x, np.asarray(matrix @ rows), np.asarray(matrix @ _slopes(count, power, x))
 
 
-def interpolated(values: np.ndarray[Any, Any], power: float, x: np.ndarray[Any, Any]) -> Any:
-    """The interpolant through ``values`` at the Gauss points, at x: the barycentric formula."""
-    nodes, weights = gauss_points(values.shape[-1], power)
-    signs = 1.0 - 2.0 * (np.arange(len(nodes)) % 2)
-    gaps = x[:, None] - nodes
-    shares = signs * np.sqrt((1.0 - nodes**2) * weights) / np.where(gaps == 0.0, 1e-100, gaps)
-    return values @ (shares / shares.sum(axis=1, keepdims=True)).T
-
-
 def derivative_matrix(count: int, times: int) -> np.ndarray[Any, Any]:
     """The matrix from ``count`` Legendre coefficients to those of the derivative: ``c' = c @ matrix``."""
     return np.eye(count) if times == 0 else np.asarray(legendre.legder(np.eye(count), times, axis=1))

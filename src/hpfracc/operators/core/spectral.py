@@ -21,7 +21,6 @@ from hpfracc.operators.core.jacobi import (
     end_derivatives,
     fractional_basis,
     gauss_points,
-    interpolated,
     slope_matrix,
     transform,
 )
@@ -46,8 +45,6 @@ _STEEP = 12.0
 _SLOWEST = 0.5
 #: Number of Gauss points between which f is evaluated again, before its interpolant is accepted.
 _LOOKS = 16
-#: Points of the result at which it is, too, and their largest deviation relative to that of the others.
-_OWN, _NEAR = 8, 0.1
 #: Largest deviation from the interpolant, in units of the truncation level.
 _ALIKE = 100.0
 #: An order whose value at the origin has the sign of its factor.
@@ -170,8 +167,7 @@ def _growth(sizes: np.ndarray[Any, Any]) -> float:
 def _confirmed(function: Function, host: np.ndarray[Any, Any], points: int, power: float, allowed: float) -> bool:
     """Whether f agrees with its interpolant at ``_LOOKS + 1`` further points between the Gauss points.
 
-    Coefficients say nothing about features between all points, such as a narrow pulse on a straight line. Those next to
-    a point of the result matter most, so that f is evaluated at some of these too.
+    Coefficients say nothing about features between all points, such as a narrow pulse on a straight line.
     """
     length = _length(function)
     x, there, falls = between(points, power, _LOOKS)
@@ -183,13 +179,7 @@ def _confirmed(function: Function, host: np.ndarray[Any, Any], points: int, powe
     off = ((np.asarray(at, np.longdouble) - function.origin) * 2 / np.longdouble(length) - 1 - x).astype(np.float64)
     gap = np.abs(values - host @ there - (host @ falls) * off).max(initial=0.0)
     size = max(float(np.abs(host).max(initial=0.0)), float(np.abs(values).max(initial=0.0)))
-    own = function.points[function.points > function.origin]
-    if gap <= (allowed := allowed * math.sqrt(2.0 * points + 1.0) * size) and len(own):
-        own = np.append(own[:: -(-len(own) // _OWN)], own[-1])
-        values = to_host(function.at(own)) * (own - function.origin) ** -power
-        off = values - interpolated(host, power, 2.0 * (own - function.origin) / length - 1.0)
-        return bool(np.abs(off).max() <= _NEAR * allowed)
-    return bool(gap <= allowed)
+    return bool(gap <= allowed * math.sqrt(2.0 * points + 1.0) * size)
 
 
 def _transform_at(
