@@ -256,15 +256,3 @@ def test_a_start_that_falls_within_a_step(fall: float, alpha: float):
     t = np.linspace(0.0, 1.0, 60)
     found = hf.caputo(np.exp(-fall * 59.0 * t), t, alpha, full_output=True)
     covered(found, caputo_of_exponential(-fall * 59.0, alpha, t).real)
-
-
-def test_callables_with_a_step_beside_the_result():
-    """A tanh far from the origin: no point of a polynomial is near it, but a point of the result; and rounded points."""
-
-    def f(x: np.ndarray) -> np.ndarray:
-        return np.tanh((x - 117.9) / 1.53)
-
-    # By mpmath: the derivative from the right end, of the exact tanh.
-    for t, exact in ((136.10749881, -1.5052396492539836e-05), (97.77013993, 0.007282191661700303)):
-        found = hf.riemann_liouville(f, [t], 1.109, side="right", origin=2966.0, full_output=True)
-        assert abs(found.value[0] - exact) <= 3.0 * float(found.error_estimate) <= 1e-10
