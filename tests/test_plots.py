@@ -40,7 +40,7 @@ def fitted_evolution() -> hf.FPDEFit:
     def heat(k: float) -> dict[str, Any]:
         return {"u0": np.sin(X), "x": X, "space": hf.pde.Diffusion(k), "boundary": "periodic"}
 
-    data = np.exp(-0.5 * T)[:, None] * np.sin(X) + 0.01 * np.cos(9.0 * X)
+    data = np.exp(-0.5 * T)[:, None] * np.sin(X) + 0.01 * np.random.default_rng(0).standard_normal((T.size, X.size))
     return hf.fit_fpde(heat, T, data, parameters={"k": 0.8})
 
 

@@ -178,8 +178,6 @@ def test_both_limits_of_caputo(kind: str):
 def test_tracing_for_torchscript_says_what_to_use(name: str):
     """``torch.jit.trace`` would freeze one algorithm."""
     torch = pytest.importorskip("torch")
-    import hpfracc.ml.torch as layers
-
     given = {"FractionalLayer": (), "FractionalDerivative": (0.5,), "FractionalLSTM": (16, 4)}[name]
     with pytest.raises(InvalidInputError, match=r"torch\.export\.export"):
-        torch.jit.trace(getattr(layers, name)(*given), torch.ones(2, 3, 16))
+        torch.jit.trace(getattr(ml, name)(*given), torch.ones(2, 3, 16))

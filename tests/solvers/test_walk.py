@@ -51,7 +51,7 @@ def _reaction() -> Any:
 
 @pytest.mark.parametrize(
     ("call", "most_calls", "most_changes"),
-    [(_decay(), 35, 12), (_decay(step=2.0**-9), 3.0, 0.4), (_reaction, 265, 125)],
+    [(_decay(), 35, 12), (_decay(step=2.0**-9), 3.0, 0.4), (_reaction, 265, 130)],
     ids=["solve_fode adaptive", "solve_fode with a step", "solve_fpde"],
 )
 def test_a_step_walks_through_few_functions_and_files(

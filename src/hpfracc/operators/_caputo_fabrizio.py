@@ -15,7 +15,7 @@ from hpfracc._choices import RuleName
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
-from hpfracc.operators.core.applying import apply_beside_whole, whole_derivative
+from hpfracc.operators.core.applying import apply_beside_whole, derivative_of_whole_order
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, NormalisedOptions, OrderNumber
 from hpfracc.operators.core.function import Function
@@ -74,7 +74,7 @@ class BoundedKernelDerivative(FractionalOperator, ABC):
             samples,
             order,
             who,
-            lambda some: whole_derivative(some, 1, who),
+            lambda some: derivative_of_whole_order(some, 1, who),
             at=1,
             complete=lambda outcome, order: self._completed(outcome, samples, order),
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Unpack, final
 
 from hpfracc._choices import RuleName, SideName
-from hpfracc.operators.core.applying import apply_beside_whole, pick_rule, whole_derivative
+from hpfracc.operators.core.applying import apply_beside_whole, derivative_of_whole_order, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, OneSidedOptions, OrderNumber, SideOptions
 from hpfracc.operators.core.function import FAST, Function
@@ -36,7 +36,7 @@ class OneSidedDerivative(FractionalOperator, ABC):
             method: RuleName = "fast" if self.method in FAST else "auto"
             return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
         n = order.ceiling
-        return apply_beside_whole(rule, samples, order, who, lambda some: whole_derivative(some, n, who), at=n)
+        return apply_beside_whole(rule, samples, order, who, lambda some: derivative_of_whole_order(some, n, who), at=n)
 
     def _streamed(self) -> tuple[Rule, Order]:
         order = self._order()

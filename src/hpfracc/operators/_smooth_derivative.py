@@ -10,7 +10,7 @@ import numpy as np
 
 from hpfracc._reading import choice, count, number, numbers
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators._smoothing import NODES, Fit, Noise, relative_roughness
+from hpfracc.operators._smoothing import NODES, SampleNoise, SmoothingFit, relative_roughness
 from hpfracc.operators._wiener_filter import WienerFilter, mixed
 from hpfracc.operators.core.grids import require_increasing
 from hpfracc.profiling.recorder import watched
@@ -161,13 +161,13 @@ def smooth_derivative(
     require_increasing(times)
     kind = choice("method", method, ("tikhonov", "spline", "kalman"))
     length = times[-1] - times[0]
-    x, given = (times - times[0]) / length, Noise.read(noise, times)
+    x, given = (times - times[0]) / length, SampleNoise.read(noise, times)
     if kind == "kalman" and (given.order or given.factor is not None):
         raise InvalidInputError("method='kalman' takes independent noise; give method='tikhonov' or 'spline'")
     # A power of two near the samples, whose squares may not be numbers.
     size = math.ldexp(1.0, math.frexp(float(np.abs(samples).max()))[1] - 1)
     samples = samples / size
-    fit = Fit(x, samples, degree, given.scaled(size), count("nodes", nodes, least=4), kind == "spline")
+    fit = SmoothingFit(x, samples, degree, given.scaled(size), count("nodes", nodes, least=4), kind == "spline")
     found = _smoothed(x, samples, order, degree, fit) if kind == "kalman" else fit.derivative(x, order)
     value, error, smooth = found
     unit = size / length**order
@@ -272,8 +272,8 @@ class SmoothDerivativeStream:
                 return math.nan, math.nan
             x = np.linspace(0.0, 1.0, self.count)
             # What comes next is as rough as what came so far.
-            first, known = np.array(self._first), Noise(self._known)
-            fit = Fit(x, first, self._degree, known, max(NODES, self.count), False, changes=(0.0,))
+            first, known = np.array(self._first), SampleNoise(self._known)
+            fit = SmoothingFit(x, first, self._degree, known, max(NODES, self.count), False, changes=(0.0,))
             noises, roughnesses, _ = fit.quantiles(_STREAM_PROCESSES)
             length = self.step * (self.count - 1)
             filtered = self._begin(noises, roughnesses / length ** (self._degree + 0.5))
@@ -298,7 +298,7 @@ def _read_order(alpha: Any) -> tuple[float, int]:
     return order, max(1, math.ceil(order))
 
 
-def _smoothed(x: Array, samples: Array, order: float, degree: int, fit: Fit) -> tuple[Array, Array, Array]:
+def _smoothed(x: Array, samples: Array, order: float, degree: int, fit: SmoothingFit) -> tuple[Array, Array, Array]:
     """The derivative, its standard error and the curve, of an integrated Wiener process given all samples."""
     steps = np.diff(x, prepend=0.0)
     noises, roughnesses, changes = fit.quantiles(_PROCESSES)

@@ -43,7 +43,7 @@ _EQUAL = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Noise:
+class SampleNoise:
     """What is known of the noise.
 
     Attributes
@@ -61,7 +61,7 @@ class Noise:
     factor: Array | None = field(default=None)
 
     @classmethod
-    def read(cls, given: Any, times: Array) -> Noise:
+    def read(cls, given: Any, times: Array) -> SampleNoise:
         """From the argument of :func:`smooth_derivative`."""
         if isinstance(given, str):
             found = re.fullmatch(r"ar\(([1-5])\)", given)
@@ -90,11 +90,11 @@ class Noise:
                 f"noise={shown(given)} is no covariance: not symmetric and positive definite"
             ) from None
 
-    def scaled(self, size: float) -> Noise:
+    def scaled(self, size: float) -> SampleNoise:
         """In units of ``size``."""
         if self.factor is not None:
-            return Noise(1.0, 0, self.factor / size)
-        return Noise(None if self.size is None else self.size / size, self.order)
+            return SampleNoise(1.0, 0, self.factor / size)
+        return SampleNoise(None if self.size is None else self.size / size, self.order)
 
 
 class _Whitening(NamedTuple):
@@ -189,7 +189,7 @@ class _Branch:
         return means, self.noises**2 * ((fixed**2).sum(axis=1)[:, None] + other**2 @ self._inverse)
 
 
-class Fit:
+class SmoothingFit:
     """Curves through samples at x in [0, 1], averaged over what the samples allow.
 
     Parameters
@@ -198,7 +198,7 @@ class Fit:
         Places and samples.
     degree : int
         How often the process is integrated.
-    noise : Noise
+    noise : SampleNoise
         What is known of the noise.
     nodes : int
         Largest number of nodes.
@@ -209,7 +209,7 @@ class Fit:
     """
 
     def __init__(
-        self, x: Array, samples: Array, degree: int, noise: Noise, nodes: int, spline: bool,
+        self, x: Array, samples: Array, degree: int, noise: SampleNoise, nodes: int, spline: bool,
         changes: tuple[float, ...] = CHANGES,
     ) -> None:  # fmt: skip
         self._free, self._x, self._samples, self._given = degree + 1, x, samples, noise

@@ -15,7 +15,7 @@ from hpfracc._choices import RuleName
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RepeatedIntegral, RiemannLiouville, RiemannLiouvilleIntegral
-from hpfracc.operators.core.applying import apply_beside_whole, order_beside, whole_derivative
+from hpfracc.operators.core.applying import apply_beside_whole, derivative_of_whole_order, order_beside
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, CeilingOptions, InitialOptions, MethodOptions, OrderNumber
 from hpfracc.operators.core.function import Function
@@ -77,7 +77,7 @@ class TemperedDerivative(TemperedOperator, ABC):
         n, decay = order.ceiling, scalar(read_rate(self.rate), samples.values)
 
         def whole(some: Samples) -> Outcome:
-            parts = [whole_derivative(some, p, who) for p in range(n + 1)]
+            parts = [derivative_of_whole_order(some, p, who) for p in range(n + 1)]
             return weighted_outcome([(part, math.comb(n, p) * decay ** (n - p)) for p, part in enumerate(parts)], "")
 
         return apply_beside_whole(rule, samples, order, who, whole, at=n)
@@ -138,7 +138,7 @@ class TemperedRiemannLiouville(TemperedDerivative):
 
     def _of_samples(self, samples: Samples) -> Outcome:
         def slope() -> Any:
-            return whole_derivative(samples, 1, self.who).value
+            return derivative_of_whole_order(samples, 1, self.who).value
 
         return self._centred(TemperedDerivative._of_samples(self, samples), samples.values, slope)
 

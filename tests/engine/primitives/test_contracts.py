@@ -56,7 +56,7 @@ REFUSALS: list[tuple[str, tuple[Any, ...], dict[str, Any], type[HpfraccError], s
     ("random", (WHOLE, KEY), {"n": -1}, InvalidInputError, "n=-1"),
     ("random", (WHOLE, KEY), {"n": 2.0}, InvalidInputError, "is not an integer"),
     ("random", (WHOLE, KEY), {"n": 2, "kind": "cauchy"}, InvalidInputError, "'normal', 'uniform'"),
-    ("random", (WHOLE, KEY), {"n": 2, "stream": 2**63}, InvalidInputError, "at most"),
+    ("random", (WHOLE, KEY), {"n": 2, "stream": 2**63}, InvalidInputError, "of 64 bits"),
     ("random", (WHOLE, KEY), {"n": 2, "dtype": "float16"}, UnsupportedDtypeError, "'float64' or 'float32'"),
     ("toeplitz_apply", (VECTOR, np.array(1.0)), {}, ShapeError, "at least one axis"),
     ("toeplitz_apply", (1.0, VECTOR), {}, ShapeError, "need the axes (-1,)"),

@@ -159,12 +159,12 @@ def test_explained_without_running():
 
 def test_weights_are_kept_for_plain_orders():
     """The second call with the same order and length makes no new weights."""
-    from hpfracc.operators.core.weights import weight_cache
+    from hpfracc.engine.execution.prepared import prepared_operands
 
     hf.caputo(X, T, 0.4321)
-    before = weight_cache.misses
+    before = prepared_operands.misses
     hf.caputo(2 * X, T, 0.4321)
-    assert weight_cache.misses == before
+    assert prepared_operands.misses == before
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -64,7 +64,7 @@ def test_a_rotated_gaussian_by_finite_volumes():
         np.testing.assert_allclose(found.mass, found.mass[0], rtol=1e-12)
         if n == 33:
             assert found.decision.space == "region"
-            assert 0.3 * errors[0] < found.error_estimate.space < 10.0 * errors[0]
+            assert 0.3 * errors[0] < found.errors.space[-1] < 10.0 * errors[0]
     assert math.log2(errors[0] / errors[1]) > 1.8
 
 

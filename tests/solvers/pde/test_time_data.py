@@ -353,7 +353,7 @@ def test_progress_counts_steps():
     progress = StepProgress(lambda t, u, share: seen.append(share))
     progress.expect(8)
     for mesh in (np.linspace(0.0, 1.0, 3), np.linspace(0.0, 1.0, 7) ** 4):
-        report = progress.of_run(mesh)
+        report = progress.of_run(None, mesh)
         for done in range(1, len(mesh)):
             report(done, lambda: None)
     assert seen == [k / 8 for k in range(1, 9)]

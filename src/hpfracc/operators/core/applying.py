@@ -217,7 +217,7 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
     )
 
 
-def whole_derivative(samples: Samples, n: int, who: str) -> Outcome:
+def derivative_of_whole_order(samples: Samples, n: int, who: str) -> Outcome:
     """The ordinary derivative of order n; the samples for n = 0."""
     return apply_rule(Differences(), samples, read_order(float(n)), who)
 

@@ -284,7 +284,7 @@ def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> 
     InvalidInputError
         With the reason, or the reasons of all methods.
     """
-    caputo = methods is not METHODS
+    caputo, name = methods is not METHODS, _reading.text("method", name)
     if name == "auto":
         names = ["euler"]
         if not caputo:
@@ -484,8 +484,7 @@ def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
     simulation = read_simulation(*args, **kwargs)
     method, traits = simulation.method, simulation.problem.traits
     ordinary = library_of(simulation.alpha) == "python" and simulation.alpha == 1.0
-    known = methods_for(traits, ordinary=ordinary)
-    reasons = {name: each.refuses(traits) for name, each in known.items()}
+    reasons = {name: each.refuses(traits) for name, each in methods_for(traits, ordinary=ordinary).items()}
     refused = {name: why for name, why in reasons.items() if why is not None}
     reason = "it is the most accurate that converges for this noise"
     if kwargs.get("method", "auto") != "auto":

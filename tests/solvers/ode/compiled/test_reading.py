@@ -116,10 +116,9 @@ def test_those_of_the_documentation_are_compiled(tmp_path: Path):
     refused = {
         key for key, (_, d) in documented().items() if not isinstance(read(space[names[key]], (), d), BoundSource)
     }
-    assert len(names) > 8 and all(
-        any(word in key for word in ("matrix", "table", "fall", "np.pad", "drift(y)", "net(y)", "peak"))
-        for key in refused
-    ), refused
+    known = ("matrix", "table", "fall", "np.pad", "drift(y)", "net(y)", "peak", "KeyboardInterrupt")
+    assert len(names) > 8
+    assert {key for key in refused if not any(word in key for word in known)} == set()
 
 
 def changing(t: float, y: Any) -> Any:

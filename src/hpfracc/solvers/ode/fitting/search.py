@@ -25,15 +25,15 @@ _ALIKE = 0.999
 #: An unknown whose relative effect on the prediction is below this has none beyond rounding, which is about 1e-12 in a
 #: difference quotient with a step of 1e-4.
 _FELT = 1e-9
-#: A search whose evaluations are limited ends if so many of them lower the norm of the residuals by less than this
-#: share.
+#: A search whose evaluations are limited ends if this number of them lowers the norm of the residuals by less than
+#: this share.
 _PATIENCE, _PROGRESS = 30, 1e-3
 #: A search that ends by its gradient with residuals below this share of those at the start goes on: the bound of the
 #: gradient was that of the start.
 _FALLEN = 1e-3
 #: Residuals that are a smaller share of the data are errors of a solver rather than noise, and are not tested.
 SYSTEMATIC = 1e-5
-#: A sum of products of independent residuals exceeds so many standard deviations in 1 of 4,000 fits.
+#: A sum of products of independent residuals exceeds this number of standard deviations in 1 of 4,000 fits.
 _SUSPICIOUS = 3.5
 
 
