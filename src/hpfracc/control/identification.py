@@ -218,7 +218,7 @@ def fit_time(
     if offset is not None:
         return fitted(flag("offset", offset))
     plain, found = fitted(False), None
-    if data.size > plain.values.size:
+    if data.size > plain.values.size and plain.residual > 1e-15 * worst:  # no rounding
         found = fitted(True)
         at = found.names.index("offset")
         if not (found.identifiable and abs(found.values[at]) > 5.0 * found.standard_errors[at]):
