@@ -1,4 +1,4 @@
-"""Partial differential equations: the estimate of the error due to the grid, ``error_estimate.space``.
+"""Partial differential equations: the estimate of the error due to the grid, ``errors.space``.
 
 Truth: a solution in closed form at the points of the grid (Getoor's functions, series of eigenfunctions), or, where
 there are steps in time, the same equation with the same steps on an eight times finer grid (four times in two
@@ -49,7 +49,9 @@ def _outcome(problem: str, found: Any, exact: np.ndarray, time_error: float = 0.
     error = float(np.abs(found.u[-1] - exact).max())
     reason = " ".join([found.message, *found.decision.notes])
     size = max(1.0, float(np.abs(exact).max()))
-    return Outcome(problem, error, found.error_estimate.space, 1e-11 * size + time_error, None, found.success, reason)
+    return Outcome(
+        problem, error, float(found.errors.space[-1]), 1e-11 * size + time_error, None, found.success, reason
+    )
 
 
 def _against_finer(
@@ -217,7 +219,7 @@ def time_and_space(rng: np.random.Generator) -> Outcome:
         f"n={x.size} rtol={rtol:.2g}"
     )
     part = _outcome(problem, found, g(t1) * shape(x))
-    return dataclasses.replace(part, estimate=found.error_estimate.time + found.error_estimate.space)
+    return dataclasses.replace(part, estimate=float(found.errors.time[-1] + found.errors.space[-1]))
 
 
 def nonlinear_diffusion(rng: np.random.Generator) -> Outcome:
