@@ -96,8 +96,8 @@ def test_other_signatures_are_refused_in_words(function):
     [
         ("abc", UnsupportedDtypeError),
         (["a"] * 17, UnsupportedDtypeError),
-        (np.zeros(17, "m8[s]"), UnsupportedDtypeError),
-        (np.zeros(17, "M8[s]"), UnsupportedDtypeError),
+        (np.zeros(17, "m8[s]"), InvalidInputError),
+        (np.zeros(17, "M8[s]"), InvalidInputError),
         (np.zeros(17, np.float16), UnsupportedDtypeError),
         (np.zeros(17, np.longdouble), UnsupportedDtypeError),
         (np.zeros(17, object), UnsupportedDtypeError),
