@@ -233,7 +233,7 @@ def energy(seconds: float) -> None:
     from hpfracc.profiling.clocks import EnergyMeter
 
     try:
-        report = calibrate(["causal_convolution"], budget_seconds=4.0, energy=True)
+        report = calibrate(["causal_convolution"], energy=True)
     except ConfigurationError as error:
         print(error)
         return

@@ -131,7 +131,7 @@ def main() -> None:
     options = parser.parse_args()
     print(heading("Causal convolution, float64, transform of the weights kept"))
     found = calibrate(["causal_convolution"])
-    print(f"# calibrated in {found.spent:.1f} s")
+    print(f"# calibrated in {found.seconds:.1f} s")
     rng = np.random.default_rng(0)
     sizes = [n for n in SIZES if n <= options.largest]
     host = [measure(rng.standard_normal(n), rng.standard_normal(n), options.seconds, None) for n in sizes]

@@ -1,10 +1,10 @@
 """Measures the prior that is packaged with the library: predictions for machines that are not calibrated.
 
-Runs a thorough calibration without earlier measurements and merges the result into
+Calibrates at many sizes without earlier measurements and merges the result into
 ``src/hpfracc/engine/selection/prior.json``. Times of other arms from other machines are kept, so the CPU part and the
 GPU part can come from two machines: ``--only cpu`` or ``--only gpus`` selects the part.
 
-    python benchmarks/make_prior.py [--budget SECONDS] [--passes N] [--only cpu|gpus] [--operation NAME] [--out FILE]
+    python benchmarks/make_prior.py [--passes N] [--only cpu|gpus] [--operation NAME] [--out FILE]
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from typing import Any
 import hpfracc as hf
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.calibration.report import CalibrationReport
-from hpfracc.engine.execution.calibration.runner import Step, calibrate
+from hpfracc.engine.execution.calibration.runner import Calibration, calibrate, show_shape
 from hpfracc.engine.execution.calibration.trial import Series
 from hpfracc.engine.selection import knowledge
 from hpfracc.engine.selection.knowledge import general_name
 
 PACKAGED = Path(knowledge.__file__).with_name("prior.json")
+#: Exponents of the numbers of elements.
+SIZES = range(4, 25)
 #: Knots per arm: those whose interpolation is closest to all measurements.
 MAX_KNOTS = 10
 #: Knots that change the curve by less than this ratio are dropped.
@@ -50,10 +51,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, hf.config(wisdom=folder):
         # Ignore existing compilation caches, which another machine does not have.
         os.environ["NUMBA_CACHE_DIR"] = folder
-        measure = partial(calibrate, arguments.operation, thorough=True, budget_seconds=arguments.budget, progress=show)
+        measure = partial(calibrate, arguments.operation, progress=show, sizes=SIZES, precisions=2)
         report = measure()
         for _ in range(arguments.passes - 1):
-            take_better(report, measure())
+            add_pass(report, measure())
     print(file=sys.stderr)
     found = {
         "version": 1,
@@ -65,21 +66,14 @@ def main() -> None:
     known = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.exists() else {}
     merged = merge(known, found)
     arguments.out.write_text(dump(merged), encoding="utf-8")
-    print(
-        f"# {report.measurements} timings in {report.spent:.0f} s, {report.compiling:.0f} s of first calls beside them"
-    )
-    for series in report.timings:
-        if series.placement.device == "cpu" or arguments.only != "cpu":
-            steps = ", ".join(f"from {'x'.join(map(str, step.shape))} {step.arm}" for step in report.crossovers(series))
-            print(f"{series.name} {series.dtype}, {series.where}: {steps}")
+    print(f"# {len(report.timings)} timings in {report.seconds:.0f} s")
+    for each in report.fastest():
+        print(f"{each.series.name} {each.series.dtype}, {each.series.where}, {show_shape(each.shape)}: {each.arm}")
     print(f"wrote {arguments.out}: {arguments.out.stat().st_size / 1024:.0f} KiB")
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--budget", type=float, default=75.0, metavar="SECONDS", help="budget of one pass (default: 75)"
-    )
     parser.add_argument("--passes", type=int, default=2, help="number of passes; the best times count (default: 2)")
     parser.add_argument("--only", choices=("cpu", "gpus"), help="the part of the prior that this machine measures")
     parser.add_argument("--operation", action="append", metavar="NAME", help="only this one (may be repeated)")
@@ -87,23 +81,19 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def show(step: Step) -> None:
-    line = f"{step.spent:6.1f} s of {step.budget:.0f}: {step.what} {step.subject} {step.arm}"
+def show(share: float, text: str) -> None:
+    line = f"{share:4.0%} {text}"
     print(f"\r{line:<110.110}", end="", file=sys.stderr, flush=True)
 
 
-def take_better(report: CalibrationReport, other: CalibrationReport) -> None:
-    """Take the better time of two passes; a disturbance rarely affects the same measurement twice."""
-    for series, sizes in other.timings.items():
-        for shape, row in sizes.items():
-            for timing in row.values():
-                report.add(series, shape, timing)
-    report.spent += other.spent
-    report.compiling += other.compiling
+def add_pass(report: Calibration, other: Calibration) -> None:
+    """Add another pass, of which the better times count: a disturbance rarely affects the same measurement twice."""
+    report.timings += other.timings
+    report.seconds += other.seconds
     report.transfers += other.transfers
 
 
-def describe(report: CalibrationReport, only: str | None, operations: Sequence[str] | None) -> dict[str, Any]:
+def describe(report: Calibration, only: str | None, operations: Sequence[str] | None) -> dict[str, Any]:
     machine = hardware.machine()
     part = only or "all"
     return {
@@ -112,11 +102,11 @@ def describe(report: CalibrationReport, only: str | None, operations: Sequence[s
         "processor": f"{machine.cpu.model}, {len(machine.cpu.affinity)} threads",
         "gpus": [gpu.name for gpu in machine.gpus],
         "libraries": {name: version for name, version in machine.libraries.items() if version},
-        "timings": report.measurements,
+        "timings": len(report.timings),
     }
 
 
-def collect_knots(report: CalibrationReport, only: str | None) -> Knots:
+def collect_knots(report: Calibration, only: str | None) -> Knots:
     """Operation to arm to start to dtype to [[work, seconds], ...], thinned and rounded."""
     found: Knots = {}
     for series, arm, start, points in curves(report):
@@ -129,14 +119,13 @@ def collect_knots(report: CalibrationReport, only: str | None) -> Knots:
     return found
 
 
-def curves(report: CalibrationReport) -> Iterator[tuple[Series, str, str, list[tuple[float, float]]]]:
+def curves(report: Calibration) -> Iterator[tuple[Series, str, str, list[tuple[float, float]]]]:
     """Times of each arm by work. An arm on a GPU is timed with operands on the GPU: copies are predicted separately."""
-    for series, sizes in report.timings.items():
-        points: dict[str, dict[float, float]] = {}
-        for row in sizes.values():
-            for timing in row.values():
-                known = points.setdefault(timing.arm, {})
-                known[timing.x] = min(timing.seconds, known.get(timing.x, math.inf))
+    found: dict[Series, dict[str, dict[float, float]]] = {}
+    for timing in report.timings:
+        known = found.setdefault(timing.series, {}).setdefault(timing.arm, {})
+        known[timing.x] = min(timing.seconds, known.get(timing.x, math.inf))
+    for series, points in found.items():
         arms = {arm.name: arm for arm in registry.arms(series.operation)}
         for name, times in points.items():
             arm = arms[name]
@@ -169,12 +158,12 @@ def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(x, seconds) for _, _, x, seconds in kept]
 
 
-def collect_compiles(report: CalibrationReport, only: str | None) -> dict[str, float]:
+def collect_compiles(report: Calibration, only: str | None) -> dict[str, float]:
     """Expected first-call times by pattern of arm names: medians by algorithm, then by backend."""
     exact: dict[str, list[float]] = {}
     general: dict[str, list[float]] = {}
-    for series, _, timing in report.compiles():
-        if series.variant == "prepared" or timing.first is None or timing.first < MIN_COMPILE:
+    for timing in report.timings:
+        if timing.series.variant == "prepared" or timing.first is None or timing.first < MIN_COMPILE:
             continue
         kernel, _, device = timing.arm.partition("@")
         on_gpu = not device.startswith("cpu")
@@ -189,7 +178,7 @@ def collect_compiles(report: CalibrationReport, only: str | None) -> dict[str, f
     return by_precision(found)
 
 
-def collect_transfers(report: CalibrationReport) -> dict[str, list[float]]:
+def collect_transfers(report: Calibration) -> dict[str, list[float]]:
     """Latency and bandwidth of each kind of transfer, from the smallest and the largest copy."""
     found: dict[str, list[float]] = {}
     routes: dict[str, list[tuple[int, float]]] = {}

@@ -34,7 +34,7 @@ def test_what_is_disabled_and_learned_shows(monkeypatch: pytest.MonkeyPatch, cap
     """A disabled backend names the variable, the variable is listed, and the records are counted."""
     monkeypatch.setenv("HPFRACC_DISABLE_NUMBA", "1")
     hf._config.refresh_environment()
-    report = calibrate(["bitwise_xor"], backends=["numpy"], budget_seconds=0.1)
+    report = calibrate(["bitwise_xor"], backends=["numpy"])
     assert main(["info", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     numba = next(row for row in found["backends"] if row["name"] == "numba")

@@ -1,9 +1,10 @@
-"""``hpfracc sweep``: problem files, checked first; stores, continued, shown and exported."""
+"""``hpfracc sweep``: stores, continued, shown and exported."""
 
 from __future__ import annotations
 
 import csv
 import errno
+import importlib
 import json
 import os
 import sys
@@ -16,69 +17,137 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.cli import main
-from hpfracc.distributed.functions import dump, load
-from hpfracc.distributed.problems import parse_problem
-from hpfracc.errors import InvalidInputError
+from tests.helpers.interrupts import part_of
 
-PROBLEM = """
-[function]
-equation = "relaxation"
-options = { step = 0.5 }
-[grid]
-alpha = { start = 0.5, stop = 0.9, count = 3 }
-rate = [0.5, 1.0]
-[sweep]
-batch = 2
+MODULE = """import os
+
+
+def relax(alpha, rate):
+    return {"value": alpha * rate, "rate": rate}
+
+
+def once(k, mark):
+    if not os.path.exists(mark):
+        open(mark, "w").close()
+        raise KeyboardInterrupt
+    return 2 * k
+
+
+def fails(k):
+    return 1 / k
 """
 
 
-def test_a_problem_is_run_shown_continued_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """The values are those of the library's own calls."""
-    (tmp_path / "problem.toml").write_text(PROBLEM, encoding="utf-8")
-    store, table = str(tmp_path / "store"), str(tmp_path / "table.csv")
-    assert main(["sweep", str(tmp_path / "problem.toml"), "--store", store]) == 0
-    assert "6 of 6 done, 0 failed" in capsys.readouterr().out
-    assert main(["sweep", "status", store, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["complete"] is True
-    assert main(["sweep", "resume", store]) == 0
-    assert main(["sweep", "export", store, table]) == 0
-    found = np.loadtxt(table, delimiter=",", skiprows=1)
-    equation = hf.solvers.ode.problems.relaxation(alpha=0.7, rate=1.0)
-    right = hf.solve_fode(equation.fun, equation.t_span, equation.y0, equation.alpha, step=0.5).y[0, -1]
-    assert found.shape == (6, 3) and found[3].tolist() == [0.7, 1.0, right]
-    assert main(["sweep", "export", store, str(tmp_path / "all.npz")]) == 0
+@pytest.fixture
+def relaxing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a module of the user's, which is the current one."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "relaxing.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.chdir(home)
+    monkeypatch.setattr("sys.path", [str(home), *sys.path])
+    monkeypatch.delitem(sys.modules, "relaxing", raising=False)
+    return home
+
+
+def test_a_store_is_continued_shown_and_exported(
+    relaxing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """Ctrl-C in Python; the rest on the command line, with the settings of the store, and the values of a loop."""
+    once = importlib.import_module("relaxing").once
+    store, items = tmp_path / "s", hf.grid(k=[1, 2], mark=[str(tmp_path / "mark")])
+    with hf.config(deterministic=True):
+        part = part_of(lambda: hf.sweep(once, items, store=store, batch=1, seed=None))
+    assert not part.complete
+    monkeypatch.delitem(sys.modules, "relaxing")
+    assert main(["sweep", "status", str(store), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["done"] == 0
+    assert main(["sweep", "resume", str(store), "relaxing:once"]) == 0
+    assert "2 of 2 done, 0 failed" in capsys.readouterr().out
+    assert hf.distributed.open_sweep(store).values[:, 0].tolist() == [2, 4]
+    for call, words in (
+        ("relaxing:fails", "differs in its function"),
+        ("relaxing:nothing", "cannot be imported"),
+        ("relaxing", "MODULE:FUNCTION"),
+    ):
+        assert main(["sweep", "resume", str(store), call]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_a_store_that_cannot_be_continued_here(relaxing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The output is a function; the settings are damaged."""
+    store = tmp_path / "s"
+    hf.sweep(lambda k: k, hf.grid(k=[1]), store=store, output=lambda k: k)
+    assert main(["sweep", "resume", str(store), "relaxing:fails"]) == 2
+    assert "continue it in Python" in capsys.readouterr().err
+    manifest = json.loads((store / "manifest.json").read_text())
+    for damage, words in (
+        ({"settings": {"no such": 1}}, "unknown setting"),
+        ({"settings": {"wisdom": str(tmp_path / "elsewhere")}}, "differs"),
+        ({"settings": 3}, "damaged"),
+        ({"function": 3}, "damaged"),
+    ):
+        (store / "manifest.json").write_text(json.dumps({**manifest, "output": None, **damage}))
+        assert main(["sweep", "resume", str(store), "relaxing:fails"]) == 2
+        assert words in capsys.readouterr().err
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_an_interrupted_command_says_what_is_kept(relaxing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Status 130; what was done is in the store."""
+    once = importlib.import_module("relaxing").once
+    store, mark = tmp_path / "s", tmp_path / "mark"
+    part_of(lambda: hf.sweep(once, hf.grid(k=[1, 2], mark=[str(mark)]), store=store, batch=1))
+    mark.unlink()
+    assert main(["sweep", "resume", str(store), "relaxing:once"]) == 130
+    assert capsys.readouterr().err == f"hpfracc: interrupted; completed items are in {store}\n"
+    assert main(["sweep", "resume", str(store), "relaxing:once"]) == 0
+
+
+def test_failed_items_are_tried_again(relaxing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """They give status 1, and are listed; so does a function that is sent to workers by value."""
+    fails = importlib.import_module("relaxing").fails
+    hf.sweep(fails, hf.grid(k=[1, 0]), store=tmp_path / "s", on_error="keep")
+    assert main(["sweep", "resume", str(tmp_path / "s"), "relaxing:fails", "--failed", "--json"]) == 1
+    (failure,) = json.loads(capsys.readouterr().out)["failed"]
+    assert failure["index"] == 1 and "ZeroDivisionError" in failure["error"]
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """The store of a sweep that ended."""
+    hf.sweep(
+        lambda alpha, rate: alpha * rate, hf.grid(alpha=[0.5, 0.7, 0.9], rate=[0.5, 1.0]), store=tmp_path / "store"
+    )
+    return tmp_path / "store"
+
+
+def test_exported_tables_have_parameters_and_values(stored: Path, tmp_path: Path):
+    """As CSV and as arrays."""
+    assert main(["sweep", "export", str(stored), str(tmp_path / "table.csv")]) == 0
+    found = np.loadtxt(tmp_path / "table.csv", delimiter=",", skiprows=1)
+    assert found.shape == (6, 3) and found[3].tolist() == [0.7, 1.0, 0.7]
+    assert main(["sweep", "export", str(stored), str(tmp_path / "all.npz")]) == 0
     with np.load(tmp_path / "all.npz") as arrays:
         assert sorted(arrays.files) == ["parameter_alpha", "parameter_rate", "value"]
 
 
 def test_a_failed_export_leaves_the_earlier_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     """A full disk gives an error, keeps the file of an earlier export, and leaves no temporary file."""
-    (tmp_path / "problem.toml").write_text(PROBLEM, encoding="utf-8")
-    store, table = str(tmp_path / "store"), tmp_path / "table.csv"
-    assert main(["sweep", str(tmp_path / "problem.toml"), "--store", store]) == 0
+    table = tmp_path / "table.csv"
     table.write_text("earlier\n", encoding="utf-8")
-    capsys.readouterr()
 
     def fail(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fail)
-        assert main(["sweep", "export", store, str(table)]) != 0
+        assert main(["sweep", "export", str(stored), str(table)]) != 0
     assert "No space left on device" in capsys.readouterr().err
     assert table.read_text(encoding="utf-8") == "earlier\n"
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["problem.toml", "store", "table.csv"]
-
-
-def test_outputs_of_an_equation():
-    """The last state by default; fields of the solution by name."""
-    problem = parse_problem(PROBLEM.replace("batch = 2", 'output = ["t", "y"]'))
-    found = hf.sweep(problem.func, problem.params, **problem.options).values
-    assert found["t"].shape == (3, 2, 21) and found["y"].shape == (3, 2, 1, 21)
-    last = parse_problem(PROBLEM)
-    assert np.array_equal(hf.sweep(last.func, last.params).values[..., 0], found["y"][..., 0, -1])
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["store", "table.csv"]
 
 
 def test_names_of_results_and_parameters_are_not_paths(tmp_path: Path):
@@ -112,92 +181,14 @@ def test_text_is_no_formula_of_a_spreadsheet(tmp_path: Path):
     assert rows == [[each if each == "fine" else f"'{each}", "-2.0"] for each in bad]
 
 
-def test_functions_of_the_users_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """``module:function`` beside the problem file; a failed item is kept, and told by the exit status."""
-    (tmp_path / "half_life.py").write_text("def decay(k):\n    return 1.0 / k\n", encoding="utf-8")
-    text = '[function]\ncall = "half_life:decay"\n[points]\nk = [1, 0, 2]\n'
-    (tmp_path / "problem.toml").write_text(text, encoding="utf-8")
-    assert main(["sweep", str(tmp_path / "problem.toml"), "--store", str(tmp_path / "s"), "--json"]) == 1
-    (failure,) = json.loads(capsys.readouterr().out)["failed"]
-    assert failure["index"] == 1 and "ZeroDivisionError" in failure["error"]
-
-
-def test_a_sweep_that_did_nothing_yet_can_be_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    """The problem file is in the store before the first item, with the folder of its module."""
-    home, away = tmp_path / "home", tmp_path / "away"
-    home.mkdir()
-    away.mkdir()
-    (home / "interrupting.py").write_text(
-        "import os\n\n\ndef once(k, mark):\n    if not os.path.exists(mark):\n        open(mark, 'w').close()\n"
-        "        raise KeyboardInterrupt\n    return 2 * k\n",
-        encoding="utf-8",
-    )
-    text = f'[function]\ncall = "interrupting:once"\n[grid]\nk = [1, 2]\nmark = ["{tmp_path / "mark"}"]\n'
-    (home / "problem.toml").write_text(text, encoding="utf-8")
-    monkeypatch.setattr("sys.path", list(sys.path))
-    assert main(["sweep", str(home / "problem.toml"), "--store", str(tmp_path / "s")]) == 130
-    assert capsys.readouterr().err.endswith("/s; run the same command again to continue\n")
-    monkeypatch.chdir(away)
-    monkeypatch.setattr("sys.path", [each for each in sys.path if each != str(home)])
-    monkeypatch.delitem(sys.modules, "interrupting")
-    assert main(["sweep", "resume", str(tmp_path / "s")]) == 2  # a store may come from anyone
-    assert "interrupting" not in sys.modules and "add --trust" in capsys.readouterr().err
-    assert main(["sweep", "resume", str(tmp_path / "s"), "--trust"]) == 0
-    assert hf.distributed.open_sweep(tmp_path / "s").values[:, 0].tolist() == [2, 4]
-    # What is pickled by value needs no import where it is unpickled.
-    func = parse_problem(text, home).func
-    payload = dump(func, "the function")
-    monkeypatch.delitem(sys.modules, "interrupting")
-    monkeypatch.setattr("sys.path", [each for each in sys.path if each != str(home)])
-    assert load(payload, "here")(k=3, mark=str(tmp_path / "mark")) == 6
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "words"),
-    [
-        ("[function]", "[function", "not valid TOML"),
-        ("[sweep]", "[sweeep]", "did you mean 'sweep'"),
-        ('equation = "relaxation"', "", "needs either equation"),
-        ('"relaxation"', '"relaxing"', "did you mean 'relaxation'"),
-        ("step = 0.5", "stepp = 0.5", "did you mean 'step'"),
-        ("[grid]", "[points]", "differ in length"),
-        ("rate = [0.5, 1.0]", "rat = [0.5]", "does not take the parameters"),
-        ("count = 3", "count = 0", "count=0"),
-        ("count = 3", "count = 1000000000000", "at least 1 and at most 1e.07"),
-        (", count = 3", "", "has no count"),
-        ("count = 3", "count = 3, log = true", None),
-        ("start = 0.5", "start = inf", "finite number"),
-        ("batch = 2", "bach = 2", "did you mean 'batch'"),
-        ("batch = 2", "batch = 0", "batch=0"),
-        ("batch = 2", "timeout = -1", "timeout=-1"),
-        ("batch = 2", "seed = -1", "seed=-1"),
-        ("batch = 2", 'output = "yy"', "did you mean 'y'"),
-        ('equation = "relaxation"\noptions = { step = 0.5 }', 'call = "nowhere_at_all:f"', "cannot be imported"),
-        ('equation = "relaxation"\noptions = { step = 0.5 }', 'call = "math"', "module:function"),
-    ],
-)
-def test_problem_files_are_checked_first(before: str, after: str, words: str | None):
-    """Each mistake is named before anything runs."""
-    text = PROBLEM.replace(before, after)
-    assert text != PROBLEM
-    if words is None:
-        assert parse_problem(text).params.values["alpha"][1] == pytest.approx(np.sqrt(0.45))
-        return
-    with pytest.raises(InvalidInputError, match=words):
-        parse_problem(text)
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nothing.toml", "--store", "s"], "cannot be read"),
-        (["nothing.toml"], "needs --store"),
-        (["status"], "takes the store"),
+        (["status"], "required: DIR"),
         (["status", "nowhere"], "no manifest"),
-        (["status", "a", "--store", "b"], "--store is for"),
-        (["export", "a"], "the file to write"),
+        (["export", "a"], "required: FILE"),
+        (["resume", "a"], "required: MODULE:FUNCTION"),
+        (["resume", "nowhere", "math:sqrt"], "no manifest"),
     ],
 )
 def test_wrong_commands(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]):

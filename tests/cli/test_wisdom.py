@@ -24,7 +24,7 @@ def wisdom(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any
 @pytest.fixture
 def learned() -> int:
     """Stores some measurements and returns the number of records."""
-    return calibrate(["bitwise_xor"], backends=["numpy"], budget_seconds=1.0).kept
+    return calibrate(["bitwise_xor"], backends=["numpy"]).kept
 
 
 def move_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,7 +233,7 @@ def test_overlapping_tasks_are_read_by_item(tmp_path: Path):
 
 
 def test_a_process_that_is_killed_while_it_creates_a_store_leaves_a_usable_folder(tmp_path: Path):
-    """Only a temporary file, or the problem file of the command line, can be there without a manifest."""
+    """Only a temporary file can be there without a manifest."""
     (tmp_path / ".manifest.json.0123.tmp").write_text("{")
     assert np.array_equal(hf.sweep(third, ITEMS, store=tmp_path).values, ITEMS.values["x"] / 3.0)
 
@@ -255,7 +255,7 @@ def test_nothing_outside_the_store_is_written(tmp_path: Path):
         hf.distributed.open_sweep(tmp_path / "store")
     other = tmp_path / "other"
     other.mkdir()
-    (other / "problem.toml").symlink_to(folder / "precious")
+    (other / "link.tmp").symlink_to(folder / "precious")
     with pytest.raises(StoreError, match="not empty"):
         hf.sweep(third, ITEMS, store=other)
     hf.sweep(third, ITEMS, store=tmp_path / "third", batch=6)

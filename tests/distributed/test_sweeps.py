@@ -15,6 +15,7 @@ import hpfracc as hf
 from hpfracc.distributed import SweepProgress
 from hpfracc.errors import BatchItemError, ClusterError, InvalidInputError, ShapeError, UnsupportedDtypeError
 from tests.distributed import work
+from tests.distributed.conftest import fork_server
 
 GRID = hf.grid(alpha=[0.3, 0.5, 0.7, 0.9], rate=[0.5, 1.0, 2.0])
 
@@ -270,14 +271,29 @@ def test_progress_tells_throughput_and_failures():
 
 
 def test_an_item_that_takes_too_long_is_a_failure():
-    """Python code is interrupted, here and in a thread of a pool; other items have their values."""
+    """In a process of a pool Python code is interrupted; other items have their values."""
     items = hf.grid(x=[0.0, 1.0, 2.0])
+    with ProcessPoolExecutor(1, mp_context=fork_server()) as pool:
+        result = hf.sweep(work.wait_long, items, executor=pool, timeout=1.5, on_error="keep", batch=3)
+    assert [each.index for each in result.failed] == [1]
+    assert "longer than timeout=1.5 s" in result.failed[0].error
+    assert result.values[[0, 2]].tolist() == [0.0, 2.0]
+
+
+def test_a_time_limit_without_processes_is_refused():
+    """In the calling process and in threads nothing can end a call; of Dask's workers only those with a nanny."""
+    items = hf.grid(x=[0.0, 1.0])
     with ThreadPoolExecutor(1) as pool:
         for executor in (None, pool):
-            result = hf.sweep(work.wait_long, items, executor=executor, timeout=1.5, on_error="keep", batch=3)
-            assert [each.index for each in result.failed] == [1]
-            assert "longer than timeout=1.5 s" in result.failed[0].error
-            assert result.values[[0, 2]].tolist() == [0.0, 2.0]
+            with pytest.raises(InvalidInputError, match="timeout= holds in processes"):
+                hf.sweep(work.square, items, executor=executor, timeout=1.5)
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+        pytest.raises(InvalidInputError, match="whose workers have nannies"),
+    ):
+        hf.sweep(work.square, items, executor=client, timeout=1.5)
 
 
 def test_temporary_errors_are_retried():

@@ -83,7 +83,7 @@ def test_every_command_has_a_section(generate: ModuleType):
         "## hpfracc info",
         "## hpfracc calibrate",
         "### hpfracc wisdom export",
-        "`--thorough`",
+        "`--energy`",
         "`--op NAME`",
     ):
         assert heading in text

@@ -18,11 +18,10 @@ from hpfracc.errors import HpfraccError
 _COMMANDS = {
     "demo": "run the scripts of the gallery, and write their pictures into one HTML file",
     "info": "show the hardware, the backends, the stored measurements and the settings",
-    "calibrate": "time every arm (backend, algorithm, device) on this machine",
+    "calibrate": "time every arm (backend, algorithm, device) on this machine at a few sizes",
     "explain": "show which arm (backend, algorithm, device) a call would use, and why",
-    "bench": "compare the engine's choices with the fastest arms",
     "wisdom": "show, export, import or clear stored measurements",
-    "sweep": "run, resume, show or export a sweep over parameters",
+    "sweep": "resume, show or export a stored sweep over parameters",
     "profile": "profile a script, render a profile as a page, or compare profiles",
 }
 

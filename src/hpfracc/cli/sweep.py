@@ -1,98 +1,67 @@
-"""``hpfracc sweep``: run, resume, show or export a sweep over parameters."""
+"""``hpfracc sweep``: resume, show or export a stored sweep over parameters."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
+import importlib
 import io
 import itertools
+import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from hpfracc.cli.answer import Answer, progress_bar
+from hpfracc.cli.answer import Answer, add_action, progress_bar
 
 if TYPE_CHECKING:
     from hpfracc.distributed import SweepProgress, SweepResult
 
-_ACTIONS = ("resume", "status", "export")
 #: Characters with which a formula of a spreadsheet begins.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-#: The first line of the problem file in a store, followed by the folder of its module.
-_ORIGIN = "# from the folder "
 
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
-    """Add this command to the parser."""
-    parser = commands.add_parser(
-        "sweep",
-        help=summary,
-        parents=[common],
-        allow_abbrev=False,
-        usage="hpfracc sweep PROBLEM.toml --store DIR [--scheduler ADDRESS]\n"
-        "       hpfracc sweep resume DIR [--trust] [--scheduler ADDRESS] [--failed]\n"
-        "       hpfracc sweep status DIR\n"
-        "       hpfracc sweep export DIR FILE",
-    )
-    parser.add_argument("what", metavar="PROBLEM.toml | resume | status | export", help="a problem file, or an action")
-    parser.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="the store, and for export the file to write"
-    )
-    parser.add_argument("--store", type=Path, metavar="DIR", help="folder for the results of a problem file")
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, such as tcp://host:8786")
-    parser.add_argument("--failed", action="store_true", help="resume: retry failed items")
-    parser.add_argument("--trust", action="store_true", help="resume: import the module that the store names")
-    parser.set_defaults(run=run)
+    """Add this command and its actions to the parser."""
+    parser = commands.add_parser("sweep", help=summary, allow_abbrev=False)
+    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
+    add = partial(add_action, actions, common)
+    resume = add("resume", _resume, "run the missing items of a sweep with its function")
+    status = add("status", lambda arguments: _status(arguments.store), "show what is done")
+    export = add("export", lambda arguments: _export(arguments.store, arguments.file), "write the results to one file")
+    for each in (resume, status, export):
+        each.add_argument("store", type=Path, metavar="DIR", help="the store of the sweep")
+    resume.add_argument("call", metavar="MODULE:FUNCTION", help="the function; modules are looked for here first")
+    resume.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, such as tcp://host:8786")
+    resume.add_argument("--failed", action="store_true", help="retry failed items too")
+    export.add_argument("file", type=Path, metavar="FILE", help="the file to write: .npz, .csv or .nc")
 
 
-def run(arguments: argparse.Namespace) -> Answer:
-    """Run an action, or a problem file."""
-    from hpfracc.errors import InvalidInputError
-
-    action, paths = arguments.what, arguments.paths
-    wanted = {"resume": 1, "status": 1, "export": 2}.get(action, 0)
-    if len(paths) != wanted:
-        names = {0: "no further path", 1: "the store", 2: "the store and the file to write"}[wanted]
-        raise InvalidInputError(f"hpfracc sweep {action} takes {names}; got {len(paths)} paths")
-    if action in _ACTIONS:
-        if arguments.store is not None:
-            raise InvalidInputError(f"--store is for a problem file; write hpfracc sweep {action} {arguments.store}")
-        if action == "resume":
-            return _sweep(_read(paths[0] / "problem.toml"), paths[0], arguments, trust=arguments.trust)
-        return _status(paths[0]) if action == "status" else _export(*paths)
-    if arguments.store is None:
-        raise InvalidInputError(f"hpfracc sweep {action} needs --store DIR, a folder for the results")
-    return _sweep(_read(Path(action)), arguments.store, arguments)
-
-
-def _read(path: Path) -> tuple[str, Path]:
-    from hpfracc._files import read_plain
-    from hpfracc.errors import InvalidInputError
-
-    try:
-        text, folder = read_plain(path, 1 << 20).decode(), path.resolve().parent
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"the problem file {str(path)!r} cannot be read ({error}); check the path") from error
-    if text.startswith(_ORIGIN):  # the copy in a store
-        origin, _, text = text.removeprefix(_ORIGIN).partition("\n")
-        folder = Path(origin)
-    return text, folder
-
-
-def _sweep(problem: tuple[str, Path], store: Path, arguments: argparse.Namespace, *, trust: bool = True) -> Answer:
-    from hpfracc._files import write_whole
+def _resume(arguments: argparse.Namespace) -> Answer:
+    """Run the missing items, with the seed, output and settings of the store."""
+    from hpfracc._config import config, use_backend
     from hpfracc.distributed import sweep
-    from hpfracc.distributed.problems import parse_problem
-    from hpfracc.distributed.stores import PROBLEM_FILE, SweepStore
+    from hpfracc.distributed.stores import SweepStore
+    from hpfracc.errors import StoreError
 
-    text, folder = problem
-    given = parse_problem(text, folder, trust=trust)
-    options = {"on_error": "keep", **given.options}
-    # Before the first item, so that the sweep can be resumed after any failure.
-    if SweepStore.find(store) is None:
-        write_whole(store / PROBLEM_FILE, [f"{_ORIGIN}{folder}\n".encode(), text.encode()])
-    with progress_bar("Sweeping") as report:
+    store, func = SweepStore.open(arguments.store), _import(arguments.call)
+    known = {"function": {}, "settings": {}, "backend": None, "seed": None, "output": None, **store.manifest}
+    if known["output"] == "function":
+        raise StoreError(f"output= of the sweep in {str(store.path)!r} is a function; continue it in Python")
+    output = tuple(known["output"]) if isinstance(known["output"], list) else known["output"]
+    with progress_bar("Sweeping") as report, contextlib.ExitStack() as stack:
+        try:
+            # A store may come from anyone, and has no say in where files are written.
+            settings = {name: each for name, each in known["settings"].items() if name != "wisdom" or each == "off"}
+            stack.enter_context(config(**settings))
+            version = known["function"].get("version")
+        except (AttributeError, TypeError) as error:
+            raise StoreError(f"the manifest of {str(store.path)!r} is damaged ({error}); use a new store") from error
+        if known["backend"] is not None:
+            stack.enter_context(use_backend(known["backend"]))
 
         def show(state: SweepProgress) -> None:
             told = f"{state.done:,} of {state.total:,} items, {state.rate:.3g} per second, {state.failed} failed"
@@ -100,14 +69,38 @@ def _sweep(problem: tuple[str, Path], store: Path, arguments: argparse.Namespace
 
         try:
             result = sweep(
-                given.func, given.params, store=store, executor=arguments.scheduler, progress=show, **options
-            )
+                func, store.params, store=store.path, executor=arguments.scheduler, progress=show, on_error="keep",
+                seed=known["seed"], output=output, version=version,
+            )  # fmt: skip
             if arguments.failed and result.failed:
                 result = result.resume(failed=True)
         except KeyboardInterrupt as interrupt:
-            interrupt.__notes__ = [f"what was completed is in {store}; run the same command again to continue"]
+            interrupt.__notes__ = [f"completed items are in {store.path}"]
             raise
     return _answer(result)
+
+
+def _import(call: str) -> Any:
+    """The function ``module:function``, with the current folder first in the search path."""
+    from hpfracc._optional import is_installed
+    from hpfracc.errors import InvalidInputError
+
+    module, _, name = call.partition(":")
+    if not module or not name:
+        raise InvalidInputError(f"{call!r} is not of the form MODULE:FUNCTION")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        func = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInputError(f"{call!r} cannot be imported ({error}); check the names, or set PYTHONPATH") from error
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is not None and str(Path(file).resolve().parent) == here and is_installed("cloudpickle"):
+        import cloudpickle  # type: ignore[import-not-found, unused-ignore]
+
+        cloudpickle.register_pickle_by_value(sys.modules[module])  # workers cannot import it
+    return func
 
 
 def _status(store: Path) -> Answer:

@@ -25,8 +25,8 @@ from hpfracc._interrupts import POLL_INTERVAL
 from hpfracc._optional import import_optional
 from hpfracc.distributed import worker as workers
 from hpfracc.distributed.driver import Runner, TaskOutcome
-from hpfracc.distributed.tasks import job_of, run_payload, topic_of
-from hpfracc.errors import ClusterError
+from hpfracc.distributed.tasks import NEEDS_PROCESSES, job_of, run_payload, topic_of
+from hpfracc.errors import ClusterError, InvalidInputError
 
 logger = logging.getLogger("hpfracc.distributed")
 
@@ -248,6 +248,8 @@ class DaskRunner(Runner):
             _prepare(self._client, *([(name, payload)] if large else []))
             self._look()
             if limited:
+                if not all(each.get("nanny") for each in self._client.scheduler_info(n_workers=-1)["workers"].values()):
+                    raise InvalidInputError(NEEDS_PROCESSES)
                 topic = topic_of(self._key(0))
                 self._client.subscribe_topic(topic, self._hear)
                 closing.callback(self._client.unsubscribe_topic, topic)

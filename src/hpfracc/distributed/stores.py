@@ -41,8 +41,6 @@ from hpfracc.errors import DiskFullError, StoreError, warn
 
 logger = logging.getLogger("hpfracc.distributed")
 
-#: The problem file of the command line, with which a sweep is resumed.
-PROBLEM_FILE = "problem.toml"
 #: Version of the layout.
 FORMAT = 2
 #: Largest size of a file that is read, in bytes.
@@ -95,8 +93,8 @@ class SweepStore:
             found = list(folder.iterdir())
         if folder / "manifest.json" in found:
             return cls.open(folder)
-        # The command line puts its problem file there first, and a killed process may leave a temporary file.
-        if any(each.is_symlink() or (each.name != PROBLEM_FILE and each.suffix != ".tmp") for each in found):
+        # A killed process may leave a temporary file.
+        if any(each.is_symlink() or each.suffix != ".tmp" for each in found):
             raise StoreError(f"store={str(folder)!r} is not empty and not the store of a sweep; name a new folder")
         return None
 

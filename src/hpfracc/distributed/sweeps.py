@@ -18,7 +18,7 @@ from hpfracc.distributed.functions import digest_of
 from hpfracc.distributed.items import SweepOutcome, SweepParameters, check_output, read_parameters
 from hpfracc.distributed.results import SweepResult, SweepRun
 from hpfracc.distributed.stores import SweepStore
-from hpfracc.distributed.tasks import Caller, SweepJob, refuse_nesting
+from hpfracc.distributed.tasks import Caller, SweepJob, refuse_limit, refuse_nesting
 from hpfracc.distributed.worker import versions
 from hpfracc.engine.execution.batch.driver import progress_of
 from hpfracc.engine.execution.batch.items import random_stream
@@ -126,8 +126,8 @@ def sweep(
         Further attempts for an item whose worker died, or that raised ``OSError`` or ``MemoryError``. Other errors are
         not retried.
     timeout : float, optional
-        Time limit for one item in seconds. Python code is interrupted; a worker process of a pool or of a Dask nanny
-        that is stuck in a library call is terminated.
+        Time limit for one item in seconds, with an executor of processes: in a pool Python code is interrupted, and a
+        process that is stuck in a library call is ended; a Dask worker is ended by itself, and replaced by its nanny.
     batch : int or "auto"
         Items per task; for a stacked function the size of the stack, on which the last digits may depend. ``"auto"``
         measures the first items. A store keeps the number that was used.
@@ -184,6 +184,8 @@ def sweep(
             f"resources={resources!r} are those of Dask workers; give executor= a client, or leave them out"
         )
     path = None if store is None else _reading.path("store", store)
+    if timeout is not None and not is_cluster(executor):
+        refuse_limit(executor)
     if executor is not None:
         refuse_nesting("sweep")
     items = read_parameters(params)
@@ -253,7 +255,7 @@ def check_options(
     *, on_error: Any = "raise", retries: Any = 2, timeout: Any = None, batch: Any = "auto", resources: Any = None,
     progress: Any = False, version: Any = None, output: Any = None, seed: Any = None,
 ) -> None:  # fmt: skip
-    """Raise an error for options that :func:`sweep` does not take; problem files have them too."""
+    """Raise an error for options that :func:`sweep` does not take."""
     _reading.choice("on_error", on_error, ("raise", "keep"))
     _reading.whole("retries", retries, least=0)
     if timeout is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +29,11 @@ from hpfracc.errors import InvalidInputError, ShapeError
 EXIT_STATUS = 73
 #: Shortest time in seconds between the exception and the end of the process.
 _GRACE = 5.0
+#: Where time limits hold.
+NEEDS_PROCESSES = (
+    "timeout= holds in processes, which can be ended: give executor= a ProcessPoolExecutor, or a Dask client whose "
+    "workers have nannies; or leave it out"
+)
 _inside: ContextVar[bool] = ContextVar("hpfracc_inside_task", default=False)
 #: Jobs recently unpickled by this process.
 _jobs: dict[str, tuple[Caller, Callable[..., Any]]] = {}
@@ -130,7 +135,7 @@ class SweepJob:
     def _outputs(self, options: Mapping[str, Any], indices: Sequence[int]) -> dict[str, np.ndarray[Any, Any]]:
         if self.timeout is None:
             return read_outputs(self.func(**options), self.output)
-        with TimeLimit(self.timeout * len(indices), _reporter(indices)):
+        with _limited(self.timeout * len(indices), _reporter(indices)):
             return read_outputs(self.func(**options), self.output)
 
     def run(self, indices: Sequence[int], bad: Sequence[int] = ()) -> TaskReport:
@@ -163,71 +168,55 @@ class SweepJob:
 
 
 class _LimitReached(BaseException):
-    """Raised in the thread of the call. Not an ``Exception``, so that handlers inside the call do not catch it."""
+    """Raised by the timer of a call. Not an ``Exception``, so that handlers inside the call do not catch it."""
 
 
-class TimeLimit:
-    """``with TimeLimit(seconds): ...`` raises ``TimeoutError`` if the block takes longer, in any thread.
+@contextlib.contextmanager
+def _limited(seconds: float, before_exit: Callable[[], None] | None) -> Iterator[None]:
+    """Raises TimeoutError if the block takes longer. In a worker process only, see :func:`refuse_limit`.
 
-    Python code is interrupted by an exception that the interpreter raises in the thread of the call. Code that does not
-    return to the interpreter (a library's loop, a long sleep) cannot be interrupted: after a grace period a worker
-    process is terminated, and its pool or nanny replaces it.
-
-    Parameters
-    ----------
-    seconds : float
-        The limit.
-    before_exit : callable, optional
-        Called before the process is terminated, to say why.
+    In the main thread, where processes of a pool run their tasks, a timer interrupts Python code; a library call that
+    does not return ends with its process after a grace period. In other threads, those of Dask workers, the process is
+    ended at once. Its pool or nanny replaces it; ``before_exit`` says why.
     """
+    if multiprocessing.parent_process() is None:
+        raise InvalidInputError(NEEDS_PROCESSES)
+    done: SimpleQueue[None] = SimpleQueue()
+    by_timer = threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer")
 
-    def __init__(self, seconds: float, before_exit: Callable[[], None] | None = None) -> None:
-        self._seconds, self._before_exit = seconds, before_exit
-        self._lock = threading.Lock()
-        self._over = self._raised = False
-        self._done: SimpleQueue[None] = SimpleQueue()
-        self._thread = threading.get_ident()
-
-    def __enter__(self) -> TimeLimit:
-        start_thread(self._watch, "hpfracc-timeout")
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        reached = isinstance(error, _LimitReached)
-        while True:
-            try:
-                with self._lock:
-                    self._over = True
-                self._done.put(None)
-                if self._raised and not reached:
-                    _raise_in(self._thread, None)  # not delivered yet, so drop it
-                break
-            except _LimitReached:  # delivered after the block had ended
-                reached = True
-        if isinstance(error, _LimitReached):
-            raise TimeoutError(f"it took longer than timeout={self._seconds:g} s") from None
-
-    def _watch(self) -> None:
+    def watch() -> None:
         with contextlib.suppress(Empty):
-            return self._done.get(timeout=self._seconds)
-        with self._lock:
-            if self._over:
-                return
-            self._raised = True
-            _raise_in(self._thread, _LimitReached)
-        with contextlib.suppress(Empty):
-            return self._done.get(timeout=max(_GRACE, self._seconds))
-        if multiprocessing.parent_process() is not None:
-            try:
-                if self._before_exit is not None:
-                    self._before_exit()
-            finally:
-                os._exit(EXIT_STATUS)
+            return done.get(timeout=seconds + by_timer * max(_GRACE, seconds))
+        try:
+            if before_exit is not None:
+                before_exit()
+        finally:
+            os._exit(EXIT_STATUS)
+
+    def reached(*_: Any) -> None:
+        raise _LimitReached
+
+    start_thread(watch, "hpfracc-timeout")
+    try:
+        if by_timer:
+            before = signal.signal(signal.SIGALRM, reached)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            if by_timer:
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+                signal.signal(signal.SIGALRM, before)
+    except _LimitReached:
+        raise TimeoutError(f"it took longer than timeout={seconds:g} s") from None
+    finally:
+        done.put(None)
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    what = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
+def refuse_limit(executor: Any) -> None:
+    """Raise an error for a time limit of calls in this process or in threads of it, which nothing can end."""
+    if not any(base.__name__ == "ProcessPoolExecutor" for base in type(executor).__mro__):
+        raise InvalidInputError(NEEDS_PROCESSES)
 
 
 def _reporter(indices: Sequence[int]) -> Callable[[], None] | None:

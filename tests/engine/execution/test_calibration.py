@@ -1,14 +1,11 @@
-"""Calibration stays within its time limit, separates compile times, and uses everything that it measures."""
+"""Calibration is short, separates compile times, and uses everything that it measures."""
 
 from __future__ import annotations
 
 import io
 import json
-import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,19 +17,14 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
 from hpfracc.engine.execution.calibration import runner
 from hpfracc.engine.execution.calibration import trial as timing
-from hpfracc.engine.execution.calibration.report import CalibrationReport
-from hpfracc.engine.execution.calibration.runner import Step, calibrate
+from hpfracc.engine.execution.calibration.runner import SIZES, Calibration, calibrate
 from hpfracc.engine.execution.calibration.trial import (
     DEFAULT_OPERATIONS,
     ArmTrial,
     Series,
-    TimeBox,
-    TimeGrowth,
-    Timing,
     make_operands,
     make_series,
     repeat,
-    rounds,
     typical_operands,
 )
 from hpfracc.engine.primitives import PRIMITIVES
@@ -89,30 +81,28 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-@pytest.fixture
-def processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time of this process alone: what else the machine does takes none of the budget."""
-    for module in (timing, runner):
-        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=time.process_time))
+def quick(operations: list[str], **options: Any) -> Calibration:
+    return calibrate(operations, backends=["numpy"], **options)
 
 
-def quick(operations: list[str], seconds: float = 0.4, **options: Any) -> CalibrationReport:
-    return calibrate(operations, budget_seconds=seconds, backends=["numpy"], **options)
+def times(found: Calibration) -> dict[str, dict[int, float]]:
+    """Seconds by algorithm and size."""
+    rows: dict[str, dict[int, float]] = {}
+    for each in found.timings:
+        rows.setdefault(each.arm.partition(":")[2].partition("@")[0], {})[each.shape[0]] = each.seconds
+    return rows
 
 
-def test_what_is_found_decides_at_once_and_in_the_next_process(processor_time: None):
+def test_what_is_found_decides_at_once_and_in_the_next_process():
     """Calibrated times are what ``explain`` predicts from, in this process and in one that reads the wisdom."""
-    report = quick(["reduction"])
-    assert report.measurements >= 9
+    found = quick(["reduction"])
     for _ in range(2):
         row = hf.explain("reduction", shape=(4096,), backend="numpy").decision.chosen
-        assert row is not None
-        assert row.source == "knots"
-        assert 0.0 < row.total < 0.1
+        assert row is not None and row.source == "knots"
+        assert 0.0 < row.total < 1.0
         state.reset()
     summary = summarize(knowledge_for(hf._config.get_settings()).wisdom)
-    assert summary["kinds"]["knot"] >= report.measurements
-    assert report.kept == summary["records"]
+    assert summary["kinds"]["knot"] >= len(found.timings) == len(SIZES) and found.kept == summary["records"]
 
 
 def test_earlier_plans_are_decided_again(own_operation: Callable[..., Any], clock: Clock):
@@ -120,42 +110,23 @@ def test_earlier_plans_are_decided_again(own_operation: Callable[..., Any], cloc
     operation = own_operation(clock.kernel(2e-3), fast=clock.kernel(1e-6))
     operation(np.ones(8))
     assert hf.last_decision().algorithm == "default"
-    quick([operation.name])
+    found = quick([operation.name])
+    assert {each.arm for each in found.fastest()} == {"numpy:fast@cpu"}
     operation(np.ones(8))
     assert hf.last_decision().algorithm == "fast"
 
 
-def test_it_ends_within_the_box_and_says_what_was_left_out(own_operation: Callable[..., Any], clock: Clock):
-    """Nothing is begun that would not end in time: at 1 us an element the largest sizes are left out, with a reason."""
-    operation = own_operation(clock.kernel(0.0, 1e-6))
-    report = quick([operation.name], 0.5)
-    assert 0.3 < report.spent <= 0.5
-    late = {skip.shape for skip in report.skipped if "time limit" in skip.why}
-    assert late == {(2**18,), (2**20,)}
-    (sizes,) = report.timings.values()
-    assert set(sizes) == {(2**k,) for k in range(4, 17, 2)}
-    for (size,), row in sizes.items():
-        assert row["numpy:default@cpu"].seconds == pytest.approx(size * 1e-6, rel=0.01)
+def test_an_arm_is_not_timed_where_it_would_take_long(own_operation: Callable[..., Any], clock: Clock):
+    """As its last size says; the others are."""
+    operation = own_operation(clock.kernel(0.0, 1e-6), quick=clock.kernel(1e-6, 1e-9))
+    rows = times(quick([operation.name]))
+    assert set(rows["default"]) == {2**k for k in SIZES[:-1]} and set(rows["quick"]) == {2**k for k in SIZES}
+    for size, seconds in rows["default"].items():
+        assert seconds == pytest.approx(size * 1e-6, rel=0.01)
 
 
-def test_a_hopeless_arm_is_not_timed_at_large_sizes(own_operation: Callable[..., Any], clock: Clock):
-    """An arm whose times grow away from the best one's is skipped; one that is slow only at small sizes is not."""
-    operation = own_operation(
-        clock.kernel(1e-6, 1e-9), grows=clock.kernel(1e-6, 1e-6), starts_slowly=clock.kernel(200e-6, 0.2e-9)
-    )
-    report = quick([operation.name], 5.0)
-    (sizes,) = report.timings.values()
-    hopeless = {(skip.arm, skip.shape) for skip in report.skipped if "times slower" in skip.why}
-    assert ("numpy:grows@cpu", (2**20,)) in hopeless
-    assert "numpy:grows@cpu" in sizes[2**8,]
-    assert "numpy:starts_slowly@cpu" in sizes[2**20,]
-    winners = [(step.shape, step.arm) for step in report.crossovers(next(iter(report.timings)))]
-    assert winners[0] == ((16,), "numpy:default@cpu")
-    assert winners[-1][1] == "numpy:starts_slowly@cpu"
-
-
-def test_first_calls_are_beside_the_box(own_operation: Callable[..., Any], clock: Clock):
-    """A kernel that compiles for 0.6 s does not use up a box of 0.4 s; it is reported and remembered."""
+def test_first_calls_are_apart(own_operation: Callable[..., Any], clock: Clock):
+    """A kernel that compiles for 0.6 s is as fast as its later calls; the 0.6 s are reported and remembered."""
     seen: list[int] = []
 
     def compiles(x: Any) -> Any:
@@ -165,99 +136,59 @@ def test_first_calls_are_beside_the_box(own_operation: Callable[..., Any], clock
 
     operation = own_operation(clock.kernel(2e-6))
     operation.kernel("numpy", algorithm="compiled", compiles="signature")(compiles)
-    report = quick([operation.name])
-    assert report.spent <= 0.4
-    assert report.compiling == pytest.approx(0.6, rel=0.01)
-    firsts = {timing.arm: timing.first for _, _, timing in report.compiles()}
-    assert firsts["numpy:compiled@cpu"] == pytest.approx(0.6, rel=0.01)
-    (sizes,) = report.timings.values()
-    assert sizes[16,]["numpy:compiled@cpu"].seconds == pytest.approx(1e-6, rel=0.05)
+    found = quick([operation.name])
+    first = next(each for each in found.timings if "compiled" in each.arm)
+    assert first.first == pytest.approx(0.6, rel=0.01) and first.seconds == pytest.approx(1e-6, rel=0.05)
     state.reset()
     (row,) = (row for row in hf.explain(operation.name, shape=(16,)).decision.candidates if "compiled" in row.arm)
     assert row.compile == pytest.approx(0.6, rel=0.01)
 
 
 def test_an_arm_that_fails_is_reported_and_the_others_go_on(own_operation: Callable[..., Any], clock: Clock):
-    """A kernel that raises costs its own line in the report, nothing else."""
+    """A kernel that raises costs its own line, nothing else."""
 
     def broken(x: Any) -> Any:
         raise RuntimeError("no such device")
 
     operation = own_operation(clock.kernel(1e-6), broken=broken)
-    report = quick([operation.name], 0.2)
-    failed = [skip for skip in report.skipped if skip.arm == "numpy:broken@cpu"]
-    assert {skip.why for skip in failed} == {"RuntimeError: no such device"}
-    (sizes,) = report.timings.values()
-    assert all(set(row) == {"numpy:default@cpu"} for row in sizes.values())
+    found = quick([operation.name])
+    assert found.skipped == [(operation.name, "numpy:broken@cpu", "RuntimeError: no such device")]
+    assert set(times(found)) == {"default"}
 
 
 def test_operands_that_cannot_be_made_are_reported(own_operation: Callable[..., Any]):
-    """An operation of the user's that refuses our example is a line in the report."""
+    """An operation of the user's that refuses our example is a line."""
 
     def only_pairs(*arrays: Any) -> float:
         raise InvalidInputError("it takes two arrays")
 
     with own_operations.own_operation(lambda x: x, work=only_pairs) as operation:
-        report = quick([operation.name], 0.2)
-    assert report.measurements == 0
-    assert {skip.why for skip in report.skipped} == {"InvalidInputError: it takes two arrays"}
+        found = quick([operation.name])
+    assert not found.timings
+    assert found.skipped == [(operation.name, "every arm", "InvalidInputError: it takes two arrays")]
 
 
 def test_a_library_without_a_kernel_is_not_imported(own_operation: Callable[..., Any], clock: Clock):
-    """An operation with a NumPy kernel alone waits for no other library, and the report says who took no part."""
+    """An operation with a NumPy kernel alone waits for no other library; who took no part is told."""
     operation = own_operation(clock.kernel(1e-6))
-    steps: list[Step] = []
-    report = calibrate([operation.name], budget_seconds=0.1, progress=steps.append)
-    assert {step.subject for step in steps if step.what == "importing"} == {"numpy"}
-    assert set(report.absent) == {"numba", "torch", "jax", "cupy"}
-    assert report.to_dict()["absent"] == report.absent
+    told: list[tuple[float, str]] = []
+    found = calibrate([operation.name], progress=lambda share, text: told.append((share, text)))
+    assert [text for _, text in told if "importing" in text] == ["importing numpy"]
+    assert [share for share, _ in told] == sorted(share for share, _ in told)
+    assert set(found.absent) == {"numba", "torch", "jax", "cupy"}
 
 
-def test_arms_compiled_for_each_shape_are_measured_at_few(own_operation: Callable[..., Any], clock: Clock):
-    """Between the sizes of the first round they are left out, unless the calibration is thorough."""
-    operation = own_operation(clock.kernel(1e-6))
-    operation.kernel("numpy", algorithm="traced", compiles="shape")(clock.kernel(2e-6))
-    found = {}
-    for thorough in (False, True):
-        report = quick([operation.name], 1.0, thorough=thorough)
-        series = next(iter(report.timings))
-        found[thorough] = {shape for shape, row in report.timings[series].items() if "numpy:traced@cpu" in row}
-    assert found[False] == {(2**k,) for k in (4, 8, 12, 16, 20)}
-    assert found[True] > found[False]
-
-
-def test_progress_is_told_in_order(processor_time: None):
-    """Steps come as the box fills: spent never falls, and every measured arm is named."""
-    steps: list[Step] = []
-    report = quick(["bitwise_xor"], 0.3, progress=steps.append)
-    spent = [step.spent for step in steps]
-    assert spent == sorted(spent)
-    assert steps[0].what == "importing"
-    measured = {timing.arm for sizes in report.timings.values() for row in sizes.values() for timing in row.values()}
-    assert measured == {step.arm for step in steps if step.what == "measuring"}
-    assert all(step.budget == 0.3 for step in steps)
-
-
-def test_the_report_is_json_and_reads_well(processor_time: None):
-    """``to_dict`` holds no nan, and the table names operation, arm, box and what is kept."""
-    report = quick(["bitwise_xor"], 0.3)
-    again = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    (operation,) = again["operations"]
-    assert operation["operation"] == "bitwise_xor"
-    assert operation["crossovers"][0]["from"] == [16]
-    assert len(operation["timings"]) == again["measurements"]
+def test_what_was_found_is_json_and_reads_well():
+    """``to_dict`` holds no nan, and the table names operation, arm and what is kept."""
+    found = quick(["bitwise_xor"], sizes=(4, 6), precisions=2)
+    again = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert {(row["operation"], row["dtype"], *row["shape"]) for row in again["timings"]} == {
+        ("bitwise_xor", dtype, size) for dtype in ("int64", "uint8") for size in (16, 64)
+    }
     out = io.StringIO()
-    Console(file=out, width=120).print(report)
-    text = out.getvalue()
-    for word in ("bitwise_xor", "numpy:default@cpu", "of 0.3 s", "records are kept"):
-        assert word in text
-
-
-@pytest.mark.parametrize("seconds", [0, -1.0, math.nan, math.inf, "10"])
-def test_a_box_that_is_no_time_is_refused(seconds: Any):
-    """The value is named in the error."""
-    with pytest.raises(InvalidInputError, match=r"budget_seconds=.* above 0"):
-        calibrate(["fft"], budget_seconds=seconds)
+    Console(file=out, width=120).print(found)
+    for word in ("bitwise_xor", "numpy:default@cpu", "records are kept"):
+        assert word in out.getvalue()
 
 
 def test_what_cannot_be_calibrated_is_refused():
@@ -304,9 +235,9 @@ class FakeGPU:
 def test_copies_are_timed_each_way(clock: Clock, monkeypatch: pytest.MonkeyPatch):
     """Every GPU's two routes are learned, so that an arm on it can be priced before it was ever run."""
     monkeypatch.setattr(registry, "adapter", lambda name: FakeGPU(clock))
-    report = CalibrationReport(1.0, False)
-    runner._Runner([], ["torch"], report, lambda step: None)._copies()
-    assert {route for route, _, _ in report.transfers} == {"host->cuda:0", "cuda:0->host"}
+    found = Calibration()
+    runner._time_copies(["torch"], found)
+    assert {route for route, _, _ in found.transfers} == {"host->cuda:0", "cuda:0->host"}
     transfers = knowledge_for(hf._config.get_settings()).transfers
     assert transfers.estimate("host->cuda:0", 2**16) == pytest.approx(1e-3, rel=0.2)
     assert transfers.estimate("cuda:0->host", 2**16) == pytest.approx(2e-3, rel=0.2)
@@ -315,7 +246,7 @@ def test_copies_are_timed_each_way(clock: Clock, monkeypatch: pytest.MonkeyPatch
 def test_series_with_a_gpu_cover_operands_there(clock: Clock, monkeypatch: pytest.MonkeyPatch):
     """With a GPU every operation is calibrated twice: operands on the host, and operands that lie on the GPU."""
     monkeypatch.setattr(registry, "adapter", lambda name: FakeGPU(clock))
-    made = make_series(None, ["torch"], thorough=False)
+    made = make_series(DEFAULT_OPERATIONS, ["torch"], 1)
     for name in DEFAULT_OPERATIONS:
         assert {series.placement.start for series in made if series.operation == name} == {"host", "device"}
     assert Placement("torch", "cuda:0") in {series.placement for series in made}
@@ -323,11 +254,9 @@ def test_series_with_a_gpu_cover_operands_there(clock: Clock, monkeypatch: pytes
 
 def test_kernels_that_refuse_the_usual_call_are_measured_with_another():
     """Blocks are timed with few weights, and every NumPy arm gets a time of its own."""
-    report = calibrate(["causal_convolution", "matmul"], budget_seconds=2.0, backends=["numpy"])
-    timed = {
-        (series.operation, series.variant): {arm.partition("@")[0] for row in sizes.values() for arm in row}
-        for series, sizes in report.timings.items()
-    }
+    timed: dict[tuple[str, str], set[str]] = {}
+    for each in quick(["causal_convolution", "matmul"], sizes=(6, 14)).timings:
+        timed.setdefault((each.series.operation, each.series.variant), set()).add(each.arm.partition("@")[0])
     assert timed == {
         ("causal_convolution", ""): {"numpy:direct", "numpy:fft"},
         ("causal_convolution", "prepared"): {"numpy:direct", "numpy:fft"},
@@ -336,55 +265,21 @@ def test_kernels_that_refuse_the_usual_call_are_measured_with_another():
     }
 
 
-def test_rounds_cover_every_power_once():
-    """Later rounds lie between the earlier ones and repeat nothing."""
-    together = [k for exponents in rounds(True) for k in exponents]
-    assert sorted(together) == list(range(4, 25))
-    assert rounds(False) == rounds(True)[:2]
-
-
-def test_crossovers_ignore_what_is_within_ten_per_cent():
-    """The winner at a smaller size stays until another is clearly faster, or until it is not measured any more."""
-    report = CalibrationReport(1.0, False)
-    series = Series("fft", "float64")
-    table = {16: {"a": 1.0, "b": 2.0}, 64: {"a": 1.05, "b": 1.0}, 256: {"a": 2.0, "b": 1.0}, 1024: {"c": 3.0}}
-    for size, row in table.items():
-        for arm, seconds in row.items():
-            report.add(series, (size,), Timing(arm, seconds, (seconds,), float(size)))
-    found = [(step.shape, step.arm, step.seconds) for step in report.crossovers(series)]
-    assert found == [((16,), "a", 1.0), ((256,), "b", 1.0), ((1024,), "c", 3.0)]
-
-
-def test_growth_bounds_what_comes_next():
-    """From one time nothing but itself is sure; from two the slope carries on; in between lies the straight line."""
-    growth = TimeGrowth()
-    assert growth.expected(100) == (0.0, 0.0, 0.0)
-    growth.add(100, 1e-3)
-    least, _, most = growth.expected(10_000)
-    assert (least, most) == pytest.approx((1e-3, 0.1))
-    growth.add(10_000, 2e-3)
-    assert 2e-3 < growth.expected(1_000_000)[0] < 0.01
-    assert growth.expected(1_000) == pytest.approx([math.sqrt(2) * 1e-3] * 3)
-
-
 @pytest.mark.parametrize("seconds", [0.2e-6, 30e-6, 1e-3, 8e-3])
 def test_a_quick_call_is_repeated_for_about_the_effort(seconds: float, clock: Clock):
     """At least five samples, each right, in about the time asked for."""
     kernel, begin = clock.kernel(seconds), clock.now
-    samples = repeat(lambda: kernel(np.ones(1)), effort=0.03)
+    samples = repeat(lambda: kernel(np.ones(1)))
     assert 5 <= len(samples) <= 32
     assert samples == pytest.approx([seconds] * len(samples), rel=0.06)
-    assert 0.02 < clock.now - begin < 0.06
+    assert 0.005 < clock.now - begin < 0.06
 
 
-@pytest.mark.parametrize(
-    ("seconds", "limit", "count"), [(0.5, 60.0, 2), (0.04, 60.0, 3), (0.5, 0.6, 1), (0.04, 0.09, 2)]
-)
-def test_a_slow_call_is_repeated_a_few_times_within_the_limit(seconds: float, limit: float, count: int, clock: Clock):
-    """Its warm-up counts, and no run is begun that would end past the limit."""
-    kernel, begin = clock.kernel(seconds), clock.now
-    assert len(repeat(lambda: kernel(np.ones(1)), effort=0.03, limit=limit)) == count
-    assert clock.now - begin <= limit
+@pytest.mark.parametrize(("seconds", "count"), [(0.5, 2), (0.04, 3)])
+def test_a_slow_call_is_repeated_a_few_times(seconds: float, count: int, clock: Clock):
+    """Its warm-up counts."""
+    kernel = clock.kernel(seconds)
+    assert len(repeat(lambda: kernel(np.ones(1)))) == count
 
 
 def test_the_lower_quartile_is_no_single_lucky_sample():
@@ -427,7 +322,7 @@ def test_a_trial_with_kept_weights_uses_them():
     weights, signal = make_operands([ArraySpec((512,)), ArraySpec((512,))])
     trial = ArmTrial("causal_convolution", (weights, signal), {}, prepared=True)
     arm = next(arm for arm, refused in trial.arms() if refused is None and arm.algorithm == "fft")
-    assert trial.time(arm, TimeBox(1.0), effort=1e-3).seconds > 0.0
+    assert trial.time(arm)[0] > 0.0
     assert trial.request.operation == "causal_convolution+prepared"
     calibrated = {key[0] for key, entry in trial.knowledge.costs._entries.items() if entry.calibrated}
     assert calibrated == {"causal_convolution+prepared"}
@@ -441,7 +336,7 @@ def test_calls_with_a_kept_transform_have_knots_of_their_own(order: str):
     (arm,) = (arm for arm, _ in plain.arms() if arm.name == "numpy:fft@cpu")
     steps = [(plain, 5e-3), (kept, 1e-3)] if order == "kept last" else [(kept, 1e-3), (plain, 5e-3)]
     for trial, seconds in steps:
-        trial.learn(arm, seconds)
+        trial.knowledge.add_knot(trial.request, trial.knowledge.option(trial.request, arm), seconds)
     assert _predicted(kept, arm) == pytest.approx(1e-3)
     assert _predicted(plain, arm) == pytest.approx(5e-3)
 
@@ -453,5 +348,5 @@ def _predicted(trial: ArmTrial, arm: Any) -> float:
 
 def test_kept_transforms_are_calibrated_by_default():
     """Operators make no other calls."""
-    names = {series.name for series in make_series(None, ["numpy"], thorough=False)}
+    names = {series.name for series in make_series(DEFAULT_OPERATIONS, ["numpy"], 1)}
     assert "causal_convolution (prepared)" in names

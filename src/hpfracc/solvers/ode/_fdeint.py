@@ -11,7 +11,7 @@ from hpfracc._arrays import library_of, refuse_masked, tracks_gradient
 from hpfracc._choices import MethodName, names_options_of
 from hpfracc._reading import numbers
 from hpfracc._xp import array_namespace, convert_like
-from hpfracc.errors import InvalidInputError, SolveError
+from hpfracc.errors import Interrupted, InvalidInputError, SolveError
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.options import TRACED_TIMES, SolveOptions, known_times
 from hpfracc.solvers.ode.result import FODEResult
@@ -19,6 +19,7 @@ from hpfracc.solvers.ode.solve import solve_fode
 
 #: Options of ``solve_fode`` that do not apply if the result is an array at given times.
 _ABSENT = ("t_eval", "events", "dense_output")
+_FRACTIONS = " (Times are fractions of the interval, because they carry a gradient.)"
 
 
 @names_options_of(solve_fode, leave_out=_ABSENT)
@@ -138,10 +139,14 @@ def _solve_moving(
             options["progress"] = lambda s, y: progress(start + whole * s, y)
     elif any(options.get(name) for name in ("first_step", "max_step", "breakpoints")):
         raise InvalidInputError("first_step, max_step and breakpoints need times that are not traced; leave them out")
-    result = solve_fode(
-        scaled, (0.0, 1.0), y0, alpha, method=method, step=step, t_eval=(t - t[0]) / (t[-1] - t[0]),
-        args=(begin, length, scale, *args), **options,
-    )  # fmt: skip
+    try:
+        result = solve_fode(
+            scaled, (0.0, 1.0), y0, alpha, method=method, step=step, t_eval=(t - t[0]) / (t[-1] - t[0]),
+            args=(begin, length, scale, *args), **options,
+        )  # fmt: skip
+    except Interrupted as stop:
+        stop.solution.message += _FRACTIONS
+        raise
     if not result.success:
-        result.message += " (Times are fractions of the interval, because they carry a gradient.)"
+        result.message += _FRACTIONS
     return result

@@ -1,22 +1,21 @@
-"""Running a calibration: a coarse grid of sizes first, then those in between, within the time limit."""
+"""Running a calibration: every arm at each size, the smallest first."""
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from hpfracc import _reading
 from hpfracc._config import BACKENDS, check_backend, get_settings
+from hpfracc._reading import format_bytes, format_seconds
 from hpfracc.engine.backends import registry
-from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.calibration import trial as trials
-from hpfracc.engine.execution.calibration.report import CalibrationReport, Skipped, show_shape
-from hpfracc.engine.execution.calibration.trial import DEFAULT_OPERATIONS, ArmTrial, Series, TimeBox, TimeGrowth, Timing
+from hpfracc.engine.execution.calibration.trial import DEFAULT_OPERATIONS, ArmPower, ArmTrial, Series, Timing
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.costs import lower_quartile
@@ -24,81 +23,134 @@ from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import disabled_reason
 from hpfracc.errors import BackendUnavailableError, ConfigurationError
 from hpfracc.profiling.clocks import Counters, energy_counters
+from hpfracc.profiling.formats import make_table
 
-#: Time limit in seconds, by default and of a thorough calibration.
-BUDGET, THOROUGH_BUDGET = 10.0, 120.0
-#: An arm predicted to be slower than the best by this factor is not measured.
-_HOPELESS = 20.0
-#: Nor is one slower by this factor if timing it would take more than this fraction of the limit.
-_SLOWER, _COSTLY = 3.0, 0.03
-#: Fraction of the limit for repeating the quick calls of the first round; the rest is for slow calls and later rounds.
-_FIRST_ROUND = 0.4
-_MIN_EFFORT, _MAX_EFFORT = 0.5e-3, 50e-3
+#: Exponents (powers of two) of the number of elements.
+SIZES = (6, 10, 14, 18, 21)
+#: An arm is not timed at sizes at which a call is expected to take longer than this, in seconds: as the last size did,
+#: in proportion to the work.
+_LONGEST = 0.5
 #: Bytes of the copies that are timed.
 _COPIES = (2**10, 2**16, 2**20, 2**24)
-#: Exponents of the number of elements for measuring power: large enough to keep a GPU busy, down to short calls.
+#: Exponents for measuring power: large enough to keep a GPU busy, down to short calls.
 _POWER_EXPONENTS = (18, 16, 14, 12, 10)
 #: Maximum predicted seconds of such a call: a direct sum of 2^18 points takes a minute.
 _MAX_POWER_SECONDS = 0.2
-#: Kinds of skipped measurements, as counted in the summary.
-_SLOW, _LATE, _FAILED, _REFUSED = "hopelessly slow", "for lack of time", "failed", "refused by a mask"
-_SHAPES, _POWERLESS = "compiled for each shape, so measured at few sizes", "without a reading of power"
 
 
-class Step(NamedTuple):
-    """The current step of a calibration, for a progress bar.
+@dataclass
+class Calibration:
+    """What a calibration found.
 
-    ``what`` is ``"importing"``, ``"copying"``, ``"measuring"`` or ``"measuring the power of"``; ``spent`` of ``budget``
-    seconds are used up.
+    Attributes
+    ----------
+    timings : list of Timing
+        The time of each arm at each size.
+    skipped : list of (operation, arm, why)
+        Arms that were refused or failed.
+    absent : dict of str to str
+        Backends that were not measured, and why.
+    transfers : list of (route, bytes, seconds)
+        Copies that were timed.
+    powers : list of ArmPower
+        Watts of arms, if energy was measured.
+    seconds : float
+        Duration.
+    kept : int
+        Records in the wisdom afterwards.
     """
 
-    what: str
-    subject: str
-    arm: str
-    spent: float
-    budget: float
+    timings: list[Timing] = field(default_factory=list)
+    skipped: list[tuple[str, str, str]] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
+    transfers: list[tuple[str, int, float]] = field(default_factory=list)
+    powers: list[ArmPower] = field(default_factory=list)
+    seconds: float = 0.0
+    kept: int = 0
+
+    def fastest(self) -> list[Timing]:
+        """The fastest arm of each series at each size."""
+        best: dict[tuple[Series, tuple[int, ...]], Timing] = {}
+        for each in self.timings:
+            known = best.setdefault((each.series, each.shape), each)
+            if each.seconds < known.seconds:
+                best[each.series, each.shape] = each
+        return list(best.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        rows = [
+            {
+                "operation": each.series.name, "dtype": each.series.dtype, "operands": each.series.where,
+                "shape": list(each.shape), "arm": each.arm, "seconds": each.seconds, "compile_seconds": each.first,
+            }
+            for each in self.timings
+        ]  # fmt: skip
+        return {
+            "timings": rows,
+            "skipped": [dict(zip(("operation", "arm", "why"), each, strict=True)) for each in self.skipped],
+            "absent": dict(self.absent),
+            "transfers": [{"route": r, "bytes": size, "seconds": seconds} for r, size, seconds in self.transfers],
+            "powers": [{"operation": each.operation, "arm": each.arm, "watts": each.watts} for each in self.powers],
+            "seconds": self.seconds,
+            "records_kept": self.kept,
+        }
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        names = {"operation": "text", "operands": "text", "size": "number", "arm": "word", "time": "number"}
+        table = make_table("The fastest arm", **names)
+        for each in sorted(self.fastest(), key=lambda each: each.series.name + each.series.where):
+            where = each.series.name, f"{each.series.dtype} {each.series.where}"
+            table.add_row(*where, show_shape(each.shape), each.arm, format_seconds(each.seconds))
+        lines = [f"{len(self.timings)} timings in {self.seconds:.1f} s; {self.kept} records are kept"]
+        lines += [f"{route}: {format_bytes(size)} in {format_seconds(took)}" for route, size, took in self.transfers]
+        lines += [f"{each.operation} {each.arm}: {each.watts:.1f} W" for each in self.powers]
+        lines += [f"{name} took no part: {why}" for name, why in self.absent.items()]
+        lines += [f"{operation} {arm}: {why}" for operation, arm, why in self.skipped]
+        return Group(*([table] if table.rows else []), *map(Text, lines))
+
+
+def show_shape(shape: tuple[int, ...]) -> str:
+    """A shape such as ``"1,024 x 1,024"``."""
+    return " x ".join(f"{size:,}" for size in shape)
 
 
 def calibrate(
     operations: Iterable[str] | None = None,
     *,
-    budget_seconds: float | None = None,
-    thorough: bool = False,
-    progress: Callable[[Step], None] | None = None,
     backends: Iterable[str] | None = None,
     energy: bool = False,
-) -> CalibrationReport:
+    progress: Callable[[float, str], None] = lambda share, text: None,
+    sizes: Sequence[int] = SIZES,
+    precisions: int = 1,
+) -> Calibration:
     """Time every arm of ``operations`` on this machine, and store the times.
 
     Parameters
     ----------
     operations : iterable of str, optional
         Names of operations; the six built-in ones by default.
-    budget_seconds : float, optional
-        The time limit: 10 s by default, 120 s if thorough. Imports and first calls, which compile, are not included.
-    thorough : bool
-        Whether to use finer and larger sizes, float32 too, and every size for arms that compile for each shape.
-    progress : callable, optional
-        Called with each :class:`Step`.
     backends : iterable of str, optional
         Backends to calibrate; by default all that can be used.
     energy : bool
-        Whether to measure the power of each arm too, for ``hf.config(objective="energy")``: two seconds for each,
-        outside the time limit.
-
-    Returns
-    -------
-    CalibrationReport
-        The fastest arms by size, compile times, and skipped measurements with reasons.
+        Whether to measure the power of each arm too, for ``hf.config(objective="energy")``: two seconds for each.
+    progress : callable
+        ``progress(share, text)`` before each step.
+    sizes : sequence of int
+        Exponents (powers of two) of the number of elements, increasing.
+    precisions : int
+        1 for double precision (or int64), 2 for single precision (or uint8) too.
 
     Raises
     ------
     ConfigurationError
         In deterministic mode, in which nothing is learned; with ``energy``, if no counter can be read.
     """
-    usual = THOROUGH_BUDGET if thorough else BUDGET
-    budget = usual if budget_seconds is None else _reading.number("budget_seconds", budget_seconds, above=0)
-    names = None if operations is None else [get_operation(name).name for name in operations]
+    given = DEFAULT_OPERATIONS if operations is None else operations
+    names = list(dict.fromkeys(get_operation(name).name for name in given))
     settings = get_settings()
     if settings.deterministic:
         raise ConfigurationError(
@@ -109,215 +161,146 @@ def calibrate(
         raise ConfigurationError(
             f"energy cannot be measured here: {reason}; run it where a counter can be read, or calibrate times only"
         )
-    report = CalibrationReport(budget, thorough)
-    tell = progress or (lambda step: None)
-    usable = list(_import_libraries(_usable(backends, report), names or DEFAULT_OPERATIONS, report, tell))
-    knowledge = knowledge_for(settings)  # loads the wisdom, before the clock starts
-    runner = _Runner(trials.make_series(names, usable, thorough), usable, report, tell)
-    runner.run()
+    found, begin = Calibration(), time.perf_counter()
+    usable = list(_import_libraries(_usable(backends, found), names, found, progress))
+    knowledge = knowledge_for(settings)
+    _time_copies(usable, found)
+    every, last = trials.make_series(names, usable, precisions), dict[tuple[Series, str], tuple[float, float]]()
+    for number, exponent in enumerate(sizes):
+        for place, series in enumerate(every):
+            progress((number + place / len(every)) / len(sizes), f"{series.name} {show_shape(series.shape(exponent))}")
+            _time_arms(series, exponent, usable, last, found)
+    prepared_operands.clear()
     if energy:
-        runner.measure_power(counters)
+        _measure_power(every, usable, counters, progress, found)
     knowledge.wisdom.flush()
-    report.kept = knowledge.wisdom.merge()
-    report.spent, report.compiling = runner.box.spent, runner.box.beside
-    for name in names or DEFAULT_OPERATIONS:
+    found.kept = knowledge.wisdom.merge()
+    for name in names:
         get_operation(name).reset_plans()
-    return report
+    found.seconds = time.perf_counter() - begin
+    return found
 
 
-def _usable(backends: Iterable[str] | None, report: CalibrationReport) -> list[str]:
+def _usable(backends: Iterable[str] | None, found: Calibration) -> Iterator[str]:
     """The named backends, or all. An unusable one raises an error if it was named, otherwise it is recorded."""
-    names = []
     for name in BACKENDS if backends is None else [check_backend(name) for name in backends]:
         why = disabled_reason(name, get_settings()) or registry.unavailable(name)
         if why is None:
-            names.append(name)
+            yield name
         elif backends is None:
-            report.absent[name] = why
+            found.absent[name] = why
         else:
             raise BackendUnavailableError(f"backend {name!r} cannot be calibrated ({why}); name others or none")
-    return names
 
 
 def _import_libraries(
-    names: list[str], operations: Iterable[str], report: CalibrationReport, tell: Callable[[Step], None]
+    names: Iterable[str], operations: Iterable[str], found: Calibration, progress: Callable[[float, str], None]
 ) -> Iterator[str]:
     """Import the libraries, so that no measured time includes that; yields those that could be imported."""
-    for name in names:
+    for name in list(names):
         kernels = [(operation, spec.algorithm) for operation in operations for spec in registry.specs(operation, name)]
         if not kernels:
-            report.absent[name] = "it has no kernel for any of these operations"
+            found.absent[name] = "it has no kernel for any of these operations"
             continue
-        loaded = registry.is_loaded(name)
-        tell(Step("importing", name, "", 0.0, report.budget))
-        begin = time.perf_counter()
+        progress(0.0, f"importing {name}")
         try:
             for operation, algorithm in kernels:
                 registry.kernel(operation, name, algorithm)
         except (ImportError, OSError) as error:
             registry.mark_broken(name, error)
-            report.absent[name] = registry.describe_failure(error)
+            found.absent[name] = registry.describe_failure(error)
             continue
-        if not loaded:
-            report.imports[name] = time.perf_counter() - begin
         yield name
 
 
-class _Runner:
-    """A calibration in progress."""
-
-    def __init__(
-        self, series: list[Series], backends: list[str], report: CalibrationReport, tell: Callable[[Step], None]
-    ) -> None:
-        self.series = series
-        self.backends = backends
-        self.report = report
-        self.tell = tell
-        self.growth: dict[tuple[Series, str], TimeGrowth] = {}
-        first = trials.rounds(report.thorough)[0]
-        planned = sum(
-            len(registry.arms(each.operation)) * sum(exponent <= each.most for exponent in first) for each in series
-        )
-        self.effort = min(max(_FIRST_ROUND * report.budget / max(1, planned), _MIN_EFFORT), _MAX_EFFORT)
-        self.box = TimeBox(report.budget)
-
-    def run(self) -> None:
-        """Time copies, then all arms round by round."""
-        self._copies()
-        for number, exponents in enumerate(trials.rounds(self.report.thorough)):
-            for exponent in exponents:
-                for series in self.series:
-                    if exponent <= series.most:
-                        self._measure(series, exponent, first_round=number == 0)
-        prepared_operands.clear()
-
-    def measure_power(self, counters: Counters) -> None:
-        """Measure the power of each arm of each operation and placement, outside the time limit."""
-        seen: set[tuple[str, str]] = set()
-        with self.box.pause():
-            for series in self.series:
-                if series.variant or series.dtype not in ("float64", "int64"):
-                    continue
-                make = functools.cache(partial(self._make_trial, series))
-                exponents = [exponent for exponent in _POWER_EXPONENTS if exponent <= series.most]
-                for arm, refused in make(exponents[0]).arms():
-                    if refused is not None or arm.backend not in self.backends or (series.operation, arm.name) in seen:
-                        continue
-                    shape = series.shape(exponents[0])
-                    if arm.device not in counters:
-                        why = f"the energy of {arm.device} cannot be read"
-                        self._note(series, shape, arm.name, why, _POWERLESS)
-                        continue
-                    seen.add((series.operation, arm.name))
-                    self._tell("measuring the power of", series.operation, arm.name)
-                    try:
-                        long = _MAX_POWER_SECONDS
-                        short = (make(size) for size in exponents if not make(size).predicted(arm) > long)
-                        found = next(short, make(exponents[-1])).measure_power(arm, counters)
-                        self.report.powers.append(found)
-                    except Exception as error:  # any error: the other arms continue
-                        self._failed(series, shape, arm, error, _POWERLESS)
-
-    def _tell(self, what: str, subject: str, arm: str) -> None:
-        self.tell(Step(what, subject, arm, self.box.spent, self.box.seconds))
-
-    def _failed(self, series: Series, shape: tuple[int, ...], arm: Arm, error: Exception, kind: str) -> None:
-        self._note(series, shape, arm.name, registry.describe_failure(error), kind)
-        registry.adapter(arm.backend).release_memory(arm.device)
-
-    def _copies(self) -> None:
-        knowledge = knowledge_for(get_settings())
-        seen: set[str] = set()
-        for name in self.backends:
-            adapter = registry.adapter(name)
-            for device in adapter.devices():
-                if device == "cpu" or device in seen:
-                    continue
-                seen.add(device)
-                self._tell("copying", device, name)
-                for size in _COPIES:
-                    here = np.zeros(size // 8)
-                    there = adapter.from_host(here, device)
-                    ways = {
-                        f"host->{device}": partial(adapter.from_host, here, device),
-                        f"{device}->host": partial(adapter.to_host, there),
-                    }
-                    for route, copy in ways.items():
-                        wait = partial(adapter.synchronize, device)
-                        samples = trials.repeat(copy, wait, effort=2 * self.effort, limit=self.box.left)
-                        seconds = lower_quartile(samples)
-                        knowledge.observe_transfer(route, size, seconds)
-                        self.report.transfers.append((route, size, seconds))
-
-    def _measure(self, series: Series, exponent: int, *, first_round: bool) -> None:
-        shape = series.shape(exponent)
-        trial = self._trial(series, exponent)
-        if trial is None:
-            return
-        arms = []
-        for arm, refused in trial.arms():
-            if arm.backend not in self.backends or not series.concerns(arm.spec):
+def _time_copies(backends: Iterable[str], found: Calibration) -> None:
+    knowledge, seen = knowledge_for(get_settings()), {"cpu"}
+    for adapter in map(registry.adapter, backends):
+        for device in adapter.devices():
+            if device in seen:
                 continue
-            if refused is None:
-                arms.append(arm)
-            elif series.placement.pinned is None:
-                self._note(series, shape, arm.name, refused, _REFUSED)
-        # The fastest first: its time shows which others are hopeless at this size.
-        arms.sort(key=lambda arm: self._growth(series, arm).expected(trial.work(arm))[1])
-        best: Timing | None = None
-        for arm in arms:
-            if arm.spec.compiles == "shape" and not (first_round or self.report.thorough):
-                self._note(series, shape, arm.name, "compiling for each shape would take too long", _SHAPES)
-                continue
-            timing = self._try(series, trial, shape, arm, best)
-            if timing is not None and (best is None or timing.seconds < best.seconds):
-                best = timing
+            seen.add(device)
+            for size in _COPIES:
+                here = np.zeros(size // 8)
+                there = adapter.from_host(here, device)
+                ways = {
+                    f"host->{device}": partial(adapter.from_host, here, device),
+                    f"{device}->host": partial(adapter.to_host, there),
+                }
+                for route, copy in ways.items():
+                    seconds = lower_quartile(trials.repeat(copy, partial(adapter.synchronize, device)))
+                    knowledge.observe_transfer(route, size, seconds)
+                    found.transfers.append((route, size, seconds))
 
-    def _try(
-        self, series: Series, trial: ArmTrial, shape: tuple[int, ...], arm: Arm, best: Timing | None
-    ) -> Timing | None:
-        growth = self._growth(series, arm)
-        least, _, most = growth.expected(trial.work(arm))
-        if best is not None:
-            factor = least / best.seconds
-            if factor > _HOPELESS or (factor > _SLOWER and least > _COSTLY * self.box.seconds):
-                self._note(series, shape, arm.name, f"at least {factor:.0f} times slower than {best.arm}", _SLOW)
-                return None
-        if self.box.left < 2.0 * max(most, self.effort):
-            self._note(series, shape, arm.name, "it would not end within the time limit", _LATE)
-            return None
-        self._tell("measuring", f"{series.name} {show_shape(shape)}", arm.name)
+
+def _time_arms(
+    series: Series,
+    exponent: int,
+    backends: Sequence[str],
+    last: dict[tuple[Series, str], tuple[float, float]],
+    found: Calibration,
+) -> None:
+    """Time all arms at one size; ``last`` has the work and the seconds of each at the size before."""
+
+    def skip(arm: str, why: str) -> None:
+        if (entry := (series.name, arm, why)) not in found.skipped:
+            found.skipped.append(entry)
+
+    try:
+        trial = make_trial(series, exponent)
+    except Exception as error:  # out of memory, or a user's operation that takes other operands
+        return skip("every arm", registry.describe_failure(error))
+    for arm, refused in trial.arms():
+        if arm.backend not in backends or not series.concerns(arm.spec):
+            continue
+        if refused is not None:
+            if series.placement.pinned is None:
+                skip(arm.name, refused)
+            continue
+        work, before = last.get((series, arm.name), (1.0, 0.0))
+        if before * trial.work(arm) / work > _LONGEST:
+            continue
         try:
-            timing = trial.time(arm, self.box, effort=self.effort)
+            seconds, x, first = trial.time(arm)
         except Exception as error:  # any error: the other arms continue
-            self._failed(series, shape, arm, error, _FAILED)
-            return None
-        growth.add(timing.x, timing.seconds)
-        self.report.add(series, shape, timing)
-        return timing
+            skip(arm.name, registry.describe_failure(error))
+            registry.adapter(arm.backend).release_memory(arm.device)
+            continue
+        last[series, arm.name] = trial.work(arm), seconds
+        found.timings.append(Timing(series, series.shape(exponent), arm.name, seconds, x, first))
 
-    def _trial(self, series: Series, exponent: int) -> ArmTrial | None:
-        """The call of that size; None if its operands cannot be created within the remaining time."""
-        specs, _ = series.operands(exponent)
-        # Touching memory for the first time takes about a nanosecond per byte.
-        if self.box.left < 1e-9 * sum(8 * spec.size for spec in specs) + self.effort:
-            self._note(series, series.shape(exponent), "every arm", "the time limit is used up", _LATE)
-            return None
-        try:
-            return self._make_trial(series, exponent)
-        except Exception as error:  # out of memory, or a user's operation that takes other operands
-            self._note(series, series.shape(exponent), "every arm", registry.describe_failure(error), _FAILED)
-            return None
 
-    def _make_trial(self, series: Series, exponent: int) -> ArmTrial:
-        specs, params = series.operands(exponent)
-        arrays = trials.typical_operands(series.operation, specs)
-        return ArmTrial(series.operation, arrays, params, series.placement, prepared=series.variant == trials.PREPARED)
+def make_trial(series: Series, exponent: int) -> ArmTrial:
+    """The call of that size."""
+    specs, params = series.operands(exponent)
+    arrays = trials.typical_operands(series.operation, specs)
+    return ArmTrial(series.operation, arrays, params, series.placement, prepared=series.variant == trials.PREPARED)
 
-    def _growth(self, series: Series, arm: Arm) -> TimeGrowth:
-        return self.growth.setdefault((series, arm.name), TimeGrowth())
 
-    def _note(self, series: Series, shape: tuple[int, ...], arm: str, why: str, kind: str) -> None:
-        if kind == _REFUSED and any(skip[0] == series and skip[2::2] == (arm, kind) for skip in self.report.skipped):
-            return  # the same at most sizes, so recorded once
-        self.report.skipped.append(Skipped(series, shape, arm, why, kind))
+def _measure_power(
+    every: Sequence[Series],
+    backends: Sequence[str],
+    counters: Counters,
+    progress: Callable[[float, str], None],
+    found: Calibration,
+) -> None:
+    """Measure the power of each arm of each operation, at the largest size at which its calls are short."""
+    seen: set[tuple[str, str]] = set()
+    for series in every:
+        if series.variant or series.dtype not in ("float64", "int64"):
+            continue
+        make = functools.cache(partial(make_trial, series))
+        for arm, refused in make(_POWER_EXPONENTS[0]).arms():
+            if refused is not None or arm.backend not in backends or (series.operation, arm.name) in seen:
+                continue
+            if arm.device not in counters:
+                found.skipped.append((series.name, arm.name, f"the energy of {arm.device} cannot be read"))
+                continue
+            seen.add((series.operation, arm.name))
+            progress(1.0, f"power of {series.operation} {arm.name}")
+            try:
+                fits = (make(k) for k in _POWER_EXPONENTS if not make(k).predicted(arm) > _MAX_POWER_SECONDS)
+                trial = next(fits, None) or make(_POWER_EXPONENTS[-1])
+                found.powers.append(trial.measure_power(arm, counters))
+            except Exception as error:  # any error: the other arms continue
+                found.skipped.append((series.name, arm.name, registry.describe_failure(error)))

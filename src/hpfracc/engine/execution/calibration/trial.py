@@ -1,11 +1,10 @@
-"""What is calibrated, and how: calls over a grid of sizes, on which every arm is timed within a time limit."""
+"""What is calibrated, and how: calls of several sizes, on which every arm is timed."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,10 +27,6 @@ from hpfracc.profiling.clocks import Counters
 #: Operations that are calibrated by default.
 DEFAULT_OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "reduction", "bitwise_xor")
 
-#: Exponents (powers of two) of the number of elements: the smallest, and the step of the first round; later rounds
-#: fill in.
-_MIN, _STEP = 4, 4
-_MAX_ON_HOST, _MAX_THOROUGH, _MAX_ON_GPU = 20, 22, 24
 #: Operations whose typical operand is a square; the others' is a row.
 _SQUARE = ("matmul", "stencil_relax")
 #: Points per weight in the variant with few weights.
@@ -53,7 +48,6 @@ class Series:
     dtype: str
     placement: Placement = HOST_PLACEMENT
     variant: str = ""
-    most: int = _MAX_ON_HOST
 
     @property
     def name(self) -> str:
@@ -87,32 +81,21 @@ class Series:
         return get_operation(self.operation).primitive.example(shape, self.dtype)
 
 
-def rounds(thorough: bool) -> list[tuple[int, ...]]:
-    """Exponents by round: first a coarse grid, then the sizes in between."""
-    everything = range(_MIN, _MAX_ON_GPU + 1)
-    found = [
-        tuple(k for k in everything if k % _STEP == 0),
-        tuple(k for k in everything if k % _STEP == _STEP // 2),
+def make_series(operations: Iterable[str], backends: Iterable[str], precisions: int) -> list[Series]:
+    """Every series to calibrate with these backends, whose libraries must be imported, in the first dtypes of each."""
+    gpus = [
+        Placement(library=name, device=device)
+        for name in backends
+        for device in registry.adapter(name).devices()
+        if device != "cpu"
     ]
-    if thorough:
-        found.append(tuple(k for k in everything if k % 2 == 1))
-    return found
-
-
-def make_series(operations: Iterable[str] | None, backends: Iterable[str], thorough: bool) -> list[Series]:
-    """Every series to calibrate with these backends; their libraries must be imported."""
-    names = list(DEFAULT_OPERATIONS if operations is None else dict.fromkeys(operations))
-    gpus = list(_gpu_placements(backends))
-    most = _MAX_ON_GPU if gpus else _MAX_THOROUGH if thorough else _MAX_ON_HOST
-    found: list[Series] = []
-    for name in names:
-        found += (
-            Series(name, dtype, placement, variant, most)
-            for dtype in _dtypes(name, thorough)
-            for placement in [HOST_PLACEMENT, *gpus]
-            for variant in _variants(name)
-        )
-    return found
+    return [
+        Series(name, dtype, placement, variant)
+        for name in operations
+        for dtype in (("int64", "uint8") if name == "bitwise_xor" else ("float64", "float32"))[:precisions]
+        for placement in [HOST_PLACEMENT, *gpus]
+        for variant in _variants(name)
+    ]
 
 
 def _variants(operation: str) -> Iterator[str]:
@@ -128,19 +111,6 @@ def _variants(operation: str) -> Iterator[str]:
         yield FEW_WEIGHTS
 
 
-def _dtypes(operation: str, thorough: bool) -> tuple[str, ...]:
-    usual = ("int64", "uint8") if operation == "bitwise_xor" else ("float64", "float32")
-    return usual if thorough else usual[:1]
-
-
-def _gpu_placements(backends: Iterable[str]) -> Iterator[Placement]:
-    """A placement for each library and GPU."""
-    for name in backends:
-        for device in registry.adapter(name).devices():
-            if device != "cpu":
-                yield Placement(library=name, device=device)
-
-
 #: Seconds for which an arm runs while its power is measured: NVIDIA's counter is updated every 0.1 s.
 POWER_SECONDS = 2.0
 
@@ -150,6 +120,8 @@ _SEED = 20240917
 _PERIOD = 2**16 - 1
 
 
+#: Seconds for which a quick call is repeated.
+_EFFORT = 0.01
 #: Minimum length of a sample, so that the cost of the clock, about 50 ns, is below half a percent.
 _SHORTEST_SAMPLE = 20e-6
 #: Maximum and minimum number of samples of a quick call.
@@ -169,116 +141,31 @@ def clock(call: Callable[[], Any], wait: Callable[[], Any] | None = None, times:
     return (time.perf_counter() - begin) / times
 
 
-def repeat(
-    call: Callable[[], Any], wait: Callable[[], Any] | None = None, *, effort: float = 0.01, limit: float = 60.0
-) -> list[float]:
-    """Seconds of one call, measured several times after a warm-up.
-
-    Parameters
-    ----------
-    call : callable
-        The call to time.
-    wait : callable, optional
-        Waits until the work of all calls is done, for asynchronous calls.
-    effort : float
-        Seconds for which a quick call is repeated; a slow one is repeated a few times.
-    limit : float
-        Seconds after which no further run is started.
-    """
+def repeat(call: Callable[[], Any], wait: Callable[[], Any] | None = None) -> list[float]:
+    """Seconds of one call, measured several times after a warm-up; ``wait`` as for :func:`clock`."""
     warm = clock(call, wait)
     runs = next((runs for slow, runs in _SLOW if warm >= slow), 0)
-    if runs:
-        samples = [warm]  # for a call this slow the warm-up is a sample too
-        while len(samples) <= runs and sum(samples) + warm <= limit:
-            samples.append(clock(call, wait))
-        return samples
+    if runs:  # for a call this slow the warm-up is a sample too
+        return [warm, *(clock(call, wait) for _ in range(runs))]
     # A warm-up is slower than later calls, because caches are cold. Few long samples instead of many short ones:
     # disturbances come in bursts, and a few samples must be free of them.
     once = clock(call, wait, max(1, round(_SHORTEST_SAMPLE / max(warm, 1e-9))))
-    calls = max(1, round(max(_SHORTEST_SAMPLE, effort / _MAX_SAMPLES) / max(once, 1e-9)))
-    count = min(max(round(effort / max(calls * once, 1e-9)), _MIN_SAMPLES), _MAX_SAMPLES)
-    samples = [clock(call, wait, calls)]
-    while len(samples) < count and warm + calls * sum(samples) <= limit:
-        samples.append(clock(call, wait, calls))
-    return samples
-
-
-class TimeBox:
-    """A time limit that starts now and can be paused.
-
-    Parameters
-    ----------
-    seconds : float
-        The limit; with ``math.inf`` time is only counted.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.beside = 0.0
-        self._begin = time.perf_counter()
-
-    @property
-    def spent(self) -> float:
-        """Seconds used, without pauses."""
-        return time.perf_counter() - self._begin - self.beside
-
-    @property
-    def left(self) -> float:
-        """Remaining seconds, at least 0."""
-        return max(0.0, self.seconds - self.spent)
-
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        """Time inside the block does not count."""
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.beside += time.perf_counter() - begin
-
-
-#: Steepest growth of time with work (exponent): caches overflow.
-_STEEPEST = 1.2
-
-
-class TimeGrowth:
-    """How the time of one arm grows with its work, to predict whether a larger size is affordable."""
-
-    def __init__(self) -> None:
-        self._points: list[tuple[float, float]] = []
-
-    def add(self, work: float, seconds: float) -> None:
-        """Add a measured time."""
-        self._points.append((math.log(max(work, 1.0)), math.log(max(seconds, 1e-9))))
-        self._points.sort()
-
-    def expected(self, work: float) -> tuple[float, float, float]:
-        """Lower bound, expectation and upper bound in seconds; 0 if nothing is known, so that it is tried first."""
-        if not self._points:
-            return 0.0, 0.0, 0.0
-        x, (xs, ys) = math.log(max(work, 1.0)), zip(*self._points, strict=True)
-        least = usual = most = 0.0
-        if len(xs) > 1 and xs[-1] > xs[-2]:
-            slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
-            least = usual = min(max(slope, 0.0), 1.0)
-            most = min(max(slope, 1.0), _STEEPEST)
-        else:
-            usual, most = 0.5, 1.0
-        # Constant below all measured sizes.
-        at, beyond = np.interp(x, xs, ys), max(0.0, x - xs[-1])
-        return math.exp(at + least * beyond), math.exp(at + usual * beyond), math.exp(at + most * beyond)
+    calls = max(1, round(max(_SHORTEST_SAMPLE, _EFFORT / _MAX_SAMPLES) / max(once, 1e-9)))
+    count = min(max(round(_EFFORT / max(calls * once, 1e-9)), _MIN_SAMPLES), _MAX_SAMPLES)
+    return [clock(call, wait, calls) for _ in range(count)]
 
 
 class Timing(NamedTuple):
-    """The time of an arm for one call: the 25th percentile of ``samples``, in seconds.
+    """The time of an arm for one call, in seconds: the 25th percentile of some.
 
     ``first`` is the additional time of its first call (compiling, loading); None if that happened before. ``x`` is the
     work of the call.
     """
 
+    series: Series
+    shape: tuple[int, ...]
     arm: str
     seconds: float
-    samples: tuple[float, ...]
     x: float
     first: float | None = None
 
@@ -338,46 +225,29 @@ class ArmTrial:
         """The work of this call by the arm's algorithm."""
         return self.request.primitive.work(self.request.call, arm.algorithm)
 
-    def time(self, arm: Arm, box: TimeBox, *, effort: float = 0.01, learn: bool = True) -> Timing:
-        """Time an arm on this call. A first call is timed separately, outside the time limit.
+    def time(self, arm: Arm) -> tuple[float, float, float | None]:
+        """Seconds of a call by an arm that is not refused, its work, and the additional seconds of a first call.
 
-        Parameters
-        ----------
-        arm : Arm
-            One that is not refused.
-        box : TimeBox
-            The time limit.
-        effort : float
-            Seconds for which a quick call is repeated.
-        learn : bool
-            Whether the result becomes a knot of the arm's curve.
+        The result becomes a knot of the arm's curve.
         """
         request, knowledge = self.request, self.knowledge
         option = knowledge.option(request, arm)
-        compiles = knowledge.is_first(option)
-        with box.pause():  # loads the kernel's module
-            bound = BoundArm(
-                request.primitive, request.call, arm, request.placement, self.arrays, keyed=request.prepared
-            )
+        bound = BoundArm(request.primitive, request.call, arm, request.placement, self.arrays, keyed=request.prepared)
         params = dict(self.params)
         if request.prepared:
             params["weights_key"] = ("calibration", request.shapes)
         call = partial(bound.run, *self.arrays, **params)
         wait = partial(registry.adapter(arm.backend).synchronize, arm.device) if bound.asynchronous else None
-        begun = 0.0
-        if compiles:
+        begun = None
+        if knowledge.is_first(option):
             shielded = registry.shields_compilation(request.call.operation, arm)
-            with box.pause():
-                begun = clock(partial(run_shielded, call) if shielded else call, wait)
-        samples = repeat(call, wait, effort=effort, limit=box.left)
-        seconds = lower_quartile(samples)
-        first = None
-        if compiles:
-            first = max(0.0, begun - seconds)
+            begun = clock(partial(run_shielded, call) if shielded else call, wait)
+        seconds = lower_quartile(repeat(call, wait))
+        first = None if begun is None else max(0.0, begun - seconds)
+        if first is not None:
             knowledge.add_compile(request, option, first)
-        if learn:
-            self.learn(arm, seconds)
-        return Timing(arm.name, seconds, tuple(samples), option.x, first)
+        knowledge.add_knot(request, option, seconds)
+        return seconds, option.x, first
 
     def predicted(self, arm: Arm) -> float:
         """Predicted seconds of a call by the arm; nan if nothing is known."""
@@ -397,17 +267,13 @@ class ArmTrial:
         wait = partial(registry.adapter(arm.backend).synchronize, arm.device)
         clock(call, wait)  # compiles
         read = [counters[name] for name in dict.fromkeys((arm.device, "cpu")) if name in counters]
-        before, box = sum(each() for each in read), TimeBox(POWER_SECONDS)
-        while box.left:
+        before, begin = sum(each() for each in read), time.perf_counter()
+        while time.perf_counter() < begin + POWER_SECONDS:
             clock(call, wait)
-        seconds = box.spent
+        seconds = time.perf_counter() - begin
         watts = max(0.0, sum(each() for each in read) - before) / seconds
         self.knowledge.add_power(request, self.knowledge.option(request, arm), watts, seconds)
         return ArmPower(self.operation.name, arm.name, watts, seconds)
-
-    def learn(self, arm: Arm, seconds: float) -> None:
-        """Add a knot to the arm's curve."""
-        self.knowledge.add_knot(self.request, self.knowledge.option(self.request, arm), seconds)
 
 
 def typical_operands(operation: str, specs: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
