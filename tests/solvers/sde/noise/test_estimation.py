@@ -25,6 +25,48 @@ def test_estimates_and_their_intervals(index: float, method: str) -> None:
     assert np.mean(found.p_value < 0.05) < 0.05 + 3.5 * np.sqrt(0.95 * 0.05 / count)
 
 
+def arfima(n: int, d: float, size: int) -> np.ndarray:
+    """Paths of ARFIMA(0, d, 0) from its covariance, gamma_k = gamma_(k-1) (k - 1 + d)/(k - d), in a circulant."""
+    k = np.arange(1, n + 1)
+    covariance = np.concatenate([[1.0], np.cumprod((k - 1 + d) / (k - d))])
+    values = np.fft.fft(np.concatenate([covariance, covariance[-2:0:-1]])).real
+    normal = np.random.default_rng(5).normal(size=(2, size, values.size))
+    return np.fft.fft(np.sqrt(values / values.size) * (normal[0] + 1j * normal[1])).real[:, :n]
+
+
+@pytest.mark.parametrize("d", [-0.3, 0.3])
+@pytest.mark.parametrize("n", [1000, pytest.param(4000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("process", ["arfima", "noise"])
+def test_local_whittle_covers_other_long_memory(process: str, n: int, d: float) -> None:
+    """Of 200 paths of either process 95 % of the intervals cover H; Whittle's at all frequencies miss ARFIMA's."""
+    count = 200
+    data = arfima(n, d, count) if process == "arfima" else np.diff(hf.fbm(n, 0.5 + d, size=count, rng=8))
+    found = hf.hurst(data, method="local_whittle", increments=True)
+    margin = 3.0 * np.sqrt(0.95 * 0.05 / count)
+    assert abs(np.mean((found.interval[0] < 0.5 + d) & (0.5 + d < found.interval[1])) - 0.95) < margin
+    assert np.mean(found.p_value < 0.01) < 0.01 + 3.0 * np.sqrt(0.01 / count)
+    assert found.standard_error.mean() == pytest.approx(found.H.std(), rel=0.2)
+    if process == "arfima":
+        low, high = hf.hurst(data, increments=True).interval
+        assert np.mean((low < 0.5 + d) & (0.5 + d < high)) < (0.75 if n == 1000 else 0.4)
+
+
+def test_which_model_fits() -> None:
+    """One line names the models that are not rejected, for each path; short memory is none of them."""
+    n = 8000
+    line = hf.hurst(arfima(n, 0.3, 1)[0], increments=True).fits
+    assert line.startswith("ARFIMA(0, d, 0) fits (fractional Gaussian noise: p = ")
+    path = hf.fbm(n, 0.8, size=2, rng=1)
+    both = hf.hurst(path, method="dfa").fits
+    assert both.shape == (2,) and all(each.startswith("fractional Gaussian noise fits (") for each in both)
+    steps = np.random.default_rng(3).normal(size=n)
+    assert hf.hurst(steps[1:] - 0.6 * steps[:-1], increments=True).fits.startswith("neither model fits (")
+    white = hf.hurst(steps, method="local_whittle", increments=True)
+    assert white.fits.startswith("fractional Gaussian noise and ARFIMA(0, d, 0) fit (")
+    wider = hf.hurst(steps, method="local_whittle", increments=True, frequencies=2000)
+    assert wider.standard_error == pytest.approx(0.5 / np.sqrt(2000), rel=0.05)
+
+
 @pytest.mark.parametrize("index", [0.02, 0.08])
 def test_intervals_of_very_rough_paths(index: float) -> None:
     """High frequencies do not leak into low ones: 95 % of the intervals cover H (77 to 91 % did), and no bias."""
@@ -121,3 +163,7 @@ def test_refuses() -> None:
         hf.hurst(path, confidence=1.0)
     with pytest.raises(InvalidInputError, match="method='rs'"):
         hf.hurst(path, method="rs")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="frequencies=20 is for method='local_whittle'"):
+        hf.hurst(path, frequencies=20)
+    with pytest.raises(InvalidInputError, match="frequencies=3"):
+        hf.hurst(path, method="local_whittle", frequencies=3)
