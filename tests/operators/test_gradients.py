@@ -511,7 +511,7 @@ def test_a_learned_order_of_zero(operator: Any):
         *(pytest.param(one, marks=pytest.mark.slow) for one in (hf.AtanganaBaleanu, hf.AtanganaBaleanuRiemann)),
     ],
 )
-@thinned(one_in=3)
+@thinned(one_in=4)
 def test_whole_orders_with_a_gradient_have_the_value_of_plain_ones(make: Any, whole: float):
     """On uniform and other grids, in PyTorch and in JAX, also where JAX traces; at the origin too."""
     torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
