@@ -78,7 +78,9 @@ class FlatSystem(ABC):
         return self(0.0, y)
 
     @abstractmethod
-    def solve(self, tau: float, known: Array, weight: Any, guess: Array, tolerance: StepTolerance, attempts: int) -> Solved:
+    def solve(
+        self, tau: float, known: Array, weight: Any, guess: Array, tolerance: StepTolerance, attempts: int
+    ) -> Solved:
         """Solve the equation of a step to a part of the tolerance; None if the step is too long."""
 
     @abstractmethod

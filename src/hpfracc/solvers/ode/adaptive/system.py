@@ -199,7 +199,9 @@ class OrdinarySystem(FlatSystem):
 
     # -- the equation of a step ---------------------------------------------------------------------------------------
 
-    def solve(self, tau: float, known: Array, weight: Any, guess: Array, tolerance: StepTolerance, attempts: int) -> Solved:
+    def solve(
+        self, tau: float, known: Array, weight: Any, guess: Array, tolerance: StepTolerance, attempts: int
+    ) -> Solved:
         """By iteration, or Newton's method."""
         scale = tolerance[0] + tolerance[1] * np.maximum(tolerance[2], np.abs(guess))
         if self.stiff:
