@@ -49,6 +49,7 @@ FLOORS = {
     "special": 6,
     "history": 6,
     "operators": 7,
+    "solvers.stepping": 7,
     "solvers": 8,
     "lattice": 8,
     "ml": 9,

@@ -21,9 +21,9 @@ from hpfracc._config import SettingsOptions
 from hpfracc.ml._differencer import DifferencerOptions
 from hpfracc.operators.core.call_types import CallOptions, DerivativeOptions, IntegralOptions
 from hpfracc.operators.core.registry import definitions
-from hpfracc.solvers.ode.options import SolveOptions
 from hpfracc.solvers.ode_solvers import FixedStepOptions
 from hpfracc.solvers.pde.problems.base import EvolutionOptions
+from hpfracc.solvers.stepping.options import SolveOptions
 from tests.helpers.public_api import PUBLIC_MODULES
 from tests.helpers.source import SOURCE, Module, find_modules
 

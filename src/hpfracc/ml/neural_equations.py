@@ -22,7 +22,6 @@ from hpfracc.solvers.ode.methods.explicit_rectangle import ExplicitRectangle
 from hpfracc.solvers.ode.methods.implicit_rectangle import ImplicitRectangle
 from hpfracc.solvers.ode.methods.implicit_trapezoid import ImplicitTrapezoid
 from hpfracc.solvers.ode.methods.pece import PECE
-from hpfracc.solvers.ode.options import CommonOptions
 from hpfracc.solvers.sde.methods.markov_euler import Controlled, MarkovEuler
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
 from hpfracc.solvers.sde.noise.process import plain_number
@@ -30,6 +29,7 @@ from hpfracc.solvers.sde.simulation import Simulation
 from hpfracc.solvers.sde.solve import read_simulation
 from hpfracc.solvers.sde.stepping import Steps, increments_of, prepare, step_along
 from hpfracc.solvers.sde.stiffness import refuse_infinite
+from hpfracc.solvers.stepping.options import CommonOptions
 
 __all__ = ["Along", "NeuralOptions", "PathLayer", "PathModel", "along_noise", "read_method", "simulate", "solve_states"]
 

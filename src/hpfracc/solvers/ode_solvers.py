@@ -13,8 +13,8 @@ from hpfracc._reading import number
 from hpfracc.errors import SolveError
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.method import Method
-from hpfracc.solvers.ode.options import CommonOptions
 from hpfracc.solvers.ode.solve import solve_fode
+from hpfracc.solvers.stepping.options import CommonOptions
 
 __all__ = ["FixedStepODESolver"]
 

@@ -16,7 +16,7 @@ from hpfracc.solvers.ode.methods.multistep import MultistepTrapezoid as Multiste
 from hpfracc.solvers.ode.methods.multistep import NewtonGregory as NewtonGregory
 from hpfracc.solvers.ode.methods.pece import PECE as PECE
 from hpfracc.solvers.ode.methods.variable_order import VariableOrder as VariableOrder
-from hpfracc.solvers.ode.options import Options as Options
 from hpfracc.solvers.ode.problem import Problem as Problem
 from hpfracc.solvers.ode.result import FODEResult as FODEResult
 from hpfracc.solvers.ode.solve import solve_fode as solve_fode
+from hpfracc.solvers.stepping.options import Options as Options

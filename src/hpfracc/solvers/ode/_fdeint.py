@@ -13,9 +13,9 @@ from hpfracc._reading import numbers
 from hpfracc._xp import array_namespace, convert_like
 from hpfracc.errors import Interrupted, InvalidInputError, SolveError
 from hpfracc.solvers.ode.method import Method
-from hpfracc.solvers.ode.options import TRACED_TIMES, SolveOptions, known_times
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.solve import solve_fode
+from hpfracc.solvers.stepping.options import TRACED_TIMES, SolveOptions, known_times
 
 #: Options of ``solve_fode`` that do not apply if the result is an array at given times.
 _ABSENT = ("t_eval", "events", "dense_output")

@@ -12,10 +12,10 @@ from scipy.special import rgamma
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.method import Method, find_method
-from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
-from hpfracc.solvers.ode.progress import EventWatch
 from hpfracc.solvers.ode.result import FODEResult, because, later_times
+from hpfracc.solvers.stepping.events import EventWatch
+from hpfracc.solvers.stepping.options import MAX_STEPS, Options
 
 Array = np.ndarray[Any, Any]
 

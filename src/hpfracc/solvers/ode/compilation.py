@@ -23,7 +23,7 @@ from hpfracc.engine.selection.request import Preference, never_reason, preferenc
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import NotCompiledError
-from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.stepping.options import Options
 
 if TYPE_CHECKING:
     from hpfracc.solvers.ode.compiled.functions import CompiledFunction

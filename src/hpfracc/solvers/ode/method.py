@@ -18,9 +18,9 @@ from hpfracc._reading import hint, text
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import methods
 from hpfracc.solvers.ode.compilation import refuse_compiled
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult, because
+from hpfracc.solvers.stepping.options import Options
 
 #: Replaces every method's ``solve`` while a solve is only explained.
 noting: ContextVar[Callable[[Any, Problem, Options], FODEResult] | None] = ContextVar("hpfracc_noting", default=None)

@@ -17,11 +17,11 @@ import numpy as np
 
 from hpfracc._reading import broadcasts
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Orders, Problem, Term, check_jacobian, check_value
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.substitution import Substitution, solve_substituted
 from hpfracc.solvers.stepping.jacobian import is_sparse
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

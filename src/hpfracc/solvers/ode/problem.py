@@ -13,9 +13,9 @@ from hpfracc._arrays import is_tracer, library_of, refuse_masked, refuse_units
 from hpfracc._choices import DerivativeName
 from hpfracc._reading import array, broadcasts, choice, function, listed, number, pair, shown
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.stepping.jacobian import DENSE_BELOW, JacobianSource, is_sparse, read_sparsity
 from hpfracc.solvers.stepping.newton import PART, Newton
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.fixed.grid import initial_part, row_orders
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

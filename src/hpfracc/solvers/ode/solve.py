@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hpfracc._arrays import dtype_name
 from hpfracc._choices import DerivativeName, MethodName, SolverBackendName
 from hpfracc._interrupts import raise_interrupted
@@ -20,13 +22,13 @@ from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.auto import solve_auto, solve_with
 from hpfracc.solvers.ode.compilation import compile_price, read_backend
 from hpfracc.solvers.ode.compiled import on_cuda
-from hpfracc.solvers.ode.fixed.grid import REMEDY, least_bytes, make_grid
+from hpfracc.solvers.ode.fixed.grid import REMEDY, initial_part, least_bytes, make_grid
 from hpfracc.solvers.ode.method import Method, find_method, noting
 from hpfracc.solvers.ode.multiterm import solve_reduced
-from hpfracc.solvers.ode.options import MAX_STEPS, Options, read_options
-from hpfracc.solvers.ode.problem import Problem, read_problem
-from hpfracc.solvers.ode.progress import only_the_start
+from hpfracc.solvers.ode.problem import Problem, read_problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.stepping.events import EventWatch
+from hpfracc.solvers.stepping.options import MAX_STEPS, Options, read_options
 
 if TYPE_CHECKING:
     from hpfracc.operators._sonine import SonineDerivative
@@ -240,7 +242,7 @@ def solve_fode(
             adaptive = options.step is None if is_auto else not find_method(method).fixed
             result = solve_defined(problem, options, solve, defining, adaptive)
     except KeyboardInterrupt:
-        result = only_the_start(problem, options)
+        result = _only_the_start(problem, options)
     except OutOfMemoryError:
         raise
     except (MemoryError, RuntimeError) as error:
@@ -259,6 +261,20 @@ def _check_steps(steps: int, step: float) -> None:
             f"step={step:g} takes {steps:.3g} steps, and max_steps={MAX_STEPS} is the most by default; take a larger "
             "step, or give another max_steps"
         )
+
+
+def _only_the_start(problem: Problem, options: Options) -> FODEResult:
+    """The result of a solve that was interrupted outside of its steps."""
+    times = np.array([problem.t0])
+    y = problem.y0[..., None]
+    if problem.library == "numpy" and starts_infinite(problem):
+        y = initial_part(problem, np.zeros(1)).reshape(y.shape)
+    if options.t_eval is not None and not np.any(options.t_eval == problem.t0):
+        times, y = times[:0], y[..., :0]
+    message = f"Interrupted at t = {problem.t0:g}, outside of the steps: this is the initial value."
+    stats = {"steps": 0, "interrupted": True, "terminated": False}
+    t_events, y_events = EventWatch(options.events, ()).collected(problem.shape, problem.dtype)
+    return FODEResult(times, y, False, message, 0, stats=stats, t_events=t_events, y_events=y_events)
 
 
 def _out_of_memory(problem: Problem, options: Options, error: BaseException) -> OutOfMemoryError:
@@ -330,7 +346,7 @@ def explain_solve(*args: Any, **kwargs: Any) -> SolveExplanation:
     def note(method: Method, problem: Problem, options: Options) -> FODEResult:
         noted.append((method, problem, options))
         # Looks like a solve that was interrupted at once, which callers do not continue, but successful.
-        result = only_the_start(problem, options)
+        result = _only_the_start(problem, options)
         result.success = True
         result.decision = SolveDecision(method.name, "it was asked for by its name")
         return result

@@ -10,9 +10,9 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.fixed.grid import times_within
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult, later_times
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

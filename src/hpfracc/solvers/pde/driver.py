@@ -12,12 +12,12 @@ import numpy as np
 from hpfracc._arrays import device_of, is_tracer
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import OutOfMemoryError
-from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock
 from hpfracc.solvers.pde.recording import Run, frames_kept
 from hpfracc.solvers.pde.time_data import scan_data
+from hpfracc.solvers.stepping.events import Report
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 
@@ -108,7 +108,7 @@ class StepProgress:
     Parameters
     ----------
     report : callable
-        As :func:`~hpfracc.solvers.ode.progress.progress_report` gives it.
+        As :func:`~hpfracc.solvers.stepping.events.progress_report` gives it.
     """
 
     def __init__(self, report: Report) -> None:

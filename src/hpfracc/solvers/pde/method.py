@@ -15,9 +15,9 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc.history.intervals import order_value
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde import methods
 from hpfracc.solvers.pde.problem import EvolutionProblem, Feature
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 Save = str | int | Callable[..., Any]

@@ -13,11 +13,11 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import is_tracer, to_host
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.progress import EventWatch
 from hpfracc.solvers.pde.interpolation import between_frames
 from hpfracc.solvers.pde.method import Question, Save
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
+from hpfracc.solvers.stepping.events import EventWatch
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

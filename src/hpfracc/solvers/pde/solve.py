@@ -16,8 +16,6 @@ from hpfracc._interrupts import raise_interrupted
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, warn
 from hpfracc.profiling.recorder import watched
-from hpfracc.solvers.ode.options import Options, read_options
-from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
 from hpfracc.solvers.pde.boundary import BoundaryCondition
 from hpfracc.solvers.pde.driver import StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
@@ -35,6 +33,8 @@ from hpfracc.solvers.pde.recording import MAX_FRAMES, Run, read_save, smooth_pow
 from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, SpaceTimeError
 from hpfracc.solvers.pde.time_data import refuse_gaps, refuse_growth, scan_data
+from hpfracc.solvers.stepping.events import progress_report
+from hpfracc.solvers.stepping.options import Options, read_options
 
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc.history.states import ExponentialMemory, Snapshot
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.stepping.jumps import JUMP_ORDERS, find_jump, jump_bound, length_across
+from hpfracc.solvers.stepping.options import Options
 from hpfracc.solvers.stepping.rules import HIGHEST, StepRules, make_rules, stable_degrees
 from hpfracc.solvers.stepping.solution import Continuation, Piece, interpolate
 from hpfracc.solvers.stepping.system import FlatSystem, NotFiniteError

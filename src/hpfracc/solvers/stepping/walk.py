@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.stepping.options import Options
 from hpfracc.solvers.stepping.step import AdaptiveStep
 from hpfracc.solvers.stepping.system import FlatSystem, NotFiniteError
 

@@ -15,11 +15,11 @@ from hpfracc.solvers.ode.adaptive.solution import AdaptiveSolution
 from hpfracc.solvers.ode.adaptive.system import OrdinarySystem
 from hpfracc.solvers.ode.compilation import AdaptiveSwitch
 from hpfracc.solvers.ode.fixed.grid import initial_part
-from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
-from hpfracc.solvers.ode.progress import EventWatch, Report, progress_report
 from hpfracc.solvers.ode.result import TOLERATED, FODEResult, SolveDecision, inaccurate, later_times
 from hpfracc.solvers.ode.singular import GrowthError, read_growth, source_start
+from hpfracc.solvers.stepping.events import EventWatch, Report, progress_report
+from hpfracc.solvers.stepping.options import MAX_STEPS, Options
 from hpfracc.solvers.stepping.step import AdaptiveStep
 from hpfracc.solvers.stepping.walk import HOPELESS, MAX_PASSES, AdaptiveWalk, smaller_share
 

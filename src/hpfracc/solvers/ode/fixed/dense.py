@@ -15,9 +15,9 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups, row_orders, times_within
 from hpfracc.solvers.ode.fixed.scheme import Tableau
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, history_at
 from hpfracc.solvers.ode.singular import starting_powers
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

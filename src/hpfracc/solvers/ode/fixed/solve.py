@@ -23,10 +23,10 @@ from hpfracc.solvers.ode.fixed.scheme import Evaluate, Tableau, evaluate_first, 
 from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
 from hpfracc.solvers.ode.fixed.walk import Guard, Walk
 from hpfracc.solvers.ode.method import Method
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, StiffnessGuard, unstable_growth
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

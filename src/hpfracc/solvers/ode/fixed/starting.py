@@ -12,11 +12,11 @@ from scipy.special import gamma, rgamma, zetac
 from hpfracc._xp import NUMPY
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups
 from hpfracc.solvers.ode.fixed.scheme import Evaluate, StepError, Tableau, cached_weights, evaluate_first
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, jacobian_source, starts_infinite
 from hpfracc.solvers.ode.singular import GrowthError, Powers, starting_powers
 from hpfracc.solvers.stepping.jacobian import Factors, factorise, is_sparse
 from hpfracc.solvers.stepping.newton import Norm, solve_damped, step_scale
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 #: The rows of an order, and its starting weights.

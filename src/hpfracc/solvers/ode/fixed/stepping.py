@@ -16,9 +16,9 @@ from hpfracc.solvers.ode.compilation import CompileSwitch, compile_problem, kern
 from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError
 from hpfracc.solvers.ode.fixed.grid import row_orders
 from hpfracc.solvers.ode.fixed.scheme import Tableau
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import RightHandSide, make_newton
 from hpfracc.solvers.stepping.newton import Newton, extrapolate, step_part
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

@@ -13,11 +13,11 @@ from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.fixed.scheme import StepError, Tableau, infinite_start
 from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, make_newton
-from hpfracc.solvers.ode.progress import EventWatch, Report, progress_report
 from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
+from hpfracc.solvers.stepping.events import EventWatch, Report, progress_report
 from hpfracc.solvers.stepping.newton import Newton
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

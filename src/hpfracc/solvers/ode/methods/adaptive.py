@@ -11,10 +11,10 @@ import numpy as np
 from hpfracc.solvers.ode.adaptive.driver import beginning, solve_adaptive
 from hpfracc.solvers.ode.compilation import refuse_numba
 from hpfracc.solvers.ode.method import Method, register_method
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.singular import EARLIEST, GrowthError
+from hpfracc.solvers.stepping.options import Options
 
 #: Maximum number of shortest delays in the interval. Steps are no longer than that delay; more would take minutes.
 _MAX_DELAYS = 1e5

@@ -15,10 +15,10 @@ from hpfracc.solvers.ode.differences import DifferenceTables, make_difference_ta
 from hpfracc.solvers.ode.fixed.grid import row_orders
 from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
 from hpfracc.solvers.ode.method import Method, register_method
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.stepping.newton import Newton
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

@@ -10,8 +10,8 @@ from hpfracc.solvers.ode.fixed.scheme import Evaluate, Tableau, rectangle_weight
 from hpfracc.solvers.ode.fixed.solve import StepMethod
 from hpfracc.solvers.ode.fixed.starting import refuse_start, start_together
 from hpfracc.solvers.ode.method import register_method
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
+from hpfracc.solvers.stepping.options import Options
 
 #: From this power on the rule has order 1 without starting weights.
 _BOUND = 0.0

@@ -15,11 +15,11 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.fixed.scheme import StepError
 from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
 from hpfracc.solvers.ode.method import Method, register_method
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.stepping.jacobian import is_sparse
 from hpfracc.solvers.stepping.newton import Newton
+from hpfracc.solvers.stepping.options import Options
 from hpfracc.special import mittag_leffler, mittag_leffler_matrix
 
 Array = np.ndarray[Any, Any]

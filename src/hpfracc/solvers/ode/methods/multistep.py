@@ -16,8 +16,8 @@ from hpfracc.solvers.ode.fixed.scheme import Evaluate, Tableau, cached_weights
 from hpfracc.solvers.ode.fixed.solve import StepMethod
 from hpfracc.solvers.ode.fixed.starting import refuse_start, start_together
 from hpfracc.solvers.ode.method import register_method
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

@@ -18,10 +18,10 @@ from hpfracc.operators.core.sequences import power_differences
 from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.methods.graded import GradedMethod
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.stepping.newton import Newton
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

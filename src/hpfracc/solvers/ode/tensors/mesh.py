@@ -15,12 +15,12 @@ from hpfracc._xp import array_namespace
 from hpfracc.history.states import make_memory
 from hpfracc.solvers.ode.differences import make_difference_tables
 from hpfracc.solvers.ode.fixed.grid import make_grid
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import REACHED, TOLERATED, FODEResult, SolveDecision, inaccurate
 from hpfracc.solvers.ode.tensors import adams, solve
 from hpfracc.solvers.ode.tensors.search import Tolerance
+from hpfracc.solvers.stepping.events import progress_report
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

@@ -20,12 +20,12 @@ from hpfracc.engine.selection.request import never_reason
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.compilation import OPERATION, solve_preference
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, initial_polynomial, make_grid
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors.blocks import StepGrid, System
 from hpfracc.solvers.ode.tensors.sums import make_sums
+from hpfracc.solvers.stepping.events import progress_report
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

@@ -20,7 +20,6 @@ from hpfracc._xp import Namespace, array_namespace, convert_like, namespace_of
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
 from hpfracc.solvers.ode.fixed.walk import Guard
 from hpfracc.solvers.ode.method import Method
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, GROWTH_POINTS, LIMIT, StiffnessGuard, rotation, unstable_growth
@@ -28,6 +27,7 @@ from hpfracc.solvers.ode.tensors.blocks import TensorFunctions
 from hpfracc.solvers.ode.tensors.newton import slopes_of
 from hpfracc.solvers.ode.tensors.solve import order_of, solve_tensors, torch_functions
 from hpfracc.solvers.stepping.jacobian import DENSE_BELOW
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

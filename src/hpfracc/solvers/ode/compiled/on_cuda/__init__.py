@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.stepping.options import Options
 
 __all__ = ["NAME", "check", "is_asked", "refuse"]
 

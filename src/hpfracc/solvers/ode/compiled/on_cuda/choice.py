@@ -24,9 +24,9 @@ from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compilation import FunctionPrice, numpy_raises, read_backend
 from hpfracc.solvers.ode.compiled.on_cuda import refuse
 from hpfracc.solvers.ode.fixed.scheme import Tableau
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
+from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 

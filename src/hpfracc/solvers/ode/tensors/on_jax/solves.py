@@ -16,9 +16,7 @@ from hpfracc._xp import convert_like, namespace, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import Memory
 from hpfracc.solvers.ode.differences import DifferenceTables
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.result import TOLERATED
 from hpfracc.solvers.ode.tensors import adams, blocks
 from hpfracc.solvers.ode.tensors.adams import AdaptiveEquation, Mesh
@@ -28,6 +26,8 @@ from hpfracc.solvers.ode.tensors.search import Tolerance, choose_mesh
 from hpfracc.solvers.ode.tensors.solve import Told
 from hpfracc.solvers.ode.tensors.sums import Sums
 from hpfracc.solvers.ode.tensors.transpose import transpose
+from hpfracc.solvers.stepping.events import Report
+from hpfracc.solvers.stepping.options import Options
 
 Function = Callable[..., Any]
 

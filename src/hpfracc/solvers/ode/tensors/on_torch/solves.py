@@ -17,9 +17,7 @@ from hpfracc._xp import array_namespace, convert_like, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import Memory
 from hpfracc.solvers.ode.differences import DifferenceTables
-from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.adams import AdaptiveEquation, Mesh
 from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, System, march_differences, run_plainly, solve_forward
@@ -28,6 +26,8 @@ from hpfracc.solvers.ode.tensors.on_torch.gradients import Leaves, solve_stored,
 from hpfracc.solvers.ode.tensors.on_torch.once import check_members
 from hpfracc.solvers.ode.tensors.search import Tolerance, choose_mesh
 from hpfracc.solvers.ode.tensors.solve import Told, torch_functions
+from hpfracc.solvers.stepping.events import Report
+from hpfracc.solvers.stepping.options import Options
 
 
 def _checkpointed(buffers: Buffers, function: Callable[[Any], Any], arrays: Any) -> Any:

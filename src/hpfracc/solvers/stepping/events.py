@@ -1,8 +1,4 @@
-"""What is watched while a solve takes its steps: progress, events, and interrupts outside of the loop over steps.
-
-A loop over steps that receives KeyboardInterrupt returns the steps that were completed, and ``solve_fode`` raises
-:class:`~hpfracc.errors.Interrupted` with the result. Outside of such loops the part is the initial value alone.
-"""
+"""What is watched while a solve takes its steps: progress and events."""
 
 from __future__ import annotations
 
@@ -14,10 +10,6 @@ from typing import Any
 import numpy as np
 
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.ode.fixed.grid import initial_part
-from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Problem, starts_infinite
-from hpfracc.solvers.ode.result import FODEResult
 
 Array = np.ndarray[Any, Any]
 
@@ -53,20 +45,6 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
             bar.update(task, completed=(t - t0) / (t1 - t0) if share is None else share, now=f"{t:g}")
 
         yield report
-
-
-def only_the_start(problem: Problem, options: Options) -> FODEResult:
-    """The result of a solve that was interrupted outside of its steps."""
-    times = np.array([problem.t0])
-    y = problem.y0[..., None]
-    if problem.library == "numpy" and starts_infinite(problem):
-        y = initial_part(problem, np.zeros(1)).reshape(y.shape)
-    if options.t_eval is not None and not np.any(options.t_eval == problem.t0):
-        times, y = times[:0], y[..., :0]
-    message = f"Interrupted at t = {problem.t0:g}, outside of the steps: this is the initial value."
-    stats = {"steps": 0, "interrupted": True, "terminated": False}
-    t_events, y_events = EventWatch(options.events, ()).collected(problem.shape, problem.dtype)
-    return FODEResult(times, y, False, message, 0, stats=stats, t_events=t_events, y_events=y_events)
 
 
 class EventWatch:
