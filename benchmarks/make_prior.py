@@ -25,7 +25,7 @@ from typing import Any
 import hpfracc as hf
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.calibration.runner import Calibration, calibrate, show_shape
+from hpfracc.engine.execution.calibration.runner import MachineCalibration, calibrate, show_shape
 from hpfracc.engine.execution.calibration.trial import Series
 from hpfracc.engine.selection import knowledge
 from hpfracc.engine.selection.knowledge import general_name
@@ -86,14 +86,14 @@ def show(share: float, text: str) -> None:
     print(f"\r{line:<110.110}", end="", file=sys.stderr, flush=True)
 
 
-def add_pass(report: Calibration, other: Calibration) -> None:
+def add_pass(report: MachineCalibration, other: MachineCalibration) -> None:
     """Add another pass, of which the better times count: a disturbance rarely affects the same measurement twice."""
     report.timings += other.timings
     report.seconds += other.seconds
     report.transfers += other.transfers
 
 
-def describe(report: Calibration, only: str | None, operations: Sequence[str] | None) -> dict[str, Any]:
+def describe(report: MachineCalibration, only: str | None, operations: Sequence[str] | None) -> dict[str, Any]:
     machine = hardware.machine()
     part = only or "all"
     return {
@@ -106,7 +106,7 @@ def describe(report: Calibration, only: str | None, operations: Sequence[str] | 
     }
 
 
-def collect_knots(report: Calibration, only: str | None) -> Knots:
+def collect_knots(report: MachineCalibration, only: str | None) -> Knots:
     """Operation to arm to start to dtype to [[work, seconds], ...], thinned and rounded."""
     found: Knots = {}
     for series, arm, start, points in curves(report):
@@ -119,7 +119,7 @@ def collect_knots(report: Calibration, only: str | None) -> Knots:
     return found
 
 
-def curves(report: Calibration) -> Iterator[tuple[Series, str, str, list[tuple[float, float]]]]:
+def curves(report: MachineCalibration) -> Iterator[tuple[Series, str, str, list[tuple[float, float]]]]:
     """Times of each arm by work. An arm on a GPU is timed with operands on the GPU: copies are predicted separately."""
     found: dict[Series, dict[str, dict[float, float]]] = {}
     for timing in report.timings:
@@ -158,7 +158,7 @@ def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(x, seconds) for _, _, x, seconds in kept]
 
 
-def collect_compiles(report: Calibration, only: str | None) -> dict[str, float]:
+def collect_compiles(report: MachineCalibration, only: str | None) -> dict[str, float]:
     """Expected first-call times by pattern of arm names: medians by algorithm, then by backend."""
     exact: dict[str, list[float]] = {}
     general: dict[str, list[float]] = {}
@@ -178,7 +178,7 @@ def collect_compiles(report: Calibration, only: str | None) -> dict[str, float]:
     return by_precision(found)
 
 
-def collect_transfers(report: Calibration) -> dict[str, list[float]]:
+def collect_transfers(report: MachineCalibration) -> dict[str, list[float]]:
     """Latency and bandwidth of each kind of transfer, from the smallest and the largest copy."""
     found: dict[str, list[float]] = {}
     routes: dict[str, list[tuple[int, float]]] = {}

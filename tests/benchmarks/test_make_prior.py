@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from benchmarks import make_prior
-from hpfracc.engine.execution.calibration.runner import Calibration
+from hpfracc.engine.execution.calibration.runner import MachineCalibration
 from hpfracc.engine.execution.calibration.trial import Series, Timing
 from hpfracc.engine.selection.request import Placement
 
@@ -67,8 +67,8 @@ def test_merging_keeps_what_the_other_machine_measured():
     assert make_prior.merge(both, new) == both
 
 
-def report_of(*timings: tuple[Series, str, float, float, float | None]) -> Calibration:
-    return Calibration(
+def report_of(*timings: tuple[Series, str, float, float, float | None]) -> MachineCalibration:
+    return MachineCalibration(
         [Timing(series, (int(x),), arm, seconds, x, first) for series, arm, x, seconds, first in timings]
     )
 
@@ -96,7 +96,7 @@ def test_compile_times_of_an_algorithm_come_before_those_of_its_backend():
 
 def test_transfers_are_latency_and_rate():
     """The smallest copy gives the latency, the largest the rate; device numbers are left out."""
-    report = Calibration()
+    report = MachineCalibration()
     report.transfers = [("host->cuda:1", 1024, 1e-5), ("host->cuda:1", 2**20, 1e-5 + 1e-4)]
     assert make_prior.collect_transfers(report) == {"host->cuda": [1e-5, pytest.approx(2**20 / 1e-4, rel=0.01)]}
 

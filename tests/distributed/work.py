@@ -91,8 +91,9 @@ def wait_long(x: float) -> float:
 
 
 def stuck(x: float) -> float:
-    """Item 1 does not return to the interpreter for an hour."""
+    """Item 1 answers no timer for an hour, as a library call that does not return."""
     if x == 1.0:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
         time.sleep(3600.0)
     return x
 

@@ -156,7 +156,7 @@ def test_slow_arms_are_measured_on_short_calls(ticking: None, monkeypatch: pytes
 
 
 def test_power_is_kept_in_the_wisdom(ticking: None):
-    """Calibration runs every arm, keeps watts, and a new process knows them."""
+    """MachineCalibration runs every arm, keeps watts, and a new process knows them."""
     report = calibrate(["fft"], backends=["numpy"], energy=True)
     assert report.powers and all(each.operation == "fft" and each.watts > 0.0 for each in report.powers)
     assert report.to_dict()["powers"][0]["arm"] == report.powers[0].arm

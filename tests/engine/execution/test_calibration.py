@@ -1,4 +1,4 @@
-"""Calibration is short, separates compile times, and uses everything that it measures."""
+"""MachineCalibration is short, separates compile times, and uses everything that it measures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
 from hpfracc.engine.execution.calibration import runner
 from hpfracc.engine.execution.calibration import trial as timing
-from hpfracc.engine.execution.calibration.runner import SIZES, Calibration, calibrate
+from hpfracc.engine.execution.calibration.runner import SIZES, MachineCalibration, calibrate
 from hpfracc.engine.execution.calibration.trial import (
     DEFAULT_OPERATIONS,
     ArmTrial,
@@ -81,11 +81,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def quick(operations: list[str], **options: Any) -> Calibration:
+def quick(operations: list[str], **options: Any) -> MachineCalibration:
     return calibrate(operations, backends=["numpy"], **options)
 
 
-def times(found: Calibration) -> dict[str, dict[int, float]]:
+def times(found: MachineCalibration) -> dict[str, dict[int, float]]:
     """Seconds by algorithm and size."""
     rows: dict[str, dict[int, float]] = {}
     for each in found.timings:
@@ -235,7 +235,7 @@ class FakeGPU:
 def test_copies_are_timed_each_way(clock: Clock, monkeypatch: pytest.MonkeyPatch):
     """Every GPU's two routes are learned, so that an arm on it can be priced before it was ever run."""
     monkeypatch.setattr(registry, "adapter", lambda name: FakeGPU(clock))
-    found = Calibration()
+    found = MachineCalibration()
     runner._time_copies(["torch"], found)
     assert {route for route, _, _ in found.transfers} == {"host->cuda:0", "cuda:0->host"}
     transfers = knowledge_for(hf._config.get_settings()).transfers

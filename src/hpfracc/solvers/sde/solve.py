@@ -477,10 +477,7 @@ class SimulationExplanation:
 
 
 def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
-    """What this call of ``solve_fsde`` would do.
-
-    The arguments are read and checked as for a simulation: both functions are called at the start.
-    """
+    """What this call of ``solve_fsde`` would do; its arguments are checked, and both functions called at the start."""
     simulation = read_simulation(*args, **kwargs)
     method, traits = simulation.method, simulation.problem.traits
     ordinary = library_of(simulation.alpha) == "python" and simulation.alpha == 1.0
@@ -496,5 +493,5 @@ def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
     source = simulation.source
     told = {"method": method.name, "reason": reason, "order": method.order, "refused": refused}
     where = {"library": source.library, "device": source.device, "dtype": source.dtype}
-    work = {"steps": simulation.t.size - 1, "step": simulation.h, "paths": simulation.count}
-    return SimulationExplanation(**told, **where, **work, **simulation.forecast()._asdict())  # type: ignore[arg-type]
+    told |= {"steps": simulation.t.size - 1, "step": simulation.h, "paths": simulation.count}
+    return SimulationExplanation(**told, **where, **simulation.forecast()._asdict())  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ _MAX_POWER_SECONDS = 0.2
 
 
 @dataclass
-class Calibration:
+class MachineCalibration:
     """What a calibration found.
 
     Attributes
@@ -126,7 +126,7 @@ def calibrate(
     progress: Callable[[float, str], None] = lambda share, text: None,
     sizes: Sequence[int] = SIZES,
     precisions: int = 1,
-) -> Calibration:
+) -> MachineCalibration:
     """Time every arm of ``operations`` on this machine, and store the times.
 
     Parameters
@@ -161,7 +161,7 @@ def calibrate(
         raise ConfigurationError(
             f"energy cannot be measured here: {reason}; run it where a counter can be read, or calibrate times only"
         )
-    found, begin = Calibration(), time.perf_counter()
+    found, begin = MachineCalibration(), time.perf_counter()
     usable = list(_import_libraries(_usable(backends, found), names, found, progress))
     knowledge = knowledge_for(settings)
     _time_copies(usable, found)
@@ -181,7 +181,7 @@ def calibrate(
     return found
 
 
-def _usable(backends: Iterable[str] | None, found: Calibration) -> Iterator[str]:
+def _usable(backends: Iterable[str] | None, found: MachineCalibration) -> Iterator[str]:
     """The named backends, or all. An unusable one raises an error if it was named, otherwise it is recorded."""
     for name in BACKENDS if backends is None else [check_backend(name) for name in backends]:
         why = disabled_reason(name, get_settings()) or registry.unavailable(name)
@@ -194,7 +194,7 @@ def _usable(backends: Iterable[str] | None, found: Calibration) -> Iterator[str]
 
 
 def _import_libraries(
-    names: Iterable[str], operations: Iterable[str], found: Calibration, progress: Callable[[float, str], None]
+    names: Iterable[str], operations: Iterable[str], found: MachineCalibration, progress: Callable[[float, str], None]
 ) -> Iterator[str]:
     """Import the libraries, so that no measured time includes that; yields those that could be imported."""
     for name in list(names):
@@ -213,7 +213,7 @@ def _import_libraries(
         yield name
 
 
-def _time_copies(backends: Iterable[str], found: Calibration) -> None:
+def _time_copies(backends: Iterable[str], found: MachineCalibration) -> None:
     knowledge, seen = knowledge_for(get_settings()), {"cpu"}
     for adapter in map(registry.adapter, backends):
         for device in adapter.devices():
@@ -238,7 +238,7 @@ def _time_arms(
     exponent: int,
     backends: Sequence[str],
     last: dict[tuple[Series, str], tuple[float, float]],
-    found: Calibration,
+    found: MachineCalibration,
 ) -> None:
     """Time all arms at one size; ``last`` has the work and the seconds of each at the size before."""
 
@@ -282,7 +282,7 @@ def _measure_power(
     backends: Sequence[str],
     counters: Counters,
     progress: Callable[[float, str], None],
-    found: Calibration,
+    found: MachineCalibration,
 ) -> None:
     """Measure the power of each arm of each operation, at the largest size at which its calls are short."""
     seen: set[tuple[str, str]] = set()

@@ -222,10 +222,11 @@ class Heston(VolatilityModel):
         for maturity in np.unique(maturities[weak]):
             here = weak & (maturities == maturity)
             forward = float(own.forward(maturity))
-            far, far_error = far_prices(
-                lambda s, T=float(maturity): own._log_transform(-1j * s, T, _FAR_ATOL)[:2],
-                np.log(strikes[here] / forward),
-            )
+
+            def moment(s: Any, T: float = float(maturity)) -> Any:
+                return own._log_transform(-1j * s, T, _FAR_ATOL)[:2]
+
+            far, far_error = far_prices(moment, np.log(strikes[here] / forward))
             better = forward * far_error < error[here]
             value[here] = np.where(better, forward * far, value[here])
             error[here] = np.where(better, forward * far_error, error[here])
