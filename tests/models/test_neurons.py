@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gamma
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,48 @@ def test_a_constant_drive_is_a_constant_current():
     assert models.integrate_and_fire(current=1.0).simulate(t).spikes.size == 0  # stays below the threshold
 
 
+def published_spikes(alpha, hold, end, step):
+    """Spikes by the scheme of Teka, Marinov and Santamaria, eq. 6: explicit, with the memory of the whole path."""
+    count, until = round(end / step), -1
+    k, voltage, rises, spikes = np.arange(count + 1.0), -65.0, np.zeros(count), []
+    weights = (k + 1.0) ** (1.0 - alpha) - k ** (1.0 - alpha)
+    for n in range(1, count + 1):
+        memory = rises[: n - 1] @ weights[n - 1 : 0 : -1]
+        new = voltage + step**alpha * gamma(2.0 - alpha) * 20.0**-alpha * (-40.0 - voltage) - memory
+        if n <= until:
+            new = -65.0
+        elif new >= -50.0:
+            spikes.append((n - 1 + (-50.0 - voltage) / (new - voltage)) * step)
+            new, until = -65.0, n + round(hold / step)
+        rises[n - 1], voltage = new - voltage, new
+    return np.array(spikes)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.6, pytest.param(0.9, marks=pytest.mark.slow)])
+def test_refractory_period_is_the_published_rule(alpha):
+    """The spikes are those of the published scheme as its step goes to 0, and their intervals shrink."""
+    t = np.linspace(0.0, 120.0, 121)
+    found = models.integrate_and_fire(alpha=alpha, refractory=5.0).simulate(t)
+    coarse, fine = (published_spikes(alpha, 5.0, 120.0, step) for step in (0.1, 0.05))
+    assert found.spikes.size == fine.size >= 4
+    np.testing.assert_allclose(found.spikes, 2.0 * fine - coarse, atol=0.15)
+    assert (np.abs(found.spikes - fine) < np.abs(found.spikes - coarse)).mean() > 0.7
+    assert (np.diff(found.spikes, 2) < 0.0).all()
+    held = ((t[:, None] >= found.spikes) & (t[:, None] <= found.spikes + 5.0)).any(axis=1)
+    assert (found["voltage"][held] == -65.0).all() and (found["voltage"] < -50.0).all()
+
+
+def test_refractory_period_of_the_classical_neuron():
+    """At order 1 it is a dead time; a current that varies, and a neuron that does not fire."""
+    t = np.linspace(0.0, 150.0, 16)
+    found = models.integrate_and_fire(alpha=1.0, refractory=5.0).simulate(t)
+    period = 20.0 * np.log(25.0 / 10.0)
+    np.testing.assert_allclose(found.spikes, period + (period + 5.0) * np.arange(found.spikes.size), rtol=1e-4)
+    varied = models.integrate_and_fire(alpha=1.0, refractory=5.0, current=0.5, drive=lambda t: 2.0).simulate(t)
+    np.testing.assert_allclose(varied.spikes, found.spikes, rtol=1e-6)
+    assert models.integrate_and_fire(current=1.0, refractory=5.0).simulate(t).spikes.size == 0
+
+
 def test_fit_of_spike_times():
     truth, rng = models.integrate_and_fire(tau=25.0, alpha=0.7), np.random.default_rng(0)
     spikes = truth.simulate(np.linspace(0.0, 500.0, 501)).spikes[:10]
@@ -65,6 +109,11 @@ def test_bad_input_is_refused(monkeypatch):
         models.integrate_and_fire(reset=-40.0)
     with pytest.raises(InvalidInputError, match="increasing"):
         models.integrate_and_fire().fit([3.0, 2.0])
+    with pytest.raises(InvalidInputError, match="refractory=-1"):
+        models.integrate_and_fire(refractory=-1.0)
+    monkeypatch.setattr("hpfracc.models.neurons._MAX_STEPS", 100)
+    with pytest.raises(SolveError, match="more than 100 steps"):
+        models.integrate_and_fire(refractory=5.0).simulate()
     monkeypatch.setattr("hpfracc.models.neurons._MAX_SPIKES", 3)
     with pytest.raises(SolveError, match="more than 3 spikes"):
         models.integrate_and_fire().simulate()
