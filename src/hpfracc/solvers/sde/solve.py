@@ -88,8 +88,7 @@ def solve_fsde(
         steps: a path between them is not known.
     breakpoints : sequence of float, optional
         Increasing times within ``t_span`` at which ``drift`` or ``diffusion`` jump. They become times of steps, which
-        may be up to 8 times shorter for that, or as short as 10,000 of them allow, and every step uses the values on
-        its own side of the jump.
+        may be 8 times shorter for that, or 10,000 in all, and every step uses the values on its own side of the jump.
     alpha : float, or a scalar of PyTorch or JAX
         Order of the derivative, at most 1; the cost of the history is the same at every step. Above 1/2 for white
         noise, in the Ito sense; above 1 - H for fractional noise, and above 1 - 1/p for stable and tempered noise of
@@ -341,8 +340,7 @@ def _read_times(t_span: Any, step: Any, breakpoints: Any) -> tuple[np.ndarray, f
     jumps: dict[int, float] = {}
     if times:
         shares = (np.array(times) - begin) / (end - begin)
-        most = max(_REFINED * steps, _MOST_REFINED)
-        counts = np.arange(steps, most + 1)
+        counts = np.arange(steps, (most := max(_REFINED * steps, _MOST_REFINED)) + 1)
         for share in shares:
             counts = counts[np.abs(np.rint(share * counts) - share * counts) <= rounding * counts]
         # Two steps between two of them: a step has a jump at one of its ends at most.
