@@ -10,8 +10,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._optional import is_installed
-from hpfracc.engine.execution.prepared import prepared_operands
-from hpfracc.operators._frft import MAX_POINTS, hermite_gauss
+from hpfracc.operators._frft import MAX_POINTS, hermite_gauss, kept_vectors
 from tests.helpers.thinned import thinned
 
 NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
@@ -190,10 +189,11 @@ def test_jax_under_jit(method: str):
 def test_vectors_are_kept_within_bounds():
     """They are made once a length, and those for the longest signal fit."""
     hermite_gauss(40)
-    before = prepared_operands.misses
+    before = kept_vectors.misses
     hf.frft(noise(40), 0.3, method="eigen")
-    assert prepared_operands.misses == before
-    assert prepared_operands.bytes <= prepared_operands.capacity
+    assert kept_vectors.misses == before
+    assert kept_vectors.bytes <= kept_vectors.capacity
+    assert kept_vectors.capacity > 4 * (MAX_POINTS + 2) ** 2
 
 
 @pytest.mark.parametrize(

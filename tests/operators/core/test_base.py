@@ -159,12 +159,12 @@ def test_explained_without_running():
 
 def test_weights_are_kept_for_plain_orders():
     """The second call with the same order and length makes no new weights."""
-    from hpfracc.engine.execution.prepared import prepared_operands
+    from hpfracc.operators.core.weights import weight_cache
 
     hf.caputo(X, T, 0.4321)
-    before = prepared_operands.misses
+    before = weight_cache.misses
     hf.caputo(2 * X, T, 0.4321)
-    assert prepared_operands.misses == before
+    assert weight_cache.misses == before
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -10,9 +10,12 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc._xp import Namespace, of_variables
-from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, real_dtype, step_power
+
+#: Cache of weights of plain orders: room for at least three sequences for 1e7 points, or thirty for 1e6.
+weight_cache = PreparedOperands()
 
 
 def weights_key(scheme: Hashable, order: Order, n: int) -> Hashable:
@@ -88,5 +91,5 @@ def weights_of(
             array.setflags(write=False)
         return arrays
 
-    kept: tuple[Any, ...] = prepared_operands.get(("weights", scheme, order.value, n), make_constant)
+    kept: tuple[Any, ...] = weight_cache.get((scheme, order.value, n), make_constant)
     return kept

@@ -491,5 +491,5 @@ def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
     source = simulation.source
     told = {"method": method.name, "reason": reason, "order": method.order, "refused": refused}
     where = {"library": source.library, "device": source.device, "dtype": source.dtype}
-    told |= {"steps": simulation.t.size - 1, "step": simulation.h, "paths": simulation.count}
-    return SimulationExplanation(**told, **where, **simulation.forecast()._asdict())  # type: ignore[arg-type]
+    work = {"steps": simulation.t.size - 1, "step": simulation.h, "paths": simulation.count}
+    return SimulationExplanation(**told, **where, **work, **simulation.forecast()._asdict())  # type: ignore[arg-type]

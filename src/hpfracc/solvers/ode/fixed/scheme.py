@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc._xp import NUMPY, Namespace
-from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.operators.core.sequences import power_difference, second_difference, tangent_defects
+from hpfracc.operators.core.weights import weight_cache
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, initial_part, order_groups, row_orders
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.singular import Powers
@@ -116,7 +116,7 @@ def cached_weights(
             array.setflags(write=False)
         return arrays
 
-    found: tuple[Array, ...] = prepared_operands.get(("ode", scheme, alpha, n), make_constant)
+    found: tuple[Array, ...] = weight_cache.get(("ode", scheme, alpha, n), make_constant)
     return found
 
 
