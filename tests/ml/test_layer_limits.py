@@ -175,7 +175,7 @@ def test_both_limits_of_caputo(kind: str):
 
 
 @pytest.mark.parametrize("name", ["FractionalLayer", "FractionalDerivative", "FractionalLSTM"])
-@pytest.mark.filterwarnings("ignore:`torch.jit.*is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.*is deprecated:DeprecationWarning", "ignore:Converting a tensor")
 def test_tracing_for_torchscript_says_what_to_use(name: str):
     """``torch.jit.trace`` would freeze one algorithm."""
     torch = pytest.importorskip("torch")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -183,9 +183,8 @@ def hurst(
     index, error, *more = (np.reshape(column, values.shape[:-1])[()] for column in found)
     width = special.ndtri(0.5 + 0.5 * confidence) * error
     ends = np.maximum(index - width, 0.0), np.minimum(index + width, 1.0)
-    return HurstEstimate(
-        index, error, ends, confidence, method, *more, _increments=steps.reshape(*values.shape[:-1], -1)
-    )
+    estimate = HurstEstimate(index, error, ends, confidence, method, *more)
+    return replace(estimate, _increments=steps.reshape(*values.shape[:-1], -1))
 
 
 def _refuse_constant(changes: np.ndarray, values: np.ndarray) -> None:
