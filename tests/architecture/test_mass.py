@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.source import SOURCE, parse
 
 #: The most lines of code and files of each wing. Lower an entry when its wing has become smaller.
-MASS = {"core": (62_100, 512), "applications": (7_500, 60)}
+MASS = {"core": (61_700, 510), "applications": (7_500, 60)}
 #: What the core does without: nothing in it imports these but ``cli`` and the lazy names of ``__init__``.
 APPLICATIONS = ("control", "models", "lab", "solvers/sde/rough", "solvers/sde/transport", "rough.py", "transport.py")
 _NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
