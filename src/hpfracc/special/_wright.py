@@ -43,7 +43,7 @@ _CANDIDATES = np.array(
     [
         (width * math.log(2.0), turn, power)
         for width in range(-16, 13, 2)
-        for power in (1.5, 2.0, 2.4, 2.8)
+        for power in (1.5, 2.0, 2.4, 2.7, 2.9)
         for turn in np.arange(-4, 5) * math.pi / 16
         if power - 2 * abs(turn) / math.pi > 1.1 and power + 2 * abs(turn) / math.pi < 2.95
     ]
@@ -110,7 +110,9 @@ def wright(z: Any, lam: float, mu: float) -> Any:
                 value[i], error[i] = other, other_error
             if error[i] > _MAX_ERROR:
                 # Near a zero the error is relative to the values around it: z W' is one of W.
-                error[i] /= max(1.0, abs(point * _integral(point, lam, lam + mu)[0] / value[i]))
+                slope, slope_error = _integral(point, lam, lam + mu)
+                if slope_error <= _MAX_ERROR:
+                    error[i] /= max(1.0, abs(point * slope / value[i]))
         bad = ~(error <= _MAX_ERROR) & np.isfinite(points)
     if bad.any():
         raise InvalidInputError(
