@@ -1,8 +1,9 @@
 # Every target makes its own .venv on a fresh machine; a second call finds the stamps and starts at once.
 #
 #   make demo     the scripts of examples/gallery, into one HTML file with their pictures; says where it is
-#   make test     the tests, less those marked slow or bench       (make test PYTEST_ARGS="-x tests/engine")
-#   make test-all the slow ones too
+#   make test     what a user would want to know        (make test PYTEST_ARGS="-x tests/operators")
+#   make test-more the other tests, less those marked slow or bench
+#   make test-all both, and the slow ones
 #   make test-oldest  with the lowest versions that pyproject.toml allows; make test-bare: with no optional library
 #   make package  the sdist and the wheel, checked, and the wheel tried in an environment of its own
 #   make lint     ruff and mypy
@@ -31,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # peers.py needs other libraries, and has a target of its own.
 BENCHMARKS := $(filter-out benchmarks/_% benchmarks/make_% benchmarks/peers.py,$(wildcard benchmarks/*.py))
 
-.PHONY: help demo test test-all test-oldest test-bare package lint bench peers docs clean
+.PHONY: help demo test test-more test-all test-oldest test-bare package lint bench peers docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -40,13 +41,16 @@ demo: $(VENV)/.light
 	$(BIN)/hpfracc demo
 
 # Optimising takes XLA longer than running what a test runs once: left out here, and in no other run of the tests.
-test: export XLA_FLAGS := $(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
+test test-more: export XLA_FLAGS := $(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
 # Processes that share the tests compile the same small programs: the first to do so leaves them for the others.
-test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.pytest_cache/jax
-test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
-test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
+test test-more: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.pytest_cache/jax
+test test-more: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
+test test-more: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
 test: $(VENV)/.compiled
-	$(PYTEST) -m "not slow and not bench" $(PYTEST_ARGS)
+	$(PYTEST) -m "not slow and not bench and not more" $(PYTEST_ARGS)
+
+test-more: $(VENV)/.compiled
+	$(PYTEST) -m "more and not slow and not bench" $(PYTEST_ARGS)
 
 test-all: $(VENV)/.full
 	$(PYTEST) -m "not bench" $(PYTEST_ARGS)
@@ -99,7 +103,7 @@ docs: $(VENV)/.docs
 	@echo "The documentation is in docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-bare .venv-package .venv-peers dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-bare .venv-package .venv-peers dist docs/_build docs/gallery docs/reference/*/ .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # --- the environment ---------------------------------------------------------------------------------------------
 

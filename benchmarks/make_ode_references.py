@@ -23,7 +23,7 @@ from scipy import special
 from hpfracc.solvers.ode import problems
 
 Array = np.ndarray[Any, Any]
-TABLE = Path(__file__).parents[1] / "src/hpfracc/solvers/ode/references.json"
+TABLE = Path(__file__).parents[1] / "src/hpfracc/models/problems/references.json"
 LOGARITHMIC_POINTS = 48
 
 

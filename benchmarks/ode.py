@@ -22,7 +22,7 @@ from _common import heading, print_table, show, write_json
 from scipy.special import gamma
 
 import hpfracc as hf
-from hpfracc.operators.core.weights import weight_cache
+from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.special import mittag_leffler
 
 END = 10.0
@@ -53,7 +53,7 @@ def timed(problem: str, steps: int, method: str = "pece", *, rounds: int = 3, **
     """The fastest of a few rounds, with weights recomputed in each."""
     best, result = math.inf, None
     for _ in range(rounds):
-        weight_cache.clear()
+        prepared_operands.clear()
         begin = time.process_time()
         result = solve(problem, steps, method, **options)
         best = min(best, time.process_time() - begin)

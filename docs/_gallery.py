@@ -9,10 +9,18 @@ import ast
 import hashlib
 import json
 import shutil
+import sys
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import _figures
+
+from hpfracc.cli.demo import scripts as demo
 from hpfracc.cli.demo.scripts import Script, find_scripts, run_script
 
 if TYPE_CHECKING:
@@ -28,17 +36,19 @@ machine, and writes one HTML file.
 """
 
 
-def write_pages(folder: Path, names: list[str] | None = None) -> None:
-    """Run what has changed, and write the pages of the gallery into ``folder``."""
+def write_pages(folder: Path, names: list[str] | None = None, links: Callable[[str], str] = lambda source: "") -> None:
+    """Run what has changed, and write the pages of the gallery into ``folder``, with ``links(source)`` of a script."""
     folder.mkdir(exist_ok=True)
     scripts = find_scripts(names)
     for script in scripts:
-        page = _page(script, _result(script, folder))
+        page = _page(script, _result(script, folder), links(script.source))
         (folder / f"{script.name}.md").write_text(page, encoding="utf-8")
         shutil.copyfile(script.path, folder / script.path.name)
     parts = [_INDEX]
     for section, group in groupby(scripts, lambda script: script.section):
-        cards = "\n\n".join(f"[![{each.title}]({each.name}.png) {each.title}]({each.name}.md)" for each in group)
+        cards = "\n\n".join(
+            f"[{_figures.image(each.title, f'{each.name}.png')} {each.title}]({each.name}.md)" for each in group
+        )
         parts.append(f"## {section}\n\n```{{container}} gallery\n\n{cards}\n```\n")
     listed = "\n".join(script.name for script in scripts)
     parts.append(f"```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{listed}\n```\n")
@@ -48,13 +58,16 @@ def write_pages(folder: Path, names: list[str] | None = None) -> None:
 def _result(script: Script, folder: Path) -> dict[str, Any]:
     """What the script printed, and its time; the picture is beside it."""
     style = script.path.with_name("gallery.mplstyle").read_text(encoding="utf-8")
-    key = hashlib.sha256((script.source + style).encode()).hexdigest()
+    look = Path(_figures.__file__).read_text(encoding="utf-8")
+    key = hashlib.sha256((script.source + style + look).encode()).hexdigest()
     picture, notes = folder / f"{script.name}.png", folder / f"{script.name}.json"
-    if picture.is_file() and notes.is_file():
+    dark = folder / f"{script.name}-dark.png"
+    if picture.is_file() and dark.is_file() and notes.is_file():
         known: dict[str, Any] = json.loads(notes.read_text(encoding="utf-8"))
         if known["key"] == key:
             return known
-    outcome = run_script(script)
+    with mock.patch.object(demo, "to_png", lambda figure: _draw(figure, dark)):
+        outcome = run_script(script)
     if outcome.skipped:
         raise RuntimeError(f"{script.path} did not run: {outcome.skipped}")
     picture.write_bytes(outcome.picture)
@@ -63,17 +76,26 @@ def _result(script: Script, folder: Path) -> dict[str, Any]:
     return found
 
 
-def _page(script: Script, result: dict[str, Any]) -> str:
+def _draw(figure: Any, dark: Path, to_png: Callable[[Any], bytes] = demo.to_png) -> bytes:
+    """The picture for light pages; the one for dark pages is written to a file."""
+    light = to_png(figure)
+    _figures.darken(figure)
+    dark.write_bytes(to_png(figure))
+    return light
+
+
+def _page(script: Script, result: dict[str, Any], links: str) -> str:
     file = script.path.name
     return "\n\n".join(
         (
             f"# {script.title}",
             *(f"$$\n{formula}\n$$" for formula in script.formulas),
             *script.words,
-            f"![{script.title}]({script.name}.png)",
+            _figures.image(script.title, f"{script.name}.png"),
             f"```text\n{result['printed']}\n```",
             f"```{{literalinclude}} {file}\n:language: python\n:lines: {_first_line(script)}-\n```",
             f"{{download}}`Download {file} <{file}>`",
+            *([links] if links else []),
             f"{script.citation}\n",
         )
     )
@@ -85,7 +107,9 @@ def _first_line(script: Script) -> int:
 
 
 def _build(app: Sphinx) -> None:
-    write_pages(Path(app.srcdir) / "gallery")
+    import _generate  # the names of the reference need every library
+
+    write_pages(Path(app.srcdir) / "gallery", links=_generate.related().links)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -4,9 +4,10 @@ A part stands in a page between ``<!-- generated: NAME -->`` and ``<!-- end of N
 writes all of them, a test checks that they are up to date, and Sphinx generates them again, with their drawings. So a
 kernel, an operation or a command-line option is declared once, in the code.
 
-Two more are filled only in the built pages. ``<!-- entries: MODULE`` with a name on each line, up to ``-->``, stands
-for the documentation of these names (``Name: one, two`` with those members, ``Name: *`` with all), or of all public
-names of the module if there are none. ``<!-- contents -->`` stands for a table of the entries of its page.
+``<!-- entries: MODULE`` with a name on each line, up to ``-->``, is filled only in the built pages. It stands for a
+table of these names (``Name: one, two`` with those members, ``Name: *`` with all), or of all public names of the module
+if there are none, each of which has a page (``_pages.py``). ``<!-- pages: ...`` is the same without the table.
+``name()`` stands for the public classes that this function lists.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import importlib
 import importlib.util
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -32,6 +34,8 @@ from hpfracc.engine.numerics.expression import FUNCTIONS
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, Primitive
 from hpfracc.profiling.document import read_schema
+from hpfracc.solvers import ode
+from hpfracc.solvers.ode import Method, all_methods
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -39,12 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["GENERATED", "document", "entries", "fill", "related", "setup"]
 
 _PLACE = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end of \1 -->$", re.MULTILINE | re.DOTALL)
-#: Placeholder of a drawing, which only the built pages have.
-_DRAWING = re.compile(r"^<!-- drawing: (\w+) -->$", re.MULTILINE)
-
 #: Placeholders of entries: the module, and the lines with names.
-_ENTRIES = re.compile(r"^<!-- entries: ([\w.]+)\n?(.*?) ?-->$", re.MULTILINE | re.DOTALL)
-_CONTENTS = re.compile(r"^<!-- contents -->$", re.MULTILINE)
+_ENTRIES = re.compile(r"^<!-- (entries|pages): ([\w.]+)\n?(.*?) ?-->$", re.MULTILINE | re.DOTALL)
+_REFERENCE = Path(__file__).parent / "reference"
 
 #: Groups of dtypes with a short name, which the page explains.
 _GROUPS = {"floating": INEXACT, "integer": INTEGERS, "floating, integer": INEXACT | INTEGERS}
@@ -246,19 +247,37 @@ def names() -> str:
     return _table(("name", "what it computes"), rows)
 
 
+def fode_methods() -> str:
+    """Every method of ``solve_fode``, as it is registered, and as an object if its class is public."""
+
+    def row(method: type[Method]) -> tuple[str, ...]:
+        names = ", ".join(f"`{name}`" for name in method.aliases)
+        return f"`{method.name}`", names, method.order, ", ".join(sorted(method.libraries)), _sentence(method)
+
+    rows = [row(method) for method in all_methods()]
+    objects = "".join(f"    ode.{name}(),\n" for name, _ in _entry(ode.__name__, "all_methods()"))
+    code = f"```python\nfrom hpfracc.solvers import ode\n\nmethods = [\n{objects}]\n```"
+    return f"{_table(('`method=`', 'other names', 'order', 'arrays', 'what it is'), rows)}\n\n{code}"
+
+
 def entries(text: str) -> dict[str, str]:
     """The names that a page documents, with their members."""
     found: dict[str, str] = {}
-    for module, lines in _ENTRIES.findall(text):
-        listed = dict(_entry(line) for line in lines.splitlines() if line.strip())
+    for _, module, lines in _ENTRIES.findall(text):
+        listed = dict(each for line in lines.splitlines() if line.strip() for each in _entry(module, line))
         for name, members in (listed or dict.fromkeys(_own_names(module), "*")).items():
             found[f"{module}.{name}"] = members
     return found
 
 
-def _entry(line: str) -> tuple[str, str]:
+def _entry(module: str, line: str) -> Iterator[tuple[str, str]]:
+    """A name and its members; for ``name()`` those of the classes it returns that are public in the module."""
     name, _, members = line.partition(":")
-    return name.strip(), members.strip()
+    if name.strip().endswith("()"):
+        found = [each.__name__ for each in _object(f"{module}.{name.strip()[:-2]}")()]
+        yield from ((each, "") for each in found if each in _module(module).__all__)
+    else:
+        yield name.strip(), members.strip()
 
 
 def _own_names(module: str) -> list[str]:
@@ -278,28 +297,22 @@ def _object(path: str) -> Any:
     return getattr(_module(module), name)
 
 
-def _directive(path: str, members: str) -> str:
-    value = _object(path)
-    kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
-    wanted = f"   :members: {members}".replace(" *", "") if members else "   :no-members:"
-    return f".. auto{kind}:: {path}" + (f"\n{wanted}" if kind == "class" else "")
-
-
 def document(text: str) -> str:
-    """The page with its entries and their table."""
+    """The page with tables of its entries, and the pages of these in the contents."""
+    found = {entry.path: f"{entry.subject}/{entry.file}" for entry in listed() if entry.path in entries(text)}
 
-    def write(found: re.Match[str]) -> str:
-        parts = [_directive(path, members) for path, members in entries(found[0]).items()]
-        return "\n\n".join(("```{eval-rst}", *parts, "```"))
+    def write(place: re.Match[str]) -> str:
+        if place[1] == "pages":
+            return ""
+        links = {path: f"[`hf{path.removeprefix('hpfracc')}`]({found[path]}.md)" for path in entries(place[0])}
+        return _table(("name", "what it is"), [(link, _sentence(_object(path))) for path, link in links.items()])
 
-    def row(path: str) -> tuple[str, str]:
-        role = "class" if inspect.isclass(_object(path)) else "func" if callable(_object(path)) else "data"
-        return f"{{py:{role}}}`hf{path.removeprefix('hpfracc')} <{path}>`", _sentence(_object(path))
-
-    rows = [row(path) for path in entries(text)]
-    return _CONTENTS.sub(lambda _: _table(("name", "what it is"), rows), _ENTRIES.sub(write, text))
+    text = _ENTRIES.sub(write, text)
+    contents = "\n".join(f"{path.removeprefix('hpfracc.')} <{page}>" for path, page in found.items())
+    return f"{text}\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{contents}\n```\n" if found else text
 
 
+@cache
 def _neighbour(name: str) -> ModuleType:
     """Import another module of this folder, which is not a package."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
@@ -369,13 +382,25 @@ def trust() -> str:
     return _table(("what", "families", "within three", "worst", "no estimate", "stopped"), rows)
 
 
+def old_names() -> str:
+    """Names of older versions that are gone, and what takes their place."""
+    names = json.loads(Path(hpfracc.__file__).with_name("old_names.json").read_text(encoding="utf-8"))
+    return _table(("then", "now"), [(f"`{path}`", _code(words)) for path, words in names.items()])
+
+
+def _code(words: str) -> str:
+    """Words with the names of ours among them as code."""
+    return re.sub(r"\b(?:hf|hpfracc|scipy)\.[\w.]*\w(?:\([^)]*\))?|\bfull_output=True|\.plot\(\)", r"`\g<0>`", words)
+
+
 #: The parts that a page can contain.
 GENERATED: dict[str, Callable[[], str]] = {
     "commands": commands,
+    "fode_methods": fode_methods,
     "functions": functions,
     "names": names,
+    "old_names": old_names,
     "operations": operations,
-    "operators": lambda: str(_neighbour("_operators").operators()),
     "operators_overview": lambda: str(_neighbour("_operators").operators_overview()),
     "overview": overview,
     "profile_fields": profile_fields,
@@ -394,13 +419,9 @@ def _part(name: str) -> str:
     return "\n".join(line.rstrip() for line in GENERATED[name]().splitlines())
 
 
-def draw(text: str) -> str:
-    """The page with its drawings."""
-    return _DRAWING.sub(lambda found: str(_neighbour("_operators").plot(found[1])), text)
-
-
-def _read(_app: Sphinx, _page: str, source: list[str]) -> None:
-    source[0] = document(draw(fill(source[0])))
+def _read(_app: Sphinx, page: str, source: list[str]) -> None:
+    if page.count("/") < 2:  # the pages of names are written as they should be
+        source[0] = document(fill(source[0]))
 
 
 @cache
@@ -409,9 +430,48 @@ def related() -> Any:
     return _neighbour("_related").Related(entries, _object)
 
 
-def _add(_app: Sphinx, _what: str, name: str, _object: Any, _options: Any, lines: list[str]) -> None:
-    """Add related names and examples to the docstring of an entry."""
-    lines += related().lines(name)
+@cache
+def pages() -> Any:
+    """The module that writes the pages of names."""
+    return _neighbour("_pages")
+
+
+@cache
+def listed() -> list[Any]:
+    """The names that have a page."""
+    found: list[Any] = pages().find_entries(_REFERENCE, entries, _object)
+    return found
+
+
+@cache
+def _classes() -> dict[str, str]:
+    """The paths of classes by their names, of those that only one class has."""
+    classes = [entry.path for entry in listed() if inspect.isclass(_object(entry.path))]
+    names = [path.rpartition(".")[2] for path in classes]
+    return {name: path for name, path in zip(names, classes, strict=True) if names.count(name) == 1}
+
+
+def page_of(entry: Any) -> str:
+    """The page of a name."""
+    value, home = _object(entry.path), _neighbour("_home")
+    details = _neighbour("_operators").details(entry.path.removeprefix("hpfracc."))
+    return str(pages().page_of(entry, value, related(), details, home.source_of(value, home.read_home())))
+
+
+def _write(_app: Sphinx) -> None:
+    pages().write_pages(_REFERENCE, ((entry, page_of(entry)) for entry in listed()))
+
+
+def _complete(_app: Sphinx, _what: str, name: str, value: Any, _options: Any, lines: list[str]) -> None:
+    """Describe every parameter where it stands, and leave out what the page of an entry has elsewhere."""
+    known = any(entry.path == name for entry in listed())
+    text = pages().shorten("\n".join(lines), known)
+    lines[:] = [*pages().describe(text, value, _object, _classes()).splitlines(), ""]
+
+
+def _colons(_app: Sphinx, _what: str, _name: str, _value: Any, _options: Any, lines: list[str]) -> None:
+    """A colon between a parameter and its description, in place of two dashes."""
+    lines[:] = [line.replace(" -- ", ": ", 1) for line in lines]
 
 
 def _outdated(app: Sphinx, env: Any, _added: set[str], _changed: set[str], _removed: set[str]) -> list[str]:
@@ -422,18 +482,21 @@ def _outdated(app: Sphinx, env: Any, _added: set[str], _changed: set[str], _remo
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension with Sphinx."""
+    app.connect("builder-inited", _write)
     app.connect("source-read", _read)
     app.connect("env-get-outdated", _outdated)
-    app.connect("autodoc-process-docstring", _add)
+    app.connect("autodoc-process-docstring", _complete, priority=400)  # before it is turned into reStructuredText
+    app.connect("autodoc-process-docstring", _colons, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def main() -> None:
     """Write all parts into the pages of the repository."""
-    for path in sorted(Path(__file__).parent.rglob("*.md")):
+    for path in sorted(Path(__file__).parent.glob("*/*.md")):
         text = path.read_text(encoding="utf-8")
         if _PLACE.search(text):
             path.write_text(fill(text), encoding="utf-8")
+    _neighbour("_notebooks").write_notebooks()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.registry import all_operators
 from hpfracc.operators.core.rule import Rule
 
-__all__ = ["operators", "operators_overview", "plot"]
+__all__ = ["details", "operators_overview", "plot"]
 
 #: Orders that are drawn, if the operator supports them.
 _ORDERS = (0.25, 0.5, 0.75, 1.0, 1.5)
@@ -174,12 +174,15 @@ def _anchor(kind: type[FractionalOperator]) -> str:
     return f"operator-{kind.function_name.replace('_', '-')}"
 
 
-def _section(kind: type[FractionalOperator]) -> Iterator[str]:
-    function = kind.function_name
-    words = _words(kind)
-    yield f"({_anchor(kind)})=\n## {re.split('[:.] ', words)[0].rstrip('.')}"
+def details(name: str) -> Iterator[str]:
+    """What the page of an operator's function has: formula, names, grids, backends, methods and a drawing."""
+    kind = next((kind for kind in all_operators() if kind.function_name == name), None)
+    if kind is None:
+        return
+    yield f"({_anchor(kind)})="
     yield f"$$ {kind.formula} $$"
-    yield words
+    yield _words(kind)
+    yield plot(f"{kind.definition}_{kind.kind}")
     operations, serving = _backends(kind)
     factory = f"create_fractional_{kind.kind}"
     names = ", ".join(f'`"{name}"`' for name in (kind.definition, *kind.short_names))
@@ -187,7 +190,7 @@ def _section(kind: type[FractionalOperator]) -> Iterator[str]:
         (
             f"- Names in `hf.{factory}(alpha, definition)`: {names}.",
             f"- Grids: {_grids(kind)}. Also callables.",
-            f"- Uses {', '.join(f'[{op}](operations.md#operation-{op})' for op in operations)}; "
+            f"- Uses {', '.join(f'[{op}](../operations.md#operation-{op})' for op in operations)}; "
             f"backends: {', '.join(serving)}.",
         )
     )
@@ -203,17 +206,12 @@ def _section(kind: type[FractionalOperator]) -> Iterator[str]:
     ]
     head = ("method", "grid", "order of accuracy, smooth samples", "cost", "error estimate")
     yield "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple("---" for _ in head), *rows))
-    yield f"<!-- drawing: {kind.definition}_{kind.kind} -->"
-    yield f"<!-- entries: hpfracc\n{function}\n{kind.__name__}\n-->"
-
-
-def operators() -> str:
-    """A section for each operator: formula, names, grids, backends, order and cost of methods, and a drawing."""
-    return "\n\n".join(text for kind in _in_order() for text in _section(kind))
 
 
 def operators_overview() -> str:
-    """Table of all operators."""
+    """Table of all operators, and the names of their pages."""
     rows = [(f"[`{kind.definition}`](#{_anchor(kind)})", kind.kind, _words(kind), _grids(kind)) for kind in _in_order()]
     head = ("definition", "kind", "summary", "grids")
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple("---" for _ in head), *rows))
+    names = "\n".join(f"{kind.function_name}\n{kind.__name__}" for kind in _in_order())
+    table = "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple("---" for _ in head), *rows))
+    return f"{table}\n\n<!-- pages: hpfracc\n{names}\n-->"

@@ -19,8 +19,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # also in a process of its own
+
+import _figures
 
 from hpfracc.cli.demo.scripts import find_scripts, to_png
 
@@ -35,6 +40,12 @@ _PART = re.compile(
     r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$|^<!-- picture: (?P<words>[^>]+?) -->$",
     re.MULTILINE | re.DOTALL,
 )
+#: Characters of a line of output that a page shows without scrolling.
+_WIDTH = 118
+#: An output that stands in the page, for those who read it in the repository.
+_COPY = re.compile(r"\s*(?:<!-- no-run -->\s*)?^ *```text\n.*?^ *```$", re.MULTILINE | re.DOTALL)
+#: A picture of the gallery in another page.
+_PICTURE = re.compile(r"!\[([^\]]*)\]\((\.\./gallery/\w+\.png)\)")
 
 
 def fill(page: str, text: str, folder: Path) -> str:
@@ -48,12 +59,21 @@ def fill(page: str, text: str, folder: Path) -> str:
     place = f"/{folder.parent.name}/{folder.name}"
     for number, (part, output) in reversed(list(enumerate(zip(parts, outputs, strict=True)))):
         if part["words"]:
-            shown = f"![{' '.join(part['words'].split())}]({place}/{name}-{number}.png)"
+            shown = _figures.image(" ".join(part["words"].split()), f"{place}/{name}-{number}.png")
             text = text[: part.start()] + shown + text[part.end() :]
         elif output:
-            lines = "".join(f"{part['indent']}{line}\n" for line in ["```text", *output.splitlines(), "```"])
-            text = f"{text[: part.end()]}\n\n{lines.rstrip()}{text[part.end() :]}"
+            lines = "".join(f"{part['indent']}{line}\n" for line in ["```text", *_wrapped(output), "```"])
+            copied = _COPY.match(text, part.end())
+            text = f"{text[: part.end()]}\n\n{lines.rstrip()}{text[copied.end() if copied else part.end() :]}"
     return text
+
+
+def _wrapped(output: str) -> list[str]:
+    """The lines of an output, long ones on several lines; tables stay as they are."""
+    wrap = textwrap.TextWrapper(_WIDTH, subsequent_indent="    ", replace_whitespace=False, drop_whitespace=False)
+    if "─" in output:
+        return output.splitlines()
+    return [piece for line in output.splitlines() for piece in (wrap.wrap(line) if len(line) > _WIDTH else [line])]
 
 
 def _code(part: re.Match[str]) -> str | None:
@@ -67,7 +87,8 @@ def _results(name: str, blocks: list[str | None], folder: Path) -> list[str]:
     """What each block printed. Runs the page if it is not known."""
     style = find_scripts()[0].path.with_name("gallery.mplstyle")
     job = {"name": name, "blocks": blocks, "folder": str(folder), "style": str(style)}
-    key = hashlib.sha256((json.dumps(blocks) + style.read_text(encoding="utf-8")).encode()).hexdigest()
+    look = Path(_figures.__file__).read_text(encoding="utf-8") if None in blocks else ""
+    key = hashlib.sha256((json.dumps(blocks) + style.read_text(encoding="utf-8") + look).encode()).hexdigest()
     notes = folder / f"{name}.json"
     if notes.is_file():
         known = json.loads(notes.read_text(encoding="utf-8"))
@@ -97,7 +118,10 @@ def _run(job: dict[str, Any]) -> list[str]:
         if code is None:
             from matplotlib import pyplot
 
-            (Path(job["folder"]) / f"{job['name']}-{number}.png").write_bytes(to_png(pyplot.gcf()))
+            figure, path = pyplot.gcf(), Path(job["folder"]) / f"{job['name']}-{number}.png"
+            path.write_bytes(to_png(figure))
+            _figures.darken(figure)
+            path.with_stem(f"{path.stem}-dark").write_bytes(to_png(figure))
             pyplot.close("all")
         else:
             file = f"<block {number} of {job['name']}>"
@@ -111,7 +135,8 @@ def _run(job: dict[str, Any]) -> list[str]:
 
 def _read(app: Sphinx, page: str, source: list[str]) -> None:
     if not page.startswith("gallery/"):
-        source[0] = fill(page, source[0], Path(app.srcdir) / "gallery" / "pages")
+        text = fill(page, source[0], Path(app.srcdir) / "gallery" / "pages")
+        source[0] = _PICTURE.sub(lambda found: _figures.image(" ".join(found[1].split()), found[2]), text)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

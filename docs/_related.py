@@ -1,8 +1,8 @@
-"""What the entry of a public name shows beside its docstring: related names, and where it is used in an example.
+"""What the page of a public name shows beside its docstring: related names, and where it is used in an example.
 
-Both come from what is written anyway. Related are the names that its docstring mentions, those whose docstrings mention
-it, and its neighbours in the section of the reference. Examples are pages whose code uses it, and entries of names that
-mention it and have an example. A docstring with a ``See Also`` or an ``Examples`` section of its own is left as it is.
+Both come from what is written anyway. Related are the names of its ``See Also``, or those that its docstring mentions,
+those whose docstrings mention it, and its neighbours in the section of the reference. Examples are pages whose code
+uses it, and entries of names that mention it and have an example.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _CODE = re.compile(r"^ *```python\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(r"^ *from (hpfracc[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 #: At most so many related names and examples.
 _MANY, _FEW = 6, 3
+#: Folders of pages, those that explain a name first.
+_FOLDERS = ("how-to", "tutorials", "gallery", "explanation", "migration", "reference")
 
 
 class Related:
@@ -31,12 +33,10 @@ class Related:
         """``entries(text)`` are the names that a text documents, and ``find(path)`` is the object of a name."""
         self._find = find
         self._sections: dict[str, list[str]] = {}
-        self._pages: dict[str, str] = {}
         for page in sorted((_DOCS / "reference").glob("*.md")):
             for part in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
                 found = list(entries(part))
                 self._sections.update(dict.fromkeys(found, found))
-                self._pages.update(dict.fromkeys(found, f"/reference/{page.stem}"))
         self._words = {path: _words(find(path)) for path in self._sections}
 
     @property
@@ -49,12 +49,41 @@ class Related:
         return _text(self._find(path))
 
     def see_also(self, path: str) -> list[str]:
-        """Entries that a reader of this one may want, most closely related first."""
+        """Entries that a reader of this one may want: those of its docstring, or those most closely related first."""
+        home = path.rpartition(".")[0]
+        listed = re.search(r"\nSee Also\n-+\n(.*?)(\n\n|$)", self.text(path), re.DOTALL)
+        names = re.findall(r"[\w.]+", re.sub(r" : .*", "", listed[1])) if listed else []
+        own = [other for name in names for other in (f"{home}.{name}", f"hpfracc.{name}", name)]
         section = self._sections[path]
         place = section.index(path)
         near = sorted(section, key=lambda other: abs(section.index(other) - place))
-        found = dict.fromkeys((*self._mentioned(path), *self._mentioning(path), *near))
+        found = dict.fromkeys(other for other in own if other in self._sections)
+        if not found:
+            found = dict.fromkeys((*self._mentioned(path), *self._mentioning(path), *near))
         return [other for other in found if other != path][:_MANY]
+
+    def pages(self, path: str) -> list[str]:
+        """The pages of the documentation whose code uses it, guides first."""
+        return sorted(_pages(path), key=lambda page: _FOLDERS.index(page.split("/")[1]))[:_MANY]
+
+    def links(self, source: str) -> str:
+        """A line for a script: guides with the names that it uses, rare ones first, and these names; in Markdown."""
+        used = sorted(_names(source) & self._sections.keys())
+        guides: dict[str, float] = {}
+        for path in used:
+            near = [page for page in _pages(path) if page.startswith(("/how-to/", "/tutorials/"))]
+            for page in near:
+                guides[page] = guides.get(page, 0.0) + 1.0 / len(near)
+        best = sorted(guides, key=lambda page: -guides[page])[:_FEW]
+        parts = [("See", [f"{{doc}}`{page}`" for page in best])]
+        parts.append(("Uses", [f"{{py:obj}}`hf{path.removeprefix('hpfracc')} <{path}>`" for path in used]))
+        return " ".join(f"{word} {', '.join(found)}." for word, found in parts if found)
+
+    def block(self, path: str) -> str:
+        """The shortest piece of code of those pages that uses it."""
+        short = path.rpartition(".")[2]
+        blocks = [block for page in _pages(path) for block in _blocks(page) if re.search(rf"\b{short}\b", block)]
+        return min(blocks, key=len, default="")
 
     def examples(self, path: str) -> list[str]:
         """Where it is used: ``/page`` of the documentation, or the path of an entry that has an example."""
@@ -62,18 +91,12 @@ class Related:
         others = [other for other in around if ">>>" in self.text(other) or _pages(other)]
         return [*_pages(path), *others][:_FEW]
 
-    def lines(self, path: str) -> list[str]:
-        """What is added to a docstring, in reStructuredText."""
-        if path not in self._sections:
-            return []
-        text, added = self.text(path), []
-        if "\nSee Also\n" not in text:
-            added += ["", f".. seealso:: {', '.join(map(_link, self.see_also(path)))}"]
-        if ">>>" not in text:
-            here = self._pages[path]
-            links = ["above, on this page" if each == here else _link(each) for each in self.examples(path)]
-            added += ["", f"**Examples:** {', '.join(links)}"]
-        return [*added, ""]
+    @staticmethod
+    def link(target: str) -> str:
+        """A link to a page of the documentation, or to the page of an entry, in reStructuredText."""
+        if target.startswith("/"):
+            return f":doc:`{target}`"
+        return f":py:obj:`hf{target.removeprefix('hpfracc')} <{target}>`"
 
     def _mentioned(self, path: str) -> list[str]:
         """Entries of the same module, or of hpfracc, that the docstring of this one mentions."""
@@ -106,15 +129,17 @@ def _text(value: Any) -> str:
     return inspect.getdoc(value) or ""
 
 
-def _link(target: str) -> str:
-    if target.startswith("/"):
-        return f":doc:`{target}`"
-    return f":py:obj:`hf{target.removeprefix('hpfracc')} <{target}>`"
-
-
 def _pages(path: str) -> list[str]:
     """The pages whose code uses a name."""
     return [page for page, used in _used().items() if path in used]
+
+
+def _blocks(page: str) -> list[str]:
+    """The pieces of code of a page that readers see."""
+    if page.startswith("/gallery/"):
+        return []
+    text = (_DOCS / f"{page[1:]}.md").read_text(encoding="utf-8")
+    return _CODE.findall(re.sub(r"^<!-- .*?-->$", "", text, flags=re.MULTILINE | re.DOTALL))
 
 
 @cache
@@ -122,7 +147,8 @@ def _used() -> dict[str, set[str]]:
     """The public names that the code of each page and of each script of the gallery uses."""
     pages = {
         f"/{path.relative_to(_DOCS).with_suffix('')}": "\n".join(_CODE.findall(path.read_text(encoding="utf-8")))
-        for folder in ("tutorials", "how-to", "explanation", "reference")
+        for folder in _FOLDERS
+        if folder != "gallery"
         for path in sorted((_DOCS / folder).glob("*.md"))
     }
     scripts = {f"/gallery/{path.stem}": path.read_text(encoding="utf-8") for path in sorted(_GALLERY.glob("*.py"))}

@@ -5,6 +5,8 @@ Run with ``python examples/learning_and_fallback.py``.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 
 import hpfracc as hf
@@ -28,15 +30,16 @@ def unreliable(backend: hf.BackendType) -> float:
 def main() -> None:
     """Run both under a selector, then print its records."""
     selector = hf.IntelligentBackendSelector()
-    for backend in (hf.BackendType.NUMPY, hf.BackendType.NUMBA):
+    installed = [hf.BackendType.NUMPY, *([hf.BackendType.NUMBA] if find_spec("numba") else [])]
+    for backend in installed:
         for _ in range(3):
             selector.execute_with_monitoring("graph", backend, smooth, workload)
     print(f"fastest so far for 'graph': {selector.select_backend(workload).value}")
 
     deviation = selector.execute_with_monitoring(
-        "deviation", hf.BackendType.NUMBA, unreliable, workload, fallback_backends=[hf.BackendType.NUMPY]
+        "deviation", installed[-1], unreliable, workload, fallback_backends=[hf.BackendType.NUMPY]
     )
-    print(f"standard deviation {deviation:.4f}, after a fallback")
+    print(f"standard deviation {deviation:.4f}, after {len(installed) - 1} fallback")
 
     for (backend, operation), row in selector.get_performance_summary()["operation_stats"].items():
         runs = f"{row['count']} runs, {row['failures']} failures"

@@ -17,12 +17,15 @@ from hypothesis import HealthCheck, settings
 from hpfracc import _config
 from hpfracc.engine.execution import state
 from tests.helpers.gpus import hide_gpus
+from tests.helpers.more import More
 from tests.helpers.optional import OptionalLibraries
 from tests.helpers.rounding import rounding_by_shape
 from tests.helpers.thinned import Thinning
 
 #: JAX's double precision as the tests were started with it.
 _X64 = os.environ.get("JAX_ENABLE_X64", "0").lower() in ("1", "true", "yes", "y", "on", "t")
+#: The limit of :mod:`hpfracc.solvers.ode.compiled.functions`, which needs Numba.
+_MAX_COMPILED = 512
 # Tests import JAX themselves, several processes at once perhaps: none may take most of a GPU for itself.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 # Processes that share the tests share the cores too: threads that wait for one another would spin.
@@ -48,12 +51,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Thinning())
+    config.pluginmanager.register(More())
     config.pluginmanager.register(OptionalLibraries())
 
 
 def _resets() -> list[Callable[[], None]]:
     """What forgets the library's global state, from the lowest floor up."""
-    return [_config.reset, state.reset]
+    return [_config.reset, state.reset, _leave_room]
+
+
+def _leave_room() -> None:
+    """Each test may compile as many right-hand sides as a new process; Numba never frees those of the tests before."""
+    functions = sys.modules.get("hpfracc.solvers.ode.compiled.functions")
+    if functions is not None:
+        functions._MAX_COMPILED = _MAX_COMPILED + len(functions._read)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -363,23 +363,6 @@ def test_every_error_and_warning_travels(kind: type[BaseException]):
         assert [str(each) for each in found.failures.values()] == ["no", "StubbornError: gone"]
 
 
-def test_a_long_chain_of_errors_is_walked_once(monkeypatch: pytest.MonkeyPatch):
-    """Each error of a chain of causes and groups is reduced once, not twice for each error above it."""
-    calls: list[BaseException] = []
-    reduce = errors.HpfraccError.__reduce__
-    monkeypatch.setattr(errors.HpfraccError, "__reduce__", lambda self: calls.append(self) or reduce(self))
-    made: errors.HpfraccError = errors.SolveError("0")
-    for level in range(1, 12):
-        above = errors.AllBackendsFailedError(str(level), {"a": made, "b": ValueError("b")})
-        above.__cause__ = ExceptionGroup("both", [made, ValueError("c")]) if level % 2 else made
-        made = above
-    found: Any = WAYS["pickle"](made)
-    assert len(calls) == 12
-    for level in range(11, 0, -1):
-        assert str(found) == str(level)
-        found = found.failures["a"]
-
-
 @pytest.mark.parametrize("make", [decisions, lambda: hf.explain("fft", shape=(64,))], ids=["decision", "explanation"])
 def test_decisions_and_explanations_travel(make: Callable[[], Any]):
     """The copy has the same text and the same data."""

@@ -42,6 +42,12 @@ WRONG = (
     'hf.caputo(x, x, 0.5, method="l2")',
     'hf.RiemannLiouvilleIntegral(0.5, "simson")',
     'hf.create_fractional_derivative(0.5, "captuo")',
+    'hf.solve_fode(f, (0.0, 1.0), [1.0], "0.5")',
+    'hf.solve_fode(f, (0.0, 1.0), "abc", 0.5)',
+    'hf.mittag_leffler("z", 0.5)',
+    'hf.mittag_leffler(x, "half")',
+    'hf.fbm(8, "0.3")',
+    'hf.Caputo(0.5).stream(step=0.1).push("chunk")',
 )
 RIGHT = (
     'hf.solve_fode(f, (0.0, 1.0), [1.0], 0.5, method="pece", derivative="caputo", backend="numba-cuda")',
@@ -57,6 +63,14 @@ RIGHT = (
     "assert_type(hf.variable_order(x, x, lambda t: 0.5 + 0.4 * t), NDArray[Any])",
     "assert_type(hf.Caputo(0.5)(Tensor(), x), Tensor)",
     "assert_type(hf.Caputo(0.5)(np.exp, x, full_output=True), hf.OperatorResult)",
+    "hf.solve_fode(h, (0.0, 1.0), [[1.0, 2j]], [0.5, 0.6], args=(2.0,))",
+    "hf.solve_fode(lambda t, y: -y, (0.0, 1.0), Tensor(), lambda t: 0.5 + 0.1 * t)",
+    "assert_type(hf.mittag_leffler(x, 0.5), NDArray[Any])",
+    "assert_type(hf.mittag_leffler(-1.0, 0.5), np.float64)",
+    "assert_type(hf.mittag_leffler(Tensor(), np.array([0.5, 0.6])), Tensor)",
+    "assert_type(hf.fbm(8, 0.3, size=2, rng=0), NDArray[Any])",
+    "assert_type(hf.Caputo(0.5).stream(step=0.1).push(x), NDArray[Any])",
+    "assert_type(hf.Caputo(0.5).stream(step=0.1).push(Tensor()), Tensor)",
 )
 #: Like a tensor for type checkers, with and without PyTorch.
 TENSOR = "class Tensor:\n    shape = (5,)\n"
@@ -64,9 +78,9 @@ TENSOR = "class Tensor:\n    shape = (5,)\n"
 
 def test_names_of_methods_are_complete():
     """Every name and alias of a method, and no other."""
-    assert set(get_args(_choices.MethodName)) == {"auto"} | {
-        name for method in all_methods() for name in (method.name, *method.aliases)
-    }
+    names = {"auto"} | {name for method in all_methods() for name in (method.name, *method.aliases)}
+    told = f"make MethodName in src/hpfracc/_choices.py Literal[{str(sorted(names))[1:-1]}]"
+    assert set(get_args(_choices.MethodName)) == names, told
     assert set(get_args(_choices.EvolutionMethodName)) == {"auto"} | {each.name for each in all_evolution_methods()}
     assert set(get_args(_choices.PathMethodName)) == {"auto", *METHODS, *CAPUTO_METHODS, *ALIASES}
 
@@ -95,6 +109,7 @@ def test_mypy_refuses_wrong_calls_and_takes_right_ones(tmp_path: Path):
     head = "from typing import Any, assert_type\nimport numpy as np\nfrom numpy.typing import NDArray\n"
     head += "import hpfracc as hf\nfrom hpfracc import pde\n"
     head += f"x = np.linspace(0.0, 1.0, 5)\ndef f(t: Any, y: Any) -> Any: ...\n{TENSOR}"
+    head += "def h(t: Any, y: Any, k: float) -> Any: ...\n"
     first = head.count("\n") + 1
     script, readme = tmp_path / "calls.py", tmp_path / "readme.py"
     script.write_text(head + "\n".join((*WRONG, *RIGHT)) + "\n")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +90,16 @@ def test_bad_settings_are_refused_and_change_nothing(setting: str, value: object
     with pytest.raises(ConfigurationError, match=setting if setting != "pin" or value == ["fft"] else "tensorflow"):
         hf.config(**{setting: value})
     assert get_settings() == before
+
+
+@pytest.mark.parametrize("turn", ["first", "second"])
+def test_every_test_starts_afresh(turn: str, tmp_path: Path):
+    """What the first turn leaves behind (a process-wide setting, an open ``use_backend``) the second does not find."""
+    assert not get_settings().deterministic
+    assert current_backend() is None
+    assert {name for name in os.environ if name.startswith("HPFRACC_")} == {"HPFRACC_WISDOM"}
+    assert Path(os.environ["HPFRACC_WISDOM"]).is_relative_to(tmp_path)
+    hf.config(deterministic=True)
+    hf.use_backend("numpy").__enter__()
+    assert get_settings().deterministic
+    assert current_backend() == "numpy"

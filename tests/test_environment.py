@@ -1,12 +1,17 @@
-"""Environment variables are read strictly."""
+"""Environment variables are read strictly, and a missing library is told with what installs it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 
 import hpfracc as hf
 from hpfracc import _optional
 from hpfracc._config import get_settings, read_environment
+from hpfracc.engine.backends import registry
 from hpfracc.errors import ConfigurationError
 
 
@@ -60,6 +65,36 @@ def test_every_new_selector_reads_the_environment(monkeypatch: pytest.MonkeyPatc
     assert get_settings().gpu_memory_limit == 0.8
     assert hf.IntelligentBackendSelector().gpu_memory_limit == 0.25
     assert get_settings().gpu_memory_limit == 0.25
+
+
+T = np.linspace(0.0, 1.0, 33)
+CALLS: dict[str, Callable[[], Any]] = {
+    "operation": lambda: hf.causal_convolution(T, T),
+    "elementwise": lambda: hf.elementwise("2*x", x=T),
+    "operator": lambda: hf.caputo(T, T, 0.5),
+    "operator of a function": lambda: hf.Caputo(0.5)(np.exp, T),
+    "operator in space": lambda: hf.riesz(T, step=0.1, alpha=0.5),
+    "transform": lambda: hf.frft(T, 0.5),
+    "special function": lambda: hf.mittag_leffler(T, 0.5),
+    "noise": lambda: hf.fbm(100, 0.7),
+    "solve_fode": lambda: hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.5, step=0.1),
+    "solve_fsde": lambda: hf.solve_fsde(lambda t, y: -y, 0.1, (0.0, 1.0), [1.0], step=0.1),
+    "solve_fpde": lambda: hf.solve_fpde(
+        None, (0.0, 1.0), np.sin(np.pi * T), x=T, space=hf.pde.Diffusion(1.0), boundary="dirichlet", alpha=0.5, step=0.1
+    ),
+    "fit_fode": lambda: hf.fit_fode(lambda t, y, k: -k * y, T, T, parameters={"k": 1.0}),
+    "explain": lambda: hf.explain(hf.solve_fode, lambda t, y: -y, (0.0, 1.0), [1.0], 0.5, step=0.1),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_backend_that_is_not_installed_names_its_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every function, also in those that never run on it."""
+    monkeypatch.setattr(registry, "is_installed", lambda library: library != "torch")
+    monkeypatch.setattr(registry._registry, "missing", {})
+    words = r"use_backend asks for 'torch', .*not installed: pip install 'hpfracc\[torch\]'"
+    with hf.use_backend("torch"), pytest.raises(hf.errors.BackendUnavailableError, match=words):
+        CALLS[name]()
 
 
 def test_missing_library_names_the_extra() -> None:

@@ -51,6 +51,8 @@ def swept() -> hf.SweepResult:
 #: By class: what has a ``plot``, its arguments, and the number of axes it draws into.
 CASES: dict[str, tuple[Callable[[], Any], dict[str, Any], int]] = {
     "FODEResult": (lambda: hf.solve_fode(relax, (0.0, 1.0), [1.0], 0.5, step=0.25), {}, 1),
+    "OperatorResult": (lambda: hf.caputo(T**2, T, 0.5, full_output=True), {}, 1),
+    "SteadyState": (lambda: hf.steady_state(x=T, space=hf.pde.Diffusion(1.0), boundary="dirichlet", source=2.0), {}, 1),
     "FPDEResult": (evolved, {"kind": "profiles"}, 1),
     "FSDEResult": (lambda: hf.solve_fsde(relax, 0.1, (0.0, 1.0), [1.0], step=0.25, paths=3, rng=0), {}, 1),
     "FODEFit": (fitted, {}, 2),
@@ -100,6 +102,25 @@ def test_a_plot_draws_into_its_axes(name):
     if count > 1:
         with pytest.raises(InvalidInputError, match="ax has 1 elements; give two"):
             result.plot(ax=axes[0, 0])
+    pyplot.close("all")
+
+
+def test_the_picture_of_an_operator_has_its_values_and_errors():
+    """A line through the values with the error as a band; the parts of complex values."""
+    found = hf.caputo(T**2, T, 0.5, full_output=True)
+    ax = found.plot(color="red")
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), np.stack([T, found.value], axis=1))
+    heights = ax.collections[0].get_paths()[0].vertices[:, 1]
+    known = np.isfinite(found.error_estimate)
+    assert np.nanmax(heights) == pytest.approx(np.max((found.value + found.error_estimate)[known]))
+    ax = hf.caputo(1j * T**2, T, 0.5, full_output=True).plot()
+    assert [line.get_label() for line in ax.lines] == ["Re", "Im"] and ax.lines[0].get_ydata().max() == 0.0
+    pyplot.close("all")
+
+
+def test_a_steady_state_in_two_dimensions_is_a_picture():
+    found = hf.steady_state(x=(T, T), space=hf.pde.Diffusion(1.0), boundary="dirichlet", source=2.0)
+    np.testing.assert_array_equal(found.plot().images[0].get_array(), found.u.T)
     pyplot.close("all")
 
 

@@ -50,6 +50,12 @@ def simulated(**options: Any) -> hf.FSDEResult:
     return hf.solve_fsde(relax, 0.1, (0.0, 1.0), [1.0, 2.0], step=0.25, paths=3, rng=0, **options)
 
 
+def settled(dimensions: int = 1) -> hf.SteadyState:
+    x = np.linspace(0.0, 1.0, 9)
+    grid = x if dimensions == 1 else (x,) * dimensions
+    return hf.steady_state(x=grid, space=pde.Diffusion(1.0), boundary="dirichlet", source=2.0)
+
+
 def fitted() -> hf.FODEFit:
     data = hf.mittag_leffler(-(T**0.6), 0.6) + 0.01 * np.cos(40.0 * T)
     return hf.fit_fode(lambda t, y, k: -k * y, T, data, parameters={"k": 0.8}, alpha=0.6, y0=[1.0])
@@ -86,6 +92,8 @@ CASES: dict[str, tuple[Callable[[], Any], dict[str, int], tuple[int, int]]] = {
         (9, 4),
     ),
     "operator at a point": (lambda: hf.caputo(np.sin, 1.0, 0.5, full_output=True), {"t": 1}, (1, 2)),
+    "steady": (settled, {"x": 9}, (9, 1)),
+    "steady plane": (lambda: settled(2), {"x": 9, "y": 9}, (9, 9)),
     "response": (lambda: control.step_response(1 / (S**0.5 + 1), T), {"t": 9}, (9, 1)),
     "frequency": (lambda: control.bode(1 / (S**0.5 + 1), [0.1, 1.0, 10.0]), {"w": 3}, (3, 3)),
     "nyquist": (lambda: control.nyquist(1 / (S**0.5 + 1), [0.1, 1.0, 10.0]), {"w": 3}, (3, 3)),
@@ -154,6 +162,15 @@ def test_tables_have_the_axes_of_the_result(case):
         np.testing.assert_array_equal(frame.index.to_numpy(), dataset[frame.index.name].to_numpy())
 
 
+def test_polars_has_the_numbers_of_pandas(case):
+    """The index of pandas is the first column of polars; the other columns are in the same order."""
+    pytest.importorskip("polars")
+    found, frame = case[0].to_polars(), case[0].to_dataframe()
+    assert found.columns[0] == frame.index.name
+    np.testing.assert_array_equal(found[:, 0].to_numpy(), frame.index.to_numpy())
+    np.testing.assert_array_equal(found[:, 1:].to_numpy(), frame.to_numpy())
+
+
 def test_facts_fit_into_a_netcdf_file(case):
     """Attributes are text and numbers, by identifiers."""
     attributes = case[0].to_xarray().attrs
@@ -207,6 +224,24 @@ def test_events_and_a_dense_solution(tmp_path: Path):
     assert loaded.sol is None
     assert len(loaded.t_events[0]) == 1
     assert_same(loaded.y_events, result.y_events)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_the_result_of_an_operator_is_an_array(library: str):
+    """NumPy takes it as its value, with dtype and copy of the array protocol; the value of t^2 at order 1/2."""
+    samples = np.linspace(0.0, 1.0, 65, dtype=np.float32) ** 2
+    if library != "numpy":
+        samples = pytest.importorskip("torch" if library == "torch" else "jax.numpy").asarray(samples)
+    found = hf.caputo(samples, step=1 / 64, alpha=0.5, full_output=True)
+    exact = 8 / (3 * np.sqrt(np.pi)) * np.linspace(0.0, 1.0, 65) ** 1.5
+    np.testing.assert_allclose(np.asarray(found), exact, atol=2e-3)
+    assert np.asarray(found).dtype == np.float32 and np.asarray(found, dtype=np.float64).dtype == np.float64
+    assert not np.shares_memory(np.array(found, copy=True), np.asarray(found))
+    if library == "numpy":
+        assert np.array(found, copy=False) is not None and np.shares_memory(np.asarray(found), found.value)
+        with pytest.raises(ValueError, match="copy"):
+            np.array(found, dtype=np.float64, copy=False)
+    np.testing.assert_array_equal(np.sqrt(np.asarray(found)), np.sqrt(np.asarray(found.value)))
 
 
 def test_labels_of_samples_are_kept():
@@ -324,9 +359,31 @@ def test_a_sweep_gives_a_frame_and_a_picture(tmp_path: Path):
     assert "<svg" not in hf.sweep(lambda a, b: a * b, hf.grid(a=[1.0, 2.0], b=[1.0, 2.0]))._repr_html_()
 
 
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        (hf.Caputo(0.5), ("Caputo", r"\alpha", "0.5")),
+        (2 * control.delay(0.1) / (S**0.5 + 1), ("relative degree", r"\frac{2 e^{(-0.1 s)}}{s^{0.5} + 1}")),
+        (S**2, ("$s^{2}$",)),
+        (hf.models.zener(), ("fractional Zener", r"\sigma", "modulus that relaxes", "Caputo")),
+        (hf.models.sir(), ("SIR", "equation 3")),
+    ],
+)
+def test_a_notebook_shows_operators_systems_and_models(shown: Any, words: tuple[str, ...]):
+    """Well-formed tables with formulas; and repr is one short line."""
+    text = shown._repr_html_()
+    assert ElementTree.fromstring(text).find("table") is not None
+    assert [each for each in words if each not in text] == []
+    assert len(repr(shown)) < 150 and "\n" not in repr(shown)
+
+
+def test_the_repr_of_a_model_has_its_values():
+    assert repr(hf.models.zener().replace(tau=2.5)) == "Rheology('fractional Zener': e0=1, e1=1, tau=2.5, alpha=0.5)"
+
+
 def test_no_result_is_left_out():
     """Every public dataclass called a result, response or fit has the shared methods."""
-    names = ["FODEResult", "FPDEResult", "FSDEResult", "FODEFit", "FPDEFit", "OperatorResult"]
+    names = ["FODEResult", "FPDEResult", "FSDEResult", "FODEFit", "FPDEFit", "OperatorResult", "SteadyState"]
     assert all(issubclass(getattr(hf, name), Result) for name in names)
     assert all(issubclass(each, Result) for each in (control.Response, control.FrequencyResponse, control.SystemFit))
 

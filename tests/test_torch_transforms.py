@@ -31,14 +31,6 @@ def facts(x: Any) -> tuple[bool, ...]:
     )
 
 
-def test_outside_of_transforms():
-    """A plain tensor, and one that autograd records."""
-    for x in (torch.ones(3), torch.ones(3, requires_grad=True)):
-        assert facts(x) == (False, False, True, False, False)
-        assert transforms.without_gradients(x) is x
-    assert len(transforms.PROBES) == 4
-
-
 @pytest.mark.parametrize("transform", ["grad", "vmap", "jvp"])
 def test_inside_of_torch_func(transform: str):
     """The operand is wrapped, another tensor is not, and the level ends with the transform."""
@@ -113,16 +105,6 @@ def test_gradients_in_batches():
     torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True, retain_graph=True)
     torch.autograd.grad(y, x, torch.ones(3))
     assert seen == [True, False]
-
-
-def test_the_kind_of_two_tensors():
-    """Equal for alike pairs, different for another shape, dtype or gradient, None inside of a transform."""
-    x, y = torch.ones(3), torch.zeros(3)
-    kind = transforms.tensor_pair(x, y)
-    assert kind is not None and kind == transforms.tensor_pair(y, x)
-    for other in (torch.ones(4), x.double(), torch.ones(3, requires_grad=True)):
-        assert transforms.tensor_pair(x, other) != kind
-    torch.func.vmap(lambda one: one.new_zeros(()) if transforms.tensor_pair(x, y) is None else 1 / 0)(torch.ones(2))
 
 
 def test_tensors_of_a_trace():

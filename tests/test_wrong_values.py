@@ -89,7 +89,7 @@ RECORDS = {
     noise.HoskingStream,
 }
 #: Parameters that take functions: a class is one, and what it raises is the caller's.
-FUNCTIONS = {"fun", "func", "function", "drift", "diffusion", "progress", "events"}
+FUNCTIONS = {"fun", "func", "function", "drift", "diffusion", "progress", "events", "save"}
 
 T = np.linspace(0.0, 1.0, 17)
 #: Right values for the other required arguments, by name.

@@ -52,13 +52,16 @@ accelerator library.
 
 from __future__ import annotations
 
+import sys as _sys
+
 from hpfracc import _lazy, _plugs
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 # The engine's names can be used here too, as existing code does; they are listed in ``hpfracc.engine``.
 __getattr__, __dir__, __all__ = _lazy.attach(__name__, unlisted="hpfracc.engine")
 __all__ = sorted([*__all__, "__version__", "errors"])
+_sys.meta_path.append(_lazy.OldNames)
 
 _plugs.plugged.update(
     {

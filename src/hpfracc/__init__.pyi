@@ -70,8 +70,6 @@ from hpfracc.operators._fractional_laplacian import riesz as riesz
 from hpfracc.operators._fractional_laplacian import riesz_feller as riesz_feller
 from hpfracc.operators._frft import fractional_fft as fractional_fft
 from hpfracc.operators._frft import frft as frft
-from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov as GrunwaldLetnikov
-from hpfracc.operators._grunwald_letnikov import grunwald_letnikov as grunwald_letnikov
 from hpfracc.operators._hilfer import Hilfer as Hilfer
 from hpfracc.operators._hilfer import hilfer as hilfer
 from hpfracc.operators._katugampola import CaputoKatugampola as CaputoKatugampola
@@ -84,8 +82,6 @@ from hpfracc.operators._katugampola import erdelyi_kober as erdelyi_kober
 from hpfracc.operators._katugampola import erdelyi_kober_integral as erdelyi_kober_integral
 from hpfracc.operators._katugampola import katugampola as katugampola
 from hpfracc.operators._katugampola import katugampola_integral as katugampola_integral
-from hpfracc.operators._marchaud import Marchaud as Marchaud
-from hpfracc.operators._marchaud import marchaud as marchaud
 from hpfracc.operators._prabhakar import Prabhakar as Prabhakar
 from hpfracc.operators._prabhakar import PrabhakarIntegral as PrabhakarIntegral
 from hpfracc.operators._prabhakar import prabhakar as prabhakar
@@ -98,8 +94,10 @@ from hpfracc.operators._psi_caputo import caputo_hadamard as caputo_hadamard
 from hpfracc.operators._psi_caputo import hadamard as hadamard
 from hpfracc.operators._psi_caputo import hadamard_integral as hadamard_integral
 from hpfracc.operators._psi_caputo import psi_caputo as psi_caputo
+from hpfracc.operators._riemann_liouville import GrunwaldLetnikov as GrunwaldLetnikov
 from hpfracc.operators._riemann_liouville import RiemannLiouville as RiemannLiouville
 from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral as RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import grunwald_letnikov as grunwald_letnikov
 from hpfracc.operators._riemann_liouville import riemann_liouville as riemann_liouville
 from hpfracc.operators._riemann_liouville import riemann_liouville_integral as riemann_liouville_integral
 from hpfracc.operators._smooth_derivative import SmoothDerivative as SmoothDerivative
@@ -119,8 +117,10 @@ from hpfracc.operators._tempered import tempered_caputo as tempered_caputo
 from hpfracc.operators._tempered import tempered_integral as tempered_integral
 from hpfracc.operators._variable_order import VariableOrder as VariableOrder
 from hpfracc.operators._variable_order import variable_order as variable_order
+from hpfracc.operators._weyl import Marchaud as Marchaud
 from hpfracc.operators._weyl import Weyl as Weyl
 from hpfracc.operators._weyl import WeylIntegral as WeylIntegral
+from hpfracc.operators._weyl import marchaud as marchaud
 from hpfracc.operators._weyl import weyl as weyl
 from hpfracc.operators._weyl import weyl_integral as weyl_integral
 from hpfracc.operators.core.base import FractionalOperator as FractionalOperator
@@ -128,9 +128,9 @@ from hpfracc.operators.core.grids import graded_grid as graded_grid
 from hpfracc.operators.core.registry import create_fractional_derivative as create_fractional_derivative
 from hpfracc.operators.core.registry import create_fractional_integral as create_fractional_integral
 from hpfracc.operators.core.reporting import OperatorResult as OperatorResult
+from hpfracc.solvers.fitting.result import FODEFit as FODEFit
 from hpfracc.solvers.ode._fdeint import fdeint as fdeint
-from hpfracc.solvers.ode.fitting.fit import fit_fode as fit_fode
-from hpfracc.solvers.ode.fitting.result import FODEFit as FODEFit
+from hpfracc.solvers.ode.fit import fit_fode as fit_fode
 from hpfracc.solvers.ode.result import FODEResult as FODEResult
 from hpfracc.solvers.ode.solve import solve_fode as solve_fode
 from hpfracc.solvers.pde.fit import FPDEFit as FPDEFit

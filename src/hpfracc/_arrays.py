@@ -61,7 +61,7 @@ def library_of(value: Any) -> str:
 
 
 def _find_library(kind: type, value: Any) -> str:
-    if has_unit(value):
+    if has_unit(value) or _is_foreign(kind):
         refuse_units(value, "a value")
     for base in kind.__mro__:
         library = _ROOTS.get(base.__module__.partition(".")[0])
@@ -84,10 +84,18 @@ def _is_quantity(kind: type) -> bool:
     return all(any(hasattr(kind, name) for name in names) for names in (("magnitude", "to_value"), ("units", "unit")))
 
 
+@functools.cache
+def _is_foreign(kind: type) -> bool:
+    """Whether a type has arrays of the array API standard, of a library that is not one of ours."""
+    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    return hasattr(kind, "__array_namespace__") and roots.isdisjoint(_ROOTS)
+
+
 def refuse_units(value: Any, name: str) -> None:
     """Raise an error for a number or array with a unit, or a list of them, where its unit would be lost.
 
-    Dates and time differences count as such: converted, they would be numbers of some unit, since 1970.
+    Dates and time differences count as such: converted, they would be numbers of some unit, since 1970. So do arrays of
+    a library that is not one of ours: results would be NumPy's.
     """
     for each in (value[0], value[-1]) if isinstance(value, list | tuple) and value else (value,):
         if has_unit(each):
@@ -96,6 +104,11 @@ def refuse_units(value: Any, name: str) -> None:
             raise UnsupportedDtypeError(
                 f"{name} is a {type(each).__name__} with the unit '{unit}', which would be lost; give plain numbers in "
                 f"a unit that you choose, such as {numbers}"
+            )
+        if _is_foreign(_type_of(each)):
+            raise UnsupportedDtypeError(
+                f"{name} is an array of {type(each).__module__.partition('.')[0]}, and the result would be an array of "
+                "another library; give an array of NumPy, PyTorch, JAX or CuPy, such as np.asarray(...)"
             )
         dtype = getattr(each, "dtype", None)
         kind = getattr(dtype, "kind", "")

@@ -7,8 +7,10 @@ and hyphens in the names of methods and backends are accepted at run time only.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+from numpy.typing import NDArray
 
 from hpfracc._config import BackendName
 
@@ -67,6 +69,30 @@ Interpretation = Literal["ito", "stratonovich", "young"]
 
 #: Loss functions of a fit.
 LossName = Literal["linear", "soft_l1", "huber", "cauchy", "arctan"]
+
+
+class OrderNumber(Protocol):
+    """An order: a number, or a scalar array of any library."""
+
+    def __float__(self) -> float: ...
+    def __neg__(self) -> Any: ...
+
+
+class HasShape(Protocol):
+    """Samples whose type the result has: a tensor, an array of JAX, CuPy or Dask, or labelled data."""
+
+    @property
+    def shape(self) -> Any:
+        """Its lengths."""
+
+
+#: Samples that become NumPy arrays.
+ArraySamples = NDArray[Any] | Sequence[float] | Sequence[Sequence[float]]
+SameArray = TypeVar("SameArray", bound=HasShape)
+#: A number, an array of any library, or lists of them.
+Values = complex | HasShape | Sequence[complex | HasShape] | Sequence[Sequence[complex]]
+#: The orders of a system: one, one for each component, a function of time, or none.
+Orders = OrderNumber | Sequence[OrderNumber] | Sequence[Sequence[OrderNumber]] | Callable[[Any], Any] | None
 
 F = TypeVar("F", bound=Callable[..., Any])
 

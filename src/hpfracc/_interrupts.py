@@ -7,7 +7,7 @@ its result is dropped.
 
 A lock stays held forever if an interrupt occurs after it was acquired and before the block that releases it was
 entered; and in the child of a fork, if another thread of the parent held it. Hence :class:`Guarded`, and these rules,
-which ``tests/architecture/test_locks.py`` enforces:
+which ``tests/architecture/test_rules.py`` enforces:
 
 - A lock is a ``Lock`` or ``RLock`` of :mod:`threading`, acquired by ``with``: both are implemented in C, and no
   interrupt can occur between acquiring one and entering the block. Nothing calls ``acquire``.
@@ -28,7 +28,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from queue import Empty, SimpleQueue
@@ -208,16 +209,22 @@ def interrupted() -> Any:
     return _last
 
 
-def live_bar(*columns: Any) -> Any:
-    """A bar on the standard error, gone when it ends; in a file, its last state.
+@contextmanager
+def live_bar(title: str, total: float, *texts: str, counts: bool = True, **fields: Any) -> Iterator[Any]:
+    """A bar on the standard error, gone when it ends; in a file, its last state. What updates it.
 
+    It shows ``texts``, templates of ``fields``, and, if it ``counts``, how many of ``total`` and the remaining time.
     In a notebook it is a widget. Without ipywidgets, where rich would warn and show nothing, it is text.
     """
+    from rich import progress
     from rich.console import Console
-    from rich.progress import Progress
 
     console = Console(stderr=True)
     text = console.is_jupyter and find_spec("ipywidgets") is None
     if text:  # notebooks draw a line again after a carriage return, and ignore the codes that erase one
         console = Console(stderr=True, force_jupyter=False, force_terminal=True, width=100)
-    return Progress(*columns, console=console, transient=console.is_terminal and not text)
+    done = progress.MofNCompleteColumn() if counts else progress.TaskProgressColumn()
+    columns = [progress.TextColumn("[bold]{task.description}"), progress.BarColumn(bar_width=28), done]
+    columns += [*map(progress.TextColumn, texts), *[progress.TimeRemainingColumn()] * counts]
+    with progress.Progress(*columns, console=console, transient=console.is_terminal and not text) as bar:
+        yield partial(bar.update, bar.add_task(title, total=total, **fields))

@@ -3,12 +3,16 @@
 A type checker reads the stub, and so does the package when it is imported: ``from MODULE import NAME as NAME`` says
 where a name lives, ``from PACKAGE import NAME as NAME`` that it is a module. Names that the stub imports from a package
 given as ``unlisted`` can be used, and are not in ``dir()``: they are public there.
+
+Names that older versions had, and what takes their place, are in ``old_names.json``: an import of one says so.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
+import json
 import pkgutil
 import sys
 from collections.abc import Callable
@@ -40,7 +44,7 @@ def attach(package: str, unlisted: str = "") -> tuple[Callable[[str], Any], Call
 
     def load(name: str) -> Any:
         if name not in declared:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(_gone(f"{package}.{name}") or f"module {package!r} has no attribute {name!r}")
         home, there = declared[name]
         try:
             module = importlib.import_module(home)
@@ -56,6 +60,23 @@ def attach(package: str, unlisted: str = "") -> tuple[Callable[[str], Any], Call
         return sorted({*listed, "__version__"} if hasattr(sys.modules[package], "__version__") else listed)
 
     return load, directory, [name for name in listed if declared[name][1]]
+
+
+@functools.cache
+def _gone(path: str) -> str:
+    """What takes the place of a name that older versions had; empty for other names."""
+    names: dict[str, str] = json.loads(pkgutil.get_data("hpfracc", "old_names.json") or b"{}")
+    return f"{path} was part of hpfracc 2 and 3. Now: {names[path]}" if path in names else ""
+
+
+class OldNames:
+    """The last finder of modules: an import of a name that is gone says what takes its place."""
+
+    @staticmethod
+    def find_spec(path: str, *_: Any) -> None:
+        """Raise an error for a name that is gone; find nothing otherwise."""
+        if path.startswith("hpfracc.") and (words := _gone(path)):
+            raise ModuleNotFoundError(words)  # without ``name=``, which ``from hpfracc import`` would take for its own
 
 
 def _explain(error: ModuleNotFoundError) -> None:

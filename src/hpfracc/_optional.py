@@ -15,6 +15,7 @@ import sys
 import threading
 from functools import cache, partial
 from types import ModuleType
+from typing import Any
 
 from hpfracc._interrupts import ShieldedCall
 from hpfracc.errors import MissingDependencyError
@@ -53,6 +54,15 @@ _is_child = False
 
 class ImportDelayedError(MissingDependencyError):
     """A library could not be imported in time; a later attempt may succeed."""
+
+
+def find_psutil() -> Any:
+    """The module psutil, or None where there is none, as in Pyodide."""
+    try:
+        import psutil
+    except ImportError:
+        return None
+    return psutil
 
 
 def is_installed(name: str) -> bool:

@@ -32,6 +32,7 @@ def cluster_support() -> Any:
 def over_chunks(function: F) -> F:
     """Make an elementwise function accept Dask arrays too. Its result is then lazy."""
     from hpfracc._arrays import is_chunked, refuse_chunked, wraps_chunks  # imports NumPy, unlike `import hpfracc`
+    from hpfracc._reading import corrected
 
     @functools.wraps(function)
     def call(*operands: Any, **options: Any) -> Any:
@@ -41,6 +42,9 @@ def over_chunks(function: F) -> F:
         for name, each in zip(inspect.signature(function).parameters, operands, strict=False):
             if wraps_chunks(each):
                 refuse_chunked(each, name)
-        return function(*operands, **options)
+        try:
+            return function(*operands, **options)
+        except TypeError as error:
+            raise corrected(error, function) from error.__cause__
 
     return cast(F, call)

@@ -9,19 +9,28 @@ from __future__ import annotations
 
 import difflib
 import functools
+import inspect
 import math
 import operator
 import os
+import re
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked, refuse_units
+from hpfracc._optional import find_psutil
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError, UnsupportedDtypeError
 
 _T = TypeVar("_T")
+_F = TypeVar("_F", bound=Callable[..., Any])
+#: Keywords of other libraries, and ours.
+_OURS = {
+    "order": "alpha", "frac_order": "alpha", "fractional_order": "alpha", "q": "alpha", "dt": "step", "dx": "step",
+    "h": "step", "tol": "rtol", "eps": "rtol", "hurst": "H", "seed": "rng", "n_paths": "paths",
+}  # fmt: skip
 #: Largest integer of 64 bits.
 _LARGEST = 2**63 - 1
 #: Characters of a value in a message; the rest says nothing.
@@ -108,7 +117,7 @@ def require_room(what: str, values: float, each: int = 8) -> None:
 
     Whether memory is free is the business of the engine; this is for mistyped sizes and steps.
     """
-    need, there = values * each, _memory()
+    need, there = values * each, machine_memory()
     if need > there:
         raise OutOfMemoryError(
             f"{what} needs {format_bytes(need)} for one array, and this machine has {format_bytes(there)}; give fewer"
@@ -116,12 +125,14 @@ def require_room(what: str, values: float, each: int = 8) -> None:
 
 
 @functools.cache
-def _memory() -> int:
+def machine_memory() -> int:
     """Bytes of memory of this machine; the largest possible where the system does not tell."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return _LARGEST
+        pages = os.sysconf("SC_PHYS_PAGES")
+        return pages * os.sysconf("SC_PAGE_SIZE") if pages > 0 else _LARGEST
+    except (AttributeError, ValueError, OSError):  # Windows
+        psutil = find_psutil()
+        return _LARGEST if psutil is None else int(psutil.virtual_memory().total)
 
 
 def flag(name: str, value: Any) -> bool:
@@ -144,6 +155,40 @@ def hint(name: str, options: Iterable[str]) -> str:
     """The beginning of a sentence that lists all options: the closest ones to an unknown name, if any."""
     close = difflib.get_close_matches(name, list(options), n=2, cutoff=0.5)
     return f"did you mean {' or '.join(map(repr, close))}? There are" if close else "there are"
+
+
+def corrected(error: TypeError, function: Callable[..., Any], options: Iterable[str] = ()) -> TypeError:
+    """The error that a call has just raised, with the function's own name of a keyword that it does not have.
+
+    Of ``options``, which a function with further options lets through, the first that is called otherwise here.
+    """
+    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    names = [name for name in inspect.signature(function).parameters if name != "self"]
+    given = (
+        found[1] if found else next((each for each in options if each not in names and _OURS.get(each) in names), "")
+    )
+    if not given or error.__traceback__ is None or error.__traceback__.tb_next is not None:  # raised further in
+        return error
+    if given == "vectorized":
+        words = "leave it out: functions take arrays of states with any leading axes"
+    elif _OURS.get(given) in names:
+        words = f"here it is {_OURS[given]}="
+    else:
+        words = f"{hint(given, names)}: {', '.join(names)}"
+    return TypeError(f"{function.__qualname__}() got an unexpected keyword argument {given!r}; {words}")
+
+
+def corrects_keywords(function: _F) -> _F:
+    """Decorate a function so that an unknown keyword is answered with the one that it has."""
+
+    @functools.wraps(function)
+    def call(*values: Any, **options: Any) -> Any:
+        try:
+            return function(*values, **options)
+        except TypeError as error:
+            raise corrected(error, function, options) from error.__cause__
+
+    return cast("_F", call)
 
 
 def text(name: str, value: Any) -> str:
@@ -251,6 +296,18 @@ def array(name: str, value: Any) -> Any:
     if found.dtype.kind not in "biufc":
         raise UnsupportedDtypeError(f"{name}={shown(value)} is not an array of numbers; give floats or complex numbers")
     return found
+
+
+def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> np.ndarray:
+    """The result of the user's function as an array; raises an error if its shape or dtype is wrong."""
+    found: np.ndarray = np.asarray(array(f"the value of {name}(t, y)", value))
+    if found.shape == () and shape == (1,):  # one equation: fun may return the number itself
+        found = found.reshape(shape)
+    if found.shape != shape:
+        raise ShapeError(f"{name}(t, y) returned shape {found.shape}; return an array of the shape {shape} of y")
+    if found.dtype.kind == "c" and np.dtype(dtype).kind != "c":
+        raise UnsupportedDtypeError(f"{name}(t, y) returned complex values for a real y; give y0 as complex numbers")
+    return found.astype(dtype, copy=False)
 
 
 def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:

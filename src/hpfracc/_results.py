@@ -1,4 +1,4 @@
-"""What all results share: tables of pandas and xarray, files, and their display in notebooks.
+"""What all results share: tables of pandas, polars and xarray, files, and their display in notebooks.
 
 A result says once, in :meth:`Result._labelled`, which names its axes have. Tables and pictures follow from that. A file
 is NumPy's ``.npz`` without pickle: the arrays, and a JSON header with everything else.
@@ -7,11 +7,12 @@ is NumPy's ``.npz`` without pickle: the arrays, and a JSON header with everythin
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -22,8 +23,16 @@ from hpfracc._optional import import_optional
 from hpfracc._reading import shown
 from hpfracc.errors import InvalidInputError
 
+if TYPE_CHECKING:  # the types of other libraries, for every result
+    from matplotlib.axes import Axes as Axes
+    from pandas import DataFrame as DataFrame
+    from polars import DataFrame as PolarsFrame
+    from xarray import Dataset as Dataset
+
 Array = np.ndarray[Any, Any]
 
+#: Maximum number of lines of a plot with a legend.
+MAX_NAMED = 12
 #: Version of the files.
 _FORMAT = 1
 #: Name of the header among the arrays of a file.
@@ -113,27 +122,60 @@ class Result:
         """The fields that a file keeps."""
         return {each.name: getattr(self, each.name) for each in dataclasses.fields(cast(Any, self))}
 
-    def to_xarray(self) -> Any:
+    def to_xarray(self) -> Dataset:
         """The result as an xarray ``Dataset``, with named dimensions; plain facts about it are its attributes.
 
         Needs xarray (``pip install hpfracc[frames]``).
         """
-        xarray = import_optional("xarray")
+        dataset = import_optional("xarray").Dataset
         found = self._labelled()
         variables = {name: (dims, to_host(values)) for name, (dims, values) in found.variables.items()}
         # netCDF has no bools.
         facts = {name: int(value) if isinstance(value, bool) else value for name, value in self._facts().items()}
-        return xarray.Dataset(variables, {name: to_host(each) for name, each in found.coords.items()}, facts)
+        coords = {name: to_host(each) for name, each in found.coords.items()}
+        made: Dataset = dataset(variables, coords, facts)
+        return made
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> DataFrame:
         """The result as a pandas ``DataFrame``.
 
         Rows are the times, frequencies, paths or unknowns. The other axes are the columns, with several levels if there
         are several. Needs pandas (``pip install hpfracc[frames]``).
         """
         pandas = import_optional("pandas")
-        found = self._labelled()
-        frames = {}
+        rows, points, blocks = self._table()
+        index, frames = pandas.Index(points, name=rows), {}
+        for name, (rest, labels, values) in blocks.items():
+            if not rest:
+                columns = pandas.Index([name])
+            elif len(rest) == 1:
+                columns = pandas.Index(labels[0], name=rest[0])
+            else:
+                columns = pandas.MultiIndex.from_product(labels, names=rest)
+            frames[name] = pandas.DataFrame(values, index=index, columns=columns)
+        several = len(frames) > 1 and bool(rest)
+        made: DataFrame = pandas.concat(frames.values(), axis=1, keys=frames if several else None)
+        if several:
+            made.columns = made.columns.set_names("variable", level=0)
+        return made
+
+    def to_polars(self) -> PolarsFrame:
+        """The result as a polars ``DataFrame``: the rows of :meth:`to_dataframe`, whose index is the first column.
+
+        Values along other axes are columns with the names ``y[0]``, ``y[1]``, ... Needs polars.
+        """
+        frame = import_optional("polars").DataFrame
+        rows, points, blocks = self._table()
+        columns = {rows: points}
+        for name, (rest, labels, values) in blocks.items():
+            for place, each in zip(itertools.product(*labels), values.T, strict=True):
+                columns[f"{name}[{', '.join(map(str, place))}]" if rest else name] = np.ascontiguousarray(each)
+        made: PolarsFrame = frame(columns)
+        return made
+
+    def _table(self) -> tuple[str, Array, dict[str, tuple[list[str], list[Array], Array]]]:
+        """Name and points of the rows; of each variable its other axes, their labels, and its values as columns."""
+        found, blocks = self._labelled(), {}
         for name in found.columns:
             dims, values = found.variables[name]
             array = np.moveaxis(to_host(values), dims.index(found.rows), 0)
@@ -141,20 +183,9 @@ class Result:
             labels = [
                 to_host(found.coords.get(dim, np.arange(n))) for dim, n in zip(rest, array.shape[1:], strict=True)
             ]
-            if not rest:
-                columns = pandas.Index([name])
-            elif len(rest) == 1:
-                columns = pandas.Index(labels[0], name=rest[0])
-            else:
-                columns = pandas.MultiIndex.from_product(labels, names=rest)
-            points = found.coords.get(found.rows, np.arange(array.shape[0]))
-            index = pandas.Index(to_host(points), name=found.rows)
-            frames[name] = pandas.DataFrame(array.reshape(array.shape[0], -1), index=index, columns=columns)
-        several = len(frames) > 1 and len(found.variables[found.columns[0]][0]) > 1
-        made = pandas.concat(frames.values(), axis=1, keys=frames if several else None)
-        if several:
-            made.columns = made.columns.set_names("variable", level=0)
-        return made
+            blocks[name] = rest, labels, array.reshape(array.shape[0], -1)
+        points = to_host(found.coords.get(found.rows, np.arange(len(array))))
+        return found.rows, points, blocks
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the result to a file: NumPy's ``.npz`` with a JSON header, without pickle.
@@ -233,6 +264,12 @@ class Result:
             rows = [("", *found.columns)]
             rows += [(name, *(column[k] for column in columns)) for k, name in enumerate(index[:_MAX_ROWS])]
         return as_html(type(self).__name__, self._facts(), self._curves(), rows)
+
+
+def new_axes(ax: Axes | None) -> Axes:
+    """The given axes, or those of a new figure."""
+    made: Axes = import_optional("matplotlib.pyplot").subplots(layout="constrained")[1] if ax is None else ax
+    return made
 
 
 def _numbers(values: Any) -> Array:

@@ -35,8 +35,8 @@ from hpfracc.profiling.formats import make_table
 
 __all__ = [
     "CleanupReport", "ForecastRow", "Growth", "MemoryMonitor", "MemoryPool", "MemoryReport", "MemorySnapshot",
-    "MemoryStats", "PoolStats", "Pressure", "RungReport", "Spillable", "get_memory_monitor", "get_memory_pool", "limit",
-    "report", "span",
+    "MemoryStats", "PoolStats", "Pressure", "RungReport", "Spillable", "cache_limit", "get_memory_monitor",
+    "get_memory_pool", "limit", "report", "span",
 ]  # fmt: skip
 
 
@@ -57,7 +57,7 @@ class MemoryReport:
     pool : PoolStats
         The engine's buffers, for padding and transfers.
     kept : int
-        Bytes of transforms that are cached under a ``weights_key``.
+        Bytes of arrays kept between calls: weights, transforms, tables; see :func:`cache_limit`.
     transfers : RingStats
         Chunks that were copied between host and GPU through page-locked memory of that pool, and how many allocated it.
     """
@@ -105,7 +105,7 @@ class MemoryReport:
             parts.append(table)
         rate = "-" if self.pool.hits + self.pool.misses == 0 else f"{self.pool.hit_rate:.0%}"
         held, kept = format_bytes(self.pool.held_bytes), format_bytes(self.kept)
-        parts.append(Text(f"buffers: {held} kept, {rate} of requests met by them; transforms kept: {kept}"))
+        parts.append(Text(f"buffers: {held} kept, {rate} of requests met by them; arrays kept between calls: {kept}"))
         if self.transfers.uses:
             through = format_bytes(self.transfers.held_bytes)
             asked = f"{self.transfers.uses:,} chunks, {self.transfers.fills:,} of them asked for memory"
@@ -137,6 +137,30 @@ def report() -> MemoryReport:
         kept=prepared_operands.bytes,
         transfers=staging_stats(),
     )
+
+
+def cache_limit(size: int | str | None = None) -> int:
+    """Bytes that arrays kept between calls may take in this process, 256 MiB by default.
+
+    Weights, transforms, tables and matrices that later calls of the same order and length use again share this limit;
+    the least recently used go first. The newest stays even if it alone is larger.
+
+    Parameters
+    ----------
+    size : int or str, optional
+        The new limit: bytes, or text such as ``"1GiB"``.
+
+    Examples
+    --------
+    >>> from hpfracc import memory
+    >>> memory.cache_limit("1GiB")
+    1073741824
+    >>> memory.report().kept <= memory.cache_limit()
+    True
+    """
+    if size is not None:
+        prepared_operands.limit(parse_bytes("size", size))
+    return prepared_operands.capacity
 
 
 @contextmanager

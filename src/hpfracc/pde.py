@@ -12,8 +12,9 @@ True
 
 from __future__ import annotations
 
+from hpfracc.models.problems import partial as problems
+from hpfracc.models.problems.partial import ModelEquation
 from hpfracc.operators._distributed_order import DistributedOrder
-from hpfracc.solvers.pde import problems
 from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Exterior, Neumann, NoFlux, Periodic, Robin
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
@@ -24,7 +25,6 @@ from hpfracc.solvers.pde.methods.etdrk4 import ETDRK4
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
 from hpfracc.solvers.pde.methods.imex_bdf2 import ImexBDF2
 from hpfracc.solvers.pde.methods.splitting import Strang, Yoshida4
-from hpfracc.solvers.pde.problems import ModelEquation
 from hpfracc.solvers.pde.result import EvolutionDecision, SpaceTimeError
 from hpfracc.solvers.pde.space.disc import Annulus, Disc
 from hpfracc.solvers.pde.space.jacobi import interval_eigenvalues, jacobi_grid

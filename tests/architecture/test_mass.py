@@ -12,8 +12,9 @@ import pytest
 from tests.helpers.source import SOURCE, parse
 
 #: The most lines of code and files of each wing. Lower an entry when its wing has become smaller.
-MASS = {"core": (61_700, 510), "applications": (7_500, 60)}
-#: What the core does without: nothing in it imports these but ``cli`` and the lazy names of ``__init__``.
+MASS = {"core": (61_300, 490), "applications": (7_500, 60)}
+#: What the core does without: nothing in it imports these but ``cli``, the lazy names of ``__init__``, and the faces
+#: ``pde`` and ``solvers.ode.problems``, for the model equations.
 APPLICATIONS = ("control", "models", "lab", "solvers/sde/rough", "solvers/sde/transport", "rough.py", "transport.py")
 _NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
@@ -60,9 +61,3 @@ def test_no_wing_has_grown():
 def test_lines_of_code(text: str, count: int):
     """Comments, docstrings and blank lines count nothing; a string that is a value counts each of its lines."""
     assert code_lines(text) == count
-
-
-def test_files_belong_to_a_wing():
-    """A file belongs to the applications if it or a folder above it is one of them."""
-    assert wing_of(Path("solvers/sde/rough/model.py")) == wing_of(Path("rough.py")) == "applications"
-    assert wing_of(Path("solvers/sde/solve.py")) == wing_of(Path("_files.py")) == "core"

@@ -9,9 +9,6 @@ from itertools import pairwise
 import pytest
 
 from benchmarks import make_prior
-from hpfracc.engine.execution.calibration.runner import MachineCalibration
-from hpfracc.engine.execution.calibration.trial import Series, Timing
-from hpfracc.engine.selection.request import Placement
 
 
 def test_a_time_above_that_of_a_larger_call_is_a_disturbance():
@@ -67,48 +64,9 @@ def test_merging_keeps_what_the_other_machine_measured():
     assert make_prior.merge(both, new) == both
 
 
-def report_of(*timings: tuple[Series, str, float, float, float | None]) -> MachineCalibration:
-    return MachineCalibration(
-        [Timing(series, (int(x),), arm, seconds, x, first) for series, arm, x, seconds, first in timings]
-    )
-
-
-def test_compile_times_of_an_algorithm_come_before_those_of_its_backend():
-    """The first pattern that fits counts; first calls that compile nothing do not water the median down."""
-    series = Series("fft", "float64")
-    report = report_of(
-        (series, "numba:direct@cpu", 16.0, 1e-6, 2.0),
-        (series, "numba:fused@cpux2", 16.0, 1e-6, 0.2),
-        (series, "numpy:scipy@cpu", 16.0, 1e-6, 1e-5),
-        (Series("fft", "float64", variant="prepared"), "numba:direct@cpu", 16.0, 1e-6, 0.011),
-        (series, "numpy:pocketfft@cpu", 16.0, 1e-6, 0.02),
-        (series, "cupy:default@cuda:0", 16.0, 1e-6, 0.4),
-    )
-    found = make_prior.collect_compiles(report, "cpu")
-    assert list(found.items()) == [
-        ("numba:direct@cpu*", 2.0),
-        ("numba:fused@cpu*", 0.2),
-        ("numpy:pocketfft@cpu*", 0.02),
-        ("numba:*@cpu*", 1.1),
-    ]
-    assert list(make_prior.collect_compiles(report, "gpus")) == ["cupy:default@cuda*", "cupy:*@cuda*"]
-
-
-def test_transfers_are_latency_and_rate():
-    """The smallest copy gives the latency, the largest the rate; device numbers are left out."""
-    report = MachineCalibration()
-    report.transfers = [("host->cuda:1", 1024, 1e-5), ("host->cuda:1", 2**20, 1e-5 + 1e-4)]
-    assert make_prior.collect_transfers(report) == {"host->cuda": [1e-5, pytest.approx(2**20 / 1e-4, rel=0.01)]}
-
-
 def test_the_file_reads_back():
     """One line for a row of knots, and the same content."""
     data = make_prior.merge({}, made("cpu", knots={"fft": {"a": {"host": {"float64": [[1.0, 2.0], [3.0, 4.0]]}}}}))
     text = make_prior.dump(data)
     assert json.loads(text) == data
     assert '"float64": [[1.0,2.0],[3.0,4.0]]' in text
-
-
-def test_series_on_a_gpu_are_kept_by_name():
-    """A resident operand is a placement of its own."""
-    assert Series("fft", "float64", Placement("torch", "cuda:0")).where == "torch arrays on cuda:0"

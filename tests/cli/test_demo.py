@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import re
 import sys
@@ -24,7 +25,7 @@ DRAWS = r'''r"""A line & <its> "quote".
 
 $$ D^\alpha y(t) = -y(t), \quad y(0) \leq 1 $$
 
-Words about it.
+Words about it, with $\lambda = 1$.
 
 A. Author, Journal 1 (2000) 1-2.
 """
@@ -95,19 +96,23 @@ def test_the_page_is_self_contained(gallery: Path, tmp_path: Path, capsys: pytes
     said = capsys.readouterr().out
     assert str(out / "index.html") in said.replace("\n", "")
     assert "largest error <0.25>" in said
+    assert said.index("needs was skipped: needs torch") > said.index("largest error")
     assert [path.name for path in out.iterdir()] == ["index.html"]
     text = (out / "index.html").read_text(encoding="utf-8")
     page = Page(text)
     words = "".join(page.words)
-    for expected in ('A line & <its> "quote"', "Words about it.", "A. Author, Journal 1", "largest error <0.25>"):
+    for expected in ('A line & <its> "quote"', "Words about it, with ", "A. Author, Journal 1", "largest error <0.25>"):
         assert expected in words
     assert "plt.plot([0, 1], [0, 1])" in words
     assert "needs torch: pip install 'hpfracc[torch]'" in words
+    assert words.index("Skipped") > words.index("largest error") and words.count("Another.") == 1
+    assert "Learning" not in words  # a section with nothing to see
     assert "script" not in page.tags
     sources = [value or "" for name, value in page.attributes if name in ("src", "href")]
     assert all(source.startswith(("data:image/", "#")) for source in sources)
-    assert sum(source.startswith("data:image/png") for source in sources) == 1
-    assert sum(source.startswith("data:image/svg") for source in sources) == 2  # the two parts of the formula
+    assert sum(source.startswith("data:image/png") for source in sources) == 2  # with its thumbnail
+    assert sum(source.startswith("data:image/svg") for source in sources) == 3  # two of the formula, one in the words
+    assert "with $" not in text.partition("<details>")[0]
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
     assert style is not None
     assert f"'sha256-{base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()}'" in text
@@ -161,6 +166,20 @@ def test_a_script_that_fails_is_not_skipped(gallery: Path):
     (gallery / "draws.py").write_text(f'"""Title.\n\nWords.\n\nCited.\n"""\nimport {"no_such_module"}\n', "utf-8")
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         run_script(find_scripts(["draws"])[0])
+
+
+def test_thumbnails_are_means_of_pixels():
+    """Twice as wide as asked, in squares of two: their means; a small picture stays as it is."""
+    import numpy as np
+    from matplotlib.image import imread, imsave
+
+    from hpfracc.cli.demo import _thumbnail
+
+    squares = np.random.default_rng(1).integers(0, 2, (3, 5, 3)) * 1.0
+    file = io.BytesIO()
+    imsave(file, squares.repeat(2, axis=0).repeat(2, axis=1), format="png")
+    assert np.array_equal(imread(io.BytesIO(_thumbnail(file.getvalue(), width=5)))[..., :3], squares)
+    assert np.array_equal(imread(io.BytesIO(_thumbnail(file.getvalue())))[::2, ::2, :3], squares)
 
 
 def test_an_interrupted_script_publishes_nothing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 import os
@@ -11,17 +12,16 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import pytest
+from rich.console import Console
 
 import hpfracc
 from hpfracc import cli
-from hpfracc._files import to_json
 from hpfracc.cli import info, main
 from hpfracc.cli.answer import Answer
 from hpfracc.errors import InvalidInputError, WisdomWarning
-from hpfracc.profiling.formats import make_console
+from hpfracc.profiling.formats import make_console, make_table
 from tests.helpers.source import SOURCE
 
 COMMANDS = [
@@ -88,13 +88,22 @@ def test_version(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out.strip() == f"hpfracc {hpfracc.__version__}"
 
 
-@pytest.mark.parametrize("arguments", [[], ["boil"], ["info", "--frobnicate"], ["wisdom"], ["explain", "--op", "fft"]])
+@pytest.mark.parametrize("arguments", [["boil"], ["info", "--frobnicate"], ["wisdom"], ["explain", "--op", "fft"]])
 def test_invalid_command_lines(arguments: list[str], capsys: pytest.CaptureFixture[str]):
     """argparse prints the error on stderr, and the exit status is 2."""
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "usage: hpfracc" in err
+
+
+def test_without_arguments_the_help_is_printed(capsys: pytest.CaptureFixture[str]):
+    """As with ``--help``, and the status is 0."""
+    assert main(["--help"]) == 0
+    text = capsys.readouterr()
+    assert main([]) == 0
+    assert capsys.readouterr() == text
+    assert "usage: hpfracc" in text.out and text.err == ""
 
 
 def test_our_errors_are_one_line_and_status_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
@@ -184,12 +193,6 @@ def test_a_bad_environment_is_named(
     assert len(err.splitlines()) == 1
 
 
-def test_plain_values():
-    """nan becomes None, tuples and sets become lists, and keys become strings."""
-    given: dict[Any, Any] = {"a": (math.nan, math.inf, 1.5), 2: frozenset({"y", "x"}), "deep": {"b": [-math.inf, None]}}
-    assert to_json(given) == {"a": [None, None, 1.5], "2": ["x", "y"], "deep": {"b": [None, None]}}
-
-
 def test_width_without_a_terminal(monkeypatch: pytest.MonkeyPatch):
     """A pipe gets 132 columns, unless ``COLUMNS`` is set."""
     monkeypatch.delenv("COLUMNS", raising=False)
@@ -202,3 +205,35 @@ def test_every_command_of_the_help_has_a_module():
     """Every command in the table is a module with ``add_command``."""
     for name in cli._COMMANDS:
         assert callable(__import__(f"hpfracc.cli.{name}", fromlist=["add_command"]).add_command)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_a_table_cuts_nothing(width: int):
+    """Where a table does not fit, each row is its name and its values, with their names and units."""
+    names = [f"number {number}" for number in range(7)]
+    table = make_table("A title", **{"": "word", "span": "word", **dict.fromkeys(names, "number"), "advice": "text"})
+    advice = "Work on larger arrays, of which the engine makes one call each."
+    table.add_row(">", "causal_convolution", *(f"{number}.25 ms" for number in range(7)), advice)
+    table.add_row("", "fft", *["-"] * 7, "")
+    shown = io.StringIO()
+    Console(width=width, file=shown, force_jupyter=False).print(table)
+    out = " ".join(shown.getvalue().split())
+    assert max(map(len, shown.getvalue().splitlines())) <= width and "…" not in out
+    assert all(f" {number}.25 ms" in out and f"number {number}" in out for number in range(7))
+    if width < 120:
+        assert "> causal_convolution number 0: 0.25 ms number 1: 1.25 ms" in out
+        assert out.endswith(f"advice: {advice} fft")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_output_fits_the_terminal(
+    command: list[str], width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """No line is longer than the terminal is wide, and nothing is cut with an ellipsis."""
+    hpfracc.engine.fft([1.0, 2.0, 3.0])
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= width
+    assert "…" not in out

@@ -116,16 +116,6 @@ def test_agrees_with_the_reference_in_every_case(subject: Subject, dtype: str) -
     assert not complaints(subject, served(subject, dtype))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-@pytest.mark.parametrize("primitive", sorted({subject.spec.primitive for subject in subjects()}))
-def test_cases_are_of_the_dtype_asked_for(primitive: str, dtype: str) -> None:
-    """A case made for a dtype is worked in that dtype: otherwise a kernel's tests would test another kernel."""
-    for solution in some(solved(primitive, dtype), dtype) if primitive != "bitwise_xor" else ():
-        assert solution.call.dtype == dtype, solution.case.name
-        assert solution.answer.shape == solution.call.shape, solution.case.name
-        assert solution.answer.nbytes == solution.call.output_bytes, solution.case.name
-
-
 @each()
 @thinned(one_in=2)
 def test_calls_at_once_do_not_disturb_each_other(subject: Subject) -> None:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from hpfracc.engine.primitives import PRIMITIVES
-from tests.helpers.conformance import Subject, each, solved, subjects
+from tests.helpers.conformance import Subject, each, solved
 from tests.helpers.contracts import reference
 from tests.helpers.thinned import thinned
 from tests.helpers.tolerance import bound, disagreement
 
 NAME = "causal_convolution"
 PRIMITIVE = PRIMITIVES[NAME]
-#: Lengths for properties: one for each way in which blocks and padding can lie. Few, for some kernels compile for each.
-LENGTHS = (1, 9, 64)
-QUICK = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def convolve(subject: Subject, weights: np.ndarray, signal: np.ndarray) -> np.ndarray:
@@ -36,19 +31,6 @@ def small_enough(subject: Subject, weights: np.ndarray, signal: np.ndarray) -> b
 def kernel_weights(n: int, dtype: str) -> np.ndarray:
     """Weights as operators have them: large at first, then a long tail."""
     return (np.arange(1, n + 1) ** -0.5 - np.arange(2, n + 2) ** -0.5).astype(dtype)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_arms_agree_with_each_other(dtype: str) -> None:
-    """One call, every arm that takes it: no two answers are further apart than two right ones can be."""
-    weights = kernel_weights(300, dtype)
-    signal = np.cumsum(np.random.default_rng(5).standard_normal((2, 4200)), axis=-1).astype(dtype)
-    arms = [s for s in subjects() if s.spec.primitive == NAME and small_enough(s, weights, signal)]
-    answers = {str(subject): convolve(subject, weights, signal) for subject in arms}
-    assert len(answers) >= 3
-    first, *others = answers
-    for other in others:
-        assert disagreement(answers[other], answers[first], 2 * size(weights, signal)) is None, (first, other)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -104,39 +86,3 @@ def test_kept_weights_do_not_change_with_the_caller_s(subject: Subject) -> None:
         weights[:] = 1e6
         result = subject.adapter.to_host(subject.kernel.apply(prepared, samples))
     assert disagreement(result, answer, size(np.ones(10), signal)) is None
-
-
-@QUICK
-@given(st.data())
-@each(NAME)
-@thinned(one_in=2)
-def test_is_linear(subject: Subject, data: st.DataObject) -> None:
-    """``w * (a x + b y) = a (w * x) + b (w * y)``."""
-    n, a, b, seed = (data.draw(s) for s in (st.sampled_from(LENGTHS), FACTORS, FACTORS, SEEDS))
-    weights, x, y = np.random.default_rng(seed).standard_normal((3, n))
-    if not small_enough(subject, weights, x):
-        return
-    left = convolve(subject, weights, a * x + b * y)
-    right = a * convolve(subject, weights, x) + b * convolve(subject, weights, y)
-    scale = abs(a) * np.abs(x) + abs(b) * np.abs(y)
-    assert disagreement(left, right, 4 * size(weights, scale)) is None
-
-
-@QUICK
-@given(st.data())
-@each(NAME)
-@thinned(one_in=2)
-def test_commutes_with_shifts(subject: Subject, data: st.DataObject) -> None:
-    """A signal that starts later gives the same answer, later."""
-    n, seed = data.draw(st.sampled_from(LENGTHS)), data.draw(SEEDS)
-    shift = data.draw(st.integers(0, n))
-    weights, signal = np.random.default_rng(seed).standard_normal((2, n))
-    if not small_enough(subject, weights, signal):
-        return
-    later = np.concatenate([np.zeros(shift), signal])[:n]
-    expected = np.concatenate([np.zeros(shift), convolve(subject, weights, signal)])[:n]
-    assert disagreement(convolve(subject, weights, later), expected, 2 * size(weights, signal)) is None
-
-
-FACTORS = st.floats(-100, 100, allow_nan=False)
-SEEDS = st.integers(0, 2**32 - 1)

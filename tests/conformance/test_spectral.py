@@ -69,21 +69,6 @@ def test_bad_samples_reach_only_their_neighbours(subject: Subject, taps: int, ba
     assert disagreement(np.where(touched, 0, result), np.where(touched, 0, answer), allowed) is None
 
 
-@each(TOEPLITZ)
-def test_bad_samples_reach_a_box_in_several_axes(subject: Subject) -> None:
-    """The same in two axes, where the outputs reached form a box."""
-    weights, signal = np.ones((2, 3)), np.ones((8, 9))
-    call = PRIMITIVES[TOEPLITZ].describe(weights, signal, axes=(0, 1))
-    if not subject.serves(call):
-        assert subject.spec.algorithm == "direct"
-        return
-    signal[3, 4] = np.nan
-    reached = np.isnan(subject.run(call, (weights, signal), {"axes": (0, 1)}))
-    expected = np.zeros((8, 9), bool)
-    expected[2:5, 2:7] = True
-    np.testing.assert_array_equal(reached, expected)
-
-
 @each(SPECTRAL)
 def test_a_bad_sample_spoils_its_own_transform_only(subject: Subject) -> None:
     """Every output of a transform involves every sample; other rows stay as they are."""

@@ -126,15 +126,6 @@ def test_norms():
         control.hinf_norm([[[1 / (s + 1)]]])
 
 
-@pytest.mark.parametrize("beta", [0.501, 0.55, 0.8, 1.7])
-def test_h2_norm_against_quadrature(beta: float):
-    """``1/(s^beta + 1)``, whose energy lies over hundreds of decades as beta approaches 1/2."""
-    ends = [-60, -30, *range(-20, 41, 4), 80, 160, 320, 640, 1000, 2000, 4000, 8000, 16000, 32000]
-    density = lambda z: mp.exp(z) * abs(1 / ((1j * mp.exp(z)) ** mp.mpf(beta) + 1)) ** 2  # noqa: E731
-    expected = float(mp.quad(density, ends) / mp.pi)
-    assert control.h2_norm(1 / (s**beta + 1)) ** 2 == pytest.approx(expected, rel=1e-9)
-
-
 def test_norms_at_the_edges():
     """Sharp peaks, delays, negative frequencies, gains at infinity, and nothing."""
     assert control.h2_norm(1 / (s**2 + 1e-6 * s + 1)) ** 2 == pytest.approx(5e5, rel=1e-8)
@@ -346,3 +337,12 @@ def test_data_of_python_control():
         control.margins(theirs.frd(np.ones((2, 1, 60)), w))
     with pytest.raises(InvalidInputError, match="discrete"):
         control.bode(theirs.frd(truth(1j * w), w, dt=0.1))
+
+
+@pytest.mark.parametrize("beta", [0.501, 0.55, 0.8, 1.7])
+def test_h2_norm_against_quadrature(beta: float):
+    """``1/(s^beta + 1)``, whose energy lies over hundreds of decades as beta approaches 1/2."""
+    ends = [-60, -30, *range(-20, 41, 4), 80, 160, 320, 640, 1000, 2000, 4000, 8000, 16000, 32000]
+    density = lambda z: mp.exp(z) * abs(1 / ((1j * mp.exp(z)) ** mp.mpf(beta) + 1)) ** 2  # noqa: E731
+    expected = float(mp.quad(density, ends) / mp.pi)
+    assert control.h2_norm(1 / (s**beta + 1)) ** 2 == pytest.approx(expected, rel=1e-9)

@@ -9,7 +9,7 @@ import pytest
 from scipy import signal
 
 from hpfracc import control
-from hpfracc.special.binomial import grunwald_weights
+from hpfracc.special import grunwald_weights
 
 s = control.s
 PODLUBNY = 1 / (0.8 * s**2.2 + 0.5 * s**0.9 + 1)

@@ -17,16 +17,6 @@ from hpfracc.errors import InvalidInputError, ShapeError
 s = control.s
 
 
-@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.9, 1.0, 1.2, 1.5, 1.9, 2.0])
-def test_step_of_one_power(alpha: float):
-    t = np.concatenate([[0.0], np.geomspace(1e-6, 60.0, 200)])
-    found = control.step_response(1 / (s**alpha + 1), t)
-    exact = t**alpha * hf.mittag_leffler(-(t**alpha), alpha, alpha + 1.0)
-    assert np.abs(found.y - exact).max() < 1e-12
-    assert found.error_estimate < 1e-11
-    assert found.method == "contour"
-
-
 def test_impulse_and_partial_fractions():
     t = np.geomspace(1e-3, 20.0, 50)
     # 1/((w + 1)(w + 3)) with w = s^0.4
@@ -222,13 +212,6 @@ def test_double_poles_on_the_limit_of_stability():
     assert np.abs(found.y - np.array(exact, float)).max() <= found.error_estimate < 1e-8
 
 
-@pytest.mark.parametrize("alpha", [1e-3, 0.05, 0.999999, 1.000001, 1.999999])
-def test_orders_near_integers_and_near_0(alpha: float):
-    t = np.geomspace(1e-3, 1e3, 13)
-    exact = t**alpha * hf.mittag_leffler(-(t**alpha), alpha, alpha + 1.0)
-    assert np.abs(control.step_response(1 / (s**alpha + 1), t).y - exact).max() < 1e-12
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -303,3 +286,20 @@ def test_inputs_at_any_times():
     np.testing.assert_allclose(
         control.lsim(1 / (s**1.3 + s**0.4 + 1), np.sin(even), bent).y[:-1], alike[:-1], atol=1e-11
     )
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.9, 1.0, 1.2, 1.5, 1.9, 2.0])
+def test_step_of_one_power(alpha: float):
+    t = np.concatenate([[0.0], np.geomspace(1e-6, 60.0, 200)])
+    found = control.step_response(1 / (s**alpha + 1), t)
+    exact = t**alpha * hf.mittag_leffler(-(t**alpha), alpha, alpha + 1.0)
+    assert np.abs(found.y - exact).max() < 1e-12
+    assert found.error_estimate < 1e-11
+    assert found.method == "contour"
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 0.05, 0.999999, 1.000001, 1.999999])
+def test_orders_near_integers_and_near_0(alpha: float):
+    t = np.geomspace(1e-3, 1e3, 13)
+    exact = t**alpha * hf.mittag_leffler(-(t**alpha), alpha, alpha + 1.0)
+    assert np.abs(control.step_response(1 / (s**alpha + 1), t).y - exact).max() < 1e-12

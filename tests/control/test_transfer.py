@@ -10,7 +10,6 @@ import pytest
 from scipy import signal
 
 from hpfracc import control
-from hpfracc.control.transfer import commensurate_order
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError, UnsupportedDtypeError
 
 s = control.s
@@ -78,14 +77,6 @@ def test_arithmetic_is_that_of_values():
     assert a == (s**0.3 + 1) * 2 / (2 * s + 4)
     # A loop closed by hand has no factors too many.
     assert (a / (1 + a)).denominator == control.feedback(a).denominator
-
-
-@pytest.mark.parametrize(
-    ("powers", "q"),
-    [([1.5, 0.7, 0.5], 0.1), ([0.4251], 0.4251), ([1.0, 2.0], 1.0), ([math.sqrt(2), 0.3], None), ([0.0], 1.0)],
-)
-def test_commensurate_orders(powers, q):
-    assert commensurate_order(powers) == (None if q is None else pytest.approx(q))
 
 
 def test_state_space_both_ways():

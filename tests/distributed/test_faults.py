@@ -130,6 +130,34 @@ def test_one_death_is_one_attempt(client: Any, monkeypatch: pytest.MonkeyPatch):
     assert result.values[0] == 4.0
 
 
+def test_a_task_waits_for_a_worker_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    """While none is there, nothing is submitted: the scheduler would go on from one dead worker to the next."""
+    monkeypatch.setattr(dask_runner, "_LOOK_INTERVAL", 0.0)
+    given: list[Any] = []
+
+    class Client(ClientOf):
+        def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+            return {"workers": {each: {} for each in self.threads}}
+
+        def submit(self, *args: Any, workers: str | None, **options: Any) -> Any:
+            given.append(workers)
+            return SimpleNamespace(add_done_callback=lambda call: None, key=options["key"])
+
+        def cancel(self, futures: Any, force: bool) -> None:
+            pass
+
+    client = Client(None)
+    runner = dask_runner.DaskRunner(client, "job", b"", None)
+    client.threads = {}
+    runner.submit(7, [0], [], alone=True)
+    assert runner._look() is None and given == []
+    client.threads = {"three": 1}
+    assert runner._look() is None and given == ["three"]
+    client.threads = {"four": 1}
+    outcome = runner._look()
+    assert outcome is not None and (outcome.key, outcome.deaths) == (7, 1)
+
+
 def test_a_stuck_process_of_a_pool_is_ended():
     """The pool is broken then, which the error says."""
     with ProcessPoolExecutor(1, mp_context=fork_server()) as pool, pytest.raises(ClusterError, match="died"):

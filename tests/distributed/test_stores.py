@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.distributed.items import TaskReport
 from hpfracc.distributed.stores import SweepStore
 from hpfracc.errors import BatchItemError, DiskFullError, StoreError, UnsupportedDtypeError
 from tests.distributed import work
@@ -220,18 +219,6 @@ def test_the_first_of_two_manifests_stays(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
-def test_overlapping_tasks_are_read_by_item(tmp_path: Path):
-    """As two processes may leave them on a file system without links."""
-    manifest = {"name": "third", "kind": "grid", "parameters": ITEMS.digest(), "batch": 3}
-    store = SweepStore.create(tmp_path, manifest, ITEMS)
-    for begin, end in ((0, 3), (2, 7), (9, 12)):
-        rows = {"value": np.arange(begin, end) / 3.0}
-        store.write(begin, end, TaskReport(list(range(begin, end)), rows, [], 0.0, "here"))
-    found = hf.distributed.open_sweep(tmp_path)
-    assert np.array_equal(np.isnan(found.values), [False] * 7 + [True] * 2 + [False] * 3)
-    assert np.array_equal(found.values[:7], np.arange(7) / 3.0)
-
-
 def test_a_process_that_is_killed_while_it_creates_a_store_leaves_a_usable_folder(tmp_path: Path):
     """Only a temporary file can be there without a manifest."""
     (tmp_path / ".manifest.json.0123.tmp").write_text("{")
@@ -264,15 +251,6 @@ def test_nothing_outside_the_store_is_written(tmp_path: Path):
     file.symlink_to(folder / "precious")
     hf.sweep(third, ITEMS, store=tmp_path / "third")
     assert not file.is_symlink() and (folder / "precious").read_text() == "data"
-
-
-def test_the_file_of_another_store_is_not_mixed_in(tmp_path: Path):
-    """Even if it has the same items."""
-    for name, func in (("one", third), ("two", work.square)):
-        hf.sweep(func, ITEMS, store=tmp_path / name, batch=6)
-    name = "values/000000000000-000000000006.npz"
-    shutil.copy(tmp_path / "two" / name, tmp_path / "one" / name)
-    assert np.array_equal(hf.sweep(third, ITEMS, store=tmp_path / "one").values, ITEMS.values["x"] / 3.0)
 
 
 @pytest.mark.parametrize("how", ["copied", "renamed", "swapped", "overlapping"])

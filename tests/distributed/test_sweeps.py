@@ -204,29 +204,6 @@ def test_arrays_with_labels_are_arrays():
     assert table["t"].tolist() == [1.0, 2.0] and table["y"].tolist() == [2.0, 4.0]
 
 
-def test_errors_without_a_message():
-    """An exception whose ``str`` raises is a failure like others."""
-
-    class MuteError(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("no words")
-
-    def fails(x: float) -> float:
-        raise MuteError
-
-    (failure,) = hf.sweep(fails, hf.grid(x=[1.0]), on_error="keep").failed
-    assert failure.error == "MuteError: (no message: its __str__ raised RuntimeError)"
-    with pytest.raises(BatchItemError, match="MuteError: \\(no message"):
-        hf.batch.run(fails, [1.0])
-
-
-def test_failures_with_arrays_are_compared():
-    """``==`` of failures, whose parameters may be arrays, has a truth value."""
-    items = hf.points(y0=np.eye(2))
-    one, two = (hf.sweep(lambda y0: 1 // 0, items, on_error="keep").failed for _ in range(2))
-    assert one == two and one[0] != one[1]
-
-
 @pytest.mark.parametrize("error", [GeneratorExit, asyncio.CancelledError, SystemExit, KeyboardInterrupt, StopIteration])
 def test_any_exception_is_a_failure_of_its_item(error: type[BaseException], client: Any):
     """Workers take some of them for their own, and would wait forever."""

@@ -84,3 +84,12 @@ def test_claims_are_found(tmp_path: Path):
     assert len(problems("It is 700x faster, with an error below 1e-9." + quote, tmp_path)) == 2
     assert len(problems("It is fast." + quote.replace("557", "558"), tmp_path)) == 1
     assert problems("```python\nx  # 5 ms\n```\n\n<!-- checked: 3 ms -->", tmp_path) == []
+
+
+def test_the_paper_has_its_length_and_sections():
+    """What the journal asks for, in 750 to 1,750 words."""
+    text = (REPOSITORY / "paper" / "paper.md").read_text(encoding="utf-8").partition("\n---\n")[2]
+    words = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).split()
+    assert 750 <= len(words) <= 1_750
+    sections = re.findall(r"^# (.*)$", text, re.MULTILINE)
+    assert {"Summary", "Statement of need", "State of the field", "Software design", "Research impact"} <= {*sections}

@@ -23,7 +23,8 @@ FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>[^`\n]*)$")
 PAGES = [
     path
     for path in [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-    if "_build" not in path.parts
+    # Pages that a build writes are left out.
+    if "_build" not in path.parts and "gallery" not in path.parts and len(path.relative_to(REPOSITORY).parts) < 4
 ]
 
 

@@ -25,7 +25,7 @@ def related(generate: ModuleType) -> Any:
 
 
 def test_every_entry_has_a_summary_an_example_and_related_names(related: Any):
-    """Of its own, or added when the site is built; one sentence sums up what it is."""
+    """Of its own, or on its page of the site; one sentence sums up what it is."""
     assert len(related.names) > 300
     assert [name for name in related.names if not re.match(r"[^\n]{10,}", related.text(name))] == []
     assert [name for name in related.names if ">>>" not in related.text(name) and not related.examples(name)] == []
@@ -47,12 +47,18 @@ def test_functions_have_them_in_their_docstrings(name: str):
         assert hasattr(importlib.import_module(module), last), other
 
 
-def test_what_is_added_to_an_entry(related: Any):
-    """Links to related names and to examples where the docstring has none; nothing where it has both."""
-    assert "".join(related.lines("hpfracc.caputo")) == ""
-    added = "\n".join(related.lines("hpfracc.pde.Robin"))
-    assert ".. seealso:: " in added
-    assert ":py:obj:`hf.pde.Neumann <hpfracc.pde.Neumann>`" in added
-    assert "**Examples:** :doc:`/how-to/boundary-conditions`" in added
-    assert "**Examples:** above, on this page" in "".join(related.lines("hpfracc.control.pade"))
-    assert related.lines("hpfracc.unknown") == []
+def test_related_names_and_guides(related: Any):
+    """Those that a docstring lists, or mentions; guides before other pages; a short piece of code."""
+    assert related.see_also("hpfracc.caputo")[:2] == ["hpfracc.Caputo", "hpfracc.riemann_liouville"]
+    assert "hpfracc.pde.Neumann" in related.see_also("hpfracc.pde.Robin")
+    assert related.pages("hpfracc.pde.Robin") == ["/how-to/boundary-conditions", "/reference/partial"]
+    assert "Robin(" in related.block("hpfracc.pde.Robin")
+    assert related.link("hpfracc.caputo") == ":py:obj:`hf.caputo <hpfracc.caputo>`"
+
+
+def test_a_script_links_to_guides_and_names(related: Any):
+    """The guides that share its rarest names come first."""
+    line = related.links("from hpfracc import control\n\ncontrol.oustaloup(control.s**0.5, (0.1, 10.0))\n")
+    assert line.startswith("See {doc}`/how-to/control`")
+    assert "{py:obj}`hf.control.oustaloup <hpfracc.control.oustaloup>`" in line
+    assert related.links("print(1)") == ""

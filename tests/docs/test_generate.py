@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,8 @@ from hpfracc.engine.primitives import PRIMITIVES
 from tests.helpers.source import REPOSITORY, SOURCE
 
 DOCS = REPOSITORY / "docs"
+#: The pages of the repository; those deeper down are written by a build.
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("*/*.md")])
 PUBLIC = [name for name in PRIMITIVES if name in hpfracc.__all__]
 
 
@@ -42,13 +45,13 @@ def test_every_part_that_a_page_asks_for_exists(generate: ModuleType):
     """Every part in a page can be generated, and every generated part is in a page."""
     used = {
         name
-        for path in DOCS.rglob("*.md")
+        for path in PAGES
         for name in re.findall(r"^<!-- generated: (\w+) -->$", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
     assert used == set(generate.GENERATED)
 
 
-@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_every_part_in_the_repository_is_up_to_date(generate: ModuleType, path: Path):
     """The pages in the repository are those that `python docs/_generate.py` writes."""
     text = path.read_text(encoding="utf-8")
@@ -159,13 +162,96 @@ def test_entries_have_public_paths(documented: list[str]):
 
 
 def test_a_page_has_a_table_of_its_entries(generate: ModuleType):
-    """Entries become directives, with the members asked for, and a row of the table."""
-    page = "<!-- contents -->\n\n<!-- entries: hpfracc\ncaputo\nconfig: check\n-->\n"
-    assert generate.entries(page) == {"hpfracc.caputo": "", "hpfracc.config": "check"}
+    """Entries become rows with links to their pages, and these are in the contents."""
+    page = "<!-- entries: hpfracc\ncaputo\nconfig: check\n-->\n\n<!-- pages: hpfracc\nCaputo\n-->\n"
+    assert generate.entries(page) == {"hpfracc.caputo": "", "hpfracc.config": "check", "hpfracc.Caputo": ""}
     text = generate.document(page)
-    assert "| {py:func}`hf.caputo <hpfracc.caputo>` | " in text
-    assert ".. autofunction:: hpfracc.caputo\n" in text
-    assert ".. autoclass:: hpfracc.config\n   :members: check\n" in text
+    assert "| [`hf.caputo`](operators/caputo.md) | Caputo derivative" in text
+    assert "| [`hf.config`](engine/config.md) | " in text
+    assert "hf.Caputo" not in text and "\nCaputo <operators/Caputo-class>\n" in text
+
+
+def test_every_entry_has_a_file_of_its_own(generate: ModuleType):
+    """Also where the file system does not tell capital letters."""
+    files = [f"{entry.subject}/{entry.file}".lower() for entry in generate.listed()]
+    assert len(files) == len(set(files)) > 300
+
+
+def test_a_page_begins_with_an_example(generate: ModuleType):
+    """A summary, an example, then the documentation; operators have formula, methods and drawing between."""
+    pages = {
+        entry.path: generate.page_of(entry) for entry in generate.listed() if entry.subject in ("operators", "control")
+    }
+    for path, text in pages.items():
+        place = text.index(".. rubric:: Example") if ".. rubric:: Example" in text else text.index("\nUsed in ")
+        assert place < text.index(".. auto") or "\nUsed in " in text, path
+        assert text.startswith(f"# hf{path.removeprefix('hpfracc')}\n") and "## Related\n" in text
+    caputo = pages["hpfracc.caputo"]
+    assert caputo.index("Example") < caputo.index("$$ D^") < caputo.index("<svg ") < caputo.index(".. autofunction::")
+
+
+def like(x: float, first: float, second: str, **options: float) -> None:
+    """Is like another function.
+
+    Parameters
+    ----------
+    x : float
+        As for :func:`known`, squared.
+    first, second
+        As for :func:`known`.
+    **options
+        ``rtol`` and ``backend``, as for :func:`known`.
+    """
+
+
+def known(x: float, first: float, second: str, a: int, b: int, c: int, d: int, rtol: float, backend: str) -> Module:  # type: ignore[name-defined] # noqa: F821
+    """Has parameters.
+
+    Parameters
+    ----------
+    x : float
+        A number.
+    first : float
+        The first.
+
+        .. math:: y
+    second : str
+        The second.
+    a, b, c, d : int
+        More.
+    rtol : float
+        The tolerance.
+    backend : str
+        The backend.
+
+    Returns
+    -------
+    Thing, shape (n,)
+        A result.
+    """
+
+
+def test_parameters_are_described_where_they_stand(generate: ModuleType):
+    """Those described by reference are copied; long lists are in groups; types that are classes of ours are links."""
+    describe = generate.pages().describe
+    text = describe(inspect.getdoc(like), like, generate._object, {})
+    assert "x : float\n    A number. Here squared." in text
+    assert "first : float\n    The first.\n\n    .. math:: y\nsecond : str\n    The second.\n" in text
+    assert "rtol : float\n    The tolerance.\nbackend : str\n    The backend." in text and "known" not in text
+    text = describe(inspect.getdoc(known), known, generate._object, {"Thing": "hpfracc.Thing"})
+    assert "\nAccuracy\n--------\nrtol : float\n" in text and "\nPerformance\n-----------\nbackend : str\n" in text
+    assert ":py:class:`Thing <hpfracc.Thing>`, shape (n,)\n    A result." in text
+
+
+def test_no_parameter_is_described_by_a_reference_alone(generate: ModuleType):
+    """In all entries, but for classes of other libraries."""
+    left = []
+    for entry in generate.listed():
+        value = generate._object(entry.path)
+        text = generate.pages().describe(inspect.getdoc(value) or "", value, generate._object, generate._classes())
+        found = re.findall(r"^(\S.*)\n    As (?:for|in) :\w+:`([\w.]+)`\.$", text, re.MULTILINE)
+        left += [(entry.path, names) for names, other in found if not other.startswith("torch.")]
+    assert left == [("hpfracc.pde.ModelEquation", "reaction, source, du0, terms")]
 
 
 @pytest.mark.parametrize("path", sorted((DOCS / "reference").glob("*.md")), ids=lambda path: path.stem)
@@ -181,19 +267,20 @@ def test_tables_have_no_markup_of_docstrings(generate: ModuleType, path: Path):
             count = cells
 
 
-def test_every_operator_has_a_section_with_its_methods_and_a_drawing(generate: ModuleType):
-    """Each section has the formula, the drawing, and a row for each method."""
+def test_every_operator_has_its_methods_and_a_drawing(generate: ModuleType):
+    """Each page of an operator's function has the formula, the drawing, and a row for each method."""
     from hpfracc.operators.core.registry import all_operators
 
-    text = generate.draw(page("reference/operators"))
-    kinds = all_operators()
-    assert text.count("<svg ") == len(kinds)
-    for kind in kinds:
+    drawn = generate._neighbour("_operators")
+    for kind in all_operators():
+        text = "\n".join(drawn.details(kind.function_name))
+        assert text.count("<svg ") == 1
         assert kind.formula in text
         assert all(f"| `{name}` |" in text for name in kind.rules)
         left, equals, _ = kind.formula.partition("=")
         assert equals, kind.formula
         assert r"\int" not in left, kind.formula
+    text = "\n".join(drawn.details("caputo"))
     assert "| `l1-2` | uniform | 2.5 at alpha = 0.5, 2.5 at alpha = 1.5 | O(n log n) | yes |" in text
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import posixpath
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +22,13 @@ PAGES = (
     "tutorials/first-steps",
     "tutorials/noise-that-remembers",
     "how-to/control",
+    "how-to/faq",
+    "migration/matlab",
+    "reference/cheat-sheet",
     "reference/operators",
-    "reference/control",
+    "reference/operators/caputo",
+    "reference/control/TransferFunction",
+    "reference/equations/solve_fode",
     "gallery/index",
     "explanation/peers",
 )
@@ -75,17 +83,54 @@ def test_formulas_are_drawn_with_the_bundled_font(driver: Any):
     assert ["STIX Two Math", "loaded"] in [[family.strip('"'), status] for family, status in fonts]
 
 
-def test_search_finds_a_name(driver: Any):
-    """A search for "caputo" lists its page of the reference."""
-    driver.get((SITE / "search.html").as_uri() + "?q=caputo")
+@pytest.mark.parametrize(
+    ("words", "page"), [("caputo", "reference/operators"), ("transfer+function", "reference/control")]
+)
+def test_search_finds_a_name(driver: Any, words: str, page: str):
+    """A search lists the page of the reference."""
+    driver.get((SITE / "search.html").as_uri() + f"?q={words}")
     deadline = time.monotonic() + 60.0
     found: list[str] = []
-    while not any("reference/operators" in each for each in found) and time.monotonic() < deadline:
+    while not any(page in each for each in found) and time.monotonic() < deadline:
         time.sleep(0.2)
         found = driver.execute_script(
             "return [...document.querySelectorAll('#search-results a')].map(each => each.href)"
         )
-    assert any("reference/operators" in each for each in found)
+    assert any(page in each for each in found)
+
+
+def test_the_cheat_sheet_prints_on_one_page(driver: Any):
+    """A4, without backgrounds."""
+    visit(driver, "reference/cheat-sheet")
+    printed = driver.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
+    assert len(re.findall(rb"/Type ?/Page\b", base64.b64decode(printed["data"]))) == 1
+
+
+def test_pages_are_small():
+    """None has more than 300 kB."""
+    assert [path.name for path in SITE.rglob("*.html") if path.stat().st_size > 300_000] == []
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        "gallery/creep_fit", "reference/control/FOPID", "gallery/rough_smile", "tutorials/learn-an-order",
+        "how-to/choose-a-backend", "how-to/clusters",
+    ],
+)  # fmt: skip
+def test_three_clicks_lead_there(goal: str):
+    """From the first page, by links in the text."""
+    reached = {"index"}
+    for _ in range(3):
+        reached |= {target for page in reached for target in links(page)}
+    assert goal in reached
+
+
+def links(page: str) -> set[str]:
+    """The pages to which the text of a page links."""
+    article = (SITE / f"{page}.html").read_text(encoding="utf-8").partition("<article")[2].partition("</article>")[0]
+    targets = re.findall(r'href="([^":#]+)\.html', article)
+    return {posixpath.normpath(posixpath.join(posixpath.dirname(page), target)) for target in targets}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -104,9 +149,13 @@ def test_no_markup_is_left(driver: Any, page: str):
 @pytest.mark.parametrize(
     ("page", "selector", "copied"),
     [
-        ("tutorials/first-steps", "div.highlight-console", ["pip install hpfracc", "pip install 'hpfracc[plot]'"]),
+        ("tutorials/first-steps", "div.highlight-console", ["pip install .", "pip install '.[plot]'"]),
         ("reference/control", "div.highlight-python", ["from hpfracc import control", "", "s = control.s"]),
-        ("reference/control", "div.doctest", ["from hpfracc import control", "s = control.s", "G = 1 / (s**0.5 + 1)"]),
+        (
+            "reference/control/s",
+            "div.doctest",
+            ["from hpfracc import control", "s = control.s", "G = 1 / (s**0.5 + 1)"],
+        ),
     ],
 )
 def test_code_is_copied(driver: Any, page: str, selector: str, copied: list[str]):

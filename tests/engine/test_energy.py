@@ -16,7 +16,7 @@ import hpfracc as hf
 from hpfracc._config import get_settings
 from hpfracc.engine.execution.calibration import trial
 from hpfracc.engine.execution.calibration.runner import calibrate
-from hpfracc.engine.execution.calibration.trial import ArmPower, ArmTrial
+from hpfracc.engine.execution.calibration.trial import ArmTrial
 from hpfracc.engine.hardware import GPU
 from hpfracc.engine.hardware import energy as hardware_energy
 from hpfracc.engine.hardware.energy import read_energy_counters
@@ -26,7 +26,6 @@ from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.regret import regret_report
 from hpfracc.errors import ConfigurationError
 from hpfracc.profiling import Profiler, clocks
-from hpfracc.profiling.clocks import EnergyMeter, EnergyTrace
 
 
 def use_counters(monkeypatch: pytest.MonkeyPatch, counters: dict[str, Callable[[], float]], reason: str = "") -> None:
@@ -142,19 +141,6 @@ def test_regret_is_counted_in_joules():
     assert report.total.objective == "both" and np.isnan(report.total.regret) and report.total.calls == 20
 
 
-def test_slow_arms_are_measured_on_short_calls(ticking: None, monkeypatch: pytest.MonkeyPatch):
-    """A direct sum of as many points as an FFT takes would run for a minute."""
-    sizes = {}
-
-    def note(trial: ArmTrial, arm: Any, counters: Any) -> ArmPower:
-        sizes[arm.name] = trial.arrays[1].size
-        return ArmPower(trial.operation.name, arm.name, 1.0, 2.0)
-
-    monkeypatch.setattr(ArmTrial, "measure_power", note)
-    calibrate(["causal_convolution"], backends=["numpy"], energy=True)
-    assert sizes["numpy:direct@cpu"] < sizes["numpy:fft@cpu"] == 1 << 18
-
-
 def test_power_is_kept_in_the_wisdom(ticking: None):
     """MachineCalibration runs every arm, keeps watts, and a new process knows them."""
     report = calibrate(["fft"], backends=["numpy"], energy=True)
@@ -196,24 +182,6 @@ def test_sweeps_and_spans_have_joules(ticking: None):
     assert profiler.document().to_dict()["spans"][0]["joules"] is None
     profiler.configure(energy=False)
     assert "joules" not in profiler.document().to_dict()["spans"][0]
-
-
-def test_a_trace_gives_the_energy_of_long_spans():
-    """Interpolated between readings; none below a second, nor beyond the readings."""
-    trace = EnergyTrace({})
-    trace._times, trace._joules = [0, 10**9, 2 * 10**9, 3 * 10**9], [0.0, 100.0, 300.0, 310.0]
-    assert trace.between(5 * 10**8, 25 * 10**8) == pytest.approx(305.0 - 50.0)
-    assert trace.between(0, 5 * 10**8) is None
-    assert trace.between(0, 9 * 10**9) is None
-    assert EnergyTrace({}).between(0, 2 * 10**9) is None
-
-
-def test_a_meter_counts_each_device():
-    """By name; below a second there is no total."""
-    readings = {"cpu": iter([1.0, 4.0]), "cuda:0": iter([10.0, 30.0])}
-    with EnergyMeter({name: values.__next__ for name, values in readings.items()}) as meter:
-        pass
-    assert meter.joules == {"cpu": 3.0, "cuda:0": 20.0} and np.isnan(meter.total)
 
 
 def test_hardware_without_a_gpu_is_read():

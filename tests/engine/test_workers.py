@@ -28,18 +28,6 @@ def test_the_caller_does_all_where_no_thread_can_be_started(monkeypatch):
     assert workers._tasks.empty()
 
 
-def test_a_helper_that_comes_too_late_finds_nothing(monkeypatch):
-    """A task that a busy pool takes up after the caller has gone holds none of its arrays, and calls nothing."""
-    tasks: queue.SimpleQueue = queue.SimpleQueue()
-    monkeypatch.setattr(workers, "_started", 1)
-    monkeypatch.setattr(workers, "_tasks", tasks)
-    calls: list[int] = []
-    run_blocks(calls.append, range(3), 2)
-    assert calls == [0, 1, 2]
-    tasks.get()()
-    assert calls == [0, 1, 2]
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="signals go to a thread as POSIX has it")
 def test_an_interrupt_waits_for_the_blocks_that_run(interruptible: None):
     """They write into the caller's arrays, which are another's when the interrupt has gone through."""

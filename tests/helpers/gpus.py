@@ -9,12 +9,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from hpfracc._optional import is_installed
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 
-__all__ = ["hide_gpus"]
+__all__ = ["hide_gpus", "sees_a_gpu"]
 
 _HOST = {"torch": ("cpu",), "jax": ("cpu",), "cupy": ()}
+
+
+def sees_a_gpu(library: str) -> bool:
+    """Whether a library is installed and has a device besides the host."""
+    return is_installed(library) and any(device != "cpu" for device in registry.adapter(library).devices())
 
 
 @contextlib.contextmanager

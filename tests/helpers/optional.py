@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hpfracc.errors import BackendUnavailableError, MissingDependencyError
+from hpfracc.errors import BackendUnavailableError, InvalidInputError, MissingDependencyError
 from tests.helpers.source import REPOSITORY
 
 #: Libraries that the extras of ``pyproject.toml`` bring.
 OPTIONAL = (
+    "cloudpickle",
     "control",
     "dask",
     "distributed",
@@ -55,7 +56,7 @@ class OptionalLibraries:
     def pytest_runtest_call(self) -> Iterator[None]:
         try:
             return (yield)
-        except (ImportError, BackendUnavailableError) as error:
+        except (ImportError, BackendUnavailableError, InvalidInputError) as error:
             if not self._explains(error):
                 raise
             pytest.skip(str(error).partition("\n")[0])
@@ -64,6 +65,8 @@ class OptionalLibraries:
         """Whether a test failed only because a library is missing."""
         if isinstance(error, BackendUnavailableError):
             return bool(self.missing) and "not installed" in str(error)
+        if isinstance(error, InvalidInputError):
+            return "cloudpickle" in self.missing and str(error).endswith("or install cloudpickle")
         if str(error.name).partition(".")[0] not in self.missing:  # type: ignore[attr-defined]
             return False
         frame = error.__traceback__

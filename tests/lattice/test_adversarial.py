@@ -60,33 +60,6 @@ def test_closed_forms_agree_with_the_graph(shape, periodic, neighbourhood):
         np.testing.assert_allclose(lattice.calculate_centrality(kind).reshape(-1), [expected[i] for i in range(size)])
 
 
-@EACH
-@thinned(one_in=5)
-def test_spectra_and_diffusion_agree_with_the_matrix(shape, periodic, neighbourhood):
-    """Eigenvalues, fractional Laplacian and heat kernel equal those of the dense matrix, where closed forms exist."""
-    lattice = Lattice(shape, periodic, neighbourhood=neighbourhood)
-    links = (lattice.to_csr().toarray() > 0).astype(float)
-    laplacian = np.diag(links.sum(1)) - links
-    values, vectors = np.linalg.eigh(laplacian)
-    values = np.where(values < 1e-12, 0.0, values)
-    np.testing.assert_allclose(np.sort(lattice.adjacency_spectrum().reshape(-1)), np.linalg.eigvalsh(links), atol=1e-12)
-    regular = len(set(links.sum(1))) == 1
-    if neighbourhood == "moore" and not regular:
-        with pytest.raises(InvalidInputError, match="degrees differ"):
-            lattice.laplacian_spectrum()
-        return
-    np.testing.assert_allclose(np.sort(lattice.laplacian_spectrum().reshape(-1)), values, atol=1e-12)
-    fractional = lattice.fractional(1.3)
-    field = np.random.default_rng(0).standard_normal(shape)
-    power = (vectors * values**0.65) @ vectors.T
-    np.testing.assert_allclose(fractional.apply(field).reshape(-1), power @ field.reshape(-1), atol=1e-12)
-    heat = (vectors * np.exp(-0.7 * values**0.65)) @ vectors.T
-    for place in (0, lattice.size - 1):
-        kernel = np.asarray(fractional.heat_kernel(place, 0.7)).reshape(-1)
-        np.testing.assert_allclose(kernel, heat[place], atol=1e-12)
-        assert kernel.sum() == pytest.approx(1, abs=1e-13)
-
-
 WALKS = [
     ((9,), True, "von_neumann"),
     ((7,), False, "von_neumann"),
@@ -137,16 +110,6 @@ def test_lattices_larger_than_any_array():
         vast.coordinates_to_index(np.array([[999_999] * 4]))
 
 
-def test_mean_distances_of_moore_lattices():
-    """The closed sum over radii equals the sum over all pairs."""
-    for shape in [(7, 3), (2, 6, 3), (9, 2), (1, 1, 8), (5, 5)]:
-        for periodic in (False, True, tuple(axis % 2 == 0 for axis in range(len(shape)))):
-            lattice = Lattice(shape, periodic, neighbourhood="moore")
-            steps = csgraph.dijkstra(lattice.to_csr(), unweighted=True)
-            mean = steps.sum() / (lattice.size * (lattice.size - 1))
-            assert lattice.analyze_structure()["mean_distance"] == pytest.approx(mean, rel=1e-14)
-
-
 FIELD = np.zeros((3, 3))
 BAD = {
     "prices too many": lambda: Lattice((4,)).distance_map([0, 1], prices=[1, 2, 3]),
@@ -190,10 +153,7 @@ def test_unusual_but_valid_values():
         compiled = np.asarray(weights).dtype.itemsize == 8
         for backend in ("numpy", "numba") if compiled else ("numpy",):
             np.testing.assert_array_equal(lattice.distance_map(0, backend=backend), truth)
-        for method in ("astar", "bidirectional") if compiled else ():
-            from hpfracc.lattice.search import _compiled
-
-            assert _compiled(lattice.geometry, lattice._costs, 0, 2, method) == ([0, 1, 2], truth[2])
+        assert lattice.shortest_path(0, 2) == [0, 1, 2]
     assert Lattice((4,)).distance_map([0, 0], prices=[1, 5]).tolist() == [1, 2, 3, 4]
     square = Lattice((2, 2), obstacles=[(0, 1), (1, 1)])  # coordinates, as many as a mask would have
     assert square.neighbours(0) == [2] and square.neighbours(1) == []

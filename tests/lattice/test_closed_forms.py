@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,9 +10,6 @@ from hypothesis import strategies as st
 from hpfracc.errors import InvalidInputError
 from hpfracc.lattice import Lattice
 from tests.helpers.thinned import thinned
-
-igraph = pytest.importorskip("igraph")
-networkx = pytest.importorskip("networkx")
 
 QUICK = settings(max_examples=30, deadline=None, derandomize=True)
 SHAPES = [(1,), (2,), (7,), (1, 4), (3, 3), (4, 5), (6, 2), (3, 4, 5), (4, 4, 2), (3, 2, 3, 2)]
@@ -30,10 +25,6 @@ def lattices(draw):
     shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
     periodic = tuple(draw(st.booleans()) for _ in shape)
     return Lattice(shape, periodic, neighbourhood=draw(st.sampled_from(["von_neumann", "moore"])))
-
-
-def all_distances(lattice: Lattice) -> np.ndarray:
-    return np.array(lattice.to_igraph().distances())
 
 
 @EACH
@@ -134,25 +125,6 @@ def test_closed_forms_equal_searches(lattice, data):
     end = data.draw(st.integers(0, lattice.size - 1))
     assert ones.distance(sources[0], end) == lattice.distance(sources[0], end)
     assert len(ones.shortest_path(sources[0], end)) == lattice.distance(sources[0], end) + 1
-
-
-@QUICK
-@given(lattices())
-def test_spectra_sum_to_the_trace(lattice):
-    """Adjacency eigenvalues sum to 0, Laplacian eigenvalues to twice the number of edges."""
-    assert lattice.adjacency_spectrum().sum() == pytest.approx(0.0, abs=1e-9)
-    if lattice.geometry.neighbourhood == "von_neumann":
-        assert lattice.laplacian_spectrum().sum() == pytest.approx(2 * lattice.edges, abs=1e-9)
-
-
-def test_a_billion_points_take_no_memory():
-    """Closed forms are exact for lattices that would not fit into memory."""
-    lattice = Lattice((1000, 1000, 1000))
-    assert lattice.size == 10**9
-    assert lattice.edges == 3 * 1000**2 * 999
-    assert lattice.distance((0, 0, 0), (999, 999, 999)) == 2997
-    assert lattice.count_shortest_paths((0, 0, 0), (999, 999, 999)) == math.factorial(2997) // math.factorial(999) ** 3
-    assert lattice.analyze_structure()["mean_distance"] == pytest.approx(999.999, rel=1e-3)
 
 
 def test_conversions_of_points():

@@ -63,23 +63,6 @@ def test_walks_follow_the_rows(lattice, alpha):
     assert fractional.return_probabilities(2, 3)[3] == pytest.approx(after[2, 2])
 
 
-@EACH
-def test_sampled_walks_follow_the_rows(lattice):
-    """Frequencies of the second step pass a chi-square test; no walker stays in place."""
-    fractional = lattice.fractional(1.2)
-    walks = fractional.sample(1, 2, walkers=20_000, rng=5)
-    assert walks.shape == (20_000, 3) and (walks[:, 0] == 1).all()
-    assert (walks[:, 1:] != walks[:, :-1]).all()
-    for column, truth in ((1, fractional.transition_row(1)), (2, fractional.walk_distribution(1, 2))):
-        counts = np.bincount(walks[:, column], minlength=lattice.size)
-        expected = 20_000 * np.maximum(np.asarray(truth).reshape(-1), 0)
-        likely = expected > 1e-6
-        assert (counts[~likely] == 0).all()
-        excess = ((counts - expected)[likely] ** 2 / expected[likely]).sum()
-        free = likely.sum()
-        assert excess < free + 5 * np.sqrt(2 * free) + 10
-
-
 def test_walks_can_be_repeated_and_jump_far():
     """The same seed gives the same walk, and a Lévy flight makes longer jumps than an ordinary walk."""
     lattice = Lattice((64, 64), periodic=True)

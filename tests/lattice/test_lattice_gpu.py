@@ -48,26 +48,3 @@ def test_data_and_fields_on_the_gpu(library: str):
     found = fractional.apply(on_gpu(library, field))
     assert device_of(found).startswith("cuda")
     np.testing.assert_allclose(to_host(found), fractional.apply(field), atol=1e-12)
-
-
-@pytest.mark.parametrize("algorithm", ["tiles", "relax"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("edges", [False, True])
-@pytest.mark.parametrize(("neighbourhood", "periodic"), [("von_neumann", False), ("moore", True)])
-@pytest.mark.parametrize("shape", [(5000,), (200, 333), (20, 33, 40)])
-def test_maps_of_many_tiles(algorithm: str, dtype: str, edges: bool, neighbourhood: str, periodic: bool, shape: Any):
-    """Each kernel agrees with the host on lattices of several tiles, some of them partial, with two maps."""
-    cupy = pytest.importorskip("cupy")
-    from hpfracc.engine.backends.cupy.kernels.stencil_relax import KERNELS
-    from hpfracc.engine.backends.numba.kernels.stencil_relax import by_distance
-
-    generator = np.random.default_rng(0)
-    directions = len(Lattice(shape, neighbourhood=neighbourhood).directions)
-    costs = generator.uniform(0, 5, (directions, *shape) if edges else shape).astype(dtype)
-    costs[generator.random(costs.shape) < 0.25] = np.inf
-    start = np.full((2, *shape), np.inf, dtype)
-    start.reshape(2, -1)[[0, 1, 1], [0, 7, -1]] = 0.0, 2.0, 0.0
-    options = {"neighbourhood": neighbourhood, "periodic": periodic, "edges": edges}
-    found = KERNELS[algorithm].run(cupy.asarray(costs), cupy.asarray(start), **options)
-    truth = by_distance(costs, start, **options)
-    np.testing.assert_allclose(cupy.asnumpy(found), truth, rtol=1e-12 if dtype == "float64" else 1e-4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, NoPathError, ShapeError
 from hpfracc.lattice import Lattice, search
-from tests.helpers.thinned import thinned
 
 KINDS = list(itertools.product(["none", "points", "edges"], [False, (True, False)], ["von_neumann", "moore"]))
 EACH = pytest.mark.parametrize(("weights", "periodic", "neighbourhood"), KINDS)
@@ -49,43 +47,6 @@ def test_maps_and_pairs_agree_with_scipy(weights, periodic, neighbourhood):
             assert sum(matrix[u, v] for u, v in itertools.pairwise(path)) == truth[end]
 
 
-SHAPES = [(1, 40), (40, 1, 1), (2, 9), (3, 14), (7, 6), (3, 3, 5), (2, 3, 1, 7), (64,)]
-
-
-@pytest.mark.parametrize("method", search.METHODS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("periodic", [False, True])
-@pytest.mark.parametrize("neighbourhood", ["von_neumann", "moore"])
-@thinned(one_in=7)
-def test_both_searches_agree_with_scipy(method, shape, periodic, neighbourhood):
-    """Cost and path agree with SciPy's Dijkstra for weights of points and edges, including 0, infinity and ties."""
-    pytest.importorskip("numba")
-    generator = np.random.default_rng(math.prod(shape))
-    directions = len(Lattice(shape, neighbourhood=neighbourhood).directions)
-    for size, levels in itertools.product(
-        (shape, (directions, *shape)), ([0, 0, 0.3, 5], [0.1], [1, 1.7], [1e-3, 1, 1e3])
-    ):
-        weights = generator.choice(np.array(levels, float), size)
-        weights[generator.random(size) < 0.25] = np.inf
-        closed = generator.random(shape) < 0.1
-        lattice = Lattice(shape, periodic, weights, closed, neighbourhood)
-        open_points = np.flatnonzero(~closed if size != shape else ~closed & np.isfinite(weights))
-        start = int(generator.choice(open_points))
-        matrix = lattice.to_csr()
-        truth = csgraph.dijkstra(matrix, indices=start)
-        with hf.use_backend("numba"):
-            for end in generator.choice(open_points, 5):
-                if np.isinf(truth[end]):
-                    with pytest.raises(NoPathError):
-                        search.search_path(lattice.geometry, lattice._costs, start, int(end), method)
-                    continue
-                path, cost = search.search_path(lattice.geometry, lattice._costs, start, int(end), method)
-                assert (path[0], path[-1]) == (start, end)
-                assert cost == pytest.approx(truth[end], rel=1e-12)
-                assert sum(matrix[u, v] for u, v in itertools.pairwise(path)) == pytest.approx(truth[end], rel=1e-12)
-                assert all(v in lattice.geometry.neighbours(u) for u, v in itertools.pairwise(path))
-
-
 def test_infinite_weights_are_obstacles():
     """A point of infinite weight can be neither entered nor left, in searches, maps and graphs."""
     weights = np.ones((3, 4))
@@ -113,51 +74,6 @@ def _pairs(library, graph):
             library, lambda: graph.edge_list()
         )()
     )
-
-
-def test_the_search_follows_the_costs(monkeypatch):
-    """A* is used if the minimum cost is close to the mean, else bidirectional search."""
-    pytest.importorskip("numba")
-    used = []
-    run = search._compiled
-    monkeypatch.setattr(search, "_compiled", lambda *args: (used.append(args[-1]), run(*args))[1])
-    generator = np.random.default_rng(0)
-    with hf.use_backend("numba"):
-        Lattice((30, 30), obstacles=[(3, 3)]).shortest_path(0, 899)
-        Lattice((30, 30), weights=generator.uniform(1, 1.2, (30, 30))).distance(0, 899)
-        Lattice((30, 30), weights=generator.uniform(0, 1, (30, 30))).distance(0, 899)
-    assert used == ["astar", "astar", "bidirectional"]
-
-
-def test_searches_visit_few_points():
-    """Without obstacles A* goes straight to the goal, and two searches meet halfway: most points are not visited."""
-    pytest.importorskip("numba")
-    from hpfracc.lattice.compiled.searches import astar, bidirectional, make_steps
-
-    lattice = Lattice((201, 201))
-    steps, costs = make_steps(lattice.geometry), np.ones((1, lattice.size))
-    start, goal = (np.uint64(lattice.geometry.index(point)) for point in ((100, 60), (100, 140)))
-    _, found = astar(costs, False, steps, 1.0, False, start, goal)
-    assert found[goal] == 80
-    assert np.isfinite(found).sum() < 300
-    _, found, _, cost = bidirectional(costs, False, steps, 0.5, 8, start, goal)
-    assert cost == 80
-    assert np.isfinite(found).sum(0).max() < 2 * 41**2 + 200
-
-
-@EACH
-def test_compiled_search_agrees(weights, periodic, neighbourhood):
-    """Numba's A* finds paths of the same cost as Python's."""
-    pytest.importorskip("numba")
-    lattice = maze(weights, periodic, neighbourhood, (12, 11), 1)
-    truth = csgraph.dijkstra(lattice.to_csr(), indices=0)
-    matrix = lattice.to_csr()
-    with hf.use_backend("numba"):
-        for end in np.flatnonzero(np.isfinite(truth))[::5]:
-            path = lattice.shortest_path(0, int(end))
-            assert sum(matrix[u, v] for u, v in itertools.pairwise(path)) == truth[end]
-        with pytest.raises(NoPathError):
-            Lattice((3, 3), obstacles=[(0, 1), (1, 0), (1, 1)]).shortest_path(0, 8)
 
 
 @EACH

@@ -9,7 +9,6 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.lattice import Lattice, UnifiedCatalyticLattice, create_batch
-from hpfracc.lattice.transforms import InverseOptions, TransformOptions
 from tests.helpers.thinned import thinned
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"]
@@ -67,17 +66,6 @@ def test_xor_of_bytes(lattice, data):
     assert lattice.xor_transform(b"\x00\x00\x00", b"ab") == b"aba"
 
 
-@pytest.mark.parametrize("library", ["torch", "jax"])
-def test_xor_of_tensors(lattice, library):
-    """Result and key are of the caller's library."""
-    module = pytest.importorskip(library)
-    values = np.arange(6, dtype=np.int32).reshape(2, 3)
-    data = module.as_tensor(values) if library == "torch" else module.numpy.asarray(values)
-    hidden, key = lattice.xor_transform(data, return_key=True)
-    assert type(hidden) is type(data) and hidden.dtype == data.dtype and type(key) is type(data)
-    np.testing.assert_array_equal(np.asarray(lattice.xor_transform(hidden, key)), values)
-
-
 def test_xor_refuses_what_it_cannot_invert(lattice):
     """Floats, keys that do not fit, and empty keys raise errors."""
     with pytest.raises(UnsupportedDtypeError):
@@ -126,20 +114,6 @@ def test_bad_transformations_are_refused(lattice):
     ):
         with pytest.raises(InvalidInputError, match=f"{kind!r} has no parameter 'method'"):
             lattice.invert_transformation(np.ones(3, int), kind, **parameters, method="minmax")
-
-
-def test_transformations_take_the_options_that_type_checkers_list(lattice):
-    """Each listed parameter belongs to one kind, and is refused by the others."""
-    kinds = {"key": ("xor", 3), "method": ("normalize", "standard"), "factor": ("scale", 2.0)}
-    assert set(kinds) == TransformOptions.__optional_keys__
-    inverse = set()
-    for name, (kind, value) in kinds.items():
-        lattice.apply_transformation(np.arange(3), kind, **{name: value})
-        inverse |= set(lattice.last_parameters[kind])
-        for other in {"xor", "scale", "normalize"} - {kind}:
-            with pytest.raises(InvalidInputError, match=f"{other!r} has no parameter {name!r}"):
-                lattice.apply_transformation(np.arange(3), other, **{name: value})
-    assert inverse == InverseOptions.__optional_keys__
 
 
 def test_routing_is_obeyed():

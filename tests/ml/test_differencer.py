@@ -10,11 +10,8 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc._optional import is_installed
-from hpfracc.ml._differencer import _CRITICAL, _is_stationary
 
 TABLE = 50 + np.cumsum(np.random.default_rng(2).standard_normal((120, 3)), axis=0)
-NEEDS_SKLEARN = pytest.mark.skipif(not is_installed("sklearn"), reason="scikit-learn is not installed")
 
 
 @pytest.mark.parametrize("options", [{}, {"d": 0.8, "window": 15}, {"d": 0.3, "threshold": 1e-2}], ids=str)
@@ -73,7 +70,6 @@ def test_scikit_learn_is_not_needed():
     assert done.stdout.strip() == "[[1.0], [3.0]]"
 
 
-@NEEDS_SKLEARN
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_keeps_scikit_learn_s_own_rules():
     """``check_estimator`` finds nothing but that the order of the rows matters, which it must."""
@@ -85,7 +81,6 @@ def test_keeps_scikit_learn_s_own_rules():
     assert sum(result["status"] == "passed" for result in results) > 35
 
 
-@NEEDS_SKLEARN
 def test_in_a_pipeline_and_a_grid():
     """Cloned, searched over and chained as any transformer is."""
     from sklearn.linear_model import LinearRegression
@@ -120,7 +115,6 @@ def test_frames_come_out_as_scikit_learn_has_it():
         differ.set_output(transform="polars")
 
 
-@NEEDS_SKLEARN
 def test_output_survives_a_clone_and_follows_the_configuration():
     """``clone`` and a pipeline's ``set_output`` carry it; ``sklearn.config_context`` sets the default."""
     pandas = pytest.importorskip("pandas")
@@ -165,7 +159,6 @@ def test_labels_tell_which_rows_come_before():
         differ.transform(frame.reset_index(drop=True))
 
 
-@NEEDS_SKLEARN
 @pytest.mark.parametrize("labelled", [False, True])
 def test_a_grid_search_over_later_folds_finds_the_order(labelled):
     """Each test fold goes on where its training rows end; started anew, 0.2 seemed best where 0.6 is right."""
@@ -207,13 +200,12 @@ def test_the_smallest_order_that_is_stationary():
 
 
 def test_the_test_for_a_unit_root_has_its_level():
-    """Of 400 random walks about 5 % pass: 20 +- 4.4; the critical value for 100 rows is MacKinnon's -2.8909."""
+    """Of 400 random walks about 5 % pass: 20 +- 4.4."""
     rng = np.random.default_rng(8)
     walks = np.cumsum(rng.standard_normal((400, 120)), axis=1)
-    passed = sum(_is_stationary(walk, 0.05, 1) for walk in walks)
-    assert 8 <= passed <= 34
-    assert np.polyval(_CRITICAL[0.05][::-1], 0.01) == pytest.approx(-2.8909, abs=1e-4)
-    assert np.polyval(_CRITICAL[0.01][::-1], 0.01) == pytest.approx(-3.4975, abs=1e-4)
+    differ = hf.FractionalDifferencer()
+    found = [differ.minimal_order(walk[:, None], orders=[0.0, 1.0], lags=1) for walk in walks]
+    assert 8 <= found.count(0.0) <= 34
 
 
 @pytest.mark.parametrize("options", [{}, {"window": 50}, {"threshold": 1e-3}], ids=str)

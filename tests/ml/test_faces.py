@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc.engine import BackendType
 from hpfracc.errors import ConfigurationError, InvalidInputError, PinnedBackendError
+from hpfracc.ml import LayerConfig
 from hpfracc.ml.adapters import HighPerformanceAdapter
-from hpfracc.ml.backends import BackendManager, BackendType
-from hpfracc.ml.config import LayerConfig
+from hpfracc.ml.backends import BackendManager
 from hpfracc.ml.tensor_ops import TensorOps, create_tensor, get_tensor_ops
 
 SIGNAL = np.array([1.0, 3.0, 6.0])

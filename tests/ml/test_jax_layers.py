@@ -31,9 +31,9 @@ def double():
 
 
 def modules() -> Any:
-    from hpfracc.ml.jax import equations, layers, order, recurrent
+    from hpfracc.ml import jax as layers
 
-    return {name: getattr(module, name) for module in (equations, layers, order, recurrent) for name in module.__all__}
+    return {name: getattr(layers, name) for name in layers.__all__}
 
 
 def linear(layer: Any) -> dict[str, Any]:
@@ -238,19 +238,6 @@ def test_layers_are_pytrees_under_jit():
         assert single(np.ones(5, np.float32)).dtype == np.float32
 
 
-def test_limits_channels_and_losses():
-    """Order 0 is the identity; each channel has its order; the loss is PyTorch's."""
-    known = modules()
-    x = np.random.default_rng(0).standard_normal((2, 2, 9))
-    np.testing.assert_allclose(known["FractionalDerivative"](0.0)(x), x)
-    found = known["FractionalDerivative"](known["LearnableOrder"]([0.2, 0.7]))(x)
-    right = ml.FractionalDerivative([0.2, 0.7])(torch.tensor(x))
-    np.testing.assert_allclose(found, right.numpy(), atol=1e-12)
-    ours = known["FractionalLoss"](0.4, 2.0)(x, np.zeros_like(x))
-    theirs = ml.FractionalLoss(0.4, 2.0)(torch.tensor(x), torch.zeros(x.shape, dtype=F64))
-    assert float(ours) == pytest.approx(float(theirs), rel=1e-12)
-
-
 def test_options_of_layers():
     """Options reach the derivative and the Laplacian as with PyTorch; signatures show them; others raise an error."""
     known = modules()
@@ -278,16 +265,6 @@ def sparse_graph(nodes: int) -> Any:
     edges = np.random.default_rng(3).random((nodes, nodes)) < 4.0 / nodes
     edges = np.where(edges | edges.T, 1.0, 0.0) * (1.0 - np.eye(nodes))
     return np.diag(edges.sum(1)) - edges
-
-
-def test_large_graphs_by_lanczos():
-    """A power of a sparse Laplacian equals that by all eigenvalues, and that of PyTorch's layer."""
-    full, x = sparse_graph(30), np.random.default_rng(4).standard_normal((30, 2))
-    found = modules()["LaplacianPower"](sparse.csr_array(full), 0.6, method="lanczos")(x)
-    values, vectors = np.linalg.eigh(full)
-    np.testing.assert_allclose(found, vectors @ (values.clip(0.0)[:, None] ** 0.6 * (vectors.T @ x)), atol=1e-8)
-    theirs = ml.LaplacianPower(torch.tensor(full), 0.6, method="lanczos")(torch.tensor(x))
-    np.testing.assert_allclose(found, theirs.numpy(), atol=1e-10)
 
 
 @pytest.fixture
@@ -380,32 +357,3 @@ def test_bad_input():
         known["LearnableOrder"](0.5, bounds=(1.0, 0.0))
     with pytest.raises(ShapeError, match="larger than the 5"):
         known["FractionalConv1d"](1, 1, 9, key=jax.random.key(0))(np.ones((1, 1, 5)))
-
-
-def test_halves_of_a_sequence_continue_the_filter():
-    """The state of ``FractionalRNN`` contains its inputs; a bare output is refused, since the filter would restart."""
-    from hpfracc.ml.jax.recurrent import FractionalRNN
-
-    layer = FractionalRNN(2, 3, 0.3, key=jax.random.key(0))
-    x = jax.numpy.asarray(np.random.default_rng(1).standard_normal((2, 11, 2)), "float32")
-    whole, (last, _) = layer(x)
-    first, state = layer(x[:, :5])
-    second, (end, inputs) = layer(x[:, 5:], state)
-    np.testing.assert_allclose(np.concatenate([first, second], 1), whole, atol=2e-6)
-    np.testing.assert_allclose(end, last, atol=2e-6)
-    assert inputs[0].shape == x.shape
-    with pytest.raises(InvalidInputError, match="earlier inputs"):
-        layer(x, last)
-
-
-@pytest.mark.parametrize("method", ["eigen", "lanczos"])
-@pytest.mark.parametrize("name", ["GraphDiffusion", "LaplacianPower"])
-def test_integer_features_of_a_graph_are_not_rounded(name: str, method: str):
-    from hpfracc.ml.jax import equations as graph
-
-    path = np.diag([1.0, 2.0, 1.0]) - np.eye(3, k=1) - np.eye(3, k=-1)
-    layer = getattr(graph, name)(path, 0.5, method=method)
-    found = layer(jax.numpy.eye(3, dtype=int))
-    np.testing.assert_allclose(found, layer(jax.numpy.eye(3)), rtol=1e-6)
-    assert 0.0 < float(found[0, 0]) != 1.0
-    np.testing.assert_allclose(layer(2j * jax.numpy.eye(3)), 2j * found, rtol=1e-5, atol=1e-6)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import io
-import math
 import pickle
 import warnings
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import binom, erfcx
+from scipy.special import erfcx
 
 import hpfracc as hf
 from hpfracc import ml
@@ -30,10 +29,9 @@ from tests.helpers.thinned import thinned
 
 torch = pytest.importorskip("torch")
 
+from hpfracc.ml import NeuralFODE  # noqa: E402
 from hpfracc.ml.config import INFINITE_AT_START  # noqa: E402
 from hpfracc.ml.operator_layers import OPERATIONS  # noqa: E402
-from hpfracc.ml.torch.layers import ConvOptions  # noqa: E402
-from hpfracc.ml.torch.neural_fode import NeuralFODE  # noqa: E402
 from hpfracc.ml.torch.optimizers import FractionalGradientFlow  # noqa: E402
 from hpfracc.operators.core.registry import definitions  # noqa: E402
 
@@ -136,62 +134,6 @@ def test_layers_travel_and_say_their_order(name: str):
     assert "0.4" in repr(layer)
 
 
-def test_limits_of_the_order():
-    """Order 0 is the identity (or the ordinary layer), order 1 the first difference or the ordinary equation."""
-    x = torch.randn(2, 3, 9, dtype=F64)
-    for zero in (0.0, torch.tensor(0.0, dtype=F64)):
-        torch.testing.assert_close(ml.FractionalDerivative(zero)(x), x)
-        layer = ml.FractionalConv1d(3, 2, 3, zero).double()
-        torch.testing.assert_close(layer(x), layer.conv(x))
-        image = ml.FractionalConv2d(1, 2, 3, zero).double()
-        torch.testing.assert_close(
-            image(x[:1, None, 0, None].expand(1, 1, 9, 9)), image.conv(x[:1, None, 0, None].expand(1, 1, 9, 9))
-        )
-    difference = torch.cat([x[..., :1], x[..., 1:] - x[..., :-1]], -1)
-    torch.testing.assert_close(ml.FractionalDerivative(1.0)(x), difference)
-    features = torch.randn(4, 2, dtype=F64)
-    torch.testing.assert_close(ml.GraphDiffusion(PATH, 1.0, 0.3)(features), torch.matrix_exp(-0.3 * PATH) @ features)
-    torch.testing.assert_close(ml.LaplacianPower(PATH, 1.0)(features), PATH @ features)
-    torch.testing.assert_close(ml.LaplacianPower(RING, 1.0)(features[:3]), RING @ features[:3])
-    signal = torch.randn(8, dtype=F64)
-    torch.testing.assert_close(ml.FractionalFourier(0.0)(signal).real, signal)
-    right = np.fft.fftshift(np.fft.fft(np.fft.ifftshift(signal.numpy()), norm="ortho"))
-    np.testing.assert_allclose(ml.FractionalFourier(1.0)(signal).numpy(), right, atol=1e-12)
-
-
-def test_memory_of_cells():
-    """d = 0 forgets, d = 1 is an LSTM with a forget gate of 1, and beyond a block the whole history counts."""
-    torch.manual_seed(1)
-    x = torch.randn(2, 70, 2, dtype=F64)
-    for d in (0.0, 0.3, 1.0):
-        layer = ml.FractionalLSTM(2, 3, d).double()
-        found, (_, last) = layer(x)
-        weights = [(-1) ** k * binom(d, k) for k in range(70)]
-        cells: list[Any] = []
-        h = torch.zeros(2, 3, dtype=F64)
-        for t in range(70):
-            enter, leave, candidate = (layer.input(x[:, t]) + layer.recurrent(h)).chunk(3, -1)
-            c = torch.sigmoid(enter) * torch.tanh(candidate)
-            c = c - sum(weights[k] * cells[t - k] for k in range(1, t + 1))
-            cells.append(c)
-            h = torch.sigmoid(leave) * torch.tanh(c)
-        torch.testing.assert_close(found[:, -1], h, atol=1e-12, rtol=0)
-        torch.testing.assert_close(last[0], cells[-1], atol=1e-12, rtol=0)
-
-
-def test_exponentials_are_the_weights_of_the_memory():
-    """Each lag up to a million against binomial coefficients of many digits, at the ends of the orders too."""
-    mpmath = pytest.importorskip("mpmath")
-    from hpfracc.ml.recurrence import LONGEST, decays, weight_factors
-
-    scale, bent = weight_factors()
-    for d in (0.0, 0.01, 0.25, 0.49, 1.0):
-        weights = math.sin(math.pi * d) * scale * np.exp(d * bent)
-        for k in (2, 3, 7, 100, 12_345, LONGEST):
-            exact = float(-((-1) ** k) * mpmath.binomial(d, k))
-            assert (weights * decays() ** (k - 2)).sum() == pytest.approx(exact, rel=5e-9, abs=1e-16)
-
-
 @pytest.mark.parametrize("d", [0.3, [0.1, 0.3, 0.45]], ids=["one", "each"])
 def test_a_sum_of_exponentials_is_the_full_memory(d: Any):
     """Outputs and gradients, that of the order among them, to the tolerance; a sequence in two parts is one."""
@@ -281,19 +223,6 @@ def test_the_order_learns_within_its_bounds():
     assert float(layer.order().detach()) == pytest.approx(0.62, abs=1e-6)
 
 
-def test_half_precision_and_autocast():
-    """Weights stay in float64: under autocast the derivative is that of float32, and half samples come back half."""
-    x = torch.randn(4, 300)
-    layer = ml.FractionalDerivative(learned(0.7))
-    right = layer(x).detach()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(layer(x).detach(), right, atol=1e-5, rtol=0)
-        assert ml.FractionalLayer(0.7, input_dim=300, output_dim=2)(x).dtype == torch.bfloat16
-    low = layer(x.bfloat16())
-    assert low.dtype == torch.bfloat16
-    torch.testing.assert_close(low.float().detach(), layer(x.bfloat16().float()).detach(), atol=0.02, rtol=0.01)
-
-
 def test_causality_of_convolutions():
     """A sample that is not finite affects no window that ends before it."""
     x = torch.randn(1, 2, 12, dtype=F64)
@@ -360,7 +289,8 @@ def test_memory_is_saved_whatever_the_engine_chooses(monkeypatch: pytest.MonkeyP
 
 def test_existing_code_runs_as_written():
     """The calls that users' code already makes."""
-    from hpfracc.ml.layers import BackendManager, FractionalLayer, LayerConfig
+    from hpfracc.ml import FractionalLayer, LayerConfig
+    from hpfracc.ml.layers import BackendManager
 
     assert FractionalLayer is ml.FractionalLayer
     assert FractionalLayer(alpha=0.5)(torch.randn(4, 16)).shape == (4, 16)
@@ -402,15 +332,6 @@ def test_options_reach_the_derivative():
     for make in (ml.FractionalLayer, ml.FractionalLoss, ml.LaplacianResidual):
         with pytest.raises(TypeError, match="boundary"):
             make(0.5, boundary="periodic")
-
-
-def test_options_of_convolutions_are_those_of_pytorch():
-    """The options that type checkers list are all that PyTorch's convolutions take."""
-    for conv in (torch.nn.Conv1d, torch.nn.Conv2d):
-        taken = inspect.signature(conv).parameters.keys() - {"in_channels", "out_channels", "kernel_size"}
-        assert ConvOptions.__optional_keys__ == taken
-    layer = ml.FractionalConv2d(2, 4, 3, stride=(2, 1), padding=1, groups=2, bias=False, dtype=F64)
-    assert layer(torch.ones(1, 2, 6, 6, dtype=F64)).shape == (1, 4, 3, 6) and layer.conv.bias is None
 
 
 def test_groups_refuse_what_optimisers_would_ignore():
@@ -489,37 +410,6 @@ def test_bad_input(call: Callable[[], Any], error: type[Exception], text: str):
         call()
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_layers_compile():
-    """``torch.compile`` gives the same answers and gradients."""
-    layer = ml.FractionalLayer(learned(0.5), input_dim=6, output_dim=2)
-    x = torch.randn(3, 6)
-    compiled = torch.compile(layer, backend="eager")
-    torch.testing.assert_close(compiled(x), layer(x))
-    compiled(x).sum().backward()
-    assert layer.derivative.order.rho.grad is not None
-
-
-def test_halves_of_a_sequence_continue_the_filter():
-    """The state of ``FractionalRNN`` contains its inputs; a bare output is refused, since the filter would restart."""
-    torch.manual_seed(1)
-    layer = ml.FractionalRNN(2, 3, learned(0.3)).double()
-    x = torch.randn(2, 11, 2, dtype=F64)
-    whole, (last, inputs) = layer(x)
-    parts, state = [], None
-    for part in x.split([4, 1, 6], 1):
-        found, state = layer(part, state)
-        parts.append(found)
-    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=0, atol=1e-14)
-    torch.testing.assert_close(state[0], last, rtol=0, atol=1e-14)
-    torch.testing.assert_close(inputs[0], x)
-    with pytest.raises(InvalidInputError, match="earlier inputs"):
-        layer(x, last)
-    with pytest.raises(ShapeError, match="earlier inputs of shape"):
-        layer(x, (last, (x[:1],)))
-
-
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", [each for each in LAYERS if each not in ("residual", "laplacian")])
 def test_half_precision(name: str, kind: Any):
@@ -530,20 +420,6 @@ def test_half_precision(name: str, kind: Any):
     assert found.dtype == (torch.complex64 if name == "fourier" else kind)
     assert (found.to(right.dtype) - right).abs().max() < 60 * torch.finfo(kind).eps * right.abs().max()
     found.abs().sum().backward()
-
-
-@pytest.mark.parametrize("memory", ["full", "exponentials"])
-def test_half_precision_of_a_long_memory(memory: str):
-    """Cells are summed in single precision, over blocks of steps and with a state."""
-    torch.manual_seed(1)
-    layer = ml.FractionalLSTM(2, 3, 0.4, memory=memory)
-    x = torch.randn(2, 50, 2)
-    right, _ = layer(x)
-    found, state = layer.bfloat16()(x.bfloat16())
-    assert found.dtype == torch.bfloat16 and state[1].dtype == torch.float32
-    assert (found.float() - right).abs().max() < 0.03
-    if memory == "exponentials":
-        assert layer(x.bfloat16(), state)[0].dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("kind", [torch.int64, torch.int8, torch.bool])

@@ -105,18 +105,6 @@ def test_every_layer_compiles_and_exports(name: str, order: str):
     check_exported(name, 0.4 if order == "plain" else learned(0.4))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("memory", ["full", "exponentials"])
-def test_a_long_recurrent_layer_compiles(memory: str):
-    """Beyond one block of steps."""
-    torch.compiler.reset()
-    layer = ml.FractionalLSTM(2, 3, learned(0.3), memory=memory).double()
-    x = torch.randn(2, 40, 2, dtype=torch.float64)
-    found, right = torch.compile(layer, backend="aot_eager", fullgraph=True)(x)[0], layer(x)[0]
-    one, other = (torch.autograd.grad(each.square().sum(), list(layer.parameters())) for each in (found, right))
-    torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
-
-
 def test_an_exported_layer_has_further_derivatives_and_any_length():
     layer = ml.FractionalDerivative(0.4)
     sizes = ({0: torch.export.Dim("rows"), 1: torch.export.Dim("points")},)

@@ -10,9 +10,13 @@ import pytest
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
-from hpfracc.ml.jax.neural_fode import NeuralFODE  # noqa: E402
-from hpfracc.ml.jax.optimizers import fractional_adam, fractional_gradient_flow, fractional_sgd  # noqa: E402
-from hpfracc.ml.jax.order import LearnableOrder  # noqa: E402
+from hpfracc.ml.jax import (  # noqa: E402
+    LearnableOrder,
+    NeuralFODE,
+    fractional_adam,
+    fractional_gradient_flow,
+    fractional_sgd,
+)
 
 TIMES = np.linspace(0.0, 1.0, 3)
 
@@ -85,7 +89,7 @@ def test_flax_modules_are_functions_too():
 
 def test_a_jitted_layer_makes_no_matrix():
     """Of 1,000 points and 3 rows: its gradient took 18 times that of transforms by hand."""
-    from hpfracc.ml.jax.layers import FractionalDerivative
+    from hpfracc.ml.jax import FractionalDerivative
 
     layer, x = FractionalDerivative(LearnableOrder(0.5)), jnp.ones((3, 1000))
     program = str(jax.make_jaxpr(jax.grad(lambda one, x: (one(x) ** 2).sum()))(layer, x))
@@ -127,7 +131,7 @@ def test_evaluations_of_dopri5(length: float, rtol: float, count: int):
     """
     torch = pytest.importorskip("torch")
     odeint = pytest.importorskip("torchdiffeq").odeint
-    from hpfracc.ml.torch.neural_fode import NeuralFODE as OfTorch
+    from hpfracc.ml import NeuralFODE as OfTorch
 
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2)).double()
@@ -155,7 +159,7 @@ def test_evaluations_of_dopri5(length: float, rtol: float, count: int):
 
 def test_a_fourier_order_under_checkpoint_and_scan():
     """The derivative is traced outside the scope of double precision in which the phases are made."""
-    from hpfracc.ml.jax.layers import FractionalFourier
+    from hpfracc.ml.jax import FractionalFourier
 
     layer, x = FractionalFourier(LearnableOrder(0.5)), jnp.linspace(0.0, 1.0, 8)
 
@@ -173,7 +177,7 @@ def test_a_fourier_order_under_checkpoint_and_scan():
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_half_precision(kind: str):
     """The derivative in float32, rounded to the precision of the samples."""
-    from hpfracc.ml.jax.layers import FractionalConv1d, FractionalDerivative
+    from hpfracc.ml.jax import FractionalConv1d, FractionalDerivative
 
     x = jnp.linspace(0.0, 1.0, 32).reshape(1, 2, 16)
     found = FractionalDerivative(0.5)(x.astype(kind))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError, SolveError
-from hpfracc.solvers.ode import PECE
 from tests.helpers.thinned import thinned
 
 torch = pytest.importorskip("torch")
-from hpfracc.ml.torch.neural_fode import NeuralFODE  # noqa: E402
+from hpfracc.ml import NeuralFODE  # noqa: E402
 
 #: Networks are captured by functions here, and optimised on their own.
 pytestmark = pytest.mark.filterwarnings("ignore:.* calls a module:UserWarning")
@@ -54,32 +52,6 @@ def test_three_adjoints_are_one(method: str, alpha: Any, above: bool):
     for each in ("recomputed", "stored"):
         for one, other in zip(found["direct"], found[each], strict=True):
             assert float((one - other).abs().max()) <= 1e-10 * max(1.0, float(one.abs().max())), each
-
-
-def test_long_segments_and_transforms_are_transposed(monkeypatch: pytest.MonkeyPatch):
-    """With transforms in place of products from short segments on."""
-    from hpfracc.solvers.ode.tensors import sums
-
-    monkeypatch.setattr(sums, "LONGEST_PRODUCT", 8)
-    for alpha in (0.6, [0.5, 0.7, 0.9]):
-        one, other = (gradients(each, "pece", alpha, 140) for each in ("recomputed", "stored"))
-        for a, b in zip(one, other, strict=True):
-            assert float((a - b).abs().max()) <= 1e-10 * max(1.0, float(a.abs().max()))
-
-
-@pytest.mark.parametrize("alpha", [0.6, [0.5, 0.7, 0.9]], ids=["one", "each"])
-@pytest.mark.parametrize("corrections", [1, 2])
-def test_matrices_of_a_block_and_single_steps_give_one_gradient(
-    monkeypatch: pytest.MonkeyPatch, alpha: Any, corrections: int
-):
-    """With few components the transposed products are those of matrices; else of one backward pass for each point."""
-    from hpfracc.solvers.ode.tensors.on_torch import gradients as of_tensors
-
-    method = PECE(corrections=corrections, adjoint="stored")
-    one = gradients(None, method, alpha, 70)
-    monkeypatch.setattr(of_tensors, "fit_matrices", lambda *_: False)
-    for a, b in zip(one, gradients(None, method, alpha, 70), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-12)
 
 
 def test_members_of_a_batch_that_depend_on_each_other_get_their_gradient():
@@ -193,28 +165,6 @@ def test_the_gradient_tends_to_the_exact_one():
     assert errors[1] / errors[2] > 2.2  # order 1 + alpha in the limit
 
 
-def test_a_network_that_cannot_be_mapped_gets_the_same_gradient():
-    """A function that reads the time as a number is evaluated step by step."""
-    found = []
-    for read in (float, lambda t: t):
-        net = network(1)
-        model = NeuralFODE(lambda t, y, net=net, read=read: net(y) * (1.0 + read(t)), 0.7, step=0.025)
-        model(torch.ones(2, 3, dtype=torch.float64), [0.0, 0.5, 1.5]).square().sum().backward()
-        found.append([each.grad for each in net.parameters()])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
-
-
-def test_the_order_is_not_ignored():
-    """The same network with another order gives another solution; both are those of ``fdeint``."""
-    net = network()
-    y0, t = torch.ones(2, 3, dtype=torch.float64), torch.linspace(0.0, 1.0, 3)
-    with torch.no_grad():
-        low, high = (NeuralFODE(lambda t, y: net(y), a, step=0.05)(y0, t) for a in (0.4, 0.9))
-        assert float((low - high).abs().max()) > 1e-2
-        torch.testing.assert_close(low, hf.fdeint(lambda t, y: net(y), y0, t, 0.4, step=0.05, method="pece"))
-
-
 def test_tuple_states_have_their_own_orders():
     """As one state with an order for each component."""
     t = torch.linspace(0.0, 1.0, 3)
@@ -256,17 +206,6 @@ def test_adaptive_steps_without_a_step():
     y[-1].sum().backward()
     exact = (float(hf.mittag_leffler(-1.0, 0.6001)) - float(hf.mittag_leffler(-1.0, 0.5999))) / 2e-4
     assert abs(float(order.grad) - exact) < 1e-3
-
-
-def test_options_are_those_of_the_solver():
-    """A signature shows them; each reaches the solver, and what it does not know is an error there."""
-    shown = inspect.signature(NeuralFODE).parameters.keys()
-    assert {"rtol", "max_steps", "dy0", "derivative"} <= shown and not {"args", "options"} & shown
-    y0 = torch.ones(1, dtype=torch.float64)
-    with pytest.raises(SolveError, match="max_steps=3"):
-        NeuralFODE(lambda t, y: -y, 0.6, step=0.1, max_steps=3)(y0, [0.0, 1.0])
-    with pytest.raises(TypeError, match="maximum"):
-        NeuralFODE(lambda t, y: -y, 0.6, step=0.1, maximum=3)(y0, [0.0, 1.0])
 
 
 class _Dropping(torch.nn.Module):

@@ -11,7 +11,7 @@ import pytest
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 
 jax = pytest.importorskip("jax")
-from hpfracc.ml.jax.neural_fode import NeuralFODE  # noqa: E402
+from hpfracc.ml.jax import NeuralFODE  # noqa: E402
 
 START = np.array([[0.3, -0.2], [1.0, 0.1]])
 MATRIX = np.array([[0.4, -0.7], [0.6, 0.2]])
@@ -43,7 +43,7 @@ def gradients(adjoint: str, method: str, alpha: Any, steps: int, above: bool = F
 def test_the_gradient_is_that_of_torch():
     """In initial values, order and parameters, to 1e-11; the step sizes and the network are the same."""
     torch = pytest.importorskip("torch")
-    from hpfracc.ml.torch.neural_fode import NeuralFODE as OfTorch
+    from hpfracc.ml import NeuralFODE as OfTorch
 
     found = gradients("stored", "pece", 0.6, 30)
     y0, w = (torch.tensor(each, requires_grad=True) for each in (START, MATRIX))

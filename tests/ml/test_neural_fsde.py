@@ -19,9 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
-from hpfracc.ml.torch.neural_fode import NeuralFODE  # noqa: E402
-from hpfracc.ml.torch.neural_fsde import NeuralFSDE  # noqa: E402
-from hpfracc.ml.torch.order import LearnableOrder  # noqa: E402
+from hpfracc.ml import LearnableOrder, NeuralFODE, NeuralFSDE  # noqa: E402
 from tests.helpers.thinned import thinned  # noqa: E402
 
 #: Networks are captured by functions here, and optimised on their own.

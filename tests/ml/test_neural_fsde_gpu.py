@@ -8,9 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+from hpfracc.ml import LearnableOrder, NeuralFSDE  # noqa: E402
 from hpfracc.ml.path_losses import energy_score, signature_mmd  # noqa: E402
-from hpfracc.ml.torch.neural_fsde import NeuralFSDE  # noqa: E402
-from hpfracc.ml.torch.order import LearnableOrder  # noqa: E402
 
 TIMES = [0.0, 0.5, 1.0]
 

@@ -10,8 +10,7 @@ import pytest
 from hpfracc.errors import InvalidInputError, PinnedBackendError
 
 jax = pytest.importorskip("jax")
-from hpfracc.ml.jax.neural_fsde import NeuralFSDE  # noqa: E402
-from hpfracc.ml.jax.order import LearnableOrder  # noqa: E402
+from hpfracc.ml.jax import LearnableOrder, NeuralFSDE  # noqa: E402
 from hpfracc.ml.neural_equations import simulate  # noqa: E402
 from hpfracc.ml.path_losses import energy_score, signature_kernel, signature_mmd  # noqa: E402
 
@@ -45,7 +44,7 @@ def strength(t: Any, y: Any) -> Any:
 def in_torch(options: dict[str, Any], name: str, value: float) -> tuple[Any, list[Any]]:
     """A loss, and its gradients in the drift's array, the order and the initial values."""
     torch = pytest.importorskip("torch")
-    from hpfracc.ml.torch.neural_fsde import NeuralFSDE as InTorch
+    from hpfracc.ml import NeuralFSDE as InTorch
 
     given = [torch.tensor(each, dtype=torch.float64, requires_grad=True) for each in (KERNEL, value, START)]
     kernel, order, y0 = given

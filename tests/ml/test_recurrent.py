@@ -128,7 +128,7 @@ def test_dropout_acts_between_layers_while_training():
 def test_jax_has_the_same_layers_and_directions(kind: str):
     """Against PyTorch with the same parameters, in both directions, without a batch, and with a state."""
     jax = pytest.importorskip("jax")
-    from hpfracc.ml.jax import recurrent
+    from hpfracc.ml import jax as layers
 
     name, memory = ("FractionalLSTM", {"memory": kind}) if kind == "exponentials" else (kind, {})
     x = torch.randn(5, 3, 2, dtype=F64)
@@ -136,7 +136,7 @@ def test_jax_has_the_same_layers_and_directions(kind: str):
         call = jax.jit(lambda layer, x, state: layer(x, state))
         for options in ({"bidirectional": True, "batch_first": False}, {"batch_first": False}):
             theirs = getattr(ml, name)(2, 3, 0.3, num_layers=2, **options, **memory).double()
-            ours = getattr(recurrent, name)(2, 3, 0.3, num_layers=2, key=jax.random.key(0), **options, **memory)
+            ours = getattr(layers, name)(2, 3, 0.3, num_layers=2, key=jax.random.key(0), **options, **memory)
             leaves = [
                 jax.numpy.asarray(value.detach().numpy())
                 for cell in [theirs, *theirs.more]
@@ -156,7 +156,7 @@ def test_jax_has_the_same_layers_and_directions(kind: str):
 
 def test_dropout_of_jax_needs_a_key():
     jax = pytest.importorskip("jax")
-    from hpfracc.ml.jax.recurrent import FractionalRNN
+    from hpfracc.ml.jax import FractionalRNN
 
     key, x = jax.random.key(0), np.ones((1, 2, 2), np.float32)
     layer = FractionalRNN(2, 3, 0.3, num_layers=2, dropout=0.5, key=key)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +11,7 @@ import hpfracc as hf
 from tests.helpers.thinned import thinned
 
 torch = pytest.importorskip("torch")
-from hpfracc.ml.torch.neural_fode import NeuralFODE  # noqa: E402
-from hpfracc.ml.torch.neural_fsde import NeuralFSDE  # noqa: E402
-from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers  # noqa: E402
+from hpfracc.ml import NeuralFODE, NeuralFSDE  # noqa: E402
 
 #: Networks are captured by functions here, and optimised on their own.
 pytestmark = pytest.mark.filterwarnings("ignore:.* calls a module:UserWarning")
@@ -39,17 +35,6 @@ class Timed(torch.nn.Module):
 
     def forward(self, t: Any, y: Any, *args: Any) -> Any:
         """Of the state alone."""
-        return self.net(y)
-
-
-class Holder:
-    """An object that is no module."""
-
-    def __init__(self, net: Any) -> None:
-        self.net = net
-
-    def slope(self, t: Any, y: Any) -> Any:
-        """As a method."""
         return self.net(y)
 
 
@@ -117,26 +102,6 @@ def test_adaptive_steps_count_the_steps_they_repeat():
     assert all(torch.equal(each, forward[name]) for name, each in net.named_buffers())
 
 
-WAYS: dict[str, Callable[[Any], Any]] = {
-    "module": Timed,
-    "closure": lambda net: lambda t, y: net(y),
-    "default": lambda net: lambda t, y, net=net: net(y),
-    "partial": lambda net: functools.partial(lambda net, t, y: net(y), net),
-    "method": lambda net: Holder(net).slope,
-    "method of a module": lambda net: Timed(net).forward,
-    "function in a function": lambda net: (lambda inner: lambda t, y: inner(t, y))(lambda t, y: net(y)),
-    "list": lambda net: (lambda nets: lambda t, y: nets["one"][0](y))({"one": [net]}),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_modules_are_found(way: str):
-    """However a function refers to its network; the count is that of the forward pass."""
-    net = network()
-    buffers, *_ = trained(WAYS[way](net), net, "recomputed", steps=4)
-    assert int(buffers["1.num_batches_tracked"]) == 9
-
-
 def test_modules_among_the_arguments_and_of_tuple_states():
     """``args`` and a function of several states."""
     for adjoint in ("recomputed", "stored"):
@@ -166,42 +131,6 @@ def test_values_that_depend_on_buffers_are_replayed():
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-13)
     for name, each in found["direct"][0].items():
         assert torch.equal(found["recomputed"][0][name], each), name
-
-
-class Averaging(torch.nn.Module):
-    """A mean that is assigned anew, instead of changed in place, and a large constant."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = torch.nn.Parameter(torch.ones(3, dtype=F64))
-        self.register_buffer("mean", torch.zeros(3, dtype=F64))
-        self.register_buffer("constant", torch.ones(20_000, dtype=F64))
-
-    def forward(self, t: Any, y: Any) -> Any:
-        """Of the state less the mean of states before."""
-        self.mean = 0.9 * self.mean + 0.1 * y.detach().mean(0)
-        return -self.scale * (y - self.mean) * self.constant[0]
-
-
-def test_buffers_that_are_assigned():
-    """The tensor of before is the buffer again; what does not change and is large is not copied."""
-    found = {}
-    for adjoint in ("direct", "recomputed"):
-        func = Averaging()
-        found[adjoint] = trained(func, func, adjoint)
-    for one, other in zip(found["direct"][1:], found["recomputed"][1:], strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-13)
-    assert torch.equal(found["direct"][0]["mean"], found["recomputed"][0]["mean"])
-    holds = torch.nn.ModuleList([torch.nn.BatchNorm1d(3), torch.nn.Module()])
-    holds[1].register_buffer("constant", torch.ones(20_000))
-    buffers = Buffers(holds)
-    holds[0](torch.ones(2, 3))
-    buffers.leave_out_constants()
-    with buffers.unchanged():
-        holds[0](torch.ones(2, 3))
-        holds[1].constant.zero_()  # changes later than anything could know
-    assert int(holds[0].num_batches_tracked) == 1
-    assert float(holds[1].constant[0]) == 0.0
 
 
 def test_a_compiled_network():

@@ -9,10 +9,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import hpfracc as hf
-from hpfracc import control, models
+from hpfracc import control, models, pde
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode import problems
-from hpfracc.solvers.pde.problems import subdiffusion
 
 T = np.linspace(0.5, 20.0, 12)
 
@@ -68,17 +67,6 @@ def test_fit_observes_some_outputs_and_initial_values():
     np.testing.assert_allclose(fit.estimates, [0.5, 0.2, 0.9, 0.02], rtol=0.02)
 
 
-@pytest.mark.parametrize("name", ["duffing", "brusselator", "lotka_volterra", "lorenz"])
-def test_oscillators_are_those_of_the_problems(name):
-    """The same right-hand side, order and start, with values that can be changed."""
-    model, problem = models.chaos(name), getattr(problems, name)()
-    y = np.array(problem.y0) + 0.1
-    np.testing.assert_allclose(model.fun(0.3, y, *model.values.values()), problem.fun(0.3, y))
-    assert model.values["alpha"] == problem.alpha and model.t_end == problem.t_span[1]
-    assert {**problem.parameters} == {key: value for key, value in model.values.items() if key != "alpha"}
-    np.testing.assert_allclose(model.y0, problem.y0)
-
-
 def test_an_oscillator_has_its_stored_solution():
     reference = problems.brusselator().reference
     assert reference is not None
@@ -96,15 +84,6 @@ def test_bad_input_is_refused():
         models.chaos("lorentz")
 
 
-@pytest.mark.parametrize("name", ["subdiffusion", "diffusion_wave", "column", "burgers"])
-def test_models_are_those_of_the_problems(name):
-    model = models.transport(name)
-    assert model.reference == model.equation.reference and model.equation.name
-    usual = model.make()
-    for key, value in model.values.items():
-        assert usual.parameters[key] == value
-
-
 def test_simulation_has_the_exact_solution():
     model = models.transport("subdiffusion").replace(alpha=0.7)
     found = model.simulate([0.3, 0.8], rtol=1e-6)
@@ -113,7 +92,9 @@ def test_simulation_has_the_exact_solution():
 
 def test_fit_of_the_order():
     """From the model's own field."""
-    model = dataclasses.replace(models.transport("subdiffusion"), make=lambda alpha: subdiffusion(alpha, points=17))
+    model = dataclasses.replace(
+        models.transport("subdiffusion"), make=lambda alpha: pde.problems.subdiffusion(alpha, points=17)
+    )
     t = np.array([0.2, 0.6])
     data = model.replace(alpha=0.8).simulate(t, rtol=1e-6).u
     assert model.fit(t, data).model.values["alpha"] == pytest.approx(0.8, abs=1e-4)

@@ -81,18 +81,6 @@ def test_psi_caputo_is_caputo_in_psi(images: str):
     )
 
 
-def test_what_caputo_remembers_is_not_taken_for_psi():
-    """A step is one of t: asked twice, with psi as a function and as samples, the answer is that of psi's images."""
-    t = 0.25 * np.arange(65)
-    for psi in (np.square, t**2, lambda s: 2.0 * s, 2.0 * t):
-        operator = hf.PsiCaputo(0.4, psi)
-        right = operator(F, t)
-        for _ in range(2):
-            np.testing.assert_allclose(operator(F, step=0.25), right, rtol=1e-11, atol=1e-12)
-    before = hf.Marchaud(0.4, np.array([1.0]))
-    np.testing.assert_array_equal(before(F, step=0.25), before(F, step=0.25))
-
-
 def test_gradients_go_through_the_change():
     """In samples, order and step (in log t), and in points that carry a derivative."""
     torch = pytest.importorskip("torch")

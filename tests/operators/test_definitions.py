@@ -125,22 +125,6 @@ def test_bounded_memories_converge_at_the_promised_order(name: str, method: str,
     assert measured_order(error_at) == pytest.approx(order, abs=tolerance(alpha))
 
 
-@pytest.mark.parametrize("alpha", [0.25, 0.75])
-@pytest.mark.parametrize(("method", "order"), [("linear", 2.0), ("quadratic", 3.0)])
-def test_caputo_fabrizio_on_a_graded_grid(method: str, order: float, alpha: float):
-    """The recurrence keeps its order where every step has its own length, and is exact on lines."""
-    right = sum(c * memory_of_power(p, alpha, 2.0, "exponential") for p, c in ((1, 3.0), (4, -1.0)))
-
-    def error_at(n: int) -> float:
-        t = 2.0 * np.linspace(0.0, 1.0, n + 1) ** 1.5
-        return float(abs(hf.caputo_fabrizio(3.0 * t - t**4, t, alpha, method=method)[-1] - right))
-
-    assert measured_order(error_at) == pytest.approx(order, abs=0.15)
-    t = np.array([0.0, 0.1, 0.15, 0.7, 2.0])
-    exact = [memory_of_power(1, alpha, x, "exponential") for x in t[1:]]
-    np.testing.assert_allclose(hf.caputo_fabrizio(t, t, alpha, method=method)[1:], exact, rtol=1e-13)
-
-
 @pytest.mark.parametrize(("first", "last"), [(0.05, 0.2), (0.3, 0.5), (0.8, 0.55), (1.2, 1.8), (2.6, 2.3)])
 @pytest.mark.parametrize("method", ["l1", "l1-2"])
 @thinned(one_in=2)
@@ -210,19 +194,6 @@ def test_a_constant_variable_order_is_caputo(at: str, alpha: float):
             np.testing.assert_allclose(value, right, atol=2e-12 * np.abs(right).max())
         elif method == "l1":
             np.testing.assert_allclose(value[1:], np.diff(x) / 1e-3, atol=1e-11)
-
-
-def test_variable_orders_against_the_sums_written_out():
-    """The fast sums are the plain ones: order at t row by row; the other two by the kernel's pieces."""
-    t = np.linspace(0.0, 1.0, 41)
-    x, h, alpha = np.sin(5.0 * t), 1.0 / 40, 0.3 + 0.5 * t**2
-    steps = np.diff(x)
-    right = np.zeros(41)
-    for k in range(1, 41):
-        lag = np.arange(k)[::-1]
-        p = 1.0 - alpha[k]
-        right[k] = ((lag + 1.0) ** p - lag**p) @ steps[:k] * h ** -alpha[k] / math.gamma(1.0 + p)
-    np.testing.assert_allclose(hf.variable_order(x, t, alpha, method="l1"), right, atol=1e-13)
 
 
 CALLABLES: dict[str, tuple[Callable[[Array, float], Array], Callable[[Array, float], Array]]] = {
@@ -295,30 +266,6 @@ def test_callables_of_bounded_memories(name: str, alpha: float):
     error = np.abs(result.value - right).max()
     assert error <= 1e-12 * np.abs(right).max()
     assert error <= result.error_estimate + 1e-14 * np.abs(right).max()
-
-
-def test_exponentials_under_bounded_memories():
-    """Of e^t: Caputo-Fabrizio's closed form, and Atangana-Baleanu's by mpmath's quadrature."""
-    t = np.linspace(0.0, 1.0, 801)
-    right = (np.exp(t) - np.exp(-3.0 * t)) / 0.25 / 4.0  # alpha = 3/4: the rate is 3
-    np.testing.assert_allclose(hf.caputo_fabrizio(np.exp(t), t, 0.75), right, atol=1e-8)
-    np.testing.assert_allclose(hf.caputo_fabrizio(np.exp, t, 0.75), right, atol=1e-13)
-    # alpha = 1/2: E_(1/2)(-sqrt u) = exp(u) erfc(sqrt u)
-    whole = 2 * mpmath.quad(lambda w: mpmath.exp(1) * mpmath.erfc(w) * 2 * w, [0, 1])
-    assert hf.atangana_baleanu(np.exp(t), t, 0.5)[-1] == pytest.approx(float(whole), rel=1e-8)
-    assert hf.atangana_baleanu(np.exp, 1.0, 0.5) == pytest.approx(float(whole), rel=1e-13)
-
-
-@pytest.mark.parametrize("alpha", [0.06, 0.3, 0.7, 0.97])
-def test_mittag_leffler_weights_by_either_way(alpha: float):
-    """A tensor's order takes the integral over rates, a plain one the function itself: the same to 1e-13."""
-    torch = pytest.importorskip("torch")
-    t = np.linspace(0.0, 50.0, 3001)
-    x = np.cos(t)
-    for operator in (hf.atangana_baleanu, hf.atangana_baleanu_riemann):
-        right = operator(x, t, alpha)
-        value = operator(torch.tensor(x), t, torch.tensor(alpha, dtype=torch.float64)).numpy()
-        np.testing.assert_allclose(value, right, atol=1e-13 * np.abs(right).max())
 
 
 @pytest.mark.parametrize("name", ["caputo_fabrizio", "atangana_baleanu"])
@@ -472,30 +419,6 @@ def test_centred_tempered_derivative(alpha: float):
     assert np.abs(hf.tempered(np.ones(4001), t, alpha, rate, centred=True)[3000:]).max() < 1e-4
 
 
-def test_rate_zero_is_no_tempering():
-    """With rate 0 the tempered operators are the plain ones."""
-    t = np.linspace(0.0, 1.0, 65)
-    x = np.cos(t)
-    for alpha in (0.4, 1.6):
-        np.testing.assert_allclose(hf.tempered_caputo(x, t, alpha, 0.0), hf.caputo(x, t, alpha), atol=1e-11)
-        np.testing.assert_allclose(
-            hf.tempered(x, t, alpha, 0.0)[1:], hf.riemann_liouville(x, t, alpha)[1:], rtol=1e-11, atol=1e-11
-        )
-        np.testing.assert_allclose(
-            hf.tempered_integral(x, t, alpha, 0.0), hf.riemann_liouville_integral(x, t, alpha), atol=1e-13
-        )
-
-
-def test_explaining_does_not_spoil_the_weights():
-    """A dry run puts zeros in the place of results; weights that were first made in one are right all the same."""
-    t = np.linspace(0.0, 1.0, 77)
-    for name, options in (("atangana_baleanu", {}), ("tempered_caputo", {"rate": 1.25})):
-        operator = getattr(hf, name)
-        hf.explain(operator, np.cos(t), t, 0.61803, **options)
-        value = operator(np.cos(t), t, 0.61803, **options)
-        np.testing.assert_allclose(value, operator(np.cos, t, 0.61803, **options), atol=1e-3)
-
-
 @pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("name", ["tempered", "tempered_caputo", "tempered_integral"])
 def test_tempered_on_a_graded_grid(name: str, alpha: float):
@@ -530,3 +453,30 @@ def test_a_variable_order_refuses_a_step_that_moves_its_points():
     step = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
     with pytest.raises(InvalidInputError, match="detach the step"):
         hf.variable_order(torch.ones(9, dtype=torch.float64), step=step, alpha=lambda t: 0.5 + 0.1 * t)
+
+
+def test_variable_orders_against_the_sums_written_out():
+    """The fast sums are the plain ones: order at t row by row; the other two by the kernel's pieces."""
+    t = np.linspace(0.0, 1.0, 41)
+    x, h, alpha = np.sin(5.0 * t), 1.0 / 40, 0.3 + 0.5 * t**2
+    steps = np.diff(x)
+    right = np.zeros(41)
+    for k in range(1, 41):
+        lag = np.arange(k)[::-1]
+        p = 1.0 - alpha[k]
+        right[k] = ((lag + 1.0) ** p - lag**p) @ steps[:k] * h ** -alpha[k] / math.gamma(1.0 + p)
+    np.testing.assert_allclose(hf.variable_order(x, t, alpha, method="l1"), right, atol=1e-13)
+
+
+def test_rate_zero_is_no_tempering():
+    """With rate 0 the tempered operators are the plain ones."""
+    t = np.linspace(0.0, 1.0, 65)
+    x = np.cos(t)
+    for alpha in (0.4, 1.6):
+        np.testing.assert_allclose(hf.tempered_caputo(x, t, alpha, 0.0), hf.caputo(x, t, alpha), atol=1e-11)
+        np.testing.assert_allclose(
+            hf.tempered(x, t, alpha, 0.0)[1:], hf.riemann_liouville(x, t, alpha)[1:], rtol=1e-11, atol=1e-11
+        )
+        np.testing.assert_allclose(
+            hf.tempered_integral(x, t, alpha, 0.0), hf.riemann_liouville_integral(x, t, alpha), atol=1e-13
+        )

@@ -256,3 +256,14 @@ def test_a_start_that_falls_within_a_step(fall: float, alpha: float):
     t = np.linspace(0.0, 1.0, 60)
     found = hf.caputo(np.exp(-fall * 59.0 * t), t, alpha, full_output=True)
     covered(found, caputo_of_exponential(-fall * 59.0, alpha, t).real)
+
+
+@pytest.mark.parametrize(("t", "exact"), [(136.10749881, -1.5052396492539836e-05), (97.77013993, 0.007282191661700303)])
+def test_callables_with_a_front_beside_the_result(t: float, exact: float):
+    """A tanh far from the origin, behind the end or before it, where points are rounded; by mpmath, from the right."""
+
+    def f(x: np.ndarray) -> np.ndarray:
+        return np.tanh((x - 117.9) / 1.53)
+
+    found = hf.riemann_liouville(f, [t], 1.109, side="right", origin=2966.0, full_output=True)
+    assert abs(found.value[0] - exact) <= 3.0 * float(found.error_estimate) <= 1e-10

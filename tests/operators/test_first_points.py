@@ -12,14 +12,11 @@ import pytest
 from scipy.special import rgamma
 
 import hpfracc as hf
-from hpfracc._optional import is_installed
 from tests.helpers.thinned import thinned
 
 ORDERS = [1.3, 1.5, 2.5, 3.5, 4.5]
 #: Coefficients of a polynomial of higher degree than any that a rule takes for its first points.
 COEFFICIENTS = np.array([1.0, -0.7, 0.5, 2.0, -1.0, 0.8, 0.6, -0.4, 0.3])
-NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
-NEEDS_JAX = pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
 
 
 def powers(p: float, alpha: float, t: Any) -> Any:
@@ -127,7 +124,6 @@ def test_whole_orders_have_their_order_at_once() -> None:
         np.testing.assert_allclose(hf.caputo(t**4, t, 1.0), 4.0 * t**3, atol=1e-10)
 
 
-@NEEDS_TORCH
 @pytest.mark.parametrize("grid", [uniform, bent])
 def test_gradients_of_the_first_points(grid: Callable[[float], np.ndarray]) -> None:
     """In samples and order by autograd as by differences; a tensor of whole order has its derivative at the origin."""
@@ -151,7 +147,6 @@ def test_gradients_of_the_first_points(grid: Callable[[float], np.ndarray]) -> N
             assert float(operator(x.detach(), t, order)[0]) == pytest.approx(right, rel=0.1, abs=0.01)
 
 
-@NEEDS_JAX
 def test_first_points_under_jit() -> None:
     """A traced order gives the same first points, and the derivative at the origin where it happens to be whole."""
     jax = importlib.import_module("jax")

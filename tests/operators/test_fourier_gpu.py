@@ -9,16 +9,10 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc._optional import is_installed
-from hpfracc.engine.backends import registry
-
-
-def on_gpu(library: str) -> bool:
-    return is_installed(library) and any(device != "cpu" for device in registry.adapter(library).devices())
-
+from tests.helpers.gpus import sees_a_gpu
 
 LIBRARIES = [
-    pytest.param(name, marks=pytest.mark.skipif(not on_gpu(name), reason=f"{name} sees no CUDA device"))
+    pytest.param(name, marks=pytest.mark.skipif(not sees_a_gpu(name), reason=f"{name} sees no CUDA device"))
     for name in ("torch", "cupy")
 ]
 pytestmark = pytest.mark.gpu
@@ -53,7 +47,7 @@ def test_what_comes_back_is_what_went_in(library: str, name: str):
     np.testing.assert_allclose(host, right, atol=1e-12 * np.abs(right).max(), rtol=1e-12)
 
 
-@pytest.mark.skipif(not on_gpu("torch"), reason="PyTorch sees no CUDA device")
+@pytest.mark.skipif(not sees_a_gpu("torch"), reason="PyTorch sees no CUDA device")
 @pytest.mark.parametrize("method", ["chirp", "eigen"])
 def test_orders_are_learned_on_the_gpu(method: str):
     """The gradient in the order is the one that the host finds, whether the order lies on the GPU or not."""
@@ -68,7 +62,7 @@ def test_orders_are_learned_on_the_gpu(method: str):
     np.testing.assert_allclose(slopes, slopes[0], rtol=1e-9)
 
 
-@pytest.mark.skipif(not on_gpu("torch"), reason="PyTorch sees no CUDA device")
+@pytest.mark.skipif(not sees_a_gpu("torch"), reason="PyTorch sees no CUDA device")
 def test_parameters_are_learned_on_the_gpu():
     """Slopes of the Mittag-Leffler function in alpha and beta are those of the host."""
     import torch

@@ -9,12 +9,8 @@ import pytest
 from scipy import special
 
 import hpfracc as hf
-from hpfracc._optional import is_installed
-from hpfracc.operators.core.sequences import difference_width
 from tests.helpers.thinned import thinned
 
-NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
-NEEDS_JAX = pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
 PRICES = 100 + np.cumsum(np.random.default_rng(1).standard_normal((2, 300)), axis=-1)
 WINDOWS = [{}, {"window": 20}, {"threshold": 1e-3}, {"window": 1}]
 
@@ -74,25 +70,6 @@ def test_a_window_that_cannot_be_undone_is_refused():
         hf.fractional_difference(y, 1.7, window=40, inverse=True)
 
 
-@pytest.mark.parametrize("d", [0.2, 0.4, 0.8, 1.5, 4.3])
-@pytest.mark.parametrize("threshold", [0.5, 1e-2, 1e-4])
-def test_width_is_that_of_the_weights(d: float, threshold: float):
-    """One more than the last weight that is large enough, as counted by hand."""
-    weights = [1.0]
-    for k in range(1, 6000):
-        weights.append(-weights[-1] * (d - k + 1) / k)
-    large = [k for k, weight in enumerate(weights) if abs(weight) >= threshold]
-    assert difference_width(d, threshold) == large[-1] + 1
-    y = hf.fractional_difference(PRICES, d, threshold=threshold)
-    np.testing.assert_array_equal(y, hf.fractional_difference(PRICES, d, window=large[-1] + 1))
-
-
-def test_weights_that_never_fall_are_all_kept():
-    """An ordinary sum has weights of one: the threshold leaves none out."""
-    np.testing.assert_allclose(hf.fractional_difference(PRICES, -1, threshold=0.1), np.cumsum(PRICES, -1), rtol=1e-13)
-    assert difference_width(-1.0, 0.5, most=77) == 77
-
-
 def test_bad_observations_stay_causal():
     """A nan reaches the values that look back on it and no other; whole orders look back no farther than they must."""
     x = PRICES[0].copy()
@@ -114,7 +91,6 @@ def test_axes_dtypes_and_no_points():
     assert hf.fractional_difference(np.zeros((3, 0)), 0.4).shape == (3, 0)
 
 
-@NEEDS_TORCH
 @pytest.mark.parametrize("options", [*WINDOWS[:2], {"window": 3, "inverse": True}], ids=str)
 def test_torch_gradcheck(options):
     """In the series and in d."""
@@ -125,7 +101,6 @@ def test_torch_gradcheck(options):
     assert torch.autograd.gradcheck(lambda x, d: hf.fractional_difference(x, d, **options), (x, d))
 
 
-@NEEDS_JAX
 def test_jax_under_jit():
     """Value and slope in d; a threshold needs the value of d and says so; an inverse out of reach is nan."""
     import jax

@@ -169,24 +169,6 @@ def test_torch_func_transforms():
     assert float(bends) == pytest.approx((up - 2 * middle + down) / small**2, rel=1e-3)
 
 
-@pytest.mark.parametrize("operator", [hf.Caputo, hf.RiemannLiouville, hf.RiemannLiouvilleIntegral])
-def test_what_torch_func_makes_does_not_outlive_it(operator: Any):
-    """Coefficients first made inside a transform of the samples, or in inference mode, do not spoil later calls."""
-    torch = pytest.importorskip("torch")
-    x = torch.tensor(X)
-    right = operator(0.37)(X, T)[1:]
-
-    def loss(samples: Any) -> Any:
-        return (operator(0.37)(samples, T)[1:] ** 2).sum()
-
-    assert torch.func.hessian(loss)(x).shape == (12, 12)
-    with torch.inference_mode():
-        np.testing.assert_allclose(operator(0.37)(x, T)[1:].numpy(), right, atol=1e-12)
-    tracked = x.clone().requires_grad_()
-    loss(tracked).backward()
-    np.testing.assert_allclose(tracked.grad.numpy(), torch.func.grad(loss)(x).numpy(), atol=1e-10)
-
-
 def test_jax_transforms():
     """jit, grad and vmap over orders."""
     jax = pytest.importorskip("jax")
@@ -222,23 +204,6 @@ def test_second_derivatives_in_jax_and_a_ceiling():
         )
         above = jax.jit(lambda a: hf.caputo(X, T, a, ceiling=2))(1.4)
         np.testing.assert_allclose(np.asarray(above), hf.caputo(X, T, 1.4), atol=1e-9)
-
-
-def test_a_traced_order_in_another_interval_is_nan_not_wrong():
-    """Without its ceiling a traced order is taken to lie in (0, 1]: where it does not, the answer is nan."""
-    jax = pytest.importorskip("jax")
-    assert np.isnan(np.asarray(jax.jit(lambda a: hf.caputo(X, T, a))(1.4))).all()
-    assert np.isfinite(np.asarray(jax.jit(lambda a: hf.caputo(X, T, a))(1.0))).all()
-
-
-def test_float32_jax_orders_make_float64_weights():
-    """With x64 off a traced order still makes weights with all the digits that float32 samples can show."""
-    jax = pytest.importorskip("jax")
-    t = np.linspace(0.0, 1.0, 2001)
-    x = np.cos(t).astype("float32")
-    value = jax.jit(lambda a: hf.riemann_liouville_integral(x, step=5e-4, alpha=a))(0.5)
-    assert value.dtype == np.float32
-    np.testing.assert_allclose(np.asarray(value), hf.riemann_liouville_integral(np.cos(t), t, 0.5), atol=1e-6)
 
 
 def test_a_learnable_order_is_learnt():
@@ -300,36 +265,6 @@ def test_memories_of_order_one_carry_the_derivative_from_below(operator: Any, me
     assert float(back) == pytest.approx(right.sum(), abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "operator", [hf.CaputoFabrizio, *(pytest.param(one, marks=pytest.mark.slow) for one in (hf.AtanganaBaleanu,))]
-)
-def test_traced_memories_of_order_one_have_the_slope_of_the_tensor(operator: Any):
-    """Under jit, where the order cannot be looked at; in the samples the slope is the limit from below too."""
-    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
-    order = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
-    samples = torch.tensor(X, requires_grad=True)
-    right = [torch.autograd.grad(operator(order)(samples, step=STEP)[1:].sum(), order)[0]]
-    below = operator(torch.tensor(1.0 - 1e-13, dtype=torch.float64))(samples, step=STEP)[1:].sum()
-    right += torch.autograd.grad(below, samples)
-    with jax.enable_x64(True):
-        found = jax.jit(jax.grad(lambda a, x: operator(a)(x, step=STEP)[1:].sum(), argnums=(0, 1)))(1.0, X)
-    for ours, theirs in zip(found, right, strict=True):
-        np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-11)
-
-
-def test_points_that_are_tensors_go_through_torch_func():
-    """grad and jvp in the order where the points are a tensor, of samples and of a callable."""
-    torch = pytest.importorskip("torch")
-    half = torch.tensor(0.5, dtype=torch.float64)
-    for f in (torch.tensor(X), torch.sin):
-        right = slope(hf.Caputo, "auto", 0.5, X, STEP) if f is not torch.sin else None
-        _, tangent = torch.func.jvp(lambda a, f=f: hf.caputo(f, torch.tensor(T), a), (half,), (half * 2,))
-        total = torch.func.grad(lambda a, f=f: hf.caputo(f, torch.tensor(T), a).sum())(half)
-        assert float(total) == pytest.approx(float(tangent.sum()), rel=1e-12)
-        if right is not None:
-            np.testing.assert_allclose(tangent[1:], right, atol=1e-7)
-
-
 def test_a_callable_of_order_one_carries_the_derivative_from_below():
     """Caputo-Fabrizio of sin 2t: f'' - f' beyond the origin; Atangana-Baleanu refuses, as at every other tensor."""
     torch = pytest.importorskip("torch")
@@ -384,35 +319,6 @@ def test_small_orders_of_a_mittag_leffler_memory_have_a_series(alpha: float):
         small = 0.01 * alpha
         up, down = ((operator(x, t, alpha + e) * t).mean() for e in (small, -small))
         assert float(slope_) == pytest.approx((up - down) / (2.0 * small), abs=1e-4 + 1e-15 / small, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    "apply",
-    [
-        lambda x, a: hf.atangana_baleanu(x, step=STEP, alpha=a),
-        lambda x, a: hf.caputo_fabrizio(x, step=STEP, alpha=a),
-        lambda x, a: hf.variable_order(x, step=STEP, alpha=a, at="t-s"),
-        lambda x, a: hf.tempered_integral(x, step=STEP, alpha=a),
-    ],
-)
-def test_orders_are_mapped_over_samples_that_are_not(apply: Any):
-    """vmap over the order alone, where only the weights are mapped."""
-    torch = pytest.importorskip("torch")
-    orders = torch.tensor([0.3, 0.6], dtype=torch.float64)
-    rows = torch.func.vmap(lambda a: apply(torch.tensor(X), a))(orders)
-    for row, order in zip(rows, orders, strict=True):
-        np.testing.assert_allclose(row.numpy(), apply(X, float(order)), atol=1e-10)
-
-
-def test_a_constant_or_listed_variable_order_takes_a_traced_step():
-    """Only an order that is a function needs the points, which a traced step hides."""
-    jax = pytest.importorskip("jax")
-    orders = 0.3 + 0.4 * T
-    with jax.enable_x64(True):
-        found = jax.jit(lambda h: hf.variable_order(X, step=h, alpha=orders))(STEP)
-    np.testing.assert_allclose(found, hf.variable_order(X, step=STEP, alpha=orders), atol=1e-11)
-    with pytest.raises(hf.errors.InvalidInputError, match="step"):
-        jax.jit(lambda h: hf.variable_order(X, step=h, alpha=lambda t: 0.3 + 0.4 * t))(STEP)
 
 
 @pytest.mark.parametrize("n", [50, 20_001])

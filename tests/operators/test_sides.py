@@ -11,13 +11,10 @@ import pytest
 from scipy.special import rgamma
 
 import hpfracc as hf
-from hpfracc._optional import is_installed
 from hpfracc.errors import DivergenceError, InvalidInputError
 
 OPERATORS = [hf.caputo, hf.riemann_liouville, hf.grunwald_letnikov, hf.riemann_liouville_integral]
 END = 2.0
-NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
-NEEDS_JAX = pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
 
 
 def cube(t: Any) -> Any:
@@ -85,7 +82,6 @@ def test_by_name() -> None:
     assert integral(np.ones(3), step=1.0)[0] == pytest.approx(2.0 * math.sqrt(2.0 / math.pi))
 
 
-@NEEDS_TORCH
 def test_gradients_in_torch() -> None:
     """In samples, order and points: those of the left side, reflected."""
     torch = importlib.import_module("torch")
@@ -104,7 +100,6 @@ def test_gradients_in_torch() -> None:
     np.testing.assert_allclose(right[2], left[2], rtol=1e-9)
 
 
-@NEEDS_JAX
 def test_under_jit() -> None:
     """Samples and step may be traced."""
     jax = importlib.import_module("jax")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc._xp import namespace_of, of_variables
 from tests.helpers.thinned import thinned
 
 X = np.sin(1.0 + 0.1 * np.arange(12)).astype("float32")
@@ -74,22 +73,3 @@ def test_gradients_in_the_samples(name):
     apply = IN_ORDER[name]
     slope = jax.grad(lambda x: apply(x, ORDER).sum())(jax.numpy.asarray(X))
     assert float(slope @ X) == pytest.approx(float(apply(X.astype("float64"), ORDER).sum()), rel=1e-4)
-
-
-def test_back_twice_through_slices_and_products_in_double_precision():
-    """What weights are made of, two scalars, slices and a product of matrices: back twice, in either and across."""
-    jax = pytest.importorskip("jax")
-    xp = namespace_of(jax.numpy.ones(1))
-
-    def total(a: Any, b: Any) -> Any:
-        with xp.scope():
-            made = of_variables(xp, _make)(xp.array(a), xp.array(b))
-        return (made[0].astype("float32") * X[:2]).sum()
-
-    def _make(a: Any, b: Any) -> tuple[Any]:
-        powers = xp.matmul(xp.array(np.eye(3)), xp.stack([a * b, a * a * b, b * b]))
-        return (powers[1:] * 1.0,)
-
-    # a^2 b X0 + b^2 X1
-    assert float(jax.jit(jax.grad(jax.grad(total)))(2.0, 3.0)) == pytest.approx(6.0 * X[0], rel=1e-6)
-    assert float(jax.jit(jax.grad(jax.grad(total), 1))(2.0, 3.0)) == pytest.approx(4.0 * X[0], rel=1e-6)

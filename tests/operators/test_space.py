@@ -8,12 +8,11 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from scipy import integrate, special
+from scipy import special
 
 import hpfracc as hf
 from hpfracc._xp import NUMPY
 from hpfracc.operators.core.sequences import centred_binomials
-from hpfracc.operators.rules.space import lattice_power_weights
 from tests.helpers.convergence import measured_order
 from tests.helpers.thinned import thinned
 
@@ -111,17 +110,6 @@ def test_a_period_is_compared_with_the_samples():
 # The line, with zeros outside.
 
 
-@pytest.mark.parametrize("alpha", [0.1, 0.3, 1.0, 1.7, 2.5])
-def test_centred_weights_keep_their_digits(alpha: float):
-    """Against 40 digits, from the recurrence to the expansion."""
-    weights = centred_binomials(NUMPY, alpha, 100_001)
-    with mpmath.workdps(40):
-        for k in (0, 1, 5, 128, 129, 1000, 100_000):
-            a = mpmath.mpf(alpha)
-            right = (-1) ** k * mpmath.gamma(a + 1) * mpmath.rgamma(a / 2 - k + 1) * mpmath.rgamma(a / 2 + k + 1)
-            assert abs(weights[k] / right - 1) < 2e-14
-
-
 @pytest.mark.parametrize("alpha", ORDERS)
 @pytest.mark.parametrize(
     ("method", "p", "order"),
@@ -167,28 +155,6 @@ def test_the_error_estimate_of_centred_differences():
 
 
 # The fractional Laplacian in one to three dimensions.
-
-
-def test_weights_in_several_dimensions_are_the_fourier_coefficients_of_the_symbol():
-    """Against quadrature of the symbol over a period, equal and unequal steps."""
-    for alpha, ratio in ((0.5, 1.0), (1.5, 0.3)):
-        weights = lattice_power_weights(NUMPY, alpha, (3, 4), (1.0, ratio))
-        for j, k in ((0, 0), (1, 0), (0, 1), (2, 3)):
-
-            def integrand(y: float, x: float, a: float = alpha, r: float = ratio, j: int = j, k: int = k) -> float:
-                symbol = 4 * math.sin(x / 2) ** 2 + 4 * r * math.sin(y / 2) ** 2
-                return symbol ** (a / 2) * math.cos(j * x) * math.cos(k * y) / math.pi**2
-
-            right, _ = integrate.dblquad(integrand, 0, math.pi, 0, math.pi, epsabs=1e-9, epsrel=1e-9)
-            assert weights[j, k] == pytest.approx(right, abs=1e-8)
-
-
-@pytest.mark.parametrize("alpha", [0.5, 1.2, 1.9, 1.99999, 2.0])
-def test_weights_of_one_dimension_are_found_both_ways(alpha: float):
-    """The heat kernel gives the closed form, up to second differences at alpha = 2."""
-    np.testing.assert_allclose(
-        lattice_power_weights(NUMPY, alpha, (200,), (1.0,)), centred_binomials(NUMPY, alpha, 200), atol=1e-12
-    )
 
 
 @pytest.mark.parametrize("alpha", ORDERS)
@@ -274,18 +240,6 @@ NAMES = [f"{operator.__name__}-{options['method']}" for operator, options in EVE
 
 
 @pytest.mark.parametrize(("operator", "options"), EVERY, ids=NAMES)
-def test_linear_and_self_adjoint(operator: Any, options: dict[str, str]):
-    """``D(a f + b g) = a D f + b D g``; ``<D f, g> = <f, D g>``, or the wave backwards for Weyl."""
-    f, g = np.random.default_rng(2).standard_normal((2, 31))
-    apply = operator(1.3, **options)
-    np.testing.assert_allclose(
-        apply(2 * f - 3 * g, step=0.1), 2 * apply(f, step=0.1) - 3 * apply(g, step=0.1), atol=1e-9
-    )
-    other = apply(g[::-1], step=0.1)[::-1] if operator is hf.Weyl else apply(g, step=0.1)
-    assert np.dot(apply(f, step=0.1), g) == pytest.approx(np.dot(f, other), rel=1e-10)
-
-
-@pytest.mark.parametrize(("operator", "options"), EVERY, ids=NAMES)
 def test_order_two_is_the_second_derivative(operator: Any, options: dict[str, str]):
     """Orders close to 2 come close to it, and 2 itself is it."""
     x = np.linspace(-4.0, 4.0, 161)[1:-1]
@@ -313,3 +267,26 @@ def test_dtypes_axes_and_bad_samples(operator: Any, options: dict[str, str]):
     tainted = apply(f, step=0.5)
     assert np.isnan(tainted[2]).all()
     np.testing.assert_allclose(tainted[[0, 1, 3]], right[[0, 1, 3]], atol=1e-13)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.3, 1.0, 1.7, 2.5])
+def test_centred_weights_keep_their_digits(alpha: float):
+    """Against 40 digits, from the recurrence to the expansion."""
+    weights = centred_binomials(NUMPY, alpha, 100_001)
+    with mpmath.workdps(40):
+        for k in (0, 1, 5, 128, 129, 1000, 100_000):
+            a = mpmath.mpf(alpha)
+            right = (-1) ** k * mpmath.gamma(a + 1) * mpmath.rgamma(a / 2 - k + 1) * mpmath.rgamma(a / 2 + k + 1)
+            assert abs(weights[k] / right - 1) < 2e-14
+
+
+@pytest.mark.parametrize(("operator", "options"), EVERY, ids=NAMES)
+def test_linear_and_self_adjoint(operator: Any, options: dict[str, str]):
+    """``D(a f + b g) = a D f + b D g``; ``<D f, g> = <f, D g>``, or the wave backwards for Weyl."""
+    f, g = np.random.default_rng(2).standard_normal((2, 31))
+    apply = operator(1.3, **options)
+    np.testing.assert_allclose(
+        apply(2 * f - 3 * g, step=0.1), 2 * apply(f, step=0.1) - 3 * apply(g, step=0.1), atol=1e-9
+    )
+    other = apply(g[::-1], step=0.1)[::-1] if operator is hf.Weyl else apply(g, step=0.1)
+    assert np.dot(apply(f, step=0.1), g) == pytest.approx(np.dot(f, other), rel=1e-10)

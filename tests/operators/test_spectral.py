@@ -38,13 +38,6 @@ def test_smooth_functions_on_a_long_interval(name: str, alpha: float):
     assert error <= 10.0 * result.error_estimate / np.abs(right).max() + 1e-15
 
 
-@pytest.mark.parametrize("alpha", ORDERS)
-def test_a_declared_factor_is_kept_exact(alpha: float):
-    """Caputo of t^1.5 with its factor declared: 1e-13, where without it one polynomial does not converge."""
-    value = hf.caputo(lambda t: t**1.5, T[1:], alpha, factor=1.5)
-    assert worst(value, of_power(1.5, alpha, T[1:])) <= 1e-13
-
-
 @pytest.mark.parametrize("s", [-0.5, 0.3, 1.5])
 @pytest.mark.parametrize("mu", [0.5, 1.0, 2.2])
 def test_integrals_with_a_factor(s: float, mu: float):
@@ -55,13 +48,6 @@ def test_integrals_with_a_factor(s: float, mu: float):
     assert worst(value, np.sum(terms, axis=0)) <= 1e-13
 
 
-@pytest.mark.parametrize("mu", [0.3, 1.0, 2.5, 4.2])
-def test_integrals_of_smooth_functions(mu: float):
-    """The integral of exp, of any order."""
-    right = np.concatenate([[0.0], of_exponential(1.0, -mu, T[1:]).real])
-    assert worst(hf.riemann_liouville_integral(np.exp, T, mu), right) <= 1e-12
-
-
 @pytest.mark.parametrize("alpha", [0.5, 1.5, 2.5])
 @pytest.mark.parametrize("operator", [hf.riemann_liouville, hf.grunwald_letnikov])
 def test_initial_terms(operator: Callable[..., Any], alpha: float):
@@ -69,14 +55,6 @@ def test_initial_terms(operator: Callable[..., Any], alpha: float):
     value = operator(np.exp, T, alpha)
     assert value[0] == (-1.0) ** (math.ceil(alpha) - 1) * math.inf
     assert worst(value[1:], of_exponential(1.0, alpha, T[1:]).real) <= 1e-9
-
-
-@pytest.mark.parametrize("operator", [hf.Caputo, hf.RiemannLiouville, hf.GrunwaldLetnikov, hf.RiemannLiouvilleIntegral])
-def test_agrees_with_fine_samples(operator: Any):
-    """The spectral answer is what the sampled one tends to."""
-    t = np.linspace(0.0, 1.0, 2001)
-    value = operator(0.6)(np.sin, t)
-    np.testing.assert_allclose(value[1000:], operator(0.6)(np.sin(t), t)[1000:], atol=1e-4)
 
 
 def test_shapes_and_kinds_of_points():
@@ -134,30 +112,6 @@ def test_kinks_and_jumps_on_the_graded_mesh():
     np.testing.assert_allclose(bent, 2.0 * (at > 3.0) * of_power(1, 1.5, np.where(at > 3.0, beyond, 1.0)), atol=1e-6)
     step = hf.riemann_liouville_integral(lambda t: np.where(t > 3.0, 1.0, 0.0), at, 0.7)
     np.testing.assert_allclose(step, of_power(0, -0.7, beyond), atol=1e-9)
-
-
-def test_methods_by_name():
-    """Both methods can be asked for, and agree; the spectral one on a rough function says that it did not converge."""
-    right = hf.caputo(np.exp, T, 0.5)
-    np.testing.assert_allclose(hf.caputo(np.exp, T, 0.5, method="graded"), right, rtol=1e-9, atol=1e-9)
-    rough = hf.caputo(np.sqrt, T, 0.5, method="spectral", full_output=True)
-    assert not rough.converged
-    assert "factor=" in rough.message
-
-
-def test_noise_is_not_taken_for_structure():
-    """A function with noise of 1e-6 ends in bounded work, unconverged, and says so."""
-    calls = []
-
-    def noisy(t: np.ndarray) -> np.ndarray:
-        calls.append(len(t))
-        return np.sin(t) + 1e-6 * np.sin(1e7 * t)
-
-    result = hf.riemann_liouville_integral(noisy, T, 0.5, full_output=True)
-    assert not result.converged
-    assert "noisy" in result.message
-    assert sum(calls) < 200_000
-    np.testing.assert_allclose(result.value, hf.riemann_liouville_integral(np.sin, T, 0.5), atol=1e-4)
 
 
 def test_jax_callables():

@@ -18,8 +18,6 @@ from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.l1 import L12
 
-NEEDS_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
-NEEDS_JAX = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
 T = np.linspace(0.0, 2.0, 401)
 
 
@@ -168,7 +166,6 @@ def test_a_stream_waits_for_its_start():
     np.testing.assert_allclose(found[10:], hf.caputo(y, T, 1.3)[10:], rtol=1e-5, atol=1e-6)
 
 
-@NEEDS_TORCH
 def test_tensors_with_gradients():
     """The same values; gradients in samples and in `initial=` as by differences."""
     torch = importlib.import_module("torch")
@@ -184,7 +181,6 @@ def test_tensors_with_gradients():
     assert float(torch.autograd.grad(last, slope)[0]) == pytest.approx(effect, rel=1e-9)
 
 
-@NEEDS_JAX
 @pytest.mark.slow
 def test_under_jit():
     """Traced samples have the same start; a traced order has a polynomial, unless the derivative is given."""

@@ -11,8 +11,7 @@ from rich.console import Console
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import Profiler
-from hpfracc.profiling.advice import advise
-from hpfracc.profiling.analysis import Analysis, break_down, length, summarise, union
+from hpfracc.profiling.analysis import Analysis, advise, break_down, length, summarise, union
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.exports import bottleneck_table, summary_table
 from hpfracc.profiling.recorder import Recorder

@@ -243,28 +243,6 @@ def test_zoom_pan_search_and_keyboard(browser: Any, files: tuple[Path, Path]):
     assert problems(browser) == []
 
 
-def test_the_timeline_zooms_the_flame_chart(browser: Any, files: tuple[Path, Path]):
-    """Dragging across it shows that interval; a click on a lane shows that lane."""
-    show(browser, files[0])
-    from selenium.webdriver import ActionChains
-
-    whole = window(browser)
-    canvas = browser.find_element("id", "timeline-canvas")
-    chain = ActionChains(browser, duration=20)
-    chain.move_to_element_with_offset(canvas, 0, -10).click_and_hold().move_by_offset(200, 0).release().perform()
-    settle(browser)
-    assert window(browser)[1] - window(browser)[0] < (whole[1] - whole[0]) / 2
-    before = browser.find_element("id", "lane").get_attribute("value")
-    lanes = texts(browser, "#lane option")
-    height = canvas.size["height"]
-    offset = 24 + 24 * lanes.index("sim:0") + 12 - height / 2
-    ActionChains(browser, duration=20).move_to_element_with_offset(canvas, 0, int(offset)).click().perform()
-    settle(browser)
-    assert browser.find_element("id", "lane").get_attribute("value") != before
-    assert browser.execute_script("return hpfraccProfile.chart.lane.label") == "sim:0"
-    assert problems(browser) == []
-
-
 def test_the_table_sorts_and_filters(browser: Any, files: tuple[Path, Path]):
     """By any column, both ways, by name and by kind; the state is told to screen readers."""
     show(browser, files[0])

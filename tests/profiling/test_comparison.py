@@ -15,7 +15,7 @@ import pytest
 
 from hpfracc.errors import HpfraccError, InvalidInputError
 from hpfracc.profiling import Profiler, compare_profiles
-from hpfracc.profiling.comparison import Rules, blocks, collect, holm, rank_test, smallest_p
+from hpfracc.profiling.comparison import Rules, collect, rank_test
 from hpfracc.profiling.exports import render_page
 
 NOISE = json.loads((Path(__file__).parent / "data" / "noise.json").read_text(encoding="utf-8"))["microseconds"]
@@ -84,21 +84,6 @@ def test_rank_test_with_ties():
     assert rank_test(first, second) == pytest.approx(math.erfc(z / math.sqrt(2)), rel=1e-9)
 
 
-def test_rank_test_at_its_ends():
-    """All equal says nothing, nothing says nothing, and samples apart give the smallest p there is."""
-    assert rank_test([1.0] * 9, [1.0] * 9) == 1.0
-    assert rank_test([], [1.0]) == 1.0
-    apart = rank_test([1.0, 2, 3, 4, 5, 6, 7], [8.0, 9, 10, 11, 12, 13, 14])
-    assert apart == pytest.approx(smallest_p(7, 7)) == pytest.approx(2 / 3432)
-
-
-def test_holm():
-    """Corrected values are in the order of the raw ones, and never below them."""
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([]) == []
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
-
-
 def test_repeats_are_added_up_by_path():
     """Calls of one name count together, a recursion counts once, and missing ones are no zeros."""
     profiler = Profiler()
@@ -113,13 +98,6 @@ def test_repeats_are_added_up_by_path():
     assert {path: len(samples) for path, samples in found.items()} == {("step",): 2, ("step", "a"): 2, ("step", "b"): 1}
     outer = next(span for span in profiler.get_entries() if span.name == "a")
     assert found["step", "a"][0][1] == outer.end - outer.start
-
-
-def test_blocks_need_turns():
-    """Two runs one after the other leave one value each; in turns each repeat counts."""
-    first, second = [(t, 10 * t) for t in (1, 3, 5)], [(t, 10 * t) for t in (2, 4, 6)]
-    assert blocks(first, second) == ([10.0, 30.0, 50.0], [20.0, 40.0, 60.0])
-    assert blocks(first, [(t + 10, 1) for t in range(4)]) == ([30.0], [1.0])
 
 
 def test_noise_raises_no_alarm():

@@ -116,21 +116,6 @@ def test_overlapping_work_counts_once(plug: Plug, time: Time):
     assert outer["device_idle"] == pytest.approx(0.02, rel=0.01)
 
 
-def test_long_runs_are_placed_by_a_chain_of_anchors(plug: Plug, time: Time, monkeypatch: pytest.MonkeyPatch):
-    """New anchors are set along the way, and places still agree with the host's clock."""
-    monkeypatch.setattr("hpfracc.profiling.device_time._ANCHOR_AGE", 2_000_000)
-    clock, profiler = plug(), Profiler()
-    for _ in range(20):
-        with profiler.profile("x", device="gpu"):
-            clock.work(0.002)
-        time.sleep(0.003)
-    spans = profiler.get_entries()
-    assert len(spans) == 20
-    for span in spans:
-        assert span.device.timing == "device"
-        assert span.device.start == pytest.approx(span.start, abs=2e3)
-
-
 def test_clocks_that_drift_apart_are_brought_together(plug: Plug, time: Time):
     """A device whose clock runs a thousandth fast: places follow the host's clock, lengths stay the device's own."""
     clock, profiler = plug(rate=1.001), Profiler()
@@ -159,40 +144,6 @@ def test_memory_of_the_device(plug: Plug):
     assert grow.memory == ("sim:0", 0, 600, 1000)
     assert below.memory == ("sim:0", 600, 700, None)
     assert host.memory is None
-
-
-def test_a_named_library_is_asked_alone(plug: Plug):
-    """``"b:sim:0"`` means that library's queue, even if other libraries know the device."""
-    first, second = plug("a"), plug("b")
-    profiler = Profiler()
-    with profiler.profile("x", device="b:sim:0"):
-        pass
-    with profiler.profile("y", device="b"):
-        pass
-    assert (first.waits, second.waits) == (0, 1)
-
-
-def test_a_library_in_use_is_asked_first(plug: Plug):
-    """One that is merely imported is not made to open a GPU for a span."""
-    idle, used = plug("idle"), plug("used")
-    idle.used = False
-    profiler = Profiler()
-    with profiler.profile("x", device="gpu"):
-        pass
-    assert (idle.waits, used.waits) == (0, 1)
-
-
-def test_a_device_may_appear_later(plug: Plug):
-    """An unknown name is looked up again once another library has been loaded."""
-    profiler = Profiler()
-    for _ in range(2):
-        with profiler.profile("early", device="gpu"):
-            pass
-    plug()
-    with profiler.profile("late", device="gpu"):
-        pass
-    timings = [span.device.timing for span in profiler.get_entries()]
-    assert timings[0] in ("no clock", "enqueued") and timings[2] in ("at most", "device")
 
 
 def test_overhead_is_calibrated():

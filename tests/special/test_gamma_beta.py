@@ -10,13 +10,10 @@ import pytest
 from scipy import special as scipy_special
 
 import hpfracc.special as special
-from hpfracc._optional import is_installed
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 from tests.helpers.thinned import thinned
 
 Z = np.concatenate([np.linspace(-20.3, 50.2, 400), [1e-8, -1e-8, 0.5]])
-NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
-NEEDS_JAX = pytest.mark.skipif(not is_installed("jax"), reason="JAX is not installed")
 CALLS = [
     (special.gamma, scipy_special.gamma, (Z,), 2e-15),
     (special.digamma, scipy_special.digamma, (np.linspace(0.1, 30, 99),), 1e-12),
@@ -35,7 +32,6 @@ def test_numpy_is_scipy(ours, theirs, operands, rtol):
         assert np.array_equal(ours(*operands), theirs(*operands))
 
 
-@NEEDS_TORCH
 @pytest.mark.parametrize(("ours", "theirs", "operands", "rtol"), CALLS, ids=IDS)
 def test_tensors_are_computed_by_torch(ours, theirs, operands, rtol):
     """The result is a tensor with the right value and sign."""
@@ -45,7 +41,6 @@ def test_tensors_are_computed_by_torch(ours, theirs, operands, rtol):
     np.testing.assert_allclose(value.numpy(), theirs(*operands), rtol=rtol)
 
 
-@NEEDS_JAX
 @pytest.mark.parametrize(("ours", "theirs", "operands", "rtol"), CALLS, ids=IDS)
 @thinned(one_in=2)
 def test_jax_arrays_are_computed_by_jax(ours, theirs, operands, rtol):
@@ -58,7 +53,6 @@ def test_jax_arrays_are_computed_by_jax(ours, theirs, operands, rtol):
         np.testing.assert_allclose(value, theirs(*operands), rtol=rtol)
 
 
-@NEEDS_TORCH
 def test_beta_in_single_precision_where_gamma_overflows():
     """Gamma(40) is beyond the range of float32, B(40, 40) is not."""
     torch = importlib.import_module("torch")
@@ -74,7 +68,7 @@ def gamma_of(library: str, z: np.ndarray) -> np.ndarray:
         return np.asarray(jax.jit(special.gamma)(jax.numpy.asarray(z)))
 
 
-@pytest.mark.parametrize("library", [pytest.param("torch", marks=NEEDS_TORCH), pytest.param("jax", marks=NEEDS_JAX)])
+@pytest.mark.parametrize("library", ["torch", "jax"])
 def test_gamma_keeps_its_digits_and_signs(library: str):
     """Values agree with mpmath within 5 units of rounding from -170 to overflow, including the sign."""
     z = np.concatenate([np.linspace(-169.87, 171.6, 700), [1e-300, -1e-8, -3.0000001, 15.999999, 16.0, -16.000001]])
@@ -84,7 +78,6 @@ def test_gamma_keeps_its_digits_and_signs(library: str):
     np.testing.assert_array_equal(np.abs(ends), [np.inf, np.inf, np.inf, 0.0, np.nan, np.nan, np.inf])
 
 
-@NEEDS_TORCH
 def test_gradients_in_torch():
     """Gradients of gamma to second order, of beta in both operands, of incomplete beta in x; a and b raise an error."""
     torch = importlib.import_module("torch")
@@ -98,7 +91,6 @@ def test_gradients_in_torch():
         special.incomplete_beta(z, 3.0, x)
 
 
-@NEEDS_JAX
 def test_gradients_in_jax():
     """Gamma' = Gamma psi."""
     jax = importlib.import_module("jax")
@@ -113,7 +105,6 @@ def test_objects_of_the_contract():
     assert special.BetaFunction().compute(2, 3) == special.beta(2, 3) == pytest.approx(1 / 12)
 
 
-@NEEDS_TORCH
 def test_complex_tensors_are_refused():
     """PyTorch has no complex gamma function; the error says what to do."""
     torch = importlib.import_module("torch")
@@ -139,7 +130,7 @@ def test_masked_arrays_are_refused(call):
         call(np.ma.masked_array([0.5, 0.7], mask=[False, True]))
 
 
-@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=NEEDS_TORCH)])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("pole", [1, 2, 20, 1000])
 def test_digamma_next_to_its_poles(library, pole):
     """All digits there, where SciPy and PyTorch have three left; on a pole the value is theirs."""
@@ -150,7 +141,7 @@ def test_digamma_next_to_its_poles(library, pole):
     assert np.isnan(special.digamma(-2.0))
 
 
-LIBRARIES = ["numpy", pytest.param("torch", marks=NEEDS_TORCH), pytest.param("jax", marks=NEEDS_JAX)]
+LIBRARIES = ["numpy", "torch", "jax"]
 
 
 def beta_of(library: str, a: float, b: float) -> float:

@@ -220,6 +220,7 @@ class NumPyNamespace(Namespace):
     """NumPy, with SciPy's transforms and special functions."""
 
     round = np.rint  # a third of the time of np.round
+    stop_gradient: Any = staticmethod(np.asarray)  # there is none
 
     @functools.cached_property
     def fft(self) -> ModuleType:

@@ -19,8 +19,7 @@ from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import BackendError, InvalidInputError, OutOfMemoryError
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov
-from hpfracc.operators._riemann_liouville import RiemannLiouville
+from hpfracc.operators._riemann_liouville import GrunwaldLetnikov, RiemannLiouville
 from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.grids import read_grid
 from hpfracc.operators.core.values import as_values

@@ -23,6 +23,7 @@ _COMMANDS = {
     "wisdom": "show, export, import or clear stored measurements",
     "sweep": "resume, show or export a stored sweep over parameters",
     "profile": "profile a script, render a profile as a page, or compare profiles",
+    "completion": "print a script with which the shell completes commands, actions and options",
 }
 
 #: Exit statuses: an error, output that cannot be written, an interrupt, a closed pipe.
@@ -30,7 +31,7 @@ _ERROR, _UNWRITTEN, _INTERRUPTED, _BROKEN_PIPE = 2, 74, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status.
+    """Run the command line and return its exit status; without arguments, print the help.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ def _run(argv: Sequence[str]) -> int:
     help_text = io.StringIO()
     try:
         with contextlib.redirect_stdout(help_text):  # argparse ignores errors when it prints
-            arguments = build_parser().parse_args(argv)
+            arguments = build_parser().parse_args(argv or ["--help"])
     except SystemExit as end:  # help, the version, or an error that argparse has printed
         if end.code:
             return end.code if isinstance(end.code, int) else _ERROR
@@ -103,6 +104,7 @@ def build_parser() -> argparse.ArgumentParser:
         module.add_command(commands, summary, common)
         text = (module.__doc__ or "").partition(": ")[2]
         commands.choices[name].description = text[:1].upper() + text[1:]
+    parser.set_defaults(choices=commands.choices)
     return parser
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpfracc._files import to_json
+from hpfracc._interrupts import live_bar
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import make_console
 
@@ -30,8 +31,8 @@ class Answer:
     ----------
     data : Mapping
         The result as plain values, for ``--json``.
-    view : callable
-        Returns the result as a Rich renderable; not called with ``--json``.
+    view : callable or None
+        Returns the result as a Rich renderable; not called with ``--json``. None prints nothing.
     status : int
         The exit status.
     on_stdout : bytes or None
@@ -39,7 +40,7 @@ class Answer:
     """
 
     data: Mapping[str, Any]
-    view: Callable[[], Any]
+    view: Callable[[], Any] | None
     status: int = 0
     on_stdout: bytes | None = None
 
@@ -49,7 +50,7 @@ class Answer:
             sys.stdout.write(self.on_stdout.decode("utf-8", "backslashreplace"))
         if as_json and self.on_stdout is None:
             print(json.dumps(to_json(self.data), indent=2, allow_nan=False))
-        elif not as_json:
+        elif not as_json and self.view is not None:
             make_console(errors=self.on_stdout is not None).print(_Printable(self.view()))
 
 
@@ -116,21 +117,8 @@ def progress_bar(title: str) -> Iterator[Report]:
     if not sys.stderr.isatty():
         yield _ignore
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=28),
-        TimeElapsedColumn(),
-        TextColumn("[dim]{task.fields[doing]}", markup=True),
-    )
-    with Progress(*columns, console=make_console(errors=True), transient=True) as bars:
-        task = bars.add_task(title, total=1.0, doing="")
-
-        def report(fraction: float, text: str) -> None:
-            bars.update(task, completed=min(max(fraction, 0.0), 1.0), doing=text.replace("[", r"\["))
-
-        yield report
+    with live_bar(title, 1.0, "{task.elapsed:.1f} s", "{task.fields[doing]}", counts=False, doing="") as update:
+        yield lambda share, text: update(completed=min(max(share, 0.0), 1.0), doing=text.replace("[", r"\["))
 
 
 def _ignore(fraction: float, text: str) -> None:

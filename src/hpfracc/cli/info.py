@@ -65,7 +65,7 @@ def show_versions() -> None:
     --------
     >>> import hpfracc as hf
     >>> hf.show_versions()  # doctest: +SKIP
-    hpfracc 0.2.0
+    hpfracc 0.3.0
     processor  Intel(R) Xeon(R) Processor, 2 of 2 threads (x86_64)
     ...
     """
@@ -108,7 +108,7 @@ def _grid(rows: list[tuple[str, str]]) -> Any:
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
-    grid.add_column()
+    grid.add_column(overflow="fold")
     for name, value in rows:
         grid.add_row(Text(name), Text(value))
     return grid
@@ -152,12 +152,12 @@ def _backends(data: dict[str, Any]) -> Any:
 
     from hpfracc.profiling.formats import make_table
 
-    words = dict.fromkeys(("usable", "backend", "version", "devices"), "word")
+    words = dict.fromkeys(("backend", "usable", "version", "devices"), "word")
     table = make_table("Backends", **words, kernels="number", reason="text")
     for row in data["backends"]:
         mark = Text("yes", style="green") if row["available"] else Text("no", style="yellow")
-        found = row["name"], row["version"] or "-", ", ".join(row["devices"]) or "-", str(row["kernels"])
-        table.add_row(mark, *found, Text(row["why_not"] or ""))
+        found = row["version"] or "-", ", ".join(row["devices"]) or "-", str(row["kernels"])
+        table.add_row(row["name"], mark, *found, Text(row["why_not"] or ""))
     return table
 
 

@@ -24,6 +24,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
     parser = commands.add_parser("profile", help=summary, allow_abbrev=False, usage=usage)
     actions = parser.add_subparsers(dest="action", metavar="SCRIPT | action", required=True, prog="hpfracc profile")
     add = partial(add_action, actions, common)
+    parser.set_defaults(choices=actions.choices)
     script = add("run", _run, "run a script and write its profile as a page; short form: `hpfracc profile script.py`")
     script.add_argument(
         "-o", "--out", type=Path, metavar="FILE", help="the page (default: the script's name with .html)"

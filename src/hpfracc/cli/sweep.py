@@ -29,6 +29,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
     parser = commands.add_parser("sweep", help=summary, allow_abbrev=False)
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
     add = partial(add_action, actions, common)
+    parser.set_defaults(choices=actions.choices)
     resume = add("resume", _resume, "run the missing items of a sweep with its function")
     status = add("status", lambda arguments: _status(arguments.store), "show what is done")
     export = add("export", lambda arguments: _export(arguments.store, arguments.file), "write the results to one file")

@@ -20,6 +20,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
     parser = commands.add_parser("wisdom", help=summary, allow_abbrev=False)
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
     add = partial(add_action, actions, common)
+    parser.set_defaults(choices=actions.choices)
     add("show", _show, "show stored measurements by backend and operation")
     add("export", _export, "write all stored measurements to one file").add_argument(
         "file", type=Path, metavar="FILE", help="the file to write; - is stdout"

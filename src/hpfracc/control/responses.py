@@ -15,19 +15,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpfracc._optional import import_optional
 from hpfracc._reading import numbers, shown
-from hpfracc._results import LabelledArrays, Result
+from hpfracc._results import LabelledArrays, Result, new_axes
 from hpfracc.control.laplace import BLOCK, Factor, PartialInverse, inverse_laplace
 from hpfracc.control.stability import is_stable, principal_poles
 from hpfracc.control.systems import as_systems
 from hpfracc.control.transfer import Terms, TransferFunction, _product
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.errors import InvalidInputError, ShapeError
+
+if TYPE_CHECKING:
+    from hpfracc._results import Axes
 
 Array = np.ndarray[Any, Any]
 
@@ -81,10 +83,9 @@ class Response(Result):
             f"error_estimate={self.error_estimate:.1e}, method={self.method!r})"
         )
 
-    def plot(self, ax: Any = None, **style: Any) -> Any:
+    def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
         """Draw the response with Matplotlib; returns the axes."""
-        if ax is None:
-            _, ax = import_optional("matplotlib.pyplot").subplots()
+        ax = new_axes(ax)
         ax.plot(self.t, self.y.reshape(-1, self.t.size).T, **style)
         ax.set(xlabel="t", ylabel="y")
         return ax

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hpfracc._reading import array, number, numbers, shown
+from hpfracc._results import as_html
 from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]
@@ -30,6 +32,8 @@ Terms = dict[tuple[float, float], complex]
 _DECIMALS = 12
 #: The largest denominator of a power, and the largest degree in :math:`s^q`, of a commensurate function.
 _MAX_DENOMINATOR, _MAX_DEGREE = 1000, 160
+#: An exponent in words, for LaTeX.
+_EXPONENT = re.compile(r"\^(\(.*?\)|-?[\d.]+(?:e[+-]\d+)?)")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -283,6 +287,11 @@ class TransferFunction:
         above, below = _words(_shift(self.numerator, 0.0, lag)), _words(self.denominator)
         words = above if below == "1" else f"({above})/({below})"
         return f"{words} e^({-lag:g} s)" if lag else words
+
+    def _repr_html_(self) -> str:
+        above, below = (re.sub(_EXPONENT, r"^{\1}", _words(each)) for each in (self.numerator, self.denominator))
+        formula = above if below == "1" else rf"\frac{{{above}}}{{{below}}}"
+        return as_html(type(self).__name__, {"G(s)": f"${formula}$", "relative degree": self.relative_degree})
 
     # -- other libraries ----------------------------------------------------------------------------------------------
 

@@ -231,6 +231,8 @@ class DaskRunner(Runner):
         self._name = name
         self._ended: SimpleQueue[tuple[int, Any]] = SimpleQueue()
         self._tasks: dict[int, _Submitted] = {}
+        #: Tasks to run alone, while no worker is there.
+        self._held: dict[int, tuple[Any, ...]] = {}
         self._losses: Counter[int] = Counter()
         self._attempt = 0
         self.overhead = scheduler_cost(self.workers)
@@ -273,9 +275,12 @@ class DaskRunner(Runner):
         return max(usual, min(most, math.ceil(self.workers * _SECONDS_AHEAD / seconds)))
 
     def submit(self, key: int, *given: Any, alone: bool = False) -> None:
-        """Submit it to the scheduler; ``alone`` to one worker, so that its death is one attempt."""
-        self._attempt += 1
+        """Submit it to the scheduler; ``alone`` to one worker, once there is one, so that its death is one attempt."""
         worker = self._any_worker() if alone else None
+        if alone and worker is None:  # any worker would be several: the scheduler goes on with the next one
+            self._held[key] = given
+            return
+        self._attempt += 1
         future = self._client.submit(
             run_payload, self._name, self._payload, *given, key=self._key(key), resources=self._resources,
             workers=worker, pure=False, retries=0,
@@ -368,6 +373,9 @@ class DaskRunner(Runner):
             self.workers, self._seen = sum(threads.values()), max(self._seen, len(threads))
             self.overhead = scheduler_cost(self.workers)
             self._alone_since, self._warned = now, False
+            held, self._held = self._held, {}
+            for key, given in held.items():
+                self.submit(key, *given, alone=True)
             return None
         self.workers = max(1, self.workers)
         waited = now - self._alone_since
@@ -389,9 +397,9 @@ class DaskRunner(Runner):
     def _ended_by(self, error: ClusterError, cause: BaseException | None = None) -> TaskOutcome:
         """An outcome that ends the sweep; raised at once if no task is in flight."""
         error.__cause__ = cause
-        if not self._tasks:
+        if not self._tasks and not self._held:
             raise error
-        return TaskOutcome(next(iter(self._tasks)), error=error)
+        return TaskOutcome(next(iter({**self._tasks, **self._held})), error=error)
 
     def _scale(self) -> None:
         """Ask clusters that keep a list of their workers for new ones: Dask's own and those of batch systems.
@@ -409,3 +417,4 @@ class DaskRunner(Runner):
             if cancel and self._tasks:
                 self._drop(*self._tasks.values())
             self._tasks.clear()
+            self._held.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from hpfracc._results import SmallCurve, as_html
 from hpfracc.distributed.items import VALUE, ParameterGrid, SweepOutcome, SweepParameters
 from hpfracc.distributed.stores import SweepStore
 from hpfracc.errors import InvalidInputError, StoreError, warn
+
+if TYPE_CHECKING:
+    from hpfracc._results import Axes
 
 #: Fraction of the scheduler's time above which a cluster spends more on scheduling than on work.
 _BUSY = 0.5
@@ -243,7 +246,7 @@ class SweepResult:
         done = self._ended, len(self.failed), run.work, run.seconds, run.workers, run.batch
         return SweepCost(*done, idle, load, *run.energy, advice=advice)
 
-    def plot(self, output: str | None = None, *, kind: str = "auto", ax: Any = None) -> Any:
+    def plot(self, output: str | None = None, *, kind: str = "auto", ax: Any = None) -> Axes:
         """Draw a result with one number per item, over one or two parameters.
 
         Parameters

@@ -214,6 +214,7 @@ def simulate(
     order: Any,
     args: tuple[Any, ...] = (),
     along: Along = along_noise,
+    *,
     rng: Any = None,
     key: Any = None,
     first_path: int = 0,

@@ -69,7 +69,7 @@ class DerivativeLayer(OperatorLayer):
 
     def forward(self, x: Any) -> Any:
         """The derivative, of the shape and dtype of ``x``."""
-        rule = (self.definition, self.method, self.step, self.axis, self.channel_axis)
+        rule = (self.definition, self.method, self.step, (self.axis, self.channel_axis))
         return self._operate("derivative", x, *rule, self.config.engine_backend)
 
 
@@ -165,10 +165,10 @@ class LaplacianLayer(OperatorLayer):
 
 def _differentiate(
     arrays: list[Any], alpha: Any, ceiling: int | None, channels: int | None, definition: str, method: str,
-    step: float, axis: int, channel_axis: int, backend: str | None,
+    step: float, axes: tuple[int, int], backend: str | None,
 ) -> Any:  # fmt: skip
-    """With a single order, or one per channel."""
-    (x,) = arrays
+    """With a single order, or one per channel; along the first of two axes, with the channels along the other."""
+    (x,), (axis, channel_axis) = arrays, axes
     kind: Any = find_definition(definition, "derivative")
     options: dict[str, Any] = {"method": method}
     if ceiling is not None and "ceiling" in kind.__dataclass_fields__:

@@ -9,7 +9,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._xp import Namespace, array_namespace
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.sde.loops import scan
+from hpfracc.solvers.tensors.loops import scan
 
 __all__ = ["energy_score", "signature_kernel", "signature_mmd"]
 

@@ -29,9 +29,8 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.history.exponentials import Nodes, exponential_nodes
 from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.sequences import binomials
-from hpfracc.operators.core.weights import weights_of
-from hpfracc.solvers.ode.tensors.blocks import Loop, walk
-from hpfracc.solvers.sde.loops import scan
+from hpfracc.operators.core.values import weights_of
+from hpfracc.solvers.tensors.loops import Loop, scan, walk
 
 __all__ = [
     "BLOCK", "LONGEST", "Stack", "StackOptions", "check_range", "decays", "exponential_weights", "lstm_step",

@@ -14,17 +14,20 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from hpfracc._interrupts import raise_interrupted
-from hpfracc._optional import import_optional
 from hpfracc._reading import choice, flag, instance, listed, number, text
+from hpfracc._results import as_html, new_axes
 from hpfracc.errors import InvalidInputError, warn
-from hpfracc.solvers.ode.fitting.result import Estimates
-from hpfracc.solvers.ode.fitting.search import LeastSquares, differences
-from hpfracc.solvers.ode.fitting.unknowns import read_sigma
+from hpfracc.solvers.fitting.result import Estimates
+from hpfracc.solvers.fitting.search import LeastSquares, differences
+from hpfracc.solvers.fitting.unknowns import read_sigma
+
+if TYPE_CHECKING:
+    from hpfracc._results import Axes
 
 __all__ = ["Model", "ModelFit", "Parameter", "described", "new_axes"]
 
@@ -154,18 +157,19 @@ class ModelFit(Estimates):
     fitted: Array
     quantity: str = ""
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the data as dots and the fit as lines; returns the axes. Needs Matplotlib (extra ``plot``)."""
         ax = new_axes(ax)
         self.model.draw(ax, self.x, self.data, self.quantity, linestyle="none", marker="o", markersize=4, alpha=0.6)
         ax.set_prop_cycle(None)  # the colours of the data
-        return self.model.draw(ax, self.x, self.fitted, self.quantity)
+        drawn: Axes = self.model.draw(ax, self.x, self.fitted, self.quantity)
+        return drawn
 
     def __str__(self) -> str:
         return "\n".join([*self.table(), self.message])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A model: names, words, and parameters.
 
@@ -220,6 +224,18 @@ class Model:
         ]
         return dataclasses.replace(self, parameters=tuple(new))
 
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}={value:g}" for name, value in self.values.items())
+        return f"{type(self).__name__}({self.name!r}: {told})"
+
+    def _repr_html_(self) -> str:
+        facts = {f"equation {k}": f"${each}$" for k, each in enumerate(self.equations, 1)}
+        rows = [
+            (name, each.value, each.unit, each.meaning) for name, each in zip(self.names, self.parameters, strict=True)
+        ]
+        head = ("parameter", "value", "unit", "meaning")
+        return as_html(self.name, {**facts, "reference": self.reference}, rows=[head, *rows])
+
     def __str__(self) -> str:
         rows = [
             f"  {name} = {each.value:g}  ({each.unit}; {each.meaning})"
@@ -227,7 +243,7 @@ class Model:
         ]
         return "\n".join([self.name, *(f"  {each}" for each in self.equations), *rows, f"  {self.reference}"])
 
-    def draw(self, ax: Any, x: Array, y: Array, quantity: str, **style: Any) -> Any:
+    def draw(self, ax: Axes, x: Array, y: Array, quantity: str, **style: Any) -> Axes:
         """Draw values of a quantity into axes."""
         for row in np.atleast_2d(y):
             ax.plot(x, row, **style)
@@ -237,9 +253,10 @@ class Model:
         """What the model does at ``x``; each kind of model has its own."""
         raise NotImplementedError
 
-    def plot(self, x: Any = None, ax: Any = None, **style: Any) -> Any:
+    def plot(self, x: Any = None, ax: Axes | None = None, **style: Any) -> Axes:
         """Simulate and draw; returns the axes. Needs Matplotlib (extra ``plot``)."""
-        return self.simulate(x).plot(ax=ax, **style)
+        drawn: Axes = self.simulate(x).plot(ax=ax, **style)
+        return drawn
 
     def least_squares(
         self,
@@ -346,9 +363,3 @@ class Model:
         if interrupted:
             raise_interrupted(fit.message, fit)
         return fit
-
-
-def new_axes(ax: Any) -> Any:
-    """The given axes, or those of a new figure."""
-    pyplot = import_optional("matplotlib.pyplot")
-    return pyplot.subplots(layout="constrained")[1] if ax is None else ax

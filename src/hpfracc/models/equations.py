@@ -5,18 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpfracc._reading import choice, function, increasing_times, listed, number, numbers
 from hpfracc.errors import ShapeError, SolveError
 from hpfracc.models.base import Model, ModelFit, described, new_axes
-from hpfracc.solvers.ode.problems import TestEquation, brusselator, duffing, lorenz, lotka_volterra
+from hpfracc.models.problems.ordinary import TestEquation, brusselator, duffing, lorenz, lotka_volterra
+from hpfracc.models.problems.partial import ModelEquation, burgers, column, diffusion_wave, subdiffusion
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.solve import solve_fode
-from hpfracc.solvers.pde.problems import ModelEquation, burgers, column, diffusion_wave, subdiffusion
 from hpfracc.solvers.pde.result import FPDEResult
+
+if TYPE_CHECKING:
+    from hpfracc._results import Axes
 
 __all__ = ["EquationModel", "FieldModel", "TimeCourse", "chaos", "transport"]
 
@@ -51,7 +54,7 @@ class TimeCourse:
         """The output of this name, shape (N,)."""
         return np.asarray(self.y[self.names.index(choice("name", name, self.names))])
 
-    def plot(self, ax: Any = None, **style: Any) -> Any:
+    def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
         """Draw the outputs over time, and spikes as ticks above; returns the axes. Needs Matplotlib."""
         ax = new_axes(ax)
         for name, row in zip(self.names, self.y, strict=True):
@@ -63,7 +66,7 @@ class TimeCourse:
         return ax
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EquationModel(Model):
     r"""A model that is an equation.
 
@@ -228,14 +231,14 @@ def chaos(name: str = "lorenz") -> EquationModel:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FieldModel(Model):
     """A model that is a partial differential equation.
 
     Attributes
     ----------
     make : callable
-        ``make(**values)``, a :class:`hpfracc.solvers.pde.problems.ModelEquation`.
+        ``make(**values)``, a :class:`hpfracc.pde.ModelEquation`.
     """
 
     make: Callable[..., ModelEquation]
@@ -322,7 +325,7 @@ def transport(name: str = "subdiffusion") -> FieldModel:
     Parameters
     ----------
     name : {"subdiffusion", "diffusion_wave", "column", "burgers"}
-        Those of ``hpfracc.solvers.pde.problems``, with their exact solutions where known.
+        Those of ``hpfracc.pde.problems``, with their exact solutions where known.
 
     Returns
     -------

@@ -44,7 +44,7 @@ _POINTS = 2001
 _HELD, _FIRST, _GROWTH, _MAX_STEPS = 9, 1e-3, 0.05, 30_000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Neuron(Model):
     """A neuron; make one with :func:`integrate_and_fire`.
 

@@ -6,14 +6,17 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpfracc._reading import choice, function, instance, numbers, shown, text
 from hpfracc.errors import ShapeError, UnsupportedDtypeError, warn
 from hpfracc.models.base import Model, ModelFit, new_axes
-from hpfracc.solvers.ode.fitting.search import SYSTEMATIC, trend_with
+from hpfracc.solvers.fitting.search import SYSTEMATIC, trend_with
+
+if TYPE_CHECKING:
+    from hpfracc._results import Axes
 
 __all__ = ["ResponseModel"]
 
@@ -26,7 +29,7 @@ _SHRINKING = 2.0
 _EQUAL = "Equal standard deviations are likelier than ones proportional to the magnitude, and were taken."
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ResponseModel(Model):
     r"""A model in closed form: a transfer function of s, and functions of time.
 
@@ -167,13 +170,13 @@ class ResponseModel(Model):
             warn(complaint)
         return found
 
-    def plot(self, x: Any = None, ax: Any = None, quantity: str | None = None, **style: Any) -> Any:
+    def plot(self, x: Any = None, ax: Axes | None = None, quantity: str | None = None, **style: Any) -> Axes:
         """Draw a quantity over six decades, or at ``x``; returns the axes. Needs Matplotlib (extra ``plot``)."""
         chosen = self.frequency if quantity is None else choice("quantity", quantity, self.quantities)
         points = np.geomspace(1e-3, 1e3, 241) if x is None else numbers("x", x, ndim=1)
         return self.draw(new_axes(ax), points, self.simulate(points, chosen), chosen, **style)
 
-    def draw(self, ax: Any, x: Array, y: Array, quantity: str, **style: Any) -> Any:
+    def draw(self, ax: Axes, x: Array, y: Array, quantity: str, **style: Any) -> Axes:
         """Draw values of a quantity into axes: real and imaginary part, or a function of time."""
         if quantity == self.frequency:
             ax.loglog(x, y.real, label=f"Re {quantity}", **style)

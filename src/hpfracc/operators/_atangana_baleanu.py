@@ -110,8 +110,15 @@ class AtanganaBaleanuRiemann(MittagLefflerDerivative):
 
     Parameters
     ----------
-    alpha, method, normalisation
-        As for :class:`AtanganaBaleanu`, with the same orders of accuracy.
+    alpha : float or scalar array
+        The order, between 0 and 1; differentiable if it is a tensor or JAX array (for samples only; a traced order must
+        lie between 0.05 and 1, and the result is nan otherwise). 1 is the ordinary derivative, with the one-sided
+        derivative in the order.
+    method : str
+        For samples on a uniform grid ``"quadratic"`` (order 3; used by ``"auto"``) or ``"linear"`` (order 2); for
+        callables ``"quadrature"``.
+    normalisation : float or callable
+        B(alpha), 1 by default: a positive number, or a function of alpha that accepts the type of ``alpha``.
 
     References
     ----------
@@ -170,7 +177,7 @@ class AtanganaBaleanuIntegral(MeanIntegral):
         For the Riemann-Liouville integral, as for :class:`RiemannLiouvilleIntegral`: ``"simpson"`` (order 3 + alpha;
         used by ``"auto"``), ``"trapezoid"`` (2), ``"cq2"`` to ``"cq6"``; for callables ``"spectral"`` or ``"graded"``.
     normalisation : float or callable
-        B(alpha), as for :class:`AtanganaBaleanu`.
+        B(alpha), 1 by default: a positive number, or a function of alpha that accepts the type of ``alpha``.
 
     References
     ----------

@@ -38,7 +38,7 @@ class Caputo(OneSidedDerivative):
         The integer n, needed only if ``alpha`` is traced and above 1. It is 1 by default, and the result is nan if that
         is wrong.
     side : {"left", "right"}
-        ``"left"`` integrates from the origin to t, as above; ``"right"`` from t to an end b, which is ``origin=`` or
+        ``"left"`` integrates from the origin to t; ``"right"`` from t to an end b, which is ``origin=`` or
         the last point:
 
         .. math:: D^\alpha_{b-} f(t) = \frac{(-1)^n}{\Gamma(n-\alpha)} \int_{t}^{b} (s-t)^{n-\alpha-1} f^{(n)}(s)\,ds.

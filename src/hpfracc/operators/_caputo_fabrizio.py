@@ -341,7 +341,7 @@ class CaputoFabrizioIntegral(MeanIntegral):
         For the ordinary integral, as for :class:`RiemannLiouvilleIntegral` at order 1: ``"simpson"`` (order 4; used by
         ``"auto"``), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; for callables ``"spectral"`` or ``"graded"``.
     normalisation : float or callable
-        M(alpha), as for :class:`CaputoFabrizio`.
+        M(alpha), 1 by default: a positive number, or a function of alpha such as ``lambda a: 2 / (2 - a)``.
 
     References
     ----------

@@ -16,8 +16,7 @@ from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.grids import read_grid
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.sequences import binomials, difference_width
-from hpfracc.operators.core.values import Samples, apply_over_points
-from hpfracc.operators.core.weights import weights_of
+from hpfracc.operators.core.values import Samples, apply_over_points, weights_of
 from hpfracc.operators.rules.quadrature import Grunwald
 from hpfracc.profiling.recorder import watched
 

@@ -263,7 +263,7 @@ class Riesz(RieszOperator):
         zero outside its samples; the order holds if the function extended by zero is smooth. ``"spectral"`` is for a
         periodic function sampled over one period, and is exact on the waves that the samples resolve.
     period : float, optional
-        For ``"spectral"``: as for :class:`Weyl`.
+        For ``"spectral"``: the length L, by default n times the spacing of n samples; required for a callable.
 
     Notes
     -----
@@ -331,7 +331,7 @@ class RieszFeller(RieszOperator):
         even part by the centred differences of :class:`Riesz`, the odd part by both one-sided derivatives.
         ``"spectral"`` for a periodic function sampled over one period.
     period : float, optional
-        For ``"spectral"``: as for :class:`Weyl`.
+        For ``"spectral"``: the length L, by default n times the spacing of n samples; required for a callable.
     ceiling : int, optional
         For ``"centred"``: the integer n, needed only if ``alpha`` is traced and above 1.
 

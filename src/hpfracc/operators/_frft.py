@@ -16,7 +16,7 @@ from hpfracc._reading import choice
 from hpfracc._xp import Namespace, array_namespace
 from hpfracc.engine.execution.api import composite, fft, matmul
 from hpfracc.engine.execution.operation import get_operation
-from hpfracc.engine.execution.prepared import PreparedOperands
+from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.order import Order, read_order
@@ -338,10 +338,8 @@ def _phases(order: Order, index: Any) -> tuple[Any, Any]:
         return xp.cos(angle), xp.sin(angle)
 
 
-#: Longest signal: its two matrices take a quarter of a gigabyte, so that the cache has room for them.
+#: Longest signal: its two matrices take a quarter of a gigabyte.
 MAX_POINTS = 1 << 13
-#: Cache of vectors, limited in bytes: those for 8,192 points and some shorter ones fit.
-kept_vectors = PreparedOperands(384 * 2**20)
 
 
 class HermiteGauss(NamedTuple):
@@ -363,7 +361,7 @@ def hermite_gauss(n: int) -> HermiteGauss:
             f"method='eigen' with {n:,} points needs matrices of {4 * n * n / 2**30:.1f} GiB; use method='chirp', or "
             f"at most {MAX_POINTS:,} points"
         )
-    found: HermiteGauss = kept_vectors.get(n, lambda: _make(n))
+    found: HermiteGauss = prepared_operands.get(("Hermite-Gauss vectors", n), lambda: _make(n))
     return found
 
 

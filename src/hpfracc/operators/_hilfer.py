@@ -58,7 +58,9 @@ class Hilfer(OneSidedDerivative):
     beta : float
         The type, from 0 to 1.
     method : str
-        As for :class:`RiemannLiouville`, or :class:`Caputo` for beta = 1.
+        For samples on a uniform grid ``"l1-2"`` (order 3 - alpha; used by ``"auto"``) or ``"l1"`` (2 - alpha), and for
+        beta below 1 ``"cq2"`` to ``"cq6"``; on other grids ``"l1"`` or ``"fast"``; for callables ``"spectral"`` or
+        ``"graded"``. They are those of :class:`RiemannLiouville`, or of :class:`Caputo` for beta = 1.
 
     Notes
     -----

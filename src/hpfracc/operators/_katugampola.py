@@ -71,6 +71,13 @@ class Katugampola(KatugampolaOperator):
     References
     ----------
     U. N. Katugampola, Bull. Math. Anal. Appl. 6 (2014) 1-15.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> float(np.round(hf.Katugampola(0.5, 2.0)(lambda t: t**2 / 2, 1.0), 10))
+    0.7978845608
     """
 
     alpha: OrderNumber
@@ -109,12 +116,16 @@ class CaputoKatugampola(KatugampolaOperator):
 
     Parameters
     ----------
-    alpha, rho, ceiling
-        As for :class:`Katugampola`.
+    alpha : float or scalar array
+        The order; differentiable if it is a tensor or JAX array. Integer orders are :math:`(t^{1-\rho} d/dt)^n`.
+    rho : float
+        The exponent, positive.
     method : str
         As for :class:`Caputo`, with the same orders in the step of t^rho: ``"l1-2"`` (n + 2 - alpha) or ``"l1"``
         (n + 1 - alpha) on points uniform in t^rho, ``"l1"`` or ``"fast"`` on others; for callables ``"spectral"`` or
         ``"graded"``.
+    ceiling : int, optional
+        The integer n, needed only if ``alpha`` is traced and above 1.
     initial : sequence, optional
         For samples and orders above 1: as for :class:`Caputo`, the derivatives 1 to n - 1 at the origin,
         :math:`(t^{1-\rho} d/dt)^k f`.
@@ -165,7 +176,7 @@ class KatugampolaIntegral(KatugampolaOperator):
     alpha : float or scalar array
         The order, positive (0 gives f itself); differentiable if it is a tensor or JAX array.
     rho : float
-        As for :class:`Katugampola`.
+        The exponent, positive.
     method : str
         As for :class:`RiemannLiouvilleIntegral`, with the same orders in the step of t^rho: ``"simpson"`` (used by
         ``"auto"``), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; on points not uniform in t^rho ``"trapezoid"`` or
@@ -375,8 +386,10 @@ class ErdelyiKoberIntegral(ErdelyiKoberOperator):
     ----------
     alpha : float or scalar array
         The order, positive; differentiable if it is a tensor or JAX array (for samples).
-    eta, sigma : float
-        As for :class:`ErdelyiKober`.
+    eta : float
+        The exponent of the weight, above -1.
+    sigma : float
+        The exponent of the variable, positive.
     method : str
         As for :class:`RiemannLiouvilleIntegral`: ``"simpson"`` (used by ``"auto"``), ``"trapezoid"``, ``"cq2"`` to
         ``"cq6"``; on points not uniform in t^sigma ``"trapezoid"`` or ``"fast"``; for callables ``"spectral"`` or

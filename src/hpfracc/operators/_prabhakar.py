@@ -180,6 +180,15 @@ class Prabhakar(PrabhakarOperator):
     ----------
     T. R. Prabhakar, Yokohama Math. J. 19 (1971) 7-15; R. Garra, R. Gorenflo, F. Polito, Ž. Tomovski, Appl. Math.
     Comput. 242 (2014) 576-589; A. Giusti et al., Fract. Calc. Appl. Anal. 23 (2020) 9-54.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 101)
+    >>> value = hf.Prabhakar(0.5, 0.7, 2.0, -1.0)(t, t)  # t^0.5 E^-2_{0.7,1.5}(-t^0.7)
+    >>> bool(np.allclose(value, t**0.5 * hf.mittag_leffler(-(t**0.7), 0.7, 1.5, -2.0)))
+    True
     """
 
     alpha: OrderNumber
@@ -232,8 +241,10 @@ class PrabhakarIntegral(PrabhakarOperator):
     ----------
     alpha : float
         The order mu, positive; a plain number.
-    rho, gamma, omega : float
-        As for :class:`Prabhakar`.
+    rho : float
+        The exponent in the Mittag-Leffler function, at most 1.
+    gamma, omega : float
+        Its third parameter, and the factor of its argument.
     method : str
         For samples on a uniform grid ``"quadratic"`` (order 3; used by ``"auto"``) or ``"linear"`` (order 2); for
         callables ``"quadrature"``.

@@ -290,6 +290,15 @@ class Hadamard(LogarithmicOperator):
     ----------
     A. A. Kilbas, H. M. Srivastava, J. J. Trujillo, *Theory and Applications of Fractional Differential Equations*,
     2006, section 2.7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.geomspace(1.0, 4.0, 201)
+    >>> value = hf.Hadamard(0.5)(np.log(t), t)  # 2 sqrt(log t / pi)
+    >>> bool(np.allclose(value, 2.0 * np.sqrt(np.log(t) / np.pi)))
+    True
     """
 
     alpha: OrderNumber

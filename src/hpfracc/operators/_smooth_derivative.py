@@ -89,8 +89,8 @@ def smooth_derivative(
     :math:`\sigma/\sqrt\lambda`. (Generalised cross-validation takes too small a weight now and then, and the
     derivative is then noise; the likeliest weight alone gives too narrow a band if the samples leave it open.) They
     are averages too over a roughness, and with it :math:`1/\lambda`, that is the same at all times, or falls or rises
-    exponentially, by up to six decades, because many curves are livelier at one end. The constant density is that of
-    the largest roughness.
+    like a power of the time from one end, by up to six decades, because many curves are livelier there; one that is the
+    same is taken as seven times likelier. The constant density is that of the largest roughness.
 
     Parameters
     ----------

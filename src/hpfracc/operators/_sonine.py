@@ -19,19 +19,24 @@ from hpfracc.operators._prabhakar import Array, KernelFunction, KernelOperator
 from hpfracc.operators.core.base import function_of
 from hpfracc.operators.core.call_types import MethodOptions
 from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.graded import gauss_points
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import by_degree
 from hpfracc.operators.core.values import Samples, largest
 from hpfracc.operators.rules.bounded_kernel import DEEP, double_exponential
 
-#: The associated kernel is a polynomial in log t with this number of coefficients on each of these panels, the first of
-#: which starts at this fraction of the end.
-_POINTS, _PANELS, _FIRST = 12, 16, 1e-18
-#: Points of the convolution with it, and for its check.
-_COUNT, _CHECK_COUNT = 800, 1100
+#: The associated kernel is a polynomial in log t with this number of coefficients on each panel between these lags, as
+#: parts of the end. What lies below the last 16 panels only provides for them, so that the first ones may be wide.
+_POINTS = 12
+_EDGES = np.concatenate([[1e-30, 1e-26, 1e-22], np.geomspace(1e-18, 1.0, 17)])
+_PANELS, _PROVIDE = len(_EDGES) - 1, 3
+#: Points of the convolution with it on each panel, and for its check.
+_COUNT, _CHECK_COUNT = 120, 160
+#: Points of Gauss's rule on a panel for the integrals of the associated kernel.
+_GAUSS = 32
 #: Smallest and largest power of 1/t at 0 of a kernel that has an associated one.
-_LEAST, _MOST = 0.01, 0.99
+_LEAST, _MOST = 0.006, 0.99
 #: Largest accepted distance of the convolution from 1.
 _LARGEST_RESIDUAL = 1e-4
 
@@ -48,7 +53,7 @@ class AssociatedKernel:
     power : float
         It starts like ``t**(power - 1)``.
     residual : float
-        Largest measured distance of the convolution from 1.
+        Largest measured distance of the convolution from 1, at lags from 1e-18 of the end on.
 
     See Also
     --------
@@ -72,53 +77,84 @@ class AssociatedKernel:
     def __call__(self, t: Any) -> Array:
         """The kernel at lags above 0 and up to ``end``."""
         t = np.asarray(t, dtype=np.float64)
-        table = _interpolation(t.reshape(-1) / self.end) @ self._values
-        return np.asarray(table.reshape(t.shape) * t ** (self.power - 1.0))
+        panel = np.clip(np.searchsorted(_EDGES, t / self.end, side="right") - 1, 0, _PANELS - 1)
+        found = (_polynomials(t / self.end, panel) * self._values[panel]).sum(axis=-1)
+        return np.asarray(found * t ** (self.power - 1.0)).reshape(t.shape)
+
+    def integrals(self, u: Any, count: int) -> Array:
+        """Integrals of the kernel times ``(s/u)**j`` over s from 0 to each u, for j below ``count``."""
+        u = np.maximum(np.asarray(u, dtype=np.float64), 1e-300)[..., np.newaxis]
+        edges, powers = self.end * _EDGES, np.arange(count)
+        first, panel = np.minimum(edges[0], u), np.clip(np.searchsorted(edges, u, side="right") - 1, 0, _PANELS - 1)
+        start = self(first) * first * (first / u) ** powers / (self.power + powers)
+        below = np.minimum(edges[1:] / u, 1.0)[..., np.newaxis] ** powers * _panel_integrals(self, count)
+        last = _integrate(self, np.minimum(edges[panel], u), u, count)
+        return np.asarray(start + last + (below * (np.arange(_PANELS) < panel)[..., np.newaxis]).sum(axis=-2))
 
 
-def _interpolation(places: Array) -> Array:
-    """The matrix from coefficients on all panels to values at places in (0, 1]; constant before the first panel."""
-    x = _PANELS * np.clip(1.0 - np.log(places) / np.log(_FIRST), 0.0, 1.0)
-    panel = np.minimum(x.astype(int), _PANELS - 1)
-    table = np.zeros((len(places), _PANELS, _POINTS))
-    table[np.arange(len(places)), panel] = legendre.legvander(2.0 * (x - panel) - 1.0, _POINTS - 1)
-    return table.reshape(len(places), _PANELS * _POINTS)
+def _integrate(kernel: AssociatedKernel, low: Array, high: Array, count: int) -> Array:
+    """Of the kernel times ``(s/high)**j`` over s from ``low`` to ``high`` (..., 1), by Gauss's rule in log s."""
+    x, weights = gauss_points(_GAUSS, 0.0)
+    places = (low / high) ** (0.5 * (1.0 - x))
+    shares = kernel(high * places) * high * places * (0.5 * np.log(high / low) * weights)
+    return np.asarray((shares[..., np.newaxis] * places[..., np.newaxis] ** np.arange(count)).sum(axis=-2))
+
+
+@lru_cache(maxsize=16)
+def _panel_integrals(kernel: AssociatedKernel, count: int) -> Array:
+    edges = kernel.end * _EDGES[:, np.newaxis]
+    return _integrate(kernel, edges[:-1], edges[1:], count)
+
+
+def _polynomials(places: Array, panel: Array) -> Array:
+    """Those of each panel at places in it, (..., coefficient); constant before the first panel."""
+    low, high = np.log(_EDGES[panel]), np.log(_EDGES[panel + 1])
+    x = np.clip((np.log(places) - low) / (high - low), 0.0, 1.0)
+    return np.asarray(legendre.legvander(2.0 * x - 1.0, _POINTS - 1))
 
 
 def find_associated(kernel: KernelFunction, end: float) -> AssociatedKernel:
     """The associated kernel up to a lag; a function whose values have changed since it was asked is a new one."""
-    t = end * np.geomspace(_FIRST, 1.0, 400)
+    t = end * np.geomspace(_EDGES[0], 1.0, 600)
     values = np.asarray(kernel(t), dtype=np.float64)
     return _found(kernel, end, _checked_power(t, values), values.tobytes())
 
 
 @lru_cache(maxsize=16)
 def _found(kernel: KernelFunction, end: float, power: float, content: bytes) -> AssociatedKernel:
-    """Collocation of the Volterra equation of the first kind, at lags from 1e-18 of the end to the end."""
+    """Collocation of the Volterra equation of the first kind, checked at lags from 1e-18 of the end to the end."""
+    edges = end * _EDGES
 
     def convolution(x: Array, count: int) -> Array:
-        """At the places x of every panel, from the coefficients."""
-        t = end * _FIRST ** (1.0 - (np.arange(_PANELS)[:, None] + 0.5 + 0.5 * x).reshape(-1) / _PANELS)
+        """At the places x of every panel, from the coefficients; each panel has its own rule up to its ends."""
         left, right, weights = double_exponential(count, DEEP, (power, 1.0 - power))
-        rows = []
-        for each in t:
-            past = each * left
-            factors = np.asarray(kernel(each * right)) * past ** (power - 1.0) * (each * weights)
-            rows.append(factors @ _interpolation(past / end))
-        return np.array(rows)
+        table = np.zeros((_PANELS, len(x), _PANELS, _POINTS))
+        for row, column in np.ndindex(_PANELS, len(x)):
+            t = edges[row] * (edges[row + 1] / edges[row]) ** (0.5 + 0.5 * x[column])
+            low, high = edges[: row + 1, np.newaxis], np.append(edges[1 : row + 1], t)[:, np.newaxis]
+            width, first = np.log(high / low), edges[0]
+            past = np.vstack([first * left, low * np.exp(width * left)])
+            lags = np.vstack([t - first + first * right, t - high - high * np.expm1(-width * right)])
+            factors = np.asarray(kernel(lags)) * past**power * weights
+            factors *= np.vstack([1.0 / left, width * np.ones_like(left)])
+            basis = _polynomials(past / end, np.maximum(np.arange(-1, row + 1), 0)[:, np.newaxis])
+            shares = (factors[:, np.newaxis] @ basis)[:, 0]
+            table[row, column, : row + 1] = shares[1:]
+            table[row, column, 0] += shares[0]
+        return table.reshape(_PANELS * len(x), -1)
 
     # Radau's points, with the end of each panel: those of Gauss are unstable for kernels that are nearly bounded.
     nodes = np.sort(legendre.legroots([*np.zeros(_POINTS - 1), -1.0, 1.0]).real)
     table = convolution(nodes, _COUNT)
     values = np.linalg.solve(table, np.ones(len(table)))
     check = convolution(np.array([-0.93, -0.4, 0.1, 0.7, 1.0]), _CHECK_COUNT) @ values
-    residual = float(np.abs(check - 1.0).max())
+    residual = float(np.abs(check - 1.0)[_PROVIDE * 5 :].max())
     if not residual <= _LARGEST_RESIDUAL:
         raise InvalidInputError(
             f"no associated kernel was found up to t={end:g}: the convolution with the best one differs from 1 by "
             f"{residual:.2g}; a Sonine kernel is smooth for t > 0, decreases, and starts like a power of t"
         )
-    return AssociatedKernel(end, power, residual, values)
+    return AssociatedKernel(end, power, residual, values.reshape(_PANELS, _POINTS))
 
 
 def _checked_power(t: Array, values: Array) -> float:
@@ -244,7 +280,7 @@ class SonineIntegral(SonineOperator):
     Parameters
     ----------
     kernel : callable
-        k(t), as for :class:`SonineDerivative`.
+        k(t) of a NumPy array of lags t > 0: positive and decreasing, and like a power between 0 and -1 at 0.
     method : str
         For samples on a uniform grid ``"quadratic"`` (order 3; used by ``"auto"``) or ``"linear"`` (order 2); for
         callables ``"quadrature"``.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, final
+from typing import Any, final, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpfracc._arrays import device_of, dtype_name, library_of
+from hpfracc._choices import ArraySamples, SameArray
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._reading import number, shown
 from hpfracc._xp import array_namespace
@@ -87,6 +89,12 @@ class OperatorStream:
         return terms + WINDOW + plan.lookback
 
     @watched
+    @overload
+    def push(self, chunk: ArraySamples) -> NDArray[Any]: ...
+    @overload
+    def push(self, chunk: SameArray) -> SameArray: ...
+    @overload
+    def push(self, chunk: complex) -> Any: ...
     def push(self, chunk: Any) -> Any:
         """The operator at the points of ``chunk``.
 

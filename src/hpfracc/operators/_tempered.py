@@ -108,7 +108,8 @@ class TemperedRiemannLiouville(TemperedDerivative):
     rate : float or scalar array
         The rate :math:`\lambda`, 0 or more; may be differentiable too.
     centred : bool
-        Whether to subtract the terms above; for orders below 2.
+        Whether to subtract :math:`\lambda^\alpha f`, and above order 1 :math:`\alpha\lambda^{\alpha-1} f'`; for orders
+        below 2.
     method : str
         As for :class:`RiemannLiouville`, with the same orders if f is also smooth on the scale of 1/rate: ``"l1-2"``
         (n + 2 - alpha; used by ``"auto"``), ``"l1"`` (n + 1 - alpha), ``"cq2"`` to ``"cq6"``; on any other grid

@@ -25,8 +25,7 @@ from hpfracc.operators.core.reporting import Outcome, weighted_outcome
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
 from hpfracc.operators.core.spectral import differentiate
-from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
-from hpfracc.operators.core.weights import weights_key, weights_of
+from hpfracc.operators.core.values import Samples, constant, join, scalar, weights_key, weights_of, zeros
 from hpfracc.operators.rules.differences import increments
 from hpfracc.operators.rules.l1 import L1Rule
 from hpfracc.operators.rules.start import FittedStart, read_initial

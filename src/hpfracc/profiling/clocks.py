@@ -21,6 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from hpfracc._interrupts import start_thread
+from hpfracc._optional import find_psutil
 from hpfracc._plugs import from_above
 
 
@@ -192,12 +193,15 @@ class EnergyTrace:
 Reading = tuple[str, int, int | None]
 
 
-def read_host_memory() -> Reading:
-    """The memory of this process: as counted by tracemalloc while it traces, otherwise the resident set."""
+def read_host_memory() -> Reading | None:
+    """The memory of this process: as counted by tracemalloc while it traces, otherwise the resident set, if known."""
     if tracemalloc.is_tracing():
         now, peak = tracemalloc.get_traced_memory()
         return "tracemalloc", now, peak
-    now = int(_process().memory_info().rss)
+    process = _process()
+    if process is None:
+        return None
+    now = int(process.memory_info().rss)
     if not sys.platform.startswith("linux"):
         return "resident", now, None
     import resource
@@ -208,9 +212,8 @@ def read_host_memory() -> Reading:
 
 @functools.cache
 def _process() -> Any:
-    import psutil
-
-    return psutil.Process()
+    psutil = find_psutil()
+    return None if psutil is None else psutil.Process()
 
 
 if hasattr(os, "register_at_fork"):  # in a forked child it would still be the parent

@@ -17,8 +17,7 @@ from typing import Any
 from hpfracc import _reading
 from hpfracc._files import parse_json, read_plain, write_whole
 from hpfracc.errors import InvalidInputError
-from hpfracc.profiling.advice import advise, rank
-from hpfracc.profiling.analysis import Analysis, break_down, length, summarise
+from hpfracc.profiling.analysis import Analysis, advise, break_down, length, rank, summarise
 from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.session import ThreadLane
 from hpfracc.profiling.spans import Span, SpanDecision

@@ -22,14 +22,10 @@ def make_console(*, errors: bool = False) -> Any:
 
 
 def make_table(title: str | None = None, /, **columns: str) -> Any:
-    """A table of ``rich`` with these columns: ``"text"``, which folds, ``"number"``, or ``"word"``."""
-    from rich import box
-    from rich.table import Table
+    """A table of ``rich`` with columns of ``"text"``, which folds, ``"number"`` or ``"word"``.
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name, kind in columns.items():
-        if kind == "text":
-            table.add_column(name, overflow="fold", min_width=16)
-        else:
-            table.add_column(name, justify="right" if kind == "number" else "left", no_wrap=True)
-    return table
+    Where it does not fit, it is printed as ``name: value``.
+    """
+    from hpfracc.profiling.tables import FittingTable
+
+    return FittingTable(title, columns)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpfracc import _reading
 from hpfracc._arrays import library_of, refuse_masked
+from hpfracc._choices import ArraySamples, OrderNumber, SameArray
 from hpfracc._plugs import over_chunks
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.engine.execution.operation import get_operation
@@ -18,10 +20,27 @@ from hpfracc.errors import InvalidInputError, PinnedBackendError
 
 __all__ = ["mittag_leffler", "mittag_leffler_derivative"]
 
+_Parameter = OrderNumber | Sequence[OrderNumber]
 #: Types that can hold several parameters.
 _SEVERAL = (np.ndarray, list, tuple)
 
 
+@overload
+def mittag_leffler(
+    z: ArraySamples, alpha: _Parameter, beta: _Parameter = 1.0, gamma: float = 1.0, *, backend: Any = None
+) -> NDArray[Any]: ...
+@overload
+def mittag_leffler(
+    z: float, alpha: float, beta: float = 1.0, gamma: float = 1.0, *, backend: Any = None
+) -> np.float64: ...
+@overload
+def mittag_leffler(
+    z: complex | np.number[Any], alpha: _Parameter, beta: _Parameter = 1.0, gamma: float = 1.0, *, backend: Any = None
+) -> Any: ...
+@overload
+def mittag_leffler(
+    z: SameArray, alpha: _Parameter, beta: _Parameter = 1.0, gamma: float = 1.0, *, backend: Any = None
+) -> SameArray: ...
 @over_chunks
 def mittag_leffler(z: Any, alpha: Any, beta: Any = 1.0, gamma: float = 1.0, *, backend: Any = None) -> Any:
     r"""The Mittag-Leffler function, E\ :sub:`alpha,beta`\ :sup:`gamma`\ (z).

@@ -140,17 +140,3 @@ def test_jax_in_a_forked_child_is_refused_only_if_it_was_running(tmp_path) -> No
         slow_jax=False,
     )
     assert out.split() == ["ndarray", "0", "refused", "0", "refused", "0", "ndarray", "0"]
-
-
-def test_a_reason_that_passes_is_not_kept(monkeypatch) -> None:
-    """Memory that ran out during an import leaves the library out for a while, and not for good."""
-    from hpfracc import _optional
-    from hpfracc.engine.backends import registry
-
-    now = [1000.0]
-    monkeypatch.setattr(registry.time, "monotonic", lambda: now[0])
-    registry.mark_broken("torch", _optional.ImportDelayedError("torch: MemoryError", name="torch"))
-    assert registry.unavailable("torch") is None or "import" not in str(registry.unavailable("torch"))
-    assert "MemoryError" in str(registry.delayed("torch"))
-    now[0] += 60.0
-    assert registry.delayed("torch") is None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hpfracc.engine.backends import cuda, registry
-from hpfracc.engine.backends.base import Arm, MemoryModel
+from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.call_memory import modelled_bytes
@@ -108,10 +108,3 @@ def test_predictions_grow_with_rows_and_workers(
                 found.append(need)
             if found:
                 assert found[0] < found[1] <= 10 * found[0]
-
-
-def test_a_block_counts_for_each_worker_and_is_bounded() -> None:
-    """Copies of the workspace once, blocks for each worker, of as many elements as there are."""
-    model = MemoryModel(1.5, block=1000, each=10)
-    assert model.bytes(200, 50) == 300 + 500
-    assert model.bytes(200, 10**9, workers=3) == 300 + 30_000

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc import memory
 from hpfracc.engine.execution import custom
 from hpfracc.engine.execution.prepared import MAX_ENTRIES, PreparedOperands, prepared_operands
 from hpfracc.engine.memory.host import HostMemory, HostProbe, MemoryLimit
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection import rent_or_buy
-from hpfracc.operators.core.weights import weight_cache
 
 X = np.linspace(0.0, 1.0, 16)
 
@@ -39,21 +39,35 @@ def test_entries_are_counted_as_well_as_bytes() -> None:
     assert cache.misses == misses
 
 
-def test_capacity_follows_the_memory_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """256 MiB, more where 1/32 of the memory is more, 1 GiB at most."""
-    for gigabytes, expected in ((4, 2**28), (16, 2**29), (256, 2**30)):
-        memory = HostMemory((MemoryLimit("ram", gigabytes * 2**30, 0),))
-        monkeypatch.setattr(HostProbe, "read", lambda _, memory=memory: memory)
-        assert PreparedOperands().capacity == expected
+def test_one_entry_may_be_larger_than_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, and up to 1/32 of the memory: the next call would compute it again."""
+    monkeypatch.setattr(HostProbe, "read", lambda _: HostMemory((MemoryLimit("ram", 32 * 1000, 0),)))
+    cache = PreparedOperands(capacity=500)
+    for size, held in ((400, 400), (960, 960), (400, 400), (1040, 400)):
+        assert cache.get(size, np.zeros, size // 8).nbytes == size
+        assert cache.bytes == held
+
+
+def test_lengths_share_one_limit() -> None:
+    """Weights, transforms, tables and matrices of many lengths stay below what the user allows, all together."""
+    assert memory.cache_limit() == 256 * 2**20
+    assert memory.cache_limit("2MiB") == 2**21
+    for n in range(2000, 6000, 250):
+        x = np.linspace(0.0, 1.0, n)
+        for apply in (hf.caputo, hf.riemann_liouville, hf.riesz):
+            apply(x, step=0.01, alpha=0.6)
+        hf.frft(x, 0.3)
+        assert 2**20 < memory.report().kept <= 2**21 or n < 3000
+    memory.cache_limit("64KiB")
+    assert memory.report().kept <= 2**16
 
 
 def test_new_orders_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the weights of operators nor their transforms."""
     monkeypatch.setattr(prepared_operands, "most", 20)
-    monkeypatch.setattr(weight_cache, "most", 20)
     with hf.config(deterministic=True, wisdom="off"):
         new_orders(60)
-    assert len(prepared_operands) <= 20 and 0 < len(weight_cache) <= 20
+    assert 0 < len(prepared_operands) <= 20
 
 
 def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,8 +91,7 @@ def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_orders_met(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 20,000 calls with new orders nothing is left but what the bounded caches hold."""
-    for cache in (prepared_operands, weight_cache):
-        monkeypatch.setattr(cache, "most", 200)
+    monkeypatch.setattr(prepared_operands, "most", 200)
     with hf.config(deterministic=True, wisdom="off"):
         new_orders(2000)
         gc.collect()

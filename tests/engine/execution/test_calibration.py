@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import hpfracc as hf
 from hpfracc.engine.backends import registry
@@ -19,23 +16,12 @@ from hpfracc.engine.execution.calibration import runner
 from hpfracc.engine.execution.calibration import trial as timing
 from hpfracc.engine.execution.calibration.runner import SIZES, MachineCalibration, calibrate
 from hpfracc.engine.execution.calibration.trial import (
-    DEFAULT_OPERATIONS,
     ArmTrial,
-    Series,
-    make_operands,
-    make_series,
-    repeat,
-    typical_operands,
 )
-from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.selection.costs import lower_quartile
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.request import Placement
 from hpfracc.engine.selection.wisdom_sharing import summarize
-from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError, UnknownOperationError
+from hpfracc.errors import ConfigurationError, UnknownOperationError
 from tests.helpers import own_operations
-from tests.helpers.contracts import reference
 
 
 @pytest.fixture
@@ -105,17 +91,6 @@ def test_what_is_found_decides_at_once_and_in_the_next_process():
     assert summary["kinds"]["knot"] >= len(found.timings) == len(SIZES) and found.kept == summary["records"]
 
 
-def test_earlier_plans_are_decided_again(own_operation: Callable[..., Any], clock: Clock):
-    """A call that was settled on a slow arm goes to the fast one after calibration."""
-    operation = own_operation(clock.kernel(2e-3), fast=clock.kernel(1e-6))
-    operation(np.ones(8))
-    assert hf.last_decision().algorithm == "default"
-    found = quick([operation.name])
-    assert {each.arm for each in found.fastest()} == {"numpy:fast@cpu"}
-    operation(np.ones(8))
-    assert hf.last_decision().algorithm == "fast"
-
-
 def test_an_arm_is_not_timed_where_it_would_take_long(own_operation: Callable[..., Any], clock: Clock):
     """As its last size says; the others are."""
     operation = own_operation(clock.kernel(0.0, 1e-6), quick=clock.kernel(1e-6, 1e-9))
@@ -144,30 +119,6 @@ def test_first_calls_are_apart(own_operation: Callable[..., Any], clock: Clock):
     assert row.compile == pytest.approx(0.6, rel=0.01)
 
 
-def test_an_arm_that_fails_is_reported_and_the_others_go_on(own_operation: Callable[..., Any], clock: Clock):
-    """A kernel that raises costs its own line, nothing else."""
-
-    def broken(x: Any) -> Any:
-        raise RuntimeError("no such device")
-
-    operation = own_operation(clock.kernel(1e-6), broken=broken)
-    found = quick([operation.name])
-    assert found.skipped == [(operation.name, "numpy:broken@cpu", "RuntimeError: no such device")]
-    assert set(times(found)) == {"default"}
-
-
-def test_operands_that_cannot_be_made_are_reported(own_operation: Callable[..., Any]):
-    """An operation of the user's that refuses our example is a line."""
-
-    def only_pairs(*arrays: Any) -> float:
-        raise InvalidInputError("it takes two arrays")
-
-    with own_operations.own_operation(lambda x: x, work=only_pairs) as operation:
-        found = quick([operation.name])
-    assert not found.timings
-    assert found.skipped == [(operation.name, "every arm", "InvalidInputError: it takes two arrays")]
-
-
 def test_a_library_without_a_kernel_is_not_imported(own_operation: Callable[..., Any], clock: Clock):
     """An operation with a NumPy kernel alone waits for no other library; who took no part is told."""
     operation = own_operation(clock.kernel(1e-6))
@@ -178,19 +129,6 @@ def test_a_library_without_a_kernel_is_not_imported(own_operation: Callable[...,
     assert set(found.absent) == {"numba", "torch", "jax", "cupy"}
 
 
-def test_what_was_found_is_json_and_reads_well():
-    """``to_dict`` holds no nan, and the table names operation, arm and what is kept."""
-    found = quick(["bitwise_xor"], sizes=(4, 6), precisions=2)
-    again = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert {(row["operation"], row["dtype"], *row["shape"]) for row in again["timings"]} == {
-        ("bitwise_xor", dtype, size) for dtype in ("int64", "uint8") for size in (16, 64)
-    }
-    out = io.StringIO()
-    Console(file=out, width=120).print(found)
-    for word in ("bitwise_xor", "numpy:default@cpu", "records are kept"):
-        assert word in out.getvalue()
-
-
 def test_what_cannot_be_calibrated_is_refused():
     """An unknown operation, an unknown backend, one that is disabled, and deterministic mode."""
     with pytest.raises(UnknownOperationError, match="'causal_convolution'"):
@@ -199,14 +137,6 @@ def test_what_cannot_be_calibrated_is_refused():
         calibrate(["fft"], backends=["fortran"])
     with hf.config(deterministic=True), pytest.raises(ConfigurationError, match="nothing may be learned"):
         calibrate(["fft"])
-
-
-def test_a_disabled_backend_is_refused_by_name(monkeypatch: pytest.MonkeyPatch):
-    """Asked for by name it is refused; otherwise it is left alone."""
-    monkeypatch.setenv("HPFRACC_DISABLE_NUMBA", "1")
-    hf._config.refresh_environment()
-    with pytest.raises(BackendUnavailableError, match="HPFRACC_DISABLE_NUMBA"):
-        calibrate(["fft"], backends=["numba"])
 
 
 class FakeGPU:
@@ -243,15 +173,6 @@ def test_copies_are_timed_each_way(clock: Clock, monkeypatch: pytest.MonkeyPatch
     assert transfers.estimate("cuda:0->host", 2**16) == pytest.approx(2e-3, rel=0.2)
 
 
-def test_series_with_a_gpu_cover_operands_there(clock: Clock, monkeypatch: pytest.MonkeyPatch):
-    """With a GPU every operation is calibrated twice: operands on the host, and operands that lie on the GPU."""
-    monkeypatch.setattr(registry, "adapter", lambda name: FakeGPU(clock))
-    made = make_series(DEFAULT_OPERATIONS, ["torch"], 1)
-    for name in DEFAULT_OPERATIONS:
-        assert {series.placement.start for series in made if series.operation == name} == {"host", "device"}
-    assert Placement("torch", "cuda:0") in {series.placement for series in made}
-
-
 def test_kernels_that_refuse_the_usual_call_are_measured_with_another():
     """Blocks are timed with few weights, and every NumPy arm gets a time of its own."""
     timed: dict[tuple[str, str], set[str]] = {}
@@ -263,69 +184,6 @@ def test_kernels_that_refuse_the_usual_call_are_measured_with_another():
         ("causal_convolution", "few weights"): {"numpy:blocked"},
         ("matmul", ""): {"numpy:default"},
     }
-
-
-@pytest.mark.parametrize("seconds", [0.2e-6, 30e-6, 1e-3, 8e-3])
-def test_a_quick_call_is_repeated_for_about_the_effort(seconds: float, clock: Clock):
-    """At least five samples, each right, in about the time asked for."""
-    kernel, begin = clock.kernel(seconds), clock.now
-    samples = repeat(lambda: kernel(np.ones(1)))
-    assert 5 <= len(samples) <= 32
-    assert samples == pytest.approx([seconds] * len(samples), rel=0.06)
-    assert 0.005 < clock.now - begin < 0.06
-
-
-@pytest.mark.parametrize(("seconds", "count"), [(0.5, 2), (0.04, 3)])
-def test_a_slow_call_is_repeated_a_few_times(seconds: float, count: int, clock: Clock):
-    """Its warm-up counts."""
-    kernel = clock.kernel(seconds)
-    assert len(repeat(lambda: kernel(np.ones(1)))) == count
-
-
-def test_the_lower_quartile_is_no_single_lucky_sample():
-    """Of eight samples it is the second smallest, of one or two the smaller."""
-    assert lower_quartile([8, 7, 6, 5, 4, 3, 2, 1]) == 2
-    assert lower_quartile([3.0]) == 3.0
-    assert lower_quartile([3.0, 2.0]) == 2.0
-
-
-@pytest.mark.parametrize("dtype", ["float32", "complex128", "int8", "uint64", "bool"])
-def test_operands_are_the_same_every_time(dtype: str):
-    """Shape and dtype as asked, long ones too, and not all alike."""
-    specs = [ArraySpec((3, 50_000), dtype), ArraySpec((0,), dtype)]
-    first, second = make_operands(specs), make_operands(specs)
-    assert [array.shape for array in first] == [(3, 50_000), (0,)]
-    assert {array.dtype.name for array in first} == {dtype}
-    np.testing.assert_array_equal(first[0], second[0])
-    assert len(np.unique(first[0])) > 1
-
-
-@pytest.mark.parametrize("operation", sorted(PRIMITIVES))
-def test_typical_operands_are_those_of_a_real_call(operation: str):
-    """What is calibrated has an answer without a hole: times that rise, costs above 0, memory that fades."""
-    dtype = "int64" if operation == "bitwise_xor" else "float64"
-    specs, params = Series(operation, dtype).operands(4)
-    arrays = typical_operands(operation, specs)
-    assert [(array.shape, array.dtype.name) for array in arrays] == [(spec.shape, spec.dtype) for spec in specs]
-    answer = reference(PRIMITIVES[operation], *arrays, **params)
-    assert answer.size
-    assert np.isfinite(answer).all()
-
-
-def test_lattices_are_calibrated_as_squares():
-    """A line is no typical maze: its one way is as long as it has points."""
-    assert Series("stencil_relax", "float64").shape(10) == (32, 32)
-
-
-def test_a_trial_with_kept_weights_uses_them():
-    """In the prepared variant the transform is made once, and its times are kept apart from the others."""
-    weights, signal = make_operands([ArraySpec((512,)), ArraySpec((512,))])
-    trial = ArmTrial("causal_convolution", (weights, signal), {}, prepared=True)
-    arm = next(arm for arm, refused in trial.arms() if refused is None and arm.algorithm == "fft")
-    assert trial.time(arm)[0] > 0.0
-    assert trial.request.operation == "causal_convolution+prepared"
-    calibrated = {key[0] for key, entry in trial.knowledge.costs._entries.items() if entry.calibrated}
-    assert calibrated == {"causal_convolution+prepared"}
 
 
 @pytest.mark.parametrize("order", ["kept first", "kept last"])
@@ -344,9 +202,3 @@ def test_calls_with_a_kept_transform_have_knots_of_their_own(order: str):
 def _predicted(trial: ArmTrial, arm: Any) -> float:
     option = trial.knowledge.option(trial.request, arm)
     return trial.knowledge.costs.estimate(option.key, trial.request.call.bucket, option.x).seconds
-
-
-def test_kept_transforms_are_calibrated_by_default():
-    """Operators make no other calls."""
-    names = {series.name for series in make_series(DEFAULT_OPERATIONS, ["numpy"], 1)}
-    assert "causal_convolution (prepared)" in names

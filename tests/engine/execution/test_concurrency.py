@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import dataclasses
 import multiprocessing
 import threading
 import time
@@ -16,9 +15,7 @@ import pytest
 import torch  # noqa: F401
 
 import hpfracc as hf
-from hpfracc import batch
 from hpfracc._config import current_backend
-from hpfracc.engine.execution.bind import BoundArm
 from hpfracc.engine.execution.decision_log import composite, dry_run
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.workers import run_blocks
@@ -110,12 +107,6 @@ def test_use_backend_reaches_our_own_workers() -> None:
     assert {backend for _, backend in seen} == {"numpy"}
 
 
-def test_nested_blocks_do_not_deadlock() -> None:
-    """A block that spreads itself runs where it is."""
-    result = run_blocks(lambda i: sum(run_blocks(lambda j: i * j, range(4), workers=2)), range(8), workers=2)
-    assert result == [i * 6 for i in range(8)]
-
-
 def test_first_error_of_a_block_is_raised_after_all_have_ended() -> None:
     """No block is left running behind the caller's back."""
     ended: list[int] = []
@@ -180,29 +171,6 @@ def test_decisions_of_helpers_inside_a_block_do_not_mix() -> None:
         second.run(hf.fft, np.ones(8))
         assert (first.run(decided), second.run(decided)) == ("matmul", "fft")
     assert [decision.operation for decision in decisions] == ["matmul", "fft"]
-
-
-def test_the_last_decision_is_that_of_the_call_whatever_its_plan_does_next() -> None:
-    """Another thread may give the plan another arm before anybody asks."""
-    with own_operation(double) as op:
-        x = np.ones(3)
-        op(x)
-        before = hf.last_decision()
-        (plan,) = op._plans.values()
-        again = BoundArm(plan.request.primitive, plan.request.call, plan.bound.arm, plan.request.placement, (x,))
-        again.decision = dataclasses.replace(plan.bound.decision, arm="another:arm@cpu")
-        plan.bound = again
-        assert hf.last_decision() is before
-
-
-def test_a_batch_in_threads_leaves_the_decision_of_its_first_item() -> None:
-    """Which items run in the caller's own thread is chance, and is not to be seen."""
-    sizes = [8, *(16 + number for number in range(12))]
-    for _ in range(5):
-        batch.run(lambda n: hf.fft(np.ones(n)), sizes, workers=3)
-        decision = hf.last_decision()
-        assert decision is not None
-        assert decision.shape == (8,)
 
 
 def test_a_block_that_never_ended_is_left_by_the_next_call() -> None:

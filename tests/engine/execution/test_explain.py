@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,49 @@ def test_explanation_and_call_agree() -> None:
         hf.causal_convolution(W, X)
         last = hf.last_decision()
         assert last is not None and last.arm == predicted
+
+
+#: Different calls: small and large, one engine call and several, of operations and operators.
+WORKLOADS: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "convolution": lambda: (hf.causal_convolution, W, X),
+    "a kernel of 1000": lambda: (hf.causal_convolution, np.ones(1000), np.ones(1000)),
+    "a kernel of 100000": lambda: (hf.causal_convolution, np.ones(100_000), np.ones(100_000)),
+    "rows": lambda: (hf.causal_convolution, W, np.ones((20, 64))),
+    "single precision": lambda: (hf.causal_convolution, np.float32(W), np.float32(X)),
+    "fft": lambda: (hf.fft, X),
+    "fft of 2**17": lambda: (hf.fft, np.ones(2**17)),
+    "matmul": lambda: (hf.matmul, np.eye(50), np.eye(50)),
+    "matmul of 600": lambda: (hf.matmul, np.ones((600, 600)), np.ones((600, 600))),
+    "sums": lambda: (hf.reduction, np.ones((100, 1000))),
+    "elementwise": lambda: (partial(hf.elementwise, "2*x + sin(x)", x=X),),
+    "elementwise of 10**6": lambda: (partial(hf.elementwise, "x*x + exp(x)", x=np.ones(10**6)),),
+    "recurrence": lambda: (hf.exponential_recurrence, [1.0, 2.0], [1.0, 1.0], 0.1, np.ones(10_000)),
+    "caputo": lambda: (hf.caputo, X, X, 0.4),
+    "caputo of 5000": lambda: (partial(hf.caputo, step=0.1, alpha=0.4), np.ones(5000)),
+    "riemann_liouville": lambda: (partial(hf.riemann_liouville, step=0.1, alpha=0.6), np.ones((8, 300))),
+    "grunwald_letnikov": lambda: (partial(hf.grunwald_letnikov, step=0.1, alpha=0.6), np.ones((3, 30_000))),
+    "difference": lambda: (hf.fractional_difference, np.ones(20_000), 0.3),
+    "riesz": lambda: (partial(hf.riesz, step=0.1, alpha=0.5), np.ones(500)),
+    "transform": lambda: (hf.frft, np.ones(256), 0.7),
+}
+
+
+@pytest.mark.parametrize("calls", [0, 1, 9], ids="after {} calls".format)
+def test_what_is_explained_is_what_the_next_call_decides(calls: int) -> None:
+    """The same arm for the same reason, exploring or not, at the first call and later.
+
+    What a call explores is decided by the time spent so far: the second part of a call, after its first part ran.
+    """
+    for name, make in WORKLOADS.items():
+        function, *operands = make()
+        for _ in range(calls):
+            function(*operands)
+        told = hf.explain(function, *operands)
+        function(*operands)
+        last = hf.last_decision()
+        assert last is not None
+        assert told.decisions[0] == last[0], name
+        assert [part.operation for part in told.decisions] == [part.operation for part in last], name
 
 
 def test_every_form_of_question() -> None:
@@ -114,14 +159,6 @@ def test_logging(caplog: pytest.LogCaptureFixture) -> None:
     assert all(record.levelno == logging.DEBUG for record in caplog.records)
 
 
-def test_regret_report() -> None:
-    """What choosing cost so far, per operation."""
-    for _ in range(40):
-        hf.causal_convolution(W, X)
-    report = hf.IntelligentBackendSelector().regret_report()
-    assert "causal_convolution" in json.dumps(report.to_dict())
-
-
 @pytest.mark.parametrize(("compiled", "words"), [(0.0, "is predicted fastest"), (5.0, "is taken")])
 def test_the_sentence_agrees_with_the_table(compiled: float, words: str) -> None:
     """Only the first row is called fastest; where another is taken, the sentence says what the first one costs once."""
@@ -136,25 +173,6 @@ def test_the_sentence_agrees_with_the_table(compiled: float, words: str) -> None
         assert choice.option.arm == "a" and "b is predicted to take 6 ms, but its first call 5 s more" in choice.reason
     else:
         assert choice.option.arm == "b"
-
-
-def test_operators_are_explained_by_name() -> None:
-    """With the shape of the samples, an order and what the operator takes besides; nothing is run."""
-    before = hf.causal_convolution.calls()
-    assert hf.explain("caputo", shape=(2, 1000), alpha=0.3).decision.shape == (2, 1000)
-    assert hf.explain("riemann_liouville_integral", shape=100, dtype="float32").decision.dtype == "float32"
-    assert hf.explain("fractional_difference", shape=100, backend="numpy").decision.backend == "numpy"
-    assert hf.explain("frft", shape=64).decisions
-    assert hf.causal_convolution.calls() == before
-    assert hf.explain("tempered_caputo", shape=64, rate=2.0).decisions  # whose weights are made by a convolution
-    for name, words in (
-        ("caputoo", r"unknown operation or operator 'caputoo'; did you mean 'caputo' or 'psi_caputo'\? There are the"),
-        ("zzzz", "unknown operation or operator 'zzzz'; there are the operations bitwise_xor, "),
-    ):
-        with pytest.raises(UnknownOperationError, match=words):
-            hf.explain(name, shape=10)
-    with pytest.raises(InvalidInputError, match="hf.explain\\(hf.caputo, samples"):
-        hf.explain("caputo", shape=10, gradient=True)
 
 
 def test_an_unknown_operation_is_named_in_whole_sentences() -> None:

@@ -201,17 +201,3 @@ def test_library_that_fails_half_way_through_its_import(monkeypatch: pytest.Monk
     rows = {row.backend: row.refused for row in hf.explain(hf.fft, x).decision.candidates}
     assert "cannot be imported" in str(rows["torch"])
     assert "torch" in sys.modules  # the real one is untouched
-
-
-def test_library_that_cannot_say_which_devices_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts as broken, with the reason, and the work is done elsewhere."""
-
-    def fails() -> tuple[str, ...]:
-        raise RuntimeError("driver too old")
-
-    monkeypatch.setattr(registry.adapter("torch"), "devices", fails)
-    registry.reset()
-    x = numbers(64)
-    np.testing.assert_allclose(hf.fft(x), np.fft.fft(x), atol=1e-12)
-    with pytest.raises(BackendUnavailableError, match="driver too old"):
-        hf.fft(x, backend="torch")

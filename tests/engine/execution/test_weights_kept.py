@@ -48,17 +48,6 @@ def test_weights_that_carry_a_gradient_get_it() -> None:
     torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=1e-11)
 
 
-def test_second_derivatives_go_through() -> None:
-    """Of a function that is quadratic in the convolution."""
-    weights, signal = _pair()
-    signal = signal[:, :20].clone().requires_grad_()
-
-    def energy(x):
-        return (hf.causal_convolution(weights[:20], x, weights_key="kept-20") ** 3).sum()
-
-    assert torch.autograd.gradgradcheck(energy, (signal,), fast_mode=True)
-
-
 def test_inference_mode_leaves_nothing_that_training_cannot_use() -> None:
     """A transform first made in inference mode serves a recorded call afterwards."""
     weights, signal = _pair()
@@ -89,18 +78,3 @@ def test_a_transform_leaves_nothing_of_itself(transform: str) -> None:
     signal.requires_grad_()
     hf.causal_convolution(weights, signal, weights_key="constant").sum().backward()
     assert torch.isfinite(signal.grad).all()
-
-
-@pytest.mark.parametrize("order", ["recorded first", "transformed first"])
-def test_recorded_and_transformed_signals_have_plans_of_their_own(order: str) -> None:
-    """A plan that keeps the transform is not taken for a signal inside ``torch.func``, nor the other way round."""
-    weights, signal = _pair()
-
-    def total(x):
-        return hf.causal_convolution(weights, x, weights_key="both", backend="torch").sum()
-
-    expected = torch.ones_like(signal) @ _dense(weights)
-    recorded = signal.clone().requires_grad_()
-    steps = [lambda: torch.autograd.grad(total(recorded), recorded)[0], lambda: torch.func.grad(total)(signal)]
-    for step in steps if order == "recorded first" else reversed(steps):
-        torch.testing.assert_close(step(), expected, rtol=1e-12, atol=1e-11)

@@ -20,14 +20,6 @@ def kinds(profiler: Any) -> list[tuple[str, str]]:
     return [(span.kind, span.name) for span in profiler.get_entries()]
 
 
-def test_nothing_is_recorded_while_off():
-    """Calls before and after leave no span."""
-    hf.causal_convolution(W, X)
-    profiler = get_profiler(enabled=False)
-    hf.causal_convolution(W, X)
-    assert profiler.get_entries() == []
-
-
 def test_a_call_is_a_span_with_its_decision():
     """The result is the same, the choice is a span inside, and the decision is the one that ``last_decision`` gives."""
     expected = hf.causal_convolution(W, X, backend="numpy")
@@ -41,42 +33,6 @@ def test_a_call_is_a_span_with_its_decision():
     (decision,) = profiler.document().decisions
     assert decision["arm"] == hf.last_decision().arm
     assert decision["candidates"] and decision["reason"]
-
-
-def test_calls_decided_alike_share_a_decision():
-    """A hundred calls of one kind carry one decision for each arm that was used."""
-    profiler = get_profiler()
-    with hf.config(deterministic=True):
-        for _ in range(100):
-            hf.causal_convolution(W, X)
-    document = profiler.document()
-    assert len(document.decisions) == 1
-    assert len(document.decided) == 100
-
-
-def test_explaining_is_no_call():
-    """``hf.explain`` of a function walks through it without a span."""
-    profiler = get_profiler()
-    hf.explain(lambda: hf.causal_convolution(W, X))
-    assert [kind for kind, _ in kinds(profiler) if kind == "call"] == []
-
-
-def test_learning_goes_on_under_observation():
-    """Calls are counted and timed as without the profiler."""
-    get_profiler()
-    before = hf.causal_convolution.calls()
-    for _ in range(40):
-        hf.causal_convolution(W, X)
-    assert hf.causal_convolution.calls() == before + 40
-
-
-def test_bad_input_is_raised_and_recorded():
-    """The typed error is unchanged, and the span says what it was."""
-    profiler = get_profiler()
-    with pytest.raises(hf.errors.ShapeError):
-        hf.matmul(np.ones((2, 3)), np.ones((2, 3)))
-    (call, *_) = profiler.get_entries()
-    assert call.error is not None and call.error.startswith("ShapeError")
 
 
 def test_a_fallback_is_a_span_inside_the_call():
@@ -94,19 +50,6 @@ def test_a_fallback_is_a_span_inside_the_call():
     document = profiler.document()
     assert [row["arm"] for row in document.decisions[document.decided[0]]["fallbacks"]] == ["numpy:default@cpu"]
     assert [remark["kind"] for remark in document.advice] == ["fallback"]
-
-
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_a_first_call_that_compiles_is_a_span(deterministic: bool):
-    """Within the call, named after its arm, and only once, whether the engine learns or not."""
-    profiler = get_profiler()
-    with own_operation(double) as op, hf.config(deterministic=deterministic):
-        op.kernel("numba", compiles="signature")(double)
-        for _ in range(3):
-            op(numbers(), backend="numba")
-    (first,) = [span for span in profiler.get_entries() if span.kind == "compile"]
-    assert first.name == "first call of numba:default@cpu"
-    assert first.parent == profiler.get_entries()[0].id
 
 
 class FakeGPU:
@@ -161,20 +104,6 @@ def test_jax_arrays_are_enqueued():
         span.synchronize(hf.causal_convolution(signal, signal, backend="jax"))
     waited = next(span for span in profiler.get_entries() if span.name == "waited")
     assert waited.device.timing == "synchronised"
-
-
-def test_torch_on_the_host_has_no_device_time():
-    """PyTorch's host kernels are done when they return."""
-    torch = pytest.importorskip("torch")
-    profiler = get_profiler()
-    hf.causal_convolution(torch.ones(64), torch.ones(64))
-    with profiler.profile("own", device="gpu"):
-        torch.ones(3)
-    spans = profiler.get_entries()
-    assert spans[0].device is None
-    if not torch.cuda.is_available():
-        assert spans[-1].device.timing in ("no clock", "enqueued")
-        assert spans[-1].device_duration is None
 
 
 def test_operators_and_solvers_are_spans_around_the_engine_s_calls() -> None:

@@ -29,18 +29,6 @@ Model\t\t: Raspberry Pi 5
 """
 
 
-def topology(threads, capacity=None):
-    """Files for hardware threads given as (package, core)."""
-    base = "sys/devices/system/cpu/cpu"
-    files = {}
-    for number, (package, core) in enumerate(threads):
-        files[f"{base}{number}/topology/physical_package_id"] = f"{package}\n"
-        files[f"{base}{number}/topology/core_id"] = f"{core}\n"
-        if capacity is not None:
-            files[f"{base}{number}/cpu_capacity"] = f"{capacity[number]}\n"
-    return files
-
-
 @pytest.mark.parametrize(
     ("text", "model", "family"),
     [
@@ -75,22 +63,6 @@ def test_affinity_is_followed():
         os.sched_setaffinity(0, before)
     assert cpu.affinity == (min(before),)
     assert cpu.allotment.startswith("1 threads")
-
-
-def test_allotment_tells_cores_from_threads(tmp_path):
-    """Two cores differ from two threads of one core; which two cores does not matter."""
-    root = write_tree(tmp_path, topology([(0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0)]))
-    assert read_cpu(root, (0, 2)).allotment == "2 threads, 2 cores, 1 packages"
-    assert read_cpu(root, (1, 3)).allotment == read_cpu(root, (0, 2)).allotment
-    assert read_cpu(root, (0, 1)).allotment == "2 threads, 1 cores, 1 packages"
-    assert read_cpu(root, (0, 4)).allotment == "2 threads, 2 cores, 2 packages"
-
-
-def test_allotment_tells_large_from_small_cores(tmp_path):
-    """On a machine with two kinds of core, the number of each counts."""
-    root = write_tree(tmp_path, topology([(0, 0), (0, 1), (0, 2)], capacity=[1024, 1024, 446]))
-    assert read_cpu(root, (0, 1)).allotment == "2 threads, 2 cores, 1 packages"
-    assert read_cpu(root, (0, 2)).allotment == "2 threads, 2 cores, 1 packages, 1 of kind 1024, 1 of kind 446"
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 import timeit
 from typing import Any
 
 import pytest
 
-from hpfracc.engine.memory.budget import HOST, Budget, fits, get_budget, parse_bytes
+from hpfracc.engine.memory.budget import HOST, Budget, fits, parse_bytes
 from hpfracc.errors import InvalidInputError
 from tests.helpers.forked import run_in_child
 
@@ -65,20 +64,6 @@ def test_a_reading_is_trusted_for_a_moment():
     assert reader.asked == 3
 
 
-def test_who_allocates_matters():
-    """A library's own pool counts for it alone; without a library, the least any of them reports."""
-    budget = Budget()
-    budget.register("torch", Reader(1000))
-    budget.register("jax", Reader(300))
-    budget.register("cupy", Reader(None))
-    assert budget.free("cuda:0", "torch") == 1000
-    assert budget.free("cuda:0", "cupy") is None
-    assert budget.free("cuda:0", "unheard of") is None
-    assert budget.free("cuda:0") == 300
-    budget.register("jax", None)
-    assert budget.free("cuda:0") == 1000
-
-
 def test_a_reader_that_fails_knows_nothing():
     """An error while reading is no error of the call that asked; the others still count."""
     budget = Budget()
@@ -87,38 +72,6 @@ def test_a_reader_that_fails_knows_nothing():
     assert budget.fits(10**18, "cuda:0", 0.8, "torch")
     budget.register("cupy", Reader(7))
     assert budget.free("cuda:0") == 7
-
-
-def test_the_host_is_read_without_being_registered():
-    """The process's own budget knows the host."""
-    budget = get_budget()
-    assert get_budget() is budget
-    free = budget.free(HOST)
-    assert free is not None
-    assert free > 0
-
-
-def test_threads_register_and_read_at_once():
-    """Nothing that was registered is lost, and no reading fails, while eight threads do both."""
-    budget = Budget(time_to_live=0.0)
-    errors = []
-
-    def work(number):
-        try:
-            for step in range(200):
-                budget.register(f"{number}-{step}", Reader(1))
-                budget.free("cuda:0", f"{number}-{step}")
-                budget.invalidate()
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert all(budget.free("cuda:0", f"{number}-199") == 1 for number in range(8))
 
 
 @pytest.mark.bench
@@ -131,30 +84,6 @@ def test_asking_is_cheap_enough_for_every_call():
         calls = 2000
         spent = min(timeit.repeat(budget.guard(1000, device, 0.8, owner), number=calls, repeat=50))
         assert spent / calls < 1e-6
-
-
-def test_a_guard_answers_as_the_budget_does():
-    """From a reading that is fresh, after it has expired, under a cap, and after the cap is gone."""
-    clock, reader = Clock(), Reader(1000)
-    budget = Budget(clock=clock)
-    budget.register("torch", reader)
-    guard = budget.guard(800, "cuda:0", 0.8, "torch")
-    assert guard() and guard.enough == 1000 and guard.reading.free == 1000
-    reader.value = 999
-    assert guard()  # the reading is fresh
-    clock.now += 1.0
-    assert not guard() and not budget.fits(800, "cuda:0", 0.8, "torch")
-    reader.value = 1000
-    budget.invalidate("cuda:0")
-    assert guard()
-    budget.cap("cuda:0", 500)
-    assert guard.clock() >= guard.reading.until  # who compares the reading asks again
-    assert not guard()
-    budget.cap("cuda:0", None)
-    assert guard()
-    assert not budget.guard(1, "cuda:0", 0.0, "torch")(), "a share of nothing has no room"
-    budget.register("torch", None)
-    assert guard(), "unknown memory is not a reason to refuse"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

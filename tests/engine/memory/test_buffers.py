@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 
@@ -107,25 +105,3 @@ def test_objects_are_refused() -> None:
     """Raw memory cannot hold references."""
     with pytest.raises(InvalidInputError, match="Python objects"):
         BufferPool().allocate(3, object)
-
-
-def test_threads_share_it() -> None:
-    """Many threads take, fill, check and release buffers; no thread sees another's numbers."""
-    pool = BufferPool()
-    wrong: list[int] = []
-
-    def work(number: int) -> None:
-        for _ in range(200):
-            with pool.borrow(600, clear=False) as buffer:
-                buffer.fill(number)
-                if not (buffer == number).all():
-                    wrong.append(number)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(300.0)
-    assert wrong == []
-    assert pool.stats().used_bytes == 0
-    assert pool.stats().hit_rate > 0.9

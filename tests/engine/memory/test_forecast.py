@@ -25,44 +25,6 @@ def test_the_first_peak_corrects_the_next_prediction(ratio: float) -> None:
     assert seen.correction(KIND, (5, 20)) == pytest.approx(max(1.0, ratio))
 
 
-def test_far_sizes_are_only_raised() -> None:
-    """Another shape may err the other way: what was measured far from it lowers no prediction."""
-    seen = Forecasts()
-    seen.observe(KIND, SIZE, 100 * MIB, 60 * MIB)
-    assert seen.correction(KIND, (14, 10)) == 1.0
-    seen.observe(KIND, (0, 24), 100 * MIB, 150 * MIB)
-    assert seen.correction(KIND, (14, 10)) == pytest.approx(1.5)
-    assert seen.correction(KIND, SIZE) == pytest.approx(0.6)
-
-
-def test_other_kinds_are_not_corrected() -> None:
-    """Another dtype, another kernel: another kind."""
-    seen = Forecasts()
-    seen.observe(KIND, SIZE, 100 * MIB, 150 * MIB)
-    assert seen.correction((*KIND[:3], "float32 rfft"), SIZE) == 1.0
-
-
-def test_the_largest_of_recent_ratios_counts() -> None:
-    """Between calls that took 1.1 and 1.4 times as much, the next is expected to be like the latter."""
-    seen = Forecasts()
-    for ratio in (1.1, 1.4, 1.2):
-        seen.observe(KIND, SIZE, 100 * MIB, int(ratio * 100 * MIB))
-    assert seen.correction(KIND, SIZE) == pytest.approx(1.4)
-    for _ in range(16):
-        seen.observe(KIND, SIZE, 100 * MIB, 110 * MIB)
-    assert seen.correction(KIND, SIZE) == pytest.approx(1.1)
-
-
-def test_small_calls_and_disturbances_are_left_out() -> None:
-    """A call of a megabyte is not measured; a hundredfold peak is not believed."""
-    seen = Forecasts()
-    seen.observe(KIND, SIZE, MIB, 5 * MIB)
-    seen.observe(KIND, SIZE, 100 * MIB, 0)
-    assert seen.rows() == []
-    seen.observe(KIND, SIZE, 100 * MIB, 10_000 * MIB)
-    assert seen.correction(KIND, SIZE) == 8.0
-
-
 def test_the_error_is_reported_with_and_without_the_correction() -> None:
     """A model that is always off by a quarter is right once it is corrected, and the row has both."""
     seen = Forecasts()

@@ -90,21 +90,6 @@ def test_version_one_tells_of_ancestors_that_are_not_shown(tmp_path):
     assert (memory.limit, memory.free) == (800 * MIB, 700 * MIB)
 
 
-def test_use_above_the_limit_leaves_nothing(tmp_path):
-    """A limit lowered below what is in use: free is 0, not negative."""
-    groups = {"a": {"memory.max": str(10 * MIB), "memory.current": str(50 * MIB)}}
-    assert read(tmp_path, cgroup_v2("/a", groups)).free == 0
-
-
-def test_moving_to_another_group_is_noticed(tmp_path):
-    """One probe follows the process when it is put into another group."""
-    groups = {name: {"memory.max": str(size * MIB), "memory.current": "0"} for name, size in (("a", 100), ("b", 50))}
-    probe = HostProbe(write_tree(tmp_path, {**meminfo(800 * MIB, 500 * MIB), **cgroup_v2("/a", groups)}))
-    assert probe.read().limit == 100 * MIB
-    write_tree(tmp_path, {"proc/self/cgroup": "0::/b\n"})
-    assert probe.read().limit == 50 * MIB
-
-
 @pytest.mark.parametrize("value", ["", "max", "-1", "many", "12 34"])
 def test_a_limit_that_is_no_number_is_no_limit(tmp_path, value):
     """Nothing that a group's file says makes a reading fail."""
@@ -117,6 +102,33 @@ def test_a_system_without_proc(tmp_path):
     memory = HostProbe(tmp_path).read()
     assert 0 < memory.free <= memory.limit
     assert json.loads(json.dumps(memory.to_dict()))["tightest"] == "RAM"
+
+
+WITHOUT_PSUTIL = """
+import os, sys
+sys.modules |= dict.fromkeys(["psutil", "fcntl", "resource", "_multiprocessing"])  # as in Pyodide
+from pathlib import Path
+import numpy as np
+import hpfracc as hf
+from hpfracc.engine import hardware
+from hpfracc.engine.memory.host import HostProbe
+t = np.linspace(0.0, 1.0, 101)
+assert np.allclose(hf.caputo(t, t, 0.5), 2 * np.sqrt(t / np.pi))
+assert abs(hf.mittag_leffler(-1.0, 1.0) - np.exp(-1.0)) < 1e-14
+found = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 1.0)
+assert abs(found.y[..., -1] - np.exp(-1.0)).max() < 1e-3
+with hf.profiling.profile(memory=True):
+    hf.caputo(t, t, 0.5)
+assert hf.memory.report().host.free > 0 and hardware.machine().ram > 2**20
+memory = HostProbe(Path(sys.argv[1])).read()  # without /proc
+assert memory.tightest.name == "RAM (how much is in use is not known without psutil)"
+assert memory.free == memory.limit == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+"""
+
+
+def test_without_psutil(tmp_path):
+    """Ordinary calls work; where nothing else tells what is in use, the name of the limit says so."""
+    run_python(WITHOUT_PSUTIL, tmp_path)
 
 
 LIMITED = """

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from hpfracc.engine.numerics.lengths import fast_length, power_of_two, row_scratch, transformed_shape
+from hpfracc.engine.numerics.lengths import fast_length, row_scratch
 
 PRIMES = (2, 3, 5, 7)
 
@@ -32,28 +31,6 @@ def test_large_lengths_grow_by_little(least: int):
     length = fast_length(least)
     assert is_fast(length)
     assert least <= length <= 1.01 * least
-
-
-@pytest.mark.parametrize(("least", "power"), [(0, 1), (1, 1), (2, 2), (3, 4), (4, 4), (1025, 2048)])
-def test_power_of_two(least: int, power: int):
-    """The smallest power of two that is large enough."""
-    assert power_of_two(least) == power
-
-
-@pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft"])
-@pytest.mark.parametrize("n", [None, 1, 5, 8])
-@pytest.mark.parametrize("axis", [0, 1, -1, -2])
-def test_transformed_shape_is_numpys(kind: str, n: int | None, axis: int):
-    """The shape foretold is the one NumPy's transform has."""
-    x = np.ones((4, 6))
-    assert transformed_shape(x.shape, kind, n, axis) == getattr(np.fft, kind)(x, n, axis).shape
-
-
-@pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft"])
-def test_nothing_stays_nothing(kind: str):
-    """An axis without points is transformed into one without points, unless points are asked for."""
-    assert transformed_shape((3, 0), kind, None, -1) == (3, 0)
-    assert transformed_shape((3, 0), kind, 4, -1) == (3, 3 if kind == "rfft" else 4)
 
 
 @pytest.mark.parametrize(

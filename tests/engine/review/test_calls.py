@@ -10,7 +10,6 @@ import torch
 
 import hpfracc as hf
 from hpfracc.errors import ConfigurationError, InvalidInputError, ShapeError
-from tests.helpers.own_operations import own_operation
 from tests.helpers.thinned import thinned
 
 RNG = np.random.default_rng(11)
@@ -23,13 +22,6 @@ def test_a_list_of_axes_is_a_list_of_axes() -> None:
         np.testing.assert_allclose(hf.reduction(X, axis=[0, 1]), X.sum((0, 1)))
         np.testing.assert_allclose(hf.reduction(X, axis=[1]), X.sum(1))
     assert hf.explain(hf.reduction, X, axis=[0, 1]).decision.operation == "reduction"
-
-
-def test_a_users_kernel_gets_its_parameters_as_they_were_given() -> None:
-    """Lists stay lists and dicts stay dicts; other contents are another call."""
-    with own_operation(lambda x, options: x + sum(options["add"])) as op:
-        for extra in ([1, 2], [3], [1, 2]):
-            np.testing.assert_array_equal(op(X, options={"add": extra}), X + sum(extra))
 
 
 @pytest.mark.parametrize(

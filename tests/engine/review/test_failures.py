@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,8 @@ import pytest
 import hpfracc as hf
 from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.bind import PendingTimes
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.selection.knowledge import CircuitBreaker, knowledge_for
+from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, OutOfMemoryError
 from tests.helpers.own_operations import Failing, double, numbers, own_operation
 
@@ -106,48 +104,6 @@ def test_mistakes_and_wishes_of_the_caller_are_not_covered_up(error: type[Except
         assert caught.value is raised and other.calls == 0
 
 
-def test_the_arm_that_failed_is_blamed_even_if_the_plan_has_moved_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread may choose again during a call; the arm of that call did not fail."""
-    pytest.importorskip("torch")
-    started, go = threading.Event(), threading.Event()
-    slow = [False]
-    breaker = knowledge_for(get_settings()).breaker
-    monkeypatch.setattr(breaker, "_clock", lambda: 0.0)  # no rest ends meanwhile
-
-    def numpy_kernel(x: np.ndarray) -> np.ndarray:
-        if slow[0]:
-            slow[0] = False
-            started.set()
-            go.wait(300.0)
-            raise RuntimeError("driver went away")
-        return x * 2
-
-    with own_operation(numpy_kernel) as op:
-        op.kernel("torch")(double)
-        x = numbers()
-        while hf.last_decision() is None or last().backend != "numpy":
-            op(x)
-        plan = next(plan for plan in op._plans.values())
-        slow[0] = True
-        results: list[Any] = []
-        thread = threading.Thread(target=lambda: results.append(op(x)))
-        thread.start()
-        assert started.wait(300.0)
-        torch_plan = _plan_of(op, x, "torch")
-        plan.bound = torch_plan.bound
-        go.set()
-        thread.join()
-        np.testing.assert_array_equal(results[0], 2 * x)
-        assert breaker.allows((op.name, "torch:default@cpu")) is None
-        assert breaker.allows((op.name, "numpy:default@cpu")) is not None
-
-
-def _plan_of(op: Any, x: np.ndarray, backend: str) -> Any:
-    from hpfracc.engine.execution.plan import make_plan
-
-    return make_plan(op.primitive, (x,), {}, backend=backend)
-
-
 def test_a_result_that_is_there_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Choosing again for later calls may find that nothing fits into memory now; this call is done anyway."""
     x = np.ones(300_000)
@@ -183,38 +139,6 @@ def test_a_fallback_does_not_switch_learning_on(mode: dict[str, bool], monkeypat
         assert all(row.samples == 0 and row.refused != "failed" for row in hf.explain(op, x).decision.candidates)
         if mode.get("deterministic"):  # without it the arm that did the work stays until something speaks against it
             assert last().backend == "numpy" and failing.calls > 1
-
-
-def test_eight_threads_that_fail_together_are_one_failure() -> None:
-    """The rest grows with failures one after the other, not with how many calls were under way."""
-    breaker = CircuitBreaker(clock=lambda: 100.0)
-    for _ in range(8):
-        breaker.failure("arm", "RuntimeError")
-    assert "tried again in 1 s" in str(breaker.allows("arm"))
-    late = CircuitBreaker(clock=iter([0.0, 0.0, 5.0, 5.0, 5.0, 5.0]).__next__)
-    late.failure("arm", "first")
-    late.failure("arm", "second")
-    late.failure("arm", "third")
-    assert late._troubles["arm"].failures >= 2
-
-
-def test_a_timer_that_fails_costs_a_sample_and_no_call() -> None:
-    """What a device says of its queue is not worth the user's call; later timers are still read."""
-
-    class Broken:
-        def seconds(self) -> float:
-            raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-    class Passed:
-        def seconds(self) -> float:
-            return 0.5
-
-    times, seen = PendingTimes(), []
-    times.add(Broken(), seen.append)  # type: ignore[arg-type]
-    times.add(Passed(), seen.append)  # type: ignore[arg-type]
-    times.settle()
-    times.settle()
-    assert seen == [0.5]
 
 
 def test_a_library_that_another_thread_is_importing_is_not_asked() -> None:

@@ -13,9 +13,8 @@ import hpfracc as hf
 from hpfracc._config import get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
-from hpfracc.engine.execution.bind import BoundArm, pending_times
-from hpfracc.engine.execution.learn import run_and_learn
-from hpfracc.engine.execution.plan import make_plan, make_request
+from hpfracc.engine.execution.bind import BoundArm
+from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.selection.knowledge import knowledge_for
 from tests.helpers.own_operations import double, numbers, own_operation
 
@@ -45,39 +44,6 @@ def test_last_decision_is_what_ran() -> None:
             op(numbers())
             said.append(last().backend)
     assert said == ran and set(ran) == {"numpy", "torch"}
-
-
-def test_time_is_recorded_of_the_arm_that_took_it() -> None:
-    """Another thread may be half-way through giving the plan another arm."""
-    with own_operation(double) as op:
-        op.kernel("torch")(double)
-        x = numbers()
-        for backend in ("numpy", "torch"):
-            for _ in range(3):
-                op(x, backend=backend)
-        plan = make_plan(op.primitive, (x,), {}, backend="numpy")
-        other = make_plan(op.primitive, (x,), {}, backend="torch")
-        plan.bound = other.bound  # the moment between two assignments of ``adopt``
-        before = {row.arm: row.samples for row in hf.explain(op, x).decision.candidates}
-        run_and_learn(plan, 1, (x,), {})
-        after = {row.arm: row.samples for row in hf.explain(op, x).decision.candidates}
-        assert after["torch:default@cpu"] == before["torch:default@cpu"] + 1
-        assert after["numpy:default@cpu"] == before["numpy:default@cpu"]
-
-
-def test_first_calls_of_arms_that_compile_nothing_are_not_remembered_as_compiling() -> None:
-    """A long first run is a run: the next process must not take it for what a call of any size costs to begin with."""
-
-    def slow(x: np.ndarray) -> np.ndarray:
-        time.sleep(0.05)
-        return x * 2
-
-    with own_operation(slow) as op:
-        op(np.ones(100_000))
-        knowledge_for(get_settings()).wisdom.flush()
-        state.reset()
-        rows = {row.arm: row.compile for row in hf.explain(op, np.ones(4)).decision.candidates}
-        assert rows["numpy:default@cpu"] < 0.01
 
 
 def test_compile_times_of_an_earlier_process_are_all_kept() -> None:
@@ -148,30 +114,6 @@ def test_a_tensor_on_the_host_travels_to_the_gpu_and_back(gpu: list[tuple[str, s
     assert gpu.count(("in", "cuda:0")) == 2 and [way for way, _ in gpu].count("out") >= 1
     assert isinstance(result, torch.Tensor)
     np.testing.assert_allclose(result.numpy(), np.convolve(x.numpy(), x.numpy())[:50], atol=1e-12)
-
-
-def test_deterministic_runs_learn_nothing_of_copies_either(gpu: list[tuple[str, str]]) -> None:
-    """What a transfer took must not change the next decision of a run whose decisions must repeat."""
-    x = np.ones(3000)
-    with hf.config(deterministic=True):
-        knowledge = knowledge_for(get_settings())
-        before = knowledge.transfers.rates("host->cuda:0")
-        request = make_request(hf.fft.primitive, (x,), {})
-        arm = next(arm for arm in registry.arms("fft") if arm.name == "torch:default@cuda:0")
-
-        from hpfracc.engine.execution import plan
-
-        selection = plan.decide(request, knowledge)._replace(arm=arm)
-        real, plan.decide = plan.decide, lambda *_, **__: selection
-        try:
-            _, bound = plan.choose_and_bind(request, knowledge, (x,))
-        finally:
-            plan.decide = real
-        for _ in range(3):
-            bound.run(x)
-        assert ("in", "cuda:0") in gpu
-        pending_times.settle()
-        assert knowledge.transfers.rates("host->cuda:0") == before
 
 
 def test_calls_that_never_come_twice_are_learned_from() -> None:

@@ -41,21 +41,6 @@ def test_the_first_samples_move_the_estimate_most_of_the_way(costs: CostModel):
         assert expected[0] < moved < expected[1]
 
 
-@pytest.mark.parametrize(
-    ("knots", "x", "source"),
-    [((), 1e3, "none"), ((("prior", 1e3),), 1e3, "prior"), ((("knot", 1e3),), 1e3, "knots")],
-)
-def test_the_source_is_named(costs: CostModel, knots: tuple[tuple[str, float], ...], x: float, source: str):
-    """The prior or the knots, until there is a sample in the bucket."""
-    for kind, place in knots:
-        costs.add_knot(KEY, place, 1e-3, prior=kind == "prior")
-    found = costs.estimate(KEY, "bucket", x)
-    assert (found.source, found.samples) == (source, 0)
-    costs.observe(KEY, "bucket", x, 1e-3)
-    found = costs.estimate(KEY, "bucket", x)
-    assert (found.source, found.samples) == ("samples", 1)
-
-
 def test_certainty_falls_with_the_distance_from_knots(costs: CostModel):
     """Bounds are narrowest at a knot, widest beyond the last, and wider still for a prior."""
     for x in (1e2, 1e4):
@@ -71,44 +56,17 @@ def test_certainty_falls_with_the_distance_from_knots(costs: CostModel):
     assert width(KEY, 1e3) < width("prior", 1e3)
 
 
-def test_without_knots_samples_of_other_sizes_are_used(costs: CostModel):
-    """Interpolated between two sampled buckets; beyond one, time is proportional to work."""
-    for x in (1e3, 1e5):
-        for _ in range(5):
-            costs.observe(KEY, x, x, 1e-8 * x)
-    between = costs.estimate(KEY, "between", 1e4)
-    assert (between.source, between.samples) == ("samples", 0)
-    assert between.seconds == pytest.approx(1e-4, rel=0.01)
-    assert costs.estimate(KEY, "beyond", 1e7).seconds == pytest.approx(1e-1, rel=0.05)
+def test_a_constant_cost_lies_within_the_bounds_between_distant_knots(costs: CostModel):
+    """Of 2 us and 0.2 ns a step, interpolated from 16 x 16 and 4,096 x 4,096 steps, at three standard deviations."""
 
+    def seconds(x: float) -> float:
+        return 2e-6 + 2e-10 * x
 
-def test_extra_time_is_added_to_knots_and_never_to_samples(costs: CostModel):
-    """It stands for transfers that the knots leave out; measured calls include them."""
-    costs.add_knot(KEY, 1e3, 1e-3)
-    assert costs.estimate(KEY, "bucket", 1e3, 2e-3).seconds == pytest.approx(3e-3)
-    for _ in range(32):
-        costs.observe(KEY, "bucket", 1e3, 3e-3)
-    assert costs.estimate(KEY, "bucket", 1e3, 2e-3).seconds == pytest.approx(3e-3, rel=0.01)
-
-
-def test_a_calibrated_knot_replaces_the_one_before(costs: CostModel):
-    """Cached estimates are recomputed, also those with samples."""
-    costs.add_knot(KEY, 1e3, 1e-3)
-    costs.observe(KEY, "bucket", 1e3, 5e-3)
-    assert costs.estimate(KEY, "other", 1e3).seconds == pytest.approx(1e-3)
-    before = costs.estimate(KEY, "bucket", 1e3).seconds
-    costs.add_knot(KEY, 1e3, 5e-3)
-    assert costs.estimate(KEY, "other", 1e3).seconds == pytest.approx(5e-3)
-    assert before < costs.estimate(KEY, "bucket", 1e3).seconds == pytest.approx(5e-3)
-
-
-def test_drift_is_reported_and_followed(costs: CostModel):
-    """After four slow times in a row the estimate follows them."""
-    for number in range(20):
-        assert costs.observe(KEY, "bucket", 1e3, 1e-3 * (1 + 0.01 * (number % 3))) is False
-    verdicts = [costs.observe(KEY, "bucket", 1e3, 3e-3) for _ in range(4)]
-    assert verdicts[-1] is True
-    assert costs.estimate(KEY, "bucket", 1e3).seconds == pytest.approx(3e-3, rel=0.01)
+    for x in (2.0**8, 2.0**24):
+        costs.add_knot(KEY, x, seconds(x))
+    for power in range(9, 24):
+        found = costs.estimate(KEY, "bucket", 2.0**power)
+        assert found.seconds * (found.low / found.seconds) ** 3 < seconds(2.0**power) < found.seconds
 
 
 @pytest.mark.parametrize("seconds", [math.nan, -1e-9, math.inf])
@@ -125,25 +83,6 @@ def test_invalid_times_are_refused(costs: CostModel, seconds: float):
             learn()
     assert costs.estimate(KEY, "bucket", 1.0).source == "none"
     assert costs.compiling.price(KEY, "code") == 0.0 and not costs.compiling.is_bought("code")
-
-
-def test_eight_threads_lose_no_sample(costs: CostModel):
-    """Each thread adds to its own key and to a shared one; no sample is lost until the ring is full."""
-
-    def work(number: int) -> None:
-        for step in range(20):
-            costs.observe(number, "bucket", 1e3, 1e-3)
-            costs.estimate(number, "bucket", 1e3)
-            if step % 5 == 0:
-                costs.observe("all", "bucket", 1e3, 1e-3)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [costs.estimate(number, "bucket", 1e3).samples for number in range(8)] == [20] * 8
-    assert costs.estimate("all", "bucket", 1e3).samples == 32
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -172,15 +111,6 @@ def test_a_child_forked_while_the_lock_is_held_can_learn(costs: CostModel):
 ROUTE = "host->cuda:0"
 
 
-def test_unknown_routes_get_a_sane_guess_and_kinds_a_prior() -> None:
-    """A prior of a kind of route serves all of that kind."""
-    model = TransferModel()
-    assert 0.0 < model.estimate(ROUTE, 8_000_000) < 1.0
-    model = TransferModel({"host->cuda": (1e-5, 1e10)})
-    assert model.estimate(ROUTE, 10**10) == pytest.approx(1.0, rel=1e-3)
-    assert model.estimate("host->cuda:3", 0) == pytest.approx(1e-5)
-
-
 def test_learns_latency_and_bandwidth_through_noise() -> None:
     """Small copies tell the latency, large ones the rate; disturbed copies do not count."""
     model = TransferModel()
@@ -193,33 +123,3 @@ def test_learns_latency_and_bandwidth_through_noise() -> None:
     assert latency == pytest.approx(2e-5, rel=0.3)
     assert rate == pytest.approx(25e9, rel=0.3)
     assert model.estimate(ROUTE, 2**28) == pytest.approx(2**28 / 25e9, rel=0.3)
-
-
-def test_routes_are_told_apart() -> None:
-    """The way in says nothing of the way out."""
-    model = TransferModel()
-    before = model.estimate("cuda:0->host", 2**24)
-    for _ in range(8):
-        model.observe(ROUTE, 2**24, 1.0)
-    assert model.estimate("cuda:0->host", 2**24) == before
-    assert model.estimate(ROUTE, 2**24) > 0.5
-
-
-def test_medium_copies_tell_the_rate_until_large_ones_do() -> None:
-    """A program that only ever moves half a mebibyte is learned from as well."""
-    model = TransferModel({"host->cuda": (1e-5, 1e10)})
-    for _ in range(8):
-        model.observe(ROUTE, 2**19, 1e-5 + 2**19 / 2e9)
-    assert model.rates(ROUTE)[1] == pytest.approx(2e9, rel=0.01)
-    model.observe(ROUTE, 2**24, 1e-5 + 2**24 / 5e9)
-    assert model.rates(ROUTE)[1] == pytest.approx(5e9, rel=0.01)
-
-
-def test_a_clock_that_stood_still_spoils_nothing() -> None:
-    """Copies that took no time at all leave a finite estimate; what is no time is refused."""
-    model = TransferModel()
-    for nbytes in (1024, 2**24):
-        model.observe(ROUTE, nbytes, 0.0)
-    assert 0.0 < model.estimate(ROUTE, 2**24) < math.inf
-    with pytest.raises(InvalidInputError, match="seconds=nan"):
-        model.observe(ROUTE, 1024, math.nan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count, pairwise
+from itertools import pairwise
 
 import pytest
 
@@ -76,30 +76,6 @@ def test_the_same_history_gives_the_same_answers():
     assert history() == history()
 
 
-def test_unknown_arms_are_tried():
-    """An operation of the user's has no knots: every arm is tried, and the best one gets the calls."""
-    truth = {"numpy": 3e-3, "torch": 1e-3, "jax": 2e-3}
-    answers = play(Chooser(CostModel()), options_of(*truth), lambda arm, _: truth[arm], 400)
-    assert answers[0][0].option.arm == "numpy"
-    assert {choice.option.arm for choice, _ in answers} == set(truth)
-    assert answers[-1][0].option.arm == "torch"
-
-
-def test_an_unknown_arm_that_must_compile_waits_for_its_price():
-    """At best it saves all of the time, so it is not tried before that sum covers its compile time."""
-    costs = CostModel()
-    costs.compiling.set_prior("numba", 1.0)
-    costs.add_knot("numpy", 1000.0, 1e-2)
-    chooser = Chooser(costs)
-    options = [Option("numpy", "numpy", 1000.0), Option("numba", "numba", 1000.0, compile_key="code")]
-    made = 0
-    while (choice := chooser.choose("slot", "bucket", options)).option.arm == "numpy":
-        chooser.observe("slot", "bucket", choice.option, 1e-2, calls=choice.review_after + 1)
-        made += choice.review_after + 1
-        assert made < 1000
-    assert made >= 100
-
-
 def test_a_former_incumbent_is_retried_and_regains_its_place():
     """It became slow, was replaced and recovered: noticed within some thousand calls."""
     chooser = chooser_with(first=1e-3, second=2e-3)
@@ -111,42 +87,6 @@ def test_a_former_incumbent_is_retried_and_regains_its_place():
     serving = [choice.option.arm for choice, made in answers if 1500 <= made < 2000 and not choice.explored]
     assert set(serving) == {"second"}
     assert answers[-1][0].option.arm == "first"
-
-
-@pytest.mark.parametrize(
-    ("rival", "seconds", "waking"),
-    [("rival", 1e-5, 2), ("rival", 5e-3, 1), ("rival", 0.2, 0), ("x:y@cuda:0", 1e-5, 12), ("x:y@cuda:0", 1e-3, 3)],
-    ids=["short", "threads", "long", "gpu, short", "gpu"],
-)
-def test_an_alternative_is_timed_after_warm_up_calls(rival: str, seconds: float, waking: int):
-    """Its first calls have cold caches, sleeping threads or a slow clock, and are not timed."""
-    chooser = chooser_with(**{"best": seconds, rival: 1.02 * seconds})
-    answers = play(chooser, options_of("best", rival), lambda arm, _: seconds, 2000)
-    tries = [choice for choice, _ in answers if choice.explored]
-    assert {choice.review_after for choice in tries} == {waking}
-
-
-@pytest.mark.parametrize(("seconds", "every"), [(1e-6, 256), (1e-4, 100), (1e-3, 16), (0.1, 1)])
-def test_reviews_are_rarer_for_shorter_calls(seconds: float, every: int):
-    """From every 16th to every 256th call; every call that is long compared with a review."""
-    chooser = chooser_with(only=seconds)
-    answers = play(chooser, options_of("only"), lambda arm, _: seconds, 20_000)
-    assert answers[0][0].review_after == (seconds < 1e-3)  # a short one is timed once its caches are warm
-    assert answers[-1][0].review_after + 1 == pytest.approx(every, abs=1)
-
-
-def test_an_erratic_arm_is_watched_until_its_ring_is_full():
-    """One time in six is a hundred times as long: eight samples are not enough."""
-    chooser = chooser_with(moody=1e-4, calm=4e-4)
-    times = count()
-
-    def seconds(arm: str, made: int) -> float:
-        return 4e-4 if arm == "calm" else 1e-2 if next(times) % 6 == 5 else 1e-4
-
-    answers = play(chooser, options_of("moody", "calm"), seconds, 3000)
-    moody = [made for choice, made in answers if choice.option.arm == "moody" and not choice.explored]
-    assert max(moody) < 400
-    assert answers[-1][0].option.arm == "calm"
 
 
 def play_in_turn(
@@ -183,25 +123,3 @@ def test_the_budget_is_kept_by_plans_that_share_a_bucket(plans: int) -> None:
     extra, answers = play_in_turn(chooser, options_of(*truth), truth, 4000, plans)
     assert any(choice.explored for choice in answers)
     assert extra <= 0.016 * 4000 * truth["best"]
-
-
-def test_trials_of_an_unknown_arm_that_cannot_be_timed_become_rarer() -> None:
-    """Each call is the first of its shape, so nothing becomes known."""
-    chooser = chooser_with(best=1e-3)
-    options = options_of("best", "unknown")
-    tried = 0
-    for _ in range(1000):
-        choice = chooser.choose("slot", "bucket", options)
-        tried += choice.option.arm == "unknown"
-        chooser.tally("slot", "bucket", choice.option, 1)
-    assert 1 <= tried <= 12
-
-
-def test_a_settled_bucket_of_ever_new_shapes_is_still_timed() -> None:
-    """No plan reaches the end of its interval, so some are timed at their first call."""
-    chooser = chooser_with(best=1e-3)
-    options = options_of("best")
-    play(chooser, options, lambda arm, _: 1e-3, 500)
-    afters = [chooser.choose("slot", "bucket", options).review_after for _ in range(100)]
-    assert afters[0] > 0
-    assert 0 in afters[:20]

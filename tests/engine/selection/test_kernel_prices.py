@@ -47,25 +47,6 @@ def test_savings_past_or_ahead_cover_the_price(price: KernelPrice) -> None:
     assert price.is_bought and price.seconds() == 0.0 and price.pays()
 
 
-def test_a_copy_in_the_cache_is_cheaper(price: KernelPrice) -> None:
-    """If it is as new as the source."""
-    add_copy(price)
-    assert price.find_copy() and price.seconds() == 0.5
-    assert price.pays(0.5) and not price.pays(0.4)
-
-
-def test_an_old_copy_does_not_count(price: KernelPrice) -> None:
-    """Numba would compile again."""
-    add_copy(price, age=10.0)
-    assert not price.find_copy() and price.seconds() == 4.0 and not price.pays(0.5)
-
-
-def test_the_import_of_numba_is_part_of_the_price(price: KernelPrice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until it is imported."""
-    monkeypatch.setattr(rent_or_buy, "import_cost", lambda name: 1.0)
-    assert price.seconds() == 5.0 and not price.pays(4.5)
-
-
 def test_without_numba_nothing_pays(price: KernelPrice, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a deterministic run neither."""
     monkeypatch.setattr(rent_or_buy, "is_installed", lambda name: False)
@@ -83,20 +64,6 @@ def test_a_deterministic_run_ignores_what_was_measured(price: KernelPrice) -> No
         compile_account.credit(price.item, 100.0)
         price.buy()
         assert price.pays(0.5) and not price.pays(0.4)
-
-
-def test_the_first_use_is_the_price_of_the_family(price: KernelPrice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Later uses are not timed."""
-    clock = iter([10.0, 12.0])
-    monkeypatch.setattr(rent_or_buy.time, "perf_counter", lambda: next(clock))
-    double = price.time_first(lambda x: 2 * x)
-    assert not price.is_bought
-    assert double(3) == 6 and price.is_bought
-    assert double(4) == 8 and price.time_first(abs) is abs
-    other = KernelPrice("loops", "another loop", 4.0, 0.5, price.source, "run")
-    assert other.seconds() == 2.0
-    add_copy(price)
-    assert other.seconds() == 0.5
 
 
 def test_a_copy_for_other_types_does_not_count(price: KernelPrice, caplog: pytest.LogCaptureFixture) -> None:

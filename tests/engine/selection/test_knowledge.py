@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +13,8 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm, KernelSpec
 from hpfracc.engine.execution import state
 from hpfracc.engine.execution.plan import make_request
-from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.selection import wisdom
 from hpfracc.engine.selection.decide import decide
-from hpfracc.engine.selection.knowledge import general_name, knowledge_for, prior_knots
-from hpfracc.engine.selection.wisdom import Wisdom
+from hpfracc.engine.selection.knowledge import knowledge_for, prior_knots
 from hpfracc.engine.selection.wisdom_sharing import export_wisdom
 from tests.helpers.own_operations import double, own_operation
 
@@ -115,16 +110,6 @@ def test_a_first_call_far_beyond_its_prediction_counts_as_a_run() -> None:
     assert decide(request, knowledge).arm != first.arm
 
 
-def test_a_first_call_that_warms_up_is_not_a_run() -> None:
-    """One second more than predicted may be spent on loading."""
-    grid, signal, order = np.linspace(0.0, 1.0, 4000) ** 2, np.ones(4000), np.array(-0.5)
-    request = make_request(hf.history_sum.primitive, (grid, signal, order), {}, backend="numpy")
-    knowledge = knowledge_for(get_settings())
-    first = decide(request, knowledge)
-    knowledge.observe(request, first.option, first.expected + 0.9, first=True, calls=1)
-    assert decide(request, knowledge).arm == first.arm
-
-
 OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "reduction", "bitwise_xor")
 
 
@@ -160,52 +145,3 @@ def test_the_first_call_imports_no_library():
     """One small call is not worth an import or a compilation."""
     for operation in OPERATIONS:
         assert hf.explain(operation, shape=(8, 8)).decision.backend == "numpy"
-
-
-def test_another_dtype_is_scaled_by_its_bytes(monkeypatch: pytest.MonkeyPatch):
-    """A dtype without knots of its own uses those of another."""
-    prior = {"knots": {"fft": {"numpy:a@cpu": {"host": {"float64": [[10.0, 4e-6]]}}}}}
-    monkeypatch.setattr("hpfracc.engine.selection.knowledge.load_prior", lambda: prior)
-    assert prior_knots("fft", arm("numpy", "a"), "host", "float32") == [(10.0, 2e-6)]
-    assert prior_knots("fft", arm("numpy", "a"), "device", "float32") == []
-    assert prior_knots("fft", arm("numpy", "b"), "host", "float64") == []
-
-
-def test_names_do_not_depend_on_the_machine():
-    """Neither the number of a GPU nor the number of workers is part of a name in the prior."""
-    assert general_name(arm("torch", "fft", "cuda:3")) == "torch:fft@cuda"
-    assert general_name(arm("numba", "direct", workers=16)) == "numba:direct@cpux*"
-
-
-def test_the_packaged_file_is_consistent():
-    """Only existing operations, at most ten knots of two numbers each, and the machines are named."""
-    data = json.loads(resources.files("hpfracc.engine.selection").joinpath("prior.json").read_text(encoding="utf-8"))
-    assert data["version"] == 1
-    assert data["made"]
-    assert all(entry["date"] and entry["processor"] for entry in data["made"])
-    assert set(data["knots"]) <= set(PRIMITIVES)
-    rows = [
-        row
-        for arms in data["knots"].values()
-        for starts in arms.values()
-        for dtypes in starts.values()
-        for row in dtypes.values()
-    ]
-    assert rows
-    assert all(1 <= len(row) <= 10 and np.shape(row) == (len(row), 2) for row in rows)
-    assert all(seconds > 0.0 for seconds in data["compile"].values())
-    assert all(latency > 0.0 and rate > 0.0 for latency, rate in data["transfers"].values())
-
-
-def test_a_process_without_memory_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tidying is left to the next process if memory is short."""
-    asked: list[Wisdom] = []
-
-    def tidy(which: Wisdom) -> None:
-        asked.append(which)
-        raise MemoryError
-
-    monkeypatch.setattr(Wisdom, "tidy", tidy)
-    known = knowledge_for(get_settings())
-    wisdom._at_exit()
-    assert known.wisdom in asked

@@ -158,6 +158,19 @@ def test_frozen_choices_change_nothing() -> None:
     assert chooser.choose("slot", BUCKET, options, explore=False).option.arm == "b"
 
 
+def test_a_frozen_choice_is_that_of_the_next_call() -> None:
+    """Also where that call explores; asking does not postpone it."""
+    chooser, options = known(("favourite", 1.0e-3), ("underrated", 1.3e-3))
+    explored = []
+    for _ in range(300):
+        told = [chooser.choose("slot", BUCKET, options, frozen=True) for _ in range(2)]
+        choice = chooser.choose("slot", BUCKET, options)
+        assert told == [choice, choice]
+        explored.append(choice.explored)
+        chooser.observe("slot", BUCKET, choice.option, 1.0e-3 if choice.option.arm == "favourite" else 2.0e-3)
+    assert 0 < sum(explored) < 20
+
+
 def test_drift_is_noticed() -> None:
     """The incumbent becomes five times slower: the other arm takes over within a few reviews."""
     chooser, options = known(("early", 1.0e-3), ("late", 2.0e-3))

@@ -37,14 +37,6 @@ def test_regret_is_the_extra_time_of_slower_arms(chooser: Chooser):
     assert row.slow == pytest.approx(0.25)
 
 
-def test_noise_is_no_regret(chooser: Chooser):
-    """Noisy times, all of the best arm, give no regret."""
-    chooser.choose("op", 10, [FAST, SLOW])
-    for number in range(40):
-        chooser.observe("op", 10, FAST, 1e-3 if number % 10 else 9e-3)
-    assert regret_report(chooser).total.regret == 0.0
-
-
 def test_compiling_and_untimed_calls_are_counted(chooser: Chooser):
     """First calls are compile time beyond their run; a timed call stands for several; others count as predicted."""
     chooser.observe("op", 10, SLOW, 0.502, first=True)
@@ -54,27 +46,6 @@ def test_compiling_and_untimed_calls_are_counted(chooser: Chooser):
     assert row.calls == 20
     assert row.compiling == pytest.approx(0.5)
     assert row.seconds == pytest.approx(0.5 + 20 * 2e-3, rel=0.01)
-
-
-def test_exploration_is_counted_apart(chooser: Chooser):
-    """A trial of a slower arm is counted with its extra time."""
-    chooser.costs.add_knot("rival", 1000.0, 1.05e-3)
-    options = [FAST, Option("rival", "rival", 1000.0)]
-    while not (choice := chooser.choose("op", 10, options)).explored:
-        chooser.observe("op", 10, choice.option, 1e-3, calls=choice.review_after + 1)
-    chooser.observe("op", 10, choice.option, 3e-3)
-    row = regret_report(chooser).total
-    assert row.exploring * row.seconds == pytest.approx(2e-3, rel=0.05)
-
-
-def test_operations_have_rows_and_a_total(chooser: Chooser):
-    """By the first part of the slot: all buckets and dtypes of one operation are one row."""
-    for slot in (("fft", "float64"), ("fft", "float32"), ("matmul", "float64")):
-        for bucket in (1, 2):
-            chooser.observe(slot, bucket, FAST, 1e-3, calls=5)
-    report = regret_report(chooser)
-    assert [(row.operation, row.calls) for row in report.operations] == [("fft", 20), ("matmul", 10)]
-    assert report.total.calls == 30
 
 
 def test_the_report_can_be_read_and_kept(chooser: Chooser):

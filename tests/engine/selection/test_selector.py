@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import hpfracc as hf
 from hpfracc import BackendType, IntelligentBackendSelector, WorkloadCharacteristics
-from hpfracc.engine.selection import selector as selector_module
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 
 
@@ -38,15 +36,6 @@ def test_what_one_selector_reports_the_others_know_at_once() -> None:
     assert other.select_backend(workload("graph")) is BackendType.JAX
     one.reset_performance_history()
     assert other.select_backend(workload("graph")) is before
-
-
-@pytest.mark.parametrize("operation", ["matmul", "graph"])
-def test_predictions_are_what_selection_goes_by(operation: str) -> None:
-    """Reported times replace what the engine predicts for that backend, in both."""
-    selector = IntelligentBackendSelector()
-    for _ in range(3):
-        selector.record_performance(BackendType.NUMPY, operation, 10_000, 7.0, True)
-    assert selector.predict_performance(workload(operation))[BackendType.NUMPY] == pytest.approx(7.0)
 
 
 def test_a_report_beside_unknown_costs_does_not_make_the_unknown_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,25 +91,3 @@ def test_explaining_a_resident_call_that_the_engine_may_choose() -> None:
     with pytest.raises(BackendUnavailableError) as caught:
         hf.explain("fft", shape=(5,), on="cuda:7", backend="auto")
     assert "belong to auto" not in str(caught.value)
-
-
-def test_an_answer_is_reviewed_when_the_time_it_stood_for_pays_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before 256 calls, and not before 100 times what working it out took."""
-    clock = [0.0]
-    monkeypatch.setattr(selector_module, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    selector, asked, decided = IntelligentBackendSelector(), workload("graph"), []
-    decide = selector._decide
-
-    def slow_decision(*arguments: object) -> object:
-        decided.append(clock[0])
-        clock[0] += 0.001
-        return decide(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(selector, "_decide", slow_decision)
-    for _ in range(1000):
-        selector.select_backend(asked)
-    assert decided == [0.0]
-    clock[0] = 0.2
-    for _ in range(257):
-        selector.select_backend(asked)
-    assert decided == [0.0, 0.2]

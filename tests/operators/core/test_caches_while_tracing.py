@@ -15,7 +15,7 @@ import pytest
 import hpfracc as hf
 from hpfracc._arrays import may_be_cached
 from hpfracc._config import get_settings
-from hpfracc.engine.execution.prepared import PreparedOperands, prepared_operands
+from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import AllBackendsFailedError
 
@@ -134,12 +134,6 @@ def _check_after(modes: Mapping[str, Callable[..., Any]], name: str) -> None:
     check_caches()
 
 
-def test_the_walk_finds_what_eager_calls_keep() -> None:
-    torch = pytest.importorskip("torch")
-    hf.grunwald_letnikov(torch.ones(N), step=0.5, alpha=0.4)
-    assert check_caches() > 0
-
-
 @pytest.mark.parametrize("name", ["grunwald_letnikov", "learned order"])
 def test_no_cache_keeps_what_torch_makes_while_it_traces(name: str) -> None:
     pytest.importorskip("torch")
@@ -170,18 +164,6 @@ def test_no_cache_keeps_a_tracer_of_jax(name: str) -> None:
     check_caches()
     expected = function(np.asarray(x, np.float64))
     np.testing.assert_allclose(np.asarray(function(x)), expected, rtol=0, atol=2e-5)
-
-
-def test_a_cache_refuses_arrays_that_do_not_last() -> None:
-    torch = pytest.importorskip("torch")
-    cache = PreparedOperands()
-    with torch.inference_mode():
-        cache.get("inference", lambda: (1, [torch.ones(3)]))
-    cache.get("graph", lambda: torch.ones(3, requires_grad=True))
-    torch.func.grad(lambda x: cache.get("transform", lambda: x * 2.0).sum())(torch.ones(3))
-    assert len(cache) == 0
-    cache.get("plain", torch.ones, 3)
-    assert len(cache) == 1
 
 
 def test_a_failure_while_torch_traces_is_no_failure_of_its_arm() -> None:

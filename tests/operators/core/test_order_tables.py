@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import mpmath
-import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc._xp import NUMPY
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.order_tables import few_lags, tabulated_weights
+from hpfracc.operators.core.order_tables import tabulated_weights
 from hpfracc.operators.core.sequences import binomials, power_differences
 from tests.helpers.recorded import operations
 from tests.helpers.thinned import thinned
@@ -60,44 +58,6 @@ def test_weights_and_slopes_keep_thirteen_digits_up_to_ten_million(make: Any, ex
             if k in (5, 4352, n - 1):
                 (ours,) = torch.autograd.grad(weights[k], order, retain_graph=True)
                 assert abs(float(ours) - slope) < 1e-13 * max(abs(slope), abs(right)), k
-
-
-def test_few_lags_are_few():
-    """Ten million weights come from some twenty thousand, a hundred thousand from a tenth."""
-    assert few_lags(10_000_000).far.size + 4096 < 25_000
-    assert few_lags(100_000).far.size < 10_000
-
-
-CASES = [
-    (hf.GrunwaldLetnikov, "gl"),
-    (hf.GrunwaldLetnikov, "wsgl"),
-    (hf.Caputo, "l1-2"),
-    (hf.RiemannLiouville, "l1-2"),
-    (hf.RiemannLiouvilleIntegral, "simpson"),
-    (hf.RiemannLiouvilleIntegral, "trapezoid"),
-    (hf.Riesz, "centred"),
-    (hf.RiemannLiouville, "cq3"),
-]
-
-
-@pytest.mark.parametrize("alpha", [0.37, 1.63])
-@pytest.mark.parametrize(("operator", "method"), CASES)
-@thinned(lambda alpha: alpha == 0.37)
-def test_long_signals_agree_with_plain_orders(operator: Any, method: str, alpha: float):
-    """Beyond the whole tables: values of the plain order, and its slope by differences."""
-    n = 20_001
-    t = np.linspace(0.0, 1.0, n)
-    x = np.cos(3.0 * t) + t**2
-    step, small = 1.0 / (n - 1), 1e-5
-    order = tracked(alpha)
-    found = operator(order, method=method)(torch.tensor(x), step=step)[1:]
-    right, up, down = (operator(a, method=method)(x, step=step)[1:] for a in (alpha, alpha + small, alpha - small))
-    np.testing.assert_allclose(found.detach().numpy(), right, atol=1e-12 * np.abs(right).max(), rtol=0)
-    rows = torch.linspace(-1.0, 2.0, n - 1, dtype=torch.float64)
-    (slope,) = torch.autograd.grad((rows * found).sum(), order)
-    difference = (rows.numpy() * (up - down)).sum() / (2.0 * small)
-    scale = np.abs(rows.numpy() * (up - down)).sum() / (2.0 * small)
-    assert abs(float(slope) - difference) < 1e-6 * scale
 
 
 def test_second_derivatives_and_transforms_go_through_long_tables():
@@ -172,11 +132,3 @@ def test_a_hidden_order_is_nan_outside_its_interval(strict: bool):
         assert torch.isnan(weights(alpha, False)[0]).all()
     assert torch.isfinite(weights(1.0, False)[0]).all()
     assert bool(torch.isnan(weights(0.0, False)[0]).all()) is strict
-
-
-def test_what_has_no_table_comes_from_its_formula():
-    """A function of the order with a pole in the interval is refused, and so are complex weights."""
-    order = read_order(tracked(0.4))
-    assert tabulated_weights("pole", lambda xp, a, n: (1.0 / (a - 0.501) + np.arange(4.0),), order, 4) is None
-    assert tabulated_weights("complex", lambda xp, a, n: (np.arange(4) * 1j,), order, 4) is None
-    assert tabulated_weights("plain", lambda xp, a, n: (binomials(NUMPY, 0.4, n),), read_order(0.4), 4) is None

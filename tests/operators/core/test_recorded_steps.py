@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.operators.core.applying import cached_applications
 from tests.helpers.recorded import steps
 
 torch = pytest.importorskip("torch")
@@ -71,17 +70,6 @@ def test_riemann_liouville_is_caputo_and_its_initial_term(method: str, rows: tup
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12 * n * float(other.abs().max()))
 
 
-def test_second_derivatives_of_riemann_liouville():
-    """gradcheck and gradgradcheck in samples, order and step."""
-    given = tracked(wave(9)), tracked(0.37), tracked(0.3)
-
-    def beyond_origin(x: Any, alpha: Any, step: Any) -> Any:
-        return hf.riemann_liouville(x, alpha=alpha, step=step)[1:]
-
-    assert torch.autograd.gradcheck(beyond_origin, given)
-    assert torch.autograd.gradgradcheck(beyond_origin, given)
-
-
 @pytest.mark.parametrize("n", [20_000, 20_001])
 def test_long_integrals_have_the_gradients_of_every_transform(n: int):
     """Autograd's steps, the compositions of ``torch.func``, second derivatives and forward mode agree."""
@@ -99,36 +87,6 @@ def test_long_integrals_have_the_gradients_of_every_transform(n: int):
     assert float(tangent) == pytest.approx(float(first.detach()), rel=1e-10)
     mapped = torch.func.vmap(loss)(torch.stack([plain - 0.1, plain]))
     assert float(mapped[1]) == pytest.approx(float(loss(plain)), rel=1e-11)
-
-
-def test_transforms_of_riemann_liouville_agree():
-    """vmap over rows and orders, grad and jvp."""
-    x, alpha = torch.tensor(np.stack([wave(40), -wave(40)])), torch.tensor(0.6, dtype=torch.float64)
-
-    def loss(x: Any, alpha: Any) -> Any:
-        return (hf.riemann_liouville(x, alpha=alpha, step=STEP)[..., 1:] ** 2).mean()
-
-    given = x.clone().requires_grad_(), tracked(0.6)
-    right = torch.autograd.grad(loss(*given), given)
-    for one, other in zip(torch.func.grad(loss, argnums=(0, 1))(x, alpha), right, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-13)
-    _, tangent = torch.func.jvp(lambda a: loss(x, a), (alpha,), (torch.ones_like(alpha),))
-    torch.testing.assert_close(tangent, right[1], rtol=1e-11, atol=0)
-    whole = hf.riemann_liouville(x, alpha=alpha, step=STEP)
-    rows = torch.func.vmap(lambda row: hf.riemann_liouville(row, alpha=alpha, step=STEP))(x)
-    torch.testing.assert_close(rows, whole, rtol=1e-12, atol=1e-12)
-    orders = torch.func.vmap(lambda a: hf.riemann_liouville(x, alpha=a, step=STEP))(torch.stack([alpha, alpha / 2]))
-    torch.testing.assert_close(orders[0], whole, rtol=1e-12, atol=1e-12)
-
-
-def test_many_slopes_at_once():
-    """``is_grads_batched`` gives products with the Jacobian of an integral of many points."""
-    alpha = tracked(0.6)
-    value = hf.riemann_liouville_integral(torch.tensor(wave(20_001)), alpha=alpha, step=STEP)
-    slopes = torch.stack([torch.ones_like(value), torch.cos(value.detach())])
-    (many,) = torch.autograd.grad(value, alpha, slopes, is_grads_batched=True, retain_graph=True)
-    (single,) = torch.autograd.grad(value, alpha, slopes[1])
-    torch.testing.assert_close(many[1], single, rtol=1e-10, atol=0)
 
 
 def test_the_infinite_value_at_the_origin_has_no_gradient():
@@ -150,7 +108,6 @@ def test_the_infinite_value_at_the_origin_has_no_gradient():
 @pytest.mark.parametrize("library", ["numpy", "torch", "learned"])
 def test_repeated_calls_read_nothing_anew_and_keep_the_origin(library: str, dtype: str):
     """A call that was seen before gives the sign at the origin, and nan from a bad sample on, of its own samples."""
-    cached_applications.clear()
     alpha: Any = tracked(0.43) if library == "learned" else 0.43
     base = wave(64).astype(dtype)
     late, early = base.copy(), base.copy()
@@ -172,4 +129,3 @@ def test_repeated_calls_read_nothing_anew_and_keep_the_origin(library: str, dtyp
             found = found.detach().numpy() if library != "numpy" else found
             np.testing.assert_equal(found[0], np.dtype(dtype).type(origin))
             assert np.isfinite(found[1:finite]).all() and not np.isfinite(found[finite:]).any()
-    assert len(cached_applications) > 0

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
 import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.operators.core.call_types import DerivativeOptions, IntegralOptions
-from hpfracc.operators.core.registry import all_operators, definitions
 
 T = np.linspace(0.0, 1.0, 33)
 
@@ -65,24 +60,3 @@ def test_definitions_with_a_variable_of_their_own_by_name():
         ("tempered", hf.TemperedIntegral),
     ):
         assert hf.create_fractional_integral(0.5, name) == operator(0.5)
-
-
-def test_every_definition_declares_itself():
-    """Each operator of the folder is a frozen dataclass with an order, a formula and a docstring of its own."""
-    found = all_operators()
-    assert {"caputo", "grunwald_letnikov", "riemann_liouville"} <= set(definitions("derivative"))
-    assert "riemann_liouville" in definitions("integral")
-    for operator in found:
-        assert dataclasses.is_dataclass(operator)
-        assert operator.formula
-        assert operator.__doc__
-        for name, rule in operator.rules.items():
-            assert rule.name == name
-            assert type(rule).__doc__
-
-
-@pytest.mark.parametrize(("kind", "options"), [("derivative", DerivativeOptions), ("integral", IntegralOptions)])
-def test_options_are_those_of_the_operators(kind: str, options: Any):
-    """What an editor offers for a factory is what at least one of its operators takes, and nothing is missing."""
-    fields = {field.name for operator in definitions(kind).values() for field in dataclasses.fields(operator)[1:]}
-    assert options.__optional_keys__ == fields

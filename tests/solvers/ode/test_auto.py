@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.errors import BackendUnavailableError, InvalidInputError, MissingDependencyError
-from hpfracc.solvers.ode import BDF2, PECE, all_methods, compilation
-from hpfracc.solvers.ode.method import Method
+from hpfracc.errors import InvalidInputError, MissingDependencyError
+from hpfracc.solvers.ode import BDF2, PECE, compilation
 from hpfracc.special import mittag_leffler
 
 
@@ -93,19 +92,6 @@ def test_without_a_step_everything_else_still_works():
     assert result.sol(result.t_events[0][0])[0] == pytest.approx(0.5, abs=1e-9)
 
 
-def test_every_method_declares_itself():
-    """Names are unique for a library, and each says its order."""
-    found = all_methods()
-    assert {"pece", "bdf2", "implicit_trapezoid"} <= {method.name for method in found}
-    pairs = [
-        (name, library) for method in found for library in method.libraries for name in (method.name, *method.aliases)
-    ]
-    assert len(pairs) == len(set(pairs))
-    for method in found:
-        assert issubclass(method, Method) and method.order and (method.__doc__ or "").strip()
-        assert method.__doc__ != Method.__doc__
-
-
 def test_a_method_may_be_given_as_an_object():
     """With parameters of its own, and for arrays it knows."""
     one = hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, method=PECE(corrections=3), step=0.01)
@@ -119,12 +105,6 @@ def test_a_method_may_be_given_as_an_object():
 
 
 # When to compile.
-
-
-def test_a_short_solve_is_not_compiled():
-    """A hundred steps cost less than Numba's import."""
-    result = hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=0.01)
-    assert result.decision is not None and not result.decision.compiled
 
 
 def test_rent_buys_a_compilation(monkeypatch: pytest.MonkeyPatch):
@@ -217,34 +197,6 @@ def test_a_list_may_be_returned():
         for compile in (False, True)
     )
     np.testing.assert_allclose(one.y, other.y, rtol=1e-12)
-
-
-def test_use_backend_is_obeyed():
-    """A block that names NumPy keeps Numba out; one that names a library of tensors is refused."""
-    with hf.use_backend("numpy"):
-        result = hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-4)
-        assert result.decision is not None and not result.decision.compiled
-        with pytest.raises(InvalidInputError, match="forbids"):
-            hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-2, compile=True)
-    with hf.use_backend("torch"), pytest.raises(BackendUnavailableError, match="torch"):
-        hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-2)
-
-
-def test_the_environment_is_obeyed(monkeypatch: pytest.MonkeyPatch):
-    """A disabled Numba is not used, and asking for it then is refused; a forced backend is as good as an argument."""
-    monkeypatch.setenv("HPFRACC_DISABLE_NUMBA", "1")
-    result = hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-3)
-    assert result.success and result.decision is not None and not result.decision.compiled
-    for options in ({"compile": True}, {"backend": "numba"}):
-        with pytest.raises(BackendUnavailableError, match="HPFRACC_DISABLE_NUMBA"):
-            hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-2, **options)
-
-
-def test_a_forced_backend_is_obeyed(monkeypatch: pytest.MonkeyPatch):
-    """``HPFRACC_FORCE_NUMPY`` keeps Numba out."""
-    monkeypatch.setenv("HPFRACC_FORCE_NUMPY", "1")
-    with pytest.raises(InvalidInputError, match="forbids"):
-        hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=1e-2, compile=True)
 
 
 def test_without_numba_everything_runs(monkeypatch: pytest.MonkeyPatch):

@@ -12,7 +12,6 @@ from scipy.special import gammainc
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
-from hpfracc.solvers.ode.solve import explain_solve
 from hpfracc.special import mittag_leffler
 
 ALPHA, RATE = 0.6, 2.0
@@ -293,7 +292,7 @@ def test_solutions_can_be_pickled():
 
 def test_explanations_and_fdeint():
     """The method is explained, and fdeint takes the same words."""
-    assert "adaptive" in str(explain_solve(_decay, (1.0, 2.0), [1.0], 0.5, derivative="caputo_hadamard"))
+    assert "adaptive" in str(hf.explain(hf.solve_fode, _decay, (1.0, 2.0), [1.0], 0.5, derivative="caputo_hadamard"))
     t = np.array([0.5, 1.0, 2.0])
     assert hf.fdeint(_decay, [1.0], t, ALPHA, derivative="caputo_hadamard")[:, 0] == pytest.approx(
         _hadamard(t), abs=1e-5

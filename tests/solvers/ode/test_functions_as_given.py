@@ -12,8 +12,8 @@ import pytest
 import hpfracc as hf
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.ode import compilation
-from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
+from hpfracc.solvers.ode import all_methods, compilation
+from hpfracc.solvers.tensors.programs import same_surroundings, surroundings
 from tests.helpers.thinned import thinned
 
 BUFFER = np.empty(2)
@@ -36,18 +36,7 @@ def spoiling_its_argument(t: float, y: Any) -> Any:
     return value
 
 
-METHODS = (
-    ("adaptive", None),
-    ("pece", 0.01),
-    ("explicit_rectangle", 0.005),
-    ("implicit_rectangle", 0.05),
-    ("implicit_trapezoid", 0.05),
-    ("bdf2", 0.05),
-    ("l1", 0.05),
-    ("l2_1sigma", 0.05),
-    ("mittag_leffler", 0.05),
-    ("variable_order", 0.05),
-)
+METHODS = [(each.name, (0.05 if each.implicit else 0.005) if each.fixed else None) for each in all_methods()]
 
 
 @pytest.mark.parametrize(("method", "step"), METHODS)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad, solve_ivp
 
+from hpfracc.models.problems.ordinary import _table
 from hpfracc.solvers.ode import problems
-from hpfracc.solvers.ode.problems import _table
 
 NONLINEAR = {
     "brusselator": problems.brusselator,

@@ -9,7 +9,6 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
-from hpfracc.solvers.ode import compilation
 from tests.helpers.interrupts import part_of
 
 TIMES = np.array([0.0, 0.25, 1.0])
@@ -83,14 +82,6 @@ def test_a_backend_is_obeyed_or_refused(method: str, step: float | None):
     if method in ("l1", "mittag_leffler"):
         with pytest.raises(InvalidInputError, match="Numba"):
             hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, method=method, step=step, backend="numba")
-
-
-def test_a_kept_function_does_not_make_compiling_look_cheap():
-    """The price of the next compilation is that of compilations, not of finding a function again."""
-    for _ in range(3):
-        hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=0.1, compile=True)
-    price = compilation.compile_price(lambda t, y: y)
-    assert price is not None and price.seconds > 0.02
 
 
 def test_halved_steps_count_a_jump():

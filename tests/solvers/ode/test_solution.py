@@ -142,6 +142,22 @@ def test_events_get_the_further_arguments():
     assert set(seen) == {2.0}
 
 
+def test_events_do_not_depend_on_the_pace(monkeypatch: pytest.MonkeyPatch):
+    """The number of steps between two looks follows the speed of the machine; the time of an event does not."""
+
+    def solve(every: int) -> hf.FODEResult:
+        monkeypatch.setattr("hpfracc.solvers.ode.fixed.walk._CHECK_EVERY", (every, every, 1))
+        return hf.solve_fode(
+            lambda t, y: np.array([y[1], -y[0]]), (0.0, 2.0), [1.0, 0.0], 0.6, step=1 / 64, method="l1",
+            events=lambda t, y: y[0] - 0.2, compile=False,
+        )  # fmt: skip
+
+    monkeypatch.setattr("hpfracc.solvers.ode.fixed.walk._BLOCK_SECONDS", np.inf)
+    usual = solve(64)
+    just_behind = int(np.searchsorted(usual.t, usual.t_events[0][0]))
+    assert solve(just_behind).t_events[0][0] == usual.t_events[0][0]
+
+
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("method", ["pece", "implicit_trapezoid"])
 def test_an_interrupted_solve_keeps_what_is_done(backend: str, method: str):

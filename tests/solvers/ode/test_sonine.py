@@ -8,7 +8,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from scipy.special import gamma
+from scipy.special import exp1, gamma
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
@@ -73,11 +73,19 @@ def test_two_powers_are_two_terms():
     ("kernel", "transform", "rtol"),
     [
         (_tempered, lambda s: (s + 3) ** mpmath.mpf(-0.5), 1e-6),
-        (_distributed, lambda s: (s ** mpmath.mpf(0.8) - s ** mpmath.mpf(0.2)) / mpmath.log(s) / s, 1e-4),
+        (_distributed, lambda s: (s ** mpmath.mpf(0.8) - s ** mpmath.mpf(0.2)) / mpmath.log(s) / s, 1e-6),
+        # Logarithms at 0: of an exponential integral, and times a power.
+        (exp1, lambda s: mpmath.log(1 + s) / s, 1e-4),
+        pytest.param(exp1, lambda s: mpmath.log(1 + s) / s, 1e-6, marks=pytest.mark.slow),
+        (
+            lambda t: t**-0.5 * (3.0 - np.log(t)),
+            lambda s: mpmath.gamma(0.5) * s**-0.5 * (3 + mpmath.log(s) - mpmath.digamma(0.5)),
+            1e-6,
+        ),
     ],
 )
 def test_other_kernels_by_their_transforms(kernel: Any, transform: Any, rtol: float):
-    """A tempered kernel and distributed orders: the inverse Laplace transform, within tolerance and estimate."""
+    """Tempered, of distributed orders, logarithmic: the inverse Laplace transform, within tolerance and estimate."""
     t = np.array([1e-4, 0.1, 1.0, 2.0])
     found = _solve(kernel, t_eval=t, rtol=rtol, atol=1e-3 * rtol)
     with mpmath.workdps(30):
@@ -126,7 +134,7 @@ def test_the_error_follows_the_steps():
         (_power(0.5), {"compile": True}, "not compiled"),
         (_power(0.5), {"backend": "numba"}, "not compiled here: its derivative is not Caputo's; omit Numba"),
         (_power(0.5), {"rate": 1.0}, "belongs to derivative='tempered_caputo'"),
-        (_two, {"rtol": 1e-11}, "as a sum of exponentials has an error of .* give rtol="),
+        (_tempered, {"rtol": 1e-11}, "as a sum of exponentials has an error of .* give rtol="),
         (lambda t: np.exp(-t), {}, "has no associated kernel"),
         (lambda t: t**-1.2, {}, "not integrable"),
         (lambda t: t**0.5, {}, "increases"),

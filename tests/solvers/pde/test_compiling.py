@@ -11,7 +11,7 @@ import hpfracc as hf
 from hpfracc.engine.selection import rent_or_buy
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
-from hpfracc.pde import Diffusion, DiffusionL1
+from hpfracc.pde import Diffusion
 from hpfracc.solvers.pde.marching import MARCHING
 from hpfracc.solvers.pde.methods import differences as difference
 
@@ -52,19 +52,6 @@ def test_steps_in_numpy_pay_for_a_compilation() -> None:
     assert is_compiled()
 
 
-def test_a_long_solve_is_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the steps would take as long as compiling them."""
-    monkeypatch.setattr(difference, "_SECONDS_A_STEP", MARCHING.cold / 49)
-    assert is_compiled()
-
-
-def test_requests_are_not_credited() -> None:
-    """Where the choice is not open, nothing would have been saved."""
-    for options in ({"compile": False}, {"backend": "numpy"}):
-        assert not is_compiled(**options)
-    assert compile_account.saved(MARCHING.item) == 0.0
-
-
 def test_a_deterministic_run_ignores_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """And whether something is compiled already: the size decides."""
     with hf.config(deterministic=True):
@@ -96,18 +83,6 @@ def test_settings_are_obeyed() -> None:
         for options in ({"compile": True}, {"backend": "numba"}):
             with pytest.raises(BackendUnavailableError, match=r"asks for 'numba'.*never=...\) rules it out"):
                 solve(**options)
-
-
-def test_updates_of_exponentials_are_bought_on_their_own() -> None:
-    """They serve equations that are not solved in eigenfunctions."""
-    options = {"space": Diffusion(lambda x: 1.0 + x), "method": DiffusionL1(memory="exponentials")}
-    price = difference._UPDATES
-    plain = solve(**options)
-    assert 0.0 < compile_account.saved(price.item) < price.cold and not price.is_bought
-    price.credit(price.cold)
-    found = solve(**options)
-    assert price.is_bought and not MARCHING.is_bought
-    np.testing.assert_allclose(found.u, plain.u, rtol=1e-10, atol=1e-12)
 
 
 def test_a_real_source_of_a_complex_state():

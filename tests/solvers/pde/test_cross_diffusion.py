@@ -10,7 +10,6 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.pde import Annulus, CrossDiffusion, Diffusion, Dirichlet, Region
-from hpfracc.solvers.pde.space import matrix as sparse_matrix
 
 REAL = [[1.0, 0.3], [0.6, 0.5]]
 TURNING = [[1.0, -0.8], [0.5, 0.7]]  # complex eigenvalues
@@ -97,18 +96,6 @@ def test_data_and_other_domains():
         np.testing.assert_allclose(found.mass - area * found.t[:, None], found.mass[[0] * found.t.size], atol=1e-9)
         assert math.isfinite(found.error_estimate.space)
         assert np.all(np.isfinite(found.energy))
-
-
-def test_sparse_factorisations_agree_with_eigenvectors(monkeypatch):
-    """Of a region, with complex combinations."""
-    x = np.linspace(0.0, 1.0, 11)
-    given = {"x": Region((x, x), lambda x, y: x + y < 1.5), "space": CrossDiffusion(TURNING), "boundary": "neumann"}
-    given |= {"method": "crank_nicolson", "step": 0.02, "estimate": False, "t_span": (0.0, 0.1)}
-    start = np.random.default_rng(0).random((2, 11, 11))
-    dense = hf.solve_fpde(lambda t, u: -u, u0=start, **given)
-    monkeypatch.setattr(sparse_matrix, "DENSE", 10)
-    found = hf.solve_fpde(lambda t, u: -u, u0=start, **given)
-    np.testing.assert_allclose(found.u[-1], dense.u[-1], atol=1e-8)
 
 
 def test_bad_matrices():

@@ -88,3 +88,13 @@ def test_refusals(change, kind, words):
     given = {"reaction": delayed, "delays": [1.0], "history": 1.0, "alpha": 0.6, **BOX, **change}
     with pytest.raises(kind, match=words):
         hf.solve_fpde(given.pop("reaction"), (0.0, 2.0), ONE, **given)
+
+
+def test_steps_end_where_delays_add_up():
+    """The solution bends at each delay, and at the sums of them."""
+    found = hf.solve_fpde(
+        lambda t, u, then: -then[0] - then[1], (0.0, 1.5), ONE, alpha=0.6, delays=[0.3, 0.5], history=1.0, rtol=1e-3,
+        **BOX,
+    )  # fmt: skip
+    assert found.success
+    assert all(np.abs(found.t - bend).min() < 1e-9 for bend in (0.3, 0.5, 0.6, 0.8))

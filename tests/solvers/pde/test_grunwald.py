@@ -7,18 +7,16 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import linalg
 
 import hpfracc as hf
 from hpfracc._xp import NUMPY
 from hpfracc.errors import AccuracyWarning, InvalidInputError
-from hpfracc.solvers.pde.boundary import Dirichlet, Exterior, read_boundary
+from hpfracc.pde import Advection, Diffusion, Dirichlet, Disc, Exterior, FractionalDiffusion, OneSided
+from hpfracc.solvers.pde.boundary import read_boundary
 from hpfracc.solvers.pde.space import grunwald
 from hpfracc.solvers.pde.space.base import SpaceSetting
-from hpfracc.solvers.pde.space.disc import Disc
 from hpfracc.solvers.pde.space.grunwald import ShiftedGrunwald
 from hpfracc.solvers.pde.space.toeplitz import shifted_grunwald
-from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided
 
 
 def setting(x, *terms, boundary="dirichlet", **more):
@@ -29,19 +27,6 @@ def setting(x, *terms, boundary="dirichlet", **more):
 def krylov(monkeypatch):
     monkeypatch.setattr(grunwald, "DENSE", 0)
     monkeypatch.setattr(grunwald, "DENSE_KEPT", 0)
-
-
-def test_weights_are_those_of_tian_zhou_and_deng():
-    """``w_0 = beta/2 g_0``, ``w_k = beta/2 g_k + (2 - beta)/2 g_(k-1)``, with binomials of SciPy's."""
-    from scipy.special import binom
-
-    beta, k = 1.3, np.arange(12)
-    g = (-1.0) ** k * binom(beta, k)
-    expected = 0.5 * beta * g
-    expected[1:] += 0.5 * (2.0 - beta) * g[:-1]
-    near, far = shifted_grunwald(NUMPY, beta, 11)
-    np.testing.assert_allclose(near, expected[1:], rtol=1e-13)
-    np.testing.assert_allclose(far[:3], [expected[1], expected[0], 0.0], rtol=1e-13)
 
 
 @pytest.mark.parametrize("beta", [1.2, 1.5, 1.8])
@@ -161,15 +146,6 @@ def test_dense_and_krylov_agree(monkeypatch, name):
     np.testing.assert_allclose(np.linalg.solve(37.0 * np.eye(n) - space.matrix, rhs.T).T, dense, rtol=1e-8, atol=1e-12)
 
 
-def test_matrix_is_scipys_toeplitz():
-    """The matrix of a one-sided term is ``toeplitz`` of its weights."""
-    n = 30
-    x = np.linspace(0.0, 1.0, n + 2)
-    expected = linalg.toeplitz(*shifted_grunwald(NUMPY, 1.4, n)) * (n + 1) ** 1.4
-    np.testing.assert_allclose(ShiftedGrunwald(setting(x, OneSided(1.4))).matrix, expected, atol=1e-9)
-    np.testing.assert_allclose(ShiftedGrunwald(setting(x, OneSided(1.4, "right"))).matrix, expected.T, atol=1e-9)
-
-
 def test_two_dimensions(monkeypatch):
     """Riesz is the Kronecker sum of its axes; the integral Laplacian is not, and says its order at the boundary."""
     x, y = np.linspace(0.0, 1.0, 14), np.linspace(0.0, 2.0, 12)
@@ -274,34 +250,6 @@ def test_fractional_diffusion_backwards_is_refused(kind, boundary, coefficient):
             hf.solve_fpde(None, (0.0, 1.0), lambda x, y: 1.0 - x**2 - y**2, space=backwards, **disc)
 
 
-def test_torch_arrays():
-    """The same numbers with tensors, by iterations."""
-    torch = pytest.importorskip("torch")
-    from hpfracc._xp import namespace
-
-    x = np.linspace(0.0, 1.0, 66)
-    rhs = np.random.default_rng(4).standard_normal(64)
-    for name in ("riesz", "coefficient"):
-        terms = CASES[name]
-        host = ShiftedGrunwald(setting(x, *terms))
-        space = ShiftedGrunwald(setting(x, *terms, xp=namespace("torch", torch.device("cpu"))))
-        u = space.solve(20.0, torch.as_tensor(rhs))
-        assert isinstance(u, torch.Tensor)
-        np.testing.assert_allclose(u.numpy(), host.solve(20.0, rhs), rtol=1e-8, atol=1e-11)
-
-
-def test_a_shift_for_each_component(monkeypatch):
-    """As the equations of nonlinear steps have."""
-    krylov(monkeypatch)
-    x = np.linspace(0.0, 1.0, 42)
-    shifts, rhs = np.array([[2.0], [70.0]]), np.random.default_rng(5).standard_normal((2, 40))
-    for name in ("left", "riesz", "coefficient"):
-        space = ShiftedGrunwald(setting(x, *CASES[name]))
-        found = space.solve(shifts, rhs)
-        for number in range(2):
-            np.testing.assert_allclose(found[number], space.solve(float(shifts[number, 0]), rhs[number]), atol=1e-10)
-
-
 @pytest.mark.parametrize(
     "case", ["riesz", "complex", "coefficient", "two axes", "integral in two dimensions", "a shift for each component"]
 )
@@ -346,3 +294,16 @@ def test_no_step_of_a_riesz_equation_factorises(monkeypatch):
     assert plain.decision.method == "exact_modes"
     stepped = hf.solve_fpde(None, (0.0, 1.0), (1.0 - x**2) ** 2, method="l2_1sigma", rtol=1e-5, save="last", **given)
     np.testing.assert_allclose(stepped.u[-1], plain.u[-1], atol=3e-5)
+
+
+def test_weights_are_those_of_tian_zhou_and_deng():
+    """``w_0 = beta/2 g_0``, ``w_k = beta/2 g_k + (2 - beta)/2 g_(k-1)``, with binomials of SciPy's."""
+    from scipy.special import binom
+
+    beta, k = 1.3, np.arange(12)
+    g = (-1.0) ** k * binom(beta, k)
+    expected = 0.5 * beta * g
+    expected[1:] += 0.5 * (2.0 - beta) * g[:-1]
+    near, far = shifted_grunwald(NUMPY, beta, 11)
+    np.testing.assert_allclose(near, expected[1:], rtol=1e-13)
+    np.testing.assert_allclose(far[:3], [expected[1], expected[0], 0.0], rtol=1e-13)

@@ -7,14 +7,13 @@ import math
 import numpy as np
 import pytest
 
+from hpfracc import solve_fpde
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.pde.boundary import Exterior, Periodic, read_boundary
-from hpfracc.solvers.pde.solve import solve_fpde
+from hpfracc.pde import Diffusion, Disc, Exterior, FractionalDiffusion, Periodic, interval_eigenvalues, jacobi_grid
+from hpfracc.solvers.pde.boundary import read_boundary
 from hpfracc.solvers.pde.space.base import SpaceSetting
-from hpfracc.solvers.pde.space.components import discretise
-from hpfracc.solvers.pde.space.disc import Disc, JacobiDisc
-from hpfracc.solvers.pde.space.jacobi import JacobiInterval, harmonic_extension, interval_eigenvalues, jacobi_grid
-from hpfracc.solvers.pde.terms import Diffusion, FractionalDiffusion
+from hpfracc.solvers.pde.space.disc import JacobiDisc
+from hpfracc.solvers.pde.space.jacobi import JacobiInterval
 
 
 def interval(x, order, coefficient=1.0, outside=0.0, **more):
@@ -59,14 +58,6 @@ def test_spectral_and_integral_differ():
     k = np.arange(1, 200_001, 2)
     spectral = np.sum(4.0 / (math.pi * k) * np.sin(math.pi * k / 2.0) / (math.pi * k / 2.0))
     assert spectral == pytest.approx(0.7424537454, abs=1e-9)
-
-
-@pytest.mark.parametrize("s", [0.1, 0.5, 0.9])
-def test_the_continuation_of_a_constant(s):
-    """Is the constant, up to the boundary."""
-    x = np.array([-1.0 + 1e-9, -0.999, -0.3, 0.0, 0.5, 0.99])
-    _, matrix = harmonic_extension(x, s)
-    np.testing.assert_allclose(matrix.sum(1), 1.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("nodal", [True, False])
@@ -132,26 +123,6 @@ def test_refusals(terms, boundary, words):
     refusal = JacobiInterval.refuses(SpaceSetting(terms, (np.linspace(0, 1, 9),), read_boundary(boundary, 1)))
     assert refusal is not None
     assert words in refusal
-
-
-def test_it_is_the_choice_for_the_integral_laplacian():
-    """On an interval, before the Toeplitz matrices."""
-    setting = SpaceSetting(
-        (FractionalDiffusion(1.0, "integral"),), (np.linspace(0, 1, 9),), read_boundary("exterior", 1)
-    )
-    assert isinstance(discretise(setting), JacobiInterval)
-
-
-@pytest.mark.parametrize("order", [0.0, 2.0])
-def test_orders_outside_are_refused(order):
-    """The exclusive ends too."""
-    for call in (
-        lambda: jacobi_grid(5, order),
-        lambda: interval_eigenvalues(2, order),
-        lambda: Disc().grid(order),
-    ):
-        with pytest.raises(InvalidInputError, match=r"in \(0, 2\)|above 0 and below 2"):
-            call()
 
 
 def on_disc(disc, order, outside=0.0):

@@ -61,17 +61,3 @@ def test_the_peak_is_within_a_factor_of_the_forecast(name: str):
     finally:
         tracemalloc.stop()
     assert 1.0 / 1.3 < peak / forecast < 1.3
-
-
-def test_new_orders_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch):
-    """Each order has a plan of some 6 KiB; above a number of them the table is cleared."""
-    from hpfracc.engine.execution import operation
-
-    assert operation._MAX_PLANS <= 512
-    monkeypatch.setattr(operation, "_MAX_PLANS", 8)
-    x = np.linspace(0.0, np.pi, 9)
-    for number in range(12):
-        hf.solve_fpde(
-            None, (0.0, 1.0), np.sin(x), x=x, space=Diffusion(1.0), boundary="dirichlet", alpha=0.3 + 1e-3 * number
-        )
-    assert len(operation.get_operation("mittag_leffler")._plans) <= 8

@@ -7,10 +7,10 @@ import pytest
 from scipy.optimize import brentq
 
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.pde.boundary import Dirichlet, Neumann, Periodic, Robin, read_boundary
+from hpfracc.pde import Advection, Diffusion, Dirichlet, FractionalDiffusion, Neumann, Periodic, Robin
+from hpfracc.solvers.pde.boundary import read_boundary
 from hpfracc.solvers.pde.space.base import SpaceSetting
 from hpfracc.solvers.pde.space.components import discretise
-from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion
 
 L = 1.7
 _ENDS = {
@@ -43,28 +43,6 @@ def test_an_eigenfunction_is_one(name: str, n: int):
     assert np.allclose(space.solve(2.0, u), u / (2.0 - expected), atol=1e-13)
     assert np.allclose(space.embed(u, 0.0), function(x), atol=1e-13)
     assert np.allclose(space.backward(space.forward(u)), u, atol=1e-14)
-
-
-@pytest.mark.parametrize("name", [name for name in _ENDS if name != "periodic"])
-def test_many_rows_of_an_awkward_length_are_products(name: str):
-    """Lengths with a large prime factor (163, 326) are products with a matrix: the same as SciPy's, row by row."""
-    u = np.random.default_rng(1).standard_normal((40, 164))
-    space = _make([Diffusion(1.0)], [_grid(name, 164)], _ENDS[name][0])
-    u = space.restrict(u)
-    for transform in (space.forward, space.backward):
-        assert np.allclose(transform(u), np.stack([transform(row) for row in u]), rtol=1e-13, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", [name for name in _ENDS if name != "periodic"])
-def test_short_transforms_are_products(name: str, monkeypatch: pytest.MonkeyPatch):
-    """Up to 128 points: the same as SciPy's, along each axis of real and complex arrays."""
-    rng = np.random.default_rng(2)
-    space = _make([Diffusion(1.0)], [_grid(name, 20), _grid(name, 128)], _ENDS[name][0])
-    u = space.restrict(rng.standard_normal((3, 20, 128)) + 1j * rng.standard_normal((3, 20, 128)))
-    products = space.forward(u), space.backward(u), space.forward(u.real)
-    monkeypatch.setattr("hpfracc.solvers.pde.space.axes._ALWAYS_PRODUCT", 0)
-    for ours, theirs in zip(products, (space.forward(u), space.backward(u), space.forward(u.real)), strict=True):
-        assert np.allclose(ours, theirs, rtol=1e-13, atol=1e-11 * np.abs(theirs).max())
 
 
 def test_mixed_ends_in_three_dimensions():
@@ -132,14 +110,6 @@ def test_robin_data():
     space = _make([Diffusion(1.0)], [x], (Robin(1.0, 1.0, 1.0 - 2.0), Robin(3.0, 1.0, 3.0 * (1 + 2 * L) + 2.0)))
     u = 1.0 + 2.0 * x
     assert np.allclose(space.apply(u) + space.forcing(0.0), 0.0, atol=1e-10)
-
-
-def test_mass_of_free_ends():
-    """The trapezoid rule of A u is zero: nothing is lost."""
-    x, y = np.linspace(0.0, 1.0, 12), np.linspace(0.0, 1.0, 9, endpoint=False)
-    space = _make([FractionalDiffusion(1.2, "spectral")], [x, y], ["neumann", "periodic"])
-    u = np.random.default_rng(0).normal(size=space.shape)
-    assert abs(space.integrate(space.apply(u))) < 1e-12
 
 
 def test_bad_questions_are_errors():

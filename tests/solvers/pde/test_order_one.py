@@ -12,16 +12,23 @@ from scipy.integrate import solve_ivp
 import hpfracc as hf
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.pde.boundary import Dirichlet, read_boundary
-from hpfracc.solvers.pde.method import find_evolution_method
-from hpfracc.solvers.pde.methods.crank_nicolson import CrankNicolson
-from hpfracc.solvers.pde.methods.etdrk4 import ETDRK4, phi_functions
-from hpfracc.solvers.pde.methods.imex_bdf2 import ImexBDF2
-from hpfracc.solvers.pde.methods.splitting import Strang, Yoshida4, turns_phases
-from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
+from hpfracc.pde import (
+    ETDRK4,
+    CrankNicolson,
+    Diffusion,
+    Dirichlet,
+    FractionalDiffusion,
+    ImexBDF2,
+    OneSided,
+    Strang,
+    Yoshida4,
+)
+from hpfracc.solvers.pde.boundary import read_boundary
+from hpfracc.solvers.pde.methods.etdrk4 import phi_functions
+from hpfracc.solvers.pde.methods.splitting import turns_phases
+from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.space.base import SpaceSetting
 from hpfracc.solvers.pde.space.components import discretise
-from hpfracc.solvers.pde.terms import Diffusion, FractionalDiffusion, OneSided
 
 
 def problem(x, terms, u0, boundary="periodic", t1=1.0, alpha=1.0, **more):
@@ -56,15 +63,6 @@ def test_phi_functions_keep_their_digits(z):
     found = phi_functions(NUMPY, np.array([z], dtype=complex))
     for one, other in zip(found, exact, strict=True):
         assert abs(one[0] - other) <= 2e-15 * max(abs(other), 1e-3)
-
-
-def test_weights_of_etdrk4_agree_with_a_contour_integral():
-    """The combination of phi functions that is the first weight, by Kassam and Trefethen's mean over a circle."""
-    z = np.array([-1e-4, -0.1, -0.9, -1.1, -5.0, 0.7j])
-    circle = z[:, None] + np.exp(2j * math.pi * (np.arange(64) + 0.5) / 64)
-    exact = np.mean((-4.0 - circle + np.exp(circle) * (4.0 - 3.0 * circle + circle**2)) / circle**3, axis=1)
-    one, two, three = phi_functions(NUMPY, z)
-    np.testing.assert_allclose(one - 3.0 * two + 4.0 * three, exact, rtol=1e-12)
 
 
 def allen_cahn(n=64, order=1.6, epsilon=0.05, t1=2.0):
@@ -285,12 +283,6 @@ def test_refusals():
         ImexBDF2("much")
 
 
-@pytest.mark.parametrize("name", ["etdrk4", "imex_bdf2", "crank_nicolson", "strang", "yoshida4"])
-def test_names(name):
-    """Each is found by its name."""
-    assert find_evolution_method(name).name == name
-
-
 def test_a_step_of_etdrk4_is_eight_transforms():
     """In PyTorch: one call for all axes, of real values, and no copies; four evaluations of the reaction."""
     torch = pytest.importorskip("torch")
@@ -340,16 +332,18 @@ def test_a_reaction_that_cannot_be_traced_is_noted(monkeypatch: pytest.MonkeyPat
     assert any("cannot be traced by JAX (ConcretizationTypeError)" in note for note in found.decision.notes)
 
 
-def test_a_word_is_no_unknown_order():
-    """An order without a value is nan; text is not taken for one."""
-    assert math.isnan(order_value(None)) and order_value(0.5) == 0.5
-    with pytest.raises(ValueError, match="could not convert"):
-        order_value("half")
-
-
 def test_a_slope_beyond_floating_point_ends_the_solve_in_words():
     """Its square overflows."""
     x = np.linspace(0.0, 1.0, 9)
     given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "method": "imex_bdf2", "step": 0.1}
     found = hf.solve_fpde(lambda t, u: 1e160 * u, (0.0, 1.0), np.sin(np.pi * x), **given)
     assert not found.success and "slope of the reaction is 1e+160" in found.message
+
+
+def test_weights_of_etdrk4_agree_with_a_contour_integral():
+    """The combination of phi functions that is the first weight, by Kassam and Trefethen's mean over a circle."""
+    z = np.array([-1e-4, -0.1, -0.9, -1.1, -5.0, 0.7j])
+    circle = z[:, None] + np.exp(2j * math.pi * (np.arange(64) + 0.5) / 64)
+    exact = np.mean((-4.0 - circle + np.exp(circle) * (4.0 - 3.0 * circle + circle**2)) / circle**3, axis=1)
+    one, two, three = phi_functions(NUMPY, z)
+    np.testing.assert_allclose(one - 3.0 * two + 4.0 * three, exact, rtol=1e-12)

@@ -20,10 +20,11 @@ from hpfracc.pde import (
     FractionalDiffusion,
     Neumann,
     OneSided,
+    Periodic,
     Region,
     Robin,
 )
-from hpfracc.solvers.pde.boundary import Periodic, read_boundary
+from hpfracc.solvers.pde.boundary import read_boundary
 from hpfracc.solvers.pde.space.base import SpaceSetting
 from hpfracc.solvers.pde.space.disc import PolarModes
 from hpfracc.special import mittag_leffler

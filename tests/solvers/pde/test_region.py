@@ -24,7 +24,6 @@ from hpfracc.pde import (
     Robin,
 )
 from hpfracc.solvers.pde.boundary import read_boundary
-from hpfracc.solvers.pde.space import matrix
 from hpfracc.solvers.pde.space.base import SpaceSetting
 from hpfracc.solvers.pde.space.region import RegionSpace
 from hpfracc.solvers.pde.space.variable import FiniteVolumes
@@ -72,17 +71,6 @@ def test_a_mask_of_all_cells_is_the_box(name, moves):
         np.testing.assert_allclose(found.forcing(0.7), box.forcing(0.7).reshape(-1), atol=1e-12)
     np.testing.assert_allclose(found.embed(found.restrict(u), 0.7), box.embed(box.restrict(u), 0.7), atol=1e-15)
     assert found.integrate(u) == pytest.approx(box.integrate(u), rel=1e-14)
-
-
-def test_in_one_dimension_uneven_grids_and_coefficients_too():
-    """Harmonic means of a coefficient between the points, as on the whole interval."""
-    x = np.linspace(0.0, 1.0, 20) ** 1.5
-    terms, boundary = (Diffusion(lambda x: 1.0 + x**2),), (Dirichlet(1.0), Neumann(0.2))
-    box = FiniteVolumes(SpaceSetting(terms, (x,), read_boundary(boundary, 1)))
-    found = region_space(Region(x, lambda x: x > 0), *terms, boundary=boundary)
-    u = np.cos(3.0 * x)
-    np.testing.assert_allclose(found.apply(found.restrict(u)), box.apply(box.restrict(u)), rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(found.forcing(0.0), box.forcing(0.0), rtol=1e-12)
 
 
 def conditions(kind, slope):
@@ -150,7 +138,7 @@ def test_the_membrane_decays_like_a_mittag_leffler_function(power):
     space = Diffusion(1.0) if power == 1.0 else FractionalDiffusion(2.0 * power, "spectral")
     given = {"x": shape, "space": space, "boundary": 0.0, "alpha": 0.6, "t_eval": [0.0, 0.5]}
     plain = region_space(shape, Diffusion(1.0))
-    first = plain.embed(plain._back[:, 0], 0.0)
+    first = plain.embed(plain.backward(np.eye(*plain.symbol.shape)[0]), 0.0)
     found = hf.solve_fpde(None, (0.0, 0.5), first, **given)
     assert found.decision.method == "exact_modes"
     rate = float(-plain.symbol[0]) ** power
@@ -160,22 +148,6 @@ def test_the_membrane_decays_like_a_mittag_leffler_function(power):
     error = np.nanmax(np.abs(found.u[-1] - decay * found.u[0]))
     assert 0.3 * error < found.error_estimate.space < 10.0 * error
     assert np.array_equal(np.isnan(found.u[-1]), shape.outside())
-
-
-@pytest.mark.parametrize("power", [1.0, 0.6])
-def test_sparse_factorisations_agree_with_eigenvectors(monkeypatch, power):
-    """With data on the boundary, a reaction and memory."""
-    x = np.linspace(-1.0, 1.0, 13)
-    space = Diffusion(1.0) if power == 1.0 else FractionalDiffusion(2.0 * power, "spectral", 2.0)
-    given = {"x": Region((x, x), corner), "space": space, "boundary": Dirichlet(lambda t, x, y: 1.0 + x * y)}
-    given |= {"alpha": 0.7, "method": "l1", "step": 0.1, "estimate": False, "u0": lambda x, y: 1.0 + x * y}
-    dense = hf.solve_fpde(lambda t, u: u * (1.0 - u), t_span=(0.0, 0.5), **given)
-    monkeypatch.setattr(matrix, "DENSE", 10)
-    found = hf.solve_fpde(lambda t, u: u * (1.0 - u), t_span=(0.0, 0.5), **given)
-    assert found._tools.space.symbol is None
-    np.testing.assert_allclose(found.u[-1], dense.u[-1], atol=2e-7)
-    harmonic = hf.solve_fpde(None, (0.0, 0.5), **given)
-    np.testing.assert_allclose(harmonic.u[-1], harmonic.u[0], atol=2e-7)  # 1 + x y is at rest
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.6])
@@ -210,21 +182,6 @@ def test_masks_of_points_of_cells_and_of_functions_are_the_same():
     assert tube.outside((True, False, False)).sum() == 81
     space = region_space(tube, Diffusion(1.0), boundary=("periodic", "neumann", "neumann"))
     assert space.integrate(np.ones((8, 9, 9))) == pytest.approx(6 * 4.0, rel=1e-14)
-
-
-def test_coarser_regions():
-    """Functions at the new midpoints; masks if no detail is lost."""
-    x = np.linspace(-1.0, 1.0, 9)
-    shape = Region((x, x), Region((x, x), corner).cells())
-    assert np.array_equal(
-        shape.on_grid((x[::2], x[::2]), (False, False)).cells(), Region((x[::2],) * 2, corner).cells()
-    )
-    fine = np.ones((8, 8), bool)
-    fine[3, 3] = False
-    given = {"space": Diffusion(1.0), "boundary": "neumann"}
-    found = hf.solve_fpde(None, (0.0, 0.1), lambda x, y: x, x=Region((x, x), fine), **given)
-    assert math.isnan(found.error_estimate.space)
-    assert any("details of one cell" in note for note in found.decision.notes)
 
 
 @pytest.mark.parametrize("given", ["function", "array"])

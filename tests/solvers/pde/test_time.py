@@ -93,18 +93,6 @@ def test_corrected_quadrature_has_order_k(alpha: float, k: int):
     assert order_of(errors) > k - 0.15 or errors[-1] < 2e-8
 
 
-def test_uncorrected_quadrature_would_have_order_one(monkeypatch):
-    """The corrections are what gives the order."""
-    from fractions import Fraction
-
-    from hpfracc.solvers.pde.methods import convolution_quadrature
-
-    monkeypatch.setitem(convolution_quadrature.CORRECTIONS, 3, ((Fraction(0), Fraction(0)), (Fraction(0),)))
-    exact = float(hf.mittag_leffler(-1.0, 0.5))
-    errors = [abs(amplitude(CorrectedQuadrature(3), 0.5, steps).u[-1, 4] - exact) for steps in (48, 96)]
-    assert order_of(errors) == pytest.approx(1.0, abs=0.1)
-
-
 def test_rough_data_with_quadrature_and_l1():
     """A step as initial state: order 2 at a fixed time for BDF2, 1 or more for L1 on its mesh."""
     x = np.linspace(0.0, np.pi, 65)
@@ -169,6 +157,34 @@ def test_every_way_to_sum_the_past_agrees(method, boundary):
         assert np.max(np.abs(other - found[0])) < 1e-10
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.8, 1.0, 1.3, 1.6])
+@pytest.mark.parametrize("start", ["hat", "step", "one"])
+def test_orders_at_a_time_for_data_that_are_not_smooth(start: str, alpha: float):
+    """A kink, two jumps, and data that do not fit the boundary; against exact modes on the same grid."""
+    x = np.linspace(0.0, np.pi, 33)
+    hat = np.minimum(x, np.pi - x)
+    u0 = {"hat": hat, "step": np.where(np.abs(x - 1.6) < 0.6, 1.0, 0.0), "one": np.ones(x.size)}[start]
+    given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": alpha, "save": "last"}
+    given |= {"estimate": False, "du0": 0.0 if alpha > 1.0 else None}
+    methods = [(CorrectedQuadrature(k), k) for k, most in ((2, 2.0), (3, 1.91), (4, 1.68), (5, 1.40)) if alpha <= most]
+    if alpha <= 1.0:
+        methods.append((DiffusionL1(), 2.0 - alpha))
+    if alpha < 1.0:
+        methods.append((DiffusionL2Sigma(), 2.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        exact = hf.solve_fpde(None, (0.0, 1.0), u0, method="exact_modes", **given).u[-1]
+        for method, order in methods:
+            steps = (80, 160) if order == 5 else (160, 320) if alpha <= 1.0 else (320, 640)
+            errors = [
+                np.abs(hf.solve_fpde(None, (0.0, 1.0), u0, method=method, step=1.0 / n, **given).u[-1] - exact).max()
+                for n in steps
+            ]
+            # Below that rounding decides.
+            assert order_of(errors) > order - 0.15 or errors[-1] < 1e-10
+
+
 def test_quadrature_by_transforms(monkeypatch):
     """The history by FFT is the direct one."""
     from hpfracc.solvers.pde.methods import convolution_quadrature
@@ -209,31 +225,3 @@ def test_weights_keep_their_digits():
                 expected[k - 1] -= b
                 expected[k] += b * tau / following
         assert max(abs(float(rows[4, k] / expected[k]) - 1.0) for k in range(5)) < 1e-14
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.8, 1.0, 1.3, 1.6])
-@pytest.mark.parametrize("start", ["hat", "step", "one"])
-def test_orders_at_a_time_for_data_that_are_not_smooth(start: str, alpha: float):
-    """A kink, two jumps, and data that do not fit the boundary; against exact modes on the same grid."""
-    x = np.linspace(0.0, np.pi, 33)
-    hat = np.minimum(x, np.pi - x)
-    u0 = {"hat": hat, "step": np.where(np.abs(x - 1.6) < 0.6, 1.0, 0.0), "one": np.ones(x.size)}[start]
-    given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": alpha, "save": "last"}
-    given |= {"estimate": False, "du0": 0.0 if alpha > 1.0 else None}
-    methods = [(CorrectedQuadrature(k), k) for k, most in ((2, 2.0), (3, 1.91), (4, 1.68), (5, 1.40)) if alpha <= most]
-    if alpha <= 1.0:
-        methods.append((DiffusionL1(), 2.0 - alpha))
-    if alpha < 1.0:
-        methods.append((DiffusionL2Sigma(), 2.0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AccuracyWarning)
-        exact = hf.solve_fpde(None, (0.0, 1.0), u0, method="exact_modes", **given).u[-1]
-        for method, order in methods:
-            steps = (80, 160) if order == 5 else (160, 320) if alpha <= 1.0 else (320, 640)
-            errors = [
-                np.abs(hf.solve_fpde(None, (0.0, 1.0), u0, method=method, step=1.0 / n, **given).u[-1] - exact).max()
-                for n in steps
-            ]
-            # Below that rounding decides.
-            assert order_of(errors) > order - 0.15 or errors[-1] < 1e-10

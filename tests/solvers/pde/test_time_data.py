@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 
 import hpfracc as hf
 from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, Dirichlet, Neumann
-from hpfracc.solvers.pde.driver import StepProgress, run_mesh
+from hpfracc.solvers.pde.driver import run_mesh
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.reading import read_evolution
 from hpfracc.solvers.pde.time_data import mesh_breaks, scan_data
@@ -168,21 +168,6 @@ def test_breakpoints_as_close_as_rounding(near: list[float]):
     for method in ("l1", "adaptive"):
         found = hf.solve_fpde(None, (0.0, 1.0), 0.0 * X, breakpoints=near, method=method, rtol=1e-3, **source, **GIVEN)
         assert found.success and np.abs(found.u[:, 8] - response(found.t - 0.4)).max() < 2e-4
-
-
-@pytest.mark.parametrize("method", ["l1", "l2_1sigma"])
-def test_compiled_steps_end_at_jumps_too(method: str):
-    """The compiled loops have weights of their own."""
-
-    def source(t: float, x: np.ndarray) -> np.ndarray:
-        return float(t > 0.4) * np.sin(np.pi * x)
-
-    def solved(compile: bool):
-        return hf.solve_fpde(None, (0.0, 1.0), SINE, source=source, method=method, rtol=2e-3, compile=compile, **GIVEN)
-
-    plain, quick = solved(False), solved(True)
-    assert np.array_equal(plain.t, quick.t) and np.abs(plain.u - quick.u).max() < 1e-9
-    assert quick.stats["compiled"]
 
 
 def test_tensors_meet_jumps():
@@ -342,35 +327,6 @@ def test_progress_does_not_start_again(monkeypatch):
     monkeypatch.setattr(solve, "progress_report", recorded)
     for method in ("l2_1sigma", "adaptive"):
         shares.clear()
-        found = hf.solve_fpde(lambda t, u: -u, (0.0, 1.0), SINE, rtol=1e-5, method=method, **GIVEN)
+        found = hf.solve_fpde(lambda t, u: -u, (0.0, 1.0), SINE, rtol=1e-5, method=method, progress=True, **GIVEN)
         assert found.stats["steps_in_all"] >= found.stats["steps"]
         assert np.all(np.diff(shares) >= 0.0) and shares[0] < 0.2 and shares[-1] == pytest.approx(1.0)
-
-
-def test_progress_counts_steps():
-    """A quarter of the steps of a graded mesh is a quarter of the work."""
-    seen: list[float] = []
-    progress = StepProgress(lambda t, u, share: seen.append(share))
-    progress.expect(8)
-    for mesh in (np.linspace(0.0, 1.0, 3), np.linspace(0.0, 1.0, 7) ** 4):
-        report = progress.of_run(None, mesh)
-        for done in range(1, len(mesh)):
-            report(done, lambda: None)
-    assert seen == [k / 8 for k in range(1, 9)]
-
-
-def test_the_defect_is_the_mean_distance_from_the_polynomials_of_the_steps():
-    """Of t^2 from the line through both ends of a step h: h^2/6, over Gamma(1 + alpha) h^-alpha + pi^2 for the sine."""
-    given = {**GIVEN, "du0": None, "args": (), "jac": None, "terms": (), "backend": "numpy"}
-    problem = read_evolution(None, (0.0, 1.0), SINE, source=lambda t, x: t**2 * np.sin(np.pi * x), **given)
-    data, mesh = scan_data(problem), np.array([0.0, 0.1, 0.35, 0.5, 1.0])
-    expected = 0.5**2 / 6.0 / (math.gamma(1.0 + ALPHA) * 0.5**-ALPHA + np.pi**2)
-    assert data.defect(problem, mesh) == pytest.approx(expected, rel=1e-3)
-    assert data.defect(problem, mesh, 3) < 1e-12
-
-
-def test_the_first_look_that_is_not_finite_is_told():
-    """Also where it is not the first of those taken together."""
-    given = {**GIVEN, "du0": None, "args": (), "jac": None, "terms": (), "backend": "numpy"}
-    problem = read_evolution(None, (0.0, 1.0), SINE, source=lambda t, x: (math.nan if t > 0.52 else t) * x, **given)
-    assert 0.52 < scan_data(problem).not_finite < 0.522

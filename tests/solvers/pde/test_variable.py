@@ -9,12 +9,11 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import hpfracc as hf
-from hpfracc.errors import AccuracyWarning, InvalidInputError
-from hpfracc.solvers.pde.boundary import Dirichlet, Neumann, NoFlux, Robin, read_boundary
+from hpfracc.errors import InvalidInputError
+from hpfracc.pde import Advection, Diffusion, Dirichlet, Neumann, NoFlux, OneSided, Robin
+from hpfracc.solvers.pde.boundary import read_boundary
 from hpfracc.solvers.pde.space.base import SpaceSetting
-from hpfracc.solvers.pde.space.components import discretise
 from hpfracc.solvers.pde.space.variable import FiniteVolumes
-from hpfracc.solvers.pde.terms import Advection, Diffusion, OneSided
 
 
 def volumes(x, *terms, boundary="dirichlet", **more):
@@ -64,17 +63,6 @@ def test_a_coefficient_that_jumps():
     np.testing.assert_allclose(u, exact, atol=1e-10)
 
 
-@pytest.mark.parametrize("boundary", ["neumann", "periodic"])
-def test_mass_is_kept(boundary):
-    """The integral of A u is zero to rounding."""
-    x = np.linspace(0.0, 1.0, 33)[: 33 if boundary == "neumann" else 32]
-    k = lambda x, y: 1.0 + 0.9 * np.sin(2 * math.pi * x) * np.cos(2 * math.pi * y)  # noqa: E731
-    space = volumes((x, x), Diffusion(k), boundary=boundary)
-    u = np.random.default_rng(0).standard_normal((2, *space.shape))
-    rate = space.apply(u)
-    assert np.abs(space.integrate(space.embed(rate, 0.0))).max() < 1e-12 * np.abs(rate).max()
-
-
 @pytest.mark.parametrize(
     "boundary", ["dirichlet", "neumann", "periodic", ("dirichlet", (Robin(1.0, 1.0), Neumann(0.0)))]
 )
@@ -114,16 +102,6 @@ def test_data_that_move_on_a_side():
     np.testing.assert_allclose(space.embed(u, 3.0), plane(3.0, x[:, None], x[None, :]), atol=1e-10)
 
 
-def test_thomas_is_the_matrix():
-    """The bands, on an uneven grid with Robin's conditions and transport, are those of the dense matrix."""
-    x = np.sort(np.random.default_rng(2).random(14))
-    with pytest.warns(AccuracyWarning, match="Peclet"):
-        space = volumes(x, Diffusion(lambda x: 0.1 + x), Advection(3.0), boundary=(Robin(1.0, 2.0), Neumann(0.0)))
-    matrix = space.apply(np.eye(14)).T
-    rhs = np.random.default_rng(3).standard_normal((3, 14))
-    np.testing.assert_allclose(space.solve(5.0, rhs), np.linalg.solve(5.0 * np.eye(14) - matrix, rhs.T).T, rtol=1e-10)
-
-
 def test_against_a_classical_solver():
     """u_t = A u by SciPy's BDF on A is u_t = (k u_x)_x with its exact decay, to the error of the grid."""
     x = np.linspace(0.0, math.pi, 65)
@@ -145,27 +123,6 @@ def test_refusals_and_bad_coefficients():
         assert words in refusal
     with pytest.raises(InvalidInputError, match="positive"):
         volumes(x, Diffusion(lambda x: x - 0.5))
-
-
-def test_it_is_the_choice_for_varying_coefficients():
-    """Where no transform serves."""
-    x = np.linspace(0.0, 1.0, 9)
-    setting = SpaceSetting((Diffusion(lambda x: 1.0 + x),), (x,), read_boundary("dirichlet", 1))
-    assert isinstance(discretise(setting), FiniteVolumes)
-
-
-def test_a_shift_for_each_component():
-    """As the equations of nonlinear steps have."""
-    x = np.linspace(0.0, 1.0, 12)
-    shifts = np.array([2.0, 7.0])
-    rhs = np.random.default_rng(4).standard_normal((2, 10))
-    line = volumes(x, Diffusion(lambda x: 1.0 + x))
-    plane = volumes((x, x), Diffusion(lambda x, y: 1.0 + x * y))
-    for space, data in ((line, rhs), (plane, np.stack([rhs, rhs + 1.0], 1).repeat(5, 1))):
-        column = shifts.reshape(2, *(1,) * (data.ndim - 1))
-        found = space.solve(column, data)
-        for number, shift in enumerate(shifts):
-            np.testing.assert_allclose(found[number], space.solve(float(shift), data[number]), atol=1e-10)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.6])
@@ -273,3 +230,14 @@ def test_bad_coefficients_of_every_library(library: str):
                 None, (0.0, 1.0), xp.asarray(np.sin(np.pi * x)), x=x, space=Diffusion(coefficient),
                 boundary="dirichlet", alpha=0.6, step=0.1,
             )  # fmt: skip
+
+
+@pytest.mark.parametrize("boundary", ["neumann", "periodic"])
+def test_mass_is_kept(boundary):
+    """The integral of A u is zero to rounding."""
+    x = np.linspace(0.0, 1.0, 33)[: 33 if boundary == "neumann" else 32]
+    k = lambda x, y: 1.0 + 0.9 * np.sin(2 * math.pi * x) * np.cos(2 * math.pi * y)  # noqa: E731
+    space = volumes((x, x), Diffusion(k), boundary=boundary)
+    u = np.random.default_rng(0).standard_normal((2, *space.shape))
+    rate = space.apply(u)
+    assert np.abs(space.integrate(space.embed(rate, 0.0))).max() < 1e-12 * np.abs(rate).max()

@@ -92,21 +92,6 @@ def test_doss_sussmann_for_every_index(index: float) -> None:
     assert errors[0] > 1.5 * errors[1] > 2.25 * errors[2]
 
 
-def test_euler_would_be_wrong_for_rough_multiplicative_noise() -> None:
-    """Forced at H = 0.3, it tends to 0 with the step instead of to the solution: it is refused."""
-    process = noise.FractionalBrownian(0.3)
-    problem = read_problem(linear, multiple, 0.0, np.ones((1, 1)), process, None)
-    ratios = []
-    for n in (64, 512, 4096):
-        t = np.linspace(0, 1, n + 1)
-        driving = process.sample(t, (20, 1), rng=4)
-        found = integrate(problem, METHODS["euler"], 1.0, t, 1 / n, np.ones((20, 1)), driving)[:, 0, -1]
-        ratios.append(np.median(np.abs(found) / np.exp(RATE + SIZE * driving[:, 0, -1])))
-    assert ratios[0] > 3 * ratios[1] > 9 * ratios[2]
-    with pytest.raises(InvalidInputError, match="does not converge"):
-        hf.solve_fsde(linear, multiple, (0, 1), 1.0, step=0.1, noise=process, method="euler")
-
-
 @pytest.mark.parametrize("index", [0.26, 0.4])
 def test_rough_noise_is_followed_by_its_flow(index: float) -> None:
     """Below 1/2 ``"auto"`` has all digits of exp(a t + s Z), of which steps of order 2H - 1/2 have none at 0.26."""
@@ -114,26 +99,6 @@ def test_rough_noise_is_followed_by_its_flow(index: float) -> None:
         linear, multiple, (0, 1), 1.0, step=0.05, noise=noise.FractionalBrownian(index), paths=9, rng=3
     )
     np.testing.assert_allclose(found.y[:, 0], np.exp(RATE * found.t + SIZE * found.noise[:, 0]), rtol=1e-8)
-
-
-def test_the_second_order_method_would_be_wrong_below_one_quarter() -> None:
-    """Forced at H = 0.15, its error grows with the number of steps; at H = 0.4 it shrinks: the first is refused."""
-    medians = {}
-    for index in (0.15, 0.4):
-        process = noise.FractionalBrownian(index)
-        problem = read_problem(linear, multiple, 0.0, np.ones((1, 1)), process, None)
-        for n in (64, 2048):
-            t = np.linspace(0, 1, n + 1)
-            driving = process.sample(t, (40, 1), rng=4)
-            found = integrate(problem, METHODS["second_order"], 1.0, t, 1 / n, np.ones((40, 1)), driving)[:, 0, -1]
-            exact = np.exp(RATE + SIZE * driving[:, 0, -1])
-            medians[index, n] = float(np.median(np.abs(np.log(np.abs(found) / exact))))
-    assert medians[0.15, 2048] > 2 * medians[0.15, 64] > 1
-    assert medians[0.4, 2048] < 0.5 * medians[0.4, 64]
-    with pytest.raises(InvalidInputError, match="H > 1/4"):
-        hf.solve_fsde(
-            linear, multiple, (0, 1), 1.0, step=0.1, noise=noise.FractionalBrownian(0.15), method="second_order"
-        )
 
 
 def test_several_noises_that_commute() -> None:
@@ -273,29 +238,6 @@ def test_non_commuting_noises_are_refused_where_they_do_not_converge() -> None:
             hf.solve_fsde(linear, mixed, (0, 1), [1.0, 1.0], step=0.1, noise=noise.FractionalBrownian(index))
     result = hf.solve_fsde(linear, mixed, (0, 1), [1.0, 1.0], step=0.1, noise=BROWN, interpretation="ito", rng=1)
     assert result.method == "euler"
-
-
-def test_rough_noises_that_do_not_commute_would_be_wrong() -> None:
-    """Forced at H = 0.2, the variance of the area between two noises grows with the steps; at H = 0.45 it settles."""
-
-    def area(t: float, y: np.ndarray) -> np.ndarray:
-        one, zero = np.ones_like(y[:, 0]), np.zeros_like(y[:, 0])
-        return np.stack([np.stack(row, -1) for row in ([one, zero], [zero, one], [-y[:, 1], y[:, 0]])], 1)
-
-    growth = {}
-    for index in (0.2, 0.45):
-        process = noise.FractionalBrownian(index)
-        problem = read_problem(lambda t, y: 0 * y, area, 0.0, np.zeros((1, 3)), process, None)
-        squares = []
-        for n in (16, 512):
-            t = np.linspace(0, 1, n + 1)
-            driving = process.sample(t, (400, 2), rng=1)
-            found = integrate(problem, METHODS["second_order"], 1.0, t, 1 / n, np.zeros((400, 3)), driving, keep=False)
-            squares.append(np.mean(found[:, 2] ** 2))
-        growth[index] = squares[1] / squares[0]
-    assert growth[0.2] > 2.0 and 0.7 < growth[0.45] < 1.5
-    with pytest.raises(InvalidInputError, match="no method supports"):
-        hf.solve_fsde(lambda t, y: 0 * y, area, (0, 1), np.zeros(3), step=0.1, noise=noise.FractionalBrownian(0.2))
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.7])
@@ -475,3 +417,61 @@ def test_strengths_may_refuse_states_beside_the_start():
 
     found = hf.solve_fsde(lambda t, y: -y, diffusion, (0, 1), [1.0, 1.0], step=0.1, interpretation="ito", rng=1)
     assert found.success
+
+
+def test_euler_would_be_wrong_for_rough_multiplicative_noise() -> None:
+    """Forced at H = 0.3, it tends to 0 with the step instead of to the solution: it is refused."""
+    process = noise.FractionalBrownian(0.3)
+    problem = read_problem(linear, multiple, 0.0, np.ones((1, 1)), process, None)
+    ratios = []
+    for n in (64, 512, 4096):
+        t = np.linspace(0, 1, n + 1)
+        driving = process.sample(t, (20, 1), rng=4)
+        found = integrate(problem, METHODS["euler"], 1.0, t, 1 / n, np.ones((20, 1)), driving)[:, 0, -1]
+        ratios.append(np.median(np.abs(found) / np.exp(RATE + SIZE * driving[:, 0, -1])))
+    assert ratios[0] > 3 * ratios[1] > 9 * ratios[2]
+    with pytest.raises(InvalidInputError, match="does not converge"):
+        hf.solve_fsde(linear, multiple, (0, 1), 1.0, step=0.1, noise=process, method="euler")
+
+
+def test_the_second_order_method_would_be_wrong_below_one_quarter() -> None:
+    """Forced at H = 0.15, its error grows with the number of steps; at H = 0.4 it shrinks: the first is refused."""
+    medians = {}
+    for index in (0.15, 0.4):
+        process = noise.FractionalBrownian(index)
+        problem = read_problem(linear, multiple, 0.0, np.ones((1, 1)), process, None)
+        for n in (64, 2048):
+            t = np.linspace(0, 1, n + 1)
+            driving = process.sample(t, (40, 1), rng=4)
+            found = integrate(problem, METHODS["second_order"], 1.0, t, 1 / n, np.ones((40, 1)), driving)[:, 0, -1]
+            exact = np.exp(RATE + SIZE * driving[:, 0, -1])
+            medians[index, n] = float(np.median(np.abs(np.log(np.abs(found) / exact))))
+    assert medians[0.15, 2048] > 2 * medians[0.15, 64] > 1
+    assert medians[0.4, 2048] < 0.5 * medians[0.4, 64]
+    with pytest.raises(InvalidInputError, match="H > 1/4"):
+        hf.solve_fsde(
+            linear, multiple, (0, 1), 1.0, step=0.1, noise=noise.FractionalBrownian(0.15), method="second_order"
+        )
+
+
+def test_rough_noises_that_do_not_commute_would_be_wrong() -> None:
+    """Forced at H = 0.2, the variance of the area between two noises grows with the steps; at H = 0.45 it settles."""
+
+    def area(t: float, y: np.ndarray) -> np.ndarray:
+        one, zero = np.ones_like(y[:, 0]), np.zeros_like(y[:, 0])
+        return np.stack([np.stack(row, -1) for row in ([one, zero], [zero, one], [-y[:, 1], y[:, 0]])], 1)
+
+    growth = {}
+    for index in (0.2, 0.45):
+        process = noise.FractionalBrownian(index)
+        problem = read_problem(lambda t, y: 0 * y, area, 0.0, np.zeros((1, 3)), process, None)
+        squares = []
+        for n in (16, 512):
+            t = np.linspace(0, 1, n + 1)
+            driving = process.sample(t, (400, 2), rng=1)
+            found = integrate(problem, METHODS["second_order"], 1.0, t, 1 / n, np.zeros((400, 3)), driving, keep=False)
+            squares.append(np.mean(found[:, 2] ** 2))
+        growth[index] = squares[1] / squares[0]
+    assert growth[0.2] > 2.0 and 0.7 < growth[0.45] < 1.5
+    with pytest.raises(InvalidInputError, match="no method supports"):
+        hf.solve_fsde(lambda t, y: 0 * y, area, (0, 1), np.zeros(3), step=0.1, noise=noise.FractionalBrownian(0.2))

@@ -96,12 +96,10 @@ def render(outcomes: Sequence[ScriptRun], facts: Sequence[tuple[str, str]], vers
 
     style = resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    sections = [(name, list(group)) for name, group in groupby(outcomes, lambda each: each.script.section)]
-    links = "".join(
-        f'<li><a href="#{escape(each.script.name)}">{escape(each.script.title)}</a></li>'
-        for _, group in sections
-        for each in group
-    )
+    done = [each for each in outcomes if not each.skipped]
+    sections = [(name, list(group)) for name, group in groupby(done, lambda each: each.script.section)]
+    links = "".join(map(_link, done))
+    left_out = "".join(map(_example, (each for each in outcomes if each.skipped)))
     rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
     body = [
         '<header><p class="brand">hpfracc</p><h1>Fractional calculus in pictures</h1>',
@@ -109,6 +107,7 @@ def render(outcomes: Sequence[ScriptRun], facts: Sequence[tuple[str, str]], vers
         "are any. Below each picture is the script that draws it, to read and to copy.</p>",
         f"<nav><ul>{links}</ul></nav></header><main>",
         *(f"<section><h2>{escape(name)}</h2>{''.join(map(_example, group))}</section>" for name, group in sections),
+        f"<section><h2>Skipped</h2>{left_out}</section>" if left_out else "",
         f'<section id="machine"><h2>This machine</h2><dl>{rows}</dl></section></main>',
         f"<footer>Written by hpfracc {escape(version)} on {time.strftime('%Y-%m-%d %H:%M %Z')}. "
         "This page loads no other files and runs no scripts.</footer>",
@@ -127,7 +126,7 @@ def render(outcomes: Sequence[ScriptRun], facts: Sequence[tuple[str, str]], vers
 
 def _example(outcome: ScriptRun) -> str:
     script = outcome.script
-    words = "".join(f"<p>{escape(text)}</p>" for text in script.words)
+    words = "".join(f"<p>{_words(text)}</p>" for text in script.words)
     if outcome.skipped:
         shown = f'<p class="skipped">Skipped: {escape(outcome.skipped)}</p>'
     else:
@@ -140,6 +139,31 @@ def _example(outcome: ScriptRun) -> str:
         f'{_formulas(script.formulas)}{words}<p class="citation">{escape(script.citation)}</p></div>'
         f"<div>{shown}</div>{code}</article>\n"
     )
+
+
+def _link(outcome: ScriptRun) -> str:
+    """A thumbnail that leads to the picture."""
+    script = outcome.script
+    small = f'<img alt="" src="data:image/png;base64,{base64.b64encode(_thumbnail(outcome.picture)).decode()}">'
+    return f'<li><a href="#{escape(script.name)}">{small}<span>{escape(script.title)}</span></a></li>'
+
+
+def _thumbnail(picture: bytes, width: int = 320) -> bytes:
+    """A PNG made smaller by whole numbers, as the mean of its pixels."""
+    from matplotlib.image import imread, imsave
+
+    pixels = imread(io.BytesIO(picture), format="png")
+    each = max(1, pixels.shape[1] // width)
+    rows, columns = (size // each for size in pixels.shape[:2])
+    blocks = pixels[: rows * each, : columns * each].reshape(rows, each, columns, each, -1)
+    file = io.BytesIO()
+    imsave(file, blocks.mean(axis=(1, 3)), format="png")
+    return file.getvalue()
+
+
+def _words(text: str) -> str:
+    """Words, with the formulas among them as drawings."""
+    return "".join(_drawn(part) if place % 2 else escape(part) for place, part in enumerate(text.split("$")))
 
 
 def _formulas(formulas: Sequence[str]) -> str:
@@ -178,10 +202,8 @@ def _view(outcomes: list[ScriptRun], path: Path) -> Any:
     from hpfracc.profiling.formats import make_table
 
     table = make_table(**{"script": "word", "what it printed": "text", "time": "number"})
-    for each in outcomes:
-        table.add_row(
-            Text(each.script.name, style="bold"),
-            Text(each.printed or each.skipped, style="dim" if each.skipped else ""),
-            format_seconds(each.seconds) if not each.skipped else "skipped",
-        )
-    return Group(table, Text.assemble("Report written to ", (str(path.resolve()), "bold"), overflow="fold"))
+    for each in (each for each in outcomes if not each.skipped):
+        table.add_row(Text(each.script.name, style="bold"), Text(each.printed), format_seconds(each.seconds))
+    left_out = [Text(f"{each.script.name} was skipped: {each.skipped}") for each in outcomes if each.skipped]
+    written = Text.assemble("Report written to ", (str(path.resolve()), "bold"), overflow="fold")
+    return Group(*([table] if table.rows else []), *left_out, written)

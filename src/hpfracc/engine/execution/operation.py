@@ -12,6 +12,7 @@ import inspect
 import math
 import os
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.request import Request
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, UnknownOperationError
 from hpfracc.profiling.recorder import shared as spans
 
@@ -149,19 +151,22 @@ class Operation(Guarded):
 
     def plan_for(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Plan:
         """The plan for such a call, created if there is none or its arm lacks memory."""
+        key, plan = self._find_plan(arrays, backend, weights_key, params)
+        if plan is None or not plan.has_room() or plan.version != state.version:
+            plan = self._new_plan(key, arrays, backend, weights_key, params)
+        return plan
+
+    def _find_plan(
+        self, arrays: Any, backend: Any, weights_key: Any, params: dict[str, Any]
+    ) -> tuple[Any, Plan | None]:
         key = plan_key(arrays, backend, weights_key, params)
         try:
-            plan = self._plans.get(key)
+            return key, self._plans.get(key)
         except TypeError:  # a list or a dict among the parameters
             check_backend(backend if backend is not None else "auto", auto=True)
             options = dict(enumerate(hashable_options(self.name, params)))
             key = plan_key(arrays, backend, weights_key, options)
-            plan = self._plans.get(key)
-        if plan is not None and not plan.has_room():
-            plan = None
-        if plan is None or plan.version != state.version:
-            plan = self._new_plan(key, arrays, backend, weights_key, params)
-        return plan
+            return key, self._plans.get(key)
 
     def _new_plan(self, key: Any, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Plan:
         with spans.span(f"choose for {self.name}", "decide"):
@@ -180,8 +185,18 @@ class Operation(Guarded):
 
     def decide(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Decision:
         """The decision for such a call, without running it; ``arrays`` may be :class:`ArraySpec`."""
+        return self.foresee(arrays, backend, weights_key, params)[1]
+
+    def foresee(
+        self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
+    ) -> tuple[Request, Decision]:
+        """The request of such a call, and its decision: if there is a plan, the arm that it keeps until its review."""
         request = make_request(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
-        return decide(request, knowledge_for(request.settings), frozen=True).decision
+        decision = decide(request, knowledge_for(request.settings), frozen=True).decision
+        plan = self._find_plan(arrays, backend, weights_key, params)[1]
+        if plan is not None and plan.version == state.version:
+            decision = replace(plan.bound.decision, rows=decision.rows)
+        return request, decision
 
     def calls(self) -> int:
         """Number of calls of this operation in this process."""
@@ -224,8 +239,8 @@ def _call_wrapped(
     """Run the call inside its wrappers; a dry run decides and returns zeros instead."""
     mode = current_mode()
     if mode is not None and mode.dry:
-        request = make_request(operation.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
-        mode.decisions.append(decide(request, knowledge_for(request.settings), frozen=True).decision)
+        request, decision = operation.foresee(arrays, backend, weights_key, params)
+        mode.decisions.append(decision)
         return zeros_for(request)
     call = arrays, backend, weights_key, params
     with contextlib.ExitStack() as around:

@@ -1,4 +1,6 @@
-"""A bounded cache of transformed operands, found by a key that the caller gives.
+"""One bounded cache of all arrays that are kept between calls: weights, transforms, tables, matrices.
+
+Entries are found by a key that the caller gives.
 
 The key is the operator's (scheme, order, length, ...), never a hash of the data: hashing a million weights costs more
 than it saves, and a key that describes the weights cannot collide by chance.
@@ -15,12 +17,10 @@ from hpfracc._interrupts import Guarded
 from hpfracc._torch_transforms import is_tracing
 from hpfracc.engine.memory.host import HostProbe
 
-#: Minimum capacity in bytes: sixteen transforms of 1e6 points, or one of 1e7, in float64.
+#: Capacity in bytes: about ninety operators on 50,000 points, five on 1e6, or one on 1e7, in float64.
 CAPACITY = 256 * 2**20
-#: Maximum capacity, and the fraction of memory up to which it is used. A Riemann-Liouville derivative of 1e7 points in
-#: float64 needs 320 MB (a transform, starting weights, initial terms), its integral 400 MB; with less, each call would
-#: compute them again.
-MAX_CAPACITY, _SHARE = 2**30, 32
+#: One entry alone may be larger, up to this fraction of memory: the next call would compute it again.
+_SHARE = 32
 #: Maximum number of entries: a small entry takes 0.7 KB for its key and slot, which the bytes do not include.
 MAX_ENTRIES = 4096
 
@@ -31,23 +31,16 @@ class PreparedOperands(Guarded):
     It keeps no array that belongs to a transform (:func:`~hpfracc._arrays.may_be_cached`), and is not used while
     PyTorch traces: a later call would find a tensor without values.
 
-    The default ``capacity`` is 256 MiB, or up to 1 GiB if that is at most 1/32 of this process's memory.
+    The newest entry stays even if it alone exceeds ``capacity``, up to 1/32 of this process's memory.
     """
 
-    def __init__(self, capacity: int | None = None, most: int = MAX_ENTRIES) -> None:
+    def __init__(self, capacity: int = CAPACITY, most: int = MAX_ENTRIES) -> None:
         super().__init__()
-        self._capacity = capacity
+        self.capacity = capacity
         self.most = most
         self.hits = self.misses = self.bytes = 0
         #: Values and their bytes.
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-
-    @property
-    def capacity(self) -> int:
-        """Maximum bytes."""
-        if self._capacity is None:
-            self._capacity = max(CAPACITY, min(MAX_CAPACITY, HostProbe().read().limit // _SHARE))
-        return self._capacity
 
     def get(self, key: Hashable, make: Callable[..., Any], *args: Any) -> Any:
         """The transform of ``key``, computed by ``make(*args)`` if missing (two threads may both compute it once)."""
@@ -62,15 +55,24 @@ class PreparedOperands(Guarded):
             self.misses += 1
         made = make(*args)
         size = _size(made)
-        if not may_be_cached(made) or size > self.capacity:
+        if not may_be_cached(made) or (size > self.capacity and size > HostProbe().read().limit // _SHARE):
             return made
         with self._lock:
             if key not in self._entries:
-                while self.bytes + size > self.capacity or len(self._entries) >= self.most:
-                    self.bytes -= self._entries.popitem(last=False)[1][1]
+                self._shrink(self.capacity - size, self.most - 1)
                 self._entries[key] = made, size
                 self.bytes += size
         return made
+
+    def limit(self, capacity: int) -> None:
+        """Change the capacity; what exceeds it is dropped."""
+        with self._lock:
+            self.capacity = capacity
+            self._shrink(capacity, self.most)
+
+    def _shrink(self, size: int, most: int) -> None:
+        while self._entries and (self.bytes > size or len(self._entries) > most):
+            self.bytes -= self._entries.popitem(last=False)[1][1]
 
     def forget(self, owner: Hashable) -> None:
         """Drop entries whose keys start with ``owner``."""
@@ -89,8 +91,9 @@ class PreparedOperands(Guarded):
             return freed
 
     def reset(self) -> None:
-        """Drop everything and reset the counters."""
+        """Drop everything, and reset the counters and the capacity."""
         self.clear()
+        self.capacity = CAPACITY
         self.hits = self.misses = 0
 
     def __len__(self) -> int:

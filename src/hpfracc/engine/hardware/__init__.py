@@ -17,6 +17,7 @@ from types import CodeType
 from typing import Any
 
 from hpfracc._optional import package_version
+from hpfracc._reading import machine_memory
 from hpfracc.engine import workers
 from hpfracc.engine.cgroups import find_groups, read_text
 from hpfracc.engine.hardware.gpu import GPU, DriverMemory, read_driver_memory, read_gpus
@@ -216,15 +217,13 @@ def machine() -> Machine:
     """The machine of this process; read on the first call and cached."""
     global _machine
     if _machine is None:  # a race only reads twice
-        import psutil
-
         host, system = _names()
         _machine = Machine(
             host=host,
             system=system,
             python=".".join(map(str, sys.version_info[:3])),
             cpu=read_cpu(),
-            ram=int(psutil.virtual_memory().total),
+            ram=machine_memory(),
             gpus=read_gpus(),
             libraries=library_versions(),
         )

@@ -20,7 +20,6 @@ References
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -31,13 +30,14 @@ from types import TracebackType
 from typing import Any, Literal
 
 from hpfracc._interrupts import Guarded
+from hpfracc._optional import find_psutil
+from hpfracc._reading import machine_memory
 from hpfracc.engine.cgroups import Group, find_groups, own_groups_text, read_text
-
-if sys.platform != "win32":
-    import resource
 
 #: Version 1 of control groups writes "no limit" as the largest whole number of pages that fits 63 bits.
 _UNLIMITED = 1 << 60
+#: Beside the name of a limit of which all counts as free.
+_UNKNOWN = "(how much is in use is not known without psutil)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,9 @@ def _ram(root: Path) -> MemoryLimit:
     text = read_text(root / "proc/meminfo")
     total, available = _field(text, "MemTotal:", 1024), _field(text, "MemAvailable:", 1024)
     if total is None or available is None:  # not Linux
-        import psutil
-
+        psutil = find_psutil()
+        if psutil is None:
+            return MemoryLimit(f"RAM {_UNKNOWN}", machine_memory(), 0)
         memory = psutil.virtual_memory()
         total, available = int(memory.total), int(memory.available)
     return MemoryLimit("RAM", total, total - available)
@@ -153,7 +154,9 @@ def _group_bound(group: Group) -> MemoryLimit | None:
 
 def _own_limits() -> dict[str, int]:
     """The process's own ``ulimit``, where one is set: of its address space, and of its private writable memory."""
-    if sys.platform == "win32":
+    try:
+        import resource
+    except ImportError:  # Windows and Pyodide have no such limits
         return {}
     kinds = {"RLIMIT_AS": resource.RLIMIT_AS, "RLIMIT_DATA": resource.RLIMIT_DATA}
     found = {name: resource.getrlimit(kind)[0] for name, kind in kinds.items()}
@@ -167,8 +170,9 @@ def _process_bounds(root: Path) -> list[MemoryLimit]:
     text = read_text(root / "proc/self/status")
     used = {"RLIMIT_AS": _field(text, "VmSize:", 1024), "RLIMIT_DATA": _field(text, "VmData:", 1024)}
     if None in used.values():  # not Linux
-        import psutil
-
+        psutil = find_psutil()
+        if psutil is None:
+            return [MemoryLimit(f"{name} {_UNKNOWN}", limit, 0) for name, limit in limits.items()]
         used = dict.fromkeys(used, int(psutil.Process().memory_info().vms))
     return [MemoryLimit(name, limit, used[name] or 0) for name, limit in limits.items()]
 

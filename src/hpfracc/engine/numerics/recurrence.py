@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -107,20 +107,21 @@ def _split(xp: Namespace, array: Any, groups: int, length: int, axis: int) -> An
     return array.reshape((*shape[:axis], groups, length, *shape[axis + 1 :]))
 
 
-def own_steps(
-    xp: Namespace,
-    rates: Any,
-    weights: Any,
-    steps: Any,
-    x: Any,
-    initial: Any,
-    degree: int | None,
-    lagged: bool,
-    together: int,
-    scan: Scan,
-    smooth: bool = False,
-) -> tuple[Any, Any]:
-    """The same for non-uniform steps ``(n,)``, with ``together`` parallel segments; ``smooth`` if differentiated."""
+class Recurrence(NamedTuple):
+    """What all parts of a recurrence with its own steps share; ``smooth`` if it is differentiated."""
+
+    xp: Namespace
+    rates: Any
+    weights: Any
+    degree: int | None
+    lagged: bool
+    scan: Scan
+    smooth: bool = False
+
+
+def own_steps(given: Recurrence, steps: Any, x: Any, initial: Any, together: int) -> tuple[Any, Any]:
+    """The same for non-uniform steps ``(n,)``, with ``together`` parallel segments."""
+    xp, rates, weights, degree, lagged, scan, smooth = given
     n = x.shape[-1]
     groups = max(1, min(together, n))
     length = -(-n // groups)

@@ -45,7 +45,7 @@ class Selection(NamedTuple):
 _WORTH_CUTTING, _MIN_SAVED = 4.0, 0.05
 
 
-def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> Selection:
+def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False, explore: bool = True) -> Selection:
     """Choose an arm for ``request``.
 
     Parameters
@@ -55,7 +55,9 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
     knowledge : Knowledge
         Costs and failures so far.
     frozen : bool
-        Whether to store nothing about this decision, and not to explore.
+        Whether to store nothing about this decision, which is what the next call would decide.
+    explore : bool
+        Whether alternatives may be tried, if the settings allow it.
 
     Raises
     ------
@@ -75,15 +77,15 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
         rows = _with_power(request, knowledge, rows)
     arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
     options = [knowledge.option(request, arm) for arm in arms.values()]
-    frozen = frozen or settings.deterministic or request.placement.traced
+    fixed = settings.deterministic or request.placement.traced
     choice = knowledge.chooser.choose(
         request.slot,
         call.bucket,
         options,
         threshold=settings.performance_threshold,
-        explore=settings.explores and not frozen,
+        explore=explore and settings.explores and not fixed,
         budget=settings.exploration_budget,
-        frozen=frozen,
+        frozen=frozen or fixed,
     )
     arm = arms[choice.option.arm]
     wish = None if preference is None else preference.source
@@ -157,8 +159,7 @@ def _nothing_left(request: Request, rows: Rows) -> Exception:
             f"{asked}, which has no room for this call ({reasons}); use smaller arrays, free memory, or another backend"
         )
     if preference is not None:
-        why = registry.unavailable(preference.backend) or reasons or "kernel not implemented"
-        return preference_error(operation, preference, why)
+        return preference_error(operation, preference, reasons or "kernel not implemented")
     return BackendUnavailableError(
         f"{operation}: no backend can serve dtype {request.call.dtype!r} here ({reasons or 'none has a kernel'}); "
         "install another backend or convert the operands"

@@ -223,11 +223,9 @@ def _render(decision: Decision) -> Iterator[Any]:
     from hpfracc.profiling.formats import make_table
 
     table, refused = make_table(title(decision), **_COLUMNS), Table.grid(padding=(0, 2))
-    for column in table.columns:
-        column.no_wrap = column.header == "arm"
     for row in decision.candidates:
         if row.refused is not None:
-            refused.add_row(Text(f"  {row.arm}", style="dim"), Text(row.refused, style="dim"))
+            refused.add_row(Text(f"  {row.arm}", style="dim"), Text(row.refused, style="dim", overflow="fold"))
             continue
         style = "bold green" if row.arm == decision.arm else None
         table.add_row(*map(Text, _cells(decision, row)), style=style)

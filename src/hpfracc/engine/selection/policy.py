@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from hpfracc._interrupts import Guarded
@@ -240,7 +241,7 @@ class Chooser(Guarded):
         budget : float
             Fraction of the total time that trials may take.
         frozen : bool
-            Whether to choose from existing knowledge only, without exploring or storing anything.
+            Whether to store nothing: the choice that the next call would make.
         """
         if not options:
             raise InvalidInputError("no option to choose from; offer at least one arm")
@@ -249,9 +250,12 @@ class Chooser(Guarded):
             incumbent = self.incumbents.get(key) or Incumbent()
             rows = self.score(bucket, options)
             best, reason = self._best(incumbent, rows, threshold)
-            if frozen:
+            if frozen and not explore:
                 return Choice(best.option, best.estimate, reason, False, MAX_REVIEW_INTERVAL - 1, rows)
-            self.incumbents[key] = incumbent
+            if frozen:
+                incumbent = replace(incumbent, gains={}, _trials=deepcopy(incumbent._trials))
+            else:
+                self.incumbents[key] = incumbent
             if len(incumbent.options) < len(options):
                 incumbent.options = {option.arm: option for option in options} | incumbent.options
             _note_gains(incumbent, rows, best, threshold)
@@ -259,7 +263,9 @@ class Chooser(Guarded):
             if explore and len(rows) > 1:
                 row = self._pick(incumbent, rows, best, threshold, budget)
                 if row is not None:
-                    return self._try(incumbent, row, best, rows)
+                    choice, charged = self._try(incumbent, row, best, rows)
+                    self._spent += 0.0 if frozen else charged
+                    return choice
             return Choice(best.option, best.estimate, reason, False, incumbent.review_after(best), rows)
 
     def observe(
@@ -411,17 +417,17 @@ class Chooser(Guarded):
                 found, least = row, cost
         return found
 
-    def _try(self, incumbent: Incumbent, row: Scored, best: Scored, rows: list[Scored]) -> Choice:
+    def _try(self, incumbent: Incumbent, row: Scored, best: Scored, rows: list[Scored]) -> tuple[Choice, float]:
+        """A trial of ``row``, and the seconds that it is charged."""
         arm = row.option.arm
         price = self._price(row)
-        reason = f"{arm} is tried: it might beat {best.option.arm} at {format_seconds(best.total)}"
+        reason = f"exploring, because it might beat {best.option.arm} at {format_seconds(best.total)}"
         warmup = 0 if row.compile > 0.0 else warmup_calls(row.total, switched=True, on_host=row.option.on_host)
         # Charged now and corrected by the report, because other plans choose in the meantime, and some trials are never
         # reported.
         charged = max(0.0, price + (1 + warmup) * (row.total - best.total)) if row.known else 0.0
-        self._spent += charged
         incumbent.begin_trial(arm, _Trial(best.total, price, charged))
-        return Choice(row.option, row.estimate, reason, True, warmup, rows)
+        return Choice(row.option, row.estimate, reason, True, warmup, rows), charged
 
 
 _SOURCES = {"samples": "samples of other sizes", "knots": "calibration", "prior": "the packaged prior"}

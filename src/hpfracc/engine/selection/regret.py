@@ -76,8 +76,6 @@ class RegretReport:
 
         names = ("calls", "time", "of it compiling", "best arms", "regret", "exploring", "calls >10 % worse")
         table = make_table("What choosing cost", operation="text", **dict.fromkeys(names, "number"))
-        for column in table.columns:
-            column.no_wrap = False
         for row in self.operations:
             table.add_row(*_cells(row))
         table.add_section()

@@ -122,7 +122,7 @@ def _by_arms(
         preference=preference,
         needs_gradient=workload.requires_gradient,
     )
-    return decide(request, knowledge_for(settings), frozen=True).decision
+    return decide(request, knowledge_for(settings), frozen=True, explore=False).decision
 
 
 def _with_reports(decision: Decision, reported: dict[str, float], settings: Settings) -> Decision:

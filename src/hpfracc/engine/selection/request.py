@@ -10,7 +10,8 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import device_of, is_dense, is_traced, is_tracer, library_of, tracks_gradient
-from hpfracc._config import Settings, check_backend, current_context
+from hpfracc._config import BACKENDS, Settings, check_backend, current_context
+from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Call, Primitive
@@ -176,7 +177,9 @@ def _named_for(operation: str, settings: Mapping[str, Any]) -> Any:
 
 
 def preference_error(operation: str, preference: Preference, why: str) -> BackendUnavailableError:
-    """The error for a preference that cannot be met."""
+    """The error for a preference that cannot be met; a library that is not installed is the first reason."""
+    absent = registry.unavailable(preference.backend) if preference.backend in BACKENDS else None
+    why = absent or why
     return BackendUnavailableError(
         f"{operation}: {preference.source} asks for {preference.backend!r}, which cannot serve this call ({why}); "
         "use another backend or 'auto'"

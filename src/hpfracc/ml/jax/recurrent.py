@@ -24,8 +24,7 @@ from hpfracc.ml import recurrence
 from hpfracc.ml.jax.layers import FractionalDerivative
 from hpfracc.ml.jax.order import LearnableOrder, OrderLike, as_order, as_samples, assign, pytree, uniform_parameters
 from hpfracc.ml.recurrence import Stack, StackOptions
-from hpfracc.solvers.ode.tensors.blocks import run_plainly
-from hpfracc.solvers.sde.loops import scan
+from hpfracc.solvers.tensors.loops import run_plainly, scan
 
 __all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN"]
 

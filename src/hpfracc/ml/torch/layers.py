@@ -18,7 +18,7 @@ from hpfracc.ml import graphs, operator_layers
 from hpfracc.ml.config import LayerConfig, LayerOptions, check_kernel, mode_scope, read_convolution, read_linear
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
-from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
+from hpfracc.solvers.tensors.on_torch.buffers import differentiable_once
 
 __all__ = [
     "ConvOptions", "FractionalConv1d", "FractionalConv2d", "FractionalDerivative", "FractionalFourier",

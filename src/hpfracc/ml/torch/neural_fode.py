@@ -15,7 +15,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.ml.config import refuse_foreign
 from hpfracc.ml.neural_equations import NeuralOptions, read_method, solve_states
 from hpfracc.solvers.ode._fdeint import fdeint
-from hpfracc.solvers.ode.tensors.on_torch.buffers import warn_of_captured
+from hpfracc.solvers.tensors.on_torch.buffers import warn_of_captured
 
 __all__ = ["NeuralFODE"]
 

@@ -14,8 +14,8 @@ from torch.utils.checkpoint import checkpoint
 from hpfracc._config import config
 from hpfracc.ml.neural_equations import Along, PathLayer, along_noise
 from hpfracc.ml.torch.order import as_order, shown_order
-from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers, warn_of_captured
 from hpfracc.solvers.sde.stepping import Steps, step_in_blocks
+from hpfracc.solvers.tensors.on_torch.buffers import Buffers, warn_of_captured
 
 __all__ = ["NeuralFSDE"]
 

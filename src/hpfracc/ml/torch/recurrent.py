@@ -28,7 +28,7 @@ from hpfracc.ml.recurrence import Stack, StackOptions
 from hpfracc.ml.torch.layers import FractionalDerivative
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import LearnableOrder, as_order, check_tensor, joined_order, shown_order, split_order
-from hpfracc.solvers.ode.tensors.blocks import run_plainly
+from hpfracc.solvers.tensors.loops import run_plainly
 
 __all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN"]
 

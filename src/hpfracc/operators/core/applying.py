@@ -236,7 +236,10 @@ class _ExceptAtWhole(DelegatingRule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """The rule; at the whole order the other values, with the rule's derivatives."""
-        value = self.rule.apply(samples, order)
+        return self.chosen(self.rule.apply(samples, order), samples, order)
+
+    def chosen(self, value: Any, samples: Samples, order: Order) -> Any:
+        """``value``; at the whole order the other values, with the derivatives of ``value``."""
         if samples.n < self.at + DIFFERENCE_ORDER:
             return value
         xp, there = array_namespace(value), self.whole(samples).value
@@ -271,7 +274,10 @@ def apply_beside_whole(
     if order.plain or order.known not in (None, at) or not served:
         return limit(order)
     if order.known is None:
-        return limit(order, _ExceptAtWhole(rule, whole, at))
+        beside = _ExceptAtWhole(rule, whole, at)
+        outcome = limit(order, beside)
+        # What completes a rule is a limit too.
+        return replace(outcome, value=beside.chosen(outcome.value, samples, order))
     outcome = whole(samples)
     if not tracks_gradient(order.value):
         return outcome

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import math
+import re
 from abc import ABC
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
@@ -18,11 +19,12 @@ from hpfracc._arrays import KINDS, has_unit, is_chunked, is_sharded, quick_kind
 from hpfracc._choices import RuleName, SideName
 from hpfracc._frames import has_labels, open_samples, with_units
 from hpfracc._plugs import cluster_support
-from hpfracc._reading import choice, flag, number
+from hpfracc._reading import choice, corrected, corrects_keywords, flag, number
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.engine.selection.decision import join_decisions
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
+from hpfracc.operators.core import reporting
 from hpfracc.operators.core.applying import (
     UNIFORM,
     apply_rule,
@@ -93,6 +95,7 @@ class FractionalOperator(ABC):
     initial_terms: ClassVar[bool] = False
     #: The operator that it applies, which gives its rules; None for those with rules of their own.
     inner: ClassVar[type[FractionalOperator] | None] = None
+    _repr_html_ = reporting.operator_as_html
 
     def __init_subclass__(cls) -> None:
         _, found, after = inspect.cleandoc(cls.__doc__ or "").partition(".. math::")
@@ -113,6 +116,7 @@ class FractionalOperator(ABC):
     def __call__(self, f: SameArray, t: Any = None, **options: Unpack[CallParameters]) -> SameArray: ...
     @overload
     def __call__(self, f: Callable[[Any], Any], t: Any = None, **options: Unpack[CallParameters]) -> Any: ...
+    @corrects_keywords
     def __call__(
         self,
         f: Any,
@@ -201,17 +205,13 @@ class FractionalOperator(ABC):
         if noise is not None:
             options["noise"] = number("noise", noise, least=0.0)
             if not full_output or callable(f) or is_chunked(f) or is_sharded(f):
-                raise InvalidInputError(
-                    f"noise={noise}: it is for samples in one piece, with full_output=True; omit it"
-                )
+                raise InvalidInputError(f"noise={noise}: for samples in one piece, with full_output=True; omit it")
         with spans.span(type(self).__name__) if spans.on else nullcontext():
             labelled = dim is not None or time_unit is not None
             if not callable(f) and any(map(has_unit, (f, t, step))):
                 return self._call_with_units(f, t, step, axis, labelled, **options)
             if labelled and is_chunked(f):
-                raise InvalidInputError(
-                    "dim= and time_unit= apply to labelled samples, and f is a Dask array; use axis="
-                )
+                raise InvalidInputError("dim= and time_unit= are for labelled samples; f is a Dask array: use axis=")
             if is_chunked(f) or not (labelled or has_labels(f, None if callable(f) else t)):
                 return self._call_plain(f, t, step, -1 if axis is None else axis, **options)
             opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit, chunked=True)
@@ -429,15 +429,7 @@ def _cached_operator(kind: Callable[..., Any], *fields: Hashable) -> Any:
 _FUNCTION = """
 Parameters
 ----------
-f : array_like or callable
-    Samples, or a function of an array of points.
-t : array_like, optional
-    The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-{fields}
-    As for :class:`{kind}`.
-**options
-    {options} and ``full_output``,
-    as for :meth:`{call}`.
+{parameters}
 
 Returns
 -------
@@ -451,6 +443,14 @@ See Also
 """
 
 
+@functools.cache
+def _described(documented: Any) -> dict[str, str]:
+    """The entries of a docstring's list of parameters, by the name of each parameter."""
+    _, _, text = (inspect.getdoc(documented) or "").partition("Parameters\n----------\n")
+    entries = re.split(r"\n(?=\S)", re.split(r"\n\n(?=\w.*\n---)", text)[0])
+    return {name: entry for entry in entries for name in entry.partition("\n")[0].partition(" : ")[0].split(", ")}
+
+
 def function_of(
     kind: type[FractionalOperator], *, see_also: str
 ) -> Callable[[Callable[Concatenate[Any, P], Any]], OperatorFunction[P]]:
@@ -462,7 +462,8 @@ def function_of(
 
     def decorate(function: Callable[Concatenate[Any, P], Any]) -> OperatorFunction[P]:
         kind.function_name, made = function.__name__, cast(Any, kind)
-        declared = dataclasses.fields(made)
+        apply = cast(Any, inspect.unwrap(kind.__call__))  # its keywords are corrected with the function's own
+        declared, made.__init__ = dataclasses.fields(made), corrects_keywords(made.__init__)
         own = [each for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
         placed = len(own) - 2
         after = [(field.name, None if field.default is dataclasses.MISSING else field.default) for field in declared]
@@ -473,7 +474,10 @@ def function_of(
                 given = 2 + len(placed_fields)
                 raise TypeError(f"{function.__name__}() takes {len(own)} positional arguments but {given} were given")
             named = [options.pop(name, default) for name, default in after[len(placed_fields) :]]
-            return operator_of(made, *placed_fields, *named)(f, t, **options)
+            try:
+                return apply(operator_of(made, *placed_fields, *named), f, t, **options)
+            except TypeError as error:
+                raise corrected(error, call) from error.__cause__
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         fields = [
@@ -482,16 +486,12 @@ def function_of(
         ]
         of_call = [each for each in inspect.signature(kind.__call__).parameters.values() if each.kind is keyword]
         call.__signature__ = inspect.Signature([*own, *fields, *of_call])  # type: ignore[attr-defined]
-        taken = [f"``{each.name}``" for each in of_call if each.name not in kind.unused]
-        summary, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n")
-        common = _FUNCTION.format(
-            fields=", ".join(each.name for each in (*own[2:], *fields)),
-            kind=kind.__name__,
-            options=", ".join(taken[:-1]),
-            call=f"{'FractionalOperator' if kind.__call__ is FractionalOperator.__call__ else kind.__name__}.__call__",
-            see_also=see_also,
-        )
         if function.__doc__:
+            summary, _, rest = inspect.cleandoc(function.__doc__).partition("\n")
+            named = [each.name for each in (*own, *fields, *of_call) if each.name not in kind.unused]
+            known = {**_described(kind), **_described(kind.__call__)}
+            listed = dict.fromkeys(known[name] for name in named if name in known)  # some share one description
+            common = _FUNCTION.format(parameters="\n".join(listed), kind=kind.__name__, see_also=see_also)
             call.__doc__ = f"{summary}\n{common}{rest}"
         return cast("OperatorFunction[P]", call)
 

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+from collections.abc import Callable
+from typing import Any, Literal, ParamSpec, Protocol, TypedDict, Unpack, overload
 
 from numpy.typing import NDArray
 
+from hpfracc._choices import ArraySamples as ArraySamples
+from hpfracc._choices import OrderNumber as OrderNumber
 from hpfracc._choices import RuleName, SideName
+from hpfracc._choices import SameArray as SameArray
 from hpfracc.operators.core.reporting import OperatorResult
 
 P = ParamSpec("P")
-
-
-class OrderNumber(Protocol):
-    """An order: a number, or a scalar array of any library."""
-
-    def __float__(self) -> float: ...
-    def __neg__(self) -> Any: ...
-
-
-class HasShape(Protocol):
-    """Samples whose type the result has: a tensor, an array of JAX, CuPy or Dask, or labelled data."""
-
-    @property
-    def shape(self) -> Any:
-        """Its lengths."""
 
 
 #: The default of an order, None: it is required, and comes after ``t``, which is not.
 MISSING: Any = None
 #: The order of any operator: a function of time for :func:`variable_order`.
 OrderOrFunction = OrderNumber | Callable[[Any], Any]
-#: Samples that become NumPy arrays.
-ArraySamples = NDArray[Any] | Sequence[float] | Sequence[Sequence[float]]
-SameArray = TypeVar("SameArray", bound=HasShape)
 
 
 class CallParameters(TypedDict, total=False):

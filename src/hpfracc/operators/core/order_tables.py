@@ -25,7 +25,7 @@ import numpy as np
 from hpfracc._torch_transforms import is_batched, is_inactive, is_inside, is_wrapped
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.engine.backends.registry import library_functions
-from hpfracc.engine.execution.prepared import PreparedOperands
+from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.sequences import Lags
 
@@ -45,8 +45,6 @@ _BLOCKS = ((_HEAD, 256), (32 * _HEAD, 8192))
 _NODES = 10
 Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
 Array = np.ndarray[Any, Any]
-
-kept_tables = PreparedOperands(256 * 2**20)
 
 
 class Table(NamedTuple):
@@ -124,8 +122,8 @@ def tabulated_weights(
     if order.known == order.ceiling <= 0:
         # An integral has no such interval.
         return None
-    key = (scheme, order.ceiling, n)
-    host = kept_tables.get(key, lambda: _tabulate(make, order.ceiling, n, few) or False)
+    key = ("order table", scheme, order.ceiling, n)
+    host = prepared_operands.get(key, lambda: _tabulate(make, order.ceiling, n, few) or False)
     if not host:
         return None
     evaluation = _Evaluation(host, key, Scale(rate, shift, strict, order.known is None), xp, getattr(xp.module, dtype))
@@ -282,7 +280,7 @@ class _Evaluation:
             with self.xp.module.inference_mode(False):
                 return make()
 
-        return made() if is_inside() else kept_tables.get((name, "torch", str(self.xp.device)), made)
+        return made() if is_inside() else prepared_operands.get((name, "torch", str(self.xp.device)), made)
 
     def _program(self) -> _Program:
         table, scale, xp = self.table, self.scale, self.xp

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from hpfracc import operators
 from hpfracc._choices import DefinitionName
-from hpfracc._reading import hint
+from hpfracc._reading import corrects_keywords, hint
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.call_types import DerivativeOptions, IntegralOptions, OrderOrFunction
@@ -55,6 +55,7 @@ def find_definition(name: str, kind: str) -> type[FractionalOperator]:
     return found
 
 
+@corrects_keywords
 def create_fractional_derivative(
     alpha: OrderOrFunction, definition: DefinitionName = "caputo", **options: Unpack[DerivativeOptions]
 ) -> FractionalOperator:
@@ -95,6 +96,7 @@ def create_fractional_derivative(
     return _make(find_definition(definition, "derivative"), alpha, options)
 
 
+@corrects_keywords
 def create_fractional_integral(
     alpha: OrderOrFunction, definition: DefinitionName = "riemann_liouville", **options: Unpack[IntegralOptions]
 ) -> FractionalOperator:

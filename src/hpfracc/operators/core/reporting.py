@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpfracc._arrays import to_host
+from hpfracc._arrays import device_of, to_host
 from hpfracc._frames import Opened, has_labels
-from hpfracc._results import LabelledArrays, Result, SmallCurve
+from hpfracc._results import LabelledArrays, Result, SmallCurve, as_html, new_axes
 from hpfracc._xp import array_namespace
 from hpfracc.engine.selection.decision import Decision
-from hpfracc.errors import warn
+from hpfracc.errors import InvalidInputError, warn
 from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, largest, real_dtype
+
+if TYPE_CHECKING:
+    from hpfracc._results import Axes, DataFrame, Dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class OperatorResult(Result):
     decision: Decision | None
     origin: float
     converged: bool = True
-    message: str = field(default="")
+    message: str = ""
     t: Any = None
     axis: int = -1
 
@@ -145,7 +148,32 @@ class OperatorResult(Result):
     def _curves(self) -> list[SmallCurve]:
         return [] if known_values(self.value) is None else Result._curves(self)
 
-    def to_xarray(self) -> Any:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """The value as a NumPy array, without its gradient."""
+        if copy is False and device_of(self.value) != "cpu":
+            raise InvalidInputError(f"copy=False, and the value is on {device_of(self.value)}; omit copy=")
+        return np.array(to_host(self.value), dtype, copy=copy)
+
+    def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
+        """Draw the value over t, and its estimated error as a band; returns the axes.
+
+        The band is drawn for one row of real values. Needs Matplotlib (extra ``plot``).
+        """
+        axes = new_axes(ax)
+        _, t, blocks = self._table()
+        values, errors = (blocks[name][2] for name in ("value", "error_estimate"))
+        parts = {"Re": values.real, "Im": values.imag} if values.dtype.kind == "c" else {"value": values}
+        for name, rows in parts.items():
+            axes.plot(t, rows, **{"label": name, **style})
+        if values.shape[1] == 1 and len(parts) == 1:
+            low, high = values - errors, values + errors
+            axes.fill_between(t, low[:, 0], high[:, 0], alpha=0.3, linewidth=0.0, color=axes.lines[-1].get_color())
+        elif len(parts) > 1:
+            axes.legend()
+        axes.set(xlabel="t", ylabel="value")
+        return axes
+
+    def to_xarray(self) -> Dataset:
         """The value and its error estimate as an xarray ``Dataset``; labels of the samples are kept."""
         if not has_labels(self.value):
             return Result.to_xarray(self)
@@ -153,7 +181,7 @@ class OperatorResult(Result):
         # A frame gives a Dataset of its columns.
         return value if hasattr(value, "data_vars") else value.rename("value").to_dataset()
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> DataFrame:
         """The value and its error estimate as a pandas ``DataFrame``; labels of the samples are kept."""
         if not has_labels(self.value):
             return Result.to_dataframe(self)
@@ -167,6 +195,12 @@ class OperatorResult(Result):
         state = "" if self.converged else ", not converged"
         shape = tuple(np.shape(self.value))
         return f"OperatorResult(method={self.method!r}, value of shape {shape}, origin={self.origin}{told}{state})"
+
+
+def operator_as_html(operator: Any) -> str:
+    """An operator in notebooks: its formula, and its fields."""
+    facts = {each.name: getattr(operator, each.name) for each in fields(operator)}
+    return as_html(type(operator).__name__, {"definition": f"${operator.formula}$", **facts})
 
 
 def _largest_error(estimate: Any) -> float | None:

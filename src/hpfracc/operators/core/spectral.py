@@ -13,17 +13,20 @@ from hpfracc._xp import NUMPY, array_namespace
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.graded import DEGREE, differentiate_graded, integer_derivative, value_at_origin
-from hpfracc.operators.core.grids import known_values
-from hpfracc.operators.core.jacobi import (
+from hpfracc.operators.core.graded import (
+    DEGREE,
     between,
     derivative_matrix,
+    differentiate_graded,
     end_derivatives,
     fractional_basis,
     gauss_points,
+    integer_derivative,
     slope_matrix,
     transform,
+    value_at_origin,
 )
+from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import constant, join, real_dtype
@@ -45,8 +48,9 @@ _STEEP = 12.0
 _SLOWEST = 0.5
 #: Number of Gauss points between which f is evaluated again, before its interpolant is accepted.
 _LOOKS = 16
-#: Largest deviation from the interpolant, in units of the truncation level.
-_ALIKE = 100.0
+#: Largest deviation from the interpolant, in units of the truncation level, and at the end, as a part of that: there a
+#: derivative amplifies it most.
+_ALIKE, _AT_END = 100.0, 0.1
 #: An order whose value at the origin has the sign of its factor.
 ONE_HALF = read_order(0.5)
 #: Points of the result that are processed together: a few MiB of polynomials.
@@ -167,19 +171,23 @@ def _growth(sizes: np.ndarray[Any, Any]) -> float:
 def _confirmed(function: Function, host: np.ndarray[Any, Any], points: int, power: float, allowed: float) -> bool:
     """Whether f agrees with its interpolant at ``_LOOKS + 1`` further points between the Gauss points.
 
-    Coefficients say nothing about features between all points, such as a narrow pulse on a straight line.
+    Coefficients say nothing about features between all points, such as a narrow pulse on a straight line, or the tail
+    of a front behind the end, which is the last of these points.
     """
     length = _length(function)
-    x, there, falls = between(points, power, _LOOKS)
-    at = function.origin + 0.5 * length * (1.0 + x)
-    values = to_host(function.at(at))
+    x, there, falls = between(points, power, _LOOKS, last=True)
+    at = np.minimum(function.origin + 0.5 * length * (1.0 + x), max(function.end, function.origin + 1e-3))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = to_host(function.at(at))
     if power != 0.0:
         values = values * (at - function.origin) ** -power
     # As in _transform_at: f is evaluated at rounded points.
     off = ((np.asarray(at, np.longdouble) - function.origin) * 2 / np.longdouble(length) - 1 - x).astype(np.float64)
-    gap = np.abs(values - host @ there - (host @ falls) * off).max(initial=0.0)
-    size = max(float(np.abs(host).max(initial=0.0)), float(np.abs(values).max(initial=0.0)))
-    return bool(gap <= allowed * math.sqrt(2.0 * points + 1.0) * size)
+    gap = np.abs(values - host @ there - (host @ falls) * off)
+    # Of f itself, the end alone may be undefined.
+    gap[..., -1] = np.nan_to_num(gap[..., -1] / _AT_END, nan=0.0, posinf=0.0)
+    size = max(float(np.abs(host).max(initial=0.0)), float(np.abs(values[..., :-1]).max(initial=0.0)))
+    return bool(gap.max(initial=0.0) <= allowed * math.sqrt(2.0 * points + 1.0) * size)
 
 
 def _transform_at(

@@ -26,8 +26,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
-from hpfracc.operators.core.weights import weights_key, weights_of
+from hpfracc.operators.core.values import Samples, constant, join, scalar, weights_key, weights_of, zeros
 from hpfracc.operators.rules.differences import increments
 from hpfracc.operators.rules.l1 import with_parabolas
 

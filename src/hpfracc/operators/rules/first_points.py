@@ -12,8 +12,7 @@ from scipy.special import gamma
 
 from hpfracc._xp import Namespace, array_namespace
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.values import Samples, constant, join, largest, real_dtype, real_product, scalar
-from hpfracc.operators.core.weights import weights_of
+from hpfracc.operators.core.values import Samples, constant, join, largest, real_dtype, real_product, scalar, weights_of
 from hpfracc.operators.rules.differences import (
     DIFFERENCE_ORDER,
     maybe_whole,

@@ -11,8 +11,7 @@ from hpfracc._xp import Namespace
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, power_differences, previous, trapezoid_defects
-from hpfracc.operators.core.values import Finish, Samples, constant
-from hpfracc.operators.core.weights import scaled_weights
+from hpfracc.operators.core.values import Finish, Samples, constant, scaled_weights
 from hpfracc.operators.rules.differences import DIFFERENCE_ORDER, head_of, increments, start_points
 
 #: Sequences of weights from a namespace, an order and lags.

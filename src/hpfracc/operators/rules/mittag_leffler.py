@@ -16,8 +16,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defect
-from hpfracc.operators.core.values import Samples, constant
-from hpfracc.operators.core.weights import weights_key, weights_of
+from hpfracc.operators.core.values import Samples, constant, weights_key, weights_of
 from hpfracc.operators.rules.bounded_kernel import (
     FIRST,
     ConvolutionMemory,

@@ -21,8 +21,7 @@ from hpfracc.operators.core.grids import Grid, known_values, read_grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Samples, constant, join, real_dtype
-from hpfracc.operators.core.weights import scaled_weights
+from hpfracc.operators.core.values import Samples, constant, join, real_dtype, scaled_weights
 
 Ratios = tuple[float, ...]
 

@@ -22,8 +22,7 @@ from hpfracc.operators.core.sequences import (
     second_differences,
     tangent_defects,
 )
-from hpfracc.operators.core.values import Samples, constant
-from hpfracc.operators.core.weights import scaled_weights
+from hpfracc.operators.core.values import Samples, constant, scaled_weights
 
 
 @final

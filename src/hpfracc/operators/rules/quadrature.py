@@ -15,8 +15,16 @@ from hpfracc._xp import NUMPY, Namespace
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, binomials, count_of, long_run, power_sum, previous
-from hpfracc.operators.core.values import Samples, add_from, constant, join, zeros
-from hpfracc.operators.core.weights import scaled_weights, weights_key, weights_of
+from hpfracc.operators.core.values import (
+    Samples,
+    add_from,
+    constant,
+    join,
+    scaled_weights,
+    weights_key,
+    weights_of,
+    zeros,
+)
 from hpfracc.operators.rules.differences import (
     binomial_table,
     forward_differences,

@@ -15,8 +15,7 @@ from hpfracc.engine.execution.api import toeplitz_apply
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, centred_binomials
-from hpfracc.operators.core.values import Samples
-from hpfracc.operators.core.weights import scaled_weights
+from hpfracc.operators.core.values import Samples, scaled_weights
 from hpfracc.operators.rules.periodic import LaplacianRule, Ratios, WaveRule
 
 

@@ -25,9 +25,10 @@ from hpfracc.operators.core.values import (
     real_dtype,
     real_product,
     scalar,
+    scaled_weights,
+    weights_of,
     zeros,
 )
-from hpfracc.operators.core.weights import scaled_weights, weights_of
 from hpfracc.operators.rules.any_grid import power, reach_of
 from hpfracc.operators.rules.differences import maybe_whole, start_points
 from hpfracc.operators.rules.first_points import (

@@ -15,8 +15,17 @@ from hpfracc.engine.execution.api import unlogged
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
-from hpfracc.operators.core.values import Samples, add_from, constant, join, namespace_among, scalar, zeros
-from hpfracc.operators.core.weights import weights_key, weights_of
+from hpfracc.operators.core.values import (
+    Samples,
+    add_from,
+    constant,
+    join,
+    namespace_among,
+    scalar,
+    weights_key,
+    weights_of,
+    zeros,
+)
 from hpfracc.operators.rules.differences import start_points
 from hpfracc.operators.rules.first_points import singular_origin, whole_at_origin
 from hpfracc.operators.rules.quadrature import ConvolutionQuadrature

@@ -23,9 +23,9 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import images_of, invert, require_rising
 from hpfracc.solvers.ode.adaptive.memories import Tempering
 from hpfracc.solvers.ode.compilation import refuse_numba
+from hpfracc.solvers.ode.multiterm import Substitution, solve_substituted
 from hpfracc.solvers.ode.problem import LONGEST, Orders, Problem, RightHandSide, Term, make_newton
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.substitution import Substitution, solve_substituted
 from hpfracc.solvers.stepping.jacobian import factorise, is_sparse
 from hpfracc.solvers.stepping.options import Options
 

@@ -25,6 +25,9 @@ from hpfracc.solvers.stepping.options import Options
 #: Replaces every method's ``solve`` while a solve is only explained.
 noting: ContextVar[Callable[[Any, Problem, Options], FODEResult] | None] = ContextVar("hpfracc_noting", default=None)
 
+#: Methods of SciPy and of solvers like it.
+_INTEGER = frozenset({"rk45", "rk23", "dop853", "dopri5", "tsit5", "radau", "bdf", "lsoda"})
+
 
 class Method(abc.ABC):
     """A method for ``D^alpha y = f(t, y)``.
@@ -96,6 +99,13 @@ class Method(abc.ABC):
                 return f"method={self.name!r} {refusal}"
         return None if "compiled" in self.takes else refuse_compiled(options, self.name)
 
+    def promised_order(self, alpha: float, *, rough: bool = False) -> float | None:
+        """Order of the error at a fixed t for solutions that are smooth, or ``rough``: that start like t^alpha.
+
+        None if the method has no step that the error falls with. On a graded mesh, the order of the largest error.
+        """
+        return None
+
     @abc.abstractmethod
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Solve the problem. NaN, no convergence or too few steps give ``success=False`` and a message with advice."""
@@ -145,7 +155,14 @@ def register_method(method: type[Method]) -> type[Method]:
 
 
 def all_methods() -> list[type[Method]]:
-    """All methods by name. Imports the files of ``methods/``."""
+    """All methods by name. Imports the files of ``methods/``.
+
+    Examples
+    --------
+    >>> from hpfracc.solvers.ode import all_methods
+    >>> [method.name for method in all_methods() if method().promised_order(0.5) == 1.0]
+    ['explicit_rectangle', 'implicit_rectangle']
+    """
     for name in _files():
         importlib.import_module(f"{methods.__name__}.{name}")
     return sorted(set(_known.values()), key=lambda method: method.name)
@@ -167,6 +184,8 @@ def find_method(name: str | Method) -> Method:
     names = [] if key in _known else [method.name for method in all_methods()]
     if key in _known:
         return _known[key]()
+    if key in _INTEGER:
+        raise InvalidInputError(f"method={name!r} is for integer orders; here it is 'adaptive', or leave it out")
     raise InvalidInputError(f"no method is called {name!r}; {hint(key, names)}: auto, {', '.join(names)}")
 
 

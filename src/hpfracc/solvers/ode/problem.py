@@ -11,9 +11,9 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, refuse_units
 from hpfracc._choices import DerivativeName
-from hpfracc._reading import array, broadcasts, choice, function, listed, number, pair, shown
+from hpfracc._reading import array, broadcasts, check_value, choice, function, listed, number, pair, shown
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.stepping.jacobian import DENSE_BELOW, JacobianSource, is_sparse, read_sparsity
+from hpfracc.solvers.stepping.jacobian import JacobianSource, check_jacobian, read_sparsity
 from hpfracc.solvers.stepping.newton import PART, Newton
 from hpfracc.solvers.stepping.options import Options
 
@@ -184,32 +184,6 @@ class Problem:
 
 def _no_function(*_: Any) -> Any:
     raise InvalidInputError("only the data of this problem were stored, not its right-hand side; solve it again")
-
-
-def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Array:
-    """The result of the user's function as an array; raises an error if its shape or dtype is wrong."""
-    found: Array = np.asarray(array(f"the value of {name}(t, y)", value))
-    if found.shape == () and shape == (1,):  # one equation: fun may return the number itself
-        found = found.reshape(shape)
-    if found.shape != shape:
-        raise ShapeError(f"{name}(t, y) returned shape {found.shape}; return an array of the shape {shape} of y")
-    if found.dtype.kind == "c" and np.dtype(dtype).kind != "c":
-        raise UnsupportedDtypeError(f"{name}(t, y) returned complex values for a real y; give y0 as complex numbers")
-    return found.astype(dtype, copy=False)
-
-
-def check_jacobian(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """The result of ``jac`` for a state of ``shape``: an array of shape (..., d, d), or sparse if d is large."""
-    wanted = (*shape, shape[-1])
-    if is_sparse(value) and len(shape) > 1:
-        raise ShapeError(f"jac(t, y) returned a sparse matrix for a batch; return an array of shape {wanted}")
-    if np.shape(value) != wanted:
-        raise ShapeError(f"jac(t, y) returned shape {np.shape(value)}; return {wanted}, a row for each component")
-    if not is_sparse(value) or shape[-1] <= DENSE_BELOW:
-        return check_value(value.toarray() if is_sparse(value) else value, wanted, dtype, "jac")
-    from scipy.sparse import csc_array
-
-    return csc_array(value, dtype=check_value(value.data, value.data.shape, dtype, "jac").dtype)
 
 
 def read_problem(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 from hpfracc._arrays import to_host
 from hpfracc._optional import import_optional
 from hpfracc._reading import listed, whole
-from hpfracc._results import LabelledArrays, Result
+from hpfracc._results import MAX_NAMED, LabelledArrays, Result
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.stepping.walk import Walk
 
-#: The message of a solve that succeeded.
-REACHED = "The end of the interval was reached."
-#: Multiple of the tolerance that counts as reached, because error estimates are rough.
-TOLERATED = 10.0
-
-#: Maximum number of lines with a legend.
-_MAX_NAMED = 12
+if TYPE_CHECKING:
+    from hpfracc._results import Axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +123,7 @@ class FODEResult(Result):
             return -1
         return 1 if self.stats.get("terminated") else 0
 
-    def plot(self, *, phase: Sequence[int] | None = None, ax: Any = None, **style: Any) -> Any:
+    def plot(self, *, phase: Sequence[int] | None = None, ax: Axes | None = None, **style: Any) -> Axes:
         """Plot the solution over time, or its components against each other.
 
         Parameters
@@ -142,13 +139,25 @@ class FODEResult(Result):
         -------
         matplotlib.axes.Axes
         """
-        return _plot_solution(self.t, self.y, phase, ax, style)
+        drawn: Axes = _plot_solution(self.t, self.y, phase, ax, style)
+        return drawn
 
     def __repr__(self) -> str:
         shape = tuple(np.shape(self.y))
         name = self.decision.method if self.decision is not None else "unknown"
         state = "success" if self.success else "stopped"
         return f"FODEResult({state}: {self.message} method={name!r}, y of shape {shape}, nfev={self.nfev})"
+
+
+def finish(
+    walk: Walk, problem: Problem, times: Any, y: Any, stats: dict[str, Any], decision: SolveDecision, sol: Any
+) -> FODEResult:
+    """What came of a walk; evaluations are left to the caller."""
+    stats |= {"terminated": walk.ended is not None, "interrupted": walk.interrupted}
+    found = FODEResult(times, y, walk.success, walk.message, 0, stats=stats, decision=decision)
+    found.sol = sol if walk.options.dense_output else None
+    found.t_events, found.y_events = walk.events.collected(problem.shape, problem.dtype)
+    return found
 
 
 def because(result: FODEResult, reason: str) -> FODEResult:
@@ -164,20 +173,6 @@ def later_times(t: NDArray[Any]) -> NDArray[Any]:
     kept: NDArray[Any] = (np.diff(highest, append=np.inf) > 0.0) & (highest > highest[:1])
     kept[:1] = True
     return kept
-
-
-def inaccurate(ratio: float, rtol: float, jump: float | None = None) -> str:
-    """The message where the estimated error is ``ratio`` times the tolerance; ``jump`` is the time of a jump."""
-    cause = (
-        f"the equation amplifies errors, or rtol={rtol:g} is too small. Loosen it, shorten the interval, or, for a "
-        "chaotic solution that no method can follow, use method='adaptive_local'."
-    )
-    if jump is not None:
-        cause = (
-            f"the right-hand side jumps near t = {jump:g}, and times close behind it are not resolved by rounding. "
-            f"Give all times of jumps as breakpoints=[...], or loosen rtol={rtol:g}."
-        )
-    return f"The end was reached, but the error may be {ratio:.2g} times the tolerance: {cause}"
 
 
 def _plot_solution(t: Any, y: Any, phase: Sequence[int] | None, ax: Any, style: dict[str, Any]) -> Any:
@@ -200,32 +195,9 @@ def _plot_solution(t: Any, y: Any, phase: Sequence[int] | None, ax: Any, style: 
     ax.set_xlabel("t")
     if lines == 1:
         ax.set_ylabel("y")
-    elif lines <= _MAX_NAMED:
+    elif lines <= MAX_NAMED:
         ax.legend()
     return ax
-
-
-def plot_fit(sets: Sequence[Any], axes: Any) -> Any:
-    """Data and prediction above, residuals below; see :meth:`FODEFit.plot`."""
-    pyplot = import_optional("matplotlib.pyplot")
-    if axes is None:
-        _, axes = pyplot.subplots(2, 1, sharex=True, height_ratios=(3, 1), layout="constrained")
-    if np.size(axes) != 2:
-        raise InvalidInputError(f"ax has {np.size(axes)} elements; give two, for the fit and for the residuals")
-    above, below = np.ravel(axes)
-    rows = [(place, each, row) for place, each in enumerate(sets) for row in range(len(each.data))]
-    for number, (place, each, row) in enumerate(rows):
-        colour, member = f"C{number % 10}", f" of set {place}" if len(sets) > 1 else ""
-        name = f"observed {row}{member}" if len(rows) > 1 else "data"
-        above.plot(each.t, each.data[row], "o", color=colour, markersize=4, alpha=0.6, label=name)
-        above.plot(each.curve_t, each.curve[row], color=colour, label="fit" if len(rows) == 1 else None)
-        below.plot(each.t, each.residuals[row], "o", color=colour, markersize=3)
-    below.axhline(0.0, color="0.5", linewidth=0.8)
-    below.set_xlabel("t")
-    below.set_ylabel("residual")
-    if len(rows) <= _MAX_NAMED:
-        above.legend()
-    return above, below
 
 
 def _read_phase(phase: Sequence[int], components: int) -> tuple[int, ...]:

@@ -12,17 +12,13 @@ import numpy as np
 
 from hpfracc.solvers.ode.fixed.grid import initial_part, row_orders
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
+from hpfracc.solvers.stepping.jumps import negative_powers, sample_near_start
 from hpfracc.solvers.stepping.options import Options
 
 Array = np.ndarray[Any, Any]
 
-#: Distances from t0, in powers of ten of the interval, at which the right-hand side is sampled: as close as possible,
-#: so that its leading power dominates.
-SCALES = ((60.0, 120.0, 180.0), (20.0, 40.0, 60.0), (5.0, 10.0, 15.0), (2.0, 4.0, 6.0))
 #: Earliest time after t0. An earlier one would leave no room for the steps before it.
 EARLIEST = 1e-270
-#: Maximum difference of two slopes of one power.
-_STEADY = 0.05
 #: A multiple of the solution's power that is closer than this to an integer counts as one: f is a polynomial of y.
 _WHOLE = 0.02
 
@@ -68,30 +64,18 @@ def _laws(problem: Problem) -> tuple[Array, Array, float, bool] | None:
 
     None if the right-hand side is not finite there, or grows faster than any power.
     """
-    for scales in SCALES:
-        times = (problem.t1 - problem.t0) * 10.0 ** -np.array(scales)
-        with np.errstate(all="ignore"):
-            states = initial_part(problem, times)
-            try:
-                given = [(problem.t0 + tau, y.reshape(problem.shape)) for tau, y in zip(times, states.T, strict=True)]
-                found = [np.abs(problem.evaluate(float(t), y.copy())).reshape(-1) for t, y in given]
-            except ArithmeticError:
-                continue
-        values = np.stack(found, axis=1)
-        if np.isfinite(values).all() and np.isfinite(states).all():
-            powers, steady = negative_powers(values, times)
-            last = np.where(np.all(values > 0.0, axis=1), values[:, -1], 0.0)
-            return powers, last, float(times[-1]), steady
-    return None
 
+    def size(tau: float) -> Array:
+        state = initial_part(problem, np.array([tau])).T[0]
+        found = np.abs(problem.evaluate(problem.t0 + tau, state.reshape(problem.shape))).reshape(-1)
+        return np.where(np.isfinite(state).all(), found, np.nan)
 
-def negative_powers(values: Array, times: Array) -> tuple[Array, bool]:
-    """The negative powers of values of shape (rows, 3) at three times, else 0; and whether they are steady."""
-    seen = np.all(values > 0.0, axis=1)
-    slopes = np.diff(np.log(np.where(values > 0.0, values, 1.0)), axis=1) / np.diff(np.log(times))
-    powers = np.where(seen, np.minimum(slopes[:, 1], 0.0), 0.0)
-    turned = np.abs(slopes[:, 0] - slopes[:, 1])[powers < -1e-3]
-    return powers, bool(np.all(turned <= _STEADY))
+    near = sample_near_start(size, problem.t1 - problem.t0)
+    if near is None:
+        return None
+    times, values = near
+    powers, steady = negative_powers(values, times)
+    return powers, np.where(np.all(values > 0.0, axis=1), values[:, -1], 0.0), float(times[-1]), steady
 
 
 def read_growth(problem: Problem) -> PowerLaw:

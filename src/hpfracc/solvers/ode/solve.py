@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpfracc._arrays import dtype_name
-from hpfracc._choices import DerivativeName, MethodName, SolverBackendName
+from hpfracc._choices import DerivativeName, MethodName, Orders, SolverBackendName, Values
 from hpfracc._interrupts import raise_interrupted
 from hpfracc._optional import is_installed
+from hpfracc._reading import corrects_keywords
 from hpfracc.engine.backends import registry
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
 
 
 @watched
+@corrects_keywords
 def solve_fode(
     fun: Callable[..., Any],
     t_span: Sequence[float],
-    y0: Any,
-    alpha: Any,
+    y0: Values,
+    alpha: Orders,
     *,
     method: MethodName | Method = "auto",
     rtol: float = 1e-6,

@@ -8,6 +8,7 @@ coefficients of their eigenfunctions, and errors are measured in the values: the
 
 from __future__ import annotations
 
+import cmath
 import dataclasses
 import functools
 import math
@@ -19,14 +20,14 @@ from hpfracc.history.states import ExponentialMemory, TrackedMemory
 from hpfracc.solvers.pde.driver import StepProgress
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.nonlinear import ROUGH, ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, StepForm
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm
 from hpfracc.solvers.pde.recording import Run
 from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before, note_jumps
-from hpfracc.solvers.stepping.rules import stable_degrees
+from hpfracc.solvers.stepping.rules import CONTRACTIONS, stable_degrees
 from hpfracc.solvers.stepping.solution import PieceStore
 from hpfracc.solvers.stepping.step import RESOLVED, AdaptiveStep
-from hpfracc.solvers.stepping.system import FlatSystem, NotFiniteError, Solved
-from hpfracc.solvers.stepping.walk import HOPELESS, MAX_PASSES, TOLERATED, AdaptiveWalk, smaller_share
+from hpfracc.solvers.stepping.system import FlatSystem, NotFiniteError, Solved, StepFailedError
+from hpfracc.solvers.stepping.walk import TOLERATED, AdaptiveWalk, inaccurate, run_passes
 
 Array = np.ndarray[Any, Any]
 
@@ -62,13 +63,13 @@ class _EvolutionSystem(FlatSystem):
         self.form_shape = coefficients[0].shape
         self.dtype = np.result_type(*coefficients)
         self.initial = [each.reshape(-1) for each in coefficients]
+        self.steady = len(given) == 1
         self.shape = (self.size,)
         self.groups = [(float(problem.alpha), slice(None))]
         if problem.varying is not None:
             orders = np.broadcast_to(problem.varying.at(problem.t0), self.form_shape).reshape(-1)
             self.groups = [(float(one), np.flatnonzero(orders == one)) for one in np.unique(orders)]
         self.enter(0)
-        self._sizes: list[tuple[Array, float]] = []  # of the newest states, which are asked for several times
         #: Why the newest step was not solved.
         self.failure = ""
         self._reactions = None if problem.linear else ReactionSolver(problem, share)
@@ -78,7 +79,10 @@ class _EvolutionSystem(FlatSystem):
         self._rates: Array | None = None
         if form.modal and len(self.groups) == 1:
             self._rates = np.abs(np.broadcast_to(symbol, self.form_shape)).reshape(-1)
-        self._newest, self._weight = 0.0, 1.0
+            self._stable = np.array(stable_degrees(self.groups[0][0]))
+        #: The newest weight, and the shift of the newest step.
+        self._newest = 0.0
+        self._shift: Any = 1.0
         #: The estimated error of the newest step.
         self._error = np.zeros_like(self.initial[0])
 
@@ -95,26 +99,22 @@ class _EvolutionSystem(FlatSystem):
 
     def start(self, tau: float) -> Array:
         """The polynomial of the initial values."""
-        return self.initial[0] if len(self.initial) == 1 else self.initial[0] + tau * self.initial[1]
+        return self.initial[0] if self.steady else self.initial[0] + tau * self.initial[1]
 
     def __call__(self, tau: float, y: Array, *, shifted: bool = False) -> Array:
         """The right-hand side."""
-        u, problem = y.reshape(self.form_shape), self.problem
-        value = self.form.apply(u) + self.data(tau)
+        u, problem, t = y.reshape(self.form_shape), self.problem, self.time(tau)
+        value = self.form.apply(u)
+        if self.form.forced:
+            value = value + self.form.known(t)
         if problem.reaction is not None:
-            problem.count("reactions")
-            value = value + problem.reaction(self.time(tau), u)
+            value = value + problem.reaction(t, u)
         return self.finite(value, tau)
-
-    def data(self, tau: float) -> Any:
-        """Source and boundary data."""
-        known = self.form.known(self.time(tau))
-        return 0.0 if known is None else known
 
     def finite(self, u: Any, tau: float) -> Array:
         """A flat state; raises an error if it is not finite."""
         flat = np.asarray(u, self.dtype).reshape(-1)
-        if not np.isfinite(flat.sum()) and not np.isfinite(flat).all():
+        if not cmath.isfinite(flat.dot(flat)) and not np.isfinite(flat).all():
             raise NotFiniteError(f"The right-hand side is not finite at t = {self.time(tau):.6g}")
         return flat
 
@@ -122,7 +122,8 @@ class _EvolutionSystem(FlatSystem):
 
     def values(self, y: Array) -> Any:
         """Values at the unknown points."""
-        return self.form.decode(y.reshape(self.form_shape))
+        c = y.reshape(self.form_shape)
+        return self.form.decode(c) if self.form.modal else c
 
     def frame(self, tau: float, y: Array) -> Any:
         """Values on the whole grid."""
@@ -131,20 +132,17 @@ class _EvolutionSystem(FlatSystem):
     def largest(self, ys: Array) -> Array:
         """The largest value of each of several states."""
         if self.form.modal:
-            ys = self.form.decode(ys.reshape(len(ys), *self.form_shape))
-        return np.asarray(np.abs(ys).reshape(len(ys), -1).max(axis=1))
+            ys = self.form.decode(ys.reshape(len(ys), *self.form_shape)).reshape(len(ys), -1)
+        return np.asarray(np.maximum.reduce(np.abs(ys), 1))
 
-    def largest_of(self, y: Array) -> float:
+    def _largest_of(self, y: Array) -> float:
         """The largest value of one state."""
-        for known, size in self._sizes:
-            if known is y:
-                return size
-        self._sizes = [(y, float(self.largest(y[None])[0])), *self._sizes[:3]]
-        return self._sizes[0][1]
+        sizes = np.abs(self.values(y)) if self.form.modal else np.abs(y)
+        return float(sizes.item(sizes.argmax()))
 
     def magnitude(self, y: Array) -> Array:
         """The largest value."""
-        return np.full(1, self.largest_of(y))
+        return np.array([self._largest_of(y)])
 
     def norm(self, change: Array, scale: Array) -> float:
         """The largest value, in units of the tolerance."""
@@ -152,119 +150,107 @@ class _EvolutionSystem(FlatSystem):
 
     def norms(self, changes: Array, scale: Array) -> list[float]:
         """The same for several changes."""
-        return (self.largest(changes) / scale[0]).tolist()  # type: ignore[no-any-return]
+        return (self.largest(changes) / scale).tolist()  # type: ignore[no-any-return]
 
     def measure(self, error: Array, tolerance: Array, resolved: float) -> tuple[float, float]:
         """The largest value, in units of the tolerance and as it is."""
-        size = self.largest_of(error)
-        return size / float(tolerance[0]), max(size, resolved * float(tolerance[0]))
+        size, unit = self._largest_of(error), float(tolerance[0])
+        return size / unit, max(size, resolved * unit)
 
     # -- the equation of a step ---------------------------------------------------------------------------------------
 
     def solve(self, tau: float, known: Array, weight: Any, guess: Array, tolerance: Any, attempts: int) -> Solved:
         """One linear or nonlinear solve; None if the step is too long for it."""
-        shift, shape = self._shift(weight), self.form_shape
-        rhs = known.reshape(shape) * shift + self.data(tau)
+        t, shape = self.time(tau), self.form_shape
+        shift = 1.0 / float(weight) if isinstance(weight, float) else (1.0 / weight).reshape(shape)
+        rhs = known.reshape(shape) * shift
+        if self.form.forced:
+            rhs = rhs + self.form.known(t)
         try:
             if self._reactions is None:
                 found = self.form.solve(shift, rhs, guess.reshape(shape))
             else:
-                found = self._reactions.solve(self.time(tau), shift, rhs, guess.reshape(shape))
+                found = self._reactions.solve(t, shift, rhs, guess.reshape(shape))
         except StepFailedError as error:
             self.failure = f" The newest one failed: {error}."
             return None
-        self.failure, self._weight, y = "", weight, self.finite(found, tau)
+        self.failure, self._shift, y = "", shift, self.finite(found, tau)
         slope = (y - known) / weight
         short = weight * self.radius < _SHORT  # that difference is rounding
-        if np.any(short):
+        if short if isinstance(short, bool) else short.any():
             slope = np.where(short, self(tau, y), slope)
         return y, slope
 
     def damp(self, changes: Array) -> Array:
-        """Without the reaction; of several together in coefficients."""
-        if changes.ndim > 1 and not self.form.modal:
-            return np.stack([self._damped(each, self._weight) for each in changes])
-        return self._damped(changes, self._weight)
-
-    def _damped(self, change: Array, weight: Any) -> Array:
-        shift = self._shift(weight)
-        self.problem.count("error_solves", change.size // self.size)
-        rhs = change.reshape(*change.shape[:-1], *self.form_shape) * shift
-        found = (
-            self.form.solve(shift, rhs, None, ROUGH) if self._reactions is None else self._reactions.damped(shift, rhs)
-        )
-        return np.asarray(found, self.dtype).reshape(change.shape)
-
-    def propagate(self, tau: float, y: Array, f: Array, known: Array, weight: Any, guess: Array) -> tuple[Array, Array]:
-        """With one linear solve; with a reaction, from its change by the error before."""
-        if self._reactions is None:
-            error = self._damped(known, weight)
+        """Without the reaction but for its mean slope; of several together in coefficients."""
+        reactions, stats, shift = self._reactions, self.problem.stats, self._shift
+        rows: Any = changes.reshape(-1, *self.form_shape)
+        stats["error_solves"] += len(rows)
+        if self.form.modal:
+            found = rows * shift / (shift - self.form.symbol)
+            return np.asarray(found, self.dtype).reshape(changes.shape)
+        stats["solves"] += len(rows)
+        space, shifted = self.problem.space, shift
+        if reactions is not None:
+            space, shifted = reactions.space, shift - reactions.slope
+        if space.symbol is not None:
+            found = space.solve(shifted, rows * shift)
         else:
-            self.problem.count("error_solves")
-            shift, shape = self._shift(weight), self.form_shape
-            found = self._reactions.perturbed(
-                self.time(tau), shift, known.reshape(shape) * shift, self._error.reshape(shape)
-            )
-            error = np.asarray(found, self.dtype).reshape(-1)
-        self._error = error
+            found = np.stack([space.solve(shifted, row * shift, None, ROUGH) for row in rows])
+        return np.asarray(found, self.dtype).reshape(changes.shape)
+
+    def propagate(self, tau: float, y: Array, f: Array, known: Array, weight: Any, moved: Array) -> tuple[Array, Array]:
+        """With one linear solve; with a reaction, from its change by the error before."""
+        shape = self.form_shape
+        shift = 1.0 / float(weight) if isinstance(weight, float) else (1.0 / weight).reshape(shape)
+        rhs = known.reshape(shape) * shift
+        self.problem.stats["error_solves"] += 1
+        if self._reactions is None:
+            found = self.form.solve(shift, rhs, None, ROUGH)
+        else:
+            found = self._reactions.perturbed(self.time(tau), shift, rhs, self._error.reshape(shape))
+        self._error = error = np.asarray(found, self.dtype).reshape(-1)
         return error, (error - known) / weight
 
     def degrees(self) -> Array | None:
         """The stable degree of each mode: fast modes have a lower one than slow modes."""
-        return None if self._rates is None else stable_degrees(self._newest * self._rates, self.groups[0][0])
+        return None if self._rates is None else self._stable[np.searchsorted(CONTRACTIONS, self._newest * self._rates)]
 
     def accepted(self, weight: Any, scale: Array) -> None:
         """Record how stiff the step was."""
-        self._newest = float(np.max(weight))
+        self._newest = float(weight if isinstance(weight, float) else weight.max())
         self.contraction = self._newest * self.radius if self._rates is None else 0.0
 
-    def _shift(self, weight: Any) -> Any:
-        """``1 / weight``, a number or one for each element."""
-        return (1.0 / weight).reshape(self.form_shape) if np.ndim(weight) else 1.0 / float(weight)
 
-
-class _EvolutionPass(AdaptiveWalk):
+class _EvolutionPass(AdaptiveWalk, Run):
     """One pass over the interval, with a fixed share of the tolerance for each step."""
-
-    system: _EvolutionSystem
 
     def __init__(
         self, question: Question, breaks: tuple[float, ...], first: float, share: float, progress: StepProgress
     ) -> None:
-        self.problem, _, options, *_ = question
-        super().__init__(_EvolutionSystem(self.problem, breaks, first, share), options, self.problem.t1)
-        self.breaks, self.share = breaks, share
-        self.between = options.t_eval is not None or bool(options.events) or options.dense_output
-        self.error, self.errors = 0.0, list[tuple[float, Any]]()
-        self.times = [self.problem.t0]
+        options = question.options
+        self.system = _EvolutionSystem(question.problem, breaks, first, share)
+        Run.__init__(self, question, None, at=self._within)
+        self.share = share
+        self.stores = options.t_eval is not None or bool(options.events) or options.dense_output
+        self.error, self.walked = 0.0, [self.problem.t0]
+        self.stops = [end - self.problem.t0 for end in self.system.ends[1:]]
         self.pieces = PieceStore(self.system) if options.dense_output else None
-        self.recorded = Run(question, None, at=self._between)
-        self._report = progress.of_times(self.recorded)
+        self._report = progress.of_times(self)
         if self.pieces is not None:
-            self.recorded.frame = self._stored
-
-    def run(self, most_ratio: float) -> None:
-        """Step, and tell how it ended."""
-        with self.recorded.guarded():
-            super().run(most_ratio)
-        if not self.success:
-            self.recorded.fail(self.message)
+            self.frame = self._stored
 
     def begin(self) -> AdaptiveStep:
         """Make the steps, as long as they are stable."""
         system, length = self.system, self.problem.t1 - self.problem.t0
-        many = functools.partial(TrackedMemory, together=1 if self.between else _TOGETHER)
+        many = functools.partial(TrackedMemory, together=1 if self.stores else _TOGETHER)
         memory = many if system.size > _FEW else ExponentialMemory
-        step = AdaptiveStep(system, length, self.options, self.share, between=self.between, memory=memory)
+        step = AdaptiveStep(system, length, self.options, self.share, between=self.stores, memory=memory)
         for alpha, _ in system.groups:
             if alpha > 1.0 and math.isfinite(system.radius) and system.radius > 0.0:
                 stable = (_STABLE * math.gamma(alpha + 2.0) / system.radius) ** (1.0 / alpha)
                 step.most_step = min(step.most_step, stable)
         return step
-
-    def stops(self) -> list[float]:
-        """Breakpoints and the end."""
-        return [end - self.problem.t0 for end in self.system.ends[1:]]
 
     def enter(self, number: int, stop: float) -> None:
         """Evaluate the data between two breakpoints."""
@@ -273,8 +259,8 @@ class _EvolutionPass(AdaptiveWalk):
 
     def note(self, step: AdaptiveStep) -> bool:
         """Record the newest step; returns whether to go on."""
-        if not self.between:  # fewer points are less work, and these degrees are not stable
-            step.values = step.values[: max(3, step.highest_degree() + 2)]
+        if not self.stores:  # fewer points are less work, and these degrees are not stable
+            step.values = step.values[: max(3, step.highest + 2)]
         each: Any = step.size
         self.error = max(self.error, step.size)
         if self.problem.components is not None:
@@ -284,14 +270,19 @@ class _EvolutionPass(AdaptiveWalk):
         self.errors.append((self.problem.t0 + step.tau, each))
         if self.pieces is not None:
             self.pieces.add(step.pieces[-1], step.snapshots[-1])
-        t, run = self._stop_time if step.tau >= self._stop else self.problem.t0 + step.tau, self.recorded
-        if t <= self.times[-1]:  # steps behind a jump may be shorter than times can tell
+        t = self._stop_time if step.tau >= self._stop else self.problem.t0 + step.tau
+        if t <= self.walked[-1]:  # steps behind a jump may be shorter than times can tell
             return True
-        self.times.append(t)
-        if not run.take(np.array([t]), self.system.values(step.y)[None], last=t == self.problem.t1):
+        self.walked.append(t)
+        if not self.take(np.array([t]), self.system.values(step.y)[None], last=t == self.problem.t1, finite=True):
             return False
-        self._report(t, lambda: self.problem.space.embed(*reversed(run.newest)))
+        if self.options.progress:
+            self._report(t, lambda: self.problem.space.embed(*reversed(self.newest)))
         return True
+
+    def _first_bad(self, states: Any) -> int | None:
+        """None: the system refuses states that are not finite."""
+        return None
 
     def explain(self, failure: str) -> str:
         """The solution may have grown without bound where steps can be no shorter."""
@@ -305,7 +296,7 @@ class _EvolutionPass(AdaptiveWalk):
             f"to {now:.3g} and more. This is the solution up to there."
         )
 
-    def _between(self, t: float) -> Any:
+    def _within(self, t: float) -> Any:
         """The frame at a time within the newest step."""
         assert self.step is not None
         last = self.step.pieces[-1]
@@ -335,51 +326,47 @@ def run_steps(question: Question, data: TimeData, progress: StepProgress) -> tup
     problem, _, options, *_ = question
     problem.breaks = breaks = breaks_of(data, problem, options.breakpoints)
     note_jumps(data, problem)
-    share, unseen, missed, spent = _SHARE, 0.0, 0.0, 0
-    for number in range(1, MAX_PASSES + 1):
-        last = number == MAX_PASSES
+    unseen, missed, spent = 0.0, 0.0, 0
+
+    def attempt(share: float, most_ratio: float) -> _EvolutionPass:
+        nonlocal question, options, unseen, missed, spent
         problem.breaks = breaks
         current = _EvolutionPass(question, breaks, data.first, share, progress)
-        current.run(math.inf if last else HOPELESS)
+        current.run(most_ratio)
         # As meshes have them, for what the data do between the steps and for the error in space.
         problem.breaks = tuple(just_before(t, problem) for t in breaks)
-        run, stepper = current.recorded, current.step
-        if stepper is None:
-            return run, math.nan, math.nan
-        spent += stepper.accepted + stepper.rejected
-        if not run.success or stepper.jumped is not None:
-            break
-        if stepper.ratio > 1.0:
-            problem.notes.append(f"pass {number}: the global error was {stepper.ratio:.2g} times the tolerance")
-            share = smaller_share(share, stepper.ratio)
-            continue
-        mesh = np.array([just_before(t, problem) if t in breaks else t for t in current.times])
+        step = current.step
+        spent += 0 if step is None else step.accepted + step.rejected
+        if not current.success or step is None or step.ratio > 1.0 or step.jumped is not None:
+            return current
+        mesh = np.array([just_before(t, problem) if t in breaks else t for t in current.walked])
         unseen = data.defect(problem, mesh, _POINTS)
-        missed = unseen / float(options.atol + options.rtol * stepper.largest.max())
-        if missed <= 1.0:
-            break
-        longest = (problem.t1 - problem.t0) / len(data.looks)
-        problem.notes.append(
-            f"pass {number}: the data change between the steps, which are now at most {longest:.2g} long"
-        )
-        options = dataclasses.replace(options, max_step=min(options.max_step, longest))
-        question = question._replace(options=options)
-    assert stepper is not None
+        missed = unseen / float(options.atol + options.rtol * step.largest.max())
+        if missed > 1.0:
+            longest = (problem.t1 - problem.t0) / len(data.looks)
+            current.repeats = f"the data change between the steps, which are now at most {longest:.2g} long"
+            options = dataclasses.replace(options, max_step=min(options.max_step, longest))
+            question = question._replace(options=options)
+        return current
+
+    current, number = run_passes(attempt, problem.notes, _SHARE)
+    step = current.step
+    if step is None:
+        return current, math.nan, math.nan
     current.error = max(current.error, unseen)
-    run.errors = [(t, np.maximum(each, unseen)) for t, each in current.errors]
+    current.errors = [(t, np.maximum(each, unseen)) for t, each in current.errors]
     problem.stats |= {
         "steps_in_all": spent,
-        "rejected": stepper.rejected,
+        "rejected": step.rejected,
         "passes": number,
-        "exponentials": stepper.memories[0].states.shape[1],
+        "exponentials": step.memories[0].states.shape[1],
     }
-    ratio = max(stepper.ratio, missed)
-    if run.success and ratio > TOLERATED:
-        run.success = False
-        cause = f"the equation amplifies errors, or rtol={options.rtol:g} is too small; loosen it"
-        if missed > stepper.ratio:
-            cause = "the data change between the steps; give a shorter max_step, or breakpoints=[...] where they jump"
-        elif stepper.jumped is not None:
-            cause = f"the data jump near t = {current.system.time(stepper.jumped):g}; give breakpoints=[...]"
-        run.message = f"The end was reached, but the error may be {ratio:.2g} times the tolerance: {cause}."
-    return run, current.error, ratio
+    ratio = max(step.ratio, missed)
+    if current.success and ratio > TOLERATED:
+        cause = f"the equation amplifies errors, or rtol={options.rtol:g} is too small; loosen it."
+        if missed > step.ratio:
+            cause = "the data change between the steps; give a shorter max_step, or breakpoints=[...] where they jump."
+        elif step.jumped is not None:
+            cause = f"the data jump near t = {current.system.time(step.jumped):g}; give breakpoints=[...]."
+        current.fail(inaccurate(ratio, options.rtol, cause=cause))
+    return current, current.error, ratio

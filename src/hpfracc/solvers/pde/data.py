@@ -16,6 +16,7 @@ from hpfracc._xp import Namespace, user_scope
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.pde.boundary import SIDES, evaluated, is_function, positional_range
 from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.space.base import of_unknowns
 
 Array = np.ndarray[Any, Any]
 
@@ -275,43 +276,23 @@ def read_reaction(
             raise InvalidInputError("jac is given without a reaction; leave it out")
         return
     _reading.function("reaction", reaction, "(t, u) or (t, u, x)")
-    space, xp, scope = problem.space, problem.xp, user_scope()
-    whole, ndim, delayed = tuple(start.shape), len(coordinates), problem.delayed
-    bare = bool(space.points) and tuple(axis.size for axis in space.grid) == space.shape
-    apart = not space.points
+    space, whole, delayed = problem.space, tuple(start.shape), problem.delayed
+    apart, lead = not space.points, ("t", "u") if delayed is None else ("t", "u", "delayed")
 
-    def called(function: Callable[..., Any], name: str, shape: tuple[int, ...]) -> Callable[[Any, Any], Any]:
-        """The function of the unknowns, with its values on the whole grid."""
-        lead = ("t", "u") if delayed is None else ("t", "u", "delayed")
-        placed = _takes_coordinates(function, name, lead, ndim, args, first=False)
-        places = coordinates if placed else ()
+    def called(function: Callable[..., Any], name: str, shape: tuple[int, ...], cut: bool) -> Callable[[Any, Any], Any]:
+        placed = _takes_coordinates(function, name, lead, len(coordinates), args, first=False)
+        places = (*(coordinates if placed else ()), *args)
+        return of_unknowns(problem, function, name, start, shape, places, cut)
 
-        def evaluate(t: Any, u: Any) -> Any:
-            values = u if bare else space.embed(u, t)
-            then = () if delayed is None else (delayed(t, u),)
-            with scope():
-                found = function(t, values, *then, *places, *args)
-            if not (is_array(found) and library_of(found) == xp.library):
-                found = xp.array(np.asarray(found)) if not np.iscomplexobj(found) else np.asarray(found)
-            if tuple(found.shape) != shape:
-                raise ShapeError(f"{name}(t, u) returned shape {tuple(found.shape)}; it has to return {shape}")
-            if xp.is_complex(found) and not xp.is_complex(u):
-                raise UnsupportedDtypeError(f"{name}(t, u) returned complex values for a real u; give u0 as complex")
-            problem.count(f"{name}s")
-            return found
-
-        return evaluate
-
-    everywhere = called(reaction, "reaction", whole)
-    problem.reaction = everywhere if bare else lambda t, u: space.restrict(everywhere(t, u))
+    problem.reaction = called(reaction, "reaction", whole, cut=True)
     problem.reaction(problem.t0, problem.u0)
     if jac is None:
         return
     _reading.function("jac", jac, "(t, u) or (t, u, x)")
-    slopes = called(jac, "jac", whole if problem.components is None else (problem.components, *whole))
+    slopes = called(jac, "jac", whole if problem.components is None else (problem.components, *whole), cut=not apart)
 
     def derivative(t: Any, u: Any) -> Callable[[Any], Any]:
-        each = slopes(t, u) if bare or apart else space.restrict(slopes(t, u))
+        each = slopes(t, u)
 
         def product(v: Any) -> Any:
             if apart:  # components meet on the whole grid, where those with given values do not change

@@ -166,7 +166,8 @@ def run_mesh(
     report = (lambda done, u: None) if progress is None else progress.of_run(run, mesh)
     shown = progress is not None and callable(options.progress)
     marks = np.empty(0, int) if sampled is None else sampled
-    with run.guarded():
+
+    def steps() -> None:
         for made in method.steps(problem, mesh):
             done, block = run.steps, isinstance(made, FrameBlock)
             count = made.count if block else 1
@@ -182,6 +183,8 @@ def run_mesh(
             if not goes_on:
                 break
             report(done + count, lambda: problem.space.embed(*reversed(run.newest)))
+
+    run.follow(steps)
     return run
 
 

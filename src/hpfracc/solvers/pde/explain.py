@@ -10,8 +10,9 @@ from typing import Any
 
 from hpfracc.solvers.pde.driver import FIRST_STEPS, exact_mesh, forecast_memory, given_steps
 from hpfracc.solvers.pde.method import Question
+from hpfracc.solvers.pde.methods.exact_modes import ExactModes
 from hpfracc.solvers.pde.refinement import GRID_SHARE
-from hpfracc.solvers.pde.solve import read_question, solve_fpde
+from hpfracc.solvers.pde.solve import read_question, refusal_of, solve_fpde
 
 #: Relative error in time of the first mesh, from which the number of steps for a tolerance is guessed: methods of order
 #: 2 took 4,096 steps at rtol = 1e-6 for smooth sources and reactions.
@@ -109,12 +110,14 @@ def explain_evolution(*args: Any, **kwargs: Any) -> EvolutionExplanation:
     given = inspect.signature(solve_fpde).bind(*args, **kwargs)
     given.apply_defaults()
     question = read_question(**given.arguments)
-    problem, method, *_, reason = question
+    problem, method, options, *_, reason = question
     with problem.xp.scope():
         steps, stepping = _steps(question)
         count = _likely_steps(question) if steps is None else steps
         forecast, _ = forecast_memory(question, count)
         more = forecast_memory(question, count + 1000)[0] - forecast
+        refusal = None if method.exact or not problem.linear else refusal_of(ExactModes(), problem, options)
+        notes = problem.notes if refusal is None else [*problem.notes, f"there are errors in time: {refusal}"]
         return EvolutionExplanation(
             method.name,
             reason,
@@ -129,7 +132,7 @@ def explain_evolution(*args: Any, **kwargs: Any) -> EvolutionExplanation:
             forecast,
             count,
             max(0, more) // 1000,
-            tuple(problem.notes),
+            tuple(notes),
         )
 
 

@@ -14,10 +14,10 @@ from hpfracc._choices import EvolutionMethodName, LossName, names_options_of
 from hpfracc._interrupts import raise_interrupted
 from hpfracc._reading import choice, flag, function, instance, shown, whole
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
-from hpfracc.solvers.ode.fitting import unknowns as arguments
-from hpfracc.solvers.ode.fitting.models import FitModel
-from hpfracc.solvers.ode.fitting.result import Fit, FittedSet, partly_fitted
-from hpfracc.solvers.ode.fitting.search import LOSSES, LeastSquares, add_complaints, differences
+from hpfracc.solvers.fitting import unknowns as arguments
+from hpfracc.solvers.fitting.models import FitModel
+from hpfracc.solvers.fitting.result import Fit, FittedSet, partly_fitted
+from hpfracc.solvers.fitting.search import LOSSES, LeastSquares, add_complaints, differences
 from hpfracc.solvers.pde.interpolation import FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.reading import EQUATION

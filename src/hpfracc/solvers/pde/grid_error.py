@@ -1,4 +1,6 @@
-r"""The error due to the grid, estimated by solving the equation again on coarser grids.
+r"""The estimated errors at each time: of the steps, of the rule in the order, and of the grid.
+
+That of the grid is estimated by solving the equation again on coarser grids.
 
 With :math:`u_h` on the given grid, :math:`u_{2h}` on every second point and :math:`u_{4h}` on every fourth, all with
 the same method and times, the differences :math:`d_1 = |u_{2h} - u_h|` and :math:`d_2 = |u_{4h} - u_{2h}|` give the
@@ -24,8 +26,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_tracer, to_host
-from hpfracc.solvers.pde.method import EvolutionMethod
+from hpfracc.solvers.pde.method import EvolutionMethod, Question
 from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock
+from hpfracc.solvers.pde.recording import Run
+from hpfracc.solvers.pde.result import SpaceTimeError
 from hpfracc.solvers.pde.space.base import is_uniform
 
 Array = np.ndarray[Any, Any]
@@ -181,7 +185,7 @@ def _compared(
         alone = own is None and last and len(outputs) == 1 and not replaced
         values = [u[None] if alone else _states(problem, method, steps, times) if own is None else own]
     found = [_values(problem, values[0], times)]
-    grids, gaps, ratios = [problem.space.grid], [], []
+    grids, gaps, ratios = [problem.space.grid], list[Array](), list[float]()
     axes_of = tuple(range(found[0].ndim))[-len(grids[0]) :]
     for _ in range(2):
         axes = [_every_second(x, p, problem.space.nested) for x, p in zip(grids[-1], problem.periodic, strict=True)]
@@ -193,6 +197,8 @@ def _compared(
         # All that belongs to time stays that of the solve.
         coarse = dataclasses.replace(other, **{name: getattr(problem, name) for name in _OF_TIME})
         refusal = method.lacks(coarse) or method.refuses(coarse)
+        if refusal is not None and gaps:
+            break
         if refusal is not None:
             raise ValueError(refusal)
         states = _states(coarse, method, steps, times)
@@ -379,3 +385,60 @@ def _distance(values: Array, axis: int, apart: int, wraps: bool) -> Array | None
     if not wraps:
         found = np.concatenate([np.zeros((*found.shape[:-1], reach)), found, np.zeros((*found.shape[:-1], reach))], -1)
     return np.asarray(np.moveaxis(np.nan_to_num(found, posinf=np.inf), -1, axis))
+
+
+def errors_of_run(question: Question, run: Run, error: float, frames: Any) -> tuple[SpaceTimeError[Array], str]:
+    """The errors at the times of a run, and why there is none of the grid.
+
+    Parameters
+    ----------
+    error : float
+        The largest error in time; nan if it is not known.
+    frames : array or None
+        The solution at the times of the run; None if something else was kept.
+    """
+    problem, times = question.problem, np.array(run.times)
+    shape = times.shape if problem.components is None else (*times.shape, problem.components)
+    if not times.size or is_tracer(problem.u0):
+        none = np.full(shape, math.nan)
+        return SpaceTimeError(none, none), "the solve is traced"
+    in_time = np.full(shape, error)
+    if run.errors and math.isfinite(error):
+        at = np.array([t for t, _ in run.errors])
+        in_time = _between(times, at, np.array([each + np.zeros(shape[1:]) for _, each in run.errors]), 1)
+    later = times > problem.t0
+    if problem.distribution is not None and frames is not None:
+        # A wave that a wrong order shifts is damped before the shift is many periods.
+        turn = abs(math.cos(math.pi / problem.alpha_value)) if problem.alpha_value > 1.0 else 1.0
+        changes = [problem.largest_each(problem.space.restrict(one) - problem.u0) for one in frames]
+        sizes = np.maximum.accumulate(changes)
+        rule = problem.distribution.rule_error(times[later] - problem.t0) * max(1.0, 1.0 / (math.e * turn))
+        in_time[later] += sizes[later] * rule.reshape(-1, *(1,) * (len(shape) - 1))
+    in_time[~later] = 0.0 * in_time[~later]
+    in_space, why = np.full(shape, math.nan), "the solve did not reach its end"
+    if run.success:
+        method, options = question.method.stand_in(problem), question.options
+        chosen = np.array([len(times) - 1])
+        outputs = [run.newest]
+        if frames is not None:
+            chosen = sampled_times(problem, times, asked=options.t_eval is not None, exact=method.exact)
+            outputs = [(float(times[k]), problem.space.restrict(frames[k])) for k in chosen]
+        replaced = method is not question.method
+        found, why = estimate_grid_errors(problem, method, outputs, run.steps, options.estimate, replaced=replaced)
+        if frames is None:
+            in_space[-1] = found[0]
+        elif len(chosen):
+            in_space = _between(times, times[chosen], found, 0)
+            in_space[~later] = 0.0 * in_space[~later]
+    return SpaceTimeError(in_time, in_space), why
+
+
+def _between(times: Array, at: Array, values: Array, reach: int) -> Array:
+    """At each time the larger one of the neighbouring values; ``reach`` more on each side."""
+    order = np.argsort(at, kind="stable")
+    at, values = at[order], values[order]
+    before, behind = np.searchsorted(at, times, side="right") - 1, np.searchsorted(at, times, side="left")
+    # Equal times are several steps that floating-point times do not tell apart.
+    low = np.clip(np.minimum(before, behind) - reach, 0, len(at) - 1)
+    high = np.clip(np.maximum(before, behind) + reach, 0, len(at) - 1)
+    return np.stack([values[a : b + 1].max(axis=0) for a, b in zip(low, high, strict=True)])

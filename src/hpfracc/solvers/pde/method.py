@@ -75,7 +75,7 @@ class EvolutionMethod(abc.ABC):
 
         Each item is an array, or a :class:`~hpfracc.solvers.pde.problem.FrameBlock` that computes the values of one or
         more steps on demand. Arrays are not modified after they are yielded. A step that fails raises
-        :class:`~hpfracc.solvers.pde.problem.StepFailedError`.
+        :class:`~hpfracc.solvers.stepping.system.StepFailedError`.
         """
 
     def steps(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hpfracc.errors import SolveError
 from hpfracc.history.intervals import order_value
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
-from hpfracc.solvers.pde.space.base import Semidiscretisation
+from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.space.krylov import gmres
+from hpfracc.solvers.stepping.system import StepFailedError
 
 #: Fraction of the tolerance to which the equation of a step is solved.
 _SHARE = 1e-2
@@ -44,8 +43,12 @@ class ReactionSolver:
     """
 
     def __init__(self, problem: EvolutionProblem, share: float = 1.0) -> None:
-        self.problem, self.xp, self._share = problem, problem.xp, _SHARE * share
-        self._slope: Any = None
+        self.problem, self.xp, self.stats = problem, problem.xp, problem.stats
+        self._atol, self._rtol = _SHARE * share * float(np.max(problem.atol)), _SHARE * share * problem.rtol
+        assert problem.reaction is not None
+        self.space, self._react = problem.space, problem.reaction
+        #: The mean slope of the reaction.
+        self.slope: Any = None
         #: The newest rate of contraction.
         self._rate = 1.0
         self._trusted = 0
@@ -55,24 +58,29 @@ class ReactionSolver:
     def solve(self, t: Any, shift: Any, rhs: Any, guess: Any) -> Any:
         """Solve for the v of this step."""
         problem = self.problem
-        self._space, self._react = self._operator(t, guess)
-        if self._slope is None or self._trusted <= 0:
+        if problem.frozen is not None:
+            self._freeze(t, guess)
+        if self._trusted <= 0:
             # Where the guess is 0, the first iterate shows how large solutions are.
-            near = guess if problem.largest(guess) else self._space.solve(shift, rhs + self._react(t, guess), guess)
+            near = guess if problem.largest(guess) else self.space.solve(shift, rhs + self._react(t, guess), guess)
             scale = problem.largest(near)
-            self._slope = 0.0 if problem.frozen is not None else self._mean_slope(t, guess, shift, scale)
+            self.slope = 0.0 if problem.frozen is not None else self._mean_slope(t, guess, shift, scale)
             self._trusted = 20
         self._trusted -= 1
-        m, v, last = self._slope, guess, math.inf
+        react, solve, largest = self._react, self.space.solve, problem.largest
+        m, v, last = self.slope, guess, math.inf
+        shifted = shift - m
         for number in range(_MAX_SIMPLE):
-            self._newest = v, self._react(t, v)
-            new = self._space.solve(shift - m, rhs + self._newest[1] - m * v, v)
-            problem.count("solves")
-            change, size = self.problem.largest(new - v), self.problem.largest(new)
+            value = react(t, v)
+            self._newest = v, value
+            new = solve(shifted, rhs + value - m * v, v)
+            self.stats["solves"] += 1
+            change, size = largest(new - v), largest(new)
             v = new
             if not math.isfinite(change):
                 break
-            if change <= self._allowed(size):
+            allowed = self._atol + self._rtol * size
+            if change <= allowed:
                 return v
             if number:
                 rate = self._rate = change / last
@@ -80,10 +88,10 @@ class ReactionSolver:
                     self._trusted = 0
                     break
                 # The remaining error is about change * rate / (1 - rate).
-                if change * rate / (1.0 - rate) <= self._allowed(size):
+                if change * rate / (1.0 - rate) <= allowed:
                     return v
             last = change
-        return self._newton(t, shift, rhs, guess if not math.isfinite(self.problem.largest(v)) else v)
+        return self._newton(t, shift, rhs, guess if not math.isfinite(problem.largest(v)) else v)
 
     def perturbed(self, t: Any, shift: Any, rhs: Any, guess: Any) -> Any:
         """The change of the newest solution by ``rhs``, to first order; ``guess`` is a similar change.
@@ -91,11 +99,12 @@ class ReactionSolver:
         By one step of the fixed point, by a second one if that is too far, or by GMRES where it contracts slowly.
         """
         # The slope where the reaction was evaluated last, next to v.
-        (near, value), m, largest = self._newest, self._slope, self.problem.largest
+        (near, value), m, largest = self._newest, self.slope, self.problem.largest
+        shifted = shift - m
 
         def iterated(e: Any) -> Any:
-            self.problem.count("solves")
-            return self._space.solve(shift - m, rhs + self._react(t, near + e) - value - m * e, e, ROUGH)
+            self.stats["solves"] += 1
+            return self.space.solve(shifted, rhs + self._react(t, near + e) - value - m * e, e, ROUGH)
 
         first = found = iterated(guess)
         change = largest(first - guess)
@@ -106,40 +115,33 @@ class ReactionSolver:
                     found = found + self._solve_linear(t, shift, near, value, iterated(found) - found)
         return found
 
-    def damped(self, shift: Any, rhs: Any) -> Any:
-        """The change of a solution by ``rhs``, with the mean slope of the reaction."""
-        self.problem.count("solves")
-        return self._space.solve(shift - self._slope, rhs, None, ROUGH)
-
-    def _operator(self, t: Any, v: Any) -> tuple[Semidiscretisation, Callable[[Any, Any], Any]]:
-        """The operator of the step and what is left of the reaction; that of a coefficient of u is taken at ``v``."""
-        problem, reaction = self.problem, self.problem.reaction
-        assert reaction is not None
-        if problem.frozen is None:
-            return problem.space, reaction
-        space = problem.frozen(t, v)
-        return space, lambda t, v: reaction(t, v) + (problem.space.apply(v) - space.apply(v))
+    def _freeze(self, t: Any, v: Any) -> None:
+        """Take the operator whose coefficient of u is that at ``v``, and what this leaves of the reaction."""
+        whole, reaction = self.problem.space, self.problem.reaction
+        assert self.problem.frozen is not None and reaction is not None
+        space = self.space = self.problem.frozen(t, v)
+        self._react = lambda t, v: reaction(t, v) + (whole.apply(v) - space.apply(v))
 
     def _newton(self, t: Any, shift: Any, rhs: Any, v: Any) -> Any:
-        problem, m = self.problem, self._slope
+        problem, m = self.problem, self.slope
         self._rate = 1.0
         for _ in range(_MAX_NEWTON):
-            problem.count("newton_iterations")
-            self._space, self._react = self._operator(t, v)
+            self.stats["newton_iterations"] += 1
+            if problem.frozen is not None:
+                self._freeze(t, v)
             value = self._react(t, v)
             self._newest = v, value
-            defect = self._space.solve(shift - m, rhs + value - m * v, v) - v
-            problem.count("solves")
-            size = self.problem.largest(v)
-            if not math.isfinite(self.problem.largest(defect)):
+            defect = self.space.solve(shift - m, rhs + value - m * v, v) - v
+            self.stats["solves"] += 1
+            if not math.isfinite(problem.largest(defect)):
                 break
-            target = self._allowed(size)
+            target = self._atol + self._rtol * problem.largest(v)
             try:
                 change = self._solve_linear(t, shift, v, value, defect)
             except SolveError:
                 break
             v = v + change
-            if self.problem.largest(change) <= target:
+            if problem.largest(change) <= target:
                 return v
         raise StepFailedError(
             f"the nonlinear equation of the step to t = {order_value(t):g} did not converge: take a smaller step, give "
@@ -148,11 +150,11 @@ class ReactionSolver:
 
     def _solve_linear(self, t: Any, shift: Any, v: Any, value: Any, defect: Any) -> Any:
         """Solve ``(1 - (shift - m - A)^-1 (J - m)) change = defect``."""
-        m = self._slope
+        m = self.slope
 
         def product(x: Any) -> Any:
-            self.problem.count("solves")
-            return x - self._space.solve(shift - m, self._along(t, v, value, x, scale) - m * x, None)
+            self.stats["solves"] += 1
+            return x - self.space.solve(shift - m, self._along(t, v, value, x, scale) - m * x, None)
 
         scale = max(self.problem.largest(v), self.problem.largest(defect))
         return gmres(product, lambda x: x, defect, rtol=_LINEAR)[0]
@@ -174,9 +176,6 @@ class ReactionSolver:
         if len(found) == 1 or problem.space.symbol is None or problem.space.mixes:
             return float(np.mean(found))  # some discretisations take a single number only
         return xp.array(np.array(found).reshape(-1, *(1,) * len(problem.space.shape)))
-
-    def _allowed(self, size: float) -> float:
-        return self._share * (float(np.max(self.problem.atol)) + self.problem.rtol * size)
 
 
 def own_slopes(problem: EvolutionProblem, t: Any, u: Any, scale: float) -> list[Any]:

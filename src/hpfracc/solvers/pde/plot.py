@@ -21,6 +21,7 @@ def plot_evolution(
     u: Array,
     kind: str,
     component: int,
+    *,
     times: Any,
     ax: Any,
     path: Any,

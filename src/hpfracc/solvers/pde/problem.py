@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,15 +17,82 @@ from hpfracc import _reading
 from hpfracc._arrays import is_array, is_tracer, to_host, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.errors import ShapeError
-from hpfracc.history.blocks import steps_together
+from hpfracc.history.blocks import DirectHistory, steps_together
+from hpfracc.history.interval_states import ExponentialHistory
 from hpfracc.history.intervals import order_value
 from hpfracc.operators._distributed_order import DistributedOrder
 from hpfracc.solvers.pde.orders import VaryingOrder
-from hpfracc.solvers.pde.singular_source import SingularSource
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 from hpfracc.solvers.pde.space.krylov import RTOL
+from hpfracc.solvers.stepping.jumps import negative_powers, sample_near_start
+from hpfracc.solvers.stepping.walk import find_stops
 
 Array = np.ndarray[Any, Any]
+
+#: What the rest may be of the source and still be rounding; the times, in halvings of the interval, between which it
+#: must not grow, and by which factor.
+_ROUNDING, _HALVINGS, _GROWS = 1e-12, (20, 40), 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class SingularSource:
+    """A power of time at t0 = 0, and the rest of the source.
+
+    Attributes
+    ----------
+    power : float
+        The power p, between -1 and 0.
+    start : float
+        The power q with which the solution starts, if it is below 1.
+    size : numpy.ndarray
+        c, at the unknown points.
+    rest : callable
+        ``rest(t)``, bounded at t0.
+    """
+
+    power: float
+    start: float
+    size: Array
+    rest: Callable[[float], Any]
+
+    def on_mesh(self, mesh: Array, past: DirectHistory | ExponentialHistory) -> Callable[[float], Array]:
+        """The derivatives of w by the weights of ``past``, at times within the steps."""
+        scale = math.gamma(self.power + 1.0) / math.gamma(self.start + 1.0)
+        w = np.diff(scale * mesh**self.start)
+        found = []
+        for n, change in enumerate(w, 1):
+            own, history = past.begin(n)
+            found.append(float(own) * change + (0.0 if history is None else float(history[0])))
+            past.remember(np.full(1, change))
+        ends, last = mesh[1:] * (1.0 + 1e-12), len(found) - 1
+        return lambda t: self.size * found[min(int(np.searchsorted(ends, t)), last)]
+
+
+def read_singular(source: Callable[[float], Any], length: float, rise: float) -> SingularSource | None:
+    """The power with which a source is infinite at t0 = 0; None if it is not, or not like one power.
+
+    ``rise`` is by what the power in the solution is higher.
+    """
+    near = sample_near_start(source, length)
+    if near is None:
+        return None
+    times, values = near
+    powers, steady = negative_powers(np.abs(values).reshape(-1, 3), times)
+    power = float(powers.min(initial=0.0))
+    if not (steady and -1.0 < power < -1e-3):
+        return None
+    size = values[..., 0] * float(times[0]) ** -power
+
+    def rest(t: float) -> Any:
+        t = max(t, float(times[0]))
+        whole = source(t)
+        left = whole - size * t**power
+        return np.where(np.abs(left) <= _ROUNDING * np.abs(whole), 0.0, left)
+
+    before, after = (float(np.abs(rest(length * 2.0**-k)).max()) for k in _HALVINGS)
+    if after > _GROWS * before:
+        return None
+    return SingularSource(power, power + rise, size, rest)
 
 
 #: Sums of delays at which a mesh is graded anew.
@@ -40,10 +108,6 @@ class Feature(StrEnum):
     INTEGRALS = "integrals in terms"
     DELAYS = "delays"
     JUMPING_DELAYS = "delays with a history that does not end with u0"
-
-
-class StepFailedError(Exception):
-    """A step failed; the message says why and what to do."""
 
 
 class DelayedFrames:
@@ -76,8 +140,8 @@ class DelayedFrames:
 
     def kinks(self, t1: float) -> tuple[float, ...]:
         """The first times behind t0 at which the solution is not smooth, because it was not at t0."""
-        sums = {self.t0 + k * one for one in self.delays for k in range(1, _KINKS + 1)}
-        return tuple(sorted(t for t in sums if t < t1)[:_KINKS])
+        sums = find_stops((), self.delays, t1 - self.t0)[:-1]
+        return tuple(self.t0 + each for each in sums[:_KINKS])
 
     def recorded(self, steps: Iterator[Any], mesh: Array) -> Iterator[Any]:
         """The steps of a run, each of which is known to the next ones."""
@@ -201,13 +265,15 @@ class EvolutionProblem:
     delayed: DelayedFrames | None = None
     on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
     names: tuple[str, ...] = ()
-    stats: dict[str, Any] = field(default_factory=dict)
+    stats: defaultdict[str, Any] = field(default_factory=lambda: defaultdict(int))
     notes: list[str] = field(default_factory=list)
+    #: The array namespace of its library.
+    xp: Namespace = field(init=False)
+    #: The largest absolute value of a state.
+    largest: Callable[[Any], float] = field(init=False)
 
-    @property
-    def xp(self) -> Namespace:
-        """The array namespace of its library."""
-        return self.space.xp
+    def __post_init__(self) -> None:
+        self.xp, self.largest = self.space.xp, self.space.largest
 
     @property
     def alpha(self) -> Any:
@@ -275,18 +341,10 @@ class EvolutionProblem:
             total = more if total is None else total + more
         return total
 
-    def largest(self, u: Any) -> float:
-        """The largest absolute value of a state."""
-        return float(self.xp.abs(self.xp.stop_gradient(u)).max())
-
     def largest_each(self, u: Any) -> Array:
         """The largest absolute value of each component of a state, of shape () or (components,)."""
         sizes = np.abs(np.asarray(to_host(self.xp.stop_gradient(u))))
         return np.asarray(sizes.max(axis=tuple(range(sizes.ndim))[self.components is not None :]))
-
-    def count(self, name: str, number: int = 1) -> None:
-        """Add to a counter."""
-        self.stats[name] = self.stats.get(name, 0) + number
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +372,9 @@ class StepForm:
     def __init__(self, problem: EvolutionProblem) -> None:
         self.problem, self.symbol = problem, problem.space.symbol if problem.linear else None
         self.modal = self.symbol is not None
+        #: Whether there are source or boundary data.
+        sourced = problem.source is not None and problem.integrated is None
+        self.forced = sourced or problem.space.forced or problem.added is not None
         self._constant: Any = None
 
     def encode(self, u: Any) -> Any:
@@ -326,7 +387,7 @@ class StepForm:
 
     def known(self, t: Any) -> Any:
         """Source and boundary data; coefficients that are constant in time are cached."""
-        if self._constant is not None:
+        if self._constant is not None or not self.forced:
             return self._constant
         values = self.problem.known(t)
         if values is None or not self.modal:
@@ -355,7 +416,7 @@ class StepForm:
         """``(shift - A)^-1 rhs``."""
         if self.modal:
             return rhs / (shift - self.symbol)
-        self.problem.count("solves")
+        self.problem.stats["solves"] += 1
         return self.problem.space.solve(shift, rhs, guess, rtol)
 
 

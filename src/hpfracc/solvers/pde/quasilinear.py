@@ -16,10 +16,10 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import is_function
-from hpfracc.solvers.pde.problem import StepFailedError
 from hpfracc.solvers.pde.space.base import SpaceSetting, axis_part
 from hpfracc.solvers.pde.space.variable import CellAxis, FiniteVolumes
 from hpfracc.solvers.pde.terms import Diffusion, coefficients_of
+from hpfracc.solvers.stepping.system import StepFailedError
 
 Array = np.ndarray[Any, Any]
 

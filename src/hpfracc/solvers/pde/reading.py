@@ -27,9 +27,8 @@ from hpfracc.solvers.pde.data import (
 )
 from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import VaryingOrder, read_orders, read_varying
-from hpfracc.solvers.pde.problem import DelayedFrames, EvolutionProblem
+from hpfracc.solvers.pde.problem import DelayedFrames, EvolutionProblem, read_singular
 from hpfracc.solvers.pde.quasilinear import QuasilinearDiffusion, is_quasilinear
-from hpfracc.solvers.pde.singular_source import read_singular
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points, read_grid
 from hpfracc.solvers.pde.space.components import discretise_components
 from hpfracc.solvers.pde.space.disc import Annulus, Disc

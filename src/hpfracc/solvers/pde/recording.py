@@ -1,11 +1,10 @@
-"""Recording of a run: frames, functionals of frames, values at requested times, and events."""
+"""A walk of a partial equation: frames, functionals of frames, and values at requested times."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,10 @@ from hpfracc._arrays import is_tracer, to_host
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.interpolation import between_frames
 from hpfracc.solvers.pde.method import Question, Save
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
-from hpfracc.solvers.stepping.events import EventWatch
+from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.stepping.options import Options
+from hpfracc.solvers.stepping.system import StepFailedError
+from hpfracc.solvers.stepping.walk import Walk
 
 Array = np.ndarray[Any, Any]
 
@@ -60,8 +60,8 @@ def _every(save: Save, steps: int) -> int:
     return save if isinstance(save, int) else 0 if save == "last" else 1
 
 
-class Run:
-    """A run over the interval: receives its steps in turn, keeps what was asked for, and says how it ended.
+class Run(Walk):
+    """A walk over the interval, which keeps of its steps what was asked for.
 
     Parameters
     ----------
@@ -89,9 +89,11 @@ class Run:
         at: Callable[[float], Any] | None = None,
         outputs: Array | None = None,
     ) -> None:
-        problem, _, options, self.save, args, _ = question
-        self.question, self.problem = question, problem
-        self.success, self.message = True, "The end of the interval was reached."
+        problem, _, options, self.save, args, _ = self.question = question
+        self.problem: EvolutionProblem = problem
+        since, wanted = -math.inf if earlier is None else earlier.problem.t1, options.t_eval
+        wanted = None if wanted is None else wanted[(wanted > since) & (wanted <= problem.t1)]
+        super().__init__(options, problem.t1, args, wanted)
         #: The unknowns after some steps, by the number of the step, for comparison.
         self.samples: dict[int, Any] = {}
         #: Times and the estimated errors in time there, of each component.
@@ -101,10 +103,12 @@ class Run:
         self._begin, self._earlier, self._at = begin, earlier, at
         self._outputs = None if outputs is None else set(outputs.tolist())
         self._dense = options.dense_output and at is None
-        self.times: list[float] = [] if earlier is None else list(earlier.times)
-        self.kept: list[Any] = [] if earlier is None else list(earlier.kept)
-        self.step_times: list[float] = [] if earlier is None else list(earlier.step_times)
-        self.step_frames: list[Any] = [] if earlier is None else list(earlier.step_frames)
+        self.step_times, self.step_frames = list[float](), list[Any]()
+        if earlier is not None:
+            self.times, self.kept = list(earlier.times), list(earlier.kept)
+            self.step_times, self.step_frames = list(earlier.step_times), list(earlier.step_frames)
+            self.events.times = [list(each) for each in earlier.events.times]
+            self.events.states = [list(each) for each in earlier.events.states]
         self._before = len(self.times)
         self.steps = self._passed = 0
         saved = steps if outputs is None else len(outputs)
@@ -116,65 +120,63 @@ class Run:
         if problem.xp.library == "numpy" and self.save != "last" and saved is not None:
             self._room = frames_kept(options, self.save, saved)
         self.newest: tuple[float, Any] = (problem.t0, problem.u0)
-        self._wanted: list[float] | None = None
-        if options.t_eval is not None:
-            since = -math.inf if earlier is None else earlier.problem.t1
-            self._wanted = [one for one in options.t_eval if since < one <= problem.t1]
         self._power, self._piece = smooth_power(problem), problem.t0
-        self.watch = EventWatch(options.events, args) if options.events else None
-        if self.watch is not None and earlier is not None and earlier.watch is not None:
-            self.watch.times = [list(each) for each in earlier.watch.times]
-            self.watch.states = [list(each) for each in earlier.watch.states]
         # Requested times and events are interpolated between recent steps.
-        between = self.watch is not None or self._wanted is not None
+        between = bool(options.events) or wanted is not None
         self._recent: deque[tuple[float, Any]] = deque(maxlen=4 if between else 1)
-        #: The time of a terminal event, and the frame then.
-        self.ended: float | None = None
+        #: The frame at a terminal event.
         self.end_frame: Any = None
         #: Whether values were not finite because the data are not.
         self.blames_data = False
         if earlier is None:
             self._take(problem.t0, problem.space.embed(problem.u0, problem.t0))
 
-    def fail(self, message: str) -> None:
-        """End with a failure."""
-        self.success, self.message = False, message
+    def follow(self, steps: Callable[[], str | None]) -> None:
+        """Step; an overflow has its own message, and Ctrl-C is left to the caller, who knows the newest run."""
 
-    @contextlib.contextmanager
-    def guarded(self) -> Iterator[None]:
-        """End with a message where a step fails; an overflow has its own message."""
-        try:
+        def guarded() -> str | None:
             with np.errstate(over="ignore", invalid="ignore"):
-                yield
-        except StepFailedError as error:
-            self.fail(f"Stopped at t = {self.newest[0]:g}: {error}.")
+                try:
+                    return steps()
+                except StepFailedError as error:
+                    return f"Stopped at t = {self.newest[0]:g}: {error}."
+
+        super().follow(guarded)
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def reached(self) -> float:
+        """The time of the newest step."""
+        return self.newest[0]
 
     def needs(self, count: int, total: int, last: float) -> bool:
         """Whether the values of the next ``count`` steps, to the time ``last``, are needed."""
         if last < self._begin:
             return False
-        if self._wanted or self.watch or self._dense:
+        if self.options.events or self._dense or (self.wanted is not None and self.next < self.wanted.size):
             return True
         after = self.steps + count
         return after >= total or (self._every > 0 and after // self._every > self.steps // self._every)
 
-    def take(self, times: Array, states: Any, *, last: bool = False) -> bool:
-        """Record steps, the last of which may be the ``last`` of all; returns whether to go on."""
+    def take(self, times: Array, states: Any, *, last: bool = False, finite: bool = False) -> bool:
+        """Record steps, the last of which may be the ``last`` of all; returns whether to go on.
+
+        ``finite`` says that they are known to be.
+        """
         space, count = self.problem.space, len(times)
-        bad = self._first_bad(states)
+        bad = None if finite else self._first_bad(states)
         steady = not space.forcing_varies
         frames = space.embed(states, float(times[-1])) if steady or count == 1 else None
         for k, t in enumerate(times.tolist()):
             if k == bad:
-                self.fail(self._not_finite(t, states[k]))
-                return False
+                return self.fail(self._not_finite(t, states[k]))
             self.steps += 1
             self.newest = (t, states[k])
             if t > self._begin:
                 frame = space.embed(states[k], t) if frames is None else frames[k]
                 self._take(t, frame, last=last and k == count - 1)
                 if self.ended is not None:
-                    self.message = f"A terminal event happened at t = {self.ended:g}."
+                    self.end_frame = self._between(self.ended)
                     return False
         return True
 
@@ -188,7 +190,7 @@ class Run:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _take(self, t: float, frame: Any, *, last: bool = False) -> None:
-        before = self._recent[-1] if self._recent else None
+        before = self.point
         if before is not None and before[0] in self.problem.breaks:
             # Behind a jump of the data nothing is interpolated through frames before it.
             while len(self._recent) > 1:
@@ -196,35 +198,28 @@ class Run:
             self._piece = before[0]
         self._recent.append((t, frame))
         if before is None and self._earlier is not None:
-            return  # the end of the earlier run, already recorded
+            self.point = t, frame  # the end of the earlier run, already recorded
+            return
         if self._dense:
             self.step_times.append(t)
             self.step_frames.append(frame)
-        if self.watch is not None and before is not None:
-            self.ended = self._look(self.watch, before, (t, frame))
-            if self.ended is not None:
-                self.end_frame = self._between(self.ended)
-                if self._wanted is None:
-                    self._keep(self.ended, self.end_frame)
-                else:
-                    self._deliver(self.ended)
-                return
-        if self._wanted is not None:
-            whole = last or self._at is not None or t in self.problem.breaks
-            # Later times can be interpolated better after the next step.
-            self._deliver((math.inf if last else t) if whole else (before[0] if before is not None else t))
-        elif self._outputs is None or t in self._outputs:
-            number = self.steps if self._outputs is None else self._passed
-            if last or not self._every or number % self._every == 0:
-                self._keep(t, frame)
-            self._passed += 1
+        counts = self._outputs is None or t in self._outputs
+        number = self.steps if self._outputs is None else self._passed
+        self._passed += counts
+        self.record(t, frame, last=last, kept=counts and (last or not self._every or number % self._every == 0))
 
-    def _deliver(self, until: float) -> None:
-        """Record the requested times up to ``until``."""
-        assert self._wanted is not None
-        while self._wanted and self._wanted[0] <= until:
-            t = float(self._wanted.pop(0))
-            self._keep(t, self._between(t))
+    def settled(self, t: float) -> float:
+        """Later times can be interpolated better after the next step, unless the steps give them."""
+        whole = self._at is not None or t in self.problem.breaks or len(self._recent) < 2
+        return t if whole else self._recent[-2][0]
+
+    def shown(self, state: Any) -> Array:
+        """The frame in NumPy."""
+        return np.asarray(to_host(state))
+
+    def between(self, times: Array) -> Iterable[Any]:
+        """The frames at times within the newest steps, one after the other."""
+        return map(self._between, times.tolist())
 
     def _between(self, t: float) -> Any:
         times = np.array([time for time, _ in self._recent])
@@ -235,24 +230,22 @@ class Run:
             return self._at(t)
         return between_frames(times, [frame for _, frame in self._recent], t, self._piece, self._power)
 
-    def _keep(self, t: float, frame: Any) -> None:
-        value = self.save(t, frame) if callable(self.save) else frame
-        if self.save == "last" and self.kept:
-            self.times[-1], self.kept[-1] = t, value
-            return
-        if self._room:
-            if len(self.times) == self._before:
-                self._whole = np.empty((self._room, *value.shape), value.dtype)
-            self._whole[len(self.times) - self._before] = value
-        else:
-            self.kept.append(value)
-        self.times.append(t)
-        if self._thins and len(self.times) > MAX_FRAMES:  # every second one from now on
-            self.times, self.kept, self._every = self.times[::2], self.kept[::2], 2 * self._every
-
-    def _look(self, watch: EventWatch, before: tuple[float, Any], now: tuple[float, Any]) -> float | None:
-        states = np.stack([to_host(before[1]), to_host(now[1])], axis=-1)
-        return watch.watch(np.array([before[0], now[0]]), states, lambda t: np.asarray(to_host(self._between(t))))
+    def keep(self, times: Sequence[float], states: Iterable[Any]) -> None:
+        """Keep the frames at some times, or what ``save`` makes of them."""
+        for t, frame in zip(times, states, strict=True):
+            value = self.save(t, frame) if callable(self.save) else frame
+            if self.save == "last" and self.kept:
+                self.times[-1], self.kept[-1] = t, value
+                continue
+            if self._room:
+                if len(self.times) == self._before:
+                    self._whole = np.empty((self._room, *value.shape), value.dtype)
+                self._whole[len(self.times) - self._before] = value
+            else:
+                self.kept.append(value)
+            self.times.append(t)
+            if self._thins and len(self.times) > MAX_FRAMES:  # every second one from now on
+                self.times, self.kept, self._every = self.times[::2], self.kept[::2], 2 * self._every
 
     def _first_bad(self, states: Any) -> int | None:
         """The first of several states that is not finite."""

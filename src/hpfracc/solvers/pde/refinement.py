@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ def _shorter_intervals(question: Question) -> int:
     allowed = options.atol + options.rtol * problem.largest(problem.u0)
     for count in range(_SHORTER):
         first = length / FIRST_STEPS ** (count + 1)
-        part = dataclasses.replace(problem, t1=problem.t0 + first, stats={}, notes=[])
+        part = dataclasses.replace(problem, t1=problem.t0 + first, stats=defaultdict(int), notes=[])
         run = run_mesh(last_frame(question)._replace(problem=part), np.array([part.t0, part.t1]))
         if run.success and problem.largest(run.newest[1] - problem.u0) <= allowed:
             return count
@@ -320,7 +321,7 @@ class _Refinement:
         mesh = method.mesh(problem, steps)
         run = run_mesh(self.question, mesh, marks, begin, earlier, progress=self.progress)
         problem.stats["last_run_seconds"] = time.perf_counter() - started
-        problem.count("steps_in_all", run.steps)
+        problem.stats["steps_in_all"] += run.steps
         return run
 
 

@@ -251,9 +251,8 @@ class FPDEResult(Result):
             component = self.components.index(_reading.choice("component", component, self.components))
         if kind == "errors":
             return plot_errors(self.t, self.errors._asdict(), component, ax, style)
-        return plot_evolution(
-            self.t, self.x, np.asarray(to_host(self.u)), kind, component, times, ax, path, seconds, style
-        )
+        u, options = np.asarray(to_host(self.u)), {"times": times, "ax": ax, "path": path, "seconds": seconds}
+        return plot_evolution(self.t, self.x, u, kind, component, style=style, **options)
 
     def __repr__(self) -> str:
         name = self.decision.method if self.decision is not None else "unknown"

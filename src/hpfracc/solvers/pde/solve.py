@@ -13,13 +13,14 @@ import numpy as np
 from hpfracc._arrays import dtype_name, is_array, is_tracer, library_of
 from hpfracc._choices import BoundaryName, EvolutionMethodName
 from hpfracc._interrupts import raise_interrupted
+from hpfracc._reading import corrects_keywords
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, warn
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
 from hpfracc.solvers.pde.boundary import BoundaryCondition
 from hpfracc.solvers.pde.driver import StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
-from hpfracc.solvers.pde.estimates import errors_of_run
+from hpfracc.solvers.pde.grid_error import errors_of_run
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, Question, find_evolution_method
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
@@ -35,6 +36,7 @@ from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, SpaceTimeE
 from hpfracc.solvers.pde.time_data import refuse_gaps, refuse_growth, scan_data
 from hpfracc.solvers.stepping.events import progress_report
 from hpfracc.solvers.stepping.options import Options, read_options
+from hpfracc.solvers.stepping.walk import interrupted_at
 
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
@@ -49,6 +51,7 @@ _QUADRATURE_FROM = 0.6
 
 
 @watched
+@corrects_keywords
 def solve_fpde(
     reaction: Callable[..., Any] | None,
     t_span: Sequence[float],
@@ -143,7 +146,9 @@ def solve_fpde(
         infinite at t0: steps of ``"l1"`` and ``"l2_1sigma"`` are exact for a part ``c(x) t^p`` from t0 = 0, p above
         -alpha (-1 in Fokker-Planck form).
     method : str or EvolutionMethod
-        The method in time. ``"auto"`` chooses by the problem, and ``decision.reason`` says why. By name:
+        The method in time. ``"auto"`` chooses by the problem, and ``decision.reason`` says why:
+        ``"exact_modes"``, without steps, for linear equations with data that are constant in time, if the operator in
+        space is diagonalised (a matrix of at most 2,000 unknowns, symmetric up to their scale). By name:
         ``"exact_modes"``, ``"l1"``, ``"l2_1sigma"``, ``"convolution_quadrature"`` and what
         :func:`hpfracc.solvers.pde.method.all_evolution_methods` lists in addition.
     rtol, atol : float
@@ -261,7 +266,7 @@ def solve_fpde(
             result = _result(*_solve(question, runs), u0)
         except KeyboardInterrupt:
             run, interrupted = runs.run or Run(question, 0), True
-            run.fail(f"Interrupted at t = {run.newest[0]:g}: this is the solution up to then.")
+            run.fail(interrupted_at(run.reached()))
             result = _result(run.question, run, math.nan, math.nan, u0)
     result.stats |= {"interrupted": interrupted, "seconds": time.perf_counter() - started}
     if interrupted:
@@ -310,7 +315,7 @@ def _choose_method(
     """The method that was asked for, or that ``"auto"`` chooses by the problem, and why."""
     if not (isinstance(method, str) and method.casefold() == "auto"):
         found = find_evolution_method(method)
-        reason = _refusal(found, problem, options)
+        reason = refusal_of(found, problem, options)
         if reason is not None:
             raise InvalidInputError(reason)
         return found, _ASKED
@@ -335,7 +340,7 @@ def _choose_method(
     candidates += [DiffusionL2Sigma(), DiffusionL1()]
     refusals = []
     for one in candidates:
-        reason = _refusal(one, problem, options)
+        reason = refusal_of(one, problem, options)
         if reason is None:
             words = one.reason(problem)
             if isinstance(one, CorrectedQuadrature) and not several and alpha < 1.0:
@@ -347,7 +352,7 @@ def _choose_method(
     raise InvalidInputError(f"no method takes this equation: {'; '.join(dict.fromkeys(refusals))}")
 
 
-def _refusal(method: EvolutionMethod, problem: EvolutionProblem, options: Options) -> str | None:
+def refusal_of(method: EvolutionMethod, problem: EvolutionProblem, options: Options) -> str | None:
     """Why a method cannot solve a problem; None if it can."""
     library = problem.xp.library
     if method.chooses_steps and options.step is not None:
@@ -391,7 +396,7 @@ def _solve(question: Question, progress: StepProgress) -> tuple[Question, Run, f
             )
         elif data.jumps and not method.meets_breaks and question.reason != _ASKED:
             other = AdaptiveSteps()
-            if _refusal(other, problem, options) is None:
+            if refusal_of(other, problem, options) is None:
                 method, question = other, question._replace(method=other, reason=other.reason(problem))
         problem.stats.clear()
         problem.stats.update(stats)
@@ -437,11 +442,9 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
             frame = FrameCubic(steps, stored, smooth_power(problem), problem.breaks)
         grid = () if space.name == "matrix" else space.grid
         sol = FrameSolution(frame, (problem.t0, reached), grid, problem.periodic, xp)
-    happened: tuple[Any, Any] = (None, None)
-    if run.watch is not None:
-        whole = tuple(axis.size for axis in space.grid)
-        shape = whole if problem.components is None else (problem.components, *whole)
-        happened = run.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
+    whole = tuple(axis.size for axis in space.grid)
+    shape = whole if problem.components is None else (problem.components, *whole)
+    happened = run.events.collected(shape, complex if xp.is_complex(problem.u0) else float)
     errors, why = errors_of_run(question, run, error, u if frames else None)
     most = [float(np.max(one[~np.isnan(one)], initial=-1.0)) for one in errors]
     in_time, in_space = (math.nan if one < 0.0 else one for one in most)

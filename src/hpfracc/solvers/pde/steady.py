@@ -6,17 +6,22 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hpfracc import _reading
+from hpfracc._results import LabelledArrays, Result
 from hpfracc.errors import AccuracyWarning, InvalidInputError, SolveError
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.nonlinear import ReactionSolver, own_slopes
-from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
+from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.reading import read_evolution
+from hpfracc.solvers.stepping.system import StepFailedError
+
+if TYPE_CHECKING:
+    from hpfracc._results import Axes
 
 Array = np.ndarray[Any, Any]
 
@@ -30,8 +35,8 @@ _NO_RATE = 1e-12
 _LONG = 1e9
 
 
-@dataclass(frozen=True, repr=False)
-class SteadyState:
+@dataclass(frozen=True, eq=False, repr=False)
+class SteadyState(Result):
     """The solution of :func:`steady_state`.
 
     Attributes
@@ -59,6 +64,30 @@ class SteadyState:
     mass: Any
     stats: dict[str, Any]
     notes: tuple[str, ...] = ()
+
+    def _labelled(self) -> LabelledArrays:
+        grid = self.x if isinstance(self.x, tuple) else (self.x,)
+        names = ("x", "y", "z")[: len(grid)]
+        dims = (*(("component",) if np.ndim(self.u) > len(grid) else ()), *names)
+        return LabelledArrays({"u": (dims, self.u)}, dict(zip(names, grid, strict=True)), "x")
+
+    def _facts(self) -> dict[str, Any]:
+        facts = {"shape": str(np.shape(self.u)), "residual": self.residual, "error_estimate": self.error_estimate}
+        return {**facts, "notes": "; ".join(self.notes)}
+
+    def plot(self, *, component: int = 0, ax: Axes | None = None, **style: Any) -> Axes:
+        """Draw u over x in one dimension, as a picture in two, and the middle slice of it in three; returns the axes.
+
+        Needs Matplotlib (extra ``plot``).
+        """
+        from hpfracc.solvers.pde.plot import plot_evolution
+
+        kind, u = "profiles" if isinstance(self.x, np.ndarray) else "frames", np.asarray(self.u)[None]
+        options: dict[str, Any] = {"times": None, "ax": ax, "path": None, "seconds": 0.0}
+        drawn = plot_evolution(np.zeros(1), self.x, u, kind, component, style={"label": "u", **style}, **options)
+        axes: Axes = drawn if kind == "profiles" else drawn[0]
+        axes.set_title("")
+        return axes
 
     def __repr__(self) -> str:
         shape, error = np.shape(self.u), self.error_estimate
@@ -154,7 +183,9 @@ def steady_state(
     notes = [*problem.notes, f"no estimate of the error in space: {why}"] if why else problem.notes
     frame, grid = problem.space.embed(u, problem.t0), problem.space.grid
     total = problem.space.integrate(frame)
-    return SteadyState(grid[0] if len(grid) == 1 else grid, frame, residual, error, total, problem.stats, tuple(notes))
+    return SteadyState(
+        grid[0] if len(grid) == 1 else grid, frame, residual, error, total, dict(problem.stats), tuple(notes)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +266,7 @@ def _with_mass(problem: EvolutionProblem, known: Any, mass: float | None) -> Any
         u = corrected(np.ones(problem.state_shape))
         for _ in range(_ITERATIONS):
             before, u = u, corrected(problem.space.solve(shift, shift * u + given, u))
-            problem.count("solves")
+            problem.stats["solves"] += 1
             if problem.largest(u - before) <= 1e-12 * problem.largest(u):
                 break
         return u

@@ -223,7 +223,7 @@ def _unchanged(problem: NoisyProblem) -> AbstractContextManager[Any]:
     """For evaluations that are not part of the simulation: without gradients, and changes of modules' buffers."""
     held = ExitStack()
     if problem.traits.library == "torch":
-        from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
+        from hpfracc.solvers.tensors.on_torch.buffers import Buffers
 
         held.enter_context(sys.modules["torch"].no_grad())
         held.enter_context(Buffers(problem.functions, problem.args).unchanged())

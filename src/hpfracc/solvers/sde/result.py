@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hpfracc._arrays import library_of, to_host
 from hpfracc._interrupts import live_bar
-from hpfracc._optional import import_optional
-from hpfracc._results import LabelledArrays, Result
+from hpfracc._results import LabelledArrays, Result, new_axes
 from hpfracc._xp import namespace
 from hpfracc.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from hpfracc._results import Axes
 
 
 @dataclass(slots=True, eq=False)
@@ -148,7 +150,7 @@ class FSDEResult(Result):
             return module.quantile(self.y, module.as_tensor(q, dtype=self.y.dtype, device=self.y.device), dim=0)
         return module.quantile(self.y, module.asarray(q), axis=0)
 
-    def plot(self, component: int = 0, *, kind: str = "auto", ax: Any = None, most: int = 50) -> Any:
+    def plot(self, component: int = 0, *, kind: str = "auto", ax: Axes | None = None, most: int = 50) -> Axes:
         """Plot a component over time.
 
         Parameters
@@ -178,11 +180,10 @@ class FSDEResult(Result):
             raise InvalidInputError("there are no values over time to plot; solve with save='all'")
         if not -mean.shape[0] <= component < mean.shape[0]:
             raise InvalidInputError(f"component={component!r} of {mean.shape[0]}; use 0 to {mean.shape[0] - 1}")
-        if ax is None:
-            ax = import_optional("matplotlib.pyplot").subplots()[1]
+        ax = new_axes(ax)
         if kind == "mean":
             middle, error = mean[component], to_host(self.standard_error)[component]
-            band = {"color": "tab:blue", "alpha": 0.2, "linewidth": 0, "label": "two standard errors"}
+            band: dict[str, Any] = {"color": "tab:blue", "alpha": 0.2, "linewidth": 0, "label": "two standard errors"}
             ax.fill_between(self.t, middle - 2.0 * error, middle + 2.0 * error, **band)
             ax.plot(self.t, middle, color="tab:blue", label="mean")
             ax.legend()
@@ -262,19 +263,5 @@ def _progress(wish: bool | Callable[..., Any], count: int, title: str) -> Iterat
     if not wish:
         yield lambda done, mean, error: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=28),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[found]}"),
-        TimeRemainingColumn(),
-    )
-    with live_bar(*columns) as bar:
-        task = bar.add_task(title, total=count, found="")
-
-        def report(done: int, mean: float, error: float) -> None:
-            bar.update(task, completed=done, found=f"mean {mean:.5g} +- {error:.2g}")
-
-        yield report
+    with live_bar(title, count, "{task.fields[found]}", found="") as update:
+        yield lambda done, mean, error: update(completed=done, found=f"mean {mean:.5g} +- {error:.2g}")

@@ -18,7 +18,6 @@ from hpfracc._config import get_settings
 from hpfracc._optional import import_optional
 from hpfracc.engine.selection.request import never_reason, preference_error, read_preference
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, PinnedBackendError, ShapeError
-from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antithetic
 from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_for
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
 from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid, read_parameter, rounding_of_times
@@ -26,12 +25,13 @@ from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.solvers.sde.noise.stable import StableLevy, TemperedStable
 from hpfracc.solvers.sde.problem import Traits, read_problem, refuse_unreal
 from hpfracc.solvers.sde.result import FSDEResult, read_progress
-from hpfracc.solvers.sde.simulation import Simulation
+from hpfracc.solvers.sde.simulation import Driving, Simulation, read_correlation, refuse_antithetic
 
 #: Steps are shortened at most by this factor to meet breakpoints, or until there are this many.
 _REFINED, _MOST_REFINED = 8, 10_000
 
 
+@_reading.corrects_keywords
 def solve_fsde(
     drift: Callable[..., Any],
     diffusion: Callable[..., Any] | Any,

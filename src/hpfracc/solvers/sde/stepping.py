@@ -11,9 +11,9 @@ import numpy as np
 from hpfracc._arrays import is_array
 from hpfracc._xp import convert_like
 from hpfracc.errors import ShapeError
-from hpfracc.solvers.sde.loops import scan
 from hpfracc.solvers.sde.methods import PathMethod
 from hpfracc.solvers.sde.problem import Functions, NoisyProblem, Traits
+from hpfracc.solvers.tensors.loops import scan
 
 
 class Steps(NamedTuple):
@@ -95,7 +95,7 @@ def step_along(steps: Steps, dz: Any, *, keep: bool = True) -> Any:
     problem, method, weights, t, h, start = steps
     increments = method.increments(problem, weights, h, dz)
     if problem.traits.library == "jax":
-        from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
+        from hpfracc.solvers.tensors.programs import run_program
 
         leaves, tree = sys.modules["jax"].tree_util.tree_flatten(problem.args)
         moving = [is_array(leaf) or isinstance(leaf, int | float | complex) for leaf in leaves]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._interrupts import live_bar
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 Array = np.ndarray[Any, Any]
@@ -27,22 +28,12 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
     if not wish:
         yield lambda t, y, share=None: None
         return
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn
-
-    from hpfracc._interrupts import live_bar
-
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=28),
-        TaskProgressColumn(),
-        TextColumn("t = {task.fields[now]}"),
-        TextColumn("{task.elapsed:.1f} s"),  # a remaining time would be wrong by orders: steps grow
-    )
-    with live_bar(*columns) as bar:
-        task = bar.add_task(title, total=1.0, now=f"{t0:g}")
+    # A remaining time would be wrong by orders: steps grow.
+    texts = "t = {task.fields[now]}", "{task.elapsed:.1f} s"
+    with live_bar(title, 1.0, *texts, counts=False, now=f"{t0:g}") as update:
 
         def report(t: float, _: Callable[[], Any], share: float | None = None) -> None:
-            bar.update(task, completed=(t - t0) / (t1 - t0) if share is None else share, now=f"{t:g}")
+            update(completed=(t - t0) / (t1 - t0) if share is None else share, now=f"{t:g}")
 
         yield report
 
@@ -67,31 +58,38 @@ class EventWatch:
             raise UnsupportedDtypeError(f"events[{number}](t, y) returned {value.dtype}; return a real number")
         return float(value.reshape(()))
 
-    def watch(self, times: Array, states: Array, solution: Callable[[float], Array]) -> float | None:
+    def watch(
+        self,
+        times: Array,
+        states: Array,
+        solution: Callable[[float], Array],
+        clock: Callable[[float], float] = lambda t: t,
+    ) -> float | None:
         """Check new points, ``states`` of shape (..., d, n); returns the time of a terminal event, or None.
 
-        The first point is the last one of the previous call. ``solution(t)`` interpolates between them.
+        The first point is the last one of the previous call. ``solution(t)`` interpolates between them. The events
+        receive, and what is found has, the time ``clock(t)``.
         """
         found: list[tuple[float, int]] = []
         for number, event in enumerate(self.events):
             direction = getattr(event, "direction", 0)
-            values = [self._value(number, float(t), states[..., n]) for n, t in enumerate(times)]
+            values = [self._value(number, clock(float(t)), states[..., n]) for n, t in enumerate(times)]
             for n, (before, now) in enumerate(pairwise(values)):
                 if _crosses(before, now, direction):
-                    found.append((self._root(number, float(times[n]), float(times[n + 1]), solution), number))
+                    found.append((self._root(number, float(times[n]), float(times[n + 1]), solution, clock), number))
         for t, number in sorted(found):
             self.states[number].append(np.array(solution(t)))
-            self.times[number].append(t)
+            self.times[number].append(clock(t))
             terminal = getattr(self.events[number], "terminal", False)
             if terminal and len(self.times[number]) >= int(terminal):
                 return t
         return None
 
-    def _root(self, number: int, a: float, b: float, solution: Callable[[float], Array]) -> float:
+    def _root(self, number: int, a: float, b: float, solution: Callable[..., Array], clock: Any) -> float:
         from scipy.optimize import brentq
 
         def value(t: float) -> float:
-            return self._value(number, t, solution(t))
+            return self._value(number, clock(t), solution(t))
 
         low, high = value(a), value(b)
         if high == 0.0 or not low * high < 0.0:  # at the step, up to rounding

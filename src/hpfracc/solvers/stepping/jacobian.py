@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._arrays import refuse_masked
-from hpfracc._reading import shown
+from hpfracc._reading import check_value, shown
 from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]
@@ -56,6 +56,20 @@ def read_sparsity(given: Any, d: int) -> Any:
     pattern = pattern.astype(bool)
     pattern.eliminate_zeros()
     return pattern
+
+
+def check_jacobian(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """The result of ``jac`` for a state of ``shape``: an array of shape (..., d, d), or sparse if d is large."""
+    wanted = (*shape, shape[-1])
+    if is_sparse(value) and len(shape) > 1:
+        raise ShapeError(f"jac(t, y) returned a sparse matrix for a batch; return an array of shape {wanted}")
+    if np.shape(value) != wanted:
+        raise ShapeError(f"jac(t, y) returned shape {np.shape(value)}; return {wanted}, a row for each component")
+    if not is_sparse(value) or shape[-1] <= DENSE_BELOW:
+        return check_value(value.toarray() if is_sparse(value) else value, wanted, dtype, "jac")
+    from scipy.sparse import csc_array
+
+    return csc_array(value, dtype=check_value(value.data, value.data.shape, dtype, "jac").dtype)
 
 
 def _column_groups(pattern: Any) -> Array:

@@ -14,9 +14,9 @@ Array = np.ndarray[Any, Any]
 
 #: Highest degree of the polynomials.
 HIGHEST = 5
-#: Contractions up to which a degree is stable, and these degrees for orders of which others always are.
-_CONTRACTIONS = np.array([0.5, 0.9, 2.0])
-_DEGREES = {few: np.maximum([HIGHEST, 3, 2, 1], few) for few in (1, 2, 3)}
+#: Contractions up to which a degree is stable, the degrees.
+CONTRACTIONS = (0.5, 0.9, 2.0)
+_DEGREES = (HIGHEST, 3, 2, 1)
 #: The right-hand side jumps if it changes by this multiple of its previous changes.
 JUMP = 4.0
 
@@ -105,11 +105,11 @@ def make_bulges(nodes: tuple[float, ...], profile: bytes, between: bytes) -> tup
     return np.maximum(inside / np.abs(rules.shares[:, 0]), 1.0), inner.tolist()
 
 
-def stable_degrees(contraction: Array | float, alpha: float) -> Array:
-    """The highest degrees that are stable for ``D^alpha y = -z y``, ``contraction`` being z times the newest weight.
+def stable_degrees(alpha: float) -> list[int]:
+    """The highest stable degrees for ``D^alpha y = -z y``, z times the newest weight up to ``CONTRACTIONS`` and above.
 
     Measured with constant steps: degrees 1, 2, 3 are stable for all z up to the orders 1, 1/2 and 0.3; for higher
     orders up to a limit.
     """
     few = 3 if alpha <= 0.3 else 2 if alpha <= 0.5 else 1
-    return np.asarray(_DEGREES[few][_CONTRACTIONS.searchsorted(contraction)])
+    return [max(each, few) for each in _DEGREES]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from hpfracc.history.states import ExponentialMemory, Snapshot
 from hpfracc.solvers.stepping.jumps import JUMP_ORDERS, find_jump, jump_bound, length_across
 from hpfracc.solvers.stepping.options import Options
-from hpfracc.solvers.stepping.rules import HIGHEST, StepRules, make_rules, stable_degrees
+from hpfracc.solvers.stepping.rules import CONTRACTIONS, HIGHEST, StepRules, make_rules, stable_degrees
 from hpfracc.solvers.stepping.solution import Continuation, Piece, interpolate
 from hpfracc.solvers.stepping.system import FlatSystem, NotFiniteError
 
@@ -121,6 +122,8 @@ class AdaptiveStep:
         self._atol, self._rtol = share * self.atol, share * self.rtol  # of one step
         orders = [alpha for alpha, _ in system.groups]
         self.least, self.most = min(orders), max(orders)
+        self._stable = stable_degrees(self.most)
+        self.highest = self._stable[-1]  # degree that is stable
         eps = min(max(1e-5 * self.rtol, 1e-14), 1e-8)
         self.memories = [
             memory(alpha, 2 * system.initial[0][which].size, length, eps, system.dtype)
@@ -193,10 +196,6 @@ class AdaptiveStep:
         return Continuation(
             self.system.groups, self.snapshots[0], self.pieces[0].left, tuple(self.pieces), self.system.start
         )
-
-    def highest_degree(self) -> int:
-        """The highest degree that is stable."""
-        return int(stable_degrees(self.system.contraction, self.most)) if self.system.stiff else HIGHEST
 
     # -- lengths ------------------------------------------------------------------------------------------------------
 
@@ -272,7 +271,8 @@ class AdaptiveStep:
         if solved is None:
             return None
         y, f = solved
-        values = np.concatenate([f[np.newaxis], past])
+        values = np.empty((count + 1, n), system.dtype)
+        values[0], values[1:] = f, past
         seen = rules.seen @ values
         differences = seen[: count + 1]
         terms = shares * differences
@@ -285,7 +285,7 @@ class AdaptiveStep:
         if system.stiff:  # only the terms that this degree and degrees near it are judged by
             judged = slice(degree, degree + 3)
             if system.solves_to_damp:  # and that are stable
-                judged = slice(min(max(degree, 2), count), min(degree + 1, max(self.highest_degree(), degree)) + 2)
+                judged = slice(min(max(degree, 2), count), min(degree + 1, max(self.highest, degree)) + 2)
             unseen = min(judged.start, 2)  # rows before are for nothing to be judged by
             felt = terms[unseen:].copy()
             felt[judged.start - unseen : judged.stop - unseen] = system.damp(terms[judged])
@@ -306,6 +306,7 @@ class AdaptiveStep:
         ahead, last = int(system.stiff), len(errors) - 1
         error = errors[min(degree + ahead, last)]
         change, one, other = trial.changes
+        beyond = change > np.maximum(one, other)
         # Terms of low degrees are not that small.
         before, low, grown = self.errors, JUMP_ORDERS - 1, False
         if (
@@ -315,7 +316,7 @@ class AdaptiveStep:
             usual = 1.5 * ratio ** (low + min(self.least, 1.0))
             grown = errors[low] > usual * before[low] and errors[low + 1] > usual * ratio * before[low + 1]
         jump = None
-        if grown or (last > 1 and np.count_nonzero(change > np.maximum(one, other))):
+        if grown or (last > 1 and beyond[beyond.argmax()]):
             jump = find_jump(self, trial, grown)
         size = 0.0 if jump is None else system.norm(jump, trial.scale)
         if size < _NEGLIGIBLE:  # such as rounding of terms that cancel
@@ -353,7 +354,7 @@ class AdaptiveStep:
         weight, before = trial.linear  # the rule of degree 1, for the right-hand side of the error equation
         known = inherited + trial.terms[defect] + before * moved
         try:
-            self.error, self.moved = system.propagate(end, y, values[0], known, weight, known + weight * moved)
+            self.error, self.moved = system.propagate(end, y, values[0], known, weight, moved)
         except NotFiniteError:
             self.error, self.moved = known, moved
         # The polynomials of the right-hand side, and of what they omit.
@@ -390,11 +391,12 @@ class AdaptiveStep:
             self.states = [y, *self.states[: HIGHEST + 1]]
         if system.stiff:
             system.accepted(trial.newest, trial.scale)
+        self.highest = self._stable[bisect_left(CONTRACTIONS, system.contraction)] if system.stiff else HIGHEST
 
     def _choose(self, errors: list[float], degree: int, ahead: int, most: float) -> None:
         """The next degree and step; ``most`` bounds its growth."""
         last = len(errors) - 1
-        highest = min(self.highest_degree() if self.system.stiff else HIGHEST, last)
+        highest = min(self.highest, last)
         usual, best, possible = min(degree, highest), 0, 0.0
         for other in (usual, usual - 1, usual + 1):
             if not (1 <= other <= highest and (other == usual or other + ahead <= last)):

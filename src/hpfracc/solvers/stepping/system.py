@@ -24,6 +24,10 @@ class NotFiniteError(HpfraccError, ArithmeticError):
     """The right-hand side was not finite. A shorter step is tried before the solve fails."""
 
 
+class StepFailedError(Exception):
+    """A step, or the first ones, could not be taken. The message says where, why, and what to do."""
+
+
 class FlatSystem(ABC):
     """An equation on flat states, in the time after its start.
 
@@ -84,8 +88,11 @@ class FlatSystem(ABC):
         """Solve the equation of a step to a part of the tolerance; None if the step is too long."""
 
     @abstractmethod
-    def propagate(self, tau: float, y: Array, f: Array, known: Array, weight: Any, guess: Array) -> tuple[Array, Array]:
-        """One solution of ``e = known + weight (f(y + e) - f)`` for the estimated error: e, and the change of f."""
+    def propagate(self, tau: float, y: Array, f: Array, known: Array, weight: Any, moved: Array) -> tuple[Array, Array]:
+        """One solution of ``e = known + weight (f(y + e) - f)`` for the estimated error: e, and the change of f.
+
+        ``moved`` is that change at the step before.
+        """
 
     @abstractmethod
     def damp(self, changes: Array) -> Array:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 import types
-from pathlib import Path
 
 import pytest
 
 from hpfracc.engine.backends.cupy import adapter as module
 from hpfracc.engine.backends.cupy.adapter import ADAPTER
-from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.errors import MissingDependencyError
 
 
@@ -60,16 +57,6 @@ def test_out_of_memory_is_told_apart(monkeypatch: pytest.MonkeyPatch, error: Exc
     assert ADAPTER.is_out_of_memory(error) is expected
 
 
-@pytest.mark.parametrize(("points", "refused"), [(1024, False), (1025, True)])
-def test_direct_sums_are_for_short_signals(points: int, refused: bool):
-    """The refusal is a sentence with the length in it."""
-    (spec,) = [spec for spec in ADAPTER.declaration.specs["causal_convolution"] if spec.algorithm == "direct"]
-    assert spec.refuses is not None
-    reason = spec.refuses(PRIMITIVES["causal_convolution"].describe(ArraySpec((points,)), ArraySpec((points,))))
-    assert (reason is not None) == refused
-    assert reason is None or f"{points:,} points" in reason
-
-
 def test_no_driver_means_no_devices(monkeypatch: pytest.MonkeyPatch):
     """CuPy without a GPU is a backend without devices, not an error."""
 
@@ -82,14 +69,3 @@ def test_no_driver_means_no_devices(monkeypatch: pytest.MonkeyPatch):
     runtime = types.SimpleNamespace(getDeviceCount=count, CUDARuntimeError=CUDARuntimeError)
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime)))
     assert module.CupyAdapter().devices() == ()
-
-
-def test_every_kernel_that_is_offered_has_a_file():
-    """What the adapter lists before CuPy is imported is there when it is."""
-    own = Path(module.__file__).parent / "kernels"
-    generic = own.parent.parent / "generic"
-    for primitive, specs in ADAPTER.declaration.specs.items():
-        files = [path for folder in (own, generic) if (path := folder / f"{primitive}.py").exists()]
-        sources = [path.read_text(encoding="utf-8") for path in files]
-        for spec in specs:
-            assert any(f'"{spec.algorithm}"' in source for source in sources)

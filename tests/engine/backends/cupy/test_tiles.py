@@ -111,18 +111,6 @@ def test_lattices_of_several_tiles(kernels: Kernels, shape: Any, edges: bool, ne
     np.testing.assert_allclose(found, by_csgraph(costs, start, **options), rtol=1e-12)
 
 
-def test_a_way_that_winds_through_every_tile(kernels: Kernels) -> None:
-    """A corridor of walls with one gap each, at alternating ends: long ways inside of tiles and through them again."""
-    costs = np.ones((67, 70))
-    costs[1::2] = np.inf
-    costs[1::4, -1] = costs[3::4, 0] = 1.0
-    start = np.full(costs.shape, np.inf)
-    start[0, 0] = 0.0
-    found, _ = by_tiles(kernels, costs, start)
-    assert found[-1, -1] == by_csgraph(costs, start)[-1, -1]
-    np.testing.assert_array_equal(found, by_csgraph(costs, start))
-
-
 def test_only_tiles_that_can_change_are_worked_on(kernels: Kernels) -> None:
     """On an open plain a tile is worked on when the wave enters it, and hardly again; a walled-in source wakes none."""
     costs = np.ones((160, 160))

@@ -10,8 +10,6 @@ import pytest
 from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.generic.chirp_transform import turns
 from hpfracc.engine.backends.registry import load_kernels
-from hpfracc.engine.primitives.chirp_transform import ChirpTransform
-from hpfracc.errors import InvalidInputError, ShapeError
 
 
 @pytest.mark.parametrize("largest", [100, 8_000, 10**6, 2**26 + 1, 2**30])
@@ -39,24 +37,3 @@ def test_many_points_against_the_sum():
         phases = np.array([((step * m % period) << 60) // period for m in range(n)], dtype=np.float64) / 2.0**60
         right = np.sum(x * np.exp(-2j * np.pi * phases))
         assert abs(found[k] - right) < 4e-15 * np.linalg.norm(x)
-
-
-@pytest.mark.parametrize(
-    ("shape", "rates", "params", "error", "words"),
-    [
-        ((), (3,), {}, ShapeError, "at least one axis"),
-        ((4,), (2,), {}, ShapeError, "three numbers"),
-        ((4,), (), {}, ShapeError, "three numbers"),
-        ((2, 4), (3, 3), {}, ShapeError, "do not broadcast"),
-        ((4,), (3,), {"points": -1}, InvalidInputError, "points=-1"),
-        ((4,), (3,), {"points": 2.5}, InvalidInputError, "points=2.5"),
-        ((4,), (3,), {"offsets": (0.3, 0.0)}, InvalidInputError, "multiples of 0.5"),
-        ((4,), (3,), {"offsets": 1.0}, InvalidInputError, "multiples of 0.5"),
-        ((4,), (3,), {"offsets": (float("nan"), 0.0)}, InvalidInputError, "multiples of 0.5"),
-    ],
-)
-def test_refusals(shape, rates, params, error, words):
-    """A bad call is a typed error that shows the value."""
-    with pytest.raises(error) as caught:
-        ChirpTransform().describe(np.zeros(shape), np.zeros(rates), **params)
-    assert words in str(caught.value)

@@ -10,29 +10,7 @@ from hpfracc._optional import is_installed
 if not is_installed("numba"):
     pytest.skip("needs Numba", allow_module_level=True)
 
-from hpfracc.engine.backends.numba.kernels.causal_convolution import _equal_work, convolve_direct
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_long_convolutions_keep_their_digits(dtype: str) -> None:
-    """20,000 weights of 0.1: all roundings go the same way, and still only a few units are lost."""
-    n = 20_000
-    weights = np.full(n, 0.1, dtype)
-    result = convolve_direct(weights, np.ones(n, dtype))
-    exact = np.arange(1, n + 1) * float(weights[0])
-    assert np.abs(result - exact).max() <= 8 * np.finfo(dtype).eps * exact[-1]
-
-
-@pytest.mark.parametrize(("n", "taps"), [(1000, 1000), (1000, 10), (1000, 1), (7, 7), (1, 1), (3, 0), (0, 0)])
-@pytest.mark.parametrize("workers", [1, 2, 5])
-def test_shares_of_a_row_are_equal_and_cover_it(n: int, taps: int, workers: int) -> None:
-    """Every output once, in order; no share of a long row takes twice the steps of another."""
-    shares = _equal_work(n, taps, workers)
-    assert [i for low, high in shares for i in range(low, high)] == list(range(n))
-    steps = [sum(min(i + 1, taps) for i in range(low, high)) for low, high in shares]
-    if n == 1000:
-        assert len(shares) == workers
-        assert max(steps) <= 1.2 * min(steps)
+from hpfracc.engine.backends.numba.kernels.causal_convolution import convolve_direct
 
 
 def test_layouts_and_read_only_arrays_do_not_recompile() -> None:

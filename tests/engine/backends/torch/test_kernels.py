@@ -5,38 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.helpers.thinned import thinned
-
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from hpfracc.engine.backends import registry  # noqa: E402
 from hpfracc.engine.backends.torch.adapter import ADAPTER  # noqa: E402
-from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
-from tests.helpers.contracts import Case, cases  # noqa: E402
 
 
 def kernel(primitive: str) -> object:
     return registry.load_kernels(primitive, "torch")["default"].run
-
-
-def smooth_cases() -> list[object]:
-    return [
-        pytest.param(primitive, case, id=f"{primitive}: {case.name} {dtype}")
-        for primitive in ("matmul", "fft", "elementwise", "reduction")
-        for dtype in ("float64", "complex128")
-        for case in cases(PRIMITIVES[primitive], dtype)
-        if case.differentiable
-    ]
-
-
-@pytest.mark.parametrize(("primitive", "case"), smooth_cases())
-@thinned(one_in=2)
-def test_gradients(primitive: str, case: Case):
-    """What the contract calls differentiable is, once and twice."""
-    run = kernel(primitive)
-    operands = [torch.from_numpy(array.copy()).requires_grad_() for array in case.arrays]
-    assert torch.autograd.gradcheck(lambda *x: run(*x, **case.params), operands, fast_mode=True)
-    assert torch.autograd.gradgradcheck(lambda *x: run(*x, **case.params), operands, fast_mode=True)
 
 
 def test_formula_of_nan_is_numpys():

@@ -98,15 +98,6 @@ def test_upload_through_the_ring(gpu: FakeGPU, lane: transfers.Lane):
     assert ("inward", "waits for", "caller") not in gpu.diary
 
 
-def test_upload_of_pinned_memory(gpu: FakeGPU, lane: transfers.Lane):
-    """What is pinned already needs no staging, but the host waits, for its owner may change it next."""
-    source = torch.empty(2000, dtype=torch.float64, pin_memory=True).copy_(torch.arange(2000))
-    gpu.diary.clear()
-    assert torch.equal(lane.upload(source), source)
-    assert gpu.diary[-2:] == [("caller", "waits for", "inward"), ("host", "waits for", "inward")]
-    assert gpu.diary.count(("host", "waits for", "inward")) == 1
-
-
 def test_download_into_pinned_memory(gpu: FakeGPU, lane: transfers.Lane):
     """The result is the pinned memory itself, written after the caller's work and complete on return."""
     source = torch.arange(2000, dtype=torch.float64).reshape(20, 100)
@@ -151,17 +142,6 @@ def locked(array: np.ndarray) -> np.ndarray:
     return array
 
 
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 4)])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "int16", "bool"])
-def test_read_only_memory_is_read_without_a_warning(shape: tuple[int, ...], dtype: str):
-    """The same numbers, whatever shape and dtype, and the array stays read-only."""
-    array = locked(np.ones(shape, dtype))
-    tensor = transfers.as_tensor(array, shared=False)
-    np.testing.assert_array_equal(tensor.numpy(), array, strict=True)
-    assert not array.flags.writeable
-
-
 def beginning_at(offset: int, values: np.ndarray) -> np.ndarray:
     """The same values, beginning at ``offset`` bytes after a multiple of 64."""
     memory = np.empty(values.nbytes + 128, np.uint8)
@@ -192,33 +172,6 @@ def test_sums_over_memory_that_is_not_aligned(offset: int):
     x = np.random.default_rng(0).standard_normal((3, 1001, 2)).view("complex128")[..., 0]
     found = get_operation("causal_convolution")(np.ones(1001), beginning_at(offset, x), backend="torch")
     np.testing.assert_allclose(found, np.cumsum(x, axis=-1), rtol=0, atol=1e-10)
-
-
-def test_strided_read_only_memory_is_read():
-    """Broadcast, transposed and strided arrays keep their strides."""
-    grid = locked(np.arange(12.0).reshape(3, 4))
-    for array in (np.broadcast_to(grid[0], (5, 4)), grid.T, grid[:, ::2]):
-        tensor = transfers.as_tensor(array, shared=False)
-        np.testing.assert_array_equal(tensor.numpy(), array)
-        assert tensor.stride() == tuple(stride // array.itemsize for stride in array.strides)
-
-
-def test_the_reader_keeps_the_memory_alive():
-    """The tensor outlives the last other reference to the array."""
-    tensor = transfers.as_tensor(locked(np.arange(1000.0)), shared=False)
-    gc.collect()
-    assert float(tensor.sum()) == 499_500
-
-
-@pytest.mark.skipif(
-    tuple(map(int, np.__version__.split(".")[:2])) < (2, 1) or torch.__version__ < (2, 9),
-    reason="NumPy or PyTorch cannot mark shared memory as read-only",
-)
-def test_only_a_reader_gets_read_only_memory():
-    """A tensor that is merely read may lie on a read-only array; one that is handed out may not."""
-    array = locked(np.arange(5.0))
-    assert np.shares_memory(transfers.as_tensor(array, shared=False).numpy(), array)
-    assert not np.shares_memory(transfers.as_tensor(array).numpy(), array)
 
 
 @pytest.mark.filterwarnings("error")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hpfracc.engine.execution.batch.chunks import convolve_block
-from hpfracc.engine.execution.batch.planning import ChunkPlan, choose_size
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec, Cut
 from tests.helpers.contracts import cases, reference
@@ -92,36 +90,3 @@ def check_blocks(length: int, taps: int, block: int, part: int) -> None:
                 total[start - begin :] += some
         result[begin:end] = total
     np.testing.assert_allclose(result, np.convolve(w, x)[:length], atol=1e-12)
-
-
-def limited(most: int) -> Any:
-    """Predictions if transforms of up to ``most`` points fit."""
-    return lambda weights, samples: 1e-8 * (weights + samples) if weights + samples <= most else math.inf
-
-
-def blocks_of(length: int, taps: int, predict: Any) -> ChunkPlan:
-    cut = Cut(-1, length, (None, -1), before=taps - 1)
-    return choose_size(cut, taps, lambda count, part: predict(part, min(length, count + part - 1)))
-
-
-def test_blocks_are_chosen_by_their_work() -> None:
-    """All weights at once where there is room for that; otherwise parts; nothing if nothing fits."""
-    plan = blocks_of(100_000, 100, limited(10_000))
-    assert plan.part == 100 and 100 + plan.count + 99 <= 10_000
-    plan = blocks_of(100_000, 100_000, limited(10_000))
-    assert 0 < plan.part < 100_000 and 2 * plan.part + plan.count - 1 <= 10_000
-    assert blocks_of(10_000, 100, limited(0)).seconds == math.inf
-
-
-def test_few_questions_are_asked() -> None:
-    """A question is a decision of the engine: a few find the largest blocks."""
-    for most in (10_000_000, 100_000, 1000, 0):
-        asked = []
-        predict = limited(most)
-
-        def counted(weights: int, samples: int, asked: list[int] = asked, predict: Any = predict) -> float:
-            asked.append(weights)
-            return predict(weights, samples)
-
-        blocks_of(12_000_000, 12_000_000, counted)
-        assert len(asked) < 20

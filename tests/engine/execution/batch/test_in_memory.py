@@ -85,36 +85,6 @@ def test_what_comes_back_is_what_went_in(library: str, long: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "differences", "first"),
-    [("numpy", False, 0), ("numpy", True, 0), ("numpy", True, 2), ("torch", True, 2), ("jax", True, 2)],
-)
-@thinned(lambda library: library != "jax")
-def test_starting_weights_and_differences_in_blocks_of_time(library: str, differences: bool, first: int) -> None:
-    """A rule that begins otherwise than it goes on, cut in time: as in one piece."""
-    n = 30_000
-    x, w = np.arange(n) / n + np.sin(np.arange(n) / 100.0), 1 / np.sqrt(np.arange(1.0, n + 1))
-    starts = np.stack([np.linspace(1.0, 2.0, n), np.linspace(-3.0, 1.0, n)])
-    params = {"differences": differences, "starts_from": first}
-    whole = hf.causal_convolution(w, x, starts, backend="numpy", **params)
-    with jax.enable_x64(True):
-        made = [registry.adapter(library).from_host(array, "cpu") for array in (w, x, starts)]
-        with hf.use_backend(library), memory.limit("cpu", "900KiB" if library == "numpy" else "1300KiB"):
-            found = hf.causal_convolution(*made, **params)
-        assert decision().chunks > 1 and type(found) is type(made[0])
-        np.testing.assert_allclose(np.asarray(found), whole, atol=1e-9 * np.abs(whole).max())
-
-
-def test_slow_arms_do_not_win_by_being_small() -> None:
-    """Where only the direct sum has room for all of it, pieces by transforms are taken: not minutes, but a moment."""
-    x = np.ones(400_000)
-    with memory.limit("cpu", "12MiB"), hf.config(never=ONLY_NUMPY):
-        found = hf.causal_convolution(x, x)
-    assert decision().chunks > 1 and decision().algorithm != "direct"
-    assert "times as long" in decision().reason
-    np.testing.assert_allclose(found, np.arange(1.0, 400_001.0), rtol=1e-9)
-
-
-@pytest.mark.parametrize(
     ("rows", "points", "size", "chunks"),
     [
         pytest.param(12, 20_000, "2MiB", (2, 12), id="the result fills the limit"),
@@ -209,36 +179,6 @@ def test_what_cannot_be_cut_is_refused_with_need_and_have() -> None:
         hf.fft(X.ravel(), backend="torch")
 
 
-@pytest.mark.parametrize(
-    ("error", "raised", "words"),
-    [
-        (MemoryError("no room"), OutOfMemoryError, r"no room on cpu for the result itself, 2 MiB; use smaller arrays"),
-        (RuntimeError("the device went away"), RuntimeError, "the device went away"),
-    ],
-)
-def test_a_result_without_room_is_told_apart(
-    error: Exception, raised: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Chunks do not help if the result does not fit; any other failure of its allocation reaches the caller."""
-
-    def refuse(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(type(registry.adapter("numpy")), "empty", refuse)
-    x = np.ones((64, 4096))
-    with memory.limit("cpu", "1MiB"), hf.config(never=ONLY_NUMPY), pytest.raises(raised, match=words):
-        hf.causal_convolution(np.ones(4096), x)
-
-
-def test_a_list_is_cut_as_an_array_is() -> None:
-    """Nested lists have no slices of their own."""
-    rows = X[:, :200].tolist()
-    with memory.limit("cpu", "1200KiB"), hf.use_backend("numpy"):
-        found = hf.fft(rows * 8)
-    assert decision().chunks > 1
-    np.testing.assert_allclose(found[:60], np.fft.fft(X[:, :200]), atol=1e-10)
-
-
 def test_gradients_are_not_cut() -> None:
     """A result that carries a gradient must come out whole, so the call is refused."""
     x = torch.from_numpy(X).requires_grad_()
@@ -269,58 +209,6 @@ def test_an_error_on_the_way_halves_the_pieces(forced: str | None) -> None:
         np.testing.assert_array_equal(op(x, backend=forced), 2 * x)
         assert decision().chunks > 1
         assert decision().fallbacks and decision().fallbacks[0].kind == "out of memory"
-
-
-def test_an_operation_that_is_not_batchable_is_not_cut() -> None:
-    """Its rows were not declared independent."""
-    with own_operation(RunsOut(37, MemoryError)) as op, pytest.raises(OutOfMemoryError):
-        op(np.ones((1000, 5)))
-
-
-def test_memory_may_vanish_between_two_calls() -> None:
-    """The plan of a call is kept, but each large call asks whether there is still room."""
-    with hf.use_backend("numpy"):
-        for _ in range(3):
-            whole = hf.fft(X)
-        assert decision().chunks == 1
-        with memory.limit("cpu", "4MiB"):
-            found = hf.fft(X)
-            assert decision().chunks > 1
-        np.testing.assert_allclose(found, whole, atol=1e-10)
-        hf.fft(X)
-        assert decision().chunks == 1
-
-
-def test_matrices_of_a_direct_sum_are_counted() -> None:
-    """PyTorch and JAX multiply by an n x n matrix, which the primitive's own model cannot know of."""
-    specs = [hf.engine.primitives.base.ArraySpec(shape) for shape in ((1000,), (1000,))]  # type: ignore[attr-defined]
-    rows = {row.arm: row.memory for row in get_operation("causal_convolution").decide(*specs).candidates}
-    for name in ("torch:direct@cpu", "jax:direct@cpu"):
-        if name in rows:
-            assert rows[name] >= 8_000_000
-    assert rows["numpy:direct@cpu"] < 100_000
-    assert registry.arms("causal_convolution")
-
-
-def test_pieces_are_not_crumbs_beside_a_result_that_leaves_no_room() -> None:
-    """A result larger than the budget does not make every piece a single row: pieces fit, and there are few."""
-    rows = np.random.default_rng(0).standard_normal((6000, 100))
-    with memory.limit("cpu", "2MiB"):
-        found = hf.history_sum(np.arange(1.0, 101.0), rows, np.array(-0.5), backend="numpy")
-    assert 2 <= hf.last_decision().chunks <= 60
-    np.testing.assert_allclose(found[::1999], [hf.history_sum(np.arange(1.0, 101.0), r, -0.5) for r in rows[::1999]])
-
-
-def test_maps_of_a_lattice_are_done_in_pieces() -> None:
-    """Maps know nothing of each other; a single one is never cut."""
-    costs = np.random.default_rng(0).uniform(0.5, 2.0, (20, 20))
-    starts = np.full((400, 20, 20), np.inf)
-    starts[np.arange(400), np.arange(400) // 20, np.arange(400) % 20] = 0.0
-    whole = hf.stencil_relax(costs, starts, backend="numpy")
-    with memory.limit("cpu", "1MiB"):
-        found = hf.stencil_relax(costs, starts, backend="numpy")
-    assert hf.last_decision().chunks > 1
-    np.testing.assert_allclose(found, whole)
 
 
 def test_a_limit_that_ends_before_the_call_runs():

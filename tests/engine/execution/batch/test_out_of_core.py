@@ -102,24 +102,6 @@ def test_files(tmp_path: Path) -> None:
     assert (np.asarray(private) == 2.0).all()  # whose pages are all there is of it
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell which pages are mapped")
-@pytest.mark.parametrize("view", ["whole", "part", "grid"])
-def test_mapped_pages_are_dropped(tmp_path: Path, view: str) -> None:
-    """Of a memmap and of a view of one; the file keeps what was written."""
-    n = 500_000
-    whole = np.memmap(tmp_path / "out", np.float64, "w+", shape=(n,))
-    out = {"whole": whole, "part": whole[n // 2 :][1:], "grid": whole.reshape(5, -1)[:, ::2]}[view]
-    batch.elementwise("x + 1", x=np.ones(out.shape), out=out, budget="500KiB")
-    kept, inside = 0, False
-    for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
-        if "-" in line.split(" ", 1)[0]:
-            inside = line.endswith(str(tmp_path / "out"))
-        elif inside and line.startswith("Rss:"):
-            kept += int(line.split()[1])
-    assert kept < 400  # KiB; the pages of the whole file are ten times as much
-    assert (out == 2.0).all()
-
-
 def test_a_result_may_replace_its_operand() -> None:
     """The operand itself and a view of exactly its elements; the same start with other strides is refused."""
     x = np.arange(1000.0)
@@ -132,15 +114,6 @@ def test_a_result_may_replace_its_operand() -> None:
         batch.elementwise("2*x", x=x, out=back, budget="2KiB")
     batch.elementwise("x/2", x=back, out=x[::-1], budget="2KiB")
     np.testing.assert_array_equal(x, np.arange(1000.0))
-
-
-def test_a_convolution_may_replace_its_weights() -> None:
-    """They are needed up to the point that is computed, as the signal is."""
-    w, x = random.standard_normal((2, 30_000))
-    whole = hf.causal_convolution(w, x)
-    batch.causal_convolution(w, x, out=w, budget="500KiB")
-    assert chunks() > 1
-    np.testing.assert_allclose(w, whole, rtol=0, atol=1e-11 * np.abs(whole).max())
 
 
 @pytest.mark.parametrize(
@@ -164,17 +137,6 @@ def test_a_formula_in_blocks_is_the_formula(shapes: Any, budget: str) -> None:
         target = x.copy()
         batch.elementwise("x*y + sin(x)", x=target, y=y, out=target, budget=budget)
         np.testing.assert_allclose(target, whole, rtol=1e-14, atol=1e-14)
-
-
-def test_comparisons_numbers_and_nothing() -> None:
-    """A result of another dtype, a plain number among the operands, no elements, a single one."""
-    x = random.standard_normal(100_000)
-    found = batch.elementwise("x > a", x=x, a=0.5, budget="300KiB")
-    assert found.dtype == bool and chunks() > 1
-    np.testing.assert_array_equal(found, x > 0.5)
-    assert batch.elementwise("x + 1", x=np.ones(0)).shape == (0,)
-    assert batch.elementwise("x + 1", x=2.0) == 3.0
-    assert batch.causal_convolution(np.ones(3), np.ones((0, 5))).shape == (0, 5)
 
 
 def test_mistakes_are_refused(tmp_path: Path) -> None:
@@ -222,38 +184,6 @@ def show(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("backwards", [False, True], ids=["into another", "in place"])
-def test_room_that_shrinks_gives_smaller_blocks_and_no_slower_sum(
-    backwards: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After the first block most of the memory is gone: what comes is still transformed, never summed directly."""
-    w, x = 1.0 / np.sqrt(np.arange(1.0, 2**14 + 1)), random.standard_normal(2**18)
-    whole = hf.causal_convolution(w, x, backend="numpy")
-    arms: set[str] = set()
-    run = Job.run
-
-    def watched(self: Job, operands: Any, *args: Any, **options: Any) -> Any:
-        result = run(self, operands, *args, **options)
-        assert self.decision is not None
-        weights, samples = (array.size for array in operands)
-        if min(weights, samples) * samples > 2**20:  # a remnant of few points is summed quickest
-            arms.add(self.decision.arm)
-        return result
-
-    def shrink(done: int, total: int) -> None:
-        get_budget().cap("cpu", 2**19)
-
-    monkeypatch.setattr(Job, "run", watched)
-    out = x.copy() if backwards else np.empty_like(x)
-    try:
-        with hf.config(enable_learning=False):  # times of a busy machine could make any arm the fastest
-            batch.causal_convolution(w, out if backwards else x, out=out, budget="3MiB", progress=shrink)
-    finally:
-        get_budget().cap("cpu", None)
-    assert arms and not any("direct" in arm for arm in arms), arms
-    np.testing.assert_allclose(out, whole, rtol=0, atol=1e-12 * np.abs(whole).max())
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the process as Linux does")
 def test_a_limited_process_convolves_a_file_larger_than_its_limit(tmp_path: Path) -> None:
     """64 MiB of samples with 2^14 weights in a process that may have 48 MiB more than it begins with."""
@@ -296,19 +226,6 @@ def test_a_full_disk_is_an_error_before_anything_is_computed(
         with pytest.raises(DiskFullError, match=words):
             call()
     assert (tmp_path / "y").stat().st_blocks == before
-
-
-@pytest.mark.parametrize("native", [True, False])
-def test_reserving_keeps_what_is_in_the_file(tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A memmap that holds numbers already has them until they are written over, with either way of reserving."""
-    if not native:
-        monkeypatch.delattr(os, "posix_fallocate", raising=False)
-    out = np.memmap(tmp_path / "y", np.float64, "w+", shape=(2**15,))
-    out[:100] = np.arange(100.0)
-    out.flush()
-    batch.elementwise("x + 1", x=np.array(out), out=out)
-    np.testing.assert_array_equal(out[:101], [*np.arange(1.0, 101.0), 1.0])
-    assert 512 * (tmp_path / "y").stat().st_blocks >= out.nbytes
 
 
 def test_a_full_disk_does_not_end_the_process(tmp_path: Path) -> None:

@@ -13,10 +13,8 @@ import torch
 import hpfracc as hf
 from hpfracc import batch, memory
 from hpfracc.engine.execution.batch.planning import Job
-from hpfracc.engine.execution.custom import measure_peak
 from hpfracc.errors import BatchItemError, InvalidInputError, OutOfMemoryError
 from tests.helpers.own_operations import own_operation
-from tests.helpers.thinned import thinned
 
 random = np.random.default_rng(5)
 W = random.standard_normal(40)
@@ -51,35 +49,6 @@ def test_a_batch_is_a_loop(name: str) -> None:
         alone = operation(*(item if isinstance(item, tuple) else (item,)), **params)
         assert np.shape(result) == np.shape(alone)
         np.testing.assert_allclose(result, alone, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.usefixtures("rounding_as_on_arm")
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_results_do_not_depend_on_the_batch_size(name: str) -> None:
-    """To the last bit on NumPy where neither BLAS nor an FFT is involved, to rounding elsewhere."""
-    operation, items, params, rounded = OPERATIONS[name]
-    whole = batch.run(operation, items, backend="numpy", **params)
-    for size in (1, 2, 5, 7):
-        found = batch.run(operation, items, backend="numpy", batch_size=size, **params)
-        for one, other in zip(whole, found, strict=True):
-            if rounded:
-                np.testing.assert_allclose(one, other, rtol=1e-14, atol=1e-14)
-            else:
-                np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("backend", ["torch", "jax"])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@thinned(lambda backend, dtype: backend == "torch" or dtype == "float32")
-def test_other_backends_agree_to_the_dtypes_tolerance(backend: str, dtype: str) -> None:
-    """Whatever goes together."""
-    items = [(W.astype(dtype), row.astype(dtype)) for row in ROWS[:8]]
-    whole = batch.run(hf.causal_convolution, items, backend=backend)
-    tolerance = 2e3 * np.finfo(dtype).eps
-    found = batch.run(hf.causal_convolution, items, backend=backend, batch_size=4)
-    for one, other in zip(whole, found, strict=True):
-        assert one.dtype == dtype
-        np.testing.assert_allclose(one, other, atol=tolerance)
 
 
 def test_tensors_stay_tensors_and_groups_stay_apart() -> None:
@@ -158,61 +127,11 @@ def test_an_error_names_the_item() -> None:
         batch.run(hf.matmul, [(np.ones((2, 3)), np.ones((3, 2))), (np.ones((2, 3)), np.ones((2, 3)))])
 
 
-_RAGGED = [[1.0, 2.0], [3.0]]
-
-
-@pytest.mark.parametrize(
-    ("items", "index"),
-    [
-        ([(np.ones(2), np.ones(4)), (np.ones(2),)], 1),
-        ([(np.ones(2), _RAGGED), (np.ones(2), _RAGGED)], 0),
-        ([(np.ones(2), np.ma.ones(4)), (np.ones(2), np.ma.ones(4))], 0),
-        ([(np.ones(2), np.ones(4)), (np.ones(2), np.ma.masked_equal(np.arange(4.0), 2.0))], 1),
-    ],
-    ids=["too few arguments", "ragged", "masked", "masked among others"],
-)
-def test_what_no_call_takes_is_named_however_it_lies_among_others(items: list[Any], index: int) -> None:
-    """Items that cannot be read, or would lose a mask beside items like them, are named and never stacked."""
-    with pytest.raises(BatchItemError) as caught:
-        batch.run(hf.causal_convolution, items)
-    assert caught.value.index == index
-
-
 def test_masks_reach_a_batched_function() -> None:
     """Masked arrays are stacked with their masks, apart from arrays without one."""
     masked = np.ma.masked_equal(np.arange(4.0), 2.0)
     found = batch.run(lambda x: x.sum(axis=-1), [np.arange(4.0), masked, masked + 1.0], batched=True)
     assert found == [6.0, 4.0, 7.0]
-
-
-def test_random_numbers_belong_to_items() -> None:
-    """The same for every batch size, order of threads and number of workers; others with another seed."""
-
-    def draw(x: float, rng: np.random.Generator) -> float:
-        return x + rng.standard_normal()
-
-    def draw_many(x: np.ndarray, rng: list[np.random.Generator]) -> np.ndarray:
-        return x + np.array([each.standard_normal() for each in rng])
-
-    items = list(range(20))
-    alone = batch.run(draw, items, seed=7)
-    assert batch.run(draw, items, seed=7, workers=4) == alone
-    for size in (1, 3, 20):
-        np.testing.assert_array_equal(batch.run(draw_many, items, seed=7, batched=True, batch_size=size), alone)
-    assert batch.run(draw, items, seed=8) != alone
-    assert len(set(alone)) == 20
-    with pytest.raises(InvalidInputError, match="seed"):
-        batch.run(draw, items, seed=-1)
-
-
-def test_order_is_kept_by_workers() -> None:
-    """Though the later ones are done first."""
-
-    def late(x: int) -> int:
-        time.sleep(0.02 if x % 5 == 0 else 0.0)
-        return x * x
-
-    assert batch.run(late, range(40), workers=4) == [x * x for x in range(40)]
 
 
 def test_processes() -> None:
@@ -261,11 +180,6 @@ def test_nonsense_is_refused(options: dict[str, Any]) -> None:
         batch.run(3, ROWS)  # type: ignore[arg-type]
 
 
-def test_nothing_gives_nothing() -> None:
-    """An empty batch, of an operation and of a function."""
-    assert batch.run(hf.fft, []) == [] and batch.run(math.sqrt, [], workers=3) == []
-
-
 def test_own_operations_are_stacked_if_they_say_so() -> None:
     """One call for all where rows are independent, else one for each."""
     shapes: list[tuple[int, ...]] = []
@@ -280,27 +194,6 @@ def test_own_operations_are_stacked_if_they_say_so() -> None:
             found = batch.run(op, ROWS)
         np.testing.assert_array_equal(found[3], 2 * ROWS[3])
         assert len(shapes) == (1 if batchable else 23)
-
-
-def test_a_probe_finds_what_a_function_takes() -> None:
-    """Two small calls give the line of bytes; an operation that asks for it is refused before it runs out."""
-    assert measure_peak(lambda: np.ones(100_000))[1] == pytest.approx(800_000, rel=0.05)
-
-    def hungry(x: np.ndarray) -> np.ndarray:
-        copies = [x + k for k in range(10)]
-        return copies[0] + copies[-1]
-
-    with own_operation(hungry, memory="probe") as op:
-        call = op.primitive.describe(np.ones(1_000_000))
-        assert call.facts["memory"] == pytest.approx(12 * 8e6, rel=0.05)
-        call = op.primitive.describe(np.ones((2000, 2000)))
-        assert call.facts["memory"] == pytest.approx(12 * 32e6, rel=0.05)
-        with memory.limit("cpu", "50MiB"), pytest.raises(OutOfMemoryError):
-            op(np.ones(1_000_000))
-    with own_operation(lambda x: x[10**6 :], memory="probe") as op:
-        assert "memory" in op.primitive.describe(np.ones(2_000_000)).facts
-    with pytest.raises(InvalidInputError, match="memory="):
-        hf.operation(name="wrong", memory=3)(hungry)  # type: ignore[call-overload]
 
 
 #: Operation, rows, what all calls share, parameters.

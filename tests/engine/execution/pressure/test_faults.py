@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc import batch, memory
+from hpfracc import memory
 from hpfracc.engine.execution.operation import get_operation
-from hpfracc.engine.execution.pressure import ladder as module
 from hpfracc.engine.execution.pressure.ladder import RUNGS, ladder
-from hpfracc.engine.memory.buffers import BufferPool, host_buffers
+from hpfracc.engine.memory.buffers import BufferPool
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.errors import InvalidInputError
 
@@ -90,20 +89,6 @@ def test_an_interrupt_inside_a_clean_up_leaves_it_usable() -> None:
     assert not reports[0].skipped and len(reports[0].rungs) == 2
 
 
-def test_callbacks_told_from_many_threads() -> None:
-    """Registered, called, failing and taken away at the same time: each clean-up has an answer."""
-
-    def work() -> None:
-        for _ in range(20):
-            callback = BufferPool().clear if threading.get_ident() % 2 else (lambda: 1 / 0)
-            ladder.register(callback)
-            report = ladder.climb(highest="own caches")
-            assert report.skipped or report.rungs
-            ladder.unregister(callback)
-
-    run_threads(*[work] * 6)
-
-
 # Memory that runs out inside a clean-up.
 
 
@@ -118,21 +103,6 @@ def test_memory_runs_out_on_any_rung(rung: str, monkeypatch: pytest.MonkeyPatch)
     report = ladder.climb("cuda:0", highest=RUNGS[-1])
     assert [each.error for each in report.rungs if each.name == rung] == ["MemoryError: not even for this"]
     assert report.rungs[-1].name == RUNGS[-1]
-
-
-def test_memory_runs_out_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is not even the memory to tell what is free, rungs are climbed all the same."""
-
-    class Short:
-        def read(self, device: str) -> int:
-            raise MemoryError
-
-        def invalidate(self) -> None:
-            pass
-
-    monkeypatch.setattr(module, "get_budget", Short)
-    report = ladder.climb(enough=lambda: module.get_budget().read("cpu") > 0, highest="library caches")
-    assert [each.name for each in report.rungs] == list(RUNGS[:3]) and not report.enough
 
 
 # The pool.
@@ -158,47 +128,6 @@ def test_a_buffer_released_twice_from_two_threads_is_taken_once() -> None:
         assert not np.shares_memory(one, two)
         pool.release(one)
         pool.release(two)
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype"),
-    [
-        ((-1,), "float64"),
-        (-3, "float64"),
-        ((2, -3), "float64"),
-        ((2.5,), "float64"),
-        ([2, 3], "float64"),
-        (True, "float64"),
-        (2**61, "int8"),
-        (3, "floatx"),
-        (3, object),
-        (3, np.dtype(("f8", (2,)))),
-        (3, "V0"),
-    ],
-)
-def test_what_is_no_array_is_refused(shape: Any, dtype: Any) -> None:
-    """With a typed error, and never with a buffer of another size, in which are another owner's numbers."""
-    pool = BufferPool()
-    secret = pool.allocate(512)
-    secret[:] = 7.0
-    pool.release(secret)
-    del secret
-    with pytest.raises(InvalidInputError, match="use|give|numbers"):
-        pool.allocate(shape, dtype, clear=False)
-    assert pool.stats().used_bytes == 0
-
-
-def test_a_view_outlives_its_buffer() -> None:
-    """A view of a released buffer keeps its contents: the memory is not reused."""
-    pool = BufferPool()
-    buffer = pool.allocate((10, 100))
-    view = buffer[3]
-    view[:] = 5.0
-    pool.release(buffer)
-    del buffer
-    fresh = pool.allocate((10, 100), clear=False)
-    fresh[:] = 1.0
-    assert (view == 5.0).all()
 
 
 # Many jobs, larger than their budget.
@@ -257,30 +186,3 @@ def test_no_job_runs_out_of_memory(count: int) -> None:
             assert np.isfinite(np.asarray(result)).all()
             cut += getattr(hf.last_decision(), "chunks", 1) > 1
     assert cut > count // 10
-
-
-def test_jobs_beside_a_clean_up() -> None:
-    """Jobs in pieces, batches and clean-ups from several threads at once: right answers, and no thread hangs."""
-    x = np.random.default_rng(0).standard_normal((600, 256))
-    wanted = np.fft.rfft(x)
-    done = threading.Event()
-
-    def clean() -> None:
-        while not done.is_set():
-            ladder.climb(highest="garbage")
-            host_buffers.clear()
-
-    def compute() -> None:
-        for _ in range(4):
-            np.testing.assert_allclose(hf.fft(x, kind="rfft", backend="numpy"), wanted, atol=1e-12)
-            rows = batch.run(hf.fft, x, kind="rfft", backend="numpy", batch_size=100)
-            np.testing.assert_allclose(np.stack(rows), wanted, atol=1e-12)
-
-    def all_of_it() -> None:
-        try:
-            run_threads(*[compute] * 3)
-        finally:
-            done.set()
-
-    with memory.limit("cpu", BUDGET):
-        run_threads(clean, clean, all_of_it)

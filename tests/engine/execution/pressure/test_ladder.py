@@ -60,15 +60,6 @@ def test_callbacks_are_called_and_may_fail() -> None:
     assert "mine" in report.rungs[0].note and report.rungs[0].released == 123
 
 
-def test_a_callback_may_ask_for_a_clean_up() -> None:
-    """It gets an answer at once, and the one that is under way goes on."""
-    answers = []
-    ladder.register(lambda: answers.append(ladder.climb("cpu")) or 0)
-    report = ladder.climb("cpu", highest="garbage")
-    assert len(report.rungs) == 2
-    assert answers[0].skipped == "called from inside a clean-up"
-
-
 def test_a_callback_may_wait_for_a_thread_that_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """That thread gives up waiting: there is no deadlock."""
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
@@ -84,36 +75,6 @@ def test_a_callback_may_wait_for_a_thread_that_cleans_up(monkeypatch: pytest.Mon
     report = ladder.climb("cpu", highest="own caches")
     assert not report.rungs[0].note
     assert answers[0].skipped == "another thread is cleaning up"
-
-
-def test_memory_may_run_out_while_cleaning_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rung says so and the next one is climbed."""
-
-    def empty() -> int:
-        raise MemoryError("no room to make room")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(prepared_operands, "clear", empty)
-        report = ladder.climb("cpu", highest="library caches")
-    assert "no room to make room" in report.rungs[0].error
-    assert [rung.name for rung in report.rungs] == list(RUNGS[:3])
-    assert not ladder.climb("cpu", highest="garbage").skipped  # and it can be done again
-
-
-def test_many_threads_clean_up_at_once() -> None:
-    """Each gets a report, and the ladder is free afterwards."""
-    reports = []
-
-    def work() -> None:
-        reports.append(ladder.climb("cpu", highest="own caches"))
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(300.0)
-    assert len(reports) == 8 and all(report.rungs or report.skipped for report in reports)
-    assert ladder.climb("cpu", highest="own caches").rungs
 
 
 def test_libraries_caches_are_emptied(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from hpfracc.engine.execution.pressure.monitor import Levels, Pressure
-from hpfracc.errors import InvalidInputError
 
 
 def test_levels_are_left_lower_than_they_are_entered() -> None:
@@ -23,16 +20,3 @@ def test_a_trembling_reading_changes_nothing() -> None:
     levels = Levels()
     seen = [levels.update(0.75 + (0.01 if step % 2 else -0.01)) for step in range(20)]
     assert seen[1:] == [Pressure.HIGH] * 19
-
-
-@pytest.mark.parametrize("marks", [(0.5, 0.4, 0.9), (0.5, 0.9), (0.0, 0.5, 0.9), (0.1, 0.5, 1.1)])
-def test_marks_must_rise(marks: tuple[float, ...]) -> None:
-    """Anything but three rising shares is refused."""
-    with pytest.raises(InvalidInputError, match="increasing fractions"):
-        Levels(marks)
-
-
-def test_hysteresis_is_a_share_below_the_first_mark() -> None:
-    """Otherwise the lowest level could never be reached again."""
-    with pytest.raises(InvalidInputError, match="hysteresis"):
-        Levels(below=0.7)

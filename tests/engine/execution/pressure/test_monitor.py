@@ -37,35 +37,6 @@ def test_the_host_is_read() -> None:
     assert watched_device(12) == "cpu" and watched_device("cpu") == "cpu"
 
 
-def test_snapshots_and_statistics() -> None:
-    """Each look is kept with its time; the statistics know the last, the most and the mean."""
-    memory = Memory()
-    monitor = MemoryMonitor(read=memory, enable_auto_cleanup=False)
-    for used in (100, 900, 500):
-        memory.used = used
-        monitor.get_snapshot()
-    history = monitor.get_snapshot_history()
-    assert [snapshot.used for snapshot in history] == [100, 900, 500]
-    assert [str(snapshot.pressure) for snapshot in history] == ["low", "critical", "low"]
-    assert history[0].timestamp <= history[1].timestamp <= time.time()
-    stats = monitor.get_stats()
-    assert stats.snapshots == 4
-    assert stats.peak_allocated_mb == 900 / 2**20 and stats.current_allocated_mb == 500 / 2**20
-    assert stats.mean_allocated_mb == pytest.approx(500 / 2**20)
-    assert stats.to_dict()["pressure"] == "low"
-
-
-def test_callbacks_are_told_of_changes_alone() -> None:
-    """Once when a level is entered and once when it is left."""
-    memory, seen = Memory(), []
-    monitor = MemoryMonitor(read=memory, enable_auto_cleanup=False)
-    monitor.register_pressure_callback(lambda snapshot: seen.append(str(snapshot.pressure)))
-    for used in (100, 650, 660, 640, 100, 100):
-        memory.used = used
-        monitor.get_snapshot()
-    assert seen == ["moderate", "low"]
-
-
 def test_a_callback_may_raise_or_look_again() -> None:
     """Its error does not reach the caller; a reading from inside works, and is not passed on."""
     memory, seen = Memory(700), []
@@ -105,15 +76,6 @@ def test_it_cleans_up_above_the_threshold() -> None:
     monitor.close()
     ladder.climb("cpu", highest="own caches")
     assert calls == [1]
-
-
-def test_no_clean_up_where_it_is_not_wanted() -> None:
-    """``enable_auto_cleanup=False`` looks and does nothing."""
-    monitor = MemoryMonitor(read=Memory(990), enable_auto_cleanup=False)
-    monitor.get_snapshot()
-    assert monitor.get_stats().cleanups == 0
-    assert monitor.cleanup_memory().rungs
-    assert monitor.get_stats().cleanups == 1
 
 
 def test_a_clean_up_from_many_threads() -> None:

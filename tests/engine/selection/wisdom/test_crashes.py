@@ -14,7 +14,7 @@ from unittest import mock
 
 import pytest
 
-from hpfracc.engine.selection.wisdom import Wisdom, WisdomLayout, list_files, read_folder
+from hpfracc.engine.selection.wisdom import Wisdom, WisdomLayout, read_folder
 from hpfracc.engine.selection.wisdom_records import JOURNAL_HEAD, encode_lines, encode_merged
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import ids, samples
@@ -75,22 +75,6 @@ def count_steps(folder: Path) -> int:
     return len(numbers)
 
 
-def test_no_moment_at_which_anything_is_missing(tmp_path):
-    """Before every single step of a merge, everything acknowledged can be read from the folder."""
-    acknowledged = scene(tmp_path / "w")
-    seen = []
-
-    def look(step):
-        assert on_disk(tmp_path / "w") >= acknowledged
-        seen.append(step)
-
-    with before_each_step(look):
-        Wisdom(tmp_path / "w").merge()
-    assert len(seen) > 20
-    assert on_disk(tmp_path / "w") == acknowledged
-    assert [kind for _, kind in list_files(WisdomLayout(tmp_path / "w"))] == ["generation", "merged"]
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_before_any_step(tmp_path, stride):
@@ -131,50 +115,3 @@ def test_overtaken_at_any_step(tmp_path):
         assert Wisdom(folder).merge() == len(acknowledged)
         merged_file = Wisdom(folder / "wisdom.json", read_only=True)
         assert ids(merged_file.load()) == acknowledged
-
-
-def test_three_at_once(tmp_path):
-    """One is overtaken by a second that is itself overtaken by a third, at every third step of each."""
-    steps = count_steps(tmp_path / "count")
-    for outer in range(0, steps, 3):
-        for inner in range(0, steps, 3):
-            folder = tmp_path / f"{outer}-{inner}"
-            acknowledged = scene(folder)
-
-            def third(step, inner=inner, folder=folder, acknowledged=acknowledged):
-                if step == inner:
-                    acknowledged |= abandoned_journal(folder, 1)
-                    Wisdom(folder).merge()
-
-            def second(step, outer=outer, folder=folder, third=third):
-                if step == outer:
-                    with before_each_step(third):
-                        Wisdom(folder).merge()
-
-            with before_each_step(second):
-                Wisdom(folder).merge()
-            assert on_disk(folder) == acknowledged
-
-
-def test_a_writer_at_work_while_others_merge(tmp_path):
-    """A living process that flushes before the n-th step of a merge, for every n, loses none of it."""
-    for at in range(count_steps(tmp_path / "count")):
-        folder = tmp_path / str(at)
-        acknowledged = scene(folder)
-        writer = Wisdom(folder)
-        first = samples(1)
-        writer.append(first)
-        assert writer.flush()
-        acknowledged |= ids(first)
-
-        def write(step, at=at, writer=writer, acknowledged=acknowledged):
-            if step == at:
-                more = samples(2)
-                writer.append(more)
-                assert writer.flush()
-                acknowledged |= ids(more)
-
-        with before_each_step(write):
-            Wisdom(folder).merge()
-        writer.flush()
-        assert on_disk(folder) == acknowledged

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from hpfracc.engine.selection.wisdom_records import (
     JOURNAL_HEAD,
-    SCHEMA,
     encode_lines,
     encode_merged,
     read_content,
 )
 from tests.helpers.measured import samples
-
-
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_merged_there_and_back(count):
-    """A merged file is JSON with a schema, and gives back what was put in."""
-    records = samples(count)
-    data = encode_merged(records)
-    assert json.loads(data)["schema"] == SCHEMA
-    content = read_content(data, journal=False)
-    assert (content.records, content.skipped, content.fault, content.newer) == (records, 0, None, False)
 
 
 def test_merged_cut_at_every_length():
@@ -48,24 +35,6 @@ def test_journal_cut_at_every_length():
         assert content.skipped == 0
 
 
-def test_bad_lines_are_skipped_and_counted():
-    """A bad line in the middle of a journal costs only itself."""
-    records = samples(2)
-    bad = b'garbage\n\xff\n{"kind":"sample"}\n'
-    content = read_content(JOURNAL_HEAD + encode_lines(records[:1]) + bad + encode_lines(records[1:]), journal=True)
-    assert (content.records, content.skipped) == (records, 3)
-    assert content.fault is not None
-
-
-def test_bad_entries_of_a_merged_file_are_skipped_and_counted():
-    """A merged file that holds entries that are no records is not damaged as a whole."""
-    good, bad = samples(2)
-    line = bad.to_line().replace('"seconds":', '"seconds":-')
-    content = read_content(encode_merged([good, bad]).replace(bad.to_line().encode(), line.encode()), journal=False)
-    assert (len(content.records), content.skipped) == (1, 1)
-    assert "seconds" in str(content.fault)
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -84,13 +53,3 @@ def test_what_is_no_merged_file(data):
     content = read_content(data, journal=False)
     assert content.fault
     assert content.records == []
-
-
-def test_files_of_a_later_version_are_not_judged():
-    """A higher schema is neither damaged nor read."""
-    later = SCHEMA + 1
-    merged = read_content(f'{{"hpfracc":"wisdom","schema":{later},"knowledge":[]}}'.encode(), journal=False)
-    journal = read_content(f'{{"hpfracc":"journal","schema":{later}}}\nsomething else\n'.encode(), journal=True)
-    for content in (merged, journal):
-        assert content.newer
-        assert (content.records, content.skipped, content.fault) == ([], 0, None)

@@ -20,9 +20,8 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
 from hpfracc.engine.selection import wisdom_records as files
 from hpfracc.engine.selection.wisdom import Wisdom, WisdomLayout, reset_warnings
-from hpfracc.engine.selection.wisdom_records import JOURNAL_HEAD, encode_lines, encode_merged
-from hpfracc.engine.selection.wisdom_sharing import import_wisdom, summarize
-from hpfracc.errors import WisdomError, WisdomWarning
+from hpfracc.engine.selection.wisdom_records import JOURNAL_HEAD
+from hpfracc.errors import WisdomWarning
 from tests.helpers.measured import ids, sample, samples
 from tests.helpers.processes import start_python
 
@@ -100,15 +99,6 @@ def test_numbers_out_of_range_reach_no_estimate(place, field):
         call()
 
 
-def test_the_bounds_themselves_can_be_estimated_with(place):
-    """The largest and the smallest values that are taken, mixed, give estimates and no overflow."""
-    edges = [{"seconds": s, "x": x} for s in (0.0, 5e-324, 1e8) for x in (0.0, 1.0, 1e36)]
-    entries = [facts(kind=kind, **edge, id=f"{kind}-{n}") for kind in ("sample", "knot", "compile") for n, edge in
-               enumerate(edges * 3)]  # fmt: skip
-    journal(place, *map(dump, entries))
-    call()
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
 @pytest.mark.parametrize("kind", ["merged", "generation", "journal"])
 @pytest.mark.parametrize("thing", ["fifo", "folder", "socket", "link to a fifo", "endless"])
@@ -139,53 +129,6 @@ def test_only_plain_files_are_opened(place, kind, thing, monkeypatch):
     assert wisdom.merge() >= 2
     assert layout.merged.is_file()
     assert not layout.merged.is_symlink()
-
-
-def test_a_link_is_written_through(place, tmp_path):
-    """A merged file that is a link stays one: what it points to is replaced."""
-    real = tmp_path / "kept elsewhere.json"
-    (place / "wisdom.json").symlink_to(real)
-    wisdom = Wisdom(place)
-    wisdom.append(samples(2))
-    wisdom.merge()
-    assert (place / "wisdom.json").is_symlink()
-    assert len(json.loads(real.read_bytes())["records"]) == 2
-
-
-def test_as_much_is_written_as_is_read(tmp_path, monkeypatch):
-    """A merged file stays within what the next reader takes: the oldest records go."""
-    monkeypatch.setattr(files, "_MAX_WRITTEN", 2000)
-    data = encode_merged(samples(100))
-    assert len(data) < 2200
-    content = files.read_content(data, journal=False)
-    assert content.fault is None
-    assert [record.time for record in content.records] == [1.7e9 + n for n in range(100)][-len(content.records) :]
-
-
-@pytest.mark.parametrize("count", [0, 1, 1000])
-def test_a_file_with_too_many_entries_is_damaged(count, monkeypatch):
-    """The number of entries is bounded too, in any layout."""
-    monkeypatch.setattr(files, "_MAX_ENTRIES", 100)
-    records = samples(count)
-    forms = (
-        files.read_content(encode_merged(records), journal=False),
-        files.read_content(JOURNAL_HEAD + encode_lines(records), journal=True),
-    )
-    for content in forms:
-        assert (content.fault is not None) is (count > 100)
-        assert len(content.records) in (count, 100)
-
-
-def test_a_measurement_that_no_record_can_hold_is_not_an_error(place):
-    """An operation with an endless name is called and learned; its times are not kept."""
-
-    @hf.operation(name="x" * 300)
-    def double(a):
-        return 2 * a
-
-    for _ in range(3):
-        np.testing.assert_array_equal(double(np.ones(4)), 2 * np.ones(4))
-    assert summarize(Wisdom(place))["records"] == 0
 
 
 # Folders that cannot be read or written. The tests often run as root, to whom every folder is open: a child gives that
@@ -243,31 +186,6 @@ for command in (["info"], ["wisdom", "show"], ["wisdom", "clear", "--yes"], ["wi
     assert "warned 1" in out or "warned 2" in out  # that it cannot be read, and that it cannot be written
     assert [line for line in out.splitlines() if line.startswith("status")] == [f"status {n}" for n in (0, 0, 2, 2)]
     assert '"state": "unreadable"' in out
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="gives up root's rights the way of Linux")
-def test_importing_into_a_read_only_folder_fails(tmp_path):
-    """Nothing was kept, so the command says so and ends with 2."""
-    (tmp_path / "lab.json").write_bytes(encode_merged(samples(2)))
-    folder = tmp_path / "w"
-    folder.mkdir()
-    folder.chmod(0o555)
-    code = 'from hpfracc.cli import main; print("status", main(["wisdom", "import", sys.argv[1]]))'
-    out = run_bound(code, folder, tmp_path / "lab.json")
-    assert "status 2" in out
-    assert "was not imported" in out
-    assert "are known now" not in out
-    assert list(folder.iterdir()) == []
-
-
-def test_importing_where_nothing_can_be_written_fails(tmp_path):
-    """The same below a regular file, for any user; nothing is left in memory to be written later."""
-    (tmp_path / "lab.json").write_bytes(encode_merged(samples(2)))
-    (tmp_path / "file").touch()
-    wisdom = Wisdom(tmp_path / "file" / "w")
-    with pytest.raises(WisdomError, match="was not imported"):
-        import_wisdom(wisdom, tmp_path / "lab.json")
-    assert wisdom.load() == []
 
 
 # A fuzz test: folders full of anything.

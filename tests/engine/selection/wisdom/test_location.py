@@ -11,7 +11,6 @@ from hpfracc._files import temporary
 from hpfracc.engine.selection.knowledge import resolve_path
 from hpfracc.engine.selection.wisdom import WisdomLayout, reset_warnings
 from hpfracc.errors import ConfigurationError, WisdomWarning
-from tests.helpers.processes import run_python
 
 
 @pytest.mark.parametrize("setting", ["off", "OFF", " off "])
@@ -41,13 +40,6 @@ def test_a_path_is_made_absolute(monkeypatch, tmp_path):
     assert resolve_path("~/lab") == tmp_path / "home/lab"
 
 
-@pytest.mark.parametrize("setting", ["nul\0byte", "lone\ud800surrogate"])
-def test_what_no_path_can_be_is_refused(setting):
-    """A setting that no file system has is a mistake to correct, said where it is read."""
-    with pytest.raises(ConfigurationError, match="invalid in a path"):
-        resolve_path(setting)
-
-
 def test_an_account_without_a_home(monkeypatch):
     """No home is no error: one warning, once, and nothing is kept. A path that needs one is refused."""
     reset_warnings()
@@ -58,14 +50,6 @@ def test_an_account_without_a_home(monkeypatch):
     assert resolve_path(None) is None
     with pytest.raises(ConfigurationError, match="~nobody"):
         resolve_path("~nobody/lab")
-
-
-def test_a_folder_and_its_merged_file_are_the_same_place(tmp_path):
-    """Naming the folder or the wisdom.json in it gives the same files; a folder may be called something.json."""
-    assert WisdomLayout.of(tmp_path) == WisdomLayout.of(tmp_path / "wisdom.json")
-    assert WisdomLayout.of(tmp_path / "lab.json") == WisdomLayout(tmp_path, "lab")
-    (tmp_path / "odd.json").mkdir()
-    assert WisdomLayout.of(tmp_path / "odd.json") == WisdomLayout(tmp_path / "odd.json")
 
 
 def test_every_name_is_recognised_and_no_other():
@@ -84,22 +68,3 @@ def test_every_name_is_recognised_and_no_other():
         assert layout.kind_of(temporary(layout.merged).name) == "leftover"
     for name in ("notes.txt", "wisdom.json.bak", "wisdom-2024.json", "journal.jsonl", "wisdom", ""):
         assert ours.kind_of(name) is None
-
-
-def test_journals_of_other_machines_are_told_apart(monkeypatch):
-    """A journal's name begins with its host's, and a host whose name begins alike is another."""
-    layout = WisdomLayout(Path("x"))
-    mine = layout.new_journal()
-    assert mine.name.startswith(layout.own_journals)
-    host = mine.name.split("-")[1]
-    assert not mine.name.replace(f"-{host}-", f"-{host}2-").startswith(layout.own_journals)
-    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "gpu-7.lab/x y", "", "", "")))
-    strange = layout.new_journal()
-    assert layout.kind_of(strange.name) == "journal"
-    assert strange.name.startswith(layout.own_journals)
-
-
-def test_importing_does_not_load_platformdirs():
-    """It takes longer to load than all of wisdom, and only the default place needs it."""
-    code = "import sys, hpfracc.engine.selection.knowledge; print('platformdirs' in sys.modules)"
-    assert run_python(code).split() == ["False"]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc import FODEResult
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import BackendUnavailableError, OutOfMemoryError
 from hpfracc.solvers.ode import compilation
 from hpfracc.solvers.ode.compiled.on_cuda import choice, device
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.result import SolveDecision
 
 Array = np.ndarray[Any, Any]
 
@@ -178,13 +177,6 @@ def test_a_slow_gpu_is_left_alone(gpu: StandIn, monkeypatch: pytest.MonkeyPatch)
     assert "GPU" not in notes(solve()) and gpu.solves == 2
 
 
-def test_a_long_kernel_runs_on_request_only(gpu: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It could not be interrupted."""
-    monkeypatch.setattr(choice, "_LAUNCH", 11.0)
-    monkeypatch.setattr(choice.FunctionPrice, "credit", lambda self, seconds: compile_account.credit(self.item, 1e6))
-    assert "GPU" not in notes(solve()) and gpu.solves == 0
-
-
 # -- stays ------------------------------------------------------------------------------------------------------------
 
 
@@ -288,23 +280,3 @@ def test_a_stiff_equation_is_found_on_the_gpu_too(gpu: StandIn) -> None:
     assert found.decision is not None and expected.decision is not None
     assert found.decision.method == expected.decision.method == "implicit_trapezoid"
     np.testing.assert_allclose(found.y, expected.y, rtol=1e-12)
-
-
-def test_predictions_grow_with_the_work() -> None:
-    """With members of a GPU that is full, and with steps: squared for direct sums, which orders above 1 need."""
-
-    def predict(members: int, steps: int, alpha: float = 0.8) -> float:
-        orders = SimpleNamespace(known=np.full((1, 1), alpha))
-        problem = SimpleNamespace(shape=(members, 2), orders=orders)
-        rule, grid = SimpleNamespace(corrections=0), SimpleNamespace(steps=steps)
-        table: Any = SimpleNamespace(problem=problem, grid=grid, rule=rule)
-        return choice.predict_kernel(table)
-
-    # Brusselators on an H200, milliseconds: benchmarks/results/ensemble_kernel-h200.txt
-    for steps, measured in ((200, 3.56e-3), (400, 7.47e-3), (800, 17.1e-3), (1600, 46.5e-3)):
-        assert measured / 2 < predict(100_000, steps) < 2 * measured
-    assert math.isclose(predict(100, 200), predict(10, 200))
-    assert math.isclose(predict(200_000, 400), 2 * predict(100_000, 400))
-    assert math.isclose(predict(10, 400), 2 * predict(10, 200))
-    assert math.isclose(predict(10, 60), 4 * predict(10, 30))
-    assert math.isclose(predict(10, 800, 1.5), 4 * predict(10, 400, 1.5))

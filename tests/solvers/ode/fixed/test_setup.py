@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hpfracc as hf
-from hpfracc.operators.core.weights import weight_cache
+from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.solvers.ode.fixed import walk as fixed_solve
 
 pytest.importorskip("numba")
@@ -56,7 +56,7 @@ def calls_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 
     def calls(method: str, steps: int, **options: Any) -> int:
         def solve() -> None:
-            weight_cache.clear()
+            prepared_operands.clear()
             assert hf.solve_fode(decay, (0.0, 10.0), [1.0], 0.6, method=method, step=10.0 / steps, **options).success
 
         solve()

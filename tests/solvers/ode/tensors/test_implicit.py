@@ -9,6 +9,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.ode import all_methods
+from hpfracc.solvers.ode.fixed.solve import StepMethod
 from hpfracc.special import mittag_leffler
 from tests.helpers.thinned import thinned
 
@@ -16,7 +18,12 @@ torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
-METHODS = ("explicit_rectangle", "implicit_rectangle", "implicit_trapezoid")
+METHODS = {
+    each.name: each.implicit
+    for each in all_methods()
+    if issubclass(each, StepMethod) and "torch" in each.libraries and not each().corrections
+}
+IMPLICIT = [name for name, implicit in METHODS.items() if implicit]
 
 
 @pytest.fixture(autouse=True)
@@ -56,10 +63,10 @@ def jacobian(library: Any) -> Any:
     ("method", "library"),
     [
         *((method, "torch") for method in METHODS),
-        pytest.param(METHODS[1], "jax", marks=pytest.mark.slow),
-        (METHODS[2], "jax"),
+        *((method, "jax") for method in IMPLICIT),
     ],
 )
+@thinned(lambda method, library: library == "torch" or method == "implicit_trapezoid")
 @thinned(lambda method, library: library == "torch" or method == "implicit_trapezoid")
 def test_the_answer_is_that_of_numpy(library: str, method: str):
     """For an ensemble in which each member has its own start, rates and order; over several blocks of tensors.
@@ -170,7 +177,7 @@ def jax_end(alpha: Any, y0: Any, p: Any, method: str) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS[1:3])
+@pytest.mark.parametrize("method", IMPLICIT)
 def test_derivatives_of_jax_are_those_of_differences_and_of_torch(method: str):
     """grad under jit."""
     arguments = [jnp.asarray(each, dtype="float64") for each in TENSORS]
@@ -183,27 +190,6 @@ def test_derivatives_of_jax_are_those_of_differences_and_of_torch(method: str):
     change = 1e-6
     sides = [float(total(arguments[0] + sign * change, *arguments[1:])) for sign in (1.0, -1.0)]
     assert float(found[0][0]) == pytest.approx((sides[0] - sides[1]) / (2 * change), rel=1e-6)
-
-
-@pytest.mark.slow
-def test_jax_maps_implicit_steps_over_orders():
-    """vmap over the order is the loop over it."""
-    arguments = [jnp.asarray(each, dtype="float64") for each in TENSORS]
-    total = lambda *given: jax_end(*given, "implicit_trapezoid").sum()  # noqa: E731
-    orders = jnp.asarray([[0.5], [0.9]])
-    mapped = jax.vmap(total, in_axes=(0, None, None))(orders, *arguments[1:])
-    assert np.asarray(mapped) == pytest.approx([float(total(each, *arguments[1:])) for each in orders], rel=1e-10)
-
-
-def test_torch_func_goes_through_implicit_steps():
-    """grad and vmap of torch.func are autograd's and the loop's."""
-    alpha, y0, p = (torch.tensor(each, dtype=torch.float64) for each in TENSORS)
-    total = lambda rates: torch_end(alpha, y0, rates, "implicit_trapezoid").sum()  # noqa: E731
-    asked = p.clone().requires_grad_()
-    (expected,) = torch.autograd.grad(total(asked), asked)
-    assert torch.func.grad(total)(p).tolist() == pytest.approx(expected.tolist(), rel=1e-9)
-    rates = torch.stack([p, 2.0 * p])
-    assert torch.func.vmap(total)(rates).tolist() == pytest.approx([float(total(each)) for each in rates], rel=1e-10)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -9,7 +9,6 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
-from hpfracc.history.states import make_memory, moments
 from hpfracc.solvers.ode import L1, L2Sigma
 from hpfracc.special import mittag_leffler
 from tests.helpers.convergence import observed_order
@@ -50,26 +49,6 @@ def solve(array: Any, alpha: Any, y0: Any = START, p: Any = (1.0, 2.0), **option
     if array is np.asarray:
         given["backend"] = "numpy"  # or steps are compiled, where the machine is slow
     return hf.solve_fode(brusselator, (0.0, 1.0), array(y0), alpha, args=(array(p),), **given)
-
-
-@pytest.mark.parametrize(("order", "power"), [(0.1, 0), (0.6, 0), (1.0 - 1e-9, 0), (1.0, 0), (1.5, 1), (0.5, 1)])
-def test_the_kernel_is_a_power_for_every_order(order: float, power: int):
-    """The sum of exponentials holds over sixteen decades, through integer orders too."""
-    from scipy.special import rgamma
-
-    memory = make_memory(np.asarray(order), power, 1e-13, 1e3, 1e-12, torch_array([0.0]), 1)
-    u = np.geomspace(1e-13, 1e3, 300)
-    found = u**power * (np.exp(-u[:, None] * memory.rates.numpy()) @ memory.weights.numpy())
-    assert found == pytest.approx(u ** (order - 1.0) * rgamma(order), rel=1e-12)
-
-
-def test_moments_are_those_of_numpy():
-    """Integrals of powers against exponentials, small and large, as the NumPy solver has them."""
-    from hpfracc.history.exponentials import exponential_moments, moment_rule
-
-    memory = make_memory(np.asarray(0.5), 0, 1e-8, 1.0, 1e-10, torch_array([0.0]), 8)
-    z = memory.rates.numpy() * 0.3
-    assert moments(torch, memory, 0.3).numpy() == pytest.approx(exponential_moments(np, z, moment_rule(8)), rel=1e-12)
 
 
 @pytest.mark.parametrize("library", sorted(ARRAYS))

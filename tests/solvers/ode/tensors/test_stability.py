@@ -85,8 +85,8 @@ def test_growth_beyond_the_equation_is_a_failure(method: str):
 
 def test_modules_raise_an_error():
     """An order that learns its way down: an error in both libraries, NaN under jit, and none before."""
-    from hpfracc.ml.jax.neural_fode import NeuralFODE as OfJax
-    from hpfracc.ml.torch.neural_fode import NeuralFODE as OfTorch
+    from hpfracc.ml import NeuralFODE as OfTorch
+    from hpfracc.ml.jax import NeuralFODE as OfJax
 
     times = [0.0, 1.0]
     with pytest.raises(SolveError, match="stable"):

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc._xp import convert_like
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.ode import PECE, problems
-from hpfracc.solvers.ode.tensors.sums import make_sums
+from hpfracc.solvers.ode import problems
 from hpfracc.special import mittag_leffler
 from tests.helpers.interrupts import part_of
 from tests.helpers.thinned import thinned
@@ -44,24 +42,6 @@ LIBRARIES = {
     "torch": (ON_TORCH, lambda values: torch.tensor(values, dtype=torch.float64)),
     "jax": (ON_JAX, lambda values: jnp.asarray(values, dtype="float64")),
 }
-
-
-@pytest.mark.parametrize("kind", ["float32", "float64", "complex64", "complex128"])
-@pytest.mark.parametrize("library", sorted(LIBRARIES))
-def test_weights_have_the_real_dtype_of_the_state(library: str, kind: str):
-    """From NumPy and from the library itself, also inside a transform of PyTorch."""
-    module = {"torch": torch, "jax": jnp}[library]
-    like = module.ones(2, dtype=getattr(module, kind))
-    real = getattr(module, {"complex64": "float32", "complex128": "float64"}.get(kind, kind))
-    values = np.array([0.25, 0.5])
-    for given in (values, module.asarray(values)):
-        found = convert_like(given, like)
-        assert isinstance(found, type(like))
-        assert found.dtype == real
-        assert found.tolist() == [0.25, 0.5]
-    if library == "torch":
-        rows = torch.ones(3, 2, dtype=torch.float64)
-        assert torch.func.vmap(lambda row: convert_like(row, like))(rows).dtype == real
 
 
 @pytest.mark.parametrize("library", sorted(LIBRARIES))
@@ -162,22 +142,6 @@ def test_what_torch_keeps_for_the_backward_pass_grows_with_the_steps():
     assert sizes[1] < 2.5 * sizes[0]
 
 
-@pytest.mark.parametrize("library", sorted(LIBRARIES))
-def test_long_histories_are_transformed(library: str, monkeypatch: pytest.MonkeyPatch):
-    """With transforms instead of products the answer is the same to rounding."""
-    from hpfracc.solvers.ode.tensors import sums
-
-    _, array = LIBRARIES[library]
-
-    def decay(t: Any, y: Any) -> Any:
-        return -y
-
-    expected = hf.solve_fode(decay, (0.0, 1.0), np.ones(2), 0.4, step=1.0 / 200, method="pece").y
-    monkeypatch.setattr(sums, "LONGEST_PRODUCT", 16)
-    found = hf.solve_fode(decay, (0.0, 1.0), array(np.ones(2)), 0.4, step=1.0 / 200).y
-    assert np.asarray(found) == pytest.approx(expected, rel=1e-11)
-
-
 def test_fdeint_trains_an_order():
     """In torchdiffeq's shape, with a derivative in the order, for times on the grid and between."""
     t = torch.linspace(0.0, 1.0, 6, dtype=torch.float64)
@@ -218,24 +182,6 @@ def test_the_default_gradient_is_stored_where_that_serves():
     assert [found[kind][0] for kind in found] == ["stored", "recomputed", "recomputed"]
     assert found["outside"][1] == pytest.approx(found["plain"][1], rel=1e-12)
     assert found["complex"][1] == pytest.approx(found["plain"][1], rel=1e-12)
-
-
-@pytest.mark.parametrize("alpha", [0.3, [0.3, 1.4]])
-def test_weights_are_those_of_numpy(alpha: Any):
-    """Weights written for tensors are the fixed-step solvers' own, at the thousandth step too."""
-    from hpfracc.solvers.ode.fixed.scheme import rectangle_weights, trapezoid_weights
-
-    orders = np.asarray(alpha)
-    given = torch.tensor(alpha, dtype=torch.float64)
-    found = make_sums(PECE(), given, 1000, 0.5, torch.ones(2, dtype=torch.float64))
-    for index, order in np.ndenumerate(orders):
-        scale = 0.5**order
-        weights, first = trapezoid_weights(float(order), 1001)
-        assert found.sequences[0][(slice(1, None), *index)].numpy() == pytest.approx(
-            scale * rectangle_weights(float(order), 1000), rel=1e-11
-        )
-        assert found.sequences[1][(slice(None), *index)].numpy() == pytest.approx(scale * weights, rel=1e-10)
-        assert found.first[(slice(None), *index)].numpy() == pytest.approx(scale * first, rel=1e-8)
 
 
 def test_torch_func_and_forward_mode_go_through():

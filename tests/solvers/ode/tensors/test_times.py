@@ -10,7 +10,7 @@ import pytest
 
 from hpfracc import fdeint
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.methods.graded import L1, L2Sigma
+from hpfracc.solvers.ode import L1, L2Sigma
 
 torch = pytest.importorskip("torch")
 

@@ -6,23 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import special
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.methods.caputo_euler import kernel_weights
 from tests.helpers.caputo_order import strong_order
 from tests.helpers.law import mean_error
-
-
-@pytest.mark.parametrize("alpha", [0.15, 0.51, 0.75, 0.99])
-def test_memory_is_a_sum_of_exponentials_to_eight_digits(alpha: float) -> None:
-    """Means of the kernel over each of 10,000 steps but the newest."""
-    decay, weights = kernel_weights(alpha, 10_000, 1.0)[:2]
-    for j in (1, 2, 3, 10, 100, 1000, 9999):
-        exact = -special.expm1(-alpha * np.log1p(1 / j)) * (j + 1.0) ** alpha / special.gamma(alpha + 1)
-        assert weights @ decay ** (j - 1) == pytest.approx(exact, rel=2e-8 if alpha > 0.5 else 3e-8)
-    assert decay.size < 80
 
 
 def test_variance_of_the_linear_equation() -> None:

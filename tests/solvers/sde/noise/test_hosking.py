@@ -9,18 +9,6 @@ import pytest
 
 from hpfracc import noise
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.circulant import HoskingStream, autocovariance
-from hpfracc.solvers.sde.noise.source import make_source
-
-
-@pytest.mark.parametrize("hurst", [0.05, 0.3, 0.5, 0.95])
-def test_factor_of_the_covariance(hurst: float) -> None:
-    """Steps from unit vectors instead of normal numbers are a factor of the covariance matrix, to rounding."""
-    n = 150
-    stream = HoskingStream(hurst, 1.0, (n,), make_source(1, None))
-    factor = np.stack([stream._next(row) for row in np.eye(n)])
-    lags = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
-    np.testing.assert_allclose(factor @ factor.T, autocovariance(hurst, n)[lags], atol=1e-13)
 
 
 def test_values_are_those_of_the_motion() -> None:

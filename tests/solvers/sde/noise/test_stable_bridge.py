@@ -14,33 +14,6 @@ from hpfracc.solvers.sde.noise.stable import standard_density
 from tests.helpers.thinned import thinned
 
 
-@pytest.mark.parametrize(
-    ("alpha", "x", "exact"),
-    [
-        # mpmath, 30 digits.
-        (0.5, 0.0, 2.0 / math.pi),
-        (1.5, 0.0, math.gamma(1 / 1.5) / (1.5 * math.pi)),
-        (1.5, 1.0, 0.2020381596078401),
-        (1.5, 5.0, 0.0071117360476548),
-        (1.0, 3.0, 1.0 / (10.0 * math.pi)),
-        (2.0, 1.0, math.exp(-0.25) / math.sqrt(4.0 * math.pi)),
-    ],
-)
-def test_density(alpha: float, x: float, exact: float) -> None:
-    """Against closed forms, and the fundamental solution of the fractional diffusion equation."""
-    assert standard_density(alpha, np.array([x, -x])) == pytest.approx(exact, rel=1e-9)
-
-
-@pytest.mark.parametrize("alpha", [0.3, 0.7, 1.2, 1.9])
-def test_density_is_one_in_all_and_continuous(alpha: float) -> None:
-    """The integral is 1 with the tail of the series; table and series agree where they meet."""
-    y = np.linspace(-30.0, 60.0, 20_001)
-    total = 2.0 * integrate.trapezoid(standard_density(alpha, np.exp(y)) * np.exp(y), y)
-    assert total == pytest.approx(1.0, abs=2e-6)
-    near, far = standard_density(alpha, np.array([60.0 * (1 - 1e-12), 60.0]))
-    assert near == pytest.approx(far, rel=1e-9)
-
-
 @pytest.mark.parametrize(("alpha", "parts"), [(0.7, 2), (1.0, 3), (1.5, 2), (1.8, 4)])
 @thinned(one_in=2)
 def test_refined_paths_have_independent_stable_increments(alpha: float, parts: int) -> None:
@@ -97,3 +70,30 @@ def test_refusals() -> None:
             process.refine([0.0, 1.0], [0.0, 1.0], 2, rng=1)
     with pytest.raises(InvalidInputError, match="factor=2000"):
         noise.StableLevy(1.5).refine([0.0, 1.0], [0.0, 1.0], 2000, rng=1)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "x", "exact"),
+    [
+        # mpmath, 30 digits.
+        (0.5, 0.0, 2.0 / math.pi),
+        (1.5, 0.0, math.gamma(1 / 1.5) / (1.5 * math.pi)),
+        (1.5, 1.0, 0.2020381596078401),
+        (1.5, 5.0, 0.0071117360476548),
+        (1.0, 3.0, 1.0 / (10.0 * math.pi)),
+        (2.0, 1.0, math.exp(-0.25) / math.sqrt(4.0 * math.pi)),
+    ],
+)
+def test_density(alpha: float, x: float, exact: float) -> None:
+    """Against closed forms, and the fundamental solution of the fractional diffusion equation."""
+    assert standard_density(alpha, np.array([x, -x])) == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.7, 1.2, 1.9])
+def test_density_is_one_in_all_and_continuous(alpha: float) -> None:
+    """The integral is 1 with the tail of the series; table and series agree where they meet."""
+    y = np.linspace(-30.0, 60.0, 20_001)
+    total = 2.0 * integrate.trapezoid(standard_density(alpha, np.exp(y)) * np.exp(y), y)
+    assert total == pytest.approx(1.0, abs=2e-6)
+    near, far = standard_density(alpha, np.array([60.0 * (1 - 1e-12), 60.0]))
+    assert near == pytest.approx(far, rel=1e-9)

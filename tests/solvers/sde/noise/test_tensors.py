@@ -9,10 +9,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc import noise
-from hpfracc._arrays import library_of
-from hpfracc._xp import namespace
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.circulant import autocovariance, eigenvalues, refuse_negative, to_weights
 
 #: d/dH E cos B_2 at H = 0.7.
 SLOPE = -0.4888914594
@@ -31,24 +28,6 @@ def test_torch_paths_are_those_of_numpy() -> None:
     moving = noise.FractionalBrownian(torch.tensor(0.3, requires_grad=True))
     with pytest.raises(InvalidInputError, match="differentiable in H"):
         moving.sample([0.0, 1.0, 3.0])
-
-
-@pytest.mark.parametrize("library", ["torch", "jax"])
-@pytest.mark.parametrize("n", [1, 2, 9])
-def test_weights_of_tensors_are_those_of_numpy(library: str, n: int) -> None:
-    """Eigenvalues of the embedding and weights; the first and the last frequency are real."""
-    row = autocovariance(0.3, n)
-    module = pytest.importorskip("torch" if library == "torch" else "jax.numpy")
-    expected = eigenvalues(row)
-    weights = to_weights(expected)
-    assert weights[[1, -1]].tolist() == [0.0, 0.0]
-    np.testing.assert_allclose(weights[[0, -2]] ** 2, expected[[0, -1]] / (2 * n), rtol=1e-14)
-    with namespace(library).scope():
-        found = eigenvalues(module.asarray(row))
-        refuse_negative(found, "these steps")
-        assert library_of(found) == library_of(to_weights(found)) == library
-        np.testing.assert_allclose(found, expected, rtol=1e-13)
-        np.testing.assert_allclose(to_weights(found), weights, rtol=1e-13)
 
 
 def test_derivative_in_h_by_torch() -> None:

@@ -9,8 +9,7 @@ import pytest
 from scipy import special
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.rough.bergomi import Bergomi
-from hpfracc.solvers.sde.rough.heston import Heston
+from hpfracc.rough import Bergomi, Heston
 
 STRIKES = np.array([95.0, 110.0])
 

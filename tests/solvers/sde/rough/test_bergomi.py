@@ -7,9 +7,8 @@ import pytest
 from scipy import special
 
 from hpfracc.errors import AccuracyWarning, InvalidInputError
-from hpfracc.solvers.sde.noise.source import make_source
-from hpfracc.solvers.sde.rough.bergomi import Bergomi, _Scheme
-from hpfracc.solvers.sde.rough.black import black_price
+from hpfracc.rough import Bergomi, black_price
+from hpfracc.solvers.sde.rough.bergomi import _Scheme
 from tests.helpers.interrupts import part_of
 
 MODEL = Bergomi(H=0.07, eta=1.9, rho=-0.9, xi=0.235**2)
@@ -35,11 +34,6 @@ def test_covariance_of_the_scheme(H):
     # Cov(W_s, Y_t) = sqrt(2H) / (H + 1/2) (t^(H+1/2) - (t-s)^(H+1/2))
     exact = np.sqrt(2 * H) / (H + 0.5) * (1.0 - 0.5 ** (H + 0.5))
     assert kernel[n // 2 :].sum() / np.sqrt(n) == pytest.approx(exact, rel=1e-12)
-
-
-def test_known_covariance():
-    """The covariance formula of the tests has the published value."""
-    assert volterra_covariance(0.5, 1.0, 0.07) == pytest.approx(0.1979131489474115, rel=1e-13)
 
 
 def test_without_roughness_of_the_variance_it_is_black():
@@ -145,34 +139,3 @@ def test_progress_and_interrupts(monkeypatch):
     assert np.isnan(part_of(lambda: MODEL.price(1.0, 0.25, paths=16, steps=4, rng=1)).value)
     with pytest.raises(InvalidInputError, match="progress=3"):
         MODEL.price(1.0, 0.25, progress=3)
-
-
-@pytest.mark.parametrize("steps", [1, 2, 3, 50])
-def test_products_with_a_matrix_are_the_transforms(steps):
-    """Prices of few steps convolve by a triangular matrix; the square roots of the variance are the same."""
-    scheme = _Scheme(MODEL, 0.25, steps)
-    source = make_source(5, None, count=7)
-    normals, cells, _ = scheme.draw(source, 7)
-    by_transform = scheme.roots(source, normals, cells.copy())[:, :-1]
-    np.testing.assert_allclose(scheme._roots_by_matrix(source, normals, 0), by_transform, rtol=1e-13)
-
-
-def test_any_grouping_of_paths_gives_the_same_price(monkeypatch):
-    """Paths whose prices are evaluated together change no more than the rounding of a price."""
-    together = MODEL.price([0.9, 1.1], 0.25, paths=3000, steps=16, rng=3)
-    monkeypatch.setattr("hpfracc.solvers.sde.rough.bergomi._TOGETHER", 1)
-    monkeypatch.setattr("hpfracc.solvers.sde.noise.source._CHUNK_ON_HOST", 1 << 12)
-    apart = MODEL.price([0.9, 1.1], 0.25, paths=3000, steps=16, rng=3)
-    np.testing.assert_allclose(apart.value, together.value, rtol=1e-12)
-    np.testing.assert_allclose(apart.error, together.error, rtol=1e-9)
-
-
-def test_half_as_many_steps_of_the_same_paths():
-    """Paths with half the steps have the law of their scheme and stay close to the fine ones."""
-    fine = _Scheme(MODEL, 0.25, 64)
-    numbers = fine.draw(make_source(3, None, count=4000), 4000)
-    halved = fine.halved([each.copy() for each in numbers])
-    assert np.allclose(np.cov(np.stack(halved)[:, :, 5]), np.eye(3), atol=0.08)
-    few = _Scheme(MODEL, 0.25, 32).follow(make_source(3, None), halved)[1]
-    many = fine.follow(make_source(3, None), numbers)[1][:, ::2]
-    assert np.corrcoef(np.log(few[:, -1]), np.log(many[:, -1]))[0, 1] > 0.99

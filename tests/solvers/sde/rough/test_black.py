@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.rough.black import black_price, implied_volatility
+from hpfracc.rough import black_price, implied_volatility
 
 
 @pytest.mark.parametrize("kind", ["call", "put"])

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.sde.rough.bergomi import Bergomi
-from hpfracc.solvers.sde.rough.heston import Heston
+from hpfracc.rough import Bergomi, Heston
 
 T = np.array([[0.1], [0.5], [1.5]])
 K = 100.0 * np.exp(0.2 * np.sqrt(T) * np.linspace(-1.5, 1.0, 5))

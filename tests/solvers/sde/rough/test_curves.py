@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.sde.rough.bergomi import Bergomi
-from hpfracc.solvers.sde.rough.heston import Heston
+from hpfracc.rough import Bergomi, Heston
 
 PARAMETERS = {"H": 0.1, "kappa": 0.8, "sigma": 0.4, "rho": -0.7}
 TABLE = ([0.1, 0.4, 1.0], [0.03, 0.06, 0.05])

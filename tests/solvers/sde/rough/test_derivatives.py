@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.sde.rough.heston import Heston
+from hpfracc.rough import Heston
 
 MODEL = Heston(H=0.1, v0=0.04, theta=0.06, kappa=0.8, sigma=0.4, rho=-0.7, S0=100.0, r=0.03, q=0.01)
 FLAT = Heston(H=0.1, xi=0.05, kappa=0.8, sigma=0.4, rho=-0.7, S0=100.0, r=0.03)

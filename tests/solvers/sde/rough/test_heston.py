@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
+from hpfracc.rough import Heston, black_price
 from hpfracc.solvers.sde.rough import heston, saddle
-from hpfracc.solvers.sde.rough.black import black_price
-from hpfracc.solvers.sde.rough.heston import Heston
 from hpfracc.solvers.sde.rough.riccati import solve_riccati
 
 MODEL = Heston(H=0.1, v0=0.04, theta=0.04, kappa=0.3, sigma=0.4, rho=-0.7, S0=100.0, r=0.03)
@@ -60,18 +59,6 @@ def test_one_half_is_heston(maturity):
     exact = np.exp(level + v0 / sigma**2 * (b - d) * (1.0 - e) / (1.0 - g * e))
     model = Heston(H=0.5, v0=v0, theta=theta, kappa=kappa, sigma=sigma, rho=rho)
     np.testing.assert_allclose(model.characteristic_function(u, maturity), exact, rtol=0.0, atol=1e-13)
-
-
-@pytest.mark.parametrize("a", [0.55, 0.8])
-def test_linear_riccati_is_mittag_leffler(a):
-    """Without the square, the integral of h is c T^(a+1) E_{a,a+2}(b T^a), here from mpmath."""
-    c, b, T = -3.0 + 1.0j, -2.0 + 0.5j, 1.7
-    with mpmath.workdps(40):
-        z = mpmath.mpc(b) * mpmath.mpf(T) ** a
-        series = mpmath.nsum(lambda k: z**k / mpmath.gamma(a * k + a + 2), [0, mpmath.inf])
-        exact = complex(c * mpmath.mpf(T) ** (a + 1) * series)
-    found = solve_riccati(np.array([c]), np.array([b]), 0.0, a, T, weights=(1.0, 0.0), atol=1e-12)
-    assert abs(found.integral[0] - exact) < 1e-12 * abs(exact)
 
 
 def test_transform_of_a_martingale():
@@ -159,18 +146,6 @@ def test_perfect_correlation(maturity):
     np.testing.assert_allclose(limit.value, one - 3.0 * two + 3.0 * three, atol=2e-5 + np.max(limit.error))
 
 
-@pytest.mark.parametrize("rho", [-1.0, 1.0])
-def test_contours_agree(rho, monkeypatch):
-    """At H = 1/2, short maturity and perfect correlation, prices do not depend on the angle of the contour."""
-    model = Heston(H=0.5, v0=0.04, theta=0.04, kappa=1.0, sigma=0.3, rho=rho)
-    found = []
-    for angle in (0.3, 0.5):
-        monkeypatch.setattr(heston, "_TILTS", (0.0, angle, -angle))
-        assert np.any(model._contours(np.array([0.9, 1.0, 1.1]), 0.05)[0] != 0.0)
-        found.append(model.price([0.9, 1.0, 1.1], 0.05, rtol=1e-9))
-    assert np.all(np.abs(found[0].value - found[1].value) <= found[0].error + found[1].error + 1e-12)
-
-
 @pytest.mark.parametrize(
     ("strike", "exact"), [(70.0, 1.037091959401741e-23), (80.0, 2.451536933871723e-13), (120.0, 1.573467638136036e-29)]
 )
@@ -241,3 +216,27 @@ def test_the_warning_is_of_discounted_prices():
     found = MODEL.price(100.0, 1000.0)
     assert found.error < 1e-10
     assert 100.0 - 100.0 * np.exp(-30.0) <= found.value <= 100.0
+
+
+@pytest.mark.parametrize("a", [0.55, 0.8])
+def test_linear_riccati_is_mittag_leffler(a):
+    """Without the square, the integral of h is c T^(a+1) E_{a,a+2}(b T^a), here from mpmath."""
+    c, b, T = -3.0 + 1.0j, -2.0 + 0.5j, 1.7
+    with mpmath.workdps(40):
+        z = mpmath.mpc(b) * mpmath.mpf(T) ** a
+        series = mpmath.nsum(lambda k: z**k / mpmath.gamma(a * k + a + 2), [0, mpmath.inf])
+        exact = complex(c * mpmath.mpf(T) ** (a + 1) * series)
+    found = solve_riccati(np.array([c]), np.array([b]), 0.0, a, T, weights=(1.0, 0.0), atol=1e-12)
+    assert abs(found.integral[0] - exact) < 1e-12 * abs(exact)
+
+
+@pytest.mark.parametrize("rho", [-1.0, 1.0])
+def test_contours_agree(rho, monkeypatch):
+    """At H = 1/2, short maturity and perfect correlation, prices do not depend on the angle of the contour."""
+    model = Heston(H=0.5, v0=0.04, theta=0.04, kappa=1.0, sigma=0.3, rho=rho)
+    found = []
+    for angle in (0.3, 0.5):
+        monkeypatch.setattr(heston, "_TILTS", (0.0, angle, -angle))
+        assert np.any(model._contours(np.array([0.9, 1.0, 1.1]), 0.05)[0] != 0.0)
+        found.append(model.price([0.9, 1.0, 1.1], 0.05, rtol=1e-9))
+    assert np.all(np.abs(found[0].value - found[1].value) <= found[0].error + found[1].error + 1e-12)

@@ -9,7 +9,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import AccuracyWarning, InvalidInputError
-from hpfracc.solvers.sde.rough.heston import Heston
+from hpfracc.rough import Heston
 from hpfracc.solvers.sde.rough.integrated_variance import IntegratedVariance, plan_sampling
 from tests.helpers.convergence import observed_order
 

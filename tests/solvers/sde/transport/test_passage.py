@@ -74,18 +74,6 @@ def test_brownian_motion() -> None:
     assert np.all(half.places == 1.0)
 
 
-def test_exit_time_of_the_unit_interval() -> None:
-    """Quantiles against the other of the two series for the distribution."""
-    p = np.array([1e-9, 1e-3, 0.2, 0.4999, 0.5001, 0.9, 1 - 1e-9])
-    t = exit_quantile(p)
-    odd = 2.0 * np.arange(60)[:, None] + 1
-    sign = np.where(odd % 4 == 1, 1.0, -1.0)
-    late = 4 / math.pi * np.sum(sign / odd * np.exp(-(odd**2) * math.pi**2 * t / 8), 0)
-    early = 2 * np.sum(sign * special.erfc(odd / np.sqrt(2 * t)), 0)
-    np.testing.assert_allclose(early[:-1], p[:-1], rtol=1e-12)
-    np.testing.assert_allclose(late[1:], 1 - p[1:], rtol=1e-9)
-
-
 def test_subordinated_brownian_motion() -> None:
     """Survival is 1 less the time-fractional heat equation on the half-line, which is 0.4214253280337984."""
     slow = noise.Subordinated(noise.StableLevy(2.0), 0.5)
@@ -382,3 +370,15 @@ def test_the_tail_of_times_beyond_the_largest_number() -> None:
     slow = transport.first_passage(noise.Subordinated(noise.Brownian(), 0.01), (-1.0, 1.0), paths=4000, rng=2)
     value, error = slow.tail_exponent(1.0)
     assert np.isinf(slow.times).any() and 0.005 < value < 0.015 and 0.0 < error < 0.001
+
+
+def test_exit_time_of_the_unit_interval() -> None:
+    """Quantiles against the other of the two series for the distribution."""
+    p = np.array([1e-9, 1e-3, 0.2, 0.4999, 0.5001, 0.9, 1 - 1e-9])
+    t = exit_quantile(p)
+    odd = 2.0 * np.arange(60)[:, None] + 1
+    sign = np.where(odd % 4 == 1, 1.0, -1.0)
+    late = 4 / math.pi * np.sum(sign / odd * np.exp(-(odd**2) * math.pi**2 * t / 8), 0)
+    early = 2 * np.sum(sign * special.erfc(odd / np.sqrt(2 * t)), 0)
+    np.testing.assert_allclose(early[:-1], p[:-1], rtol=1e-12)
+    np.testing.assert_allclose(late[1:], 1 - p[1:], rtol=1e-9)

@@ -15,7 +15,7 @@ import numpy as np
 from hpfracc._arrays import dtype_name
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.library import Library
-from hpfracc.engine.numerics.recurrence import own_steps, taint, uniform_steps
+from hpfracc.engine.numerics.recurrence import Recurrence, own_steps, taint, uniform_steps
 from hpfracc.engine.primitives.base import INEXACT, complex_of
 
 
@@ -71,14 +71,14 @@ def _own(
     """Parts in turn, of which only the ends are stored for a derivative; segments in parallel within each."""
     xp, n = library.xp, x.shape[-1]
     arrays = (rates, weights, steps, x, state)
-    smooth, part = library.is_differentiated(*arrays), library.part_length(n, *arrays)
+    part = library.part_length(n, *arrays)
+    given = Recurrence(xp, rates, weights, degree, lagged, library.scan, library.is_differentiated(*arrays))
 
     def of_part(state: Any, now: tuple[Any, Any]) -> tuple[Any, Any]:
         steps, x = now
         length = x.shape[-1]
         together = library.segments(length, rates.shape[0] * max(1, math.prod(x.shape[:-1])), x)
-        args = (degree, lagged, together, library.scan, smooth)
-        y, last = own_steps(xp, rates, weights, steps, x, state, *args)
+        y, last = own_steps(given, steps, x, state, together)
         return last, y
 
     if part == n:

@@ -183,14 +183,12 @@ def fill_random(paths: Tensor, key: Tensor, kind: str, result: Tensor) -> None:
 
     All are contiguous, on one GPU, and the integers have 64 bits.
     """
-    from hpfracc.engine.backends.torch import random_kernel
-
     rows, n = result.shape
     block = 256 if n >= 1024 else 32
     bits = 52 if result.dtype == torch.float64 else 23
     grid = (rows, -(-n // (4 * block)))
     with torch.cuda.device(result.device):
-        random_kernel.fill[grid](paths, key, result, n, NORMAL=kind == "normal", BITS=bits, BLOCK=block)
+        _kernels().fill[grid](paths, key, result, n, NORMAL=kind == "normal", BITS=bits, BLOCK=block)
 
 
 def scaled_normals(paths: Tensor, key: Tensor, weights: Tensor) -> Tensor:
@@ -198,26 +196,22 @@ def scaled_normals(paths: Tensor, key: Tensor, weights: Tensor) -> Tensor:
 
     As :func:`fill_random`, to 3e-7 of each number. All are on one GPU; there are fewer than 2^31 numbers.
     """
-    from hpfracc.engine.backends.torch import random_kernel
-
     rows, n = paths.numel(), weights.numel()
     per_row = -(-n // 4)
     block = 256
     result = torch.empty((rows, n), dtype=torch.float32, device=weights.device)
     grid = (-(-rows * per_row // block),)
     with torch.cuda.device(weights.device):
-        random_kernel.fill_scaled[grid](paths, key, weights, result, rows, n, per_row, BLOCK=block)
+        _kernels().fill_scaled[grid](paths, key, weights, result, rows, n, per_row, BLOCK=block)
     return result
 
 
 def sums_into(steps: Tensor, n: int, result: Tensor) -> None:
     """Sums from 0 on of the first ``n`` values of each row of ``steps`` into ``result``, both contiguous on a GPU."""
-    from hpfracc.engine.backends.torch import random_kernel
-
     block = max(16, 1 << (n - 1).bit_length())
     warps = 4 if block <= 2048 else 8
     with torch.cuda.device(result.device):
-        random_kernel.sum_rows[(steps.shape[0],)](steps, result, n, steps.shape[-1], BLOCK=block, num_warps=warps)
+        _kernels().sum_rows[(steps.shape[0],)](steps, result, n, steps.shape[-1], BLOCK=block, num_warps=warps)
 
 
 class OrderTable(NamedTuple):
@@ -249,10 +243,8 @@ class OrderTable(NamedTuple):
 
     def launch(self, rows: int, order: Tensor, values: Tensor, sums: Tensor, above: int) -> None:
         """Compute rows of weights, or sums with their slopes if ``sums`` is another tensor than ``values``."""
-        from hpfracc.engine.backends.torch import table_kernel
-
         _launch(
-            table_kernel.table,
+            _kernels().table,
             (self.programs, rows, 1),
             (values, sums, order, *self[:5]),
             *(self.points, self.lags, self.rows * self.lags, above),

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, TypeVar
 
+from hpfracc._interrupts import live_bar
 from hpfracc.errors import InvalidInputError
 
 T = TypeVar("T")
@@ -134,13 +134,8 @@ class ChunkSizer:
 def progress_of(progress: Progress, total: int, what: str) -> Iterator[Callable[[int], None]]:
     """A function that reports the number of items done since its last call."""
     if progress is True:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-
-        from hpfracc._interrupts import live_bar
-
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        with live_bar(*columns) as bar:
-            yield partial(bar.advance, bar.add_task(what, total=total))
+        with live_bar(what, total) as update:
+            yield lambda more: update(advance=more)
         return
     if progress is not False and (not callable(progress) or isinstance(progress, type)):
         raise InvalidInputError(f"progress={progress!r} is neither True, False nor a function of (done, total)")

@@ -89,7 +89,7 @@ class Job:
             ignore_memory=ignore_memory,
         )
         try:
-            return decide(request, knowledge_for(request.settings), frozen=True)
+            return decide(request, knowledge_for(request.settings), frozen=True, explore=False)
         except (OutOfMemoryError, BackendUnavailableError):
             return None
 

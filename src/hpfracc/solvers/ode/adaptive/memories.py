@@ -21,7 +21,6 @@ from hpfracc._reading import shown
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import ExponentialKernel, exponential_kernel
 from hpfracc.operators._sonine import AssociatedKernel, SonineDerivative
-from hpfracc.operators.rules.bounded_kernel import DEEP, DEEP_COUNT, double_exponential
 
 Array = np.ndarray[Any, Any]
 
@@ -115,11 +114,8 @@ class SonineKernel(_OtherKernel):
         return self.associated(u)
 
     def integrals(self, u: float | Array, count: int) -> Array:
-        """By the double exponential rule."""
-        u = np.asarray(u, dtype=float)
-        places, _, weights = double_exponential(DEEP_COUNT, DEEP, (self.associated.power, 1.0))
-        values = self.associated(np.maximum(u[..., np.newaxis] * places, np.finfo(float).tiny)) * weights
-        return np.asarray(u[..., np.newaxis] * (values @ places[:, np.newaxis] ** np.arange(count)))
+        """Of the associated kernel."""
+        return self.associated.integrals(u, count)
 
 
 @final
@@ -171,7 +167,7 @@ def fit_exponentials(kernel: AssociatedKernel, shortest: float) -> SonineKernel:
     sizes = kernel(np.minimum(1.0 / np.maximum(rates, 1.0 / longest), longest))
     table = np.exp(-np.multiply.outer(u, rates)) * sizes / kernel(u)[:, np.newaxis]
     weights = np.linalg.lstsq(table, np.ones(u.size), rcond=1e-14)[0] * sizes
-    between = np.sqrt(u[1:] * u[:-1])
+    between = np.sqrt(u[1:]) * np.sqrt(u[:-1])
     fitted = np.exp(-np.multiply.outer(between, rates)) @ weights
     error = float(np.abs(fitted / kernel(between) - 1.0).max())
     return SonineKernel(kernel.power, 0, rates, weights, reach, kernel, error)

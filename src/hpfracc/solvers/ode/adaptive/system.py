@@ -10,9 +10,10 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc._reading import check_value
 from hpfracc.solvers.ode.fixed.grid import initial_part, initial_polynomial, order_groups
-from hpfracc.solvers.ode.problem import Problem, check_jacobian, check_value, history_at
-from hpfracc.solvers.stepping.jacobian import JacobianSource, factorise
+from hpfracc.solvers.ode.problem import Problem, history_at
+from hpfracc.solvers.stepping.jacobian import JacobianSource, check_jacobian, factorise
 from hpfracc.solvers.stepping.newton import Newton, Norm
 from hpfracc.solvers.stepping.system import FlatSystem, NotFiniteError, Solved, StepTolerance
 
@@ -241,15 +242,16 @@ class OrdinarySystem(FlatSystem):
         factors = self.newton.factors
         return factors.solve(changes) if self.stiff and factors is not None else changes
 
-    def propagate(self, tau: float, y: Array, f: Array, known: Array, weight: Any, guess: Array) -> tuple[Array, Array]:
+    def propagate(self, tau: float, y: Array, f: Array, known: Array, weight: Any, moved: Array) -> tuple[Array, Array]:
         """With one or two evaluations.
 
-        If the equation is stiff, ``guess`` is none. With the matrix M of the step, whose weight is ``rho`` times this
+        With the matrix M of the step, whose weight is ``rho`` times this
         one, the linear equation is ``M e = rho known + (1 - rho) e``. A few iterations solve it well enough, because
         rho is between 0.6 and 1. One evaluation then corrects it.
         """
         newton = self.newton
         if not self.stiff or newton.factors is None:
+            guess = known + weight * moved
             moved = self(tau, y + guess, shifted=True) - f
             answer = weight * moved
             error: Array = known + answer

@@ -21,7 +21,7 @@ from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel
 from hpfracc.solvers.ode.compiled.kernels import FunctionReference, call, refer
 from hpfracc.solvers.ode.compiled.reading import BoundSource
 from hpfracc.solvers.ode.compiled.tracing import MATH
-from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
+from hpfracc.solvers.tensors.programs import same_surroundings, surroundings
 
 Array = np.ndarray[Any, Any]
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._reading import check_value
 from hpfracc.solvers.ode.compiled import call_kernel, kernels
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.fixed.stepping import NumpyStepper
-from hpfracc.solvers.ode.problem import RightHandSide, check_value
+from hpfracc.solvers.ode.problem import RightHandSide
 from hpfracc.solvers.stepping.newton import Newton
 
 Array = np.ndarray[Any, Any]

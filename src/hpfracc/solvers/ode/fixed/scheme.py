@@ -10,18 +10,15 @@ from typing import Any
 import numpy as np
 
 from hpfracc._xp import NUMPY, Namespace
+from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.operators.core.sequences import power_difference, second_difference, tangent_defects
-from hpfracc.operators.core.weights import weight_cache
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, initial_part, order_groups, row_orders
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.singular import Powers
+from hpfracc.solvers.stepping.system import StepFailedError
 
 Array = np.ndarray[Any, Any]
 Evaluate = Callable[[float, Array], Array]
-
-
-class StepError(Exception):
-    """A step, or the first ones, could not be taken. The message says where, why, and what to do."""
 
 
 @dataclass(slots=True, eq=False)
@@ -94,7 +91,7 @@ def evaluate_first(table: Tableau, evaluate: Evaluate) -> None:
     t0 = table.grid.t0
     table.f[:, 0] = evaluate(t0, np.array(table.problem.y0)).reshape(-1)
     if not np.isfinite(table.f[:, 0]).all():
-        raise StepError(infinite_start(t0))
+        raise StepFailedError(infinite_start(t0))
 
 
 def infinite_start(t0: float) -> str:
@@ -116,7 +113,7 @@ def cached_weights(
             array.setflags(write=False)
         return arrays
 
-    found: tuple[Array, ...] = weight_cache.get(("ode", scheme, alpha, n), make_constant)
+    found: tuple[Array, ...] = prepared_operands.get(("ode", scheme, alpha, n), make_constant)
     return found
 
 

@@ -21,7 +21,7 @@ from hpfracc.solvers.ode.fixed.error_estimate import estimate_errors
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Evaluate, Tableau, evaluate_first, make_tableau
 from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
-from hpfracc.solvers.ode.fixed.walk import Guard, Walk
+from hpfracc.solvers.ode.fixed.walk import FixedWalk, Guard
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
@@ -145,7 +145,7 @@ def solve_fixed(
     offer = GPUOffer(table, options, reason, guard) if movable else None
     stepper = SwitchingStepper(table, block, options, RightHandSide(problem), offer)
     try:
-        result = Walk(table, options, stepper, block, guard).result(rule.name, reason, history, started)
+        result = FixedWalk(table, options, stepper, block, guard).result(rule.name, reason, history, started)
     except MovedError as moved:
         moved.result.stats["seconds"] = time.perf_counter() - started
         return moved.result

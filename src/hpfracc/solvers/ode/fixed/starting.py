@@ -11,12 +11,13 @@ from scipy.special import gamma, rgamma, zetac
 
 from hpfracc._xp import NUMPY
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups
-from hpfracc.solvers.ode.fixed.scheme import Evaluate, StepError, Tableau, cached_weights, evaluate_first
+from hpfracc.solvers.ode.fixed.scheme import Evaluate, Tableau, cached_weights, evaluate_first
 from hpfracc.solvers.ode.problem import Problem, jacobian_source, starts_infinite
 from hpfracc.solvers.ode.singular import GrowthError, Powers, starting_powers
 from hpfracc.solvers.stepping.jacobian import Factors, factorise, is_sparse
 from hpfracc.solvers.stepping.newton import Norm, solve_damped, step_scale
 from hpfracc.solvers.stepping.options import Options
+from hpfracc.solvers.stepping.system import StepFailedError
 
 Array = np.ndarray[Any, Any]
 #: The rows of an order, and its starting weights.
@@ -210,6 +211,7 @@ def _solve_first(table: Tableau, evaluate: Evaluate, options: Options, powers: P
         found, left = solve_damped(residual, factors, start, norm, rounding=_ROUNDING * parts)
     if found is None:
         where = f"for the first {last} steps, up to t = {times[-1]:g} (residual {left:.3g})"
-        raise StepError(f"Newton's method did not converge {where}: take a smaller step, give jac, or another method.")
+        remedy = "take a smaller step, give jac, or another method"
+        raise StepFailedError(f"Newton's method did not converge {where}: {remedy}.")
     residual(found)
     table.y[:, 1 : last + 1], table.f[:, 1 : last + 1] = rows(found), f

@@ -1,4 +1,4 @@
-"""The loop over given steps: events, progress, interrupts, failures, and the result."""
+"""A walk by given steps: blocks of them, what is looked at between blocks, and the result."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 from hpfracc.history.blocks import BLOCK
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import make_grid
-from hpfracc.solvers.ode.fixed.scheme import StepError, Tableau, infinite_start
+from hpfracc.solvers.ode.fixed.scheme import Tableau, infinite_start
 from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, make_newton
-from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
-from hpfracc.solvers.stepping.events import EventWatch, Report, progress_report
+from hpfracc.solvers.ode.result import FODEResult, SolveDecision, finish
+from hpfracc.solvers.stepping.events import progress_report
 from hpfracc.solvers.stepping.newton import Newton
 from hpfracc.solvers.stepping.options import Options
+from hpfracc.solvers.stepping.walk import Walk
 
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +34,7 @@ Guard = Callable[[float, Array], None]
 
 
 #: Given Newton's method and the times after t0, yields the flat states at all points after the first. It ends early if
-#: Newton's method fails, or raises :class:`StepError`.
+#: Newton's method fails, or raises :class:`StepFailedError`.
 MeshSteps = Callable[[Newton, Array], Iterator[Array]]
 
 
@@ -60,50 +61,38 @@ class _MeshStepper:
 Stepper = SwitchingStepper | _MeshStepper
 
 
-class Walk:
-    """A running solve; ``guard(t, y)`` is called from time to time."""
+class FixedWalk(Walk):
+    """A walk by blocks of given steps; ``guard(t, y)`` is called from time to time."""
 
     def __init__(self, table: Tableau, options: Options, stepper: Stepper, block: int, guard: Guard | None) -> None:
-        self.problem, self.options, self.grid, self.table = table.problem, options, table.grid, table
+        super().__init__(options, table.grid.t1, table.problem.args)
+        self.problem, self.grid, self.table = table.problem, table.grid, table
         self.block, self.stepper, self.guard = block, stepper, guard
-        self.events = EventWatch(options.events, table.problem.args)
-        self.message, self.success, self.interrupted = REACHED, True, False
-        self.end: float | None = None
-        self.watched, self.guarded, self._beyond = 1, 0, 0
+        self.watched, self._finite, self.guarded, self._beyond = 1, 1, 0, 0
         self.check_every = 1 if table.stepwise else _CHECK_EVERY[0]
 
-    def _fail(self, message: str) -> bool:
-        self.success, self.message = False, message
-        return False
+    def reached(self) -> float:
+        """The time of the newest point."""
+        return self.grid.time(self.table.known - 1)
 
-    def run(self, title: str) -> None:
-        """Run all blocks until the end, a terminal event, a failure or an interrupt."""
+    def _steps(self) -> str | None:
+        """Take all blocks."""
         options, table = self.options, self.table
         last = min(self.grid.steps, options.max_steps) + 1
-        with progress_report(options.progress, self.grid.t0, self.grid.t1, title) as report:
-            try:
-                if table.rule is not None:
-                    table.rule.start(table, self.stepper.fun, options)
-                if not self._look(table.known, report):
-                    return
-                while table.known < last:
-                    begin = table.known // self.block * self.block
-                    stop = min(begin + self.block, table.known + self.check_every, last)
-                    started = time.perf_counter()
-                    reached = self.stepper.run(begin, table.known, stop, last)
-                    self._pace(time.perf_counter() - started)
-                    if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
-                        return
-            except KeyboardInterrupt:
-                self.interrupted = True
-                self._fail(f"Interrupted at t = {self.grid.time(table.known - 1):g}: this is the solution up to then.")
-                return
-            except StepError as error:
-                self._fail(str(error))
-                return
-        if table.known <= self.grid.steps:
-            reach = f"reach t = {self.grid.time(table.known - 1):g} of {self.grid.t1:g} with step {self.grid.step:g}"
-            self._fail(f"max_steps={options.max_steps} steps {reach}: raise max_steps, or take a larger step.")
+        if table.rule is not None:
+            table.rule.start(table, self.stepper.fun, options)
+        if not self._look(table.known, final=table.known >= last):
+            return None
+        while table.known < last:
+            begin = table.known // self.block * self.block
+            stop = min(begin + self.block, table.known + self.check_every, last)
+            started = time.perf_counter()
+            reached = self.stepper.run(begin, table.known, stop, last)
+            self._pace(time.perf_counter() - started)
+            final = reached < stop or stop == last
+            if not self._look(reached, final) or (reached < stop and not self._unsettled(reached)):
+                return None
+        return None if last > self.grid.steps else self.too_many(f"take a larger step than {self.grid.step:g}")
 
     def _pace(self, seconds: float) -> None:
         """Adjust the number of steps between two checks: few enough to report progress, at negligible cost."""
@@ -112,26 +101,27 @@ class Walk:
         if not self.table.stepwise and (factor > 1.0 or factor < 0.5):
             self.check_every = max(1, min(int(factor * self.check_every), _CHECK_EVERY[1]))
 
-    def _look(self, reached: int, report: Report) -> bool:
+    def _look(self, reached: int, final: bool) -> bool:
         """Check new points for non-finite values and events, and report progress; returns whether to continue."""
-        table, good = self.table, self.table.finite_until(self.watched, reached)
+        table, good = self.table, self.table.finite_until(self._finite, reached)
         if good < reached:
             table.known = good
-        if self.options.events and not self._watch(good):
+        # An event before the newest point waits for the next one, through which is interpolated there.
+        if self.options.events and not self._watch(good if final or good < reached else good - 1, good):
             return False
-        self.watched = good
+        self._finite = good
         if good < reached:
             return self._infinite(good)
         if self.guard is not None and reached - self.guarded >= self.grid.steps // _GUARDED:
             self.guarded = reached
             self.guard(self.grid.time(reached - 1), self._state(reached - 1))
-        report(self.grid.time(reached - 1), lambda: self._state(reached - 1))
+        self.report(self.grid.time(reached - 1), lambda: self._state(reached - 1))
         return True
 
     def _state(self, n: int) -> Array:
         return np.array(self.table.y[:, n]).reshape(self.problem.shape)
 
-    def _watch(self, reached: int) -> bool:
+    def _watch(self, reached: int, known: int) -> bool:
         table = self.table
         first = self.watched - 1
         if first == 0 and not np.isfinite(table.y[:, 0]).all():
@@ -140,11 +130,12 @@ class Walk:
             return True
         times = self.grid.t0 + self.grid.elapsed(0, reached)
         states = table.y[:, first:reached].reshape(*self.problem.shape, -1)
-        self.end = self.events.watch(times[first:], states, FixedSolution(table, reached))
-        if self.end is None:
+        end = self.events.watch(times[first:], states, FixedSolution(table, known))
+        self.watched = reached
+        if end is None:
             return True
-        self._beyond, table.known = reached, int(np.searchsorted(times, self.end))
-        self.message = f"A terminal event happened at t = {self.end:g}."
+        self.end_at(end)
+        self._beyond, table.known = known, int(np.searchsorted(times, end))
         return False
 
     def _is_finite(self, n: int) -> bool:
@@ -153,10 +144,10 @@ class Walk:
 
     def _infinite(self, reached: int) -> bool:
         if reached == 1 and not self._is_finite(0):
-            return self._fail(infinite_start(self.grid.t0))
+            return self.fail(infinite_start(self.grid.t0))
         where = f"at t = {self.grid.time(reached):g}"
         what = f"The solution is not finite {where}: it, or the right-hand side, overflowed or left its domain."
-        return self._fail(f"{what} A smaller step or an implicit method helps if the cause is numerical.")
+        return self.fail(f"{what} A smaller step or an implicit method helps if the cause is numerical.")
 
     def _unsettled(self, reached: int) -> bool:
         if not self._is_finite(reached):
@@ -164,34 +155,29 @@ class Walk:
         newton = self.stepper.newton
         left = "" if newton is None or not newton.residual else f" (residual {newton.residual:.3g})"
         what = f"Newton's method did not converge at t = {self.grid.time(reached):g}{left}"
-        return self._fail(f"{what}: take a smaller step, give jac, or check that the right-hand side is smooth there.")
+        return self.fail(f"{what}: take a smaller step, give jac, or check that the right-hand side is smooth there.")
 
     def result(self, name: str, reason: str, history: str, started: float) -> FODEResult:
         """Take all steps, and return the result of the method ``name``."""
-        self.run(name)
+        problem, options, grid = self.problem, self.options, self.grid
+        with progress_report(options.progress, grid.t0, grid.t1, name) as self.report:
+            self.follow(self._steps)
         stepper, newton, known = self.stepper, self.stepper.newton, self.table.known
-        problem, options = self.problem, self.options
-        solution = FixedSolution(self.table, known if self.end is None else self._beyond, self.end)
+        solution = FixedSolution(self.table, known if self.ended is None else self._beyond, self.ended)
         if options.t_eval is not None:
             t = options.t_eval[options.t_eval <= solution.t_max]
             y = solution(t)
         else:
-            t, y = self.grid.times()[:known], self.table.y[:, :known].reshape(*problem.shape, -1)
-            if self.end is not None:
-                t, y = np.append(t, self.end), np.concatenate([y, solution(self.end)[..., None]], axis=-1)
-        stats = {
-            "steps": known - 1,
-            "step": self.grid.longest,
-            "seconds": time.perf_counter() - started,
-            "compile_seconds": stepper.compile_seconds,
-            "terminated": self.end is not None,
-            "interrupted": self.interrupted,
-        } | ({} if newton is None else {"newton_iterations": newton.iterations})
+            t, y = grid.times()[:known], self.table.y[:, :known].reshape(*problem.shape, -1)
+            if self.ended is not None:
+                t, y = np.append(t, self.ended), np.concatenate([y, solution(self.ended)[..., None]], axis=-1)
+        seconds, compiling = time.perf_counter() - started, stepper.compile_seconds
+        stats = {"steps": known - 1, "step": grid.longest, "seconds": seconds, "compile_seconds": compiling}
         decision = SolveDecision(name, reason, history, stepper.compiled, tuple(stepper.notes))
-        found = FODEResult(t, y, self.success, self.message, stepper.fun.count, stats=stats, decision=decision)
-        found.njev = 0 if newton is None else newton.jacobians
-        found.sol = solution if options.dense_output else None
-        found.t_events, found.y_events = self.events.collected(problem.shape, problem.dtype)
+        found = finish(self, problem, t, y, stats, decision, solution)
+        found.nfev = stepper.fun.count
+        if newton is not None:
+            found.njev, found.stats["newton_iterations"] = newton.jacobians, newton.iterations
         return found
 
 
@@ -218,7 +204,7 @@ def solve_on_mesh(
     table = Tableau(problem, grid, none, None, y, y, none, powers=0, beginning=beginning)
     notes = [] if grading == 1.0 else [f"steps grow like those of t_j = T (j/{grid.steps})^{grading:.4g}"]
     stepper = _MeshStepper(table, options, steps, notes)
-    result = Walk(table, options, stepper, grid.count, None).result(name, "asked for", history, started)
+    result = FixedWalk(table, options, stepper, grid.count, None).result(name, "asked for", history, started)
     if result.success and not result.stats["terminated"] and options.estimate is not False:
         result.message += (
             f" method={name!r} estimates no error with a given step; without one it finds a sufficient step."

@@ -37,6 +37,10 @@ class ExplicitRectangle(StepMethod):
     aliases: ClassVar[tuple[str, ...]] = ("euler", "forward_euler")
     order: ClassVar[str] = "1"
 
+    def promised_order(self, alpha: float, *, rough: bool = False) -> float:
+        """1."""
+        return 1.0
+
     def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
         """The product rectangle, from the value one step back on."""
         return (delayed(xp, rectangle_weights(alpha, n, xp)),), None

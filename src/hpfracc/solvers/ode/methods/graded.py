@@ -54,6 +54,11 @@ class GradedMethod(Method):
             return self.grading
         return min((self.accuracy[0] - self.accuracy[1] * order) / order, 10.0)
 
+    def promised_order(self, alpha: float, *, rough: bool = False) -> float:
+        """Of the largest error over the mesh; for rough solutions, as far as the mesh is graded."""
+        full = self.accuracy[0] - self.accuracy[1] * alpha
+        return min(full, self.grade(alpha) * alpha) if rough else full
+
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One implicit equation per step."""
         known, name = problem.orders.known, self.name

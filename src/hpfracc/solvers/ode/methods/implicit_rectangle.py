@@ -53,6 +53,10 @@ class ImplicitRectangle(StepMethod):
     starts_blind: ClassVar[bool] = True
     implicit: ClassVar[bool] = True
 
+    def promised_order(self, alpha: float, *, rough: bool = False) -> float:
+        """1."""
+        return 1.0
+
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Requires constant orders, and few enough negative powers of t."""
         refusal = StepMethod.refuses(self, problem, options)

@@ -44,6 +44,10 @@ class ImplicitTrapezoid(StepMethod):
     order: ClassVar[str] = "2; min(2, 1 + alpha) for solutions like t^alpha"
     implicit: ClassVar[bool] = True
 
+    def promised_order(self, alpha: float, *, rough: bool = False) -> float:
+        """2, or that of the interpolation of a rough solution."""
+        return min(2.0, 1.0 + alpha) if rough else 2.0
+
     def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
         """The product trapezoid."""
         weights, first = trapezoid_weights(alpha, n, xp)

@@ -12,7 +12,6 @@ from scipy import special
 
 from hpfracc._reading import array
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.ode.fixed.scheme import StepError
 from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.problem import Problem
@@ -20,6 +19,7 @@ from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.stepping.jacobian import is_sparse
 from hpfracc.solvers.stepping.newton import Newton
 from hpfracc.solvers.stepping.options import Options
+from hpfracc.solvers.stepping.system import StepFailedError
 from hpfracc.special import mittag_leffler, mittag_leffler_matrix
 
 Array = np.ndarray[Any, Any]
@@ -77,6 +77,10 @@ class MittagLeffler(Method):
     search_limit: ClassVar[int] = 1 << 14
     takes: ClassVar[frozenset[str]] = frozenset({"order 1", "orders above 1"})
 
+    def promised_order(self, alpha: float, *, rough: bool = False) -> float:
+        """Of the part that is not linear."""
+        return min(2.0, 1.0 + alpha)
+
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Predict and correct on a uniform grid."""
         beginning = _Beginning(problem)
@@ -130,7 +134,7 @@ def _steps(
 ) -> Iterator[Array]:
     count, step, matrix = len(mesh) - 1, float(mesh[1]), find(problem, newton)
     if not np.all(np.isfinite(matrix)):
-        raise StepError(f"The Jacobian is not finite at t = {problem.t0:g}: check fun and y0, or give linear.")
+        raise StepFailedError(f"The Jacobian is not finite at t = {problem.t0:g}: check fun and y0, or give linear.")
     kernel = beginning.kernel = _MatrixKernel(matrix, beginning.alpha)
     predictor = kernel.rectangle(step, count)
     corrector, first = kernel.trapezoid(step, count)

@@ -44,6 +44,10 @@ class MultistepMethod(StepMethod):
         needs = f"needs orders of {_MIN_ORDER} or more for its starting weights, and the lowest is {lowest:g}"
         return f"method={self.name!r} {needs}; use method='implicit_trapezoid'"
 
+    def promised_order(self, alpha: float, *, rough: bool = False) -> float:
+        """2, by the starting weights for rough solutions too."""
+        return 2.0
+
     def start(self, table: Tableau, evaluate: Evaluate, options: Options) -> None:
         """Solve the first steps together."""
         start_together(self, table, evaluate, options)

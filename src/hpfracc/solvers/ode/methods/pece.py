@@ -61,6 +61,10 @@ class PECE(StepMethod):
         whole("corrections", self.corrections, least=1)
         StepMethod.__post_init__(self)
 
+    def promised_order(self, alpha: float, *, rough: bool = False) -> float:
+        """One correction more adds alpha, up to 2."""
+        return min(2.0, 1.0 + self.corrections * alpha)
+
     def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
         """The product rectangle predicts, the product trapezoid corrects."""
         weights, first = trapezoid_weights(alpha, n, xp)

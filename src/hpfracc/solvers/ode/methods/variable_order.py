@@ -54,6 +54,10 @@ class VariableOrder(Method):
     search_limit: ClassVar[int] = 16384
     takes: ClassVar[frozenset[str]] = frozenset({"several orders", "variable orders", "order 1"})
 
+    def promised_order(self, alpha: float, *, rough: bool = False) -> float:
+        """2 - alpha, or 1 at a fixed t for rough solutions."""
+        return 1.0 if rough else 2.0 - alpha
+
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One implicit equation per step, with new weights."""
         return solve_on_mesh(problem, options, self.name, partial(_steps, problem, False))

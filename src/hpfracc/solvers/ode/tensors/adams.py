@@ -18,7 +18,7 @@ from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.exponentials import product
 from hpfracc.history.states import Memory, combined, moments, remember, remembered
 from hpfracc.solvers.ode.fixed.grid import initial_polynomial
-from hpfracc.solvers.ode.tensors.blocks import Loop, walk
+from hpfracc.solvers.tensors.loops import Loop, walk
 
 #: Highest degree of the polynomials, and number of points of a step: its end and those before.
 HIGHEST = 5
@@ -263,15 +263,26 @@ def terms_of(xp: Any, rule: StepArrays, past: Past, f: Any) -> tuple[Any, Any]:
     return differences, factor * differences
 
 
+class NewStep(NamedTuple):
+    """An accepted step: its length, end, state and slope, its moments, and the first neglected difference and term."""
+
+    step: Any
+    end: Any
+    y: Any
+    f: Any
+    integrals: Any
+    difference: Any
+    term: Any
+
+
 def propagate(
-    xp: Any, fun: Function, memory: Memory, error: tuple[Any, Any], rule: StepArrays, step: Any, end: Any, y: Any,
-    f: Any, difference: Any, term: Any, integrals: Any,
-) -> tuple[Any, tuple[Any, Any]]:  # fmt: skip
+    xp: Any, fun: Function, memory: Memory, error: tuple[Any, Any], rule: StepArrays, new: NewStep
+) -> tuple[Any, tuple[Any, Any]]:
     """The estimated global error after a step, from its defect, the earlier errors, and the response of f to them.
 
     ``error`` holds the states of its history, and the response of f to it at the newest step.
     """
-    states, last = error
+    (states, last), (step, end, y, f, integrals, difference, term) = error, new
     newest, before = rule.integrals[0] - rule.integrals[1], rule.integrals[1]
     known = remembered(xp, memory, states, step) + term + before * last
     moved = fun(end, y + known + newest * last) - f

@@ -6,6 +6,7 @@ many as the largest power of two that divides the number of finished ones, is su
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,8 +16,19 @@ from hpfracc._xp import Namespace, array_namespace
 from hpfracc.history.states import Memory
 from hpfracc.solvers.ode.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.fixed.grid import initial_polynomial
-from hpfracc.solvers.ode.tensors.newton import solve_step
-from hpfracc.solvers.ode.tensors.sums import HistoryWeights, Sums, Window, segment_matrix, segment_sums
+from hpfracc.solvers.ode.tensors.sums import (
+    HistoryWeights,
+    Sums,
+    Window,
+    correlations,
+    segment_matrix,
+    segment_sums,
+    sum_to,
+    turned,
+    weighted,
+)
+from hpfracc.solvers.tensors.loops import PLAIN, REPEATED, Loop, walk
+from hpfracc.solvers.tensors.newton import solve_step, solve_transposed
 
 #: Steps of a block of a loop in Python.
 BLOCK = 64
@@ -26,50 +38,10 @@ BLOCK = 64
 _LONGEST_BLOCK, _FEW_BLOCKS, _MAX_BLOCKS = 1024, 4, 16
 _GROUP, _GROUPS = 16, 4
 
-#: Number of steps with a state that are recomputed together in the backward pass.
-_REPEATED = 16
-
 #: ``step(index, sums, carry)`` gives the carry, the V values to be summed, and what is kept of a step.
 HistoryStep = Callable[[Any, Any, Any], tuple[Any, tuple[Any, ...], tuple[Any, ...]]]
-#: ``step(carry, row)`` gives the carry and what is kept.
-Step = Callable[[Any, Any], tuple[Any, Any]]
-#: ``record(function, arrays)`` gives ``function(arrays)``, and decides what its derivative keeps.
-Record = Callable[[Callable[[Any], Any], Any], Any]
 #: ``f(t, y)`` and its derivative in y, or None.
 TensorFunctions = tuple[Callable[..., Any], Callable[..., Any] | None]
-
-
-def run_plainly(function: Callable[[Any], Any], arrays: Any) -> Any:
-    """As it is: the library keeps everything, or no derivative is asked for."""
-    return function(arrays)
-
-
-class Loop(NamedTuple):
-    """How the steps are run.
-
-    Attributes
-    ----------
-    record : callable
-        Runs a block, or a sum over a segment.
-    graph : bool
-        Whether each value is an array of its own, because autograd or ``torch.func`` watches; else they are written to
-        a buffer.
-    wrapped : bool
-        Whether ``torch.func`` watches.
-    report : callable
-        ``report(steps, newest)`` after each block.
-    keeps : bool
-        Whether an interrupt ends the steps with those that were done, instead of being raised.
-    """
-
-    record: Record = run_plainly
-    graph: bool = False
-    wrapped: bool = False
-    report: Callable[[int, Any], None] = lambda steps, newest: None
-    keeps: bool = False
-
-
-PLAIN = Loop()
 
 
 class StepGrid(NamedTuple):
@@ -110,7 +82,7 @@ def march_blocks(
         ``around(begin, length)`` prepares a block, and gives what is called after it.
     """
     # With a graph, each step has a node for each value before it in its block.
-    block = _REPEATED if xp.library == "torch" and loop.graph and xp.module.is_grad_enabled() else BLOCK
+    block = REPEATED if xp.library == "torch" and loop.graph and xp.module.is_grad_enabled() else BLOCK
     if xp.library == "jax":
         block = max(BLOCK, min(-(-count // _FEW_BLOCKS), _LONGEST_BLOCK), -(-count // _MAX_BLOCKS))
         unit = _GROUP
@@ -312,46 +284,6 @@ def _plus_product(xp: Namespace, known: Any, weight: Any, value: Any) -> Any:
     return known + weight * value
 
 
-# -- steps over a given mesh, whose history is a state ----------------------------------------------------------------
-
-
-def walk(xp: Namespace, step: Step, carry: Any, rows: Any, loop: Loop, group: int = _REPEATED) -> tuple[Any, Any]:
-    """The last carry, and what is kept of all steps, (count, ...), or fewer after an interrupt.
-
-    Groups of steps are recorded together. ``rows`` is a tuple of arrays, lists of numbers, and None.
-    """
-    count = next(len(each) for each in rows if each is not None)
-    if xp.library == "jax":
-        jax, whole = sys.modules["jax"], count - count % group
-        first = jax.tree.map(lambda each: each[:whole].reshape(whole // group, group, *each.shape[1:]), rows)
-        several = jax.checkpoint(partial(jax.lax.scan, step))
-        carry, found = jax.lax.scan(several, carry, first)
-        carry, last = several(carry, jax.tree.map(lambda each: each[whole:], rows))
-        return carry, xp.concatenate([found.reshape(whole, *found.shape[2:]), last])
-    # Unbound at once: the backward pass of indexing one row creates an array of all rows at every step.
-    columns = [[None] * count if each is None else list(each) for each in rows]
-    single = [getattr(type(rows), "_make", tuple)(each) for each in zip(*columns, strict=True)]
-
-    def run(begin: int, carry: Any) -> Any:
-        kept = []
-        for row in single[begin : begin + group]:
-            carry, found = step(carry, row)
-            kept.append(found)
-        return carry, xp.stack(kept)
-
-    parts: list[Any] = []
-    for begin in range(0, count, group):
-        try:
-            carry, found = loop.record(partial(run, begin), carry)
-        except KeyboardInterrupt:
-            if not loop.keeps:
-                raise
-            break
-        parts.append(found)
-        loop.report(min(begin + group, count), (found,))
-    return carry, xp.concatenate(parts) if parts else None
-
-
 def march_differences(
     xp: Namespace,
     name: str,
@@ -376,3 +308,92 @@ def march_differences(
     states = xp.zeros((1, memory.rates.shape[0], *start.shape), start.dtype, like=start)
     _, found = walk(xp, step, (start, xp.zeros_like(start), states), tables, loop)
     return start[None] if found is None else xp.concatenate([start[None], found])
+
+
+#: ``pull(kind, n, t, y, bar, totals)`` gives f at a point, ``f_y^T bar``, and ``totals`` with the gradients of all else
+#: that f depends on. Point 0 of step n is its state, and the others are those of its corrections.
+Pull = Callable[[int, Any, Any, Any, Any, Any], tuple[Any, Any, Any]]
+#: ``prepare(first, last)`` before the steps from ``last`` down to ``first``; what it gives is called after them.
+Prepare = Callable[[int, int], Callable[[], None] | None]
+
+
+def transpose(
+    system: System, functions: TensorFunctions, pull: Pull, found: Trajectory, grad: Any, totals: Any, wanted: bool,
+    prepare: Prepare | None = None,
+) -> tuple[list[Any], Sums | None, Any]:  # fmt: skip
+    r"""Gradients from ``grad``, that of the states.
+
+    In the initial values, in the weights if they are ``wanted``, and in all else that f depends on.
+
+    For PECE the steps are :math:`p_n = T_n + \sum_{j<n} b_{n-j} f_j` and :math:`y_n = T_n + c_n f_0 + \sum_{j<n}
+    a_{n-j} f_j + a_0 f(p_n)`. With g the gradient in the solution, backwards in n,
+
+    .. math::
+        \bar f_n &= \sum_{m>n} (a_{m-n} \bar y_m + b_{m-n} \bar p_m), \\
+        \bar y_n &= g_n + f_y(y_n)^T \bar f_n, \quad \bar p_n = a_0 f_y(p_n)^T \bar y_n,
+
+    history sums in reversed time. Other rules have fewer or other terms.
+    """
+    xp, rule, grid, initial, sums = system
+    fun, jacobian = functions
+    states, points, count, newest = found.states, found.points, grid.steps, sums.newest
+    kinds, shape = len(sums.sequences), states.shape[1:]
+    order = sums.sequences[0].shape[1:]
+
+    def noted(newest_bar: Any, product: Any) -> Any:
+        return newest_bar + sum_to(product, order) if wanted else newest_bar
+
+    def make_step(_: Any) -> HistoryStep:
+        def step(r: Any, later: Any, carry: Any) -> Any:
+            totals, newest_bar = carry
+            n = count - r
+            t, y, value_bar = grid.time(n, states), states[n], later[0]
+            if rule.implicit:
+                slopes = None if jacobian is None else partial(jacobian, t)
+                bar = solve_transposed(partial(fun, t), slopes, y, newest, value_bar, grad[n])
+                value, _, totals = pull(0, n, t, y, value_bar + newest * bar, totals)
+                return (totals, noted(newest_bar, bar * value)), (bar,), (value,) if wanted else ()
+            value, back, totals = pull(0, n, t, y, value_bar, totals)
+            bar = grad[n] + back
+            total = None
+            for i in range(len(points) - 1, -1, -1):
+                total = bar if total is None else total + bar
+                there, back, totals = pull(1 + i, n, t, points[i][n - 1], newest * bar, totals)
+                newest_bar = noted(newest_bar, bar * there)
+                bar = back
+            return (totals, newest_bar), (bar,) if total is None else (bar, total), (value,) if wanted else ()
+
+        return step
+
+    def given(begin: int, length: int) -> Any:
+        return xp.zeros((length, 1, *shape), states.dtype, like=states)
+
+    def around(begin: int, length: int) -> Any:
+        return None if prepare is None else prepare(count - begin - length + 1, count - begin)
+
+    carry = (totals, None if newest is None else 0.0 * newest)
+    (totals, newest_bar), parts, kept = march_blocks(
+        xp, make_step, (tuple(sums.sequences),), count, given, carry, around=around
+    )
+    bars = xp.concatenate(parts)
+    del parts
+    # By r = N - n, for steps N .. 1: it is the weights that are turned.
+    start_bar, value = grad[0] + bars.sum((0, 1)), 0.0 * states[0]
+    first_bar = None if sums.first is None else 0.0 * sums.first
+    if not rule.starts_blind:
+        value_bar = 0.0 * start_bar
+        for each, bar in zip((*sums.sequences, sums.first), (*xp.moveaxis(bars, 1, 0), bars[:, -1]), strict=True):
+            if each is not None:
+                value_bar = value_bar + weighted(xp, turned(xp, each[1 : count + 1]), bar)
+        value, back, totals = pull(0, 0, grid.time(0, states), initial[0], value_bar, totals)
+        start_bar = start_bar + back
+        if wanted and sums.first is not None:
+            first_bar = xp.concatenate([0.0 * sums.first[:1], turned(xp, sum_to(bars[:, -1] * value, order, 1))])
+    tau = grid.step * turned(xp, xp.arange(1, count + 1, states.dtype, like=states))
+    factors = [tau**number / math.factorial(number) for number in range(1, len(initial))]
+    initial_bar = [start_bar, *(weighted(xp, each, bars).sum(0) for each in factors)]
+    if not wanted:
+        return initial_bar, None, totals
+    values = xp.concatenate([value[None], turned(xp, xp.concatenate(kept[0])[1:])])
+    own = correlations(xp, bars, values, order)
+    return initial_bar, Sums(tuple(own[kind] for kind in range(kinds)), first_bar, newest_bar), totals

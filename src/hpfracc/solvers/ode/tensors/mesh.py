@@ -16,11 +16,12 @@ from hpfracc.history.states import make_memory
 from hpfracc.solvers.ode.differences import make_difference_tables
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.result import REACHED, TOLERATED, FODEResult, SolveDecision, inaccurate
+from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors import adams, solve
 from hpfracc.solvers.ode.tensors.search import Tolerance
 from hpfracc.solvers.stepping.events import progress_report
 from hpfracc.solvers.stepping.options import Options
+from hpfracc.solvers.stepping.walk import REACHED, TOLERATED, inaccurate, interrupted_at
 
 Array = np.ndarray[Any, Any]
 
@@ -111,7 +112,7 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         stopped = _why_stopped(problem, options, rtol, stops, mesh)
         success, message = not (stopped or interrupted), stopped or message
         if interrupted:
-            message = f"Interrupted at t = {problem.t0 + float(mesh.tau):g}: this is the solution up to then."
+            message = interrupted_at(problem.t0 + float(mesh.tau))
         if not count:
             message = solve.bad_start(problem) or message
     if options.t_eval is None and not traced:

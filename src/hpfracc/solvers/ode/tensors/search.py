@@ -16,9 +16,7 @@ from hpfracc.history.states import combined, moments, remembered
 from hpfracc.solvers.ode.fixed.grid import initial_polynomial
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.adams import AdaptiveEquation, Mesh, first_past
-
-#: Maximum number of passes to bring the global error below the tolerance.
-_MAX_PASSES = 6
+from hpfracc.solvers.stepping.walk import HOPELESS, MAX_PASSES, smaller_share
 
 
 class Tolerance(NamedTuple):
@@ -66,18 +64,17 @@ def choose_mesh(
         ``told(tau, y)`` after each step, where steps are run in Python.
     """
     search = _SearchPass(equation, stops, outputs, tolerance, most, told)
-    passes = _MAX_PASSES if tolerance.globally else 1
+    passes = MAX_PASSES if tolerance.globally else 1
     np_ = search.np
 
     def refine(carried: tuple[Any, Any, Mesh]) -> tuple[Any, Any, Mesh]:
         share, number, _ = carried
-        mesh = search.run(share, np_.where(number + 1 >= passes, math.inf, 4.0))
-        # The share of the tolerance for a step whose error would be half of it, within limits.
-        return share * np_.clip(0.5 / np_.maximum(search.number(mesh.ratio), 0.1), 0.02, 0.7), number + 1, mesh
+        mesh = search.run(share, np_.where(number + 1 >= passes, math.inf, HOPELESS))
+        return smaller_share(share, search.number(mesh.ratio), np_), number + 1, mesh
 
     def too_large(carried: tuple[Any, Any, Mesh]) -> Any:
         _, number, mesh = carried
-        stopped = (mesh.stop < stops.shape[0]) & (mesh.seen <= 4.0)
+        stopped = (mesh.stop < stops.shape[0]) & (mesh.seen <= HOPELESS)
         return (number < passes) & (search.number(mesh.ratio) > 1.0) & ~(stopped | search.interrupted)
 
     share = np_.ones((), search.kind)
@@ -228,9 +225,8 @@ class _SearchPass:
 
         def accept(search: _Search) -> _Search:
             integrals, row, put = moments(m, memory, h), rule.row, equation.xp.put
-            error, kept = adams.propagate(
-                m, equation.fun, memory, search.error, small, h, t, y, f, differences[row], terms[row], integrals
-            )
+            newest = adams.NewStep(h, t, y, f, integrals, differences[row], terms[row])
+            error, kept = adams.propagate(m, equation.fun, memory, search.error, small, newest)
             largest = m.maximum(abs(y), search.largest * number(mesh.tau / end))
             bound = tolerance.atol + tolerance.rtol * largest
             new = mesh._replace(

@@ -21,11 +21,12 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.compilation import OPERATION, solve_preference
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, initial_polynomial, make_grid
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
+from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors.blocks import StepGrid, System
 from hpfracc.solvers.ode.tensors.sums import make_sums
 from hpfracc.solvers.stepping.events import progress_report
 from hpfracc.solvers.stepping.options import Options
+from hpfracc.solvers.stepping.walk import REACHED, interrupted_at
 
 Array = np.ndarray[Any, Any]
 
@@ -116,7 +117,7 @@ def solve_tensor_mesh(
         message += NO_ESTIMATE
     if known < steps:
         success = False
-        message = f"Interrupted at t = {mesh[known]:g}: this is the solution up to then."
+        message = interrupted_at(mesh[known])
     if bad is not None and success:
         success = False
         solved = ", or Newton's method did not converge there" if rule is None or rule.implicit else ""

@@ -24,10 +24,10 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, GROWTH_POINTS, LIMIT, StiffnessGuard, rotation, unstable_growth
 from hpfracc.solvers.ode.tensors.blocks import TensorFunctions
-from hpfracc.solvers.ode.tensors.newton import slopes_of
 from hpfracc.solvers.ode.tensors.solve import order_of, solve_tensors, torch_functions
 from hpfracc.solvers.stepping.jacobian import DENSE_BELOW
 from hpfracc.solvers.stepping.options import Options
+from hpfracc.solvers.tensors.newton import slopes_of
 
 Array = np.ndarray[Any, Any]
 
@@ -81,7 +81,7 @@ class TensorGuard(StiffnessGuard):
     def matrices(self, t: Any, y: Any) -> Any:
         """``h^alpha`` times the Jacobian of each member, (..., d, d); of large ones the largest eigenvalues only."""
         if self.problem.library == "jax":
-            from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
+            from hpfracc.solvers.tensors.programs import run_program
 
             given = (t, y, self._scale, self.problem.args)
             return run_program(_slopes, (self._fun, self.problem.jac), (array_namespace(y), False), given)

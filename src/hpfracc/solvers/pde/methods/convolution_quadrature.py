@@ -12,8 +12,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._xp import Namespace
-from hpfracc.history.blocks import TRANSFORMS_FROM, ToeplitzHistory, steps_together
-from hpfracc.history.direct import DirectHistory
+from hpfracc.history.blocks import TRANSFORMS_FROM, DirectHistory, ToeplitzHistory, steps_together
 from hpfracc.operators.rules.quadrature import multistep_weights
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver

@@ -85,7 +85,7 @@ class CrankNicolson(EvolutionMethod):
             rhs = rhs + space.forcing(t) + space.forcing(t + h)
         if problem.source is not None:
             rhs = rhs + 2.0 * problem.source(t + 0.5 * h)
-        problem.count("solves")
+        problem.stats["solves"] += 1
         return space.solve(2.0 / h, rhs, u)
 
     def _euler(self, problem: EvolutionProblem, t: float, h: float, u: Any, rest: Any) -> Any:
@@ -93,5 +93,5 @@ class CrankNicolson(EvolutionMethod):
         given = problem.known(t + h)
         if given is not None:
             rhs = rhs + given
-        problem.count("solves")
+        problem.stats["solves"] += 1
         return problem.space.solve(1.0 / h, rhs, u)

@@ -21,8 +21,7 @@ from hpfracc._optional import is_installed
 from hpfracc.engine.selection.rent_or_buy import KernelPrice
 from hpfracc.engine.selection.request import Preference, preference_error, read_preference, refusal_reason
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
-from hpfracc.history.blocks import steps_together
-from hpfracc.history.direct import DirectHistory
+from hpfracc.history.blocks import DirectHistory, steps_together
 from hpfracc.history.interval_states import ExponentialHistory, count_exponentials
 from hpfracc.history.intervals import IntervalWeights, order_value, orders_of_steps
 from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
@@ -284,9 +283,8 @@ def _states(
         t = mesh[0] + weights.place(n)
         shift = own / sigma if whole else own
         rhs = shift * u if history is None else shift * u - history
-        known = form.known(t)
-        if known is not None:
-            rhs = rhs + known
+        if form.forced:
+            rhs = rhs + form.known(t)
         for coefficient, order in integrals:  # of u0, that of the increments is in the history
             rhs = rhs - coefficient * float(weights.place(n)) ** -order / math.gamma(1.0 - order) * start
         if outside is not None:

@@ -185,7 +185,7 @@ def _jitted(problem: EvolutionProblem, steps: int) -> _Step | None:
         finally:
             problem.stats.clear()
             problem.stats.update(counted)
-        problem.count("reactions", 4)
+        problem.stats["reactions"] += 4
         problem.stats["compiled"] = True
         return found
 

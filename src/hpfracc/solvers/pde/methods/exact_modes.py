@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -33,8 +34,9 @@ class ExactModes(EvolutionMethod):
         + t^\alpha E_{\alpha,\alpha+1}(\lambda t^\alpha)\,\hat f
 
     with the eigenvalues :math:`\lambda \le 0` of the terms in space (or complex ones), for orders in (0, 2]. The mesh
-    only sets where values are computed. Needs constant coefficients on a box, and sources and boundary data that are
-    constant in time. A source outside the memory (``form="fokker_planck"``) has the factor :math:`t E_{\alpha,2}`.
+    only sets where values are computed. Needs constant coefficients on a box, or a matrix that is symmetric up to a
+    scale of the unknowns, of at most 2,000 of them; and sources and boundary data that are constant in time. A source
+    outside the memory (``form="fokker_planck"``) has the factor :math:`t E_{\alpha,2}`.
     """
 
     name: ClassVar[str] = "exact_modes"
@@ -44,8 +46,6 @@ class ExactModes(EvolutionMethod):
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Needs a single derivative, a linear equation, steady data and a diagonalised operator."""
-        if problem.space.symbol is None:
-            return "method='exact_modes' needs terms that a transform diagonalises: constant coefficients on a box"
         if not problem.linear:
             return "method='exact_modes' takes linear equations without a reaction"
         if len(problem.orders) > 1:
@@ -55,12 +55,17 @@ class ExactModes(EvolutionMethod):
                 "method='exact_modes' takes sources and boundary data that do not change in time; give numbers or "
                 "arrays instead of functions of t, or use 'l2_1sigma'"
             )
-        return None
+        accuracy = problem.rtol * (problem.t1 - problem.t0) ** -problem.alpha_value
+        why = problem.space.lacks_modes(accuracy)
+        return why and (
+            f"method='exact_modes' needs an operator that is diagonalised, and {problem.space.name} is not: {why}; use "
+            "'auto'"
+        )
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """Yield blocks of times."""
         at = self.solution(problem)
-        size = max(1, int(np.prod(problem.space.symbol.shape)))
+        size = max(1, int(np.prod(at.problem.space.symbol.shape)))
         together = max(1, _TOGETHER // size)
         for first in range(1, len(mesh), together):
             times = mesh[first : first + together]
@@ -79,7 +84,7 @@ class ExactModes(EvolutionMethod):
         """
         at = self.solution(problem)
         alpha, length = problem.alpha_value, problem.t1 - problem.t0
-        symbol = np.asarray(to_host(problem.xp.stop_gradient(problem.space.symbol)), dtype=complex)
+        symbol = np.asarray(to_host(problem.xp.stop_gradient(at.problem.space.symbol)), dtype=complex)
         parts = [at.start, at.velocity if at.outside is None else at.outside, at.known]
         hosts = [0.0 if part is None else np.abs(np.asarray(to_host(problem.xp.stop_gradient(part)))) for part in parts]
         # In units of u: velocities act for the time of a mode, and steady data give their equilibrium.
@@ -111,13 +116,18 @@ class ExactModes(EvolutionMethod):
         return np.asarray(problem.t0 + np.array([*found, length]))
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Values of a block of times, and their transforms."""
+        """Values of a block of times and their transforms, and eigenvectors that are still to be computed."""
+        count = int(np.prod(problem.space.shape))
+        vectors = 0 if problem.space.symbol is not None else 40 * count**2 * (problem.components or 1)
         size = int(np.prod(problem.state_shape)) * problem.itemsize
-        return 4 * size * max(1, min(steps, _TOGETHER // max(1, int(np.prod(problem.space.shape)))))
+        return vectors + 4 * size * max(1, min(steps, _TOGETHER // max(1, count)))
 
     def reason(self, problem: EvolutionProblem) -> str:
         """There is no error in time."""
-        return "the equation is linear with steady data, and its operator is diagonalised: there is no error in time"
+        how = "" if problem.space.symbol is not None else " by the eigenvectors of its matrix"
+        return (
+            f"the equation is linear with steady data, and its operator is diagonalised{how}: there is no error in time"
+        )
 
 
 class ModeSolution:
@@ -130,13 +140,14 @@ class ModeSolution:
     """
 
     def __init__(self, problem: EvolutionProblem) -> None:
+        problem = dataclasses.replace(problem, space=problem.space.with_modes())
         form = StepForm(problem)
         self.start = form.encode(problem.u0)
         self.velocity = None if problem.du0 is None else form.encode(problem.du0)
         self.known = form.known(problem.t0)
         self.outside = None if problem.integrated is None else form.source(problem.t0)
         # Without the user's functions, which may not be picklable.
-        self.problem = dataclasses.replace(problem, source=None, on_grid=None, stats={}, notes=[])
+        self.problem = dataclasses.replace(problem, source=None, on_grid=None, stats=defaultdict(int), notes=[])
 
     def __call__(self, times: Array) -> Any:
         """Values at the times, of shape (times, *state)."""

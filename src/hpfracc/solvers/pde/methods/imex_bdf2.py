@@ -18,7 +18,8 @@ from hpfracc.solvers.pde.method import (
     time_steps,
 )
 from hpfracc.solvers.pde.nonlinear import own_slopes
-from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, StepFailedError
+from hpfracc.solvers.pde.problem import EvolutionProblem, Feature
+from hpfracc.solvers.stepping.system import StepFailedError
 
 Array = np.ndarray[Any, Any]
 
@@ -114,7 +115,7 @@ class ImexBDF2(EvolutionMethod):
             given = problem.known(t + h)
             if given is not None:
                 rhs = rhs + given
-            problem.count("solves")
+            problem.stats["solves"] += 1
             older, older_rest, last = u, rest, h
             u = space.solve(shift, rhs, guess)
             yield u

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +69,7 @@ class AxisBasis:
     responses : (numpy.ndarray or None, numpy.ndarray or None)
         What a boundary value of 1 at each end adds to the second derivative at the unknowns.
     matrices : (array, array) or None
-        For ``"dense"``: the matrices to the coefficients and back.
+        Where transforms are products: the matrices to the coefficients and back.
     differences : bool
         Whether the eigenvalues are those of second differences, as for ends with data.
     """
@@ -87,6 +88,15 @@ class AxisBasis:
     def spectral(self) -> bool:
         """Whether the eigenvalues are those of the derivative itself."""
         return self.kind != "dense" and not self.differences
+
+    def transform(self, axis: int, *, back: bool, real: bool) -> Callable[[Any], Any]:
+        """The transform along ``axis``, counted from the end, or the one back, as a function of one array."""
+        if self.matrices is not None and real and axis >= -2 and self.xp.library == "numpy":
+            matrix = self.matrices[back]
+            if axis == -1:
+                return functools.partial(np.dot, b=np.ascontiguousarray(matrix.T))
+            return matrix.__matmul__  # type: ignore[no-any-return]
+        return functools.partial(self.backward if back else self.forward, axis=axis)
 
     def forward(self, u: Any, axis: int) -> Any:
         """The coefficients along ``axis``, counted from the end."""
@@ -107,8 +117,7 @@ class AxisBasis:
     def _trigonometric(self, u: Any, axis: int, inverse: bool) -> Any:
         xp = self.xp
         if xp.library == "numpy":
-            multiplies = self.count <= _ALWAYS_PRODUCT or u.size >= _MANY_ROWS * self.count
-            matrix = _transform_matrix(self.kind, self.count, inverse) if multiplies else None
+            matrix = _transform_matrix(self.kind, self.count, inverse) if u.size >= _MANY_ROWS * self.count else None
             return _transform(self.kind, inverse, u, axis) if matrix is None else matrix_product(xp, matrix, u, axis)
         transform = trigonometric.backward if inverse else trigonometric.forward
         return xp.moveaxis(transform(xp, self.kind, xp.moveaxis(u, axis, -1)), -1, axis)
@@ -160,12 +169,15 @@ def make_axis(xp: Namespace, x: Array, ends: Ends, *, half: bool) -> AxisBasis:
     kind, inverted = _KINDS[first_kind, last_kind]
     first = 0.0 if kind == "dct1" else 0.5 if inverted else 1.0
     kappa = math.pi / length * (first + np.arange(count))
+    matrices = None
+    if xp.library == "numpy" and count <= _ALWAYS_PRODUCT:
+        matrices = _transform_matrix(kind, count, inverted), _transform_matrix(kind, count, not inverted)
     if is_homogeneous(lower) and is_homogeneous(upper):
-        return AxisBasis(xp, kind, inverted, count, kappa**2)
+        return AxisBasis(xp, kind, inverted, count, kappa**2, matrices=matrices)
     # A lift of the data has kinks in its periodic extension, which would limit a spectral method to h^2 log(1/h).
     squares = (2.0 / h * np.sin(0.5 * h * kappa)) ** 2
     responses = (_response(count, h, lower, 0), _response(count, h, upper, count - 1))
-    return AxisBasis(xp, kind, inverted, count, squares, responses=responses, differences=True)
+    return AxisBasis(xp, kind, inverted, count, squares, None, responses, matrices, differences=True)
 
 
 def _response(n: int, h: float, end: BoundaryCondition, place: int) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,8 +12,8 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import is_array, is_tracer, library_of, refuse_masked, to_host
-from hpfracc._xp import NUMPY, Namespace
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc._xp import NUMPY, Namespace, user_scope
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.pde.boundary import (
     Dirichlet,
     Ends,
@@ -28,6 +29,8 @@ from hpfracc.solvers.pde.space.krylov import RTOL
 from hpfracc.solvers.pde.terms import Diffusion, SpaceTerm, coefficients_of, is_tensor
 
 Array = np.ndarray[Any, Any]
+#: Values along some axes to coefficients, or back.
+Transform = Callable[[Any], Any]
 
 #: Largest relative deviation of the spacings of a uniform grid, to allow for rounded decimals.
 _UNIFORM = 1e-6
@@ -215,6 +218,8 @@ class Semidiscretisation(abc.ABC):
     symbol : array or None
         The eigenvalues of A in the basis of :meth:`forward`; None if A is not diagonalised. Its shape is that of a
         transformed state, without leading axes.
+    transforms : pair of tuple of callables
+        Applied in turn they give the coefficients in the eigenvectors of A, and the values back.
     xp : Namespace
         The library of the arrays.
     notes : tuple of str
@@ -227,6 +232,7 @@ class Semidiscretisation(abc.ABC):
     points: tuple[Any, ...]
     grid: tuple[Array, ...]
     symbol: Any = None
+    transforms: tuple[tuple[Transform, ...], tuple[Transform, ...]] = ((), ())
     xp: Namespace = NUMPY
     notes: tuple[str, ...] = ()
     #: Whether it can be made for every second point of its grid, to estimate its error; others estimate it from u.
@@ -250,11 +256,26 @@ class Semidiscretisation(abc.ABC):
 
     def forward(self, u: Any) -> Any:
         """The coefficients of ``u`` in the eigenvectors of A."""
-        raise NotImplementedError(f"{self.name} is not diagonalised")
+        for transform in self.transforms[0]:
+            u = transform(u)
+        return u
 
     def backward(self, c: Any) -> Any:
         """The values with the coefficients ``c``."""
-        raise NotImplementedError(f"{self.name} is not diagonalised")
+        for transform in self.transforms[1]:
+            c = transform(c)
+        return c
+
+    def lacks_modes(self, accuracy: float) -> str | None:
+        """Why :meth:`with_modes` gives no eigenvectors; None if it does.
+
+        ``accuracy`` is how far from its value an eigenvalue may be.
+        """
+        return "it has no symmetric matrix, or too many unknowns" if self.symbol is None else None
+
+    def with_modes(self) -> Semidiscretisation:
+        """Itself, or the same operator in its eigenvectors."""
+        return self
 
     def apply(self, u: Any) -> Any:
         """``A u``, for homogeneous boundary data; in the eigenvectors."""
@@ -262,7 +283,18 @@ class Semidiscretisation(abc.ABC):
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None, rtol: float = RTOL) -> Any:
         """``(shift - A)^-1 rhs``, in the eigenvectors; iterative methods start from ``guess``, and stop at ``rtol``."""
-        return self.backward(self.forward(rhs) / (shift - self.symbol))
+        to, back = self.transforms
+        for transform in to:
+            rhs = transform(rhs)
+        rhs = rhs / (shift - self.symbol)
+        for transform in back:
+            rhs = transform(rhs)
+        return rhs
+
+    def largest(self, u: Any) -> float:
+        """The largest absolute value of a state."""
+        sizes = self.xp.abs(self.xp.stop_gradient(u))
+        return float(sizes.item(sizes.argmax()) if self.xp is NUMPY else sizes.max())  # the faster of equals
 
     def forcing(self, t: float) -> Any:
         """``b(t)``, from boundary or exterior data; None if there are none."""
@@ -316,6 +348,15 @@ class GridSpace(Semidiscretisation):
         both = zip(setting.grid, setting.boundary, strict=True)
         weights = [trapezoid(x, isinstance(lower, Periodic)) for x, (lower, _) in both]
         self._quadrature = [self.xp.array(one) for one in weights]
+        #: The place of the unknowns in values on the whole grid.
+        self._inner: Any = (..., *(self.unknowns(axis) for axis in range(len(self.grid))))
+        self._whole = tuple(x.size for x in setting.grid)
+        #: Values on the whole grid without those of the unknowns, if they are steady.
+        self._frame: Any = None
+        if setting.xp.library == "numpy" and not self.forcing_varies:
+            lead = () if setting.components is None or not self.forced else (setting.components,)
+            frame = self.embed(np.zeros((*lead, *self.shape)), setting.t0)
+            self._frame = frame if frame.dtype.kind == "f" else None
 
     def unknowns(self, axis: int) -> slice:
         """The points of an axis that are unknowns."""
@@ -334,6 +375,12 @@ class GridSpace(Semidiscretisation):
 
     def embed(self, u: Any, t: float) -> Any:
         """Adds the given values at the ends; at corners those of the later axis."""
+        if self._frame is not None:
+            whole = np.zeros((*u.shape[: -len(self._whole)], *self._whole), u.dtype)
+            if self.forced:
+                whole[...] = self._frame
+            whole[self._inner] = u
+            return whole
         for axis, missing in enumerate(self.missing):
             if not any(missing):
                 continue
@@ -348,13 +395,46 @@ class GridSpace(Semidiscretisation):
 
     def restrict(self, values: Any) -> Any:
         """Removes the ends with given values."""
-        return values[(..., *(self.unknowns(axis) for axis in range(len(self.grid))))]
+        return values[self._inner]
 
     def integrate(self, values: Any) -> Any:
         """The trapezoidal rule."""
         for weights in reversed(self._quadrature):
             values = (values * weights).sum(-1)
         return values
+
+
+def of_unknowns(
+    problem: Any, function: Callable[..., Any], name: str, start: Any, shape: tuple[int, ...], places: Any, cut: bool
+) -> Callable[[Any, Any], Any]:
+    """A user's function of t, values on the whole grid and ``places``, as a function of t and the unknowns.
+
+    Its values, of the given shape, are of the kind of ``start``, and ``cut`` to the unknowns. Calls are counted.
+    """
+    space, xp, delayed, stats, counter = problem.space, problem.xp, problem.delayed, problem.stats, f"{name}s"
+    native, real = type(start), not xp.is_complex(start)
+    bare = bool(space.points) and tuple(axis.size for axis in space.grid) == space.shape
+    embed, restrict = None if bare else space.embed, space.restrict if cut and not bare else None
+    scope = user_scope() if xp.library == "jax" else None
+
+    def evaluate(t: Any, u: Any) -> Any:
+        values = u if embed is None else embed(u, t)
+        more = places if delayed is None else (delayed(t, u), *places)
+        if scope is None:
+            found = function(t, values, *more)
+        else:
+            with scope():
+                found = function(t, values, *more)
+        if type(found) is not native and not (is_array(found) and library_of(found) == xp.library):
+            found = xp.array(np.asarray(found)) if not np.iscomplexobj(found) else np.asarray(found)
+        if found.shape != shape:
+            raise ShapeError(f"{name}(t, u) returned shape {tuple(found.shape)}; it has to return {shape}")
+        if real and found.dtype != u.dtype and xp.is_complex(found) and not xp.is_complex(u):
+            raise UnsupportedDtypeError(f"{name}(t, u) returned complex values for a real u; give u0 as complex")
+        stats[counter] += 1
+        return found if restrict is None else restrict(found)
+
+    return evaluate
 
 
 def trapezoid(x: Array, periodic: bool = False) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import math
 from typing import Any, final
@@ -15,6 +16,7 @@ from hpfracc.solvers.pde.boundary import Neumann, NoFlux
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
 from hpfracc.solvers.pde.space.krylov import RTOL
 from hpfracc.solvers.pde.space.modes import BoxModes
+from hpfracc.solvers.pde.space.variable import FiniteVolumes
 from hpfracc.solvers.pde.terms import Advection, CrossDiffusion, Diffusion, FractionalDiffusion, Matrix, OneSided
 
 #: For each domain in the order in which they are tried, faster and more accurate ones first. ``module:class`` below
@@ -66,7 +68,7 @@ class ComponentSpaces(Semidiscretisation):
         self.best_order = min(space.best_order for space in spaces)
         self.forced = any(space.forced for space in spaces)
         self.forcing_varies = any(space.forcing_varies for space in spaces)
-        self._shared = False
+        self._shared, self.transforms = False, first.transforms
         self._diagonalise()
 
     @classmethod
@@ -77,7 +79,10 @@ class ComponentSpaces(Semidiscretisation):
     def _diagonalise(self) -> None:
         """Take the eigenvalues of all components, where they have the same eigenfunctions."""
         self._shared = all(isinstance(space, BoxModes) for space in self.spaces)
-        if self._shared:
+        own = all(isinstance(space, FiniteVolumes) and space.symbol is not None for space in self.spaces)
+        if own:
+            self.transforms = (self._to_modes,), (self._from_modes,)
+        if self._shared or own:
             self.symbol = self._stack([space.symbol for space in self.spaces])
 
     def _stack(self, parts: list[Any]) -> Any:
@@ -85,14 +90,6 @@ class ComponentSpaces(Semidiscretisation):
         if len({xp.is_complex(part) for part in parts}) > 1:
             parts = [part if xp.is_complex(part) else xp.complex(part, xp.zeros_like(part)) for part in parts]
         return xp.stack(parts)
-
-    def forward(self, u: Any) -> Any:
-        """Transforms all components together: they have the same eigenfunctions."""
-        return self.spaces[0].forward(u)
-
-    def backward(self, c: Any) -> Any:
-        """Transforms all components together."""
-        return self.spaces[0].backward(c)
 
     def _each(self, u: Any) -> list[Any]:
         axis = -1 - len(self.shape)
@@ -109,15 +106,31 @@ class ComponentSpaces(Semidiscretisation):
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None, rtol: float = RTOL) -> Any:
         """Solves each component's system; the shift may be one for each component, with the axes of a state."""
-        shifts = [shift] * len(self.spaces)
-        if getattr(shift, "ndim", 0):
+        each = getattr(shift, "ndim", 0) > 0
+        if each:
             shift = shift[(slice(None), *(slice(0, 1),) * len(self.shape))]
-            shifts = shift.reshape(-1)
         if self._shared:
             return super().solve(shift, rhs)
+        shifts = shift.reshape(-1) if each else [shift] * len(self.spaces)
         guesses = [None] * len(self.spaces) if guess is None else self._each(guess)
         parts = zip(self.spaces, shifts, self._each(rhs), guesses, strict=True)
         return self._joined([space.solve(own, part, start, rtol) for space, own, part, start in parts])
+
+    def lacks_modes(self, accuracy: float) -> str | None:
+        """What a component lacks; those of finite volumes have eigenvectors of their own."""
+        if self.symbol is None and not self.mixes and all(isinstance(space, FiniteVolumes) for space in self.spaces):
+            return next(filter(None, (space.lacks_modes(accuracy) for space in self.spaces)), None)
+        return super().lacks_modes(accuracy)
+
+    def with_modes(self) -> Semidiscretisation:
+        """With the eigenvectors of each component."""
+        return self if self.symbol is not None else type(self)([space.with_modes() for space in self.spaces])
+
+    def _to_modes(self, u: Any) -> Any:
+        return self._joined([space.forward(part) for space, part in zip(self.spaces, self._each(u), strict=True)])
+
+    def _from_modes(self, c: Any) -> Any:
+        return self._joined([space.backward(part) for space, part in zip(self.spaces, self._each(c), strict=True)])
 
     def forcing(self, t: float) -> Any:
         """The forcing of each component; zero where a component has none."""
@@ -171,6 +184,7 @@ class SeparateSpaces(ComponentSpaces):
         self.shape, self.points = (max(math.prod(space.shape) for space in spaces),), ()
 
     def _diagonalise(self) -> None:
+        self.transforms = (self._to_rows,), (self._from_rows,)
         if all(space.symbol is not None for space in self.spaces) and len({type(space) for space in self.spaces}) == 1:
             # Beyond the end of a row an eigenvalue is repeated, of coefficients that are zero.
             rows = [space.symbol.reshape(-1) for space in self.spaces]
@@ -200,12 +214,12 @@ class SeparateSpaces(ComponentSpaces):
         """Values of each component on the whole grid."""
         return [self.xp.moveaxis(values, -1 - len(self.grid), 0)[number] for number in range(len(self.spaces))]
 
-    def forward(self, u: Any) -> Any:
+    def _to_rows(self, u: Any) -> Any:
         """The coefficients of each component in eigenfunctions of its own."""
         parts = [space.forward(part) for space, part in zip(self.spaces, self._each(u), strict=True)]
         return self._rows(parts, [space.symbol.shape for space in self.spaces], self.symbol.shape[-1])
 
-    def backward(self, c: Any) -> Any:
+    def _from_rows(self, c: Any) -> Any:
         """The values of each component."""
         parts = self._split(c, [tuple(space.symbol.shape) for space in self.spaces])
         return self._joined([space.backward(part) for space, part in zip(self.spaces, parts, strict=True)])
@@ -255,6 +269,8 @@ class CrossSpace(ComponentSpaces):
         self._rates = rates.tolist()
         self._matrices = [one.tolist() for one in (matrix, np.linalg.inv(vectors), vectors)]
         self.symbol = None if base.symbol is None else self.xp.stack([rate * base.symbol for rate in self._rates])
+        to, back = base.transforms
+        self.transforms = (functools.partial(self._mix, 1), *to), (*back, functools.partial(self._mix, 2), self._state)
 
     def _mix(self, which: int, u: Any) -> Any:
         """The components times a matrix: that of the term, that to its eigenvectors, or that back."""
@@ -263,14 +279,6 @@ class CrossSpace(ComponentSpaces):
 
     def _state(self, u: Any) -> Any:
         return u if self._complex or not self.xp.is_complex(u) else u.real
-
-    def forward(self, u: Any) -> Any:
-        """The coefficients of the combinations."""
-        return super().forward(self._mix(1, u))
-
-    def backward(self, c: Any) -> Any:
-        """The values of the components."""
-        return self._state(self._mix(2, super().backward(c)))
 
     def apply(self, u: Any) -> Any:
         """The matrix times the Laplacian of each component."""

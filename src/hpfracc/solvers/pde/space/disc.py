@@ -2,6 +2,7 @@ r"""Discs and annuli: waves over the angles, and for each wave the eigenvectors 
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any, final
@@ -161,8 +162,6 @@ class PolarSpace(Semidiscretisation):
 
     coarsens = False
     setting: SpaceSetting
-    _forward: Any
-    _backward: Any
     #: For each wave, to coefficients that fall off along the radius if u is resolved, and back; and the factor of all
     #: solutions at each radius.
     _series: Any
@@ -173,13 +172,13 @@ class PolarSpace(Semidiscretisation):
     conditions: Ends
     missing: tuple[bool, bool]
 
-    def forward(self, u: Any) -> Any:
-        """A Fourier transform over the angles, then for each wave a matrix product along the radius."""
-        return self._along_radius(self._forward, self.xp.rfftn(u, (-1,)))
-
-    def backward(self, c: Any) -> Any:
-        """The inverse of :meth:`forward`."""
-        return self.xp.irfftn(self._along_radius(self._backward, c), [self.shape[1]], (-1,))
+    def _diagonalise(self, to: Any, back: Any) -> None:
+        """Take a Fourier transform over the angles, then for each wave a matrix product along the radius."""
+        xp = self.xp
+        rows, columns = (functools.partial(self._along_radius, xp.array(each)) for each in (to, back))
+        waves = functools.partial(xp.rfftn, axes=(-1,)), rows
+        values = columns, functools.partial(xp.irfftn, sizes=[self.grid[1].size], axes=(-1,))
+        self.transforms = waves, values
 
     def _along_radius(self, matrices: Any, c: Any) -> Any:
         xp = self.xp
@@ -291,7 +290,7 @@ class JacobiDisc(PolarSpace):
         self.eigenvalues = radius**-order * eigenvalues
         refuse_backwards(term.coefficient)
         self.symbol = -term.coefficient * xp.array(self.eigenvalues)
-        self._forward, self._backward = xp.array(forward), xp.array(backward)
+        self._diagonalise(forward, backward)
         self._series, self._functions, self._factor = xp.array(series), xp.array(functions), omega[:, None]
         self.shape = (n, disc.angles)
         self.points = self._places(radius * r)
@@ -384,7 +383,7 @@ class PolarModes(PolarSpace):
             pairs.append(diagonalise(whole[unknown, unknown], 1.0 / rule[unknown]))
         eigenvalues = np.stack([one[0] for one in pairs], axis=1)
         self.eigenvalues = np.where(eigenvalues < _ZERO * eigenvalues.max(), 0.0, eigenvalues)
-        self._forward, self._backward = (xp.array(np.stack([one[part] for one in pairs])) for part in (1, 2))
+        self._diagonalise(*(np.stack([one[part] for one in pairs]) for part in (1, 2)))
         scale, self._power = 1.0, 1.0
         if isinstance(term, FractionalDiffusion):
             check_positive(term.coefficient)

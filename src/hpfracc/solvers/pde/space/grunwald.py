@@ -188,8 +188,7 @@ class ShiftedGrunwald(ToeplitzSpace):
         self.best_order = 1.0 if any(isinstance(term, FractionalDiffusion) for term in setting.terms) else 2.0
         self.symmetric = all(part.symmetric and not part.varies and not part.complex for part in parts)
         self._products = [self.product(part) for part in parts]
-        self._flat = False
-        self._bases: list[AxisBasis | None] = []
+        self._bases: dict[int, AxisBasis] = {}
         if all(part.symmetric and part.plain for part in parts):
             self._diagonalise()
 
@@ -197,48 +196,40 @@ class ShiftedGrunwald(ToeplitzSpace):
         """Eigenvectors along each axis, or of the whole matrix, if it is not too large."""
         from scipy.linalg import toeplitz
 
-        coefficient = self.parts[0].coefficient
+        coefficient, shape, flat = self.parts[0].coefficient, self.shape, False
         constant = all(isinstance(part.coefficient, float | complex) for part in self.parts)
         along = {part.axis: part for part in self.parts if part.axis is not None}
         total: Any = 0.0
         if constant and len(along) == len(self.parts) and max(self.shape) <= DENSE_KEPT:
             for axis, size in enumerate(self.shape, -len(self.shape)):
-                basis: AxisBasis | None = None
                 if axis in along:
                     values, *matrices = diagonalise(toeplitz(along[axis].lower[:size]))
                     total = total + along[axis].coefficient * values.reshape(-1, *(1,) * (-1 - axis))
-                    basis = self._basis(values, *matrices)
-                self._bases.append(basis)
+                    self._bases[axis] = self._basis(values, *matrices)
         elif len(self.parts) == 1 and math.prod(self.shape) <= DENSE_KEPT and (constant or _is_positive(coefficient)):
-            scale = np.reshape(coefficient, (-1, 1))
+            scale, flat = np.reshape(coefficient, (-1, 1)), True
             plain = np.real(to_host(self.matrix) / scale)
             values, *matrices = diagonalise(0.5 * (plain + plain.T), None if constant else scale[:, 0])
             total = (coefficient if constant else 1.0) * values.reshape(self.shape)
-            self._flat, self._bases = True, [self._basis(values, *matrices)]
+            self._bases[-1] = self._basis(values, *matrices)
         else:
             return
+        real = not self.setting.complex_state
+        both = [
+            [basis.transform(axis, back=back, real=real) for axis, basis in self._bases.items()]
+            for back in (False, True)
+        ]
+        if flat:  # the points of all axes in one
+            for each in both:
+                each.insert(0, lambda u: u.reshape(*u.shape[: u.ndim - len(shape)], -1))
+                each.append(lambda u: u.reshape(*u.shape[:-1], *shape))
+        self.transforms = tuple(both[0]), tuple(both[1])
         total = total + np.zeros(self.shape)
         self.symbol = self.xp.array(total) if not np.iscomplexobj(total) else self.xp.asarray(total)
 
     def _basis(self, values: Array, to: Array, back: Array) -> AxisBasis:
         matrices = self.xp.array(to), self.xp.array(back)
         return AxisBasis(self.xp, "dense", False, values.size, -values, matrices=matrices)
-
-    def forward(self, u: Any) -> Any:
-        """The coefficients, by matrix products."""
-        return self._transform(u, AxisBasis.forward)
-
-    def backward(self, c: Any) -> Any:
-        """The values."""
-        return self._transform(c, AxisBasis.backward)
-
-    def _transform(self, u: Any, transform: Any) -> Any:
-        if self._flat:
-            (basis,) = self._bases
-            return transform(basis, u.reshape(*u.shape[: u.ndim - len(self.shape)], -1), -1).reshape(u.shape)
-        for axis, basis in enumerate(self._bases, -len(self._bases)):
-            u = u if basis is None else transform(basis, u, axis)
-        return u
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
@@ -288,7 +279,7 @@ class ShiftedGrunwald(ToeplitzSpace):
 
     def step_bytes(self) -> int:
         """The matrices to the eigenvectors and back, or what a linear system needs."""
-        return sum(16 * basis.count**2 for basis in self._bases if basis is not None) or super().step_bytes()
+        return sum(16 * basis.count**2 for basis in self._bases.values()) or super().step_bytes()
 
 
 def _is_positive(coefficient: Any) -> bool:

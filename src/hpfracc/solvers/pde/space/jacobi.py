@@ -2,6 +2,7 @@ r"""The integral Laplacian on an interval, in the functions :math:`(1-x^2)^s P_n
 
 from __future__ import annotations
 
+import functools
 import math
 from functools import lru_cache
 from typing import Any, final
@@ -261,6 +262,8 @@ class JacobiInterval(Semidiscretisation):
         else:
             refuse_backwards(coefficient)
             self.symbol = xp.array(self._eigenvalues) * coefficient
+        to, back = (functools.partial(matrix_product, xp, each) for each in (self._forward, self._backward))
+        self.transforms = (to,), (back,)
         lower = setting.boundary[0][0]
         assert isinstance(lower, Exterior)
         self._outside = lower
@@ -287,14 +290,6 @@ class JacobiInterval(Semidiscretisation):
         if setting.ndim != 1:
             return f"it takes one dimension, and the grid has {setting.ndim}"
         return refuse_integral(setting, "an interval") or refuse_grid(setting, 3, uniform=False)
-
-    def forward(self, u: Any) -> Any:
-        """Coefficients in the eigenfunctions, by a matrix product."""
-        return matrix_product(self.xp, self._forward, u)
-
-    def backward(self, c: Any) -> Any:
-        """Values at the nodes."""
-        return matrix_product(self.xp, self._backward, c)
 
     def apply(self, u: Any) -> Any:
         """Transform, multiply by the eigenvalues, transform back."""

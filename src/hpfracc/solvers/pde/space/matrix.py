@@ -25,7 +25,7 @@ _LOWEST = 6
 #: Number of shifts whose factorisations are kept.
 _KEPT = 4
 #: Eigenvalues below this, relative to the largest, are zero; below its negative, the matrix is not semidefinite.
-_ZERO = 1e-13
+ZERO = 1e-13
 #: Distance of the logarithms of the poles, how far they reach beyond the eigenvalues, and points of the fit: relative
 #: errors of 4e-9 or less for ratios of the eigenvalues up to 1e8.
 _APART, _BEYOND, _SAMPLES = 0.5, 5.0, 400
@@ -62,10 +62,12 @@ class SparseSpace(Semidiscretisation):
                 values, vectors = eigh(a.toarray(), m.toarray())
             except np.linalg.LinAlgError:
                 raise InvalidInputError("Matrix: mass is not positive definite; give that of all nodes") from None
-            self._to, self._back = xp.array(vectors.T @ m), xp.array(vectors)
-            if values[0] < -_ZERO * count * values[-1]:
+            both = vectors.T @ m, vectors
+            to, back = (functools.partial(matrix_product, xp, xp.array(each)) for each in both)
+            self.transforms = (to,), (back,)
+            if values[0] < -ZERO * count * values[-1]:
                 raise InvalidInputError(_INDEFINITE.format(f"an eigenvalue of {values[0]:.3g}"))
-            self._eigenvalues = xp.array(np.where(values < _ZERO * values[-1], 0.0, values))
+            self._eigenvalues = xp.array(np.where(values < ZERO * values[-1], 0.0, values))
             self.symbol = -coefficient * self._eigenvalues**power
             return
         # Of the newest shifts and the masses; or of all poles and the masses.
@@ -73,14 +75,6 @@ class SparseSpace(Semidiscretisation):
         self._weights_of = functools.lru_cache(_KEPT)(self._fit)
         if power < 1.0:
             self._weights_of(None)  # refuses what it cannot fit before the first step
-
-    def forward(self, u: Any) -> Any:
-        """Coefficients in the eigenvectors."""
-        return matrix_product(self.xp, self._to, u)
-
-    def backward(self, c: Any) -> Any:
-        """Values at the nodes."""
-        return matrix_product(self.xp, self._back, c)
 
     def apply(self, u: Any) -> Any:
         """In the eigenvectors; or by the sparse matrices, for a power times the function of power - 1."""
@@ -150,7 +144,7 @@ class SparseSpace(Semidiscretisation):
 
         (high,) = eigsh(self._a, 1, self._m, return_eigenvectors=False, tol=1e-3)
         values, vectors = eigsh(self._a, _LOWEST, self._m, -1e-3 * high / self.shape[0])
-        positive = values > _ZERO * self.shape[0] * high
+        positive = values > ZERO * self.shape[0] * high
         if not positive.any():
             raise InvalidInputError(
                 f"Matrix: {_LOWEST} or more eigenvalues are zero, as of a graph in as many parts; solve each on its own"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import Any, final
@@ -48,12 +49,19 @@ class BoxModes(GridSpace):
         xp, count = setting.xp, setting.ndim
         waves = [axis for axis, (lower, _) in enumerate(setting.boundary) if isinstance(lower, Periodic)]
         # For a real state, the last periodic axis keeps only half of the waves.
-        self._waves = tuple(axis - count for axis in waves)
-        self._halved = None if setting.complex_state or not waves else waves[-1] - count
+        halved = None if setting.complex_state or not waves else waves[-1]
         self._axes = tuple(
-            make_axis(xp, setting.grid[axis], setting.boundary[axis], half=axis - count == self._halved)
-            for axis in range(count)
+            make_axis(xp, setting.grid[axis], setting.boundary[axis], half=axis == halved) for axis in range(count)
         )
+        real = not setting.complex_state and not waves
+        others = [(basis, axis - count) for axis, basis in enumerate(self._axes) if axis not in waves]
+        to, back = ([basis.transform(axis, back=one, real=real) for basis, axis in others] for one in (False, True))
+        if waves:  # all periodic axes together, first, and last on the way back
+            together, sizes = tuple(axis - count for axis in waves), [self._axes[axis].count for axis in waves]
+            to.insert(0, functools.partial(xp.fftn if halved is None else xp.rfftn, axes=together))
+            inverse = xp.ifftn if halved is None else xp.irfftn
+            back.append(functools.partial(inverse, sizes=sizes, axes=together))
+        self.transforms = tuple(to), tuple(back)
         squares = [basis.squares.reshape(_along(axis, count)) for axis, basis in enumerate(self._axes)]
         self._squares = [xp.array(one) for one in squares]
         self.symbol = self._make_symbol()
@@ -130,26 +138,6 @@ class BoxModes(GridSpace):
                 if response is not None and not is_homogeneous(ends[end]):
                     found.append((axis, end, self.xp.array(response.reshape(_along(axis, len(self._axes))))))
         return found
-
-    def forward(self, u: Any) -> Any:
-        """Transforms all periodic axes together, the last of which is halved, then each other axis."""
-        if self._waves:
-            u = self.xp.fftn(u, self._waves) if self._halved is None else self.xp.rfftn(u, self._waves)
-        for axis, basis in enumerate(self._axes, -len(self._axes)):
-            if axis not in self._waves:
-                u = basis.forward(u, axis)
-        return u
-
-    def backward(self, c: Any) -> Any:
-        """The inverse of :meth:`forward`; all periodic axes together, last."""
-        for axis, basis in enumerate(self._axes, -len(self._axes)):
-            if axis not in self._waves:
-                c = basis.backward(c, axis)
-        if self._waves:
-            sizes = [self._axes[axis].count for axis in self._waves]
-            transform = self.xp.ifftn if self._halved is None else self.xp.irfftn
-            c = transform(c, sizes, self._waves)
-        return c
 
     def forcing(self, t: float) -> Any:
         r"""The contribution of the boundary data to the terms.

@@ -2,6 +2,8 @@ r"""Coefficients that vary in space, advection, and conditions of every kind: fi
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import math
 import operator
@@ -11,10 +13,12 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc._arrays import is_array, is_tracer, to_host
+from hpfracc._xp import NUMPY
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import InvalidInputError, warn
 from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Exterior, NoFlux, Periodic, Robin, is_function
-from hpfracc.solvers.pde.space.axes import AxisBasis, make_axis
+from hpfracc.solvers.pde.space import matrix
+from hpfracc.solvers.pde.space.axes import AxisBasis, diagonalise, make_axis, matrix_product
 from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, axis_part, broadcast_points, refuse_grid, trapezoid
 from hpfracc.solvers.pde.space.krylov import RTOL, conjugate_gradients, gmres
 from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm, coefficients_of
@@ -24,6 +28,9 @@ Array = np.ndarray[Any, Any]
 _tridiagonal_solve = get_operation("tridiagonal_solve")
 #: Distance of the two Gauss points of a cell from its midpoint, relative to its width.
 GAUSS = 0.5 / math.sqrt(3.0)
+#: Rounding of eigenvalues, relative to the largest; and the largest logarithm of ratios of scales that make a matrix
+#: symmetric, by which errors of rounding grow.
+_ROUNDING, _STEEPEST = 2.0**-52, math.log(1e4)
 
 
 @dataclass(slots=True, eq=False)
@@ -254,6 +261,62 @@ class FiniteVolumes(GridSpace):
                 total = total if weight is None else total + weight * self.datum(axis, end, t)
         return total
 
+    def lacks_modes(self, accuracy: float) -> str | None:
+        """Real, symmetric up to the scale of the unknowns, few enough, and with eigenvalues above rounding."""
+        points, (first, *others) = math.prod(self.shape), self.axes
+        parts = (self._own, *(part for one in self.axes for part in (one.before, one.after)))
+        if self.xp.library != "numpy" or any(map(np.iscomplexobj, parts)):
+            return "it is not made of real NumPy arrays"
+        if points > matrix.DENSE:
+            return f"its {points:,} unknowns are more than {matrix.DENSE:,}"
+        if any(one.moves for one in self.axes):
+            if others or first.periodic:
+                return "advection in several dimensions, or around a period, makes it unsymmetric"
+            if not (np.all(self._couplings > 0.0) and np.ptp(np.log(self._balance)) < _STEEPEST):
+                return "advection is too strong for a symmetric matrix with scaled unknowns"
+        if _ROUNDING * float(sum(np.abs(part).max() for part in parts)) > accuracy:
+            return (
+                "its eigenvalues differ so much that the smallest ones are lost in rounding; a shorter interval helps"
+            )
+        return None
+
+    @functools.cached_property
+    def _couplings(self) -> Array:
+        """Products of opposite entries beside the diagonal, on one axis."""
+        lower, upper = (np.broadcast_to(band, self.shape) for band in self._bands)
+        return np.asarray(lower[1:] * upper[:-1])
+
+    @functools.cached_property
+    def _balance(self) -> Array:
+        """The scale of the unknowns that makes a matrix on one axis symmetric."""
+        lower, upper = (np.broadcast_to(band, self.shape) for band in self._bands)
+        return np.append(1.0, np.exp(np.cumsum(0.5 * np.log(upper[:-1] / lower[1:]))))
+
+    def with_modes(self) -> FiniteVolumes:
+        """In the eigenvectors of the symmetric matrix, which is tridiagonal on one axis that has ends."""
+        return self._modal
+
+    @functools.cached_property
+    def _modal(self) -> FiniteVolumes:
+        from scipy.linalg import eigh_tridiagonal
+
+        points = math.prod(self.shape)
+        if len(self.axes) > 1 or self.axes[0].periodic:
+            weights = np.broadcast_to(self._masses, self.shape).reshape(-1)
+            columns = self.apply(np.eye(points).reshape(-1, *self.shape)).reshape(points, points)
+            values, to, back = diagonalise(weights * columns, 1.0 / weights)
+        else:
+            own = np.broadcast_to(self._own, self.shape)
+            values, vectors = eigh_tridiagonal(own, np.sqrt(self._couplings))
+            to, back = vectors.T * self._balance, vectors / self._balance[:, None]
+        found = copy.copy(self)
+        # Without the coefficients, whose functions may not be picklable.
+        found.setting = dataclasses.replace(self.setting, terms=())
+        found.symbol = np.where(np.abs(values) < matrix.ZERO * np.abs(values).max(), 0.0, values).reshape(self.shape)
+        first, last = (functools.partial(_flat_product, self.shape, each) for each in (to, back))
+        found.transforms = (first,), (last,)
+        return found
+
     def step_bytes(self) -> int:
         """The coefficients along each axis with what they are made of, and vectors of the solution."""
         return 8 * (4 + 6 * len(self.shape)) * math.prod(self.shape)
@@ -344,6 +407,11 @@ class FiniteVolumes(GridSpace):
                 squares = (2.0 / h * np.sin(0.5 * h * np.sqrt(np.maximum(squares, 0.0)))) ** 2
             found.append((basis, self._column(one, squares)))
         return found
+
+
+def _flat_product(shape: tuple[int, ...], matrix: Array, u: Array) -> Any:
+    """A matrix times states of this shape."""
+    return matrix_product(NUMPY, matrix, u.reshape(*u.shape[: u.ndim - len(shape)], -1)).reshape(u.shape)
 
 
 def _number(value: Any) -> complex | float:

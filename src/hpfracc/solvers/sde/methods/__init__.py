@@ -1,14 +1,12 @@
-"""Methods for stochastic equations, one per file."""
+"""Methods for stochastic equations, one family per file."""
 
 from __future__ import annotations
 
 from hpfracc.solvers.sde.methods.caputo_additive import AdditiveCaputoEuler
-from hpfracc.solvers.sde.methods.caputo_euler import CaputoEuler
-from hpfracc.solvers.sde.methods.caputo_milstein import CaputoMilstein
+from hpfracc.solvers.sde.methods.caputo_euler import CaputoEuler, CaputoMilstein
 from hpfracc.solvers.sde.methods.doss_sussmann import DossSussmann
-from hpfracc.solvers.sde.methods.euler import Euler
+from hpfracc.solvers.sde.methods.euler import Euler, SecondOrder
 from hpfracc.solvers.sde.methods.method import PathMethod
-from hpfracc.solvers.sde.methods.second_order import SecondOrder
 from hpfracc.solvers.sde.problem import Traits
 
 __all__ = ["ALIASES", "CAPUTO_METHODS", "METHODS", "PathMethod", "methods_for"]

@@ -22,9 +22,9 @@ from collections.abc import Callable
 from typing import Any, final
 
 from hpfracc._xp import Namespace
-from hpfracc.solvers.sde.loops import iterate
 from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
+from hpfracc.solvers.tensors.loops import iterate
 
 #: Relative error of the flow along one increment, rows of the extrapolation, and maximum number of halvings.
 _TOLERANCES = {"float64": 1e-11, "float32": 1e-5}

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, Literal, TypedDict, Unpack, final, overload
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import fft, special
 
 from hpfracc import _reading
 from hpfracc._arrays import library_of, tracks_gradient
+from hpfracc._choices import OrderNumber
 from hpfracc._xp import NUMPY, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise import circulant
@@ -192,6 +194,7 @@ def _sums(source: RandomSource, hurst: Any, n: int, step: Any, count: int, *, su
     return paths if plain else paths * step**hurst
 
 
+@_reading.corrects_keywords
 def fgn(
     n: int,
     H: Any,
@@ -239,9 +242,23 @@ def fgn(
     >>> hf.fgn(1000, 0.7, size=5, rng=1).shape
     (5, 1000)
     """
-    return _draw(False, n, H, step, size, rng, key, first_path, dtype, method)
+    return _draw(False, n, H, step, size, (rng, key), first_path, dtype, method)
 
 
+class _PathOptions(TypedDict, total=False):
+    T: Any
+    size: int | tuple[int, ...]
+    rng: Any
+    first_path: int
+    dtype: Any
+    method: str
+
+
+@overload
+def fbm(n: int, H: float, *, key: None = None, **options: Unpack[_PathOptions]) -> NDArray[Any]: ...
+@overload
+def fbm(n: int, H: OrderNumber, *, key: Any = None, **options: Unpack[_PathOptions]) -> Any: ...
+@_reading.corrects_keywords
 def fbm(
     n: int,
     H: Any,
@@ -291,13 +308,14 @@ def fbm(
     >>> bool(np.allclose(paths[2:], hf.fbm(1024, 0.3, size=2, rng=1, first_path=2)))
     True
     """
-    return _draw(True, n, H, T, size, rng, key, first_path, dtype, method)
+    return _draw(True, n, H, T, size, (rng, key), first_path, dtype, method)
 
 
 def _draw(
-    sums: bool, n: Any, H: Any, length: Any, size: Any, rng: Any, key: Any, first_path: Any, dtype: Any, method: Any
+    sums: bool, n: Any, H: Any, length: Any, size: Any, seeds: Any, first_path: Any, dtype: Any, method: Any
 ) -> Any:
-    """Increments over steps of ``length``, or their sums over ``n`` parts of it."""
+    """Increments over steps of ``length``, or their sums over ``n`` parts of it; ``seeds`` are ``rng`` and ``key``."""
+    rng, key = seeds
     if (
         # The most common call, one valid NumPy path, takes half the time without the rest.
         type(n) is type(first_path) is int

@@ -6,13 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple, Self, TypedDict, Unpack, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypedDict, Unpack, cast, final
 
 import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import is_tracer, library_of, to_host
-from hpfracc._optional import import_optional
+from hpfracc._results import new_axes
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.process import read_grid
@@ -20,6 +20,9 @@ from hpfracc.solvers.sde.noise.source import make_source, read_size
 from hpfracc.solvers.sde.rough.black import black_price, implied_volatility, intrinsic
 from hpfracc.solvers.sde.rough.calibration import Calibration, fit_quotes, read_quotes
 from hpfracc.solvers.sde.rough.sampling import PathValuation, price_barrier
+
+if TYPE_CHECKING:
+    from hpfracc._results import Axes
 
 #: Strikes of a plotted smile lie within this number of standard deviations.
 _WIDTH = 3.0
@@ -173,7 +176,7 @@ class VolatilityModel(ABC):
     ) -> tuple[list[tuple[np.ndarray, np.ndarray]], float]:
         """Prices and integrated variances of steps, with ``steps`` and with half of them; bias of volatilities."""
 
-    def plot(self, T: Any, *, K: Any = None, ax: Any = None, **style: Any) -> Any:
+    def plot(self, T: Any, *, K: Any = None, ax: Axes | None = None, **style: Any) -> Axes:
         """Plot the smile: implied volatility over log-moneyness, a line for each maturity.
 
         A band of two errors is drawn if it is visible.
@@ -193,8 +196,7 @@ class VolatilityModel(ABC):
         -------
         matplotlib.axes.Axes
         """
-        if ax is None:
-            ax = import_optional("matplotlib.pyplot").subplots()[1]
+        ax = new_axes(ax)
         maturities = np.atleast_1d(np.asarray(T, dtype=float))
         for maturity in maturities:
             forward = self.forward(maturity)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import stats
 
 from hpfracc import _reading
 from hpfracc._arrays import library_of, to_host
-from hpfracc._optional import import_optional
+from hpfracc._results import new_axes
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.process import read_grid
+
+if TYPE_CHECKING:
+    from hpfracc._results import Axes
 
 #: Number of lags of time averages, and maximum number of lags in the fit.
 _LAGS = 40
@@ -69,7 +72,7 @@ class MeanSquaredDisplacement:
     single: np.ndarray | None
     paths: int
 
-    def plot(self, *, ax: Any = None, most: int = 30, **style: Any) -> Any:
+    def plot(self, *, ax: Axes | None = None, most: int = 30, **style: Any) -> Axes:
         """Plot the mean squared displacement on logarithmic axes, with error bars and the fitted power law.
 
         Parameters
@@ -85,8 +88,7 @@ class MeanSquaredDisplacement:
         -------
         matplotlib.axes.Axes
         """
-        if ax is None:
-            ax = import_optional("matplotlib.pyplot").subplots()[1]
+        ax = new_axes(ax)
         if self.single is not None and self.paths > 1:
             ax.plot(self.lags, self.single[:most].T, color="0.75", linewidth=0.6, zorder=1)
         # A subset of many points, evenly spaced on the axis.
@@ -103,7 +105,7 @@ class MeanSquaredDisplacement:
         words = rf"$t^{{{self.exponent:.3f}}}$"
         if math.isfinite(low):
             words += f", {self.confidence:.0%} between {low:.3f} and {high:.3f}"
-        line = {"color": "black", "linewidth": 1.2, "zorder": 3, "label": words}
+        line: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 3, "label": words}
         ax.plot(ends, self.coefficient * ends**self.exponent, **line)
         ax.set_xscale("log")
         ax.set_yscale("log")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from hpfracc import _reading
 from hpfracc._interrupts import raise_interrupted
-from hpfracc._optional import import_optional
+from hpfracc._results import new_axes
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
 from hpfracc.solvers.sde.noise.process import Noise, plain_number, read_grid
@@ -22,6 +22,9 @@ from hpfracc.solvers.sde.result import MIN_REPORTS, Moments, read_progress, run_
 from hpfracc.solvers.sde.transport.domains import Domain, brownian_exits, read_domain, read_start, stable_exits
 from hpfracc.solvers.sde.transport.laws import FixedWaiting, Jumps, StableJumps, StableWaiting, TemperedJumps
 from hpfracc.solvers.sde.transport.random_walk import ROUNDING, ContinuousTimeRandomWalk, walk_until
+
+if TYPE_CHECKING:
+    from hpfracc._results import Axes
 
 #: Stream of the clock of subordinated motion.
 _CLOCK = 1 << 53
@@ -155,7 +158,7 @@ class FirstPassage:
         value = gone / float(np.sum(np.log(np.minimum(late, last) / after)))
         return self._counted(PassageEstimate(value, value / math.sqrt(gone)), lambda each: each.tail_exponent(after))
 
-    def plot(self, *, ax: Any = None, log: bool = True, **style: Any) -> Any:
+    def plot(self, *, ax: Axes | None = None, log: bool = True, **style: Any) -> Axes:
         """Plot the survival probability over time, with a band of two standard errors.
 
         Parameters
@@ -172,8 +175,7 @@ class FirstPassage:
         matplotlib.axes.Axes
         """
         self._need("a survival curve")
-        if ax is None:
-            ax = import_optional("matplotlib.pyplot").subplots()[1]
+        ax = new_axes(ax)
         gone = self.times[np.isfinite(self.times)]
         if not gone.size:
             raise InvalidInputError("no path has left, so there is no curve; use a larger until=")

@@ -22,8 +22,9 @@ from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, make_grid
 from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.result import REACHED, FODEResult, SolveDecision
+from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.stepping.options import Options
+from hpfracc.solvers.stepping.walk import REACHED
 
 Array = np.ndarray[Any, Any]
 

@@ -17,17 +17,24 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import Memory
 from hpfracc.solvers.ode.differences import DifferenceTables
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.result import TOLERATED
 from hpfracc.solvers.ode.tensors import adams, blocks
 from hpfracc.solvers.ode.tensors.adams import AdaptiveEquation, Mesh
-from hpfracc.solvers.ode.tensors.blocks import Loop, StepGrid, System, TensorFunctions, Trajectory, march_differences
-from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
+from hpfracc.solvers.ode.tensors.blocks import (
+    StepGrid,
+    System,
+    TensorFunctions,
+    Trajectory,
+    march_differences,
+    transpose,
+)
 from hpfracc.solvers.ode.tensors.search import Tolerance, choose_mesh
 from hpfracc.solvers.ode.tensors.solve import Told
 from hpfracc.solvers.ode.tensors.sums import Sums
-from hpfracc.solvers.ode.tensors.transpose import transpose
 from hpfracc.solvers.stepping.events import Report
 from hpfracc.solvers.stepping.options import Options
+from hpfracc.solvers.stepping.walk import TOLERATED
+from hpfracc.solvers.tensors.loops import PLAIN, Loop, run_plainly
+from hpfracc.solvers.tensors.programs import run_program
 
 Function = Callable[..., Any]
 
@@ -46,7 +53,7 @@ def _solve(functions: TensorFunctions, steps: int, rule: Any, *given: Any) -> An
     def forward(keep: bool, t0: Any, step: Any, initial: Any, sums: Sums, args: Any) -> Trajectory:
         bound, grid = _bound(functions, args), StepGrid(t0, step, steps)
         f0 = jnp.zeros_like(initial[0]) if rule.starts_blind else bound[0](grid.time(0, initial[0]), initial[0])
-        record = _checkpointed if rule.adjoint in ("auto", "recomputed") else blocks.run_plainly
+        record = _checkpointed if rule.adjoint in ("auto", "recomputed") else run_plainly
         system = System(namespace("jax"), rule, grid, initial, sums)
         return blocks.solve_forward(system, bound, f0, keep, True, Loop(record, graph=rule.adjoint == "direct"))
 
@@ -204,4 +211,4 @@ def _repeat(functions: tuple[Function, None], core: tuple[Any, ...], mesh: Mesh,
         return adams.weigh(jnp, coefficients, lengths, equation.order, equation.rgamma)
 
     known = jax.lax.stop_gradient(outputs)
-    return adams.repeat_steps(equation, weights_of, jax.lax.stop_gradient(mesh), known, outputs, blocks.PLAIN)
+    return adams.repeat_steps(equation, weights_of, jax.lax.stop_gradient(mesh), known, outputs, PLAIN)

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.tensors.blocks import BLOCK, PLAIN, Loop, StepGrid, System, Trajectory, solve_forward
-from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
-from hpfracc.solvers.ode.tensors.transpose import transpose
+from hpfracc.solvers.ode.tensors.blocks import BLOCK, StepGrid, System, Trajectory, solve_forward, transpose
+from hpfracc.solvers.tensors.loops import PLAIN, Loop
+from hpfracc.solvers.tensors.on_torch.buffers import Buffers
 
 Function = Callable[[Any, torch.Tensor], torch.Tensor]
 #: ``bind(tensors)`` gives the function and its Jacobian with other tensors in place of those of ``args``.

@@ -20,14 +20,14 @@ from hpfracc.solvers.ode.differences import DifferenceTables
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.adams import AdaptiveEquation, Mesh
-from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, System, march_differences, run_plainly, solve_forward
-from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
+from hpfracc.solvers.ode.tensors.blocks import System, march_differences, solve_forward
 from hpfracc.solvers.ode.tensors.on_torch.gradients import Leaves, solve_stored, tensors_in, with_tensors
-from hpfracc.solvers.ode.tensors.on_torch.once import check_members
 from hpfracc.solvers.ode.tensors.search import Tolerance, choose_mesh
 from hpfracc.solvers.ode.tensors.solve import Told, torch_functions
 from hpfracc.solvers.stepping.events import Report
 from hpfracc.solvers.stepping.options import Options
+from hpfracc.solvers.tensors.loops import PLAIN, Loop, run_plainly
+from hpfracc.solvers.tensors.on_torch.buffers import Buffers, check_members
 
 
 def _checkpointed(buffers: Buffers, function: Callable[[Any], Any], arrays: Any) -> Any:

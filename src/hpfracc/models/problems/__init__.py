@@ -1,0 +1,1 @@
+"""Equations with known solutions: for tests, documentation, comparisons, and as models."""
