@@ -9,14 +9,40 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from _common import heading, machine_line, print_table, write_json
 from replay.report import WORKLOADS, Replay, replay
 from replay.tables import Table, read_table
 
+from hpfracc.engine.backends import registry
+
 DATA = Path(__file__).parent / "data"
+#: One process: from the start of its imports to the end of 60 calls, of which slow ones are extrapolated; and the arms.
+FRESH = """
+import sys, time
+begin = time.perf_counter()
+import numpy as np, hpfracc as hf
+n, backend = int(sys.argv[1]), sys.argv[2]
+samples, weights = np.sin(np.linspace(0.0, 3.0, n)), 1.0 / (1.0 + np.arange(n))
+arms, last = [], 0.0
+with hf.use_backend(backend):
+    for done in range(1, 61):
+        start = time.perf_counter()
+        hf.causal_convolution(weights, samples)
+        last = time.perf_counter() - start
+        arms.append((hf.last_decision().arm, last))
+        if backend != "auto" and done >= 4 and last > 0.5:
+            break
+names = list(dict.fromkeys(name for name, _ in arms))
+text = ", ".join(f"{name} {sum(t for arm, t in arms if arm == name):.2f} s" for name in names)
+print(time.perf_counter() - begin + (60 - done) * last, text, sep=": ")
+"""
+FRESH_SIZES = (100_000, 1_000_000, 10_000_000)
 LEGEND = """\
 regret: time over the oracle's, in the first 1,000 calls of each operation, after them, and in all; held out: the
 settled calls of sizes that were not calibrated; slow calls: over 10 % slower than the oracle's, after 50 of that size
@@ -26,10 +52,14 @@ settled calls of sizes that were not calibrated; slow calls: over 10 % slower th
 def main() -> int:
     """Replay and print; with ``--check``, fail if a target is missed."""
     arguments = _parser().parse_args()
+    if arguments.fresh:
+        print(heading("60 causal convolutions in a process that knows nothing"))
+        fresh()
+        return 0
     try:
         tables = [read_table(path) for path in arguments.table or sorted(DATA.glob("timings-*.json"))]
-        if arguments.live:
-            tables.append(_measured())
+        if arguments.live or arguments.save:
+            tables.append(_measured(arguments.save))
         results = [
             replay(
                 table,
@@ -62,11 +92,36 @@ def main() -> int:
     return 1 if arguments.check and not passed else 0
 
 
-def _measured() -> Table:
+def fresh() -> None:
+    """60 calls of a process without wisdom, and of processes with one library."""
+    for n in FRESH_SIZES:
+        rows = []
+        for name in ("numpy", "torch", "jax", "cupy", "auto"):
+            if name != "auto" and registry.unavailable(name) is not None:
+                continue
+            command, alone = [sys.executable, "-c", FRESH, str(n), name], os.environ | {"HPFRACC_WISDOM": "off"}
+            found = subprocess.run(command, env=alone, capture_output=True, text=True)
+            seconds, _, arms = found.stdout.strip().partition(": ")
+            rows.append((name, float(seconds) if seconds else math.inf, arms or found.stderr.strip()[-200:]))
+        least = min(seconds for name, seconds, _ in rows if name != "auto")
+        print(f"\n{n:,} points")
+        print_table(["backend", "seconds", "ratio", ""], [[a, f"{b:.2f}", f"{b / least:.2f}", c] for a, b, c in rows])
+
+
+def _measured(file: Path | None) -> Table:
     from replay.engine_arms import SIZES, contestants
     from replay.live import measure_table
 
-    return measure_table("this machine", {"machine": machine_line()}, contestants(), SIZES)[0]
+    meta = {"machine": machine_line(), "note": "float64 (int64 for xor); seconds; n = number of elements"}
+    table, rows = measure_table("this machine", meta, contestants(), SIZES)
+    if file is not None:
+        lines = ",\n".join(json.dumps(_rounded(row)) for row in rows)
+        file.write_text(f'{{"meta": {json.dumps(meta)},\n"rows": [\n{lines}]}}\n', encoding="utf-8")
+    return table
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "first": float(f"{row['first']:.4g}"), "samples": [float(f"{t:.4g}") for t in row["samples"]]}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,6 +144,8 @@ def _parser() -> argparse.ArgumentParser:
         help="which of %(default)s to replay (default: all)",
     )
     parser.add_argument("--live", action="store_true", help="measure a table of this machine and replay that too")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="the same, and write the table to FILE")
+    parser.add_argument("--fresh", action="store_true", help="measure new processes that know nothing, instead")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--check", action="store_true", help="exit with status 1 if a target is missed")
     return parser
