@@ -17,12 +17,12 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.history.states import ExponentialMemory, TrackedMemory
+from hpfracc.solvers.pde.changes import TimeData, breaks_of, just_before, note_jumps
 from hpfracc.solvers.pde.driver import StepProgress
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.nonlinear import ROUGH, ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepForm
 from hpfracc.solvers.pde.recording import Run
-from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before, note_jumps
 from hpfracc.solvers.stepping.rules import CONTRACTIONS, stable_degrees
 from hpfracc.solvers.stepping.solution import PieceStore
 from hpfracc.solvers.stepping.step import RESOLVED, AdaptiveStep

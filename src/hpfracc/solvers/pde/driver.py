@@ -12,10 +12,10 @@ import numpy as np
 from hpfracc._arrays import device_of, is_tracer
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import OutOfMemoryError
+from hpfracc.solvers.pde.changes import scan_data
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock
 from hpfracc.solvers.pde.recording import Run, frames_kept
-from hpfracc.solvers.pde.time_data import scan_data
 from hpfracc.solvers.stepping.events import Report
 from hpfracc.solvers.stepping.options import Options
 

@@ -17,7 +17,7 @@ from hpfracc.errors import InvalidInputError, UnsupportedDtypeError, warn
 from hpfracc.history.intervals import order_value
 from hpfracc.operators._distributed_order import DistributedOrder
 from hpfracc.solvers.pde.boundary import SIDES, Dirichlet, Ends, Periodic, is_function, read_boundary
-from hpfracc.solvers.pde.data import (
+from hpfracc.solvers.pde.fields import (
     StateReader,
     component_entries,
     read_history,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.solvers.pde.changes import MOST_BREAKS, TimeData, breaks_of, mesh_breaks, note_jumps
 from hpfracc.solvers.pde.driver import (
     FIRST_STEPS,
     StepProgress,
@@ -23,7 +24,6 @@ from hpfracc.solvers.pde.driver import (
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.recording import Run, frames_kept
-from hpfracc.solvers.pde.time_data import MOST_BREAKS, TimeData, breaks_of, mesh_breaks, note_jumps
 
 Array = np.ndarray[Any, Any]
 

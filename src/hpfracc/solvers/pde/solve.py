@@ -19,6 +19,7 @@ from hpfracc.errors import InvalidInputError, warn
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
 from hpfracc.solvers.pde.boundary import BoundaryCondition
+from hpfracc.solvers.pde.changes import refuse_gaps, refuse_growth, scan_data
 from hpfracc.solvers.pde.driver import StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import errors_of_run
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
@@ -33,7 +34,6 @@ from hpfracc.solvers.pde.reading import EQUATION, read_evolution
 from hpfracc.solvers.pde.recording import MAX_FRAMES, Run, read_save, smooth_power
 from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, SpaceTimeError
-from hpfracc.solvers.pde.time_data import refuse_gaps, refuse_growth, scan_data
 from hpfracc.solvers.stepping.events import progress_report
 from hpfracc.solvers.stepping.options import Options, read_options
 from hpfracc.solvers.stepping.walk import interrupted_at

@@ -14,10 +14,10 @@ from hpfracc import _reading
 from hpfracc._xp import Namespace
 from hpfracc.history.blocks import TRANSFORMS_FROM, DirectHistory, ToeplitzHistory, steps_together
 from hpfracc.operators.rules.quadrature import multistep_weights
+from hpfracc.solvers.pde.changes import behind_start
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, StepForm, in_blocks
-from hpfracc.solvers.pde.time_data import behind_start
 
 Array = np.ndarray[Any, Any]
 

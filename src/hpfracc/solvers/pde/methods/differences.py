@@ -24,11 +24,11 @@ from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.history.blocks import DirectHistory, steps_together
 from hpfracc.history.interval_states import ExponentialHistory, count_exponentials
 from hpfracc.history.intervals import IntervalWeights, order_value, orders_of_steps
+from hpfracc.solvers.pde.changes import RESOLVED, behind_start
 from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, Feature, StepForm, in_blocks
-from hpfracc.solvers.pde.time_data import RESOLVED, behind_start
 
 Array = np.ndarray[Any, Any]
 

@@ -1,4 +1,4 @@
-"""Reads what the user gives as arrays and functions: states, sources, reactions and histories, also by components."""
+"""Reads states, sources, reactions and histories: arrays and functions on the grid, also by components."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from scipy.optimize import brentq
 
 import hpfracc as hf
 from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, Dirichlet, Neumann
+from hpfracc.solvers.pde.changes import mesh_breaks, scan_data
 from hpfracc.solvers.pde.driver import run_mesh
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.reading import read_evolution
-from hpfracc.solvers.pde.time_data import mesh_breaks, scan_data
 from hpfracc.solvers.stepping.options import Options
 from tests.helpers.convergence import observed_order
 
