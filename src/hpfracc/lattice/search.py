@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import to_host
-from hpfracc._config import get_settings
 from hpfracc._interrupts import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.api import stencil_relax
 from hpfracc.engine.numerics.stencils import bucket_ring
-from hpfracc.engine.selection.request import never_reason, preference_error, read_preference, refusal_reason
+from hpfracc.engine.selection.request import numba_wish, read_preference
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, NoPathError, ShapeError
 from hpfracc.lattice.costs import Costs, like
 from hpfracc.lattice.geometry import Array, Geometry
@@ -104,13 +103,14 @@ def search_path(geometry: Geometry, costs: Costs, a: int, b: int, method: str | 
     check_open(costs, geometry, a, b)
     if method is None:
         method = "astar" if costs.minimum >= MIN_ASTAR_RATIO * costs.mean else "bidirectional"
-    wish = _read_wish()
+    runs_on = "a search for one path runs on 'numpy' and 'numba'"
+    wish = numba_wish(_OPERATION, read_preference(_OPERATION), runs_on)  # NumPy stands for SciPy's search
     absent = None if method in _ready else registry.unavailable("numba")
     if wish == "numba" and absent is not None:
         raise BackendUnavailableError(
             f"{_OPERATION}: 'numba' is requested, and cannot serve this call ({absent}); use another backend or 'auto'"
         )
-    if wish == "numba" or (wish is None and geometry.size >= _MIN_COMPILED_POINTS and absent is None):
+    if wish == "numba" or (wish == "auto" and geometry.size >= _MIN_COMPILED_POINTS and absent is None):
         search = partial(_compiled, geometry, costs, a, b, method)
         # The first search compiles, and an interrupt then would leave the compiler locked.
         found = search() if method in _ready else run_shielded(search)
@@ -120,22 +120,6 @@ def search_path(geometry: Geometry, costs: Costs, a: int, b: int, method: str | 
     if found is None:
         raise _no_path(geometry, a, b)
     return found
-
-
-def _read_wish() -> str | None:
-    """``"numpy"`` (SciPy's search) or ``"numba"`` if settings leave no choice; otherwise None."""
-    preference, settings = read_preference(_OPERATION), get_settings()
-    if preference is not None and not preference.general and preference.backend not in ("numpy", "numba"):
-        raise preference_error(_OPERATION, preference, "a search for one path runs on 'numpy' and 'numba'")
-    without_numba = refusal_reason(_OPERATION, "numba", settings)
-    without_numpy = never_reason(_OPERATION, "numpy", settings)
-    if without_numba is not None and without_numpy is not None:
-        raise BackendUnavailableError(
-            f"{_OPERATION}: no backend can serve it (numpy: {without_numpy}; numba: {without_numba}); allow one"
-        )
-    if without_numpy is not None or (preference is not None and preference.backend == "numba"):
-        return "numba"
-    return None if without_numba is None and preference is None else "numpy"
 
 
 def _compiled(geometry: Geometry, costs: Costs, a: int, b: int, method: str) -> tuple[list[int], float] | None:

@@ -146,6 +146,44 @@ def read_preference(operation: str, argument: Any = None) -> Preference | None:
     return found
 
 
+def numba_wish(
+    operation: str, preference: Preference | None, runs_on: str, *, compile: Any = "auto", strict: bool = False
+) -> str:
+    """``"numpy"`` or ``"numba"`` where the caller and the settings leave no choice, otherwise ``"auto"``.
+
+    Parameters
+    ----------
+    runs_on : str
+        What work in NumPy runs on, for the error if another backend is asked for.
+    compile : bool or "auto"
+        The argument of this name: True needs Numba.
+    strict : bool
+        Whether that is an error for requests of all operations too, which are left out of account otherwise.
+    """
+    settings = current_context().settings()
+    if preference is not None and preference.backend not in ("numpy", "numba"):
+        if strict or not preference.general:
+            raise preference_error(operation, preference, runs_on)
+        preference = None
+    without_numba = refusal_reason(operation, "numba", settings)
+    without_numpy = never_reason(operation, "numpy", settings)
+    if without_numba is not None:
+        if compile is True:
+            raise preference_error(operation, Preference("numba", "compile=True"), without_numba)
+        if without_numpy is not None:
+            raise BackendUnavailableError(
+                f"{operation}: no backend can serve it (numpy: {without_numpy}; numba: {without_numba}); allow one"
+            )
+        return "numpy"
+    if without_numpy is not None:
+        return "numba"
+    if preference is None:
+        return "auto"
+    if preference.backend == "numpy" and compile is True:
+        raise InvalidInputError(f"compile=True needs Numba, and {preference.source} forbids it; omit one of them")
+    return preference.backend
+
+
 def refusal_reason(operation: str, backend: str, settings: Settings) -> str | None:
     """Why the settings rule ``backend`` out for ``operation``; None if they do not."""
     return disabled_reason(backend, settings) or never_reason(operation, backend, settings)

@@ -19,8 +19,8 @@ from hpfracc._optional import is_installed
 from hpfracc.engine.backends.registry import import_cost
 from hpfracc.engine.selection import request
 from hpfracc.engine.selection.rent_or_buy import KernelPrice, compile_account
-from hpfracc.engine.selection.request import Preference, never_reason, preference_error, refusal_reason
-from hpfracc.errors import BackendUnavailableError, InvalidInputError
+from hpfracc.engine.selection.request import Preference, numba_wish
+from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import NotCompiledError
 from hpfracc.solvers.stepping.options import Options
@@ -57,25 +57,10 @@ def solve_preference(options: Options) -> Preference | None:
 def read_backend(options: Options) -> str:
     """``"auto"``, ``"numpy"`` or ``"numba"``, by the argument, ``use_backend``, ``config`` and the environment."""
     preference = solve_preference(options)
-    wish = "auto" if preference is None else preference.backend
-    if preference is not None and wish not in ("numpy", "numba"):
-        others = f"use 'numpy' or 'numba', 'numba-cuda' for an ensemble, or give y0 as an array of {wish}"
-        raise preference_error(OPERATION, preference, f"it solves no NumPy problem: {others}")
-    settings = get_settings()
-    without_numba = refusal_reason(OPERATION, "numba", settings)
-    without_numpy = never_reason(OPERATION, "numpy", settings)
-    if without_numba is not None:
-        if options.compile is True:
-            raise preference_error(OPERATION, Preference("numba", "compile=True"), without_numba)
-        if without_numpy is not None:
-            reasons = f"numpy: {without_numpy}; numba: {without_numba}"
-            raise BackendUnavailableError(f"{OPERATION}: no backend can serve it ({reasons}); allow one")
-        wish = "numpy"
-    elif without_numpy is not None:
-        wish = "numba"
-    if wish == "numpy" and options.compile is True:
-        assert preference is not None
-        raise InvalidInputError(f"compile=True needs Numba, and {preference.source} forbids it; omit one of them")
+    asked = "" if preference is None else preference.backend
+    others = f"use 'numpy' or 'numba', 'numba-cuda' for an ensemble, or give y0 as an array of {asked}"
+    runs_on = f"it solves no NumPy problem: {others}"
+    wish = numba_wish(OPERATION, preference, runs_on, compile=options.compile, strict=True)
     if wish == "numba" or options.compile is True:
         compiled.require()
     return wish

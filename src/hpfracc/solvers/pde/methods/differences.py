@@ -16,10 +16,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._config import get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine.selection.rent_or_buy import KernelPrice
-from hpfracc.engine.selection.request import Preference, preference_error, read_preference, refusal_reason
+from hpfracc.engine.selection.request import numba_wish, read_preference
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.history.blocks import DirectHistory, steps_together
 from hpfracc.history.interval_states import ExponentialHistory, count_exponentials
@@ -163,22 +162,12 @@ def _read_wish(problem: EvolutionProblem) -> bool | None:
     """Whether the arguments and settings ask for compilation or rule it out; None if they leave it open."""
     if problem.xp.library != "numpy" or problem.compile is False:
         return False
+    runs_on = "u0 is of NumPy, and its steps run on 'numpy' and 'numba'"
     preference = read_preference(_OPERATION, problem.backend)
-    if preference is not None and not preference.general and preference.backend not in ("numpy", "numba"):
-        raise preference_error(_OPERATION, preference, "u0 is of NumPy, and its steps run on 'numpy' and 'numba'")
-    if preference is not None and preference.backend == "numpy":
-        if problem.compile is True:
-            raise InvalidInputError(
-                f"compile=True needs Numba, and {preference.source} asks for 'numpy', which forbids it; omit one of "
-                "them"
-            )
+    wish = numba_wish(_OPERATION, preference, runs_on, compile=problem.compile)
+    if wish == "numpy":
         return False
-    ruled_out = refusal_reason(_OPERATION, "numba", get_settings())
-    if ruled_out is not None:
-        if problem.compile is True:
-            raise preference_error(_OPERATION, Preference("numba", "compile=True"), ruled_out)
-        return False
-    if problem.compile is not True and (preference is None or preference.backend != "numba"):
+    if wish == "auto" and problem.compile is not True:
         return None
     if not is_installed("numba"):
         raise BackendUnavailableError(
