@@ -267,3 +267,24 @@ def test_callables_with_a_front_beside_the_result(t: float, exact: float):
 
     found = hf.riemann_liouville(f, [t], 1.109, side="right", origin=2966.0, full_output=True)
     assert abs(found.value[0] - exact) <= 3.0 * float(found.error_estimate) <= 1e-10
+
+
+@pytest.mark.parametrize(
+    ("alpha", "width", "middle", "t", "exact"),
+    [
+        (1.5, 0.0294469249656098, 193.44326448411786, 193.47100286, -55.41382338677463),
+        (-0.7, 0.014971570126390504, 320.3652686005206, 320.36769335, -62.40301692518406),
+    ],
+)
+def test_callables_with_a_front_at_the_end(alpha: float, width: float, middle: float, t: float, exact: float):
+    """A tanh so narrow that all points of a panel miss it, but not the last point; by piecewise quadrature."""
+    operator = hf.RiemannLiouville(alpha) if alpha > 0.0 else hf.RiemannLiouvilleIntegral(-alpha)
+    found = operator(lambda x: np.tanh((x - middle) / width), [t], full_output=True)
+    assert abs(found.value[0] - exact) <= 3.0 * float(found.error_estimate) + 1e-12 * abs(exact) <= 1e-5
+
+
+@pytest.mark.parametrize("method", ["spectral", "graded"])
+def test_callables_that_are_undefined_at_the_end(method: str):
+    """0 / 0 at the last point alone: a quadrature needs no value there."""
+    found = hf.riemann_liouville_integral(lambda t: np.sin(1.0 - t) / (1.0 - t), 1.0, 0.5, method=method)
+    assert found == pytest.approx(1.0917942833866, rel=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -78,8 +79,19 @@ class Function:
 
     def at(self, points: np.ndarray[Any, Any]) -> Any:
         """The values at ``points``, shape ``(..., n)``, in the caller's library; raises for a wrong shape or a nan."""
-        if self.own_to_user is not None:
-            points = self.own_to_user(points)
+        points = points if self.own_to_user is None else self.own_to_user(points)
+        values = self._values(points)
+        self._refuse_nonfinite(values, points)
+        return values
+
+    def at_end(self) -> np.ndarray[Any, Any]:
+        """The value at the last point, where alone f may be undefined: nan then."""
+        last = np.array([self.end if self.end > self.origin else self.origin + 1e-3])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = to_host(self._values(last if self.own_to_user is None else self.own_to_user(last)))
+        return np.where(np.isfinite(value), value, math.nan)
+
+    def _values(self, points: np.ndarray[Any, Any]) -> Any:
         given = points_like(points, self.like)
         try:
             with self.scope():
@@ -90,9 +102,7 @@ class Function:
                 "if it takes single numbers only, give np.vectorize(f)"
             )
             raise
-        values = self._along_last(as_values(values, given), len(points))
-        self._refuse_nonfinite(values, points)
-        return values
+        return self._along_last(as_values(values, given), len(points))
 
     def _along_last(self, values: Any, count: int) -> Any:
         """Values of f with their points along the last axis; raises an error if there is not one for each point."""

@@ -121,8 +121,9 @@ _POINTS, DEGREE = 16, 15
 _MAX_PANELS = 2000
 #: Points of the result that are processed together.
 _CHUNK = 256
-#: Largest deviation of f from a panel's polynomial between its nodes, in units of the truncation level.
-_ALIKE = 100.0
+#: Largest deviation of f from a polynomial between its nodes, in units of the truncation level, and at the end, as a
+#: part of that: there a derivative amplifies it most.
+ALIKE, AT_END = 100.0, 0.1
 #: On panels narrower than this part of their distance from 0, f is singular rather than rounded.
 _NARROW = 2.0**-20
 #: First step, relative to the length, below which a mesh reveals how f behaves at the origin.
@@ -292,12 +293,18 @@ def _fit(function: Function) -> tuple[_Mesh, Any]:
 
 
 def _hidden(function: Function, left: Array, right: Array, host: Array, floor: Array) -> Any:
-    """Whether f deviates from a panel's polynomial between its nodes; see the spectral method."""
+    """Whether f deviates from a panel's polynomial between its nodes, or at the end; see the spectral method."""
     if not len(left):
         return []
     x, there, _ = between(_POINTS, 0.0, _POINTS)
     values = to_host(function.at(_places(left, right, x, function.origin))).reshape(-1, len(left), len(x))
-    return np.abs(values - host @ there).max(axis=(0, 2)) > _ALIKE * floor
+    hidden = np.abs(values - host @ there).max(axis=(0, 2)) > ALIKE * floor
+    last = int(np.argmax(right))
+    if right[last] == (function.end - function.origin or 1e-3):
+        at_end = (host[:, last] @ transform(_POINTS, 0.0)).sum(axis=-1)
+        off = np.abs(function.at_end().reshape(-1) - at_end).max()
+        hidden[last] |= bool(off > AT_END * ALIKE * floor[last])  # not where f is undefined there
+    return hidden
 
 
 def _refuse_divergence(mesh: _Mesh, function: Function, n: int) -> None:

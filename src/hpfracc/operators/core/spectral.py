@@ -14,6 +14,8 @@ from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.graded import (
+    ALIKE,
+    AT_END,
     DEGREE,
     between,
     derivative_matrix,
@@ -48,9 +50,6 @@ _STEEP = 12.0
 _SLOWEST = 0.5
 #: Number of Gauss points between which f is evaluated again, before its interpolant is accepted.
 _LOOKS = 16
-#: Largest deviation from the interpolant, in units of the truncation level, and at the end, as a part of that: there a
-#: derivative amplifies it most.
-_ALIKE, _AT_END = 100.0, 0.1
 #: An order whose value at the origin has the sign of its factor.
 ONE_HALF = read_order(0.5)
 #: Points of the result that are processed together: a few MiB of polynomials.
@@ -147,7 +146,7 @@ def _fit(function: Function, degree: int) -> _Series:
         # Coefficients at the level of the tail are noise, which a derivative would only amplify.
         count = 1 + int(np.max(np.flatnonzero(size > 3.0 * level), initial=0)) if resolved else points
         if resolved:
-            resolved = _confirmed(function, host, points, power, _ALIKE * max(rounding, _RESERVE * function.rtol))
+            resolved = _confirmed(function, host, points, power, ALIKE * max(rounding, _RESERVE * function.rtol))
             count = count if resolved else points
         series = _Series(values, power, points, count, matrix, level, -_growth(size[:count]), resolved)
         if resolved:
@@ -177,15 +176,13 @@ def _confirmed(function: Function, host: np.ndarray[Any, Any], points: int, powe
     length = _length(function)
     x, there, falls = between(points, power, _LOOKS, last=True)
     at = np.minimum(function.origin + 0.5 * length * (1.0 + x), max(function.end, function.origin + 1e-3))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values = to_host(function.at(at))
+    values = np.concatenate([to_host(function.at(at[:-1])), function.at_end()], axis=-1)
     if power != 0.0:
         values = values * (at - function.origin) ** -power
     # As in _transform_at: f is evaluated at rounded points.
     off = ((np.asarray(at, np.longdouble) - function.origin) * 2 / np.longdouble(length) - 1 - x).astype(np.float64)
     gap = np.abs(values - host @ there - (host @ falls) * off)
-    # Of f itself, the end alone may be undefined.
-    gap[..., -1] = np.nan_to_num(gap[..., -1] / _AT_END, nan=0.0, posinf=0.0)
+    gap[..., -1] = np.nan_to_num(gap[..., -1] / AT_END)
     size = max(float(np.abs(host).max(initial=0.0)), float(np.abs(values[..., :-1]).max(initial=0.0)))
     return bool(gap.max(initial=0.0) <= allowed * math.sqrt(2.0 * points + 1.0) * size)
 
