@@ -65,6 +65,17 @@ def find_psutil() -> Any:
     return psutil
 
 
+@cache
+def machine_memory() -> int:
+    """Bytes of memory of this machine; the largest possible where the system does not tell."""
+    try:
+        pages = os.sysconf("SC_PHYS_PAGES")
+        return pages * os.sysconf("SC_PAGE_SIZE") if pages > 0 else sys.maxsize
+    except (AttributeError, ValueError, OSError):  # Windows
+        psutil = find_psutil()
+        return sys.maxsize if psutil is None else int(psutil.virtual_memory().total)
+
+
 def is_installed(name: str) -> bool:
     """Whether ``name`` is installed. Does not import it."""
     if name in sys.modules:

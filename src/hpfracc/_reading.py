@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked, refuse_units
-from hpfracc._optional import find_psutil
+from hpfracc._optional import machine_memory
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError, UnsupportedDtypeError
 
 _T = TypeVar("_T")
@@ -122,17 +122,6 @@ def require_room(what: str, values: float, each: int = 8) -> None:
         raise OutOfMemoryError(
             f"{what} needs {format_bytes(need)} for one array, and this machine has {format_bytes(there)}; give fewer"
         )
-
-
-@functools.cache
-def machine_memory() -> int:
-    """Bytes of memory of this machine; the largest possible where the system does not tell."""
-    try:
-        pages = os.sysconf("SC_PHYS_PAGES")
-        return pages * os.sysconf("SC_PAGE_SIZE") if pages > 0 else _LARGEST
-    except (AttributeError, ValueError, OSError):  # Windows
-        psutil = find_psutil()
-        return _LARGEST if psutil is None else int(psutil.virtual_memory().total)
 
 
 def flag(name: str, value: Any) -> bool:

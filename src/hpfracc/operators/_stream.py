@@ -88,13 +88,13 @@ class OperatorStream:
         terms = len(plan.far.rates) * (1 if plan.alternating is None else 2)
         return terms + WINDOW + plan.lookback
 
-    @watched
     @overload
     def push(self, chunk: ArraySamples) -> NDArray[Any]: ...
     @overload
     def push(self, chunk: SameArray) -> SameArray: ...
     @overload
     def push(self, chunk: complex) -> Any: ...
+    @watched
     def push(self, chunk: Any) -> Any:
         """The operator at the points of ``chunk``.
 

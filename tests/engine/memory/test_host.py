@@ -117,8 +117,11 @@ assert np.allclose(hf.caputo(t, t, 0.5), 2 * np.sqrt(t / np.pi))
 assert abs(hf.mittag_leffler(-1.0, 1.0) - np.exp(-1.0)) < 1e-14
 found = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 1.0)
 assert abs(found.y[..., -1] - np.exp(-1.0)).max() < 1e-3
-with hf.profiling.profile(memory=True):
+profiler = hf.profiling.get_profiler(enabled=True)
+with profiler.profile("derivative"):
     hf.caputo(t, t, 0.5)
+profiler.disable()
+assert "derivative" in profiler.get_summary()
 assert hf.memory.report().host.free > 0 and hardware.machine().ram > 2**20
 memory = HostProbe(Path(sys.argv[1])).read()  # without /proc
 assert memory.tightest.name == "RAM (how much is in use is not known without psutil)"

@@ -16,8 +16,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from hpfracc._optional import package_version
-from hpfracc._reading import machine_memory
+from hpfracc._optional import machine_memory, package_version
 from hpfracc.engine import workers
 from hpfracc.engine.cgroups import find_groups, read_text
 from hpfracc.engine.hardware.gpu import GPU, DriverMemory, read_driver_memory, read_gpus

@@ -30,8 +30,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from hpfracc._interrupts import Guarded
-from hpfracc._optional import find_psutil
-from hpfracc._reading import machine_memory
+from hpfracc._optional import find_psutil, machine_memory
 from hpfracc.engine.cgroups import Group, find_groups, own_groups_text, read_text
 
 #: Version 1 of control groups writes "no limit" as the largest whole number of pages that fits 63 bits.
