@@ -26,9 +26,12 @@ from hpfracc.solvers.sde.transport.laws import (
 )
 from hpfracc.solvers.sde.transport.passage import FirstPassage, PassageEstimate, first_passage
 from hpfracc.solvers.sde.transport.random_walk import ContinuousTimeRandomWalk, SubordinatedDiffusion
+from hpfracc.solvers.sde.transport.tracks import Estimate, TrackFit, fit_tracks
+from hpfracc.solvers.sde.transport.walks import LevyWalk, ScaledBrownian, TransientDiffusion, labelled_tracks
 
 __all__ = [
-    "ContinuousTimeRandomWalk", "ExponentialWaiting", "FirstPassage", "FixedWaiting", "GaussianJumps", "Jumps",
-    "MeanSquaredDisplacement", "MittagLefflerWaiting", "ParetoWaiting", "PassageEstimate", "StableJumps",
-    "StableWaiting", "SubordinatedDiffusion", "TemperedJumps", "WaitingTimes", "first_passage", "msd",
+    "ContinuousTimeRandomWalk", "Estimate", "ExponentialWaiting", "FirstPassage", "FixedWaiting", "GaussianJumps",
+    "Jumps", "LevyWalk", "MeanSquaredDisplacement", "MittagLefflerWaiting", "ParetoWaiting", "PassageEstimate",
+    "ScaledBrownian", "StableJumps", "StableWaiting", "SubordinatedDiffusion", "TemperedJumps", "TrackFit",
+    "TransientDiffusion", "WaitingTimes", "first_passage", "fit_tracks", "labelled_tracks", "msd",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from scipy import stats
 from hpfracc import _reading
 from hpfracc._arrays import library_of, to_host
 from hpfracc._results import new_axes
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import InvalidInputError, ShapeError, warn
 from hpfracc.solvers.sde.noise.process import read_grid
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ _LAGS = 40
 _SHARE = 0.1
 #: Maximum number of squared displacements in memory.
 _MAX_VALUES = 1 << 20
+#: A constant beside the power law is told from this number of its standard errors on.
+_OFFSET = 5.0
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -157,6 +159,12 @@ def msd(
     MeanSquaredDisplacement
         ``.value`` with ``.standard_error``, ``.exponent`` with ``.interval``, ``.ergodicity_breaking``, ``.plot()``.
 
+    Warns
+    -----
+    AccuracyWarning
+        If the mean squared displacement is better fitted by a power law and a constant, as localisation errors cause:
+        the exponent is then too small, and :func:`~hpfracc.transport.fit_tracks` is for such paths.
+
     Notes
     -----
     The exponent is the slope of a line fitted to the logarithms at up to 40 lags, evenly spaced in the logarithm of
@@ -203,6 +211,14 @@ def msd(
     sampled = squares[:, chosen] if squares is not None else _squares(rows, chosen + 1)
     exponent, coefficient, spread = _power_law(lags[chosen], sampled)
     count, fitted = rows.shape[0], (float(lags[chosen[0]]), float(lags[chosen[-1]]))
+    offset, error_of_offset = _offset(lags[chosen], sampled)
+    if offset > _OFFSET * error_of_offset and np.ptp(np.diff(grid.times)) < 1e-6 * grid.times[-1]:
+        sigma = math.sqrt(0.5 * offset / rows.shape[1])
+        warn(
+            f"a power law and a constant of {offset:.3g} (standard error {error_of_offset:.2g}) fit better than the "
+            f"power law with the exponent {exponent:.3g}, as a localisation error of {sigma:.2g} would cause: "
+            "transport.fit_tracks(paths, step) fits both"
+        )
     half = float(stats.t.ppf(0.5 + 0.5 * confidence, max(count - 1, 1))) * spread
     fit_of_mean = exponent, (exponent - half, exponent + half), confidence, coefficient, fitted
     breaking = None
@@ -292,6 +308,25 @@ def _time_averages(rows: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.
             total, count = _present(np.einsum("pdk,pdk->pk", moved, moved), -1)
             result[low : low + together, column] = total / np.where(count, count, np.nan)
     return lags * step, result
+
+
+def _offset(lags: np.ndarray, squares: np.ndarray) -> tuple[float, float]:
+    """The constant of the best ``C t^a + b``, and its standard error, from groups of paths; nan with few of them."""
+    groups = min(len(squares), 20)
+    if groups < 8 or lags.size < 4:
+        return math.nan, math.nan
+    total, there = (np.stack(part) for part in zip(*(_present(squares[k::groups]) for k in range(groups)), strict=True))
+    # All means, and those without one group, relative to the mean.
+    means = np.concatenate([[total.sum(0) / there.sum(0)], (total.sum(0) - total) / (there.sum(0) - there)])
+    # Relative least squares in C and b for each exponent, from the sums of the normal equations.
+    powers, weights = (lags / lags[0]) ** np.linspace(0.02, 2.0, 100)[:, np.newaxis], means**-2
+    both, mixed, alone = powers**2 @ weights.T, powers @ weights.T, weights.sum(axis=1)
+    first, second = powers @ (1.0 / means).T, (1.0 / means).sum(axis=1)
+    scale = both * alone - mixed**2
+    factor, constant = (first * alone - mixed * second) / scale, (both * second - mixed * first) / scale
+    best = np.argmax(factor * first + constant * second, axis=0)
+    found = constant[best, np.arange(groups + 1)]
+    return float(found[0]), float(np.sqrt((groups - 1) / groups * np.sum((found[1:] - found[1:].mean()) ** 2)))
 
 
 def _power_law(lags: np.ndarray, squares: np.ndarray) -> tuple[float, float, float]:
