@@ -8,7 +8,7 @@
 #   make package  the sdist and the wheel, checked, and the wheel tried in an environment of its own
 #   make lint     ruff and mypy
 #   make bench    the benchmarks; tables go to benchmarks/results/
-#   make peers    the same problems by other libraries, into docs/explanation/peers.md
+#   make peers    the same problems by other libraries, into docs/explanation/peers.md and test-set.md
 #   make docs     the documentation, warnings as errors; goes to docs/_build/html/
 
 SHELL := bash
@@ -97,6 +97,14 @@ peers:
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 		--editable '.[numba,torch,jax]' pycaputo differint numfracpy pymittagleffler fbm stochastic py-pde diffrax torchdiffeq
 	OMP_NUM_THREADS=1 .venv-peers/bin/python benchmarks/peers.py --write
+	-.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check git+https://github.com/kangqiyu/torchfde
+	for library in hpfracc pycaputo torchfde differint scipy octave; do \
+		OMP_NUM_THREADS=1 .venv-peers/bin/python -m testset --with $$library --tolerance 1e-4 --json .venv-peers/$$library.json; \
+		OMP_NUM_THREADS=1 .venv-peers/bin/python -m testset --with $$library --ladder --json .venv-peers/ladder-$$library.json; \
+	done; true
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check matplotlib
+	.venv-peers/bin/python -m testset.diagrams --page docs/explanation/test-set.md $(foreach each,hpfracc pycaputo torchfde differint scipy octave,.venv-peers/$(each).json)
+	.venv-peers/bin/python -m testset.diagrams --to docs/pictures .venv-peers/ladder-*.json
 
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
