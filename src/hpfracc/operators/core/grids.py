@@ -77,13 +77,14 @@ class Grid:
         traced = None if self.traced is None else self.traced[::2]
         return Grid((self.n + 1) // 2, self.origin, step, points, traced, self.note)
 
-    def require_uniform(self, who: str, advice: str = "interpolate the samples onto np.linspace first") -> Any:
+    def require_uniform(self, who: str) -> Any:
         """The step, or an error that reports the range of the steps."""
         if self.step is None:
             assert self.points is not None
             steps = np.diff(self.points)
             raise InvalidInputError(
-                f"{who} needs a uniform grid; the steps of t run from {steps.min():.6g} to {steps.max():.6g}: {advice}"
+                f"{who} needs a uniform grid; the steps of t run from {steps.min():.6g} to {steps.max():.6g}: "
+                "interpolate the samples onto np.linspace first"
             )
         return self.step
 

@@ -110,10 +110,9 @@ def maybe_whole(order: Order) -> bool:
 
 
 @cache
-def binomial_table(lowest: int, last: int) -> np.ndarray[Any, Any]:
-    """Row i: the coefficients of ``binom(s, lowest + i)`` in powers of s from ``lowest`` on."""
-    rows = [np.pad(binomial_polynomial(i), (0, last - i))[lowest:] for i in range(lowest, last + 1)]
-    return np.stack(rows)
+def binomial_table(last: int) -> np.ndarray[Any, Any]:
+    """Row i: the coefficients of ``binom(s, i)`` in powers of s."""
+    return np.stack([np.pad(binomial_polynomial(i), (0, last - i)) for i in range(last + 1)])
 
 
 Array = np.ndarray[Any, Any]

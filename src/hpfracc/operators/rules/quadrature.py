@@ -207,7 +207,7 @@ def _starting_weights(xp: Namespace, alpha: Any, n: int, count: int, p: int) -> 
     near = min(n, _FAR[p])
     k = np.arange(count - 1.0, near)
     powers = xp.stack([math.factorial(q) * xp.rgamma(q + 1.0 - alpha) * xp.power(k, q - alpha) for q in range(count)])
-    exact = xp.matmul(xp.array(binomial_table(0, count - 1)), powers)
+    exact = xp.matmul(xp.array(binomial_table(count - 1)), powers)
     # The sum of binom(j, i) is a coefficient of the series over (1-z)^(i+1), shifted by i.
     sums = [_multistep_weights(xp, alpha, near - i, i + 1, p)[count - 1 - i :] for i in range(count)]
     head = exact - xp.stack(sums)
@@ -304,7 +304,7 @@ def _pole_table(count: int, slow: int) -> np.ndarray[Any, Any]:
                 powers[i, m + slow, m + i + 1] = math.factorial(i)
             if m >= 0:
                 powers[i, m + slow, : m + 1] += regular[m::-1]
-    mixed = np.einsum("iq,qmc->imc", binomial_table(0, count - 1), powers)
+    mixed = np.einsum("iq,qmc->imc", binomial_table(count - 1), powers)
     return np.asarray(mixed.reshape(count * (_TERMS + slow), -1))
 
 

@@ -80,10 +80,10 @@ def read_hurst(hurst: Any) -> Any:
     return found
 
 
-def plain_number(value: Any, name: str = "H") -> float:
-    """A scalar of any library as a number."""
+def plain_number(value: Any) -> float:
+    """H, a scalar of any library, as a number."""
     if is_tracer(value):
-        raise InvalidInputError(f"{name} is traced, and its value is needed; call this outside the traced function")
+        raise InvalidInputError("H is traced, and its value is needed; call this outside the traced function")
     return float(value.detach()) if library_of(value) == "torch" else float(value)
 
 
