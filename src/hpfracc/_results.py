@@ -85,6 +85,19 @@ class LabelledArrays(NamedTuple):
         return self.table or tuple(self.variables)[:1]
 
 
+class PlainData:
+    """Plain values, of which a decision or an explanation consists; for dataclasses."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return dataclasses.asdict(cast(Any, self))
+
+    def __rich__(self) -> str:
+        return str(self)
+
+
 class SmallCurve(NamedTuple):
     """A line, or points, of a small picture."""
 

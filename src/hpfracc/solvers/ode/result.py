@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hpfracc._arrays import to_host
 from hpfracc._optional import import_optional
 from hpfracc._reading import listed, whole
-from hpfracc._results import MAX_NAMED, LabelledArrays, Result
+from hpfracc._results import MAX_NAMED, LabelledArrays, PlainData, Result
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.stepping.walk import Walk
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SolveDecision:
+class SolveDecision(PlainData):
     """How an equation was solved, and why.
 
     Attributes
@@ -44,10 +44,6 @@ class SolveDecision:
     history: str = "direct"
     compiled: bool = False
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data."""
-        return asdict(self)
 
 
 @dataclass(slots=True, eq=False)

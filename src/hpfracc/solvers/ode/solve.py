@@ -16,6 +16,7 @@ from hpfracc._choices import DerivativeName, MethodName, Orders, SolverBackendNa
 from hpfracc._interrupts import raise_interrupted
 from hpfracc._optional import is_installed
 from hpfracc._reading import corrects_keywords
+from hpfracc._results import PlainData
 from hpfracc.engine.backends import registry
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
@@ -294,7 +295,7 @@ def _out_of_memory(problem: Problem, options: Options, error: BaseException) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class SolveExplanation:
+class SolveExplanation(PlainData):
     """How an equation would be solved, and why.
 
     Attributes
@@ -322,13 +323,6 @@ class SolveExplanation:
     step: float | None
     stepping: str
     compiling: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return dataclasses.asdict(self)
-
-    def __rich__(self) -> str:
-        return str(self)
 
     def __str__(self) -> str:
         return (

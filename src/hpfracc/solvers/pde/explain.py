@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import math
 from dataclasses import dataclass
 from typing import Any
 
+from hpfracc._results import PlainData
 from hpfracc.solvers.pde.driver import FIRST_STEPS, exact_mesh, forecast_memory, given_steps
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
@@ -23,7 +23,7 @@ _HISTORIES = {"direct": "direct sums", "exponentials": "a sum of exponentials", 
 
 
 @dataclass(frozen=True, slots=True)
-class EvolutionExplanation:
+class EvolutionExplanation(PlainData):
     """How a partial differential equation would be solved, and why.
 
     Attributes
@@ -73,13 +73,6 @@ class EvolutionExplanation:
     likely_steps: int
     bytes_per_step: int
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return dataclasses.asdict(self)
-
-    def __rich__(self) -> str:
-        return str(self)
 
     def __str__(self) -> str:
         how = ", compiled" if self.compiled else ""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import to_host
-from hpfracc._results import LabelledArrays, Result, SmallCurve
+from hpfracc._results import LabelledArrays, PlainData, Result, SmallCurve
 from hpfracc.errors import InvalidInputError
 
 Array = np.ndarray[Any, Any]
@@ -33,7 +33,7 @@ class SpaceTimeError(NamedTuple, Generic[Estimate]):
 
 
 @dataclass(frozen=True, slots=True)
-class EvolutionDecision:
+class EvolutionDecision(PlainData):
     """How the equation was solved, and why.
 
     Attributes
@@ -58,10 +58,6 @@ class EvolutionDecision:
     accuracy: str
     history: str = "none"
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The decision as plain data."""
-        return asdict(self)
 
 
 @dataclass(slots=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from hpfracc._arrays import dtype_name, is_tracer, is_transformed, library_of, r
 from hpfracc._choices import Interpretation, PathMethodName
 from hpfracc._config import get_settings
 from hpfracc._optional import import_optional
+from hpfracc._results import PlainData
 from hpfracc.engine.selection.request import never_reason, preference_error, read_preference
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, PinnedBackendError, ShapeError
 from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_for
@@ -413,7 +414,7 @@ def _read_start(y0: Any, count: int, source: RandomSource) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class SimulationExplanation:
+class SimulationExplanation(PlainData):
     """How an equation would be simulated, and why.
 
     Attributes
@@ -454,13 +455,6 @@ class SimulationExplanation:
     rows: int
     kept_bytes: int
     chunk_bytes: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-    def __rich__(self) -> str:
-        return str(self)
 
     def __str__(self) -> str:
         lines = [
