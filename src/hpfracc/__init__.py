@@ -40,6 +40,8 @@ The engine
     explain and last_decision show what is chosen and why; config and use_backend override the choice; operation
     registers your own work; engine has its own operations (``engine.causal_convolution``) and the selector;
     interrupted returns what the last call that Ctrl-C ended had done
+Measurements
+    lab has distributions of relaxation times and the test of Kramers and Kronig; ``transport.fit_tracks`` fits tracks
 Modules
     errors, batch, distributed, engine, memory, noise, pde, rough, transport, profiling, analytics, lattice, ml,
     solvers, special, operators

@@ -6,6 +6,7 @@ from hpfracc import control as control
 from hpfracc import distributed as distributed
 from hpfracc import engine as engine
 from hpfracc import errors as errors
+from hpfracc import lab as lab
 from hpfracc import lattice as lattice
 from hpfracc import memory as memory
 from hpfracc import ml as ml

@@ -43,7 +43,8 @@ class Estimate(float):
     _high: Array
 
     @classmethod
-    def _made(cls, value: float, low: Array, high: Array) -> Estimate:
+    def made(cls, value: float, low: Array, high: Array) -> Estimate:
+        """From the ends of intervals of 0, 0.3, ... 3.3 standard deviations."""
         found = cls(value)
         found._low, found._high = low, high
         return found
@@ -346,7 +347,7 @@ def _report(
         highs["alpha"].append(held.max())
     values = {name: float(np.exp(each[best])) for name, each in logarithms.items()}
     values["alpha"] = float(grid.alpha[best[0]])
-    found = {n: Estimate._made(v, np.array(lows[n]), np.array(highs[n])) for n, v in values.items()}
+    found = {n: Estimate.made(v, np.array(lows[n]), np.array(highs[n])) for n, v in values.items()}
     low, high = found["alpha"].interval()
     message = ""
     if high - low > 1.5:

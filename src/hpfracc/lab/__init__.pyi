@@ -1,0 +1,7 @@
+"""Public names, loaded on first use: see ``_lazy.py``."""
+
+from hpfracc.lab._kramers_kronig import KramersKronig as KramersKronig
+from hpfracc.lab._kramers_kronig import kramers_kronig as kramers_kronig
+from hpfracc.lab.relaxation import Peak as Peak
+from hpfracc.lab.relaxation import RelaxationSpectrum as RelaxationSpectrum
+from hpfracc.lab.relaxation import relaxation_times as relaxation_times
