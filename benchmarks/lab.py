@@ -55,7 +55,8 @@ def spectra(draws: int) -> Iterator[str]:
             ]
             rows.append((ok, *(np.mean(hits, axis=0) if ok else (np.nan, np.nan)), whole))
         two, areas, places, passed = 100.0 * np.nanmean(np.array(rows, float), axis=0)
-        yield f"{share:>6} {count:>6} {two:>10.1f} {areas:>11.1f} {places:>5.1f} {100 * np.mean(bands):>5.1f} {passed:>10.1f}"
+        band = 100.0 * np.mean(bands)
+        yield f"{share:>6} {count:>6} {two:>10.1f} {areas:>11.1f} {places:>5.1f} {band:>6.1f} {passed:>9.1f}"
 
 
 def _arc(tau: np.ndarray, r: float, q: float, a: float) -> np.ndarray:
