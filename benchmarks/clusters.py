@@ -228,7 +228,7 @@ def gpus(seconds: float) -> None:
 
 def energy(seconds: float) -> None:
     """Power of the arms of a convolution, and joules a call of the arms that time and energy choose."""
-    from hpfracc.engine.execution.calibration.runner import calibrate
+    from hpfracc.engine.execution.calibration import calibrate
     from hpfracc.errors import ConfigurationError
     from hpfracc.profiling.clocks import EnergyMeter
 

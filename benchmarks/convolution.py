@@ -20,7 +20,7 @@ from _common import heading, print_table, ratio_in_rounds, show, timed_in_rounds
 import hpfracc as hf
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.bind import BoundArm
-from hpfracc.engine.execution.calibration.runner import calibrate
+from hpfracc.engine.execution.calibration import calibrate
 from hpfracc.engine.execution.operation import Operation
 from hpfracc.engine.execution.plan import make_request, plan_key
 from hpfracc.engine.selection.decide import masked

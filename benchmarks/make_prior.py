@@ -25,8 +25,7 @@ from typing import Any
 import hpfracc as hf
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.calibration.runner import MachineCalibration, calibrate, show_shape
-from hpfracc.engine.execution.calibration.trial import Series
+from hpfracc.engine.execution.calibration import MachineCalibration, Series, calibrate, show_shape
 from hpfracc.engine.selection import knowledge
 from hpfracc.engine.selection.knowledge import general_name
 

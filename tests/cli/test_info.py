@@ -12,7 +12,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.cli import main
 from hpfracc.cli.info import collect
-from hpfracc.engine.execution.calibration.runner import calibrate
+from hpfracc.engine.execution.calibration import calibrate
 from tests.helpers.source import SOURCE
 
 

@@ -12,7 +12,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.cli import main
 from hpfracc.engine.execution import state
-from hpfracc.engine.execution.calibration.runner import calibrate
+from hpfracc.engine.execution.calibration import calibrate
 
 
 def wisdom(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:

@@ -14,9 +14,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._config import get_settings
-from hpfracc.engine.execution.calibration import trial
-from hpfracc.engine.execution.calibration.runner import calibrate
-from hpfracc.engine.execution.calibration.trial import ArmTrial
+from hpfracc.engine.execution import calibration
+from hpfracc.engine.execution.calibration import ArmTrial, calibrate
 from hpfracc.engine.hardware import GPU
 from hpfracc.engine.hardware import energy as hardware_energy
 from hpfracc.engine.hardware.energy import read_energy_counters
@@ -38,7 +37,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = itertools.count()
     use_counters(monkeypatch, {"cpu": lambda: float(next(numbers))})
     monkeypatch.setattr(clocks, "MIN_SECONDS", 0.0)
-    monkeypatch.setattr(trial, "POWER_SECONDS", 0.0)
+    monkeypatch.setattr(calibration, "POWER_SECONDS", 0.0)
 
 
 def rapl(root: Path, *packages: int) -> list[Path]:

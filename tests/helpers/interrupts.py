@@ -83,7 +83,7 @@ def learning() -> Callable[[], Any]:
 
 
 def calibrations() -> Callable[[], Any]:
-    from hpfracc.engine.execution.calibration.runner import calibrate
+    from hpfracc.engine.execution.calibration import calibrate
 
     def call() -> Any:
         calibrate(["matmul"], backends=["numpy", "numba"], sizes=(6, 10))

@@ -25,7 +25,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Calibrate, with a progress bar."""
-    from hpfracc.engine.execution.calibration.runner import calibrate
+    from hpfracc.engine.execution.calibration import calibrate
 
     with progress_bar("Calibrating") as report:
         outcome = calibrate(arguments.operations, backends=arguments.backends, energy=arguments.energy, progress=report)

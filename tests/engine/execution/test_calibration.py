@@ -11,13 +11,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution import state
-from hpfracc.engine.execution.calibration import runner
-from hpfracc.engine.execution.calibration import trial as timing
-from hpfracc.engine.execution.calibration.runner import SIZES, MachineCalibration, calibrate
-from hpfracc.engine.execution.calibration.trial import (
-    ArmTrial,
-)
+from hpfracc.engine.execution import calibration, state
+from hpfracc.engine.execution.calibration import SIZES, ArmTrial, MachineCalibration, calibrate
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.wisdom_sharing import summarize
 from hpfracc.errors import ConfigurationError, UnknownOperationError
@@ -62,8 +57,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The only clock there is: what a test sees does not depend on what else the machine does."""
     made = Clock()
-    for module in (timing, runner):
-        monkeypatch.setattr(module, "time", made)
+    monkeypatch.setattr(calibration, "time", made)
     return made
 
 
@@ -166,7 +160,7 @@ def test_copies_are_timed_each_way(clock: Clock, monkeypatch: pytest.MonkeyPatch
     """Every GPU's two routes are learned, so that an arm on it can be priced before it was ever run."""
     monkeypatch.setattr(registry, "adapter", lambda name: FakeGPU(clock))
     found = MachineCalibration()
-    runner._time_copies(["torch"], found)
+    calibration._time_copies(["torch"], found)
     assert {route for route, _, _ in found.transfers} == {"host->cuda:0", "cuda:0->host"}
     transfers = knowledge_for(hf._config.get_settings()).transfers
     assert transfers.estimate("host->cuda:0", 2**16) == pytest.approx(1e-3, rel=0.2)
