@@ -23,7 +23,7 @@ _CLASSES = {
     "stencil_relax": "StencilRelax",
     "exponential_recurrence": "ExponentialRecurrence",
     "history_sum": "HistorySum",
-    "chirp_transform": "ChirpTransform",
+    "chirp_transform": "fft.ChirpTransform",
     "random": "Random",
     "tridiagonal_solve": "linear_algebra.TridiagonalSolve",
 }

@@ -21,7 +21,7 @@ from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import Call
-from hpfracc.engine.primitives.chirp_transform import transform_length
+from hpfracc.engine.primitives.fft import transform_length
 
 _BITS = 26
 _ROOM = 1 << _BITS
