@@ -24,6 +24,7 @@ from os import PathLike, fspath
 from typing import Any, Literal, TypedDict, Unpack, get_type_hints
 
 from hpfracc import _reading
+from hpfracc._interrupts import after_fork
 from hpfracc._optional import EXTRAS, is_installed
 from hpfracc.errors import ConfigurationError, InvalidInputError
 
@@ -477,5 +478,4 @@ def current_backend() -> str | None:
     return _context.get().backend
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: setattr(state, "lock", threading.RLock()))
+after_fork(lambda: setattr(state, "lock", threading.RLock()))

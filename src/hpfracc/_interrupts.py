@@ -146,6 +146,13 @@ def _finish() -> None:
         call.wait(until - time.monotonic())
 
 
+def after_fork(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Have ``function()`` called in every forked child; usable as a decorator."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
+    return function
+
+
 _guarded: weakref.WeakSet[Guarded] = weakref.WeakSet()
 
 
@@ -159,14 +166,11 @@ class Guarded:
         _guarded.add(self)
 
 
+@after_fork
 def _after_fork() -> None:
     _running.clear()
     for owner in list(_guarded):
         owner._lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 #: What was done by the last call that was interrupted.

@@ -17,7 +17,7 @@ from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
-from hpfracc._interrupts import ShieldedCall
+from hpfracc._interrupts import ShieldedCall, after_fork
 from hpfracc.errors import MissingDependencyError
 
 #: The extra of hpfracc that installs each library.
@@ -158,12 +158,9 @@ def import_shielded(name: str) -> ModuleType:
     return module
 
 
+@after_fork
 def _after_fork() -> None:
     global _is_child
     _is_child = True
     _pending.clear()  # a fork does not copy other threads
     _halted.update(name for name in _LARGE if sys.modules.get(name) is not None and not is_loaded(name))
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -22,7 +22,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from hpfracc._interrupts import POLL_INTERVAL, start_thread
+from hpfracc._interrupts import POLL_INTERVAL, after_fork, start_thread
 
 T = TypeVar("T")
 B = TypeVar("B")
@@ -232,10 +232,7 @@ def _serve(tasks: SimpleQueue[Callable[[], None]]) -> None:
         tasks.get()()
 
 
+@after_fork
 def _forget_pool() -> None:
     global _tasks, _started, _lock
     _tasks, _started, _lock = SimpleQueue(), 0, threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)

@@ -178,11 +178,12 @@ def _one(analysis: Analysis, places: list[int]) -> dict[str, Any]:
 
 
 @cache
-def calibrate(device: str | None = None, rounds: int = 25, spans: int = 40) -> tuple[float, float]:
+def calibrate(device: str | None = None) -> tuple[float, float]:
     """The cost of a span in nanoseconds: inside its own duration, and around it.
 
-    The 25th percentile over ``rounds`` of empty spans; measured once per process.
+    The 25th percentile over rounds of empty spans; measured once per process.
     """
+    rounds, spans = 25, 40
     recorder = Recorder(capacity=spans)
     recorder.enable()
     inside, around = [], []

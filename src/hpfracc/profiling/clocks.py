@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import sys
 import threading
 import time
@@ -20,7 +19,7 @@ from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from hpfracc._interrupts import start_thread
+from hpfracc._interrupts import after_fork, start_thread
 from hpfracc._optional import find_psutil
 from hpfracc._plugs import from_above
 
@@ -142,9 +141,8 @@ class EnergyMeter:
 class EnergyTrace:
     """Readings of all counters every 0.1 s, from which the energy of spans of at least a second follows."""
 
-    def __init__(self, counters: Counters | None = None, interval: float = _INTERVAL) -> None:
-        self._counters = energy_counters()[0] if counters is None else counters
-        self._interval = interval
+    def __init__(self) -> None:
+        self._counters = energy_counters()[0]
         self._times: list[int] = []
         self._joules: list[float] = []
         self._lock = threading.Lock()
@@ -164,7 +162,7 @@ class EnergyTrace:
     def _watch(self) -> None:
         while True:
             try:
-                self._stop.get(timeout=self._interval)
+                self._stop.get(timeout=_INTERVAL)
                 return
             except Empty:
                 self._read()
@@ -179,7 +177,7 @@ class EnergyTrace:
             return None
         with self._lock:
             times, joules = self._times, self._joules
-            if len(times) < 2 or start < times[0] - self._interval * 2e9 or end > times[-1] + self._interval * 2e9:
+            if len(times) < 2 or start < times[0] - _INTERVAL * 2e9 or end > times[-1] + _INTERVAL * 2e9:
                 return None
             return self._at(end, times, joules) - self._at(start, times, joules)
 
@@ -216,5 +214,4 @@ def _process() -> Any:
     return None if psutil is None else psutil.Process()
 
 
-if hasattr(os, "register_at_fork"):  # in a forked child it would still be the parent
-    os.register_at_fork(after_in_child=_process.cache_clear)
+after_fork(_process.cache_clear)  # in a forked child it would still be the parent

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -14,6 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from hpfracc import _reading
+from hpfracc._interrupts import after_fork
 from hpfracc.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ class Recorder:
 _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 
 
+@after_fork
 def _after_fork() -> None:
     """A forked child starts with nothing recorded: the parent exports its own spans."""
     for recorder in list(_recorders):
@@ -178,9 +179,6 @@ def _after_fork() -> None:
         recorder.reset()
         recorder.current.set(None)
 
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 #: The recorder of the process, to which the engine reports.
 shared = Recorder()

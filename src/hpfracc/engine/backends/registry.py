@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import errno
 import importlib
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -16,7 +15,7 @@ from typing import Any
 
 from hpfracc import _optional
 from hpfracc._config import BACKENDS, check_backend, current_backend, get_settings
-from hpfracc._interrupts import Guarded, ShieldedCall
+from hpfracc._interrupts import Guarded, ShieldedCall, after_fork
 from hpfracc._optional import EXTRAS, ImportDelayedError, count_loaded, is_installed
 from hpfracc.engine import hardware
 from hpfracc.engine.backends.base import Adapter, Arm, Declaration, HostAdapter, Kernel, KernelSpec
@@ -392,6 +391,7 @@ def fingerprint(operation: str, arm: Arm) -> str:
 _forked: frozenset[str] = frozenset()
 
 
+@after_fork
 def _after_fork() -> None:
     global _forked
     _forked = frozenset(name for name in _OWN_MEMORY if name in sys.modules)  # named after their modules
@@ -399,10 +399,6 @@ def _after_fork() -> None:
     _registry.arms.clear()
     for key in [key for key in _registry.kernels if key[1] in _forked]:
         del _registry.kernels[key]
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def reset() -> None:

@@ -11,7 +11,6 @@ import functools
 import itertools
 import logging
 import math
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import dtype_name, is_transformed, library_of, nbytes, tracks_gradient
-from hpfracc._interrupts import Guarded, run_shielded
+from hpfracc._interrupts import Guarded, after_fork, run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, Kernel
 from hpfracc.engine.primitives.base import Call, Primitive
@@ -285,8 +284,7 @@ class PendingTimes(Guarded):
 
 pending_times = PendingTimes()
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pending_times.reset)
+after_fork(pending_times.reset)
 
 
 #: Number of first copies that are all timed, and interval of timed copies afterwards. Marks in a queue cost little, but

@@ -10,7 +10,6 @@ import contextlib
 import copyreg
 import inspect
 import math
-import os
 import threading
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._config import check_backend, current_context, state
-from hpfracc._interrupts import Guarded
+from hpfracc._interrupts import Guarded, after_fork
 from hpfracc.engine.execution.bind import queue_of
 from hpfracc.engine.execution.decision_log import Mode, current, current_mode, last_recorded, record
 from hpfracc.engine.execution.learn import run_and_learn
@@ -351,12 +350,9 @@ def unregister(name: str) -> None:
         OWN_PRIMITIVES.pop(name, None)
 
 
+@after_fork
 def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
     for operation in _operations.values():
         operation.reset_plans()  # a plan may be bound to a library whose threads are not in this process
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -34,10 +34,9 @@ class PreparedOperands(Guarded):
     The newest entry stays even if it alone exceeds ``capacity``, up to 1/32 of this process's memory.
     """
 
-    def __init__(self, capacity: int = CAPACITY, most: int = MAX_ENTRIES) -> None:
+    def __init__(self, capacity: int = CAPACITY) -> None:
         super().__init__()
-        self.capacity = capacity
-        self.most = most
+        self.capacity, self.most = capacity, MAX_ENTRIES
         self.hits = self.misses = self.bytes = 0
         #: Values and their bytes.
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()

@@ -90,11 +90,9 @@ class CPU:
         return asdict(self)
 
 
-def read_cpu(root: Path = Path("/"), affinity: tuple[int, ...] | None = None) -> CPU:
-    """Read the processor's description; ``root`` and ``affinity`` are for tests."""
-    logical = os.cpu_count() or 1
-    if affinity is None:
-        affinity = workers.affinity()
+def read_cpu(root: Path = Path("/")) -> CPU:
+    """Read the processor's description; ``root`` is for tests."""
+    logical, affinity = os.cpu_count() or 1, workers.affinity()
     facts = _cpuinfo(read_text(root / "proc/cpuinfo") or "")
     model = facts.get("model name") or facts.get("Model") or facts.get("cpu model") or _model_elsewhere()
     numbers = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import re
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from hpfracc import _reading
-from hpfracc._interrupts import Guarded
+from hpfracc._interrupts import Guarded, after_fork
 from hpfracc.engine.memory.host import HostProbe
 from hpfracc.errors import InvalidInputError
 
@@ -225,5 +224,4 @@ def get_budget() -> Budget:
     return _budget
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_budget.invalidate)
+after_fork(_budget.invalidate)

@@ -176,9 +176,9 @@ def _process_bounds(root: Path) -> list[MemoryLimit]:
     return [MemoryLimit(name, limit, used[name] or 0) for name, limit in limits.items()]
 
 
-def resident_bytes(root: Path = Path("/")) -> tuple[int, int] | None:
+def resident_bytes() -> tuple[int, int] | None:
     """Resident bytes of this process, and their high-water mark; None if the system does not report them."""
-    text = read_text(root / "proc/self/status")
+    text = read_text(Path("/proc/self/status"))
     now, most = _field(text, "VmRSS:", 1024), _field(text, "VmHWM:", 1024)
     return None if now is None or most is None else (now, most)
 

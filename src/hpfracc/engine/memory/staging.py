@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpfracc._interrupts import Guarded
-from hpfracc.engine.memory.buffers import BufferPool, pinned_buffers
+from hpfracc.engine.memory.buffers import pinned_buffers
 from hpfracc.errors import InvalidInputError
 
 #: Smaller arrays are copied directly: filling a pipeline costs more than it saves; see `benchmarks/transfers.py`.
@@ -58,10 +58,9 @@ class Link(Protocol):
 class _Slot:
     """A slot of the ring."""
 
-    __slots__ = ("_memory", "_pool", "buffer", "fills", "marker", "uses")
+    __slots__ = ("_memory", "buffer", "fills", "marker", "uses")
 
-    def __init__(self, link: Link, pool: BufferPool) -> None:
-        self._pool = pool
+    def __init__(self, link: Link) -> None:
         self._memory: np.ndarray[Any, Any] | None = None
         self.buffer: Any = None
         self.marker = link.marker()
@@ -73,7 +72,7 @@ class _Slot:
         self.uses += 1
         if self.buffer is None:
             self.fills += 1
-            self._memory = self._pool.allocate(size, np.uint8, clear=False, make=link.pinned)
+            self._memory = pinned_buffers.allocate(size, np.uint8, clear=False, make=link.pinned)
             self.buffer = link.view(self._memory)
         return self.buffer
 
@@ -86,7 +85,7 @@ class _Slot:
         self.buffer = self._memory = None
         # A pool that was reset in the meantime does not know the buffer: then it is just dropped.
         with contextlib.suppress(InvalidInputError):
-            self._pool.release(memory)
+            pinned_buffers.release(memory)
         return int(memory.nbytes)
 
 
@@ -109,13 +108,11 @@ class StagingRing(Guarded):
     turns, and a copy that is still in a slot, perhaps of a transfer that an interrupt ended, is waited for.
     """
 
-    def __init__(
-        self, link: Link, slots: int = SLOTS, chunk: int = CHUNK_BYTES, pool: BufferPool = pinned_buffers
-    ) -> None:
+    def __init__(self, link: Link, slots: int = SLOTS, chunk: int = CHUNK_BYTES) -> None:
         super().__init__()
         self._link = link
         self._chunk = chunk
-        self._slots = tuple(_Slot(link, pool) for _ in range(slots))
+        self._slots = tuple(_Slot(link) for _ in range(slots))
         self._turns = itertools.cycle(self._slots)
         _rings.add(self)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
-import os
 import threading
 import time
 import weakref
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import device_of, library_of, nbytes, tracks_gradient
-from hpfracc._interrupts import Guarded
+from hpfracc._interrupts import Guarded, after_fork
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import HOST, get_budget
@@ -282,5 +281,4 @@ class Spillable(Guarded):
 #: The ladder of this process.
 ladder = Ladder()
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=ladder.forget_climber)
+after_fork(ladder.forget_climber)
