@@ -26,8 +26,8 @@ _ALIKE = 0.999
 #: difference quotient with a step of 1e-4.
 _FELT = 1e-9
 #: A search whose evaluations are limited ends if this number of them lowers the norm of the residuals by less than
-#: this share.
-_PATIENCE, _PROGRESS = 30, 1e-3
+#: this share. The latter, while the residuals are larger than those of a constant: it crawls where nothing is fitted.
+_PATIENCE, _LOST = (30, 1e-3), (15, 0.1)
 #: A search that ends by its gradient with residuals below this share of those at the start goes on: the bound of the
 #: gradient was that of the start.
 _FALLEN = 1e-3
@@ -118,17 +118,20 @@ class LeastSquares:
             return np.where(unfelt(found, sizes, self.observed), 0.0, found * np.where(self.logarithmic, x, 1.0)) / unit
 
         lowest: list[float] = []
+        patience, progress = _PATIENCE
+        level = float(np.linalg.norm(self.observed - self.observed.mean())) / unit
         best = self._inner(start)
 
         def relative(u: Array) -> Array:
-            nonlocal best
+            nonlocal best, patience, progress
             found = self.residuals(self._outer(u)) / unit
             norm = float(np.linalg.norm(found))
             if not lowest or norm < lowest[-1]:
                 best = u.copy()
             lowest.append(norm if not lowest else min(lowest[-1], norm) if np.isfinite(norm) else lowest[-1])
-            limited = "max_nfev" in options and len(lowest) > _PATIENCE
-            if limited and lowest[-1] > (1.0 - _PROGRESS) * lowest[-1 - _PATIENCE]:
+            patience, progress = _LOST if lowest[-1] > level else _PATIENCE
+            limited = "max_nfev" in options and len(lowest) > patience
+            if limited and lowest[-1] > (1.0 - progress) * lowest[-1 - patience]:
                 raise _StalledError
             return np.asarray(found)
 
@@ -141,7 +144,7 @@ class LeastSquares:
             found = least_squares(relative, best, **{**given, "max_nfev": 1})
             found.success = False
             found.message = (
-                f"{_PATIENCE} evaluations lowered the residuals by less than {100 * _PROGRESS:g} %, and the search was "
+                f"{patience} evaluations lowered the residuals by less than {100 * progress:g} %, and the search was "
                 "ended: start elsewhere (other signs or sizes of the guess), or give bounds"
             )
         if found.status == 1 and unit == first and np.abs(found.fun).max() < _FALLEN:
