@@ -53,7 +53,15 @@ class OptionalLibraries:
         return None
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self) -> Iterator[None]:
+        return (yield from self._left_out())
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Iterator[None]:
+        return (yield from self._left_out())
+
+    def _left_out(self) -> Iterator[None]:
+        """A step of a test, or of its fixtures, that is skipped if it needs a missing library."""
         try:
             return (yield)
         except (ImportError, BackendUnavailableError, InvalidInputError) as error:
