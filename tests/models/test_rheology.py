@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hpfracc import control, models
+from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import InvalidInputError
 
 T = np.geomspace(0.01, 50.0, 9)
@@ -130,3 +131,14 @@ def test_a_wrong_value_is_refused():
         models.zener().simulate([1.0], "relaxtion")
     with pytest.raises(InvalidInputError, match="at least 0"):
         models.zener().relaxation([-1.0])
+
+
+def test_a_fit_asks_for_few_values():
+    """Residuals like noise end the search, its differences are one-sided, and all orders are one kind of call."""
+    t, operation = np.geomspace(0.01, 100.0, 50), get_operation("mittag_leffler")
+    noise = 1.0 + 0.01 * np.random.default_rng(0).standard_normal(t.size)
+    data = models.zener(1.0, 2.0, 3.0, 0.6).relaxation(t) * noise
+    operation.reset()
+    fit = models.zener().fit(t, data, "relaxation")
+    assert operation.calls() < 90 and len(operation._plans) == 1
+    assert np.allclose(fit.estimates, [1.0, 2.0, 3.0, 0.6], atol=3.0 * fit.standard_errors)

@@ -23,7 +23,7 @@ from hpfracc._reading import choice, flag, instance, listed, number, text
 from hpfracc._results import as_html, new_axes
 from hpfracc.errors import InvalidInputError, warn
 from hpfracc.solvers.fitting.result import Estimates
-from hpfracc.solvers.fitting.search import LeastSquares, differences
+from hpfracc.solvers.fitting.search import LeastSquares, differences, looks_random
 from hpfracc.solvers.fitting.unknowns import read_sigma
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ _INSIDE = 0.01
 _SEARCHES = 3
 #: Step of central differences and tolerance of the search: of closed forms, and of solutions.
 _EXACT, _SOLVED = (1e-5, 1e-13), (1e-3, 1e-8)
+#: Step of the one-sided differences with which closed forms are searched; the standard errors are of central ones.
+_QUICK = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,9 +311,9 @@ class Model:
 
         step, end = _SOLVED if solved else _EXACT
 
-        def slopes(x: Array) -> Array:
-            delta = step * np.where(scales, x, np.maximum(1.0, np.abs(x)))
-            return differences(lambda x: flat(predicted(x)), x, delta, lower, upper)
+        def slopes(x: Array, quick: bool = not solved) -> Array:
+            delta = (_QUICK if quick else step) * np.where(scales, x, np.maximum(1.0, np.abs(x)))
+            return differences(problem.values, x, delta, lower, upper, problem.predicted(x) if quick else None)
 
         fitted = tuple(names[k] for k in places)
         problem = LeastSquares(fitted, lambda x: flat(predicted(x)), slopes, observed, lower, upper, scales)
@@ -334,9 +336,14 @@ class Model:
                     ways = [start, *(start * ratio ** (k * share) for k in (1, -1))]
                     costs = [float(np.linalg.norm(problem.residuals(each))) for each in ways]
                 start = ways[int(np.argmin(np.nan_to_num(costs, nan=math.inf)))]
+            tried = [problem.minimise(start, (end, end, end))]
+            residuals = problem.residuals(tried[0].x)
+            # A search from elsewhere is of no use if it ended at residuals like noise.
+            done = tried[0].success and looks_random(residuals, residuals + observed, series)
+            further = 0 if done and not tried[0].at_bound.any() else candidates
             rng, others = np.random.default_rng(7), []
             anywhere = scales | np.isinf(lower) | np.isinf(upper)
-            for _ in range(candidates):
+            for _ in range(further):
                 far = rng.normal(0.0, 2.0, start.size)
                 moved = np.where(scales, start * np.exp(far), start + far)
                 inside = rng.uniform(np.where(anywhere, 0.0, lower), np.where(anywhere, 1.0, upper))
@@ -344,10 +351,12 @@ class Model:
                 cost = float(np.linalg.norm(problem.residuals(trial)))
                 if math.isfinite(cost):
                     others.append((cost, trial.tolist()))
-            starts = [start, *(np.array(trial) for _, trial in sorted(others)[: _SEARCHES - 1])]
             with np.errstate(over="ignore"):  # of trials far from the data
-                tried = [problem.minimise(each, (end, end, end)) for each in starts]
+                for _, trial in sorted(others)[: _SEARCHES - 1]:
+                    tried.append(problem.minimise(np.array(trial), (end, end, end)))
             found = min(tried, key=lambda each: float(each.cost))
+            if not solved:
+                found.slopes = slopes(found.x, quick=False)
             absolute = flag("absolute_sigma", absolute_sigma)
             return found.x, problem.report(found, start, "linear", 1.0, absolute, series, magnitudes)
 

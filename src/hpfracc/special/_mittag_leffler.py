@@ -14,7 +14,7 @@ from hpfracc._choices import ArraySamples, OrderNumber, SameArray
 from hpfracc._plugs import over_chunks
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.engine.execution.operation import get_operation
-from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters
+from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters, make_contour_plan
 from hpfracc.engine.numerics.mittag_leffler_values import pairs_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError
 
@@ -104,6 +104,7 @@ def mittag_leffler(z: Any, alpha: Any, beta: Any = 1.0, gamma: float = 1.0, *, b
     z = _as_array(z)
     gamma = _reading.number("gamma", gamma)
     if gamma == 1:
+        make_contour_plan(float(alpha), float(beta), 0)  # first, because every arm needs it: none is slow by it
         value = get_operation("mittag_leffler")(z, alpha=alpha, beta=beta, backend=backend)
     else:
         from hpfracc.special.prabhakar import prabhakar

@@ -158,9 +158,14 @@ class Operation(Guarded):
     def _find_plan(
         self, arrays: Any, backend: Any, weights_key: Any, params: dict[str, Any]
     ) -> tuple[Any, Plan | None]:
-        key = plan_key(arrays, backend, weights_key, params)
+        key = plan_key(arrays, backend, weights_key, params, self.primitive.free_parameters)
         try:
-            return key, self._plans.get(key)
+            plan = self._plans.get(key)
+            if plan is not None and self.primitive.free_parameters and plan.bound.arm.spec.compiles == "shape":
+                # It compiles for their values, too.
+                key = plan_key(arrays, backend, weights_key, params)
+                plan = self._plans.get(key)
+            return key, plan
         except TypeError:  # a list or a dict among the parameters
             check_backend(backend if backend is not None else "auto", auto=True)
             options = dict(enumerate(hashable_options(self.name, params)))

@@ -305,8 +305,10 @@ def as_array(array: Any) -> Any:
         raise ShapeError(f"a list has rows of different lengths ({error}); make them equal") from None
 
 
-def plan_key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[Any, Any]) -> Any:
-    """The key of a call's plan: what the plan depends on."""
+def plan_key(
+    arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[Any, Any], free: frozenset[str] = frozenset()
+) -> Any:
+    """The key of a call's plan: what the plan depends on, without the values of ``free`` parameters."""
     if len(arrays) == 2 and backend is None and not params and type(arrays[0]) is type(arrays[1]):
         pair = PAIR_KINDS.get(type(arrays[0]))
         found = None if pair is None else pair(*arrays)
@@ -324,7 +326,7 @@ def plan_key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: di
             kinds += quick_kind(array)
     if backend is not None or params:
         # With the types: 1, 1.0 and True are equal, but not to every kernel.
-        kinds += (backend, tuple([(name, type(value), value) for name, value in params.items()]))
+        kinds += (backend, tuple([(name, type(value), name in free or value) for name, value in params.items()]))
     return (*kinds, weights_key is None, current_context())
 
 

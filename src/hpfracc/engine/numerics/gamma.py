@@ -163,28 +163,40 @@ def reciprocal_gammas(
             f"derivative {derivative} of the Mittag-Leffler function in its parameters; there are those up to "
             f"{MAX_DERIVATIVES}: differentiate it less often in alpha and beta"
         )
+    high, low = _exact_arguments(alpha, beta, np.arange(first, first + float(count)))
+    nearest = np.rint(high)
+    right = nearest > 0
     values = np.empty(count)
-    increment = Fraction(alpha)
-    argument = Fraction(beta) + first * increment
-    for k in range(count):
-        nearest = round(argument)
-        if nearest > 0:
-            values[k] = _on_the_right(argument, derivative, shift * k)
-        else:
-            value = _by_reflection(1 - argument, float(argument - nearest), derivative)
-            values[k] = math.ldexp(value, shift * k) * (-1.0) ** nearest
-        argument += increment
+    scale = shift * np.arange(count)
+    x, psi = high[right], special.psi(high[right])
+    found = np.ldexp(special.rgamma(x) * (1.0 - psi * low[right]), scale[right])
+    for k in np.flatnonzero(x > _LARGEST):
+        argument = Fraction(beta) + (first + int(np.flatnonzero(right)[k])) * Fraction(alpha)
+        found[k] = float(_by_logarithm(argument) * Decimal(2) ** int(scale[right][k]))
+    values[right] = found * (1.0, -psi, psi * psi - special.polygamma(1, x) if derivative == 2 else 0.0)[derivative]
+    left = ~right
+    if left.any():
+        distance = (high[left] - nearest[left]) + low[left]
+        found = _by_reflection(*_sum(1.0, -high[left], -low[left]), distance, derivative)
+        values[left] = np.ldexp(found, scale[left]) * np.where(nearest[left] % 2 == 0, 1.0, -1.0)
     return values
 
 
-def _on_the_right(argument: Fraction, derivative: int, exponent: int) -> float:
-    x = float(argument)
-    psi = float(special.psi(x))
-    if x > _LARGEST:
-        value = float(_by_logarithm(argument) * Decimal(2) ** exponent)
-    else:
-        value = math.ldexp(float(special.rgamma(x)) * (1.0 - psi * float(argument - Fraction(x))), exponent)
-    return value * (1.0, -psi, psi * psi - float(special.polygamma(1, x)))[derivative]
+def _exact_arguments(alpha: float, beta: float, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``beta + alpha k`` for whole k below 2**26, as a sum of two numbers; alpha is split in two (T. J. Dekker)."""
+    large = 134217729.0 * alpha
+    upper = large - (large - alpha)
+    high, low = _sum(beta, upper * numbers, 0.0)
+    return _sum(high, (alpha - upper) * numbers, low)
+
+
+def _sum(a: Any, b: Any, rest: Any) -> tuple[Any, Any]:
+    """``a + b + rest``, with a small rest, as a sum of two numbers (D. E. Knuth)."""
+    total = a + b
+    part = total - a
+    rest = rest + ((a - (total - part)) + (b - part))
+    high = total + rest
+    return high, rest - (high - total)
 
 
 def _by_logarithm(argument: Fraction) -> Decimal:
@@ -195,13 +207,11 @@ def _by_logarithm(argument: Fraction) -> Decimal:
         return (x - (x - Decimal("0.5")) * x.ln() - rest).exp()
 
 
-def _by_reflection(argument: Fraction, distance: float, derivative: int) -> float:
-    """``1/Gamma(1 - x) = sin(pi x) Gamma(x) / pi``, with ``distance`` from the nearest integer, without the sign."""
-    x = float(argument)
-    sine, cosine = math.sin(math.pi * distance), math.cos(math.pi * distance)
-    psi = float(special.psi(x))
-    size = math.gamma(x) * (1.0 + psi * float(argument - Fraction(x)))
+def _by_reflection(x: Any, low: Any, distance: Any, derivative: int) -> Any:
+    """``1/Gamma(1 - x - low) = sin(pi x) Gamma(x) / pi``, with ``distance`` from an integer, without the sign."""
+    sine, cosine, psi = np.sin(math.pi * distance), np.cos(math.pi * distance), special.psi(x)
+    size = np.array([math.gamma(each) for each in x]) * (1.0 + psi * low)
     if derivative < 2:
         return size * (cosine * derivative + sine / math.pi * (-psi) ** derivative)
-    square = psi * psi + float(special.polygamma(1, x))
+    square = psi * psi + special.polygamma(1, x)
     return size * (-math.pi * sine - 2.0 * cosine * psi + sine / math.pi * square)

@@ -302,11 +302,10 @@ def _make_band(alpha: float, beta: float, logs: int, lower: float, terms: int, w
     mu, step, reach = choose_parabola(math.ceil(4 * max(exponent, 0.0)) / 4, widening)
     points, weights = [], []
     for offset in OFFSETS:
-        nodes, widths = parabola(mu, step, np.arange(math.ceil(_FARTHEST / step)) + offset)
-        heights = np.log(nodes)
-        sizes = nodes.real - (exponent - alpha) * heights.real + np.log(np.abs(widths))
+        nodes, heights, factors, decay = _line(mu, step, offset)
+        sizes = decay - (exponent - alpha) * heights.real
         count = int(np.nonzero(sizes > sizes.max() + math.log(_EPS / 16))[0][-1]) + 1
-        weight = widths[:count] * np.exp(nodes[:count])
+        weight = factors[:count]
         parts = max(1, math.ceil(abs(alpha - exponent) / _LARGEST_POWER))
         for _ in range(parts):
             weight = weight * _power(nodes[:count], heights[:count], (alpha - exponent) / parts)
@@ -316,6 +315,13 @@ def _make_band(alpha: float, beta: float, logs: int, lower: float, terms: int, w
         points.append(_power(nodes[:count], heights[:count], alpha))
         weights.append(weight)
     return Band(lower, terms, mu, step, reach, False, tuple(points), tuple(weights))
+
+
+@lru_cache(maxsize=1024)
+def _line(mu: float, step: float, offset: float) -> tuple[np.ndarray, ...]:
+    """Nodes s, log s, e^s ds, and the logarithm of the size of that."""
+    nodes, widths = parabola(mu, step, np.arange(math.ceil(_FARTHEST / step)) + offset)
+    return nodes, np.log(nodes), widths * np.exp(nodes), nodes.real + np.log(np.abs(widths))
 
 
 def _power(base: np.ndarray, logs: np.ndarray, exponent: float) -> np.ndarray:

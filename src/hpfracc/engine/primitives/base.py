@@ -137,6 +137,9 @@ class Primitive(ABC):
     casts: ClassVar[bool] = True
     #: Indices of the operands that every piece of a call needs whole.
     whole_operands: ClassVar[tuple[int, ...]] = ()
+    #: Parameters on whose value neither the cost nor a plan depends, unless a kernel is compiled for it. Kernels check
+    #: them.
+    free_parameters: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def describe(self, *arrays: Any, **params: Any) -> Call:

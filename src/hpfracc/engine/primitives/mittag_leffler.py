@@ -27,6 +27,7 @@ class MittagLefflerFunction(Primitive):
 
     name = "mittag_leffler"
     operands = ("z",)
+    free_parameters = frozenset({"alpha", "beta"})
 
     def describe(self, *arrays: Any, alpha: float, beta: float = 1.0, order: int = 0) -> Call:
         """Check operand and parameters; ``facts``: ``order``."""

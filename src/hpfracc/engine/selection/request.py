@@ -311,5 +311,7 @@ class Request:
         if compiles == "signature":
             kinds, named = self.shapes
             axes = tuple((dtype, len(shape)) for dtype, shape in kinds)
+            free = self.primitive.free_parameters
+            named = tuple(each for each in named if not isinstance(each, tuple) or each[0] not in free)
             return (self.call.operation, *arm_of, self.call.dtype, axes, named)
         return (self.call.operation, *arm_of)

@@ -35,12 +35,20 @@ _FALLEN = 1e-3
 SYSTEMATIC = 1e-5
 #: A sum of products of independent residuals exceeds this number of standard deviations in 1 of 4,000 fits.
 _SUSPICIOUS = 3.5
+#: Below this number of them, residuals look random; the sum of so few products that are all equal is 5 of them.
+_RANDOM, _ENOUGH = 2.0, 25
 
 
-def differences(values: Callable[[Array], Array], x: Array, delta: Array, lower: Array, upper: Array) -> Array:
-    """Derivatives (n, p) of ``values(x)`` by central differences, or one-sided ones at a bound."""
+def differences(
+    values: Callable[[Array], Array], x: Array, delta: Array, lower: Array, upper: Array, here: Array | None = None
+) -> Array:
+    """Derivatives (n, p) of ``values(x)`` by central differences, or one-sided ones at a bound or with ``here``, it."""
     high, low = np.minimum(x + delta, upper), np.maximum(x - delta, lower)
     units = np.eye(x.size, dtype=bool)
+    if here is not None:
+        other = np.where(high > x, high, low)
+        found = [(values(np.where(unit, other, x)) - here) / (other - x)[k] for k, unit in enumerate(units)]
+        return np.stack(found, axis=1)
     sides = [[values(np.where(unit, side, x)) for side in (high, low)] for unit in units]
     return np.stack([(above - below) / (high - low)[k] for k, (above, below) in enumerate(sides)], axis=1)
 
@@ -77,6 +85,7 @@ class LeastSquares:
         self.calls, self.message = 0, ""
         #: The unknowns with the smallest residuals so far, and these.
         self.best: tuple[Array, Array] | None = None
+        self._last: tuple[Array, Array] | None = None
 
     def _inner(self, x: Array) -> Array:
         with np.errstate(divide="ignore"):  # the bound 0
@@ -85,11 +94,17 @@ class LeastSquares:
     def _outer(self, u: Array) -> Array:
         return np.where(self.logarithmic, np.exp(np.clip(np.where(self.logarithmic, u, 0.0), -700.0, 700.0)), u)
 
+    def predicted(self, x: Array) -> Array:
+        """``values(x)``, which is kept until it is asked for elsewhere."""
+        if self._last is None or not np.array_equal(self._last[0], x):
+            self._last = x.copy(), self.values(x)
+        return self._last[1]
+
     def residuals(self, x: Array) -> Array:
         """Prediction minus data; nan where the prediction fails."""
         self.calls += 1
         try:
-            found = self.values(x) - self.observed
+            found = self.predicted(x) - self.observed
         except SolveError as error:
             self.message = str(error)
             return np.full(self.observed.size, np.nan)
@@ -215,7 +230,7 @@ def residual_complaints(
     """What the residuals say against the standard errors: they are correlated, or change with the magnitude."""
     if np.linalg.norm(residuals) <= SYSTEMATIC * np.linalg.norm(predicted):
         return ()
-    products = np.concatenate([residuals[each[1:]] * residuals[each[:-1]] for each in series])
+    products = _neighbours(residuals, series)
     if products.sum() > _SUSPICIOUS * np.linalg.norm(products):
         near = products.sum() / max(float(sum(residuals[each] @ residuals[each] for each in series)), 1e-300)
         return (
@@ -231,6 +246,18 @@ def residual_complaints(
         f"the residuals, in units of sigma, {grow} with the magnitude of the data, so that the standard errors are "
         f"wrong: give a sigma= that {grow}s {'with it' if trend > 0.0 else 'less with it, such as sigma=1'}",
     )
+
+
+def looks_random(residuals: Array, predicted: Array, series: Sequence[Array]) -> bool:
+    """Whether residuals are negligible, or so many that a wrong model would show, and not correlated."""
+    negligible = np.linalg.norm(residuals) <= SYSTEMATIC * np.linalg.norm(predicted)
+    products = _neighbours(residuals, series)
+    return bool(negligible or (products.size >= _ENOUGH and products.sum() < _RANDOM * np.linalg.norm(products)))
+
+
+def _neighbours(residuals: Array, series: Sequence[Array]) -> Array:
+    """Products of adjacent residuals."""
+    return np.concatenate([residuals[each[1:]] * residuals[each[:-1]] for each in series])
 
 
 def trend_with(residuals: Array, magnitudes: Array) -> float:

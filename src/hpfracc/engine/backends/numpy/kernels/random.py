@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.numerics.counter_random import MASK32, join_key, write_numbers
+from hpfracc.engine.numerics import counter_random as rule
+from hpfracc.engine.numerics.counter_random import MASK32, join_key, uniforms
 
 Array = np.ndarray[Any, Any]
 
 #: Words that are transformed together: with their results they stay in the cache.
 _TOGETHER = 1 << 14
+_ROOT_HALF = int(np.float64(rule.ROOT_HALF).view(np.int64))
+#: Signs of the cosine and the sine after each number of quarters, with which the two are also exchanged.
+_SIGNS = np.array([[1.0, -1.0, -1.0, 1.0, 1.0], [1.0, 1.0, -1.0, -1.0, 1.0]])
 
 
 def random_streams(
@@ -41,8 +45,64 @@ def random_streams(
                 row[:] = generator.random_raw(count)
                 place += -(-count // 4)  # half a block stays in the generator's buffer until it is moved
             out = result[top : top + rows, low:high]
-            write_numbers(np, words, kind, dtype == "float32", lambda words: words.astype(np.float64), out)
+            if kind == "normal":
+                _write_normals(words, out)
+            else:
+                out[...] = uniforms(words[:, : high - low], lambda words: words.astype(np.float64), dtype == "float32")
     return result.reshape(*paths.shape, n)
+
+
+def _write_normals(words: Array, out: Array) -> None:
+    """As ``normal_pairs``, operation by operation, so with the same bits; with few arrays, in half the time."""
+    whole = (words >> 11).view(np.int64)
+    mantissa = (whole[:, ::2] + 1).astype(np.float64)
+    # mantissa 2**exponent with the mantissa from sqrt(1/2) to sqrt(2), by the bits of the number.
+    bits = mantissa.view(np.int64)
+    exponent = bits - _ROOT_HALF
+    exponent >>= 52
+    bits -= exponent << 52
+    s = mantissa - 1.0
+    s /= np.add(mantissa, 1.0, out=mantissa)
+    square = np.multiply(s, s, out=mantissa)
+    log = _series(rule.ATANH, square)
+    log *= square
+    log *= s
+    power = (exponent - 53).astype(np.float64)
+    log += power * rule.LN2_LOW
+    s += s
+    log += s
+    power *= rule.LN2_HIGH
+    log += power
+    log *= -2.0
+    radius = np.sqrt(log, out=log)
+    x = whole[:, 1::2] * 2.0**-53
+    quarter = np.floor(4.0 * x + 0.5)
+    x -= 0.25 * quarter
+    x *= rule.TURN
+    square = np.multiply(x, x, out=s)
+    sine, cosine = _series(rule.SINE, square), _series(rule.COSINE, square)
+    sine *= square
+    sine *= x
+    sine += x
+    cosine *= square
+    cosine += 1.0
+    place = quarter.astype(np.intp)
+    odd = (place & 1).astype(bool)
+    first, second = np.where(odd, sine, cosine), np.where(odd, cosine, sine)
+    first *= _SIGNS[0][place]
+    second *= _SIGNS[1][place]
+    out[:, ::2] = np.multiply(first, radius, out=first)
+    out[:, 1::2] = np.multiply(second, radius, out=second)[:, : out.shape[-1] // 2]
+
+
+def _series(coefficients: tuple[float, ...], square: Array) -> Array:
+    """``c[0] + c[1] square + c[2] square**2 + ...``."""
+    total = square * coefficients[-1]
+    for coefficient in coefficients[-2:0:-1]:
+        total += coefficient
+        total *= square
+    total += coefficients[0]
+    return total
 
 
 KERNELS: dict[str, Kernel] = {"streams": Kernel(random_streams)}
