@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import mmap
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -147,6 +147,17 @@ def refuse_masked(value: Any, name: str, beside: str = "") -> None:
 def is_array(value: Any) -> bool:
     """Whether ``value`` is an array of a known library. NumPy scalars count."""
     return library_of(value) != "python"
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """The entries of nested lists, tuples and dicts."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from leaves(each)
+    else:
+        yield value
 
 
 def device_of(value: Any) -> str:

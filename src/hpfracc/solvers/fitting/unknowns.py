@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import library_of, refuse_masked
+from hpfracc._arrays import leaves, library_of, refuse_masked
 from hpfracc._reading import array, instance, listed, numbers, shown
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 
@@ -101,13 +101,7 @@ def read_observe(observe: Any) -> Any:
 
 def tensor_among(values: list[Any]) -> Any:
     """The first tensor or JAX array among the arguments and lists of them; all must be of one library."""
-    found, left = [], list(values)
-    while left:
-        each = left.pop(0)
-        if isinstance(each, list | tuple):
-            left[:0] = each
-        elif library_of(each) in ("torch", "jax"):
-            found.append(each)
+    found = [each for each in leaves(values) if library_of(each) in ("torch", "jax")]
     if len({library_of(each) for each in found}) > 1:
         raise PinnedBackendError("data, y0 and guesses hold tensors of PyTorch and arrays of JAX; use one library")
     return found[0] if found else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import dtype_name, is_tracer, is_transformed, library_of, refuse_masked, to_host
+from hpfracc._arrays import dtype_name, is_tracer, is_transformed, leaves, library_of, refuse_masked, to_host
 from hpfracc._choices import Interpretation, PathMethodName
 from hpfracc._config import get_settings
 from hpfracc._optional import import_optional
@@ -230,7 +230,7 @@ def place_state(
     PinnedBackendError
         If arrays are of another library than ``backend=``, or of two libraries.
     """
-    arrays = [value for value in _leaves((*others, y0)) if library_of(value) in ("torch", "jax", "cupy")]
+    arrays = [value for value in leaves((*others, y0)) if library_of(value) in ("torch", "jax", "cupy")]
     owners = {library_of(value) for value in arrays}
     if len(owners) > 1:
         raise PinnedBackendError(f"arguments are arrays of {' and '.join(sorted(owners))}; give arrays of one library")
@@ -248,7 +248,7 @@ def place_state(
     if owners and wish not in ("auto", *owners):
         (owner,) = owners
         raise PinnedBackendError(f"{asked}, and there are arrays of {owner}; omit it, or convert them")
-    own = [value for value in _leaves(y0) if library_of(value) in ("torch", "jax")]
+    own = [value for value in leaves(y0) if library_of(value) in ("torch", "jax")]
     like = own or [value for value in arrays if np.ndim(value)] or arrays
     if wish in ("torch", "jax") and not owners:
         module = import_optional("torch" if wish == "torch" else "jax.numpy")
@@ -264,16 +264,6 @@ def place_state(
             f"solve_fsde: the state is of {source.library}, and {never}; give backend=, or arrays of another library"
         )
     return source
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for each in value:
-            yield from _leaves(each)
-    else:
-        yield value
 
 
 def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> PathMethod:

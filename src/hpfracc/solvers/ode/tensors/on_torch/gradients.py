@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from hpfracc._arrays import leaves
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.tensors.blocks import BLOCK, StepGrid, System, Trajectory, solve_forward, transpose
 from hpfracc.solvers.tensors.loops import PLAIN, Loop
@@ -169,11 +170,7 @@ class TensorPulls:
 
 def tensors_in(values: Any) -> list[torch.Tensor]:
     """Tensors in nested tuples, lists and dictionaries."""
-    if isinstance(values, torch.Tensor):
-        return [values]
-    if isinstance(values, dict):
-        values = tuple(values.values())
-    return [one for each in values for one in tensors_in(each)] if isinstance(values, list | tuple) else []
+    return [each for each in leaves(values) if isinstance(each, torch.Tensor)]
 
 
 def with_tensors(values: Any, tensors: Iterator[torch.Tensor]) -> Any:
