@@ -18,6 +18,7 @@ import importlib.util
 import inspect
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -220,7 +221,7 @@ def _option_row(action: argparse.Action) -> tuple[str, str]:
         name = value
     else:
         name = action.option_strings[-1] + ("" if action.nargs == 0 else f" {value}")
-    return f"`{name}`", action.help or ""
+    return f"`{name}`", re.sub(r"hf\.\w+\(.*?\)|--\w+", r"`\g<0>`", action.help or "")
 
 
 def functions() -> str:
@@ -308,8 +309,12 @@ def document(text: str) -> str:
         return _table(("name", "what it is"), [(link, _sentence(_object(path))) for path, link in links.items()])
 
     text = _ENTRIES.sub(write, text)
-    contents = "\n".join(f"{path.removeprefix('hpfracc.')} <{page}>" for path, page in found.items())
-    return f"{text}\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{contents}\n```\n" if found else text
+    short = Counter(path.rpartition(".")[2] for path in found)
+    contents = ""
+    for path, page in found.items():
+        name = path.rpartition(".")[2]
+        contents += f"{name if short[name] == 1 else path.removeprefix('hpfracc.')} <{page}>\n"
+    return f"{text}\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{contents}```\n" if found else text
 
 
 @cache

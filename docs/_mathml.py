@@ -27,6 +27,8 @@ _REPLACED = (
     (re.compile(r"\\dots(?![A-Za-z])"), r"\\ldots"),
     (re.compile(r"\\texttt(?![A-Za-z])"), r"\\text"),
 )
+#: Brackets of ceilings and floors, which browsers would stretch to the height of the whole formula.
+_FENCE = re.compile(r"<mo>(?=[⌈⌉⌊⌋])")
 
 
 def _converted(node: nodes.Element, *, block: bool) -> str:
@@ -35,7 +37,7 @@ def _converted(node: nodes.Element, *, block: bool) -> str:
     for pattern, replacement in _REPLACED:
         text = pattern.sub(replacement, text)
     try:
-        return tex2mathml(text, as_block=block)
+        return _FENCE.sub(r'<mo stretchy="false">', tex2mathml(text, as_block=block))
     except MathError as error:
         _log.warning("formula cannot be converted to MathML (%s): %s", error, source, location=node)
         return f"<code>{html.escape(source)}</code>"

@@ -120,8 +120,8 @@ def plot(name: str) -> str:
     # Labels at the right end, moved apart so that they do not overlap.
     last = 0.0
     for y, name, colour in sorted(ends):
-        last = max(y + 4.0, last + 14.0)
-        label = f"alpha = {name}" if name != "f" else "f"
+        last = max(y + 4.0, last + 17.0)
+        label = f"&alpha; = {name}" if name != "f" else "f"
         parts.append(f'<text x="{_WIDTH - right + 8}" y="{last:.1f}" fill="{colour}">{label}</text>')
     parts.append("</svg>")
     caption = f"f(t) = {what} (dashed) and the {kind.kind} of f for several orders (solid)"

@@ -1,10 +1,12 @@
-"""Sphinx extension: the contents beside a page, and no links from the words of types."""
+"""Sphinx extension: the contents beside a page, links of names in the text, and none from the words of types."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from docutils import nodes
 from sphinx import addnodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
@@ -33,6 +35,34 @@ class _Unlink(SphinxPostTransform):
                 node.replace_self(node.children)
 
 
+class _LinkNames(SphinxPostTransform):
+    """Names of functions and classes in the text of a guide lead to their pages.
+
+    A single word must be an operator: ``beta`` and ``step`` are arguments, too.
+    """
+
+    default_priority = 6
+
+    def run(self, **_options: Any) -> None:
+        from hpfracc.operators.core.registry import all_operators
+
+        here, words = self.env.docname, {kind.function_name for kind in all_operators()}
+        if here.count("/") > 1:  # the page of a name
+            return
+        for node in list(self.document.findall(nodes.literal)):
+            text = node.astext().removesuffix("()")
+            name = re.sub(r"^(hf|hpfracc)\.", "", text)
+            found = self.env.domains["py"].objects.get(f"hpfracc.{name}")
+            if found is None or isinstance(node.parent, nodes.reference | nodes.title | addnodes.pending_xref):
+                continue
+            if name != text or name in words or re.search(r"[A-Z_.]", name):
+                link = nodes.reference(
+                    "", "", internal=True, refuri=self.app.builder.get_relative_uri(here, found.docname)
+                )
+                node.replace_self(link)
+                link += node
+
+
 def _collapse(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tree: Any) -> None:
     """The contents show what is near the page: all names of the reference would be as long as a page."""
     whole: Callable[..., str] | None = context.get("toctree")
@@ -44,4 +74,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension with Sphinx."""
     app.connect("html-page-context", _collapse, priority=400)  # before the theme writes the contents
     app.add_post_transform(_Unlink)
+    app.add_post_transform(_LinkNames)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

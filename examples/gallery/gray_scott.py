@@ -24,5 +24,5 @@ for axis, order in zip(axes, (2.0, 1.6), strict=True):
     axis.set(title=rf"$\alpha = {order:g}$", xlabel="$x$", xticks=[0, 0.5, 1.0], yticks=[0, 0.5, 1.0])
 axes[0].set_ylabel("$y$")
 bounds = [(float(field.min()), float(field.max())) for field in fields.values()]
-print("concentrations between", ", ".join(f"{low:.3f} and {high:.3f}" for low, high in bounds))
+print("concentrations between", ", ".join(f"{low:z.3f} and {high:.3f}" for low, high in bounds))
 plt.show()

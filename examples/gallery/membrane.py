@@ -20,8 +20,10 @@ membrane = pde.Region((x, x), lambda x, y: (x < 0) | (y < 0))
 
 
 def solve(start, t_eval):
-    options = {"x": membrane, "space": pde.Diffusion(1.0), "boundary": 0.0, "estimate": False}
-    return hf.solve_fpde(None, (0, t_eval[-1]), start, alpha=1.8, du0=0.0, t_eval=t_eval, **options).u
+    span, wave = (0, t_eval[-1]), pde.Diffusion(1.0)
+    return hf.solve_fpde(
+        None, span, start, x=membrane, space=wave, boundary=0.0, alpha=1.8, du0=0.0, t_eval=t_eval, estimate=False
+    ).u
 
 
 blow = np.exp(-60 * ((x[:, None] + 0.5) ** 2 + (x - 0.5) ** 2))

@@ -21,7 +21,7 @@ _COMMANDS = {
     "calibrate": "time every arm (backend, algorithm, device) on this machine at a few sizes",
     "explain": "show which arm (backend, algorithm, device) a call would use, and why",
     "wisdom": "show, export, import or clear stored measurements",
-    "sweep": "resume, show or export a stored sweep over parameters",
+    "sweep": "resume or export a stored sweep over parameters, or show what is done",
     "profile": "profile a script, render a profile as a page, or compare profiles",
     "completion": "print a script with which the shell completes commands, actions and options",
 }
@@ -95,7 +95,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hpfracc", description="Fractional calculus at the speed of the hardware.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"hpfracc {hpfracc_version()}")
+    # The short form also makes the column of the help as wide as the longest command.
+    parser.add_argument("-V", "--version", action="version", version=f"hpfracc {hpfracc_version()}")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="print only JSON")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)

@@ -1,4 +1,4 @@
-"""``hpfracc sweep``: resume, show or export a stored sweep over parameters."""
+"""``hpfracc sweep``: resume or export a stored sweep over parameters, or show what is done."""
 
 from __future__ import annotations
 

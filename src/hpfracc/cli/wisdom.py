@@ -21,7 +21,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
     add = partial(add_action, actions, common)
     parser.set_defaults(choices=actions.choices)
-    add("show", _show, "show stored measurements by backend and operation")
+    add("show", _show, "show stored measurements by operation and backend")
     add("export", _export, "write all stored measurements to one file").add_argument(
         "file", type=Path, metavar="FILE", help="the file to write; - is stdout"
     )
@@ -114,12 +114,12 @@ def _table(summary: dict[str, Any]) -> Any:
     if not summary["rows"]:
         return Group(head, Text(f"{line}; run `hpfracc calibrate` to add some"))
     numbers = dict.fromkeys(("knots", "samples", "compiles"), "number")
-    table = make_table(backend="word", operation="word", arms="text", **numbers, last="word", fingerprint="word")
+    table = make_table(operation="word", backend="word", arms="text", **numbers, last="word", fingerprint="word")
     for row in summary["rows"]:
         kinds = row["kinds"]
         table.add_row(
-            row["backend"] or "copies",
             row["operation"],
+            row["backend"] or "copies",
             ", ".join(row["arms"]),
             str(kinds.get("knot", 0)),
             str(kinds.get("sample", 0) + kinds.get("transfer", 0)),

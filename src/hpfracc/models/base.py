@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -171,6 +172,21 @@ class ModelFit(Estimates):
         return "\n".join([*self.table(), self.message])
 
 
+#: What stands in LaTeX, and in plain text.
+_WORDS = (
+    (r"\\frac(\d)(\d)", r"\1/\2"), (r"\\sqrt(?:\{(.*?)\}|(\d))", r"sqrt(\1\2)"), (r"\\text\{(.*?)\}", r"\1"),
+    (r"\^\{(.*?)\}", r"^(\1)"), (r"_\{(.*?)\}", r"_\1"), (r"\\[, ]", " "), (r"\\to\b", "->"),
+    (r"(?<=[A-Za-z0-9)])\\", r" \\"), (r"\\(?:var)?", ""), (" {2,}", " "),
+)  # fmt: skip
+
+
+def _plain(equation: str) -> str:
+    """An equation for a terminal."""
+    for pattern, words in _WORDS:
+        equation = re.sub(pattern, words, equation)
+    return equation
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A model: names, words, and parameters.
@@ -243,7 +259,7 @@ class Model:
             f"  {name} = {each.value:g}  ({each.unit}; {each.meaning})"
             for name, each in zip(self.names, self.parameters, strict=True)
         ]
-        return "\n".join([self.name, *(f"  {each}" for each in self.equations), *rows, f"  {self.reference}"])
+        return "\n".join([self.name, *(f"  {_plain(each)}" for each in self.equations), *rows, f"  {self.reference}"])
 
     def draw(self, ax: Axes, x: Array, y: Array, quantity: str, **style: Any) -> Axes:
         """Draw values of a quantity into axes."""

@@ -217,7 +217,8 @@ def bottleneck_table(document: Document, top: int) -> Any:
     from rich.console import Group
     from rich.text import Text
 
-    table = make_table(rank="number", span="text", self="number", share="number", calls="number", advice="text")
+    numbers = dict.fromkeys(("self", "share", "calls"), "number")
+    table = make_table("Bottlenecks", rank="number", span="text", **numbers, advice="text")
     told: set[str] = set()
     for number, row in enumerate(document.bottlenecks(top), start=1):
         told.update(row["advice"])

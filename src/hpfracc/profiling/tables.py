@@ -30,7 +30,9 @@ class FittingTable(Table):
                 self.add_column(name, justify="right" if kind == "number" else "left", no_wrap=True)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The table, or its rows as lists."""
+        """The table, or its rows as lists; both end with an empty line, and one stands before a title."""
+        if self.title:
+            yield Text("")
         endless = options.update_width(_ENDLESS)
         width = Measurement.get(console, endless, self).maximum
         for column in self.columns:
@@ -67,6 +69,7 @@ class FittingTable(Table):
             short = [text for each, text in found if each.no_wrap]
             yield Group(name, *([Padding(Columns(short, padding=(0, 2), width=width), (0, 0, 0, 2))] if short else []))
             yield from (Padding(text, (0, 0, 0, 2)) for each, text in found if not each.no_wrap)
+        yield Text("")
 
 
 def _text(cell: RenderableType) -> Text:
